@@ -1,0 +1,37 @@
+import type { Log } from './log.ts';
+
+/** Something with a life. `stop` is called once, in the reverse order of `start`. */
+export interface Service {
+  name: string;
+  stop(): Promise<void>;
+}
+
+/**
+ * Runs until SIGTERM or SIGINT, then stops the services in reverse order and exits 0. A second signal, or
+ * `deadline` milliseconds gone, exits 1: what was in hand then is delivered again.
+ */
+export function stopOnSignal(services: Service[], log: Log, deadline: number): void {
+  let stopping = false;
+  const stop = async (signal: string) => {
+    if (stopping) process.exit(1);
+    stopping = true;
+    const timer = setTimeout(() => {
+      log.error({ signal, deadline }, 'not stopped in time');
+      process.exit(1);
+    }, deadline);
+    timer.unref();
+    for (const service of [...services].reverse()) {
+      try {
+        await service.stop();
+      } catch (error) {
+        log.warn({ service: service.name, err: error }, 'a service did not stop cleanly');
+      }
+    }
+    log.info({ signal }, 'stopped');
+    process.exit(0);
+  };
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  // `npm start` keeps a channel open to each process: when it is gone, so is whoever would stop us.
+  if (process.channel) process.on('disconnect', () => stop('disconnect'));
+}

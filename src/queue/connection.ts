@@ -1,0 +1,63 @@
+import { createPostgresBackend, type QueueOptions } from 'bullmq';
+import { Redis } from 'ioredis';
+import pg from 'pg';
+import type { Config } from '../config.ts';
+
+/**
+ * Where the queue lives. BullMQ's classes take `options` and, as their last argument, `factory`; nothing
+ * else knows which of the two backends it is.
+ */
+export interface QueueConnection {
+  kind: 'redis' | 'postgres';
+  options: Pick<QueueOptions, 'connection' | 'prefix'>;
+  factory: typeof createPostgresBackend | undefined;
+  stop(): Promise<void>;
+}
+
+/** The schema that BullMQ's own tables live in. */
+export const QUEUE_SCHEMA = 'bullmq';
+
+/** All lanes share a hash tag, so that one atomic add can reach several of them on a Redis Cluster. */
+const PREFIX = '{penstock}';
+
+/**
+ * For producers and the dashboard: fails at once while the queue is away, so that a request is answered
+ * with 503 and never hangs.
+ */
+export function connectProducer(config: Config, databaseUrl: string): QueueConnection {
+  return connect(config, databaseUrl, { maxRetriesPerRequest: 0, enableOfflineQueue: false, commandTimeout: config.QUEUE_TIMEOUT_MS });
+}
+
+/** For workers: waits for the queue to come back. */
+export function connectWorker(config: Config, databaseUrl: string): QueueConnection {
+  return connect(config, databaseUrl, { maxRetriesPerRequest: null });
+}
+
+function connect(config: Config, databaseUrl: string, redisOptions: object): QueueConnection {
+  if (config.REDIS_URL) {
+    const redis = new Redis(config.REDIS_URL, {
+      ...redisOptions,
+      retryStrategy: (attempt: number) => Math.min(attempt * 50, 1000),
+    });
+    redis.on('error', () => {});
+    return {
+      kind: 'redis',
+      options: { connection: redis, prefix: PREFIX },
+      factory: undefined,
+      stop: async () => redis.disconnect(),
+    };
+  }
+  const pool = new pg.Pool({
+    connectionString: databaseUrl,
+    options: `-c search_path=${QUEUE_SCHEMA}`,
+    max: config.DATABASE_POOL_SIZE + config.LANES,
+    keepAlive: true,
+  });
+  pool.on('error', () => {});
+  return {
+    kind: 'postgres',
+    options: { connection: pool as never },
+    factory: createPostgresBackend,
+    stop: () => pool.end(),
+  };
+}

@@ -1,0 +1,35 @@
+import { PrismaPg } from '@prisma/adapter-pg';
+import pg from 'pg';
+import { PrismaClient } from '../generated/prisma/client.ts';
+
+// bigint columns hold counts that stay far below 2^53.
+pg.types.setTypeParser(pg.types.builtins.INT8, Number);
+
+export type Pool = pg.Pool;
+/** One checked-out connection, inside a transaction where the name says `tx`. */
+export type Connection = pg.PoolClient;
+
+/**
+ * Postgres, twice over one driver: `prisma` for the direct operations, one row or a page at a time, and
+ * `pool` for statements over whole sets, which are prepared once per connection.
+ */
+export interface Database {
+  pool: Pool;
+  prisma: PrismaClient;
+  stop(): Promise<void>;
+}
+
+/** Opens lazily: the first statement connects. `size` is the most connections of each of the two. */
+export function openDatabase(url: string, size: number): Database {
+  const pool = new pg.Pool({ connectionString: url, max: size, connectionTimeoutMillis: 5000, keepAlive: true });
+  // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
+  pool.on('error', () => {});
+  const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url, max: Math.min(size, 3) }) });
+  return {
+    pool,
+    prisma,
+    async stop() {
+      await Promise.all([pool.end(), prisma.$disconnect()]);
+    },
+  };
+}
