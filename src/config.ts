@@ -30,7 +30,7 @@ export const settings = {
   MAX_ENVELOPE_OBJECTS: integer(2000, 1, 10_000, 'objects', 'Most objects in one job.'),
   MAX_PENDING_OBJECTS: integer(100_000, 225, 10_000_000, 'objects', 'Objects that one web process holds while they wait for the queue; more are answered with 503.'),
   MAX_WAITING_ENVELOPES: integer(20_000, 1, 10_000_000, 'jobs', 'Jobs that may wait in the queue; with more, requests are answered with 503.'),
-  QUEUE_TIMEOUT_MS: integer(2000, 50, 60_000, 'ms', 'Longest wait for the queue to store accepted objects before the request is answered with 503.'),
+  QUEUE_TIMEOUT_MS: integer(700, 50, 60_000, 'ms', 'Longest wait for the queue to store accepted objects before the request is answered with 503.'),
   LOCK_DURATION_MS: integer(5000, 500, 600_000, 'ms', "How long a silent worker keeps its jobs before another takes over."),
   STALLED_INTERVAL_MS: integer(1000, 100, 600_000, 'ms', 'How often workers look for jobs of a silent worker.'),
   DATABASE_POOL_SIZE: integer(5, 1, 500, 'connections', 'Postgres connections of each process.'),

@@ -10,7 +10,16 @@ import type { Config } from '../config.ts';
 export interface QueueConnection {
   kind: 'redis' | 'postgres';
   options: Pick<QueueOptions, 'connection' | 'prefix'>;
-  factory: typeof createPostgresBackend | undefined;
+  /**
+   * Typed as absent: BullMQ's types tie each class to one backend, while to us the two are interchangeable.
+   */
+  factory: undefined;
+  /** Absent when the queue lives in Postgres. */
+  redis: Redis | undefined;
+  /** False while it is known that an add would not be stored now. */
+  ready(): boolean;
+  /** @throws when the queue does not answer */
+  ping(): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -44,6 +53,12 @@ function connect(config: Config, databaseUrl: string, redisOptions: object): Que
       kind: 'redis',
       options: { connection: redis, prefix: PREFIX },
       factory: undefined,
+      redis,
+      ready: () => redis.status === 'ready',
+      async ping() {
+        if (redis.status !== 'ready') throw new Error('not connected');
+        await redis.ping();
+      },
       stop: async () => redis.disconnect(),
     };
   }
@@ -57,7 +72,12 @@ function connect(config: Config, databaseUrl: string, redisOptions: object): Que
   return {
     kind: 'postgres',
     options: { connection: pool as never },
-    factory: createPostgresBackend,
+    factory: createPostgresBackend as unknown as undefined,
+    redis: undefined,
+    ready: () => true,
+    async ping() {
+      await pool.query('select 1');
+    },
     stop: () => pool.end(),
   };
 }

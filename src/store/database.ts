@@ -19,9 +19,17 @@ export interface Database {
   stop(): Promise<void>;
 }
 
-/** Opens lazily: the first statement connects. `size` is the most connections of each of the two. */
-export function openDatabase(url: string, size: number): Database {
-  const pool = new pg.Pool({ connectionString: url, max: size, connectionTimeoutMillis: 5000, keepAlive: true });
+/**
+ * Opens lazily: the first statement connects.
+ *
+ * @param size most connections of the pool
+ * @param settings server settings for the pool's sessions, times in milliseconds
+ */
+export function openDatabase(url: string, size: number, settings: Record<string, number> = {}): Database {
+  const options = Object.entries(settings)
+    .map(([name, value]) => `-c ${name}=${value}`)
+    .join(' ');
+  const pool = new pg.Pool({ connectionString: url, options, max: size, connectionTimeoutMillis: 5000, keepAlive: true });
   // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
   pool.on('error', () => {});
   const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url, max: Math.min(size, 3) }) });

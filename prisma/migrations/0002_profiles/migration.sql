@@ -37,7 +37,11 @@ create table profiles (
   updated_at                     timestamptz not null,
   primary key (workspace_id, id)
 ) with (fillfactor = 70);
-alter table profiles alter column custom_attributes set compression lz4;
+-- lz4 where the server was built with it; the embedded Postgres was not, and keeps pglz.
+do $$ begin
+  alter table profiles alter column custom_attributes set compression lz4;
+exception when feature_not_supported then null;
+end $$;
 create unique index profiles_external_id on profiles (workspace_id, external_id) where external_id is not null;
 create index profiles_email on profiles (workspace_id, email) where email is not null;
 create index profiles_phone on profiles (workspace_id, phone) where phone is not null and phone_valid;

@@ -1,0 +1,168 @@
+import { type Command, Option } from 'commander';
+import type { Json } from '../../profile/json.ts';
+import { parseCount, parseId, parseIds } from '../arguments.ts';
+import { addNoun, addVerb } from '../command.ts';
+import { findWorkspaceId, namesOfWorkspaces } from '../find-workspace.ts';
+import { type Installation, withInstallation } from '../installation.ts';
+import { pageOf, printJson, printPage, printRow } from '../output.ts';
+import { showProgress } from '../progress.ts';
+import { Refusal } from '../refusal.ts';
+
+const states = ['waiting', 'replaying', 'replayed'];
+
+/** Letters that are handed over together, between two steps of the progress bar. */
+const CHUNK = 100;
+
+export function addDeadLetters(program: Command): void {
+  const noun = addNoun(program, 'dead-letters', {
+    sentence:
+      'List, show and replay dead letters: accepted objects that could not be applied, with the reason.',
+    example: 'dead-letters list --state waiting',
+  });
+  addVerb(noun, 'list', {
+    sentence: 'List the dead letters, the latest accepted first.',
+    example: 'dead-letters list --workspace default --state waiting --limit 20',
+  })
+    .option('--workspace <workspace>', 'only this workspace (name or id)')
+    .addOption(new Option('--state <state>', 'only letters in this state').choices(states))
+    .option('--limit <number>', 'most letters to show', parseCount, 50)
+    .option('--after <id>', 'go on behind this letter', parseId)
+    .action(list);
+  addVerb(noun, 'show', {
+    sentence: 'Show one dead letter: the object, why it could not be applied, and the request that held it.',
+    example: 'dead-letters show 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
+  })
+    .argument('<id>', 'id of the letter', parseId)
+    .action(show);
+  addVerb(noun, 'replay', {
+    sentence: 'Hand dead letters to the workers again; each takes effect once, however often it is replayed.',
+    example: 'dead-letters replay --all --workspace default',
+  })
+    .argument('[ids...]', 'ids of the letters', parseIds)
+    .option('--all', 'every letter that has not taken effect yet')
+    .option('--workspace <workspace>', 'with --all: only this workspace (name or id)')
+    .action(replay);
+}
+
+interface ListOptions {
+  workspace?: string;
+  state?: string;
+  limit: number;
+  after?: string;
+  json?: boolean;
+}
+
+async function list({ state, limit, after, ...options }: ListOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const workspaceId = await findWorkspaceId(database, options.workspace);
+    const found = await database.prisma.deadLetter.findMany({
+      // An id starts with the time at which the object was accepted, so its order is that of acceptance.
+      where: {
+        ...(workspaceId && { workspaceId }),
+        ...(state && { state }),
+        ...(after && { id: { lt: after } }),
+      },
+      orderBy: { id: 'desc' },
+      take: limit + 1,
+      omit: { object: true },
+    });
+    const { shown, next } = pageOf(found, limit, (last) => last.id);
+    const names = await namesOfWorkspaces(
+      database,
+      shown.map((letter) => letter.workspaceId),
+    );
+    const rows = shown.map((letter) => ({
+      dead_letter_id: letter.id,
+      failed_at: letter.failedAt.toISOString(),
+      workspace: names.get(letter.workspaceId) ?? letter.workspaceId,
+      state: letter.state,
+      kind: letter.kind,
+      request_id: letter.requestId,
+      reason: letter.reason,
+    }));
+    printPage(options.json, 'dead letters', { rows, next });
+  });
+}
+
+async function show(id: string, { json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const letter = await database.prisma.deadLetter.findUnique({ where: { id } });
+    if (letter === null) throw new Refusal(`no dead letter has the id ${id}; see penstock dead-letters list`);
+    const names = await namesOfWorkspaces(database, [letter.workspaceId]);
+    printRow(json, {
+      dead_letter_id: letter.id,
+      workspace: names.get(letter.workspaceId) ?? letter.workspaceId,
+      request_id: letter.requestId,
+      job_name: letter.jobName,
+      kind: letter.kind,
+      reason: letter.reason,
+      state: letter.state,
+      replays: letter.replays,
+      failed_at: letter.failedAt.toISOString(),
+      replayed_at: letter.replayedAt?.toISOString() ?? null,
+      object: letter.object as Json,
+    });
+  });
+}
+
+interface ReplayOptions {
+  all?: boolean;
+  workspace?: string;
+  json?: boolean;
+}
+
+async function replay(ids: string[], { all, workspace, json }: ReplayOptions): Promise<void> {
+  if (ids.length > 0 === Boolean(all))
+    throw new Refusal('name the letters by their ids, or all of them with --all');
+  if (workspace !== undefined && !all)
+    throw new Refusal('--workspace goes with --all; an id needs no workspace');
+  // Loaded here alone: no other command needs the queue.
+  const { replayInChunks } = await import('../replay.ts');
+  await withInstallation(async (installation) => {
+    const letters = all ? await everyLetter(installation, workspace) : namedLetters(ids);
+    const progress = showProgress(letters.count, 'dead letters');
+    const replayed = await replayInChunks(installation, letters.chunks, progress.advance).finally(
+      progress.stop,
+    );
+    const { enqueued, alreadyReplayed, unknown } = replayed;
+    if (json) printJson({ enqueued, already_replayed: alreadyReplayed, unknown });
+    else
+      process.stdout.write(`${enqueued} handed to the workers, ${alreadyReplayed} had taken effect before\n`);
+    if (unknown.length > 0) throw new Refusal(`no dead letter has the id ${unknown.join(', ')}`);
+  });
+}
+
+interface Letters {
+  count: number;
+  chunks: AsyncIterable<string[]>;
+}
+
+function namedLetters(ids: string[]): Letters {
+  const chunks = async function* () {
+    for (let start = 0; start < ids.length; start += CHUNK) yield ids.slice(start, start + CHUNK);
+  };
+  return { count: ids.length, chunks: chunks() };
+}
+
+/**
+ * In the order of acceptance, each once: one that fails again while this runs is behind already. Letters in
+ * state `replaying` are among them, since whoever replayed them may have died before they reached a lane.
+ */
+async function everyLetter({ database }: Installation, workspace?: string): Promise<Letters> {
+  const workspaceId = await findWorkspaceId(database, workspace);
+  const where = { state: { not: 'replayed' }, ...(workspaceId && { workspaceId }) };
+  const chunks = async function* () {
+    let last: string | undefined;
+    do {
+      const found = await database.prisma.deadLetter.findMany({
+        where: { ...where, ...(last && { id: { gt: last } }) },
+        orderBy: { id: 'asc' },
+        take: CHUNK,
+        select: { id: true },
+      });
+      last = found.at(-1)?.id;
+      if (last) yield found.map((letter) => letter.id);
+    } while (last);
+  };
+  return { count: await database.prisma.deadLetter.count({ where }), chunks: chunks() };
+}

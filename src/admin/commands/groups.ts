@@ -1,0 +1,113 @@
+import { type Command, Option } from 'commander';
+import { v7 } from 'uuid';
+import type { Prisma } from '../../generated/prisma/client.ts';
+import { parseCount, parseId, parseName } from '../arguments.ts';
+import { addNoun, addVerb } from '../command.ts';
+import { findWorkspace, findWorkspaceId } from '../find-workspace.ts';
+import { withInstallation } from '../installation.ts';
+import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { codeOf, Refusal } from '../refusal.ts';
+
+const channels = ['email', 'sms', 'whatsapp'];
+
+export function addGroups(program: Command): void {
+  const noun = addNoun(program, 'groups', {
+    sentence: 'Make, list and archive subscription groups: what users subscribe to and unsubscribe from.',
+    example: 'groups list --workspace default',
+  });
+  addVerb(noun, 'create', {
+    sentence: 'Make a subscription group and show its id, which clients send as subscription_group_id.',
+    example: 'groups create --workspace default --name News --channel email',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
+    .requiredOption('--name <name>', 'name, unlike that of any other group of the workspace', parseName)
+    .addOption(
+      new Option('--channel <channel>', 'what its messages are sent by')
+        .choices(channels)
+        .makeOptionMandatory(),
+    )
+    .action(create);
+  addVerb(noun, 'list', {
+    sentence: 'List the subscription groups, the oldest first, archived ones too.',
+    example: 'groups list --workspace default --json',
+  })
+    .option('--workspace <workspace>', 'only groups of this workspace (name or id)')
+    .option('--limit <number>', 'most groups to show', parseCount, 100)
+    .option('--after <id>', 'go on behind this group', parseId)
+    .action(list);
+  addVerb(noun, 'archive', {
+    sentence: 'Archive a subscription group: its states stay, and changes to them are ignored from then on.',
+    example: 'groups archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
+  })
+    .argument('<id>', 'id of the group', parseId)
+    .action(archive);
+}
+
+interface CreateOptions {
+  workspace: string;
+  name: string;
+  channel: string;
+  json?: boolean;
+}
+
+async function create({ workspace, name, channel, json }: CreateOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId } = await findWorkspace(database, workspace);
+    const group = await database.prisma.subscriptionGroup
+      .create({ data: { id: v7(), workspaceId, name, channel }, include: named })
+      .catch((error) => {
+        if (codeOf(error) !== 'P2002') throw error;
+        throw new Refusal(
+          `a group of this workspace is named '${name}' already; archived groups keep their names`,
+        );
+      });
+    printRow(json, rowOf(group));
+  });
+}
+
+interface ListOptions {
+  workspace?: string;
+  limit: number;
+  after?: string;
+  json?: boolean;
+}
+
+async function list(options: ListOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const workspaceId = await findWorkspaceId(database, options.workspace);
+    const found = await database.prisma.subscriptionGroup.findMany({
+      where: { ...(workspaceId && { workspaceId }), ...(options.after && { id: { gt: options.after } }) },
+      orderBy: { id: 'asc' },
+      take: options.limit + 1,
+      include: named,
+    });
+    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
+    printPage(options.json, 'subscription groups', { rows: shown.map(rowOf), next });
+  });
+}
+
+async function archive(id: string, { json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database: { prisma } }) => {
+    // Guarded, so that the time of the first archiving stands.
+    await prisma.subscriptionGroup.updateMany({
+      where: { id, archivedAt: null },
+      data: { archivedAt: new Date() },
+    });
+    const group = await prisma.subscriptionGroup.findUnique({ where: { id }, include: named });
+    if (group === null) throw new Refusal(`no subscription group has the id ${id}; see penstock groups list`);
+    printRow(json, rowOf(group));
+  });
+}
+
+const named = { workspace: { select: { name: true } } } satisfies Prisma.SubscriptionGroupInclude;
+
+function rowOf(group: Prisma.SubscriptionGroupGetPayload<{ include: typeof named }>): Row {
+  return {
+    subscription_group_id: group.id,
+    workspace: group.workspace.name,
+    name: group.name,
+    channel: group.channel,
+    created_at: group.createdAt.toISOString(),
+    archived_at: group.archivedAt?.toISOString() ?? null,
+  };
+}

@@ -1,0 +1,176 @@
+import type { Command } from 'commander';
+import { v7 } from 'uuid';
+import type { Prisma } from '../../generated/prisma/client.ts';
+import type { Database } from '../../store/database.ts';
+import { newApiKey } from '../api-keys.ts';
+import { parseCount, parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
+import { addNoun, addVerb } from '../command.ts';
+import { findWorkspace, findWorkspaceId } from '../find-workspace.ts';
+import { withInstallation } from '../installation.ts';
+import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { permissions } from '../permissions.ts';
+import { Refusal } from '../refusal.ts';
+
+export function addKeys(program: Command): void {
+  const noun = addNoun(program, 'keys', {
+    sentence:
+      'Make, list and revoke API keys. Permissions and allowlist of a key never change: make a new key.',
+    example: 'keys list --workspace default',
+  });
+  addVerb(noun, 'create', {
+    sentence: 'Make an API key and show its secret, once.',
+    example:
+      'keys create --workspace default --permissions users.track,users.merge --ip-allowlist 10.0.0.0/8',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace it opens')
+    .requiredOption('--permissions <list>', 'names with commas between them, or all', parsePermissions)
+    .option('--name <name>', 'what a person calls it', parseName, 'API key')
+    .option(
+      '--ip-allowlist <list>',
+      'addresses and subnets, with commas between them, that it works from (default: any)',
+      parseIpAllowlist,
+    )
+    .action(create);
+  addVerb(noun, 'list', {
+    sentence: 'List the API keys, the oldest first; secrets are stored nowhere and cannot be listed.',
+    example: 'keys list --workspace default --json',
+  })
+    .option('--workspace <workspace>', 'only keys of this workspace (name or id)')
+    .option('--limit <number>', 'most keys to show', parseCount, 100)
+    .option('--after <id>', 'go on behind this key', parseId)
+    .action(list);
+  addVerb(noun, 'revoke', {
+    sentence: 'Revoke an API key for good: every process refuses it within KEY_CACHE_MS.',
+    example: 'keys revoke --identifier pk_3fX9a',
+  })
+    .option('--id <id>', 'id of the key', parseId)
+    .option('--identifier <identifier>', 'visible start of the key')
+    .action(revoke);
+}
+
+interface CreateOptions {
+  workspace: string;
+  permissions: string[];
+  name: string;
+  ipAllowlist?: string[];
+  json?: boolean;
+}
+
+async function create(options: CreateOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const workspace = await findWorkspace(database, options.workspace);
+    const { secret, identifier, hash } = newApiKey();
+    const key = await database.prisma.apiKey.create({
+      data: {
+        id: v7(),
+        workspaceId: workspace.id,
+        name: options.name,
+        identifier,
+        keyHash: new Uint8Array(hash),
+        permissions: options.permissions,
+        ipAllowlist: options.ipAllowlist ?? [],
+      },
+      select: columns,
+    });
+    printRow(
+      options.json,
+      { api_key: secret, ...rowOf(key) },
+      'Keep the api_key now: it is stored nowhere and cannot be shown again.',
+    );
+  });
+}
+
+interface ListOptions {
+  workspace?: string;
+  limit: number;
+  after?: string;
+  json?: boolean;
+}
+
+async function list(options: ListOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const workspaceId = await findWorkspaceId(database, options.workspace);
+    const found = await database.prisma.apiKey.findMany({
+      where: { ...(workspaceId && { workspaceId }), ...(options.after && { id: { gt: options.after } }) },
+      orderBy: { id: 'asc' },
+      take: options.limit + 1,
+      select: columns,
+    });
+    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
+    const rows = shown.map((key) => ({
+      ...rowOf(key),
+      ...(!options.json && { permissions: brief(key.permissions) }),
+    }));
+    printPage(options.json, 'keys', { rows, next });
+  });
+}
+
+async function revoke(options: { id?: string; identifier?: string; json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const id = await findKeyId(database, options);
+    // Guarded, so that the time of the first revocation stands.
+    await database.prisma.apiKey.updateMany({
+      where: { id, revokedAt: null },
+      data: { revokedAt: new Date() },
+    });
+    printRow(
+      options.json,
+      rowOf(await database.prisma.apiKey.findUniqueOrThrow({ where: { id }, select: columns })),
+    );
+  });
+}
+
+/** Identifiers are short and can meet: one that fits several keys is no answer. */
+async function findKeyId({ prisma }: Database, named: { id?: string; identifier?: string }): Promise<string> {
+  if ((named.id === undefined) === (named.identifier === undefined)) {
+    throw new Refusal('name one key: with --id or with --identifier');
+  }
+  const found = await prisma.apiKey.findMany({
+    where: named.id ? { id: named.id } : { identifier: named.identifier ?? '' },
+    select: { id: true },
+    take: 10,
+  });
+  const [first, ...others] = found;
+  if (first === undefined) {
+    throw new Refusal(
+      `no key has the ${named.id ? 'id' : 'identifier'} '${named.id ?? named.identifier}'; see penstock keys list`,
+    );
+  }
+  if (others.length > 0) {
+    const ids = found.map((key) => key.id).join(', ');
+    throw new Refusal(`several keys have the identifier '${named.identifier}'; name one with --id: ${ids}`);
+  }
+  return first.id;
+}
+
+/** Every permission would make a table of one screen per line. */
+function brief(given: string[]): string[] {
+  return permissions.every((permission) => given.includes(permission)) ? ['all'] : given;
+}
+
+/** All but the hash. */
+const columns = {
+  id: true,
+  name: true,
+  identifier: true,
+  permissions: true,
+  ipAllowlist: true,
+  createdAt: true,
+  lastSeenAt: true,
+  revokedAt: true,
+  workspace: { select: { name: true } },
+} satisfies Prisma.ApiKeySelect;
+
+function rowOf(key: Prisma.ApiKeyGetPayload<{ select: typeof columns }>): Row {
+  return {
+    api_key_id: key.id,
+    workspace: key.workspace.name,
+    name: key.name,
+    identifier: key.identifier,
+    permissions: key.permissions,
+    ip_allowlist: key.ipAllowlist,
+    created_at: key.createdAt.toISOString(),
+    last_seen_at: key.lastSeenAt?.toISOString() ?? null,
+    revoked_at: key.revokedAt?.toISOString() ?? null,
+  };
+}

@@ -1,0 +1,58 @@
+import type { Command } from 'commander';
+import { v7 } from 'uuid';
+import type { Workspace } from '../../generated/prisma/client.ts';
+import { parseCount, parseId, parseName } from '../arguments.ts';
+import { addNoun, addVerb } from '../command.ts';
+import { withInstallation } from '../installation.ts';
+import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { codeOf, Refusal } from '../refusal.ts';
+
+export function addWorkspaces(program: Command): void {
+  const noun = addNoun(program, 'workspaces', {
+    sentence: 'Make and list workspaces: each has users, keys and limits of its own.',
+    example: 'workspaces list',
+  });
+  addVerb(noun, 'create', {
+    sentence: 'Make a workspace.',
+    example: 'workspaces create --name shop',
+  })
+    .requiredOption('--name <name>', 'name, unlike that of any other workspace', parseName)
+    .action(create);
+  addVerb(noun, 'list', {
+    sentence: 'List the workspaces, the oldest first.',
+    example: 'workspaces list --limit 20',
+  })
+    .option('--limit <number>', 'most workspaces to show', parseCount, 100)
+    .option('--after <id>', 'go on behind this workspace', parseId)
+    .action(list);
+}
+
+async function create({ name, json }: { name: string; json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const workspace = await database.prisma.workspace.create({ data: { id: v7(), name } }).catch((error) => {
+      if (codeOf(error) !== 'P2002') throw error;
+      throw new Refusal(`a workspace is named '${name}' already; names of workspaces are unique`);
+    });
+    printRow(json, rowOf(workspace));
+  });
+}
+
+async function list(options: { limit: number; after?: string; json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const found = await database.prisma.workspace.findMany({
+      where: options.after ? { id: { gt: options.after } } : {},
+      orderBy: { id: 'asc' },
+      take: options.limit + 1,
+    });
+    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
+    printPage(options.json, 'workspaces', { rows: shown.map(rowOf), next });
+  });
+}
+
+function rowOf(workspace: Workspace): Row {
+  return {
+    workspace_id: workspace.id,
+    name: workspace.name,
+    created_at: workspace.createdAt.toISOString(),
+  };
+}

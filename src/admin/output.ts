@@ -1,0 +1,92 @@
+import type { Json } from '../profile/json.ts';
+
+/** One thing that the command tells, under the names that scripts read and people see as headings. */
+export type Row = Record<string, Json>;
+
+export interface Page {
+  rows: Row[];
+  /** What `--after` takes to go on behind the last row; null at the end. */
+  next: string | null;
+}
+
+/** The first `limit` of rows that were fetched with one more than that, and where the rest begins. */
+export function pageOf<T>(
+  fetched: T[],
+  limit: number,
+  cursor: (last: T) => string,
+): { shown: T[]; next: string | null } {
+  const shown = fetched.slice(0, limit);
+  const last = shown.at(-1);
+  return { shown, next: last !== undefined && fetched.length > limit ? cursor(last) : null };
+}
+
+/** A list: one JSON document under the name of its nouns, or a table. */
+export function printPage(json: boolean | undefined, nouns: string, { rows, next }: Page): void {
+  if (json) {
+    printJson({ [nouns.replaceAll(' ', '_')]: rows, next });
+    return;
+  }
+  process.stdout.write(rows.length === 0 ? `no ${nouns}\n` : table(rows));
+  // On stderr, so that a table in a pipe stays a table.
+  if (next !== null) process.stderr.write(`more ${nouns}: add --after ${next}\n`);
+}
+
+/** One thing: a JSON document, or a line per member and then what a person should know about it. */
+export function printRow(json: boolean | undefined, row: Row, note?: string): void {
+  if (json) {
+    printJson(row);
+    return;
+  }
+  const width = Math.max(...Object.keys(row).map((name) => name.length));
+  for (const [name, value] of Object.entries(row)) {
+    const nested = value !== null && typeof value === 'object' && !Array.isArray(value);
+    process.stdout.write(`${name.padEnd(width)}  ${nested ? indented(value) : cell(value)}\n`);
+  }
+  if (note !== undefined) process.stdout.write(`${note}\n`);
+}
+
+export function printJson(document: Json): void {
+  process.stdout.write(`${indented(document)}\n`);
+}
+
+/** Aligned columns, in the order of the first row's members; numbers stand on the right. */
+function table(rows: Row[]): string {
+  const names = Object.keys(rows[0] ?? {});
+  const lines = [names, ...rows.map((row) => names.map((name) => cell(row[name])))];
+  const columns = names.map((name, column) => ({
+    width: Math.max(...lines.map((line) => line[column]?.length ?? 0)),
+    right: typeof rows[0]?.[name] === 'number',
+  }));
+  return lines
+    .map((line) => {
+      const cells = columns.map(({ width, right }, column) => {
+        const text = line[column] ?? '';
+        return right ? text.padStart(width) : text.padEnd(width);
+      });
+      return `${cells.join('  ').trimEnd()}\n`;
+    })
+    .join('');
+}
+
+function indented(value: Json): string {
+  return JSON.stringify(value, null, 2).split('\n').map(harmless).join('\n');
+}
+
+function cell(value: Json | undefined): string {
+  if (value === null || value === undefined || value === '') return '-';
+  if (Array.isArray(value) && value.every((item) => typeof item === 'string')) {
+    return value.length === 0 ? '-' : harmless(value.join(','));
+  }
+  return harmless(typeof value === 'object' ? JSON.stringify(value) : String(value));
+}
+
+/** Control characters as JSON escapes: what clients sent is shown here, and a terminal would obey it. */
+function harmless(text: string): string {
+  let shown = '';
+  for (const character of text) {
+    const code = character.charCodeAt(0);
+    const control = code < 0x20 || (code >= 0x7f && code <= 0x9f);
+    shown += control ? `\\u${code.toString(16).padStart(4, '0')}` : character;
+  }
+  return shown;
+}

@@ -1,0 +1,36 @@
+import { randomBytes } from 'node:crypto';
+import { startBoard } from './board/server.ts';
+import { type Config, readConfig } from './config.ts';
+import { readEmbeddedUrl } from './embedded/postgres.ts';
+import { stopOnSignal } from './lifecycle.ts';
+import { createLog } from './log.ts';
+import { connectProducer } from './queue/connection.ts';
+
+/** The process `board`: Bull Board over the lanes and the dead letters, behind a sign-in. */
+async function main(): Promise<void> {
+  const config = readConfig();
+  const log = createLog('board', config.LOG_LEVEL);
+  const connection = connectProducer(config, queueDatabase(config));
+  const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
+  const account = { user: config.BOARD_USER, password };
+  const board = await startBoard({ config, account, connection, log });
+  stopOnSignal([{ name: 'queue connection', stop: connection.stop }, board], log, config.SHUTDOWN_TIMEOUT_MS);
+  log.info({ url: board.url }, 'ready');
+  // Not a log line: it must be seen at every log level, and be copied without quotes.
+  if (!config.BOARD_PASSWORD) {
+    const line = `Dashboard: ${board.url}  user: ${account.user}  password: ${password}`;
+    process.stdout.write(`${line}  (until the next start; BOARD_PASSWORD sets one)\n`);
+  }
+}
+
+/** Where the queue lives when it does not live in Redis. */
+function queueDatabase(config: Config): string {
+  const url = config.DATABASE_URL || readEmbeddedUrl(config.DATA_DIR);
+  if (url || config.REDIS_URL) return url ?? '';
+  throw new Error('neither REDIS_URL nor DATABASE_URL is set, and no embedded Postgres has been started');
+}
+
+main().catch((error: Error) => {
+  process.stderr.write(`board: ${error.message}\n`);
+  process.exit(1);
+});

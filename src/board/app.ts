@@ -1,0 +1,87 @@
+import express, { type Express, type NextFunction, type Request, type Response } from 'express';
+import helmet from 'helmet';
+import type { Log } from '../log.ts';
+import { isSameOrigin } from './same-origin.ts';
+import { createSignIn, type SignInOptions } from './sign-in.ts';
+
+/** The queue answers within a fraction of this, or not at all: BullMQ waits without end for a lost connection. */
+const TIMEOUT_MS = 10_000;
+
+/**
+ * Nothing comes from anywhere but this server, not even the fonts that Bull Board asks the web for; its
+ * components set styles on elements. No rule asks for https: the dashboard is served on loopback.
+ */
+const securityHeaders = helmet({
+  contentSecurityPolicy: {
+    useDefaults: false,
+    directives: {
+      defaultSrc: ["'self'"],
+      styleSrc: ["'self'", "'unsafe-inline'"],
+      imgSrc: ["'self'", 'data:'],
+      objectSrc: ["'none'"],
+      baseUri: ["'self'"],
+      formAction: ["'self'"],
+      frameAncestors: ["'none'"],
+    },
+  },
+  strictTransportSecurity: false,
+  // With no-referrer, a browser would send its forms without the origin that they are checked for.
+  referrerPolicy: { policy: 'same-origin' },
+});
+
+export interface BoardAppOptions extends SignInOptions {
+  /** Bull Board. */
+  board: Express;
+}
+
+/** The dashboard's stages, in order: nothing but /healthz and /sign-in is reached without a session. */
+export function createBoardApp({ board, ...signIn }: BoardAppOptions): Express {
+  const { log } = signIn;
+  const app = express();
+  app.disable('x-powered-by');
+  app.get('/healthz', (_request, response) => {
+    response.json({ status: 'ok' });
+  });
+  app.use(securityHeaders);
+  app.use(refuseOtherOrigins);
+  app.use(createSignIn(signIn));
+  app.use(giveUpInTime);
+  app.use(logActions(log));
+  app.use(board);
+  app.use((_request, response) => {
+    response.status(404).json({ message: 'Not Found' });
+  });
+  app.use((error: { status?: number }, _request: Request, response: Response, _next: NextFunction) => {
+    const status = error.status ?? 500;
+    if (status >= 500) log.error({ err: error }, 'the dashboard could not answer');
+    if (!response.headersSent)
+      response.status(status).json({ message: status >= 500 ? 'Internal Server Error' : 'Bad Request' });
+  });
+  return app;
+}
+
+function refuseOtherOrigins(request: Request, response: Response, next: NextFunction): void {
+  if (isSameOrigin(request)) next();
+  else response.status(403).json({ message: 'Only the dashboard itself may send this.' });
+}
+
+function giveUpInTime(_request: Request, response: Response, next: NextFunction): void {
+  const timer = setTimeout(() => {
+    if (!response.headersSent) response.status(503).json({ message: 'The queue does not answer.' });
+  }, TIMEOUT_MS);
+  response.on('close', () => clearTimeout(timer));
+  next();
+}
+
+/** One line per action; pages that look are not logged, as an open one asks every few seconds. */
+function logActions(log: Log) {
+  return (request: Request, response: Response, next: NextFunction) => {
+    if (request.method !== 'GET') {
+      const { method, path } = request;
+      response.on('finish', () =>
+        log.info({ method, path, status: response.statusCode }, 'dashboard action'),
+      );
+    }
+    next();
+  };
+}

@@ -1,0 +1,52 @@
+/** The dashboard's own pages, before and after the board itself. Nothing in them comes from a request. */
+
+/** The form to sign in; `problem` says why the last attempt did not. */
+export function signInPage(problem?: string): string {
+  return page(
+    'Sign in',
+    `<form method="post" action="/sign-in">
+      ${problem ? `<p role="alert">${problem}</p>` : ''}
+      <label>User <input name="user" autocomplete="username" required autofocus></label>
+      <label>Password <input name="password" type="password" autocomplete="current-password" required></label>
+      <button>Sign in</button>
+    </form>`,
+  );
+}
+
+export function signOutPage(): string {
+  return page(
+    'Sign out',
+    `<form method="post" action="/sign-out">
+      <p>Sign out of the dashboard?</p>
+      <button>Sign out</button>
+      <a href="/">Back to the dashboard</a>
+    </form>`,
+  );
+}
+
+function page(title: string, body: string): string {
+  return `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <meta name="robots" content="noindex">
+    <title>Penstock – ${title}</title>
+    <style>
+      :root { color-scheme: light dark; font-family: system-ui, sans-serif; }
+      body { display: grid; place-items: center; min-height: 90vh; }
+      form { display: grid; gap: 1rem; width: 18rem; }
+      label { display: grid; gap: .25rem; }
+      input, button { font: inherit; padding: .5rem; }
+      [role=alert] { color: light-dark(#a11, #f88); margin: 0; }
+    </style>
+  </head>
+  <body>
+    <main>
+      <h1>Penstock</h1>
+      ${body}
+    </main>
+  </body>
+</html>
+`;
+}

@@ -1,0 +1,70 @@
+import { createBullBoard } from '@bull-board/api';
+import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
+import type { BeforeHook } from '@bull-board/api/typings/app';
+import { ExpressAdapter } from '@bull-board/express';
+import { Queue } from 'bullmq';
+import type { Express } from 'express';
+import type { QueueConnection } from '../queue/connection.ts';
+import { DEAD_LETTER_QUEUE, laneName } from '../queue/lanes.ts';
+import { readable } from './readable.ts';
+
+/**
+ * Retrying is the one thing that the dashboard may do, and only to dead letters. A retried or removed job
+ * of a lane would lose its place, and whatever else is changed in the dead-letter queue is not changed in
+ * the table that it is the picture of.
+ */
+const RETRIES = ['/api/queues/:queueName/:jobId/retry', '/api/queues/:queueName/retry/:queueStatus'];
+
+/** Bull Board over every queue. Its paths start at the root of the server. */
+export function createQueueBoard(connection: QueueConnection, lanes: number) {
+  const open = (name: string) => {
+    // The dashboard only looks: the queue's settings are those of who fills it.
+    const queue = new Queue(name, { ...connection.options, skipMetasUpdate: true }, connection.factory);
+    queue.on('error', () => {});
+    return queue;
+  };
+  const deadLetters = open(DEAD_LETTER_QUEUE);
+  const laneQueues = Array.from({ length: lanes }, (_, lane) => open(laneName(lane)));
+
+  const server = new ExpressAdapter();
+  server.setBasePath('/');
+  createBullBoard({
+    serverAdapter: server,
+    queues: [
+      new BullMQAdapter(deadLetters, {
+        displayName: 'Dead letters',
+        description: 'Objects that could not be applied, with the reason. Retry replays one, exactly once.',
+      }),
+      ...laneQueues.map((queue, lane) => {
+        const adapter = new BullMQAdapter(queue, {
+          displayName: `Lane ${lane}`,
+          description: 'Accepted objects on their way to the store, first in, first out.',
+          readOnlyMode: true,
+        });
+        adapter.setFormatter('data', readable);
+        return adapter;
+      }),
+    ],
+    options: {
+      handlerHooks: { before: refuseAllButRetries },
+      uiConfig: {
+        boardTitle: 'Penstock',
+        sortQueues: false,
+        hideDocsLink: true,
+        miscLinks: [{ text: 'Sign out', url: '/sign-out' }],
+      },
+    },
+  });
+
+  return {
+    router: server.getRouter() as Express,
+    async stop() {
+      await Promise.all([deadLetters, ...laneQueues].map((queue) => queue.close()));
+    },
+  };
+}
+
+const refuseAllButRetries: BeforeHook = ({ method, route }) => {
+  if (method === 'get' || RETRIES.includes(route)) return { allow: true };
+  return { allow: false, status: 403, message: 'The dashboard can only retry dead letters.' };
+};

@@ -1,0 +1,62 @@
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Config } from '../config.ts';
+import type { Service } from '../lifecycle.ts';
+import type { Log } from '../log.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import { createBoardApp } from './app.ts';
+import { createLockout } from './lockout.ts';
+import { createQueueBoard } from './queues.ts';
+import { createSessions } from './sessions.ts';
+import type { Account } from './sign-in.ts';
+
+export interface BoardOptions {
+  config: Pick<Config, 'BOARD_HOST' | 'BOARD_PORT' | 'LANES'>;
+  account: Account;
+  connection: QueueConnection;
+  log: Log;
+}
+
+export interface Board extends Service {
+  /** Where it listens, with no slash at the end. */
+  url: string;
+}
+
+/**
+ * Serves the dashboard.
+ * @throws {Error} naming the setting when the port is taken.
+ */
+export async function startBoard({ config, account, connection, log }: BoardOptions): Promise<Board> {
+  const queues = createQueueBoard(connection, config.LANES);
+  const app = createBoardApp({
+    board: queues.router,
+    account,
+    sessions: createSessions(),
+    lockout: createLockout(),
+    log,
+  });
+  const server = createServer(app);
+  server.listen(config.BOARD_PORT, config.BOARD_HOST);
+  try {
+    await once(server, 'listening');
+  } catch (error) {
+    await queues.stop();
+    if ((error as { code?: string }).code !== 'EADDRINUSE') throw error;
+    throw new Error(`BOARD_PORT ${config.BOARD_PORT} is in use on ${config.BOARD_HOST}`, { cause: error });
+  }
+  const { address, family, port } = server.address() as AddressInfo;
+  return {
+    name: 'board',
+    url: `http://${family === 'IPv6' ? `[${address}]` : address}:${port}`,
+    async stop() {
+      const closed = once(server, 'close');
+      server.close();
+      // An open page keeps its connection for its next poll.
+      server.closeIdleConnections();
+      setTimeout(() => server.closeAllConnections(), 1000).unref();
+      await closed;
+      await queues.stop();
+    },
+  };
+}

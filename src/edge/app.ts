@@ -1,0 +1,63 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import express, { type Express } from 'express';
+import { v7 as uuidv7 } from 'uuid';
+import { errors } from '../errors.ts';
+import type { Operation } from '../operations/operation.ts';
+import type { Json } from '../profile/json.ts';
+import { compile } from '../schemas/compile.ts';
+import { sendJson } from './reply.ts';
+import { type EdgeServices, type Endpoint, serve } from './serve.ts';
+
+/**
+ * The HTTP application: every operation under its method and path, `pages` (documentation, health, metrics)
+ * beside them, and JSON answers for all that is neither.
+ */
+export function createApp(operations: Operation[], services: EdgeServices, pages: (app: Express) => void) {
+  const app = express();
+  app.disable('x-powered-by');
+  app.disable('etag');
+  app.set('query parser', 'extended');
+
+  const exact = new Map<string, Endpoint>();
+  const methods = new Map<string, string[]>();
+  for (const operation of operations) {
+    const endpoint: Endpoint = {
+      operation,
+      body: operation.body && operation.kind === 'direct' ? compile(operation.body) : undefined,
+      query: operation.query && compile(operation.query),
+    };
+    exact.set(`${operation.method} ${operation.path}`, endpoint);
+    methods.set(operation.path, [...(methods.get(operation.path) ?? []), operation.method]);
+    const method = operation.method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete';
+    app[method](operation.path, (request, response) =>
+      serve(endpoint, request, response, services, request.params as Record<string, string>, request.query as Record<string, Json>),
+    );
+  }
+  pages(app);
+  for (const [path, allowed] of methods) {
+    app.all(path, (_request, response) => refuse(response, 'methodNotAllowed', { Allow: allowed.join(', ') }));
+  }
+  app.use((_request, response) => refuse(response, 'notFound'));
+  app.use((error: unknown, _request: IncomingMessage, response: ServerResponse, _next: () => void) => {
+    const { status } = error as { status?: number };
+    // A path that cannot be decoded names nothing.
+    if (status !== undefined && status < 500) return refuse(response, 'notFound');
+    services.log.error({ err: error }, 'unexpected error');
+    refuse(response, 'internal');
+  });
+
+  /**
+   * A request whose method and path are those of an operation, to the letter, needs no router: it goes
+   * straight to the stages, the same that the router would bring it to.
+   */
+  return function handle(request: IncomingMessage, response: ServerResponse): void {
+    const endpoint = exact.get(`${request.method} ${request.url}`);
+    if (endpoint) void serve(endpoint, request, response, services, {}, {});
+    else app(request, response);
+  };
+}
+
+function refuse(response: ServerResponse, entry: keyof typeof errors, headers: Record<string, string> = {}): void {
+  const { status, message } = errors[entry];
+  sendJson(response, status, { message }, uuidv7(), undefined, headers);
+}

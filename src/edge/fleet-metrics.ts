@@ -1,0 +1,56 @@
+import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Depth } from '../queue/depth.ts';
+import type { Pool } from '../store/database.ts';
+import { readTotals } from '../store/delivery/read-totals.ts';
+import { readUsageToday } from '../store/delivery/read-usage-today.ts';
+
+/**
+ * The numbers of the whole fleet, read from the queue and the store when somebody asks: every web process
+ * shows the same.
+ */
+export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): { refresh(): Promise<void> } {
+  const registers = [registry];
+  const waiting = new Gauge({ name: 'penstock_queue_waiting', help: 'Jobs that wait, by lane.', labelNames: ['lane'], registers });
+  const oldest = new Gauge({
+    name: 'penstock_queue_oldest_seconds',
+    help: 'Age of the oldest job that waits, by lane.',
+    labelNames: ['lane'],
+    registers,
+  });
+  const objects = new Counter({ name: 'penstock_objects_applied_total', help: 'Objects processed by all workers.', registers });
+  const batches = new Counter({ name: 'penstock_envelopes_applied_total', help: 'Envelopes applied by all workers.', registers });
+  const seconds = new Counter({ name: 'penstock_apply_seconds_total', help: 'Time that all workers spent applying.', registers });
+  const dead = new Counter({ name: 'penstock_dead_letters_total', help: 'Objects that could not be applied.', registers });
+  const deadWaiting = new Gauge({ name: 'penstock_dead_letters_waiting', help: 'Dead letters that nobody has replayed.', registers });
+  const usage = new Gauge({
+    name: 'penstock_usage_today',
+    help: 'Objects processed today (UTC), by workspace and kind.',
+    labelNames: ['workspace', 'kind'],
+    registers,
+  });
+
+  async function refresh(): Promise<void> {
+    const [lanes, totals, today] = await Promise.all([depth.lanes(), readTotals(pool), readUsageToday(pool)]);
+    for (const lane of lanes) {
+      waiting.set({ lane: lane.lane }, lane.waiting);
+      oldest.set({ lane: lane.lane }, lane.oldestSeconds);
+    }
+    const counters: [Counter, number][] = [
+      [objects, totals.objects],
+      [batches, totals.envelopes],
+      [seconds, totals.applySeconds],
+      [dead, totals.deadLetters],
+    ];
+    for (const [counter, value] of counters) {
+      counter.reset();
+      counter.inc(value);
+    }
+    deadWaiting.set(totals.waitingDeadLetters);
+    usage.reset();
+    for (const { workspace, ...kinds } of today) {
+      for (const [kind, count] of Object.entries(kinds)) usage.set({ workspace, kind }, count);
+    }
+  }
+
+  return { refresh };
+}

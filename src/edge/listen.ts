@@ -1,0 +1,41 @@
+import type { Server } from 'node:http';
+import type { Service } from '../lifecycle.ts';
+
+/** Milliseconds. A client that sends slower than this is cut off, so that it cannot hold a connection for ever. */
+const HEADERS_TIMEOUT = 10_000;
+const REQUEST_TIMEOUT = 15_000;
+/** Longer than the idle time of the usual load balancers (60 s), so that they close first. */
+const KEEP_ALIVE_TIMEOUT = 65_000;
+
+const MAX_CONNECTIONS = 10_000;
+
+/** Bounds how long and how many connections may be open. */
+export function limitConnections(server: Server): void {
+  server.headersTimeout = HEADERS_TIMEOUT;
+  server.requestTimeout = REQUEST_TIMEOUT;
+  server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT;
+  server.maxConnections = MAX_CONNECTIONS;
+}
+
+/**
+ * Listens; rejects when the port cannot be had. Stopping: no new connections, idle ones closed at once, each
+ * busy one answered with `Connection: close` and then closed, so that a keep-alive client loses no request.
+ */
+export async function listen(server: Server, port: number, host: string): Promise<Service> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(port, host, () => {
+      server.off('error', reject);
+      resolve();
+    });
+  });
+  return {
+    name: 'http server',
+    stop: () =>
+      new Promise((resolve) => {
+        server.prependListener('request', (_request, response) => response.setHeader('Connection', 'close'));
+        server.close(() => resolve());
+        server.closeIdleConnections();
+      }),
+  };
+}

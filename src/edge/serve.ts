@@ -1,0 +1,183 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { ValidateFunction } from 'ajv';
+import { v7 as uuidv7 } from 'uuid';
+import type { Config } from '../config.ts';
+import { ApiError, BadRequest, errors } from '../errors.ts';
+import type { Log } from '../log.ts';
+import type { Caller, Operation, Reply, Resources } from '../operations/operation.ts';
+import type { Json } from '../profile/json.ts';
+import type { GroupCommit } from '../queue/group-commit.ts';
+import { QueueUnavailable } from '../queue/lanes.ts';
+import { describeError } from '../schemas/compile.ts';
+import type { Authenticator } from './authenticate.ts';
+import { clientAddress } from './client-address.ts';
+import { readJsonObject, requireJson } from './body.ts';
+import type { EdgeMetrics } from './metrics.ts';
+import type { Allowance, RateLimiter } from './rate-limit.ts';
+import { sendJson } from './reply.ts';
+
+export interface EdgeServices {
+  config: Config;
+  log: Log;
+  metrics: EdgeMetrics;
+  authenticator: Authenticator;
+  rateLimiter: RateLimiter;
+  queue: GroupCommit;
+  /** Says why nothing more may be accepted, if so. */
+  overload(): string | undefined;
+  resources: Resources;
+}
+
+/** An operation with its validators, compiled at boot. */
+export interface Endpoint {
+  operation: Operation;
+  body: ValidateFunction | undefined;
+  query: ValidateFunction | undefined;
+}
+
+/** Seconds after which a client that met 503 may try again. */
+const RETRY_AFTER = '1';
+
+/**
+ * One request from its headers to its answer. Every way in which a request can end is in this file.
+ *
+ * @param params path parameters
+ * @param query parsed query string
+ */
+export async function serve(
+  endpoint: Endpoint,
+  request: IncomingMessage,
+  response: ServerResponse,
+  services: EdgeServices,
+  params: Record<string, string>,
+  query: Record<string, Json>,
+): Promise<void> {
+  const started = performance.now();
+  const requestId = uuidv7();
+  const { operation } = endpoint;
+  const outcome: Outcome = { accepted: 0, rejected: 0 };
+  let reply: Reply;
+  try {
+    reply = await answer(endpoint, request, services, params, query, requestId, outcome);
+  } catch (error) {
+    reply = toReply(error, operation, outcome, services.log, requestId);
+  }
+  sendJson(response, reply.status, reply.body, requestId, outcome.allowance, reply.headers ?? {});
+  record(operation, request, requestId, reply.status, outcome, performance.now() - started, services);
+}
+
+/** What the log line and the headers say about a request, as far as it got. */
+interface Outcome {
+  workspaceId?: string;
+  allowance?: Allowance;
+  accepted: number;
+  rejected: number;
+  error?: string;
+}
+
+async function answer(
+  { operation, body: checkBody, query: checkQuery }: Endpoint,
+  request: IncomingMessage,
+  services: EdgeServices,
+  params: Record<string, string>,
+  query: Record<string, Json>,
+  requestId: string,
+  outcome: Outcome,
+): Promise<Reply> {
+  const now = Date.now();
+  const address = clientAddress(request, services.config.TRUST_PROXY_HOPS);
+
+  const key = await services.authenticator.authenticate(request.headers.authorization, address, now);
+  outcome.workspaceId = key.workspaceId;
+  if (!key.permissions.has(operation.permission)) throw new ApiError('accessDenied');
+
+  const allowance = await services.rateLimiter.take(key, operation.bucket);
+  outcome.allowance = allowance;
+  if (!allowance.allowed) {
+    throw new ApiError('rateLimited', undefined, { 'Retry-After': String(allowance.retryAfter) });
+  }
+
+  if (operation.kind === 'queued') {
+    const overload = services.overload();
+    if (overload) throw new QueueUnavailable(overload);
+  }
+
+  let body: Record<string, Json> = {};
+  if (operation.body) {
+    requireJson(request);
+    body = await readJsonObject(request, services.config.MAX_BODY_BYTES);
+    if (checkBody && !checkBody(body)) throw new BadRequest(describeError(checkBody.errors![0]!));
+  }
+  if (checkQuery && !checkQuery(query)) throw new BadRequest(describeError(checkQuery.errors![0]!));
+
+  const caller: Caller = { workspaceId: key.workspaceId, requestId, now };
+  if (operation.kind === 'direct') return operation.handle(caller, { body, query, params }, services.resources);
+
+  const plan = operation.plan(caller, body);
+  const accepted_at = new Date(now).toISOString();
+  await services.queue.enqueue({ request_id: requestId, workspace_id: key.workspaceId, accepted_at }, plan.objects);
+  outcome.accepted = plan.objects.length;
+  outcome.rejected = plan.rejected;
+  return plan.reply;
+}
+
+function toReply(error: unknown, operation: Operation, outcome: Outcome, log: Log, requestId: string): Reply {
+  let status: number = errors.internal.status;
+  let message: string = errors.internal.message;
+  let details: Json | undefined;
+  let headers: Record<string, string> = {};
+  if (error instanceof ApiError || error instanceof BadRequest) {
+    ({ status, message, headers } = error);
+    details = (error as { errors?: Json }).errors;
+    // The rest of an oversized body is not worth reading.
+    if (status === errors.bodyTooLarge.status) headers = { ...headers, Connection: 'close' };
+    outcome.rejected = Array.isArray(details) ? details.length : 0;
+  } else if (error instanceof QueueUnavailable || isUnreachable(error)) {
+    ({ status, message } = errors.unavailable);
+    headers = { 'Retry-After': RETRY_AFTER };
+  } else {
+    log.error({ err: error, request_id: requestId, operation: operation.id }, 'unexpected error');
+  }
+  outcome.error = error instanceof Error ? error.message : String(error);
+  const body = operation.errorBody?.(message, details, status) ?? { message };
+  return { status, body, headers };
+}
+
+/** Whether a store or the queue could not be reached: its error names a connection, not a mistake. */
+function isUnreachable(error: unknown): boolean {
+  const { code, message, name } = error as { code?: string; message?: string; name?: string };
+  return (
+    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53)/.test(code ?? '') ||
+    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded/i.test(message ?? '') ||
+    name === 'MaxRetriesPerRequestError'
+  );
+}
+
+function record(
+  operation: Operation,
+  request: IncomingMessage,
+  requestId: string,
+  status: number,
+  outcome: Outcome,
+  milliseconds: number,
+  { log, metrics }: EdgeServices,
+): void {
+  metrics.requests.inc({ operation: operation.id, status });
+  metrics.duration.observe({ operation: operation.id }, milliseconds / 1000);
+  if (outcome.accepted) metrics.accepted.inc({ operation: operation.id }, outcome.accepted);
+  if (outcome.rejected) metrics.rejected.inc({ operation: operation.id }, outcome.rejected);
+  log[status >= 500 ? 'warn' : 'info'](
+    {
+      request_id: requestId,
+      operation: operation.id,
+      status,
+      ms: Math.round(milliseconds * 10) / 10,
+      workspace_id: outcome.workspaceId,
+      accepted: outcome.accepted,
+      rejected: outcome.rejected,
+      ...(outcome.error && { error: outcome.error }),
+      ...(request.headers['x-request-id'] && { client_request_id: String(request.headers['x-request-id']).slice(0, 100) }),
+    },
+    'request',
+  );
+}

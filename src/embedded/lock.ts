@@ -1,0 +1,85 @@
+import { createHash } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { connect, createServer, type Server } from 'node:net';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Log } from '../log.ts';
+
+/** A Unix socket's path may have 103 bytes on macOS and 107 on Linux. */
+const MAX_SOCKET_PATH = 100;
+
+/** How long to wait for an owner that may be about to end: longer than an orderly stop takes. */
+const PATIENCE_MS = 8000;
+const POLL_MS = 100;
+
+/** Another process holds the data directory. */
+export class DataDirInUse extends Error {}
+
+/**
+ * Takes the data directory for this process, until it ends or calls the returned function. The lock is a
+ * listening socket, not a file with a process id: the kernel closes it however its owner dies, and an id
+ * that has gone to another program is never mistaken for the owner.
+ * @throws {DataDirInUse} naming the process that holds it.
+ */
+export async function lockDataDir(dataDir: string, log: Log): Promise<() => Promise<void>> {
+  const file = socketPath(dataDir);
+  const end = Date.now() + PATIENCE_MS;
+  let told = false;
+  for (;;) {
+    const server = await listen(file);
+    if (server) {
+      server.unref();
+      return () => new Promise((resolve) => server.close(() => resolve()));
+    }
+    const owner = await askOwner(file);
+    if (!owner) {
+      rmSync(file, { force: true });
+      continue;
+    }
+    if (Date.now() > end) throw new DataDirInUse(`another npm start (process ${owner}) is running on ${dataDir}, its DATA_DIR`);
+    if (!told) log.warn(`waiting for the end of another npm start (process ${owner}) on ${dataDir}`);
+    told = true;
+    await sleep(POLL_MS);
+  }
+}
+
+function socketPath(dataDir: string): string {
+  const inside = path.relative(process.cwd(), path.join(dataDir, 'lock.sock'));
+  if (Buffer.byteLength(inside) <= MAX_SOCKET_PATH) return inside;
+  const name = createHash('sha256').update(path.resolve(dataDir)).digest('hex').slice(0, 16);
+  return path.join(tmpdir(), `penstock-${name}.sock`);
+}
+
+/** Listens and tells everyone who connects the id of this process; undefined when the path is taken. */
+function listen(file: string): Promise<Server | undefined> {
+  return new Promise((resolve, reject) => {
+    const server = createServer((socket) => {
+      socket.on('error', () => {});
+      socket.end(String(process.pid));
+    });
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE') resolve(undefined);
+      else reject(error);
+    });
+    server.listen(file, () => resolve(server));
+  });
+}
+
+/** The process id of a living owner; undefined when nobody listens any more. */
+function askOwner(file: string): Promise<string | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect(file);
+    let answer = '';
+    socket.setEncoding('utf8');
+    socket.on('data', (chunk) => {
+      answer += chunk;
+    });
+    socket.setTimeout(2000, () => {
+      resolve('(not answering)');
+      socket.destroy();
+    });
+    socket.on('error', () => resolve(undefined));
+    socket.on('end', () => resolve(answer || undefined));
+  });
+}

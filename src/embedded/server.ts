@@ -1,0 +1,157 @@
+import { spawn } from 'node:child_process';
+import { closeSync, openSync, readFileSync, renameSync } from 'node:fs';
+import path from 'node:path';
+import type { Writable } from 'node:stream';
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import type { Log } from '../log.ts';
+import type { ServerUser } from './server-user.ts';
+
+/** For a small machine that also runs everything else. */
+const settings: Record<string, string> = {
+  listen_addresses: '127.0.0.1',
+  unix_socket_directories: '',
+  max_connections: '200',
+  shared_buffers: '256MB',
+  // Room for a burst of writes between two checkpoints.
+  max_wal_size: '2GB',
+  wal_compression: 'off',
+  // What a 2xx promises.
+  synchronous_commit: 'on',
+  timezone: 'UTC',
+  log_timezone: 'UTC',
+  // Errors of statements are reported by who sent them; here they would put personal data into a file.
+  log_min_messages: 'log',
+  log_min_error_statement: 'panic',
+  log_error_verbosity: 'terse',
+  log_checkpoints: 'off',
+};
+
+/**
+ * Becomes the server, and leaves behind a process that waits for the end of the pipe on descriptor 3: a
+ * line means that all is well, an end without one that the owner was killed. The server then gets 5 s, in
+ * which the workers finish what they hold, before it is stopped too.
+ */
+const spawnScript = `
+( { read -r _ <&3 || { sleep 5; kill -INT $$; }; } >/dev/null 2>&1 & )
+exec "$@" 3<&-`;
+
+export interface Server {
+  /** Resolves when the server has ended, whether asked or not. */
+  exited: Promise<void>;
+  /** Lets running transactions end with an error, writes everything down, ends. */
+  stop(): Promise<void>;
+}
+
+export interface ServerOptions {
+  /** Path of the program `postgres`. */
+  program: string;
+  /** The cluster's folder, absolute. */
+  cluster: string;
+  port: number;
+  user: ServerUser;
+  /** For the check that it answers; any database of the cluster. */
+  url: string;
+  logFile: string;
+}
+
+/**
+ * Starts the server in a process group of its own, so that a Ctrl-C in the terminal does not reach it
+ * before its clients have finished, and resolves when it answers.
+ * @throws {Error} with the end of the server's log when it stops instead.
+ */
+export async function startServer(options: ServerOptions, log: Log): Promise<Server> {
+  const { program, cluster, port, user, logFile } = options;
+  const command = [...user.prefix, program, '-D', cluster, '-p', String(port)];
+  for (const [name, value] of Object.entries(settings)) command.push('-c', `${name}=${value}`);
+
+  keepPrevious(logFile);
+  const output = openSync(logFile, 'a', 0o600);
+  const child = spawn('/bin/sh', ['-c', spawnScript, 'sh', ...command], {
+    ...user.ids,
+    cwd: '/',
+    detached: true,
+    env: { PATH: process.env.PATH, LC_MESSAGES: 'C' },
+    stdio: ['ignore', output, output, 'pipe'],
+  });
+  closeSync(output);
+  const leash = child.stdio[3] as Writable;
+  leash.on('error', () => {});
+
+  let running = true;
+  const exited = new Promise<void>((resolve) => {
+    child.once('error', resolve as () => void);
+    child.once('exit', () => resolve());
+  }).then(() => {
+    running = false;
+    leash.end('ended\n');
+  });
+
+  try {
+    await waitForAnswer(options, () => running, exited, log);
+  } catch (error) {
+    child.kill('SIGINT');
+    await exited;
+    throw error;
+  }
+  if (!running) throw new Error(`the embedded Postgres did not start: ${lastLines(logFile)}`);
+  return {
+    exited,
+    async stop() {
+      if (running) child.kill('SIGINT');
+      await exited;
+    },
+  };
+}
+
+/** Resolves when the server answers or has ended. */
+async function waitForAnswer(
+  { url, logFile }: ServerOptions,
+  isRunning: () => boolean,
+  exited: Promise<void>,
+  log: Log,
+): Promise<void> {
+  const begin = Date.now();
+  let told = false;
+  while (isRunning() && !(await answers(url))) {
+    if (!told && Date.now() - begin > 5000) {
+      told = true;
+      log.info(
+        { log: logFile },
+        'the embedded Postgres is still starting: it may be recovering after a crash',
+      );
+    }
+    await Promise.race([exited, sleep(25)]);
+  }
+}
+
+/** @throws what it reports when the answer is no, other than that it is still starting. */
+async function answers(url: string): Promise<boolean> {
+  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 5000 });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+    return true;
+  } catch (error) {
+    const { code } = error as { code?: string };
+    // 57P03: it cannot answer yet. Class 28: it can, and does not know the password.
+    if (code?.startsWith('28')) throw error;
+    return false;
+  } finally {
+    await client.end().catch(() => {});
+  }
+}
+
+/** The log of this run and the one before: after a crash the reason is in the latter. */
+function keepPrevious(logFile: string): void {
+  try {
+    renameSync(logFile, `${logFile}.1`);
+  } catch {
+    // There is none before the first run.
+  }
+}
+
+function lastLines(logFile: string): string {
+  const lines = readFileSync(logFile, 'utf8').trim().split('\n');
+  return lines.slice(-3).join(' / ') || `see ${path.resolve(logFile)}`;
+}

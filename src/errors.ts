@@ -1,0 +1,50 @@
+/**
+ * Every error that a caller can get, with its status and text: the specification's words where it has some,
+ * else those recorded from services that speak the same protocol.
+ */
+export const errors = {
+  malformedBody: { status: 400, message: 'Error while parsing request body. Please check your syntax.' },
+  bodyNotObject: { status: 400, message: 'The request body must be a JSON object.' },
+  nothingValid: {
+    status: 400,
+    message: "Valid data must be provided in the 'attributes', 'events', or 'purchases' fields.",
+  },
+  tooManyObjects: { status: 400, message: 'Max Input Length Exceeded' },
+  tooManyIds: { status: 400, message: 'The max number of ids per request was exceeded' },
+  tooManyIdsAndAliases: {
+    status: 400,
+    message: 'The max number of external_ids and aliases per request was exceeded',
+  },
+  invalidKey: { status: 401, message: 'Invalid API Key' },
+  accessDenied: { status: 403, message: 'Access Denied' },
+  notFound: { status: 404, message: 'Not Found' },
+  methodNotAllowed: { status: 405, message: 'Method Not Allowed' },
+  bodyTooSlow: { status: 408, message: 'Request Timeout' },
+  bodyTooLarge: { status: 413, message: 'Request Entity Too Large' },
+  unsupportedMediaType: { status: 415, message: 'Unsupported Media Type' },
+  rateLimited: { status: 429, message: 'Rate Limited' },
+  internal: { status: 500, message: 'Internal Server Error' },
+  unavailable: { status: 503, message: 'Service Unavailable' },
+} as const satisfies Record<string, { status: number; message: string }>;
+
+export type ErrorName = keyof typeof errors;
+
+/** Ends a request with an entry of the catalogue; `detail` follows its message after a colon. */
+export class ApiError extends Error {
+  override name = 'ApiError';
+  readonly status: number;
+  readonly headers: Record<string, string>;
+
+  constructor(entry: ErrorName, detail?: string, headers: Record<string, string> = {}) {
+    super(detail ? `${errors[entry].message}: ${detail}` : errors[entry].message);
+    this.status = errors[entry].status;
+    this.headers = headers;
+  }
+}
+
+/** Ends a request with 400 and a text of the operation's own. */
+export class BadRequest extends Error {
+  override name = 'BadRequest';
+  readonly status = 400;
+  readonly headers: Record<string, string> = {};
+}

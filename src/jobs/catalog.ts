@@ -1,0 +1,52 @@
+import type { ObjectKind } from './envelope.ts';
+
+/**
+ * The jobs that the edge writes and the workers read. Names are permanent and shapes only grow: a worker
+ * meets jobs of the release before it.
+ */
+export const jobs = { envelope: 'envelope' } as const;
+export type JobName = (typeof jobs)[keyof typeof jobs];
+
+const text = { type: 'string' } as const;
+const base = {
+  id: text,
+  request: { type: 'integer', minimum: 0 },
+  index: { type: 'integer', minimum: 0 },
+  create: { type: 'boolean' },
+  identifier: { type: 'object', minProperties: 1, maxProperties: 1 },
+} as const;
+const required = ['id', 'request', 'index', 'create'] as const;
+const activity = { time: text, app_id: text, properties: { type: 'object' } } as const;
+
+/** What an accepted object has to look like, by kind, whichever release wrote it. */
+export const objectSchemas: Record<ObjectKind, object> = {
+  attributes: {
+    type: 'object',
+    required: [...required],
+    properties: { ...base, standard: { type: 'object' }, set: { type: 'object' }, change: { type: 'object' } },
+  },
+  events: {
+    type: 'object',
+    required: [...required, 'identifier', 'name', 'time'],
+    properties: { ...base, ...activity, name: text },
+  },
+  purchases: {
+    type: 'object',
+    required: [...required, 'identifier', 'product_id', 'currency', 'price', 'quantity', 'time'],
+    properties: {
+      ...base,
+      ...activity,
+      product_id: text,
+      currency: text,
+      price: { type: 'number' },
+      quantity: { type: 'integer' },
+    },
+  },
+};
+
+export const requestSchema = {
+  type: 'object',
+  required: ['request_id', 'workspace_id', 'accepted_at'],
+  properties: { request_id: text, workspace_id: { ...text, minLength: 36, maxLength: 36 }, accepted_at: text },
+} as const;
+

@@ -1,0 +1,77 @@
+import type { AcceptedObject } from '../jobs/envelope.ts';
+import type { Json } from '../profile/json.ts';
+import type { BucketName } from '../schemas/limits.ts';
+import type { Database } from '../store/database.ts';
+
+/** A JSON Schema (2020-12) literal. */
+export type Schema = Readonly<Record<string, unknown>>;
+
+/** Who asks, when, and as which request. */
+export interface Caller {
+  workspaceId: string;
+  /** The `X-Request-Id` of the answer. */
+  requestId: string;
+  /** Epoch milliseconds at which the request arrived. */
+  now: number;
+}
+
+export interface Reply {
+  status: number;
+  body: Json | undefined;
+  headers?: Record<string, string>;
+}
+
+/** Everything about one endpoint. Router entry, validator, documentation and contract tests follow from it. */
+interface Described {
+  /** Unique; the name of its file. */
+  id: string;
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  /** Express syntax: `/users/track`, `/scim/v2/Users/:id`. */
+  path: string;
+  /** What the key must carry. */
+  permission: string;
+  /** The rate limit that it shares with the other operations of the same bucket. */
+  bucket: BucketName;
+  summary: string;
+  description: string;
+  /** Schema of the whole body; what it refuses is refused with 400. */
+  body?: Schema;
+  query?: Schema;
+  /** Schema of each answer, by status. */
+  replies: Record<number, { description: string; schema: Schema }>;
+  /** The body of an error answer; `{message}` unless the specification wants more. */
+  errorBody?(message: string, errors: Json | undefined, status: number): Json;
+  /** A body that is accepted as it stands, and the answer to it. */
+  example: { body?: Json; query?: Record<string, string>; reply: Json };
+}
+
+/** Answered when its objects are on disk in the queue; applied by the workers. */
+export interface QueuedOperation extends Described {
+  kind: 'queued';
+  /**
+   * Separates what can be applied from what cannot. Pure.
+   * @throws {BadRequest|ApiError} when nothing of the request can be accepted
+   */
+  plan(caller: Caller, body: Record<string, Json>): { objects: AcceptedObject[]; rejected: number; reply: Reply };
+}
+
+/** What a direct operation reaches. */
+export interface Resources {
+  database: Database;
+  /** Wire name of the service id. */
+  serviceIdField: string;
+}
+
+/** Answered from the store. */
+export interface DirectOperation extends Described {
+  kind: 'direct';
+  handle(caller: Caller, input: DirectInput, resources: Resources): Promise<Reply>;
+}
+
+export interface DirectInput {
+  body: Record<string, Json>;
+  query: Record<string, Json>;
+  params: Record<string, string>;
+}
+
+export type Operation = QueuedOperation | DirectOperation;

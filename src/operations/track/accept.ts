@@ -1,0 +1,63 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { AcceptedObject, Identifier, ObjectKind } from '../../jobs/envelope.ts';
+import { createsProfile, identifierOf } from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import { findUnstorable } from '../../profile/values.ts';
+import { compile, describeError } from '../../schemas/compile.ts';
+import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
+import { judgeEvent, judgePurchase } from './accept-activity.ts';
+import { judgeAttributes, judgeTokenImport } from './accept-attributes.ts';
+
+/** An object that can be applied, or the text of why it cannot. */
+export type Verdict = { object: AcceptedObject } | { error: string };
+
+/** What is known of an object before its own rules are looked at. */
+export interface Judge {
+  id: string;
+  index: number;
+  identifier: Identifier;
+  create: boolean;
+  serviceIdField: string;
+  /** Epoch milliseconds. */
+  now: number;
+}
+
+/**
+ * Judges one object of one of the three arrays: storable values, shape, identifier, then the rules of its
+ * kind. The validators are compiled here, once.
+ *
+ * @param serviceIdField wire name of the service id
+ */
+export function createAccept(serviceIdField: string) {
+  const shapes = {
+    attributes: compile(attributesSchema(serviceIdField)),
+    events: compile(eventSchema(serviceIdField)),
+    purchases: compile(purchaseSchema(serviceIdField)),
+  };
+
+  return function accept(kind: ObjectKind, value: Json, index: number, now: number): Verdict {
+    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+      return { error: `each element of '${kind}' must be an object` };
+    }
+    const unstorable = findUnstorable(value);
+    if (unstorable) return { error: unstorable };
+    if (kind === 'attributes' && value.push_token_import === true) {
+      return judgeTokenImport(value, { id: uuidv7(), index, serviceIdField, now });
+    }
+    const chosen = identifierOf(value, serviceIdField);
+    if ('error' in chosen) return chosen;
+    const shape = shapes[kind];
+    if (!shape(value)) return { error: describeError(shape.errors![0]!) };
+    const { identifier } = chosen;
+    const create = createsProfile(identifier, value._update_existing_only);
+    const judge: Judge = { id: uuidv7(), index, identifier, create, serviceIdField, now };
+    if (kind === 'events') return judgeEvent(value, judge);
+    if (kind === 'purchases') return judgePurchase(value, judge);
+    return judgeAttributes(value, judge);
+  };
+}
+
+/** Null, the empty string and absence all mean "none" in an optional field. */
+export function isPresent(value: Json | undefined): boolean {
+  return value !== undefined && value !== null && value !== '';
+}

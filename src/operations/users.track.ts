@@ -1,0 +1,133 @@
+import { ApiError, BadRequest, errors } from '../errors.ts';
+import type { AcceptedObject, ObjectKind } from '../jobs/envelope.ts';
+import type { Json } from '../profile/json.ts';
+import { attributesSchema, eventSchema, purchaseSchema } from '../schemas/track.ts';
+import type { QueuedOperation, Schema } from './operation.ts';
+import { createAccept } from './track/accept.ts';
+
+/** Objects take effect in this order within a request. */
+const kinds: readonly ObjectKind[] = ['attributes', 'events', 'purchases'];
+
+/** Objects in each of the three arrays. */
+const MAX_OBJECTS = 75;
+
+/**
+ * POST /users/track: records attributes, events and purchases.
+ *
+ * Each object is judged alone: the reply names those that cannot be applied by array and place, the others
+ * are stored. A request without one valid object is refused.
+ *
+ * @param serviceIdField wire name of the service id
+ */
+export function usersTrack(serviceIdField: string): QueuedOperation {
+  const accept = createAccept(serviceIdField);
+
+  return {
+    kind: 'queued',
+    id: 'users.track',
+    method: 'POST',
+    path: '/users/track',
+    permission: 'users.track',
+    bucket: 'users.track',
+    summary: 'Record custom events, purchases and profile attributes',
+    description:
+      'At most 75 objects in each array. Objects take effect in the order attributes, events, purchases, and after everything accepted before for the same identifier. An object that cannot be applied is named in `errors`; the others are stored before the answer is sent.',
+    body: bodySchema(serviceIdField),
+    replies: { 201: { description: 'The counted objects are on disk and will take effect.', schema: acceptedReply } },
+    errorBody: (message, errors) => ({ message, errors: errors ?? [message] }),
+    example,
+
+    plan(caller, body) {
+      const objects: AcceptedObject[] = [];
+      const rejected: Rejection[] = [];
+      const counts: Record<string, number> = {};
+      for (const kind of kinds) {
+        const values = asArray(body[kind]);
+        if (values.length > MAX_OBJECTS) throw new ApiError('tooManyObjects');
+        const before = objects.length;
+        for (let index = 0; index < values.length; index++) {
+          const verdict = accept(kind, values[index]!, index, caller.now);
+          if ('object' in verdict) objects.push(verdict.object);
+          else rejected.push({ type: verdict.error, input_array: kind, index });
+        }
+        if (objects.length > before) counts[`${kind}_processed`] = objects.length - before;
+      }
+      if (objects.length === 0) throw new NothingValid(rejected);
+      return {
+        objects,
+        rejected: rejected.length,
+        reply: {
+          status: 201,
+          body: { ...counts, message: 'success', ...(rejected.length > 0 && { errors: rejected }) },
+        },
+      };
+    },
+  };
+}
+
+type Rejection = { type: string; input_array: ObjectKind; index: number };
+
+/** The fatal answer, which carries the errors of the objects as well. */
+class NothingValid extends BadRequest {
+  readonly errors: Json | undefined;
+
+  constructor(rejected: Rejection[]) {
+    super(errors.nothingValid.message);
+    this.errors = rejected.length > 0 ? rejected : undefined;
+  }
+}
+
+/** Clients send one object where an array is meant, and null for none. */
+function asArray(value: Json | undefined): Json[] {
+  if (value === undefined || value === null) return [];
+  return Array.isArray(value) ? value : [value];
+}
+
+const counter = (kind: string) => ({ type: 'integer', description: `Number of ${kind} stored.` }) as const;
+
+const acceptedReply: Schema = {
+  type: 'object',
+  required: ['message'],
+  properties: {
+    message: { const: 'success' },
+    attributes_processed: counter('attribute objects'),
+    events_processed: counter('events'),
+    purchases_processed: counter('purchases'),
+    errors: {
+      type: 'array',
+      description: 'The objects that were refused.',
+      items: {
+        type: 'object',
+        required: ['type', 'input_array', 'index'],
+        properties: {
+          type: { type: 'string', description: 'The field and the rule.' },
+          input_array: { enum: kinds },
+          index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+        },
+      },
+    },
+  },
+};
+
+function bodySchema(serviceIdField: string): Schema {
+  const array = (items: Schema) => ({ type: 'array', maxItems: MAX_OBJECTS, items });
+  return {
+    type: 'object',
+    properties: {
+      attributes: array(attributesSchema(serviceIdField)),
+      events: array(eventSchema(serviceIdField)),
+      purchases: array(purchaseSchema(serviceIdField)),
+    },
+  };
+}
+
+const example: QueuedOperation['example'] = {
+  body: {
+    attributes: [{ external_id: 'ada', first_name: 'Ada', email: 'ada@example.com', logins: { inc: 1 } }],
+    events: [{ external_id: 'ada', name: 'signed_up', time: '2026-01-31T12:00:00Z', properties: { plan: 'pro' } }],
+    purchases: [
+      { external_id: 'ada', product_id: 'book', currency: 'EUR', price: 12.5, quantity: 2, time: '2026-01-31T12:05:00Z' },
+    ],
+  },
+  reply: { attributes_processed: 1, events_processed: 1, purchases_processed: 1, message: 'success' },
+};

@@ -1,0 +1,81 @@
+import type { AttributeChange } from '../jobs/envelope.ts';
+import type { Json } from './json.ts';
+import { exceedsJsonBytes, jsonBytesAtLeast } from './json-size.ts';
+import { MAX_OBJECT_BYTES } from './nested.ts';
+import { isRecord, put } from './record.ts';
+import { distinctLatest } from './scalars.ts';
+
+type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];
+type Match = { key: string; value: Json };
+
+/**
+ * The value of a custom attribute after a change; the stored value is left as it is. A stored value of
+ * another kind than the change speaks of counts as missing. A change that would take an object or an array of
+ * objects over 100 KB, or a number out of the range of a double, changes nothing.
+ *
+ * @param current the stored value, undefined if there is none
+ * @returns the new value, undefined if there is none
+ */
+export function applyChange(current: Json | undefined, change: AttributeChange): Json | undefined {
+  if ('inc' in change) {
+    const sum = (typeof current === 'number' ? current : 0) + change.inc;
+    return Number.isFinite(sum) ? sum : current;
+  }
+  if ('array' in change) return changeElements(current, change.array);
+  const changed =
+    'merge' in change ? mergeInto(current, change.merge) : changeObjects(current, change.objects);
+  return changed === undefined || exceedsJsonBytes(changed, MAX_OBJECT_BYTES) ? current : changed;
+}
+
+function changeElements(
+  current: Json | undefined,
+  { add, remove }: { add?: Json[]; remove?: Json[] },
+): Json[] {
+  let elements = Array.isArray(current) ? current : [];
+  if (add) elements = distinctLatest(elements.concat(add));
+  if (!remove) return elements;
+  const removed = new Set(remove);
+  return elements.filter((element) => !removed.has(element));
+}
+
+/** RFC 7396: null removes a key, an object merges, anything else replaces. */
+function mergeInto(current: Json | undefined, patch: Record<string, Json>): Record<string, Json> {
+  const merged = isRecord(current) ? { ...current } : {};
+  for (const key in patch) {
+    const value = patch[key]!;
+    if (value === null) delete merged[key];
+    else put(merged, key, isRecord(value) ? mergeInto(ownMember(merged, key), value) : value);
+  }
+  return merged;
+}
+
+/** Undefined when an update makes the array too large. */
+function changeObjects(
+  current: Json | undefined,
+  { add, remove, update, merge }: Objects,
+): Json[] | undefined {
+  let objects = Array.isArray(current) ? current : [];
+  if (add) objects = objects.concat(add);
+  if (remove) objects = objects.filter((object) => !remove.some((match) => matches(object, match)));
+  for (const step of update ?? []) {
+    objects = objects.slice();
+    // Counted as it grows: one large object merged into thousands of small ones would fill the memory.
+    let bytes = 0;
+    for (let i = 0; i < objects.length; i++) {
+      if (!matches(objects[i]!, step)) continue;
+      objects[i] = merge ? mergeInto(objects[i], step.new_object) : step.new_object;
+      bytes += jsonBytesAtLeast(objects[i]!);
+      if (bytes > MAX_OBJECT_BYTES) return undefined;
+    }
+  }
+  return objects;
+}
+
+function matches(object: Json, { key, value }: Match): boolean {
+  return isRecord(object) && ownMember(object, key) === value;
+}
+
+/** Keys like `constructor` are found on every object's prototype. */
+function ownMember(record: Record<string, Json>, key: string): Json | undefined {
+  return Object.hasOwn(record, key) ? record[key] : undefined;
+}

@@ -1,0 +1,152 @@
+import { DateTime } from 'luxon';
+
+/** Longest accepted text, in characters: an RFC 9557 time with the longest zone name has fewer. */
+const MAX_LENGTH = 80;
+
+/**
+ * Postgres reads no year 0 and the wire no year of five digits, so the accepted years are 1 to 9999, after
+ * the offset is applied.
+ */
+const EARLIEST = -62_135_596_800_000;
+const LATEST = 253_402_300_799_999;
+
+const DAY = 86_400_000;
+const MINUTE = 60_000;
+/** The Gregorian calendar repeats after 400 years. */
+const FOUR_CENTURIES = 146_097 * DAY;
+
+const OFFSET = String.raw`Z|z|UTC|GMT|[+-](?:\d\d(?::?\d\d)?|\d(?::\d\d)?)`;
+
+/** Year, month, day, hour, minute, second, fraction of a second, milliseconds after a colon, offset. */
+const ISO_8601 = new RegExp(
+  String.raw`^(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d)(?::?(\d\d)(?::?(\d\d)(?:[.,](\d+)|:(\d{3}))?)?)?(?: ?(${OFFSET}))?)?$`,
+);
+/** Month, day, year. */
+const MONTH_FIRST = /^(\d{1,2})\/(\d{1,2})\/(\d{4})$/;
+/** Weekday, month as number or name, day, hour, minute, second, offset, year. */
+const WEEKDAY_FIRST = new RegExp(
+  String.raw`^([A-Z][a-z]{2}) (\d\d|[A-Z][a-z]{2}) (\d{1,2}) (\d\d):(\d\d):(\d\d)(?:[. ]?(${OFFSET}))? (\d{4})$`,
+);
+/** Week dates, ordinal dates, dates without hyphens, and times with a zone name in brackets. */
+const RARE_ISO_8601 = /^(?:\d{4}-?W\d\d|\d{4}-?\d{3}(?:T|$)|\d{8}(?:T|$)|\d{4}-\d\d-\d\dT.*\]$)/;
+const UTC = { zone: 'utc' } as const;
+
+const DAYS_OF_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+const WEEKDAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
+const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
+
+/**
+ * Reads a point in time; no zone means UTC, no time of day midnight.
+ *
+ * Accepts ISO 8601 (offsets also as `+1:00`, `+01`, `+0100`; a space for the T), the same with a colon
+ * before the milliseconds, `MM/dd/yyyy`, and `ddd MM dd HH:mm:ss.TZD yyyy`. A leap second, which exists only
+ * at the end of a UTC day, is read as the last millisecond of that day. Digits past the milliseconds are cut.
+ *
+ * @returns epoch milliseconds, or undefined for what is none of these or no real date
+ */
+export function parseTime(text: string): number | undefined {
+  if (text.length > MAX_LENGTH) return undefined;
+  return parseIso(text) ?? parseMonthFirst(text) ?? parseWeekdayFirst(text) ?? parseRareIso(text);
+}
+
+/** Whether a text is a date or a time in ISO 8601 or with a colon before the milliseconds. */
+export function isDatetime(text: string): boolean {
+  // The hyphen after the year tells nearly every other text apart without the expression.
+  return text.length <= MAX_LENGTH && text.charCodeAt(4) === 0x2d && parseIso(text) !== undefined;
+}
+
+/**
+ * @param time epoch milliseconds within the years 1 to 9999
+ * @returns ISO 8601 in UTC with milliseconds
+ */
+export function toIso(time: number): string {
+  return new Date(time).toISOString();
+}
+
+function parseIso(text: string): number | undefined {
+  const match = ISO_8601.exec(text);
+  if (match === null) return undefined;
+  const day = startOfDay(Number(match[1]), Number(match[2]), Number(match[3]));
+  if (day === undefined) return undefined;
+  if (match[4] === undefined) return day >= EARLIEST ? day : undefined;
+  const ms = match[7] === undefined ? Number(match[8] ?? 0) : milliseconds(match[7]);
+  return timeOfDay(day, Number(match[4]), Number(match[5] ?? 0), Number(match[6] ?? 0), ms, match[9]);
+}
+
+function parseMonthFirst(text: string): number | undefined {
+  const match = MONTH_FIRST.exec(text);
+  if (match === null) return undefined;
+  const day = startOfDay(Number(match[3]), Number(match[1]), Number(match[2]));
+  return day !== undefined && day >= EARLIEST ? day : undefined;
+}
+
+function parseWeekdayFirst(text: string): number | undefined {
+  const match = WEEKDAY_FIRST.exec(text);
+  if (match === null) return undefined;
+  const month = MONTHS.indexOf(match[2]!) + 1 || Number(match[2]);
+  const day = startOfDay(Number(match[8]), month, Number(match[3]));
+  // A weekday that contradicts the date leaves two meanings, so neither is taken.
+  if (day === undefined || WEEKDAYS[new Date(day).getUTCDay()] !== match[1]) return undefined;
+  return timeOfDay(day, Number(match[4]), Number(match[5]), Number(match[6]), 0, match[7]);
+}
+
+/** Luxon takes some 10 microseconds, and would read a bare time of day as one of today: hence the gate. */
+function parseRareIso(text: string): number | undefined {
+  if (!RARE_ISO_8601.test(text)) return undefined;
+  const parsed = DateTime.fromISO(text, UTC);
+  return parsed.isValid ? inRange(parsed.toMillis()) : undefined;
+}
+
+/** Epoch milliseconds of midnight UTC, or undefined when the calendar has no such day. */
+function startOfDay(year: number, month: number, day: number): number | undefined {
+  if (!(month >= 1 && month <= 12) || day < 1) return undefined;
+  const leap = month === 2 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  if (day > DAYS_OF_MONTH[month - 1]! + (leap ? 1 : 0)) return undefined;
+  // Date.UTC takes the years 0 to 99 for 1900 to 1999.
+  return year >= 100 ? Date.UTC(year, month - 1, day) : Date.UTC(year + 400, month - 1, day) - FOUR_CENTURIES;
+}
+
+function timeOfDay(
+  day: number,
+  hour: number,
+  minute: number,
+  second: number,
+  ms: number,
+  zone: string | undefined,
+): number | undefined {
+  const offset = offsetOf(zone);
+  if (offset === undefined || minute > 59 || second > 60) return undefined;
+  // ISO 8601 writes the end of a day as 24:00 as well.
+  if (hour > 23 && !(hour === 24 && minute === 0 && second === 0 && ms === 0)) return undefined;
+  const start = day + hour * 3_600_000 + minute * MINUTE - offset;
+  if (second < 60) return inRange(start + second * 1000 + ms);
+  return modulo(start + MINUTE, DAY) === 0 ? inRange(start + MINUTE - 1) : undefined;
+}
+
+/** Milliseconds east of UTC; undefined for an offset that no clock shows. */
+function offsetOf(zone: string | undefined): number | undefined {
+  if (zone === undefined) return 0;
+  const sign = zone.charCodeAt(0);
+  if (sign !== 0x2b && sign !== 0x2d) return 0;
+  const colon = zone.indexOf(':');
+  const hourEnd = colon === -1 ? 3 : colon;
+  const hours = Number(zone.slice(1, hourEnd));
+  const minutes = Number(zone.slice(colon === -1 ? 3 : colon + 1));
+  if (hours > 23 || minutes > 59) return undefined;
+  const offset = (hours * 60 + minutes) * MINUTE;
+  return sign === 0x2d ? -offset : offset;
+}
+
+function milliseconds(fraction: string): number {
+  const digits = Number(fraction.slice(0, 3));
+  return fraction.length >= 3 ? digits : fraction.length === 2 ? digits * 10 : digits * 100;
+}
+
+function inRange(time: number): number | undefined {
+  return time >= EARLIEST && time <= LATEST ? time : undefined;
+}
+
+/** The remainder with the sign of the divisor: times before 1970 are negative. */
+function modulo(dividend: number, divisor: number): number {
+  return ((dividend % divisor) + divisor) % divisor;
+}

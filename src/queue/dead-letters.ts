@@ -1,0 +1,81 @@
+import { v5 as uuidv5 } from 'uuid';
+import type { Database } from '../store/database.ts';
+import { claimWaitingForReplay } from '../store/dead-letters/claim-waiting-for-replay.ts';
+import type { DeadLetter } from '../store/dead-letters/dead-letter.ts';
+import { selectDeadLetters } from '../store/dead-letters/select-dead-letters.ts';
+import { identifierKey, type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
+
+/** Dead letters in one add. Each may hold 50 KB of properties: 5 MB at most. */
+const CHUNK = 100;
+
+export interface ReplayContext {
+  database: Pick<Database, 'pool'>;
+  producer: LaneProducer;
+  /** LANES. */
+  lanes: number;
+}
+
+/** What became of the ids, each in one of the lists. */
+export interface ReplayOutcome {
+  /** In their lanes again. */
+  enqueued: string[];
+  /** Had taken effect before. */
+  alreadyReplayed: string[];
+  /** No dead letter has this id. */
+  unknown: string[];
+}
+
+/**
+ * Hands dead letters to the workers again. Each takes effect once, however often and from wherever this is
+ * called: a claim gives the replay its number, the number its envelope id, and the ledger knows envelope ids.
+ * One that was claimed before and has not been applied yet is enqueued again under the same envelope id,
+ * since whoever claimed it may have died before it reached its lane.
+ * @throws {QueueUnavailable} when it is not known that all are stored; calling again is safe and goes on.
+ */
+export async function replayDeadLetters(
+  context: ReplayContext,
+  ids: readonly string[],
+): Promise<ReplayOutcome> {
+  const outcome: ReplayOutcome = { enqueued: [], alreadyReplayed: [], unknown: [] };
+  // In the order in which the objects were accepted: an id begins with its time.
+  const ordered = [...new Set(ids.map((id) => id.toLowerCase()))].sort();
+  for (let start = 0; start < ordered.length; start += CHUNK) {
+    await replayChunk(context, ordered.slice(start, start + CHUNK), outcome);
+  }
+  return outcome;
+}
+
+async function replayChunk(
+  { database, producer, lanes }: ReplayContext,
+  ids: string[],
+  outcome: ReplayOutcome,
+) {
+  await claimWaitingForReplay(database.pool, ids);
+  const found = await selectDeadLetters(database.pool, ids);
+  const replaying = found.filter(({ state }) => state === 'replaying');
+  if (replaying.length > 0) await producer.add(replaying.map((deadLetter) => laneEntry(deadLetter, lanes)));
+  for (const { id, state } of found) {
+    // One that waits again already was in its lane, and has failed again, since it was claimed.
+    (state === 'replayed' ? outcome.alreadyReplayed : outcome.enqueued).push(id);
+  }
+  const known = new Set(found.map(({ id }) => id));
+  outcome.unknown.push(...ids.filter((id) => !known.has(id)));
+}
+
+/** An envelope of its own for each dead letter, in the lane of its identifier: one that fails again fails alone. */
+function laneEntry({ id, workspaceId, requestId, object, replays }: DeadLetter, lanes: number): LaneEntry {
+  return {
+    lane: laneOf(workspaceId, object.identifier ? identifierKey(object.identifier) : object.id, lanes),
+    id: uuidv5(String(replays), id),
+    envelope: {
+      requests: [{ request_id: requestId, workspace_id: workspaceId, accepted_at: acceptedAt(id) }],
+      objects: [{ ...object, request: 0 }],
+      replay: true,
+    },
+  };
+}
+
+/** A UUIDv7 begins with the milliseconds since 1970 in 48 bits. */
+function acceptedAt(id: string): string {
+  return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)).toISOString();
+}

@@ -1,0 +1,85 @@
+import { FlowProducer, Queue } from 'bullmq';
+import { jobs } from '../jobs/catalog.ts';
+import type { Log } from '../log.ts';
+import type { QueueConnection } from './connection.ts';
+import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
+
+
+/** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
+const KEEP_COMPLETED = { age: 3600, count: 200 };
+
+/** A lane entry as BullMQ stores it; what the backend answered for it is `[error, id]`. */
+type FlowAnswer = [Error | null, string | number] | undefined;
+
+/**
+ * Adds envelopes to lanes in one atomic step (one MULTI on Redis, one statement on Postgres).
+ *
+ * BullMQ's FlowProducer does not report entries that the backend refused, so every entry's answer is checked
+ * here before anything is acknowledged. `timeout` is in milliseconds: BullMQ waits without end for a
+ * connection that is not there.
+ */
+export function createLaneProducer(
+  connection: QueueConnection,
+  timeout: number,
+  log: Log,
+): LaneProducer & { stop(): Promise<void> } {
+  const flow = new FlowProducer(connection.options, connection.factory);
+  flow.on('error', () => {});
+  const backend = flow.getBackend() as unknown as {
+    addFlow(entries: unknown[]): Promise<FlowAnswer[]>;
+  };
+  const addFlow = backend.addFlow.bind(backend);
+  backend.addFlow = async (entries) => {
+    const answers = await addFlow(entries);
+    for (let index = 0; index < entries.length; index++) {
+      const [error, id] = answers[index] ?? [new Error('no answer'), -1];
+      if (error) throw error;
+      if (typeof id === 'number' && id < 0) throw new Error(`refused with code ${id}`);
+    }
+    return answers;
+  };
+
+  async function add(entries: LaneEntry[]): Promise<void> {
+    const flows = entries.map(({ lane, id, envelope }) => ({
+      name: jobs.envelope,
+      queueName: laneName(lane),
+      data: envelope,
+      opts: { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED },
+    }));
+    if (!connection.ready()) throw new QueueUnavailable('the queue is not connected');
+    try {
+      await within(timeout, flow.addBulk(flows));
+    } catch (error) {
+      if (!isScriptMissing(error)) throw new QueueUnavailable('the queue did not store the objects', { cause: error });
+      // After a restart or SCRIPT FLUSH the server has forgotten BullMQ's scripts, and a transaction cannot
+      // load them. A plain add of the first entry does; the same ids make storing it twice harmless.
+      log.warn('the queue had lost its scripts; they are loaded again');
+      try {
+        await within(timeout, reload(entries[0]!));
+        await within(timeout, flow.addBulk(flows));
+      } catch (second) {
+        throw new QueueUnavailable('the queue did not store the objects', { cause: second });
+      }
+    }
+  }
+
+  async function reload({ lane, id, envelope }: LaneEntry): Promise<void> {
+    const queue = new Queue(laneName(lane), connection.options, connection.factory);
+    queue.on('error', () => {});
+    await queue.add(jobs.envelope, envelope, { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED });
+    await queue.close();
+  }
+
+  return { add, stop: () => flow.close() };
+}
+
+function within<T>(milliseconds: number, work: Promise<T>): Promise<T> {
+  return new Promise((resolve, reject) => {
+    const timer = setTimeout(() => reject(new Error(`no answer within ${milliseconds} ms`)), milliseconds);
+    work.then(resolve, reject).finally(() => clearTimeout(timer));
+  });
+}
+
+function isScriptMissing(error: unknown): boolean {
+  return String((error as Error)?.message).includes('NOSCRIPT');
+}

@@ -1,0 +1,43 @@
+import { bootstrap } from './admin/bootstrap.ts';
+import { type Config, ConfigError, readConfig } from './config.ts';
+import { createLog } from './log.ts';
+import { openDatabase } from './store/database.ts';
+import { migrate } from './store/migrate.ts';
+
+/**
+ * The step before a new version runs: brings the tables of `DATABASE_URL` up to date, makes the first
+ * workspace where there is none, and exits 0; with 1 and one line that says why otherwise.
+ */
+async function release(): Promise<void> {
+  const config = readConfig();
+  const log = createLog('release', config.LOG_LEVEL);
+  if (!config.DATABASE_URL) {
+    throw new ConfigError(
+      'wrong setting: DATABASE_URL is empty; npm start migrates the embedded Postgres itself',
+    );
+  }
+  const applied = await migrate(config.DATABASE_URL, config.REDIS_URL ? 'redis' : 'postgres');
+  log.info({ applied }, 'migrated');
+  const apiKey = await makeFirstWorkspace(config);
+  if (apiKey) log.info('made the workspace default');
+  if (apiKey && !config.BOOTSTRAP_API_KEY) {
+    process.stdout.write(`\nAPI key of the workspace default, shown this once: ${apiKey}\n\n`);
+  }
+}
+
+async function makeFirstWorkspace(config: Config): Promise<string | undefined> {
+  const database = openDatabase(config.DATABASE_URL, 1);
+  try {
+    const { apiKey } = await bootstrap(database, config);
+    return apiKey;
+  } finally {
+    await database.stop();
+  }
+}
+
+try {
+  await release();
+} catch (error) {
+  process.stderr.write(`release: ${(error as Error).message}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,25 @@
+import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
+
+/**
+ * One Ajv for the whole process: every schema is compiled at boot. It stops at the first error, since a
+ * caller mends one at a time and hostile input should cost little.
+ */
+const ajv = new Ajv2020({ allErrors: false, strict: true, allowUnionTypes: true, strictTypes: false, verbose: true });
+ajv.addVocabulary(['example', 'rule']);
+
+export function compile<T>(schema: object): ValidateFunction<T> {
+  return ajv.compile<T>(schema);
+}
+
+/**
+ * Names the field and the rule: `'name' is required`, `'time' is not valid: it must be string`. A schema's
+ * `rule` keyword gives the rule in words; an empty `rule` leaves the text without one.
+ */
+export function describeError(error: ErrorObject): string {
+  const path = error.instancePath.slice(1).replaceAll('/', '.');
+  if (error.keyword === 'required') {
+    return `'${[path, error.params.missingProperty].filter(Boolean).join('.')}' is required`;
+  }
+  const rule = (error.parentSchema as { rule?: string } | undefined)?.rule ?? `it ${error.message}`;
+  return `'${path || 'object'}' is not valid${rule ? `: ${rule}` : ''}`;
+}

@@ -1,0 +1,103 @@
+import type { Schema } from '../operations/operation.ts';
+
+const optionalText = (description: string) =>
+  ({ type: ['string', 'null'], description, rule: 'it must be a string' }) as const;
+
+export const userAlias = {
+  type: 'object',
+  description: 'Names a user who need not have an external id.',
+  required: ['alias_name', 'alias_label'],
+  properties: {
+    alias_name: { type: 'string', minLength: 1, description: 'Name of the alias, at most 236 bytes.' },
+    alias_label: { type: 'string', minLength: 1, description: 'Kind of the alias, at most 236 bytes.' },
+  },
+} as const;
+
+/** The identifiers that every object may carry; one is required. */
+function identifiers(serviceIdField: string): Record<string, Schema> {
+  return {
+    external_id: {
+      type: ['string', 'integer', 'null'],
+      description: 'The id that you gave the user; at most 987 bytes. Comes before every other identifier.',
+      rule: 'it must be a string',
+    },
+    user_alias: { ...userAlias, type: ['object', 'null'], required: [], rule: "it must be an object with 'alias_name' and 'alias_label'" },
+    [serviceIdField]: {
+      type: ['string', 'null'],
+      description: "The service's own id of an existing user: 24 hexadecimal digits.",
+      rule: 'it must be a string',
+    },
+    email: optionalText('Addresses the most recently updated profile with this address, if no identifier above is given.'),
+    phone: optionalText('E.164; addresses a profile if no identifier above is given.'),
+    _update_existing_only: {
+      type: ['boolean', 'null'],
+      description:
+        'true: a user who does not exist is not created. With a user_alias only an explicit false creates an alias-only profile.',
+      rule: 'it must be a boolean',
+    },
+  };
+}
+
+const time: Schema = {
+  type: 'string',
+  description: "ISO 8601, or yyyy-MM-dd'T'HH:mm:ss:SSSZ. A time in the future becomes now.",
+  rule: "it must be a time in ISO 8601 or as yyyy-MM-dd'T'HH:mm:ss:SSSZ",
+};
+
+const properties: Schema = {
+  type: ['object', 'null'],
+  description:
+    'Names of 1 to 255 characters without a leading $; strings of at most 255 characters; no times inside arrays; objects are kept as strings; at most 50 KB with arrays or objects.',
+  rule: 'it must be an object',
+};
+
+export function eventSchema(serviceIdField: string): Schema {
+  return {
+    title: 'Event',
+    type: 'object',
+    required: ['name', 'time'],
+    properties: {
+      ...identifiers(serviceIdField),
+      name: { type: 'string', minLength: 1, maxLength: 255, description: 'What happened.', rule: 'it must be a string of 1 to 255 characters' },
+      time,
+      app_id: optionalText('The app in which it happened.'),
+      properties,
+    },
+    rule: 'it must be an object',
+  };
+}
+
+export function purchaseSchema(serviceIdField: string): Schema {
+  return {
+    title: 'Purchase',
+    type: 'object',
+    required: ['product_id', 'currency', 'price', 'time'],
+    properties: {
+      ...identifiers(serviceIdField),
+      product_id: { type: 'string', minLength: 1, maxLength: 255, description: 'What was bought.', rule: 'it must be a string of 1 to 255 characters' },
+      currency: { type: 'string', description: 'ISO 4217 code.', rule: 'it must be an ISO 4217 currency code' },
+      price: { type: 'number', description: 'Per piece, in the base unit of the currency (dollars, not cents); negative for a refund.', rule: 'it must be a number' },
+      // Clients match on this text; it stands without a rule, as recorded.
+      quantity: { type: ['integer', 'null'], minimum: 1, maximum: 100, description: '1 to 100; 1 if absent.', rule: '' },
+      time,
+      app_id: optionalText('The app in which it was bought.'),
+      properties,
+    },
+    rule: 'it must be an object',
+  };
+}
+
+export function attributesSchema(serviceIdField: string): Schema {
+  return {
+    title: 'Attributes',
+    type: 'object',
+    description:
+      'Standard attributes by name, custom attributes by any other name; null removes. Custom values: string, number, boolean, array, object, or an operation: {"inc": 1}, {"add": [..]}, {"remove": [..]}, {"$add": [..]}, {"$update": [..]}, {"$remove": [..]}.',
+    properties: {
+      ...identifiers(serviceIdField),
+      _merge_objects: { type: ['boolean', 'null'], description: 'true: objects are merged into the stored ones instead of replacing them.', rule: 'it must be a boolean' },
+      push_token_import: { type: ['boolean', 'null'], description: 'true: each new push token becomes an anonymous profile; no identifier may be given.', rule: 'it must be a boolean' },
+    },
+    rule: 'it must be an object',
+  };
+}

@@ -1,0 +1,128 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { bootstrap } from './admin/bootstrap.ts';
+import { type Config, readConfig } from './config.ts';
+import { type EmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
+import { createLog, type Log } from './log.ts';
+import { packageRoot } from './package-root.ts';
+import { banner } from './start/banner.ts';
+import { type EndOfStart, endOfStart } from './start/end.ts';
+import { claimPorts, type Ports } from './start/ports.ts';
+import { startProcesses } from './start/processes.ts';
+import { parseProcfile } from './start/procfile.ts';
+import { reachable, waitUntilReady } from './start/ready.ts';
+import { openDatabase } from './store/database.ts';
+import { migrate } from './store/migrate.ts';
+
+/**
+ * `npm start`: everything on one machine. Starts what is missing, migrates, runs the processes of the
+ * Procfile until it is told to end, and then stops all of it in order.
+ * @returns what to exit with.
+ */
+async function start(): Promise<number> {
+  const config = readConfig();
+  const log = createLog('start', config.LOG_LEVEL);
+  const end = endOfStart(log);
+  let postgres: EmbeddedPostgres | undefined;
+  let stopProcesses = async () => {};
+  try {
+    if (!config.DATABASE_URL) {
+      postgres = await startEmbeddedPostgres(config.DATA_DIR, log);
+      postgres.exited.then(() => end.because('the embedded Postgres ended by itself', 1));
+    }
+    const databaseUrl = postgres?.url ?? config.DATABASE_URL;
+    // Before the API key is made, which is shown only once.
+    const ports = await claimPorts(config, postgres?.recovered ? config.SHUTDOWN_TIMEOUT_MS + 1000 : 1000);
+    const apiKey = await prepare(config, databaseUrl, log);
+    if (!end.signal.aborted) stopProcesses = run({ config, ports, databaseUrl, apiKey, end, log });
+    return await end.asked;
+  } catch (error) {
+    // Ctrl-C reaches initdb as well.
+    if (end.signal.aborted) return 0;
+    throw error;
+  } finally {
+    end.over();
+    await stopProcesses();
+    await postgres?.stop();
+    log.info('stopped');
+  }
+}
+
+/** Tables and the first workspace. @returns the API key when a random one was made now. */
+async function prepare(config: Config, databaseUrl: string, log: Log): Promise<string | undefined> {
+  const applied = await migrate(databaseUrl, config.REDIS_URL ? 'redis' : 'postgres');
+  if (applied.length > 0) log.info({ applied }, 'migrated');
+  const database = openDatabase(databaseUrl, 1);
+  try {
+    const { apiKey } = await bootstrap(database, config);
+    if (!apiKey || config.BOOTSTRAP_API_KEY) return undefined;
+    // At once: whatever ends this start before its greeting, the key cannot be had again.
+    process.stdout.write(`API key of the workspace default: ${apiKey}\n`);
+    return apiKey;
+  } finally {
+    await database.stop();
+  }
+}
+
+interface RunOptions {
+  config: Config;
+  ports: Ports;
+  databaseUrl: string;
+  apiKey: string | undefined;
+  end: EndOfStart;
+  log: Log;
+}
+
+/** Runs the processes and greets when they are ready. @returns what stops them. */
+function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () => Promise<void> {
+  const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
+  const procfile = readFileSync(path.join(packageRoot, 'Procfile'), 'utf8');
+  let ready = false;
+  const stop = startProcesses({
+    // What `release` does has been done.
+    lines: parseProcfile(procfile).filter(({ name }) => name !== 'release'),
+    env: {
+      ...process.env,
+      DATABASE_URL: databaseUrl,
+      PORT: String(ports.PORT),
+      BOARD_PORT: String(ports.BOARD_PORT),
+      BOARD_PASSWORD: password,
+    },
+    log,
+    deadline: config.SHUTDOWN_TIMEOUT_MS,
+    onHopeless: (name) => {
+      if (!ready) end.because(`the process ${name} does not start`, 1);
+    },
+  });
+
+  const api = `http://${reachable(config.HOST)}:${ports.PORT}`;
+  const board = `http://${reachable(config.BOARD_HOST)}:${ports.BOARD_PORT}`;
+  waitUntilReady(api, board, end.signal).then(
+    () => {
+      if (end.signal.aborted) return;
+      ready = true;
+      process.stdout.write(
+        banner({
+          api,
+          board,
+          boardUser: config.BOARD_USER,
+          boardPassword: password,
+          randomPassword: !config.BOARD_PASSWORD,
+          apiKey,
+          now: new Date(),
+        }),
+      );
+    },
+    (error: Error) => end.because(error.message, 1),
+  );
+  return stop;
+}
+
+start().then(
+  (code) => process.exit(code),
+  (error: Error) => {
+    process.stderr.write(`npm start: ${error.message}\n`);
+    process.exit(1);
+  },
+);

@@ -1,0 +1,26 @@
+import type { Connection } from '../database.ts';
+
+export interface UsageRow {
+  workspace_id: string;
+  lane: number;
+  attributes: number;
+  events: number;
+  purchases: number;
+}
+
+/** Upserts by primary key, which has the lane in it: no two transactions at once want the same row. */
+const statement = `
+  insert into usage (workspace_id, day, lane, attributes, events, purchases)
+  select counted.workspace_id, (now() at time zone 'UTC')::date, counted.lane, counted.attributes, counted.events, counted.purchases
+  from jsonb_to_recordset($1::jsonb) as counted (
+    workspace_id uuid, lane integer, attributes bigint, events bigint, purchases bigint)
+  order by counted.workspace_id, counted.lane
+  on conflict (workspace_id, day, lane) do update set
+    attributes = usage.attributes + excluded.attributes,
+    events = usage.events + excluded.events,
+    purchases = usage.purchases + excluded.purchases`;
+
+/** Counts processed objects against usage. One row per workspace and lane. */
+export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void> {
+  await tx.query({ name: 'count-usage', text: statement, values: [JSON.stringify(rows)] });
+}

@@ -1,0 +1,33 @@
+import type { Pool } from './database.ts';
+
+export interface ApiKeyRow {
+  id: string;
+  workspaceId: string;
+  permissions: string[];
+  ipAllowlist: string[];
+  /** Overrides of this workspace, by bucket. */
+  limits: Record<string, { requests: number; windowSeconds: number }>;
+}
+
+/** By the unique index on key_hash. A revoked key is not found. */
+const statement = `
+  select
+    api_keys.id,
+    api_keys.workspace_id as "workspaceId",
+    api_keys.permissions,
+    api_keys.ip_allowlist as "ipAllowlist",
+    coalesce((
+      select jsonb_object_agg(
+        rate_limits.bucket,
+        jsonb_build_object('requests', rate_limits.requests, 'windowSeconds', rate_limits.window_seconds))
+      from rate_limits
+      where rate_limits.workspace_id = api_keys.workspace_id
+    ), '{}') as limits
+  from api_keys
+  where api_keys.key_hash = $1::bytea
+    and api_keys.revoked_at is null`;
+
+export async function findApiKey(pool: Pool, hash: Buffer): Promise<ApiKeyRow | undefined> {
+  const { rows } = await pool.query<ApiKeyRow>({ name: 'find-api-key', text: statement, values: [hash] });
+  return rows[0];
+}

@@ -1,0 +1,23 @@
+import type { Connection } from '../database.ts';
+
+export interface Group {
+  workspaceId: string;
+  id: string;
+  channel: 'email' | 'sms' | 'whatsapp';
+  archived: boolean;
+}
+
+/** By primary key. */
+const statement = `
+  select
+    subscription_groups.workspace_id as "workspaceId",
+    subscription_groups.id,
+    subscription_groups.channel,
+    subscription_groups.archived_at is not null as archived
+  from subscription_groups
+  where subscription_groups.id = any($1::uuid[])`;
+
+export async function findGroups(tx: Connection, ids: string[]): Promise<Group[]> {
+  const { rows } = await tx.query<Group>({ name: 'find-groups', text: statement, values: [ids] });
+  return rows;
+}

@@ -1,0 +1,66 @@
+import { createServer } from 'node:http';
+import { readConfig } from './config.ts';
+import { databaseUrl } from './database-url.ts';
+import { createApp } from './edge/app.ts';
+import { createAuthenticator } from './edge/authenticate.ts';
+import { addFleetMetrics } from './edge/fleet-metrics.ts';
+import { addHealthPages } from './edge/health-pages.ts';
+import { limitConnections, listen } from './edge/listen.ts';
+import { createEdgeMetrics } from './edge/metrics.ts';
+import { createRateLimiter } from './edge/rate-limit.ts';
+import { memoryTokenBuckets, redisTokenBuckets } from './edge/token-bucket.ts';
+import { stopOnSignal } from './lifecycle.ts';
+import { createLog } from './log.ts';
+import { allOperations } from './operations/index.ts';
+import { connectProducer } from './queue/connection.ts';
+import { watchDepth } from './queue/depth.ts';
+import { createGroupCommit } from './queue/group-commit.ts';
+import { createLaneProducer } from './queue/producer.ts';
+import { openDatabase } from './store/database.ts';
+
+/** The Procfile's `web`: the REST edge. Any number of them may run. */
+async function main(): Promise<void> {
+  const config = readConfig();
+  const log = createLog('web', config.LOG_LEVEL);
+  const url = databaseUrl(config);
+  const database = openDatabase(url, config.DATABASE_POOL_SIZE);
+  const connection = connectProducer(config, url);
+  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const queue = createGroupCommit(producer, {
+    lanes: config.LANES,
+    maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
+    maxPendingObjects: config.MAX_PENDING_OBJECTS,
+  });
+  const depth = watchDepth(connection, config.LANES);
+  const overload = () =>
+    depth.waiting() > config.MAX_WAITING_ENVELOPES ? `${depth.waiting()} jobs wait in the queue` : undefined;
+
+  const metrics = createEdgeMetrics();
+  const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
+  const rateLimiter = createRateLimiter(connection.redis ? redisTokenBuckets(connection.redis) : memoryTokenBuckets());
+  const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
+  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD };
+  const services = { config, log, metrics, authenticator, rateLimiter, queue, overload, resources };
+  const handle = createApp(allOperations(config.SERVICE_ID_FIELD), services, (app) => {
+    addHealthPages(app, { pool: database.pool, connection, registry: metrics.registry, refresh: fleet.refresh, overload });
+  });
+
+  const server = createServer(handle);
+  limitConnections(server);
+  stopOnSignal(
+    [
+      { name: 'database', stop: () => database.stop() },
+      { name: 'queue connection', stop: () => connection.stop() },
+      { name: 'producer', stop: () => producer.stop() },
+      { name: 'authenticator', stop: () => authenticator.stop() },
+      depth,
+      { name: 'queue', stop: () => queue.drain() },
+      await listen(server, config.PORT, config.HOST),
+    ],
+    log,
+    config.SHUTDOWN_TIMEOUT_MS,
+  );
+  log.info({ host: config.HOST, port: config.PORT, lanes: config.LANES, queue: connection.kind }, 'ready');
+}
+
+await main();

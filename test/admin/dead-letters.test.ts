@@ -1,0 +1,233 @@
+import { Queue } from 'bullmq';
+import { v7 } from 'uuid';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { type Database, openDatabase } from '../../src/store/database.ts';
+import { insertDeadLetters } from '../../src/store/dead-letters/insert-dead-letters.ts';
+import { migrate } from '../../src/store/migrate.ts';
+import { createBareDatabase, createDatabase, startRedis } from '../setup/fixtures.ts';
+import { expectRefusal, makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
+
+interface Scene {
+  on: PenstockOn;
+  database: Database;
+  shop: string;
+  school: string;
+  /** The ids of the objects that wait in the lane, in their order. */
+  inLane(): Promise<string[]>;
+}
+
+const opened: Database[] = [];
+afterAll(async () => {
+  for (const database of opened) await database.stop();
+});
+
+/** Two workspaces on a database of their own. */
+async function openScene(url: string, redisUrl = ''): Promise<Scene> {
+  const on = penstockOn(url, { REDIS_URL: redisUrl });
+  const database = openDatabase(url, 1);
+  opened.push(database);
+  const [shop = '', school = ''] = await makeWorkspaces(url, 'shop', 'school');
+  return {
+    on,
+    database,
+    shop,
+    school,
+    async inLane() {
+      const queue = connectWorker(readConfig({ REDIS_URL: redisUrl }), url);
+      const lane = new Queue<Envelope>(laneName(0), queue.options, queue.factory);
+      const jobs = await lane.getJobs(['waiting'], 0, -1, true);
+      await lane.close();
+      await queue.stop();
+      return jobs.flatMap((job) => job.data.objects.map((object) => object.id));
+    },
+  };
+}
+
+/** A dead letter of an event, written as a worker would; the ids are in the order of the calls. */
+async function fail({ database }: Scene, workspaceId: string, name = 'bought'): Promise<string> {
+  const id = v7();
+  const object: AcceptedObject = {
+    ...{ kind: 'events', id, request: 0, index: 0, create: true },
+    ...{ identifier: { external_id: 'u' }, name, time: '2026-07-01T10:00:00.000Z' },
+  };
+  const connection = await database.pool.connect();
+  await insertDeadLetters(connection, [
+    {
+      ...{ id, workspaceId, requestId: 'request-of-this', kind: 'events', jobName: 'envelope', object },
+      reason: 'the value does not fit',
+    },
+  ]).finally(() => connection.release());
+  return id;
+}
+
+const ids = (page: { dead_letters: { dead_letter_id: string }[] }) =>
+  page.dead_letters.map((row) => row.dead_letter_id);
+const nobody = '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f';
+
+describe('dead-letters list', () => {
+  let scene: Scene;
+  let first: string;
+  let second: string;
+  let third: string;
+  beforeAll(async () => {
+    scene = await openScene((await createDatabase()).url);
+    first = await fail(scene, scene.shop);
+    second = await fail(scene, scene.school);
+    third = await fail(scene, scene.shop);
+    await scene.database.pool.query("update dead_letters set state = 'replayed' where id = $1", [first]);
+  });
+
+  test('shows the latest accepted first, with reason and request', async () => {
+    const page = await scene.on.json('dead-letters list');
+    expect(ids(page)).toEqual([third, second, first]);
+    expect(page.dead_letters[0]).toEqual({
+      dead_letter_id: third,
+      failed_at: expect.any(String),
+      workspace: 'shop',
+      state: 'waiting',
+      kind: 'events',
+      request_id: 'request-of-this',
+      reason: 'the value does not fit',
+    });
+    expect((await scene.on.run('dead-letters list')).stdout).toMatch(
+      /^dead_letter_id +failed_at +workspace +state /,
+    );
+  });
+
+  test('can be of one workspace and of one state, page by page', async () => {
+    expect(ids(await scene.on.json('dead-letters list --workspace shop'))).toEqual([third, first]);
+    expect(ids(await scene.on.json('dead-letters list --workspace shop --state waiting'))).toEqual([third]);
+    const page = await scene.on.json('dead-letters list --limit 2');
+    expect(page).toMatchObject({ next: second });
+    expect(ids(await scene.on.json(['dead-letters', 'list', '--after', page.next]))).toEqual([first]);
+  });
+
+  test('an unknown state is refused with those that there are', async () => {
+    expectRefusal(
+      await scene.on.run('dead-letters list --state lost'),
+      "'lost'",
+      'waiting, replaying, replayed',
+    );
+  });
+});
+
+describe('dead-letters show', () => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await openScene((await createDatabase()).url);
+  });
+
+  test('tells the object, the reason and the request, also of what jsonb refuses', async () => {
+    const id = await fail(scene, scene.shop, 'zero \u0000 half \ud800');
+    const letter = await scene.on.json(['dead-letters', 'show', id]);
+    expect(letter).toMatchObject({
+      dead_letter_id: id,
+      workspace: 'shop',
+      reason: 'the value does not fit',
+      state: 'waiting',
+      replays: 0,
+      replayed_at: null,
+      object: { id, kind: 'events', name: 'zero \u0000 half \ud800', identifier: { external_id: 'u' } },
+    });
+    const { stdout } = await scene.on.run(['dead-letters', 'show', id]);
+    expect(stdout).toMatch(/^reason +the value does not fit$/m);
+    expect(stdout).toContain('"external_id": "u"');
+  });
+
+  test('a letter that there is not is refused by its id', async () => {
+    expectRefusal(await scene.on.run(['dead-letters', 'show', nobody]), nobody, 'dead-letters list');
+  });
+});
+
+describe.each(['postgres', 'redis'] as const)('dead-letters replay, with the queue in %s', (kind) => {
+  let scene: Scene;
+  let redisUrl: string | undefined;
+  beforeAll(async () => {
+    redisUrl = kind === 'redis' ? (await startRedis()).url : undefined;
+  });
+  beforeEach(async () => {
+    scene = await openScene((await createDatabase()).url, redisUrl);
+  });
+
+  test('hands the named letters to the workers, once, and names those that there are not', async () => {
+    const [one, two, other] = [
+      await fail(scene, scene.shop),
+      await fail(scene, scene.shop),
+      await fail(scene, scene.shop),
+    ];
+    const replay = ['dead-letters', 'replay', one, nobody, two, '--json'];
+    const { code, stdout, stderr } = await scene.on.run(replay);
+    expect({ code, ...JSON.parse(stdout) }).toEqual({
+      code: 1,
+      enqueued: 2,
+      already_replayed: 0,
+      unknown: [nobody],
+    });
+    expect(stderr).toBe(`error: no dead letter has the id ${nobody}\n`);
+    await scene.on.json(['dead-letters', 'replay', one]);
+    expect((await scene.inLane()).filter((id) => [one, two, other].includes(id))).toEqual([one, two]);
+  });
+
+  test('--all hands over every letter that has not taken effect, in the order of acceptance', async () => {
+    const letters: string[] = [];
+    for (let count = 0; count < 205; count++)
+      letters.push(await fail(scene, count % 2 ? scene.school : scene.shop));
+    await scene.database.pool.query("update dead_letters set state = 'replayed' where id = $1", [
+      letters.pop(),
+    ]);
+    const atSchool = letters.filter((_, index) => index % 2);
+    const counted = await scene.on.json('dead-letters replay --all --workspace school');
+    expect(counted).toEqual({ enqueued: atSchool.length, already_replayed: 0, unknown: [] });
+    expect((await scene.inLane()).filter((id) => letters.includes(id))).toEqual(atSchool);
+
+    const { code, stdout, stderr } = await scene.on.run('dead-letters replay --all');
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout).toBe('204 handed to the workers, 0 had taken effect before\n');
+    expect((await scene.inLane()).filter((id) => letters.includes(id)).sort()).toEqual(letters);
+  });
+});
+
+describe('dead-letters replay', () => {
+  test('wants ids or --all, and a workspace only with --all', async () => {
+    const { on } = await openScene((await createDatabase()).url);
+    expectRefusal(await on.run('dead-letters replay'), '--all');
+    expectRefusal(await on.run(['dead-letters', 'replay', nobody, '--all']), '--all');
+    expectRefusal(
+      await on.run(['dead-letters', 'replay', nobody, '--workspace', 'shop']),
+      '--workspace goes with --all',
+    );
+    expectRefusal(await on.run('dead-letters replay 7'), 'UUID');
+    expectRefusal(await on.run('dead-letters replay --all --workspace moon'), "'moon'");
+  });
+
+  test('with nothing to do says so', async () => {
+    const { on } = await openScene((await createDatabase()).url);
+    expect(await on.json('dead-letters replay --all')).toEqual({
+      enqueued: 0,
+      already_replayed: 0,
+      unknown: [],
+    });
+  });
+
+  test('without the Redis that the workers listen to, it is refused instead of unheard', async () => {
+    const { url } = await createBareDatabase();
+    await migrate(url, 'redis');
+    expectRefusal(await penstockOn(url).run('dead-letters replay --all'), 'REDIS_URL');
+  });
+
+  test('with a Redis that is away, it is refused within seconds and the letters wait on', async () => {
+    const redis = await startRedis();
+    const scene = await openScene((await createDatabase()).url, redis.url);
+    const letter = await fail(scene, scene.shop);
+    await redis.stop();
+    expectRefusal(await scene.on.run('dead-letters replay --all'), 'REDIS_URL cannot be reached');
+    expect(await scene.on.json(['dead-letters', 'show', letter])).toMatchObject({
+      state: 'waiting',
+      replays: 0,
+    });
+  });
+});

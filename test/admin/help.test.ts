@@ -1,0 +1,72 @@
+import { describe, expect, test } from 'vitest';
+import { expectRefusal, penstock } from './penstock.ts';
+
+const nouns = ['workspaces', 'keys', 'groups', 'limits', 'dead-letters'];
+const verbs = [
+  'workspaces create',
+  'workspaces list',
+  'keys create',
+  'keys list',
+  'keys revoke',
+  'groups create',
+  'groups list',
+  'groups archive',
+  'limits set',
+  'limits list',
+  'limits reset',
+  'usage',
+  'dead-letters list',
+  'dead-letters show',
+  'dead-letters replay',
+  'migrate',
+];
+
+describe('penstock --help', () => {
+  test('lists every command and needs no database', async () => {
+    const { code, stdout, stderr } = await penstock(['--help']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    for (const command of [...nouns, 'usage', 'migrate'])
+      expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'));
+  });
+
+  test.each(nouns)('%s --help lists its verbs with a sentence and an example', async (noun) => {
+    const { code, stdout } = await penstock([noun, '--help']);
+    expect(code).toBe(0);
+    expect(stdout).toContain(`Example:\n  $ penstock ${noun} `);
+    for (const verb of verbs.filter((name) => name.startsWith(`${noun} `))) {
+      expect(stdout).toMatch(new RegExp(`^  ${verb.slice(noun.length + 1)} .*[A-Z]`, 'm'));
+    }
+  });
+
+  test.each(verbs)('%s --help says what it does, with an example and --json', async (verb) => {
+    const { code, stdout } = await penstock([...verb.split(' '), '--help']);
+    expect(code).toBe(0);
+    expect(stdout).toMatch(/^Usage: penstock .*\n\n[A-Z][^.]*\./);
+    expect(stdout).toContain(`Example:\n  $ penstock ${verb}`);
+    expect(stdout).toContain('--json');
+  });
+
+  test('the version is that of the package', async () => {
+    expect((await penstock(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+  });
+});
+
+describe('a command that cannot be understood', () => {
+  test('an unknown command is refused by name', async () => {
+    expectRefusal(await penstock(['keyz']), "unknown command 'keyz'", 'keys');
+  });
+
+  test('an unknown option is refused by name', async () => {
+    expectRefusal(await penstock(['keys', 'list', '--color']), "unknown option '--color'");
+  });
+
+  test('a missing option is named', async () => {
+    expectRefusal(await penstock(['workspaces', 'create']), "'--name <name>' not specified");
+  });
+
+  test('a noun without a verb shows the help and fails', async () => {
+    const { code, stdout, stderr } = await penstock(['keys']);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toContain('Usage: penstock keys');
+  });
+});

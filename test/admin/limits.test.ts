@@ -1,0 +1,97 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { buckets } from '../../src/schemas/limits.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { expectRefusal, makeWorkspaces, type PenstockOn, penstock, penstockOn } from './penstock.ts';
+
+const everyBucket = Object.entries(buckets).map(([bucket, { requests, windowSeconds }]) => ({
+  bucket,
+  requests,
+  window_seconds: windowSeconds,
+  overridden: false,
+}));
+
+let on: PenstockOn;
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  on = penstockOn(url);
+  await makeWorkspaces(url, 'shop', 'school');
+});
+
+const set = 'limits set --workspace shop --bucket users.track';
+
+describe('limits list', () => {
+  test('without a workspace shows what every workspace starts with, even while nothing runs', async () => {
+    const { code, stdout } = await penstock(['limits', 'list', '--json']);
+    expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 0, limits: everyBucket, next: null });
+  });
+
+  test('shows numbers on the right of their column', async () => {
+    const { stdout } = await on.run('limits list --workspace shop');
+    const [head = '', row = ''] = stdout.split('\n');
+    expect(row.indexOf('50000') + '50000'.length).toBe(head.indexOf('requests') + 'requests'.length);
+  });
+});
+
+describe('limits set', () => {
+  test('gives one workspace a limit of its own for one bucket; the last word counts', async () => {
+    await on.json(`${set} --requests 10 --window-seconds 1`);
+    expect(await on.json(`${set} --requests 100000 --window-seconds 30`)).toEqual({
+      workspace: 'shop',
+      bucket: 'users.track',
+      requests: 100_000,
+      window_seconds: 30,
+      overridden: true,
+    });
+    const { limits } = await on.json('limits list --workspace shop');
+    const [track, ...others] = everyBucket;
+    expect(limits).toEqual([
+      { ...track, requests: 100_000, window_seconds: 30, overridden: true },
+      ...others,
+    ]);
+    expect((await on.json('limits list --workspace school')).limits).toEqual(everyBucket);
+  });
+
+  test('a limit of no requests is refused with the rule', async () => {
+    expectRefusal(
+      await on.run(`${set} --requests 0 --window-seconds 60`),
+      '--requests',
+      'whole number from 1',
+    );
+  });
+
+  test('a window without length is refused', async () => {
+    expectRefusal(
+      await on.run(`${set} --requests 1 --window-seconds 0`),
+      '--window-seconds',
+      'whole number from 1',
+    );
+  });
+
+  test('an unknown bucket is refused with those that there are', async () => {
+    const outcome = await on.run(
+      'limits set --workspace shop --bucket users.fly --requests 1 --window-seconds 1',
+    );
+    expectRefusal(outcome, "'users.fly'", 'users.identity');
+  });
+
+  test('an unknown workspace is refused by name', async () => {
+    const outcome = await on.run(
+      'limits set --workspace moon --bucket default --requests 1 --window-seconds 1',
+    );
+    expectRefusal(outcome, "'moon'");
+  });
+});
+
+describe('limits reset', () => {
+  test('takes back one limit, or all of the workspace', async () => {
+    await on.json('limits set --workspace shop --bucket default --requests 5 --window-seconds 5');
+    await on.json('limits set --workspace school --bucket default --requests 7 --window-seconds 7');
+    const { limits } = await on.json('limits reset --workspace shop --bucket users.track');
+    expect(limits.filter((limit: { overridden: boolean }) => limit.overridden)).toMatchObject([
+      { bucket: 'default' },
+    ]);
+    expect((await on.json('limits reset --workspace shop')).limits).toEqual(everyBucket);
+    const school = await on.json('limits list --workspace school');
+    expect(school.limits.filter((limit: { overridden: boolean }) => limit.overridden)).toHaveLength(1);
+  });
+});

@@ -1,0 +1,61 @@
+import { beforeAll, expect, test } from 'vitest';
+import { createDatabase } from '../setup/fixtures.ts';
+import { expectRefusal, type PenstockOn, penstockOn } from './penstock.ts';
+
+let on: PenstockOn;
+beforeAll(async () => {
+  on = penstockOn((await createDatabase()).url);
+});
+
+test('a workspace that was made is listed under its id and name, the oldest first', async () => {
+  const shop = await on.json('workspaces create --name shop');
+  const school = await on.json(['workspaces', 'create', '--name', '  school of fish ']);
+  expect(shop).toEqual({
+    workspace_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+    name: 'shop',
+    created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+  });
+  expect(school.name).toBe('school of fish');
+  expect(await on.json('workspaces list')).toEqual({ workspaces: [shop, school], next: null });
+});
+
+test('a list is paged: next is what --after takes', async () => {
+  const first = await on.json('workspaces list --limit 1');
+  expect(first.workspaces.map((row: { name: string }) => row.name)).toEqual(['shop']);
+  const second = await on.json(['workspaces', 'list', '--limit', '1', '--after', first.next]);
+  expect(second.workspaces.map((row: { name: string }) => row.name)).toEqual(['school of fish']);
+  expect(second.next).toBeNull();
+});
+
+test('for people a list is an aligned table, and the way to the next page is no part of it', async () => {
+  const { code, stdout, stderr } = await on.run('workspaces list --limit 1');
+  const [head = '', row = '', ...rest] = stdout.trimEnd().split('\n');
+  expect(head).toMatch(/^workspace_id +name +created_at$/);
+  expect(row.indexOf('shop')).toBe(head.indexOf('name'));
+  expect(rest).toEqual([]);
+  expect(code).toBe(0);
+  expect(stderr).toMatch(/^more workspaces: add --after [0-9a-f-]{36}\n$/);
+});
+
+test('a name is taken once', async () => {
+  expectRefusal(await on.run('workspaces create --name shop --json'), "'shop'", 'unique');
+});
+
+test('a name that is empty or too long is refused with the rule', async () => {
+  expectRefusal(await on.run(['workspaces', 'create', '--name', ' ']), '1 to 255 characters');
+  expectRefusal(await on.run(['workspaces', 'create', '--name', 'x'.repeat(256)]), '1 to 255 characters');
+});
+
+test('control characters in a name do not reach the terminal', async () => {
+  await on.json(['workspaces', 'create', '--name', 'red \u001b[31m \u009b1m\nline']);
+  const { stdout } = await on.run('workspaces list');
+  expect(stdout).toContain('red \\u001b[31m \\u009b1m\\u000aline');
+  const { workspaces } = await on.json('workspaces list');
+  expect(workspaces.at(-1).name).toBe('red \u001b[31m \u009b1m\nline');
+});
+
+test('a limit and a place to go on that cannot be are refused with the rule', async () => {
+  expectRefusal(await on.run('workspaces list --limit 0'), '--limit', 'whole number from 1');
+  expectRefusal(await on.run('workspaces list --limit 1.5'), 'whole number from 1');
+  expectRefusal(await on.run('workspaces list --after x'), '--after', 'UUID');
+});

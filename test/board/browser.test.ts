@@ -1,0 +1,73 @@
+import { type BrowserContext, chromium } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { findChromium } from '../setup/chromium.ts';
+import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { account, commit, createInstallation, failedEvent, type Installation, read } from './installation.ts';
+
+/** Nothing that calls home, nothing that needs a screen or a sandbox of its own. */
+const args = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+describe('the dashboard in a browser', () => {
+  let installation: Installation;
+  let browser: BrowserContext;
+  beforeAll(async () => {
+    installation = await createInstallation('postgres');
+    browser = await chromium.launchPersistentContext(temporaryFolder('penstock-browser-'), {
+      executablePath: findChromium(),
+      headless: true,
+      args,
+    });
+  }, 300_000);
+  afterAll(async () => {
+    await browser?.close();
+    await installation.stop();
+  });
+
+  test('one signs in, sees the lanes and a dead letter with its reason, retries it and signs out', async () => {
+    const { database } = installation;
+    const board = await installation.startBoard();
+    const row = failedEvent({ reason: 'price does not fit' });
+    const [id] = (await commit(database, row)) as [string];
+    installation.startWorker();
+    const page = await browser.newPage();
+    const answeredBy = new Set<string>();
+    page.on('response', (response) => answeredBy.add(new URL(response.url()).origin));
+
+    await page.goto(board.url);
+    expect(page.url()).toBe(`${board.url}/sign-in`);
+    await page.getByLabel('User').fill(account.user);
+    await page.getByLabel('Password').fill('guess');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('alert').getByText('Wrong user or password.').waitFor();
+    await page.getByLabel('User').fill(account.user);
+    await page.getByLabel('Password').fill(account.password);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    for (const lane of [0, 1, 2, 3]) await page.getByText(`Lane ${lane}`).waitFor();
+
+    await page.getByRole('link', { name: 'dead-letters' }).click();
+    await page.getByRole('link', { name: /^failed/i }).click();
+    await page.getByText(row.reason).waitFor();
+    await page.getByRole('tab', { name: 'Data' }).click();
+    await page.getByText(row.requestId).waitFor();
+    await page.locator('button:has(.lucide-refresh-cw)').last().click();
+    await page.getByRole('button', { name: 'Confirm' }).click();
+    await waitUntil(async () => (await read(database, id)).state === 'replaying', { what: 'the replay' });
+    expect(await installation.envelopes()).toMatchObject([{ envelope: { objects: [{ id }], replay: true } }]);
+
+    await page.locator('header button[aria-haspopup=menu]').click();
+    await page.getByRole('menuitem', { name: 'Sign out' }).click();
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.waitForURL(`${board.url}/sign-in`);
+    await page.goto(board.url);
+    expect(page.url()).toBe(`${board.url}/sign-in`);
+    expect([...answeredBy]).toEqual([board.url]);
+  });
+});

@@ -1,0 +1,139 @@
+import { Queue } from 'bullmq';
+import { v7 as uuidv7 } from 'uuid';
+import { startBoard } from '../../src/board/server.ts';
+import { type Config, readConfig } from '../../src/config.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { createLog } from '../../src/log.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
+import { createLaneProducer } from '../../src/queue/producer.ts';
+import { type Connection, type Database, openDatabase } from '../../src/store/database.ts';
+import { type FailedObject, insertDeadLetters } from '../../src/store/dead-letters/insert-dead-letters.ts';
+import { markReplayed } from '../../src/store/dead-letters/mark-replayed.ts';
+import { startDeadLetters } from '../../workers/dead-letters.ts';
+import { createDatabase, startRedis } from '../setup/fixtures.ts';
+
+export const log = createLog('test', 'silent');
+export const account = { user: 'admin', password: 'correct horse' };
+
+/** A database, a queue of the wanted kind, and the parts of Penstock on them; `stop` ends what was started. */
+export async function createInstallation(kind: QueueConnection['kind']) {
+  const { url } = await createDatabase();
+  const redis = kind === 'redis' ? await startRedis() : undefined;
+  const env = {
+    DATABASE_URL: url,
+    ...(redis && { REDIS_URL: redis.url }),
+    LANES: '4',
+    BOARD_PORT: '0',
+    LOCK_DURATION_MS: '500',
+    STALLED_INTERVAL_MS: '200',
+  };
+  const config: Config = readConfig(env);
+  const database = openDatabase(url, 4);
+  const connection = connectProducer(config, url);
+  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const queues = [
+    DEAD_LETTER_QUEUE,
+    ...Array.from({ length: config.LANES }, (_, lane) => laneName(lane)),
+  ].map((name) => new Queue(name, connection.options, connection.factory));
+  for (const queue of queues) await queue.waitUntilReady();
+  const stops: (() => Promise<void>)[] = [
+    async () => {
+      await Promise.all(queues.map((queue) => queue.close()));
+      await producer.stop();
+      await connection.stop();
+      await database.stop();
+    },
+  ];
+
+  return {
+    env,
+    config,
+    database,
+    connection,
+    producer,
+    deadLetterQueue: queues[0]!,
+    laneQueues: queues.slice(1),
+    replayContext: { database, producer, lanes: config.LANES },
+
+    /** The part of a worker process that is about dead letters. */
+    startWorker(lanes: LaneProducer = producer) {
+      const own = connectWorker(config, url);
+      const context = { connection: own, database, producer: lanes, lanes: config.LANES, log, config };
+      const deadLetters = startDeadLetters(context);
+      const stop = async () => {
+        await deadLetters.stop();
+        await own.stop();
+      };
+      stops.push(stop);
+      return { ...deadLetters, stop: () => stops.splice(stops.indexOf(stop), 1)[0]!() };
+    },
+
+    async startBoard() {
+      const board = await startBoard({ config, account, connection, log });
+      stops.push(board.stop);
+      return board;
+    },
+
+    /** All envelopes that are in lanes, with their lanes and job ids. */
+    async envelopes() {
+      const found = await Promise.all(queues.slice(1).map((queue) => queue.getJobs()));
+      return found.flatMap((jobs, lane) => jobs.map(({ id, data }) => ({ lane, id, envelope: data })));
+    },
+
+    async stop() {
+      for (const stop of stops.reverse()) await stop();
+    },
+  };
+}
+
+export type Installation = Awaited<ReturnType<typeof createInstallation>>;
+
+/** An event that could not be applied. */
+export function failedEvent(change: Partial<FailedObject> = {}): FailedObject {
+  const id = uuidv7();
+  const object: AcceptedObject = {
+    id,
+    request: 3,
+    index: 0,
+    create: true,
+    kind: 'events',
+    identifier: { external_id: `user-${id}` },
+    name: 'ordered',
+    time: '2026-01-02T03:04:05.000Z',
+    properties: { colour: 'teal' },
+  };
+  const requestId = `request-${id}`;
+  const common = { id, workspaceId: uuidv7(), requestId, kind: object.kind, jobName: 'users.track' };
+  return { ...common, object, reason: 'no such column', ...change };
+}
+
+/** Commits dead letters as a worker does, with the transaction of their envelope. */
+export async function commit(database: Database, ...rows: FailedObject[]): Promise<string[]> {
+  await inTransaction(database, (tx) => insertDeadLetters(tx, rows));
+  return rows.map(({ id }) => id);
+}
+
+/** What the worker does with a replay that works. */
+export async function commitReplayed(database: Database, ids: string[]): Promise<void> {
+  await inTransaction(database, (tx) => markReplayed(tx, ids));
+}
+
+async function inTransaction({ pool }: Database, work: (tx: Connection) => Promise<void>): Promise<void> {
+  const tx = await pool.connect();
+  try {
+    await tx.query('begin');
+    await work(tx);
+    await tx.query('commit');
+  } finally {
+    tx.release();
+  }
+}
+
+/** State, number of replays and reason of a dead letter. */
+export async function read({ pool }: Database, id: string) {
+  const { rows } = await pool.query('select state, replays, reason, object from dead_letters where id = $1', [
+    id,
+  ]);
+  return rows[0];
+}

@@ -1,0 +1,107 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { DEAD_LETTER_QUEUE, laneName } from '../../src/queue/lanes.ts';
+import { createVisitor } from './browser-session.ts';
+import { createInstallation, failedEvent, type Installation } from './installation.ts';
+
+describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s', (kind) => {
+  let installation: Installation;
+  let visitor: ReturnType<typeof createVisitor>;
+  beforeAll(async () => {
+    installation = await createInstallation(kind);
+    visitor = createVisitor(await installation.startBoard());
+    await visitor.signIn();
+  });
+  afterAll(() => installation.stop());
+
+  interface Shown {
+    queues: {
+      name: string;
+      readOnlyMode: boolean;
+      counts: Record<string, number>;
+      jobs: { data: unknown }[];
+    }[];
+  }
+
+  test('shows every lane and the dead letters', async () => {
+    const { queues } = (await (await visitor.get('/api/queues')).json()) as Shown;
+    expect(queues.map(({ name, readOnlyMode }) => [name, readOnlyMode])).toEqual([
+      [DEAD_LETTER_QUEUE, false],
+      ...[0, 1, 2, 3].map((lane) => [laneName(lane), true]),
+    ]);
+  });
+
+  test('shows the requests of an envelope with their objects under them, a hundred at most', async () => {
+    const requests = [0, 1, 2].map((index) => ({
+      request_id: `request-${index}`,
+      workspace_id: uuidv7(),
+      accepted_at: '2026-01-02T03:04:05.000Z',
+    }));
+    const objects = Array.from({ length: 130 }, (_, index) => ({
+      ...failedEvent().object,
+      request: Math.floor(index / 60),
+      index: index % 60,
+    }));
+    await installation.producer.add([{ lane: 2, id: uuidv7(), envelope: { requests, objects } }]);
+    const answer = await visitor.get(
+      `/api/queues?activeQueue=${laneName(2)}&status=waiting&page=1&jobsPerPage=10`,
+    );
+    const { queues } = (await answer.json()) as Shown;
+    const lane = queues.find(({ name }) => name === laneName(2))!;
+    expect(lane.counts).toMatchObject({ waiting: 1 });
+    const [first, second] = [objects.slice(0, 60), objects.slice(60, 100)].map((part) =>
+      part.map(({ request: _, ...object }) => object),
+    );
+    expect(lane.jobs[0]!.data).toEqual({
+      count: 130,
+      shown: 100,
+      requests: [
+        { ...requests[0], objects: first },
+        { ...requests[1], objects: second },
+      ],
+    });
+  });
+
+  test('a lane can be looked at and nothing else', async () => {
+    const [lane] = installation.laneQueues;
+    await lane!.setGlobalConcurrency(1);
+    await lane!.add('envelope', {}, { jobId: 'held' });
+    for (const action of [
+      'pause',
+      'resume',
+      'empty',
+      'obliterate',
+      'promote',
+      'clean/waiting',
+      'concurrency',
+    ]) {
+      expect([action, (await visitor.put(`/api/queues/${laneName(0)}/${action}`)).status]).toEqual([
+        action,
+        403,
+      ]);
+    }
+    for (const action of ['clean', 'promote']) {
+      expect((await visitor.put(`/api/queues/${laneName(0)}/held/${action}`)).status).toBe(403);
+    }
+    expect((await visitor.put(`/api/queues/${laneName(0)}/held/retry`)).status).toBe(405);
+    expect((await visitor.put(`/api/queues/${laneName(0)}/retry/failed`)).status).toBe(405);
+    expect((await visitor.put('/api/queues/pause')).status).toBe(403);
+    expect((await visitor.send('POST', `/api/queues/${laneName(0)}/add`)).status).toBe(403);
+    expect((await visitor.send('PATCH', `/api/queues/${laneName(0)}/held/update-data`)).status).toBe(403);
+    expect(await (await visitor.get(`/api/queues/${laneName(0)}/held`)).json()).toMatchObject({
+      job: { data: {} },
+    });
+    expect(await lane!.getJobState('held')).toBe('waiting');
+    expect(await lane!.isPaused()).toBe(false);
+    expect(await lane!.getGlobalConcurrency()).toBe(1);
+  });
+
+  test('a dead letter can be retried and nothing else', async () => {
+    await installation.deadLetterQueue.add('events', {}, { jobId: 'dead' });
+    for (const action of ['pause', 'empty', 'obliterate', 'clean/waiting']) {
+      expect((await visitor.put(`/api/queues/${DEAD_LETTER_QUEUE}/${action}`)).status).toBe(403);
+    }
+    expect((await visitor.put(`/api/queues/${DEAD_LETTER_QUEUE}/dead/clean`)).status).toBe(403);
+    expect(await installation.deadLetterQueue.getJobState('dead')).toBe('waiting');
+  });
+});

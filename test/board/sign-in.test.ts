@@ -1,0 +1,146 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createLockout } from '../../src/board/lockout.ts';
+import { createSessions } from '../../src/board/sessions.ts';
+import { createVisitor } from './browser-session.ts';
+import { account, createInstallation, type Installation } from './installation.ts';
+
+describe('signing in to the dashboard', () => {
+  let installation: Installation;
+  beforeAll(async () => {
+    installation = await createInstallation('postgres');
+  });
+  afterAll(() => installation.stop());
+
+  async function arrive() {
+    const board = await installation.startBoard();
+    return { board, visitor: createVisitor(board) };
+  }
+
+  test('without a session there is no page, no script and no API, but /healthz', async () => {
+    const { visitor } = await arrive();
+    for (const path of ['/', '/queue/lane-0', '/sign-out']) {
+      const answer = await visitor.get(path, { accept: 'text/html' });
+      expect([path, answer.status, answer.headers.get('location')]).toEqual([path, 303, '/sign-in']);
+    }
+    for (const path of [
+      '/api/queues',
+      '/api/redis/stats',
+      '/static/images/logo.svg',
+      '/queue/lane-0',
+      '/nowhere',
+    ]) {
+      const answer = await visitor.get(path);
+      expect([path, answer.status]).toEqual([path, 401]);
+      expect(await answer.json()).toEqual({ message: 'Sign in to the dashboard first.' });
+    }
+    expect((await visitor.put('/api/queues/dead-letters/some/retry')).status).toBe(401);
+    expect((await visitor.get('/healthz')).status).toBe(200);
+  });
+
+  test('the right password opens a session that script cannot read and other sites cannot use', async () => {
+    const { visitor } = await arrive();
+    const answer = await visitor.signIn();
+    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/']);
+    expect(answer.headers.getSetCookie()).toEqual([
+      expect.stringMatching(/^penstock_board=[\w-]{43}; Path=\/; HttpOnly; SameSite=Strict$/),
+    ]);
+    expect((await visitor.get('/', { accept: 'text/html' })).status).toBe(200);
+    expect((await visitor.get('/api/queues')).status).toBe(200);
+  });
+
+  test('a wrong user, a wrong password, a made-up cookie and no form at all do not', async () => {
+    const { visitor } = await arrive();
+    expect((await visitor.signIn('admin', 'wrong')).status).toBe(401);
+    expect((await visitor.signIn('someone', account.password)).status).toBe(401);
+    expect((await visitor.send('POST', '/sign-in', { body: 'user' })).status).toBe(401);
+    expect(
+      (
+        await visitor.send('POST', '/sign-in', {
+          body: new Blob(['x'.repeat(5000)]),
+          headers: { 'content-type': 'application/x-www-form-urlencoded' },
+        })
+      ).status,
+    ).toBe(413);
+    const cookie = `penstock_board=${'x'.repeat(43)}`;
+    expect((await visitor.get('/api/queues', { cookie })).status).toBe(401);
+  });
+
+  test('after five wrong passwords in a row, the right one has to wait too', async () => {
+    const { visitor } = await arrive();
+    const signedIn = createVisitor((await arrive()).board);
+    await signedIn.signIn();
+    for (let attempt = 0; attempt < 5; attempt++) {
+      expect((await visitor.signIn('admin', 'guess')).status).toBe(401);
+    }
+    const answer = await visitor.signIn();
+    expect([answer.status, answer.headers.get('retry-after')]).toEqual([429, '1']);
+    expect(answer.headers.getSetCookie()).toEqual([]);
+    expect((await signedIn.get('/api/queues')).status).toBe(200);
+  });
+
+  test('signing out ends the session, for whoever has its cookie', async () => {
+    const { visitor } = await arrive();
+    await visitor.signIn();
+    const page = await visitor.get('/sign-out', { accept: 'text/html' });
+    expect(await page.text()).toContain('action="/sign-out"');
+    const answer = await visitor.signOut();
+    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/sign-in']);
+    expect(answer.headers.getSetCookie()[0]).toMatch(/^penstock_board=; .*Expires=Thu, 01 Jan 1970/);
+    expect((await visitor.get('/api/queues')).status).toBe(401);
+  });
+
+  test.each([
+    ['another site', { origin: 'https://elsewhere.example', 'sec-fetch-site': 'cross-site' }],
+    ['another port of this host', { origin: 'http://127.0.0.1:9', 'sec-fetch-site': 'same-site' }],
+    ['a page without an origin', { origin: 'null', 'sec-fetch-site': 'same-origin' }],
+    ['nowhere', { origin: '', 'sec-fetch-site': 'none' }],
+  ])('what %s sends changes nothing', async (_, headers) => {
+    const { visitor } = await arrive();
+    await visitor.signIn();
+    expect((await visitor.put('/api/queues/dead-letters/some/retry', headers)).status).toBe(403);
+    expect((await visitor.send('POST', '/sign-out', { headers })).status).toBe(403);
+    expect((await visitor.get('/api/queues')).status).toBe(200);
+  });
+
+  test('pages forbid framing and anything from elsewhere', async () => {
+    const { visitor } = await arrive();
+    const headers = (await visitor.get('/sign-in', { accept: 'text/html' })).headers;
+    expect(headers.get('content-security-policy')).toMatch(/^default-src 'self';.*frame-ancestors 'none'/);
+    expect(headers.get('x-content-type-options')).toBe('nosniff');
+    expect(headers.get('strict-transport-security')).toBeNull();
+    expect(headers.get('x-powered-by')).toBeNull();
+  });
+});
+
+describe('time', () => {
+  let now = 0;
+
+  test('a session ends after twelve hours', () => {
+    const sessions = createSessions(() => now);
+    const id = sessions.open();
+    now += 12 * 3_600_000 - 1;
+    expect(sessions.isOpen(id)).toBe(true);
+    now += 1;
+    expect(sessions.isOpen(id)).toBe(false);
+  });
+
+  test('the hundred-and-first session ends the oldest', () => {
+    const sessions = createSessions(() => now);
+    const ids = Array.from({ length: 101 }, () => sessions.open());
+    expect(ids.map(sessions.isOpen)).toEqual([false, ...Array.from({ length: 100 }, () => true)]);
+  });
+
+  test('each wrong password after the fifth doubles the wait, up to a minute', () => {
+    const lockout = createLockout(() => now);
+    const waits = Array.from({ length: 14 }, () => {
+      now += 60_000;
+      lockout.failed();
+      return lockout.secondsLeft();
+    });
+    expect(waits).toEqual([0, 0, 0, 0, 1, 2, 4, 8, 16, 32, 60, 60, 60, 60]);
+    lockout.succeeded();
+    now += 60_000;
+    lockout.failed();
+    expect(lockout.secondsLeft()).toBe(0);
+  });
+});

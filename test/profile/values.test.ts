@@ -1,0 +1,86 @@
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import type { Json } from '../../src/profile/json.ts';
+import { findUnstorable } from '../../src/profile/values.ts';
+
+function nested(depth: number): Json {
+  let value: Json = 1;
+  for (let i = 0; i < depth; i++) value = i % 2 ? [value] : { a: value };
+  return value;
+}
+
+describe('a value can be stored', () => {
+  test.each<[string, Json]>([
+    ['that is null', null],
+    ['with emoji', { a: '👍🏽', '👍': ['x'] }],
+    ['with the largest exact integer', 9007199254740991],
+    ['with the smallest exact integer', -9007199254740991],
+    ['with a fraction', 0.1],
+    ['with -0', -0],
+    ['with the smallest number', 5e-324],
+    ['nested 50 deep', nested(50)],
+    ['with keys of the prototype', JSON.parse('{"__proto__":{"a":1},"constructor":1,"toString":null}')],
+  ])('%s', (_rule, value) => {
+    expect(findUnstorable(value)).toBeUndefined();
+  });
+});
+
+describe('a value cannot be stored', () => {
+  test.each<[string, string, string]>([
+    ['with \\u0000 in a string', '{"a":{"b":["x","\\u0000"]}}', "'a.b[1]' is not valid: it must not contain the character \\u0000"],
+    ['with \\u0000 in a key', '{"a":{"b\\u0000":1}}', "'a.b\\u0000' is not valid: its name must not contain the character \\u0000"],
+    ['with a lone high surrogate', '{"a":"\\ud800"}', "'a' is not valid: it must not contain half of a surrogate pair"],
+    ['with a lone low surrogate', '["x\\udc00y"]', "'[0]' is not valid: it must not contain half of a surrogate pair"],
+    ['with a lone surrogate in a key', '{"\\ud800":1}', "'\ufffd' is not valid: its name must not contain half of a surrogate pair"],
+    ['with a number past the range of a double', '{"a":1e309}', "'a' is not valid: the number is too large; send it as a string"],
+    ['with a negative one', '{"a":-1e309}', "'a' is not valid: the number is too large; send it as a string"],
+    ['with an integer that lost digits', '{"a":9007199254740993}', "'a' is not valid: integers beyond 9007199254740991 lose digits; send it as a string"],
+    ['with a large number in exponent form', '{"a":1e300}', "'a' is not valid: integers beyond 9007199254740991 lose digits; send it as a string"],
+    ['that is a bad string itself', '"\\u0000"', 'the value is not valid: it must not contain the character \\u0000'],
+    ['under the key __proto__', '{"__proto__":{"a":"\\u0000"}}', "'__proto__.a' is not valid: it must not contain the character \\u0000"],
+  ])('%s', (_rule, text, error) => {
+    expect(findUnstorable(JSON.parse(text))).toBe(error);
+  });
+
+  test('nested 51 deep', () => {
+    const error = findUnstorable(nested(51));
+    expect(error).toMatch(/^'\[0\]\.a.*…' is not valid: it must not nest deeper than 50$|^'a\[0\].*…' is not valid: it must not nest deeper than 50$/);
+  });
+
+  test('with more than 10,000 keys in one object', () => {
+    const object = (keys: number) => Object.fromEntries(Array.from({ length: keys }, (_, i) => [`k${i}`, i]));
+    expect(findUnstorable({ a: object(10_000) })).toBeUndefined();
+    expect(findUnstorable({ a: object(10_001) })).toBe("'a' is not valid: it must not have more than 10000 keys");
+  });
+});
+
+test('a number of 100,000 digits is refused', () => {
+  expect(findUnstorable(JSON.parse(`{"a":${'9'.repeat(100_000)}}`))).toMatch(/too large/);
+});
+
+test('an error repeats no more of a long key than a reader needs', () => {
+  expect(findUnstorable({ ['k'.repeat(1_000_000)]: '\u0000' })!.length).toBeLessThan(200);
+});
+
+test('nesting 100,000 deep is refused without overflowing the stack', () => {
+  expect(findUnstorable(JSON.parse('['.repeat(100_000) + ']'.repeat(100_000)))).toMatch(/deeper/);
+});
+
+test('what JSON carries without loss is storable or names a rule', () => {
+  fc.assert(
+    fc.property(fc.jsonValue({ noUnicodeString: false } as object), (value) => {
+      const error = findUnstorable(value as Json);
+      if (error !== undefined) expect(error).toMatch(/ is not valid: /);
+    }),
+  );
+});
+
+test('every error can be stored itself', () => {
+  fc.assert(
+    fc.property(fc.string({ unit: 'binary' }), fc.string({ unit: 'binary' }), (key, text) => {
+      const error = findUnstorable(Object.fromEntries([[key, text]]));
+      if (error !== undefined) expect(findUnstorable(error)).toBeUndefined();
+    }),
+    { numRuns: 2000 },
+  );
+});

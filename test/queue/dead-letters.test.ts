@@ -1,0 +1,157 @@
+import { v5 as uuidv5, v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
+import { identifierKey, laneOf, QueueUnavailable } from '../../src/queue/lanes.ts';
+import { selectDeadLetters } from '../../src/store/dead-letters/select-dead-letters.ts';
+import {
+  commit,
+  commitReplayed,
+  createInstallation,
+  failedEvent,
+  type Installation,
+  read,
+} from '../board/installation.ts';
+
+describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on %s', (kind) => {
+  let installation: Installation;
+  beforeAll(async () => {
+    installation = await createInstallation(kind);
+  });
+  afterAll(() => installation.stop());
+
+  /** The envelopes that hold one of these objects. */
+  async function envelopesOf(...ids: string[]) {
+    const envelopes = await installation.envelopes();
+    return envelopes.filter(({ envelope }) =>
+      envelope.objects.some((object: { id: string }) => ids.includes(object.id)),
+    );
+  }
+
+  test('a replay puts the object, with its own request and time, into the lane of its identifier', async () => {
+    const { database, replayContext } = installation;
+    const row = failedEvent();
+    await commit(database, row);
+    const outcome = await replayDeadLetters(replayContext, [row.id]);
+    expect(outcome).toEqual({ enqueued: [row.id], alreadyReplayed: [], unknown: [] });
+    expect(await envelopesOf(row.id)).toEqual([
+      {
+        lane: laneOf(row.workspaceId, identifierKey(row.object.identifier!), 4),
+        id: uuidv5('1', row.id),
+        envelope: {
+          requests: [
+            {
+              request_id: row.requestId,
+              workspace_id: row.workspaceId,
+              accepted_at: expect.stringMatching(/Z$/),
+            },
+          ],
+          objects: [{ ...row.object, request: 0 }],
+          replay: true,
+        },
+      },
+    ]);
+    const [entry] = await envelopesOf(row.id);
+    const acceptedAt = Date.parse(entry!.envelope.requests[0].accepted_at);
+    expect(Math.abs(acceptedAt - Date.now())).toBeLessThan(60_000);
+    expect(await read(database, row.id)).toMatchObject({ state: 'replaying', replays: 1 });
+  });
+
+  test('an attributes object without an identifier goes by its id', async () => {
+    const { database, replayContext } = installation;
+    const id = uuidv7();
+    const object = { id, request: 0, index: 0, create: true, kind: 'attributes', push_tokens: [] } as const;
+    const row = failedEvent({ id, kind: 'attributes', object: { ...object, push_tokens: [] } });
+    await commit(database, row);
+    await replayDeadLetters(replayContext, [id]);
+    expect(await envelopesOf(id)).toMatchObject([{ lane: laneOf(row.workspaceId, id, 4) }]);
+  });
+
+  test('replays of one dead letter at the same time make one envelope', async () => {
+    const { database, replayContext } = installation;
+    const [id] = (await commit(database, failedEvent())) as [string];
+    const outcomes = await Promise.all(
+      Array.from({ length: 8 }, () => replayDeadLetters(replayContext, [id])),
+    );
+    for (const { enqueued } of outcomes) expect(enqueued).toEqual([id]);
+    expect(await envelopesOf(id)).toHaveLength(1);
+    expect(await read(database, id)).toMatchObject({ state: 'replaying', replays: 1 });
+  });
+
+  test('a replay that died before its lane was reached goes on under the same envelope id', async () => {
+    const { database, replayContext, producer } = installation;
+    const [id] = (await commit(database, failedEvent())) as [string];
+    const unreachable = { add: () => Promise.reject(new QueueUnavailable('gone')) };
+    const dying = replayDeadLetters({ ...replayContext, producer: unreachable }, [id]);
+    await expect(dying).rejects.toThrow(QueueUnavailable);
+    expect(await envelopesOf(id)).toHaveLength(0);
+    await replayDeadLetters({ ...replayContext, producer }, [id]);
+    expect(await envelopesOf(id)).toMatchObject([{ id: uuidv5('1', id) }]);
+    expect(await read(database, id)).toMatchObject({ state: 'replaying', replays: 1 });
+  });
+
+  test('one that has taken effect is left alone, and said to have; an id of nothing too', async () => {
+    const { database, replayContext } = installation;
+    const [id] = (await commit(database, failedEvent())) as [string];
+    await commitReplayed(database, [id]);
+    const nothing = uuidv7();
+    const outcome = await replayDeadLetters(replayContext, [id, nothing, id.toUpperCase()]);
+    expect(outcome).toEqual({ enqueued: [], alreadyReplayed: [id], unknown: [nothing] });
+    expect(await envelopesOf(id)).toHaveLength(0);
+  });
+
+  test('one that failed again waits again, and its next replay is a new envelope', async () => {
+    const { database, replayContext } = installation;
+    const row = failedEvent();
+    await commit(database, row);
+    await replayDeadLetters(replayContext, [row.id]);
+    await commit(database, { ...row, reason: 'no such table' });
+    expect(await read(database, row.id)).toMatchObject({
+      state: 'waiting',
+      replays: 1,
+      reason: 'no such table',
+    });
+    await replayDeadLetters(replayContext, [row.id]);
+    const ids = (await envelopesOf(row.id)).map(({ id }) => id).sort();
+    expect(ids).toEqual([uuidv5('1', row.id), uuidv5('2', row.id)].sort());
+  });
+
+  test('many are replayed in chunks, each in an envelope of its own', async () => {
+    const { database, replayContext } = installation;
+    const ids = await commit(database, ...Array.from({ length: 230 }, () => failedEvent()));
+    const { enqueued } = await replayDeadLetters(replayContext, [...ids].reverse());
+    expect(enqueued).toEqual([...ids].sort());
+    const envelopes = await envelopesOf(...ids);
+    expect(envelopes).toHaveLength(230);
+    for (const { envelope } of envelopes) expect(envelope.objects).toHaveLength(1);
+  });
+});
+
+describe('the table of dead letters', () => {
+  let installation: Installation;
+  beforeAll(async () => {
+    installation = await createInstallation('postgres');
+  });
+  afterAll(() => installation.stop());
+
+  test('holds what jsonb and text refuse', async () => {
+    const { database } = installation;
+    const row = failedEvent({ reason: 'cannot store \u0000 nor \ud800' });
+    const object = {
+      ...row.object,
+      properties: { 'a\u0000b': 'c\u0000d', half: '\udc00', escaped: '\\u0000' },
+    };
+    await commit(database, { ...row, object });
+    const [found] = await selectDeadLetters(database.pool, [row.id]);
+    expect(found!.object).toEqual(object);
+    expect(found!.reason).toBe('cannot store \u2400 nor \ufffd');
+  });
+
+  test('a replay that is applied settles its dead letters', async () => {
+    const { database, replayContext } = installation;
+    const [applied, other] = (await commit(database, failedEvent(), failedEvent())) as [string, string];
+    await replayDeadLetters(replayContext, [applied]);
+    await commitReplayed(database, [applied]);
+    expect(await read(database, applied)).toMatchObject({ state: 'replayed', replays: 1 });
+    expect(await read(database, other)).toMatchObject({ state: 'waiting', replays: 0 });
+  });
+});

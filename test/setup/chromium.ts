@@ -1,0 +1,46 @@
+import { execFileSync } from 'node:child_process';
+import { accessSync, constants } from 'node:fs';
+import path from 'node:path';
+
+/** Debian's name first, then those of other systems. */
+const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
+
+/**
+ * The browser on the PATH. Where there is none it is installed, if that is allowed: as root, with Debian's
+ * package manager.
+ * @throws {Error} one line that says what to install.
+ */
+export function findChromium(): string {
+  const found = onPath(NAMES);
+  if (found) return found;
+  if (process.getuid?.() === 0 && onPath(['apt-get'])) install();
+  const installed = onPath(NAMES);
+  if (!installed)
+    throw new Error('no browser to test with: install chromium (on Debian: apt-get install chromium)');
+  return installed;
+}
+
+function install(): void {
+  const environment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+  try {
+    execFileSync('apt-get', ['update', '-q'], { env: environment, stdio: 'ignore' });
+    const args = ['install', '-y', '-q', '--no-install-recommends', 'chromium'];
+    execFileSync('apt-get', args, { env: environment, stdio: 'ignore' });
+  } catch {
+    // Whoever called is told what to install.
+  }
+}
+
+function onPath(names: string[]): string | undefined {
+  const folders = (process.env.PATH ?? '').split(path.delimiter).filter(Boolean);
+  return names.flatMap((name) => folders.map((folder) => path.join(folder, name))).find(isExecutable);
+}
+
+function isExecutable(file: string): boolean {
+  try {
+    accessSync(file, constants.X_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}

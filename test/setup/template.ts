@@ -1,0 +1,2 @@
+/** The migrated database that every test's own is copied from. */
+export const TEMPLATE = 'penstock_template';

@@ -1,0 +1,118 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import pg from 'pg';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../../src/package-root.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { migrate } from '../../src/store/migrate.ts';
+import { createBareDatabase, createDatabase } from '../setup/fixtures.ts';
+
+const folder = path.join(packageRoot, 'prisma/migrations');
+const migrations = readdirSync(folder, { withFileTypes: true })
+  .filter((entry) => entry.isDirectory())
+  .map((entry) => entry.name)
+  .sort();
+
+test('a first run applies every migration in order and records it as `prisma migrate deploy` does', async () => {
+  const { url } = await createBareDatabase();
+  expect(await migrate(url)).toEqual(migrations);
+
+  const records = await query(url, 'select * from _prisma_migrations order by migration_name');
+  expect(records.map((record) => record.migration_name)).toEqual(migrations);
+  for (const record of records) {
+    const text = readFileSync(path.join(folder, record.migration_name, 'migration.sql'));
+    expect(record.checksum).toBe(createHash('sha256').update(text).digest('hex'));
+    expect(record).toMatchObject({
+      finished_at: expect.any(Date),
+      rolled_back_at: null,
+      logs: null,
+      applied_steps_count: 1,
+    });
+  }
+});
+
+test('a second run changes nothing', async () => {
+  const { url } = await createDatabase();
+  const before = await query(url, 'select * from _prisma_migrations order by migration_name');
+  expect(await migrate(url)).toEqual([]);
+  expect(await query(url, 'select * from _prisma_migrations order by migration_name')).toEqual(before);
+});
+
+test('of two processes that migrate at once, one applies and the other waits', async () => {
+  const { url } = await createBareDatabase();
+  const runs = await Promise.all([migrate(url), migrate(url)]);
+  expect(runs.sort((a, b) => b.length - a.length)).toEqual([migrations, []]);
+  expect(await query(url, 'select from _prisma_migrations')).toHaveLength(migrations.length);
+});
+
+test('with the queue on Redis, the queue has no tables in Postgres', async () => {
+  const { url } = await createBareDatabase();
+  await migrate(url, 'redis');
+  expect(await query(url, "select from pg_namespace where nspname = 'bullmq'")).toEqual([]);
+  await migrate(url, 'postgres');
+  expect(await query(url, "select from pg_namespace where nspname = 'bullmq'")).toHaveLength(1);
+});
+
+test('a migration that fails is named, changes nothing and can be run again', async () => {
+  const { url } = await createBareDatabase();
+  await query(
+    url,
+    'create function uuid_v7_floor(instant timestamptz) returns uuid language sql return null::uuid',
+  );
+  await expect(migrate(url)).rejects.toThrow(
+    'migration 0003_activity failed: function "uuid_v7_floor" already exists with same argument types',
+  );
+  expect(await query(url, "select from pg_tables where schemaname = 'public'")).toEqual([]);
+
+  await query(url, 'drop function uuid_v7_floor');
+  expect(await migrate(url)).toEqual(migrations);
+});
+
+test('a job that goes from active back to waiting keeps its place', async () => {
+  const { url } = await createDatabase();
+  const state = async (id: string) =>
+    (await query(url, `select state, seq from bullmq.job where id = '${id}'`))[0];
+  await query(
+    url,
+    `insert into bullmq.job (queue, id, seq, name, state, added_at_ms)
+     values ('lane-0', 'first', 1, 'track', 'active', 0), ('lane-0', 'second', 2, 'track', 'waiting', 0)`,
+  );
+  await query(url, "update bullmq.job set state = 'waiting', seq = 9 where id = 'first'");
+  expect(await state('first')).toEqual({ state: 'waiting', seq: 1 });
+  // A retry from the failed set is meant to go to the tail.
+  await query(url, "update bullmq.job set state = 'failed' where id = 'second'");
+  await query(url, "update bullmq.job set state = 'waiting', seq = 10 where id = 'second'");
+  expect(await state('second')).toEqual({ state: 'waiting', seq: 10 });
+});
+
+test('the Prisma models read every table that they name', async () => {
+  const { url } = await createDatabase();
+  const database = openDatabase(url, 2);
+  try {
+    const { prisma } = database;
+    const models = [
+      prisma.workspace,
+      prisma.apiKey,
+      prisma.rateLimit,
+      prisma.subscriptionGroup,
+      prisma.deadLetter,
+      prisma.usage,
+      prisma.laneTotal,
+    ];
+    const schema = readFileSync(path.join(packageRoot, 'prisma/schema.prisma'), 'utf8');
+    expect(models).toHaveLength(schema.match(/^model /gm)!.length);
+    for (const model of models as { findFirst(): Promise<unknown> }[]) {
+      expect(await model.findFirst()).toBeNull();
+    }
+  } finally {
+    await database.stop();
+  }
+});
+
+async function query(url: string, statement: string) {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const { rows } = await client.query(statement).finally(() => client.end());
+  return rows;
+}

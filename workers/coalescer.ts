@@ -1,0 +1,94 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Log } from '../src/log.ts';
+import type { Pool } from '../src/store/database.ts';
+import type { Delivery } from './contract.ts';
+import type { WorkerMetrics } from './metrics.ts';
+import type { Outcome } from './outcome.ts';
+import { runBatch } from './run.ts';
+
+const FIRST_RETRY_MS = 20;
+const LONGEST_RETRY_MS = 1000;
+
+interface Held {
+  delivery: Delivery;
+  done(): void;
+}
+
+/**
+ * Collects the envelopes that this process holds, one per lane, and applies all that are there in one
+ * transaction, one transaction at a time. No timer: what arrives during a transaction waits for the next.
+ *
+ * A transient error is retried here, with the envelopes in hand: giving a job back would put it behind later
+ * ones.
+ */
+export function createCoalescer(pool: Pool, metrics: WorkerMetrics, onDeadLetters: (ids: string[]) => void, log: Log) {
+  let held: Held[] = [];
+  let running: Promise<void> | undefined;
+  const abandon = new AbortController();
+
+  /** Resolves when the envelope has taken effect; never rejects. After `abandon` it may stay open. */
+  function apply(delivery: Delivery): Promise<void> {
+    return new Promise((done) => {
+      held.push({ delivery, done });
+      running ??= runAll();
+    });
+  }
+
+  async function runAll(): Promise<void> {
+    while (held.length > 0 && !abandon.signal.aborted) {
+      const batch = held;
+      held = [];
+      const outcome = await retrying(batch.map(({ delivery }) => delivery));
+      if (!outcome) return;
+      for (const { done } of batch) done();
+    }
+    running = undefined;
+  }
+
+  /** Undefined: abandoned. */
+  async function retrying(deliveries: Delivery[]): Promise<Outcome | undefined> {
+    for (let wait = FIRST_RETRY_MS; !abandon.signal.aborted; wait = Math.min(wait * 2, LONGEST_RETRY_MS)) {
+      const started = performance.now();
+      try {
+        const outcome = await runBatch(pool, deliveries, log);
+        report(deliveries, outcome, performance.now() - started);
+        return outcome;
+      } catch (error) {
+        metrics.retries.inc();
+        log.warn({ err: error, envelopes: deliveries.map(({ id }) => id), retry_in_ms: wait }, 'not applied yet');
+        await sleep(wait, undefined, { signal: abandon.signal }).catch(() => {});
+      }
+    }
+    return undefined;
+  }
+
+  function report(deliveries: Delivery[], outcome: Outcome, milliseconds: number): void {
+    const applied = outcome.kind === 'applied' ? outcome : { objects: 0, deadLetters: [] };
+    metrics.batches.inc({ outcome: outcome.kind });
+    metrics.applied.inc(applied.objects - applied.deadLetters.length);
+    metrics.deadLetters.inc(applied.deadLetters.length);
+    metrics.applySeconds.observe(milliseconds / 1000);
+    metrics.batchObjects.observe(applied.objects);
+    log.info(
+      {
+        outcome: outcome.kind,
+        jobs: deliveries.map(({ id }) => id),
+        lanes: deliveries.map(({ lane }) => lane),
+        request_ids: deliveries.flatMap(({ envelope }) => envelope.requests.map(({ request_id }) => request_id)),
+        applied: applied.objects - applied.deadLetters.length,
+        dead_letters: applied.deadLetters.length,
+        ms: Math.round(milliseconds * 10) / 10,
+      },
+      'job',
+    );
+    if (applied.deadLetters.length > 0) onDeadLetters(applied.deadLetters);
+  }
+
+  return {
+    apply,
+    /** Stops retrying: what is not applied is delivered again to another worker. */
+    abandon: () => abandon.abort(),
+  };
+}
+
+export type Coalescer = ReturnType<typeof createCoalescer>;

@@ -1,0 +1,70 @@
+import { NIL, v5 as uuidv5, validate as isUuid } from 'uuid';
+import { jobs, objectSchemas, requestSchema } from '../src/jobs/catalog.ts';
+import type { AcceptedObject, Envelope, EnvelopeRequest } from '../src/jobs/envelope.ts';
+import { compile, describeError } from '../src/schemas/compile.ts';
+import type { FailedObject } from '../src/store/dead-letters/insert-dead-letters.ts';
+import type { Work } from './track/work.ts';
+
+const checkRequest = compile<EnvelopeRequest>(requestSchema);
+const checkObject = {
+  attributes: compile(objectSchemas.attributes),
+  events: compile(objectSchemas.events),
+  purchases: compile(objectSchemas.purchases),
+};
+
+/** An envelope as it came out of a lane. */
+export interface Delivery {
+  /** A UUID: the key of its ledger row. */
+  id: string;
+  lane: number;
+  envelope: Envelope;
+}
+
+/** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
+export function ledgerKey(jobId: string): string {
+  return isUuid(jobId) ? jobId : uuidv5(jobId, NIL);
+}
+
+/**
+ * Opens an envelope and holds each object against its contract. What does not fit is parked among the dead
+ * letters, whatever it is; the rest goes on.
+ */
+export function openEnvelope(delivery: Delivery, works: Work[], failed: FailedObject[]): void {
+  const { envelope } = delivery;
+  if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) {
+    const park = { ...unknownRequest, id: delivery.id, object: envelope as unknown as AcceptedObject };
+    failed.push(toFailed(park, 'the job is no envelope that this release knows'));
+    return;
+  }
+  envelope.objects.forEach((object, index) => {
+    const request = envelope.requests[object?.request];
+    const reason = findFault(object, request);
+    if (reason === undefined) {
+      const { workspace_id: workspaceId, request_id: requestId } = request!;
+      works.push({ workspaceId, requestId, lane: delivery.lane, ordinal: works.length, object });
+      return;
+    }
+    const id = isUuid(object?.id) ? object.id : uuidv5(String(index), delivery.id);
+    const from = checkRequest(request) ? { workspaceId: request.workspace_id, requestId: request.request_id } : unknownRequest;
+    failed.push(toFailed({ ...from, id, object }, reason));
+  });
+}
+
+/** Undefined: the object is as its contract says. */
+function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined): string | undefined {
+  if (!checkRequest(request)) return 'the object names a request that its envelope does not carry';
+  if (!isUuid(object.id)) return "'id' is not valid: it must be a UUID";
+  if (!Object.hasOwn(checkObject, object.kind)) return `no worker of this release knows the kind '${object.kind}'`;
+  const check = checkObject[object.kind];
+  return check(object) ? undefined : describeError(check.errors![0]!);
+}
+
+const unknownRequest = { workspaceId: NIL, requestId: 'unknown' };
+
+/** A dead letter for an object. */
+export function toFailed(
+  { id, workspaceId, requestId, object }: { id: string; workspaceId: string; requestId: string; object: AcceptedObject },
+  reason: string,
+): FailedObject {
+  return { id, workspaceId, requestId, kind: object?.kind ?? 'envelope', jobName: jobs.envelope, object: object ?? null, reason };
+}

@@ -1,0 +1,59 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import type { Service } from '../src/lifecycle.ts';
+import type { Log } from '../src/log.ts';
+
+/** First half of the advisory lock's key: "pstk" in ASCII. The second half is the lane. */
+const LOCK_SPACE = 0x7073746b;
+
+/** Between two tries for a lane that another process works, and the longest wait of a take-over. */
+const RETRY_MS = 250;
+
+/**
+ * Works a lane only while this process holds its lease: a session-level advisory lock, which Postgres gives
+ * back when the process dies. BullMQ's Postgres backend needs it for speed alone, not for order or
+ * exactness: a second worker of a lane that has a job in work asks for the next one without a pause.
+ *
+ * @param start begins to work the lane; what it returns is stopped when the lease is lost
+ */
+export function withLaneLease(databaseUrl: string, lane: number, start: () => Service, log: Log): Service {
+  const stopping = new AbortController();
+  const running = run();
+
+  async function run(): Promise<void> {
+    while (!stopping.signal.aborted) {
+      const client = new pg.Client({ connectionString: databaseUrl, keepAlive: true });
+      const lost = new Promise<void>((resolve) => {
+        client.once('end', resolve);
+        client.once('error', () => resolve());
+        stopping.signal.addEventListener('abort', () => resolve(), { once: true });
+      });
+      try {
+        await client.connect();
+        if (await acquired(client, lane)) {
+          log.info({ lane }, 'lane taken');
+          const service = start();
+          await lost;
+          await service.stop();
+        }
+      } catch (error) {
+        log.warn({ err: error, lane }, 'the lease of a lane could not be asked for');
+      }
+      await client.end().catch(() => {});
+      await sleep(RETRY_MS, undefined, { signal: stopping.signal }).catch(() => {});
+    }
+  }
+
+  return {
+    name: `lane ${lane}`,
+    async stop() {
+      stopping.abort();
+      await running;
+    },
+  };
+}
+
+async function acquired(client: pg.Client, lane: number): Promise<boolean> {
+  const { rows } = await client.query<{ taken: boolean }>('select pg_try_advisory_lock($1, $2) as taken', [LOCK_SPACE, lane]);
+  return rows[0]!.taken;
+}

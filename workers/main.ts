@@ -1,0 +1,68 @@
+import { readConfig } from '../src/config.ts';
+import { databaseUrl } from '../src/database-url.ts';
+import { type Service, stopOnSignal } from '../src/lifecycle.ts';
+import { createLog } from '../src/log.ts';
+import { connectProducer, connectWorker } from '../src/queue/connection.ts';
+import { createLaneProducer } from '../src/queue/producer.ts';
+import { openDatabase } from '../src/store/database.ts';
+import { createCoalescer } from './coalescer.ts';
+import { startDeadLetters } from './dead-letters.ts';
+import { startLane } from './lane.ts';
+import { withLaneLease } from './lane-lease.ts';
+import { createWorkerMetrics } from './metrics.ts';
+import { startUpkeep } from './upkeep.ts';
+import { startStatusServer } from './status-server.ts';
+
+/** The Procfile's `worker`: applies what the lanes hold. Any number of them may run. */
+async function main(): Promise<void> {
+  const config = readConfig();
+  const log = createLog('worker', config.LOG_LEVEL);
+  const url = databaseUrl(config);
+  const database = openDatabase(url, config.DATABASE_POOL_SIZE, {
+    // A worker that is frozen in the middle of a transaction must not keep its locks.
+    idle_in_transaction_session_timeout: config.LOCK_DURATION_MS,
+  });
+  const connection = connectWorker(config, url);
+  const producerConnection = connectProducer(config, url);
+  const producer = createLaneProducer(producerConnection, config.QUEUE_TIMEOUT_MS, log);
+  const metrics = createWorkerMetrics();
+
+  const upkeep = await startUpkeep(connection, database.pool, config, log);
+  const deadLetters = startDeadLetters({ connection, database, producer, lanes: config.LANES, log, config });
+  const coalescer = createCoalescer(database.pool, metrics, (ids) => void deadLetters.show(ids), log);
+
+  const openLane = (lane: number): Service => {
+    const worker = startLane(lane, connection, coalescer, config, log);
+    return { name: `lane ${lane}`, stop: () => worker.close() };
+  };
+  const lanes = Array.from({ length: config.LANES }, (_, lane) =>
+    connection.kind === 'postgres'
+      ? withLaneLease(url, lane, () => openLane(lane), log)
+      : openLane(lane),
+  );
+
+  const services: Service[] = [
+    { name: 'database', stop: () => database.stop() },
+    { name: 'queue connection', stop: () => connection.stop() },
+    { name: 'producer', stop: () => producer.stop().then(() => producerConnection.stop()) },
+    upkeep,
+    deadLetters,
+    { name: 'lanes', stop: () => stopLanes(lanes) },
+  ];
+  if (config.WORKER_PORT > 0) services.push(await startStatusServer(config, metrics.registry, database.pool, connection, log));
+  stopOnSignal(services, log, config.SHUTDOWN_TIMEOUT_MS);
+  log.info({ lanes: config.LANES, queue: connection.kind }, 'ready');
+
+  /** The batch in hand is finished; one that cannot be, because the store is away, is left to another worker. */
+  async function stopLanes(running: Service[]): Promise<void> {
+    const patience = new Promise<void>((resolve) => {
+      setTimeout(() => {
+        coalescer.abandon();
+        resolve();
+      }, config.SHUTDOWN_TIMEOUT_MS * 0.6).unref();
+    });
+    await Promise.race([patience, Promise.all(running.map((lane) => lane.stop()))]);
+  }
+}
+
+await main();

@@ -1,0 +1,29 @@
+import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+
+/** The numbers of one worker process, in the names that its /metrics shows. */
+export function createWorkerMetrics() {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const registers = [registry];
+  return {
+    registry,
+    batches: new Counter({ name: 'penstock_worker_batches_total', help: 'Transactions, by outcome.', labelNames: ['outcome'], registers }),
+    applied: new Counter({ name: 'penstock_worker_objects_applied_total', help: 'Objects that took effect.', registers }),
+    deadLetters: new Counter({ name: 'penstock_worker_dead_letters_total', help: 'Objects that cannot be applied.', registers }),
+    retries: new Counter({ name: 'penstock_worker_retries_total', help: 'Transactions that were tried again.', registers }),
+    applySeconds: new Histogram({
+      name: 'penstock_worker_apply_seconds',
+      help: 'Time of one transaction.',
+      buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+      registers,
+    }),
+    batchObjects: new Histogram({
+      name: 'penstock_worker_batch_objects',
+      help: 'Objects in one transaction.',
+      buckets: [1, 10, 75, 225, 500, 1000, 2000, 4000, 8000, 16_000],
+      registers,
+    }),
+  };
+}
+
+export type WorkerMetrics = ReturnType<typeof createWorkerMetrics>;

@@ -1,0 +1,74 @@
+import type { AcceptedAttributes, StandardAttributes } from '../../src/jobs/envelope.ts';
+import type { Group } from '../../src/store/subscriptions/find-groups.ts';
+import type { Changes } from './fold.ts';
+import type { HeldProfile } from './held-profile.ts';
+import { scoped, type Work } from './work.ts';
+
+/**
+ * Folds one attribute object into the profile that it names, or into a new one.
+ *
+ * @returns why the object cannot be applied, if so; then it has changed nothing
+ */
+export function foldAttributes(
+  found: HeldProfile | undefined,
+  { workspaceId, ordinal }: Work,
+  object: AcceptedAttributes,
+  changes: Changes,
+): string | undefined {
+  const groups = resolveGroups(workspaceId, object, changes);
+  if (typeof groups === 'string') return groups;
+  const profile = found ?? changes.profiles.create(workspaceId, object.identifier);
+  profile.change(ordinal);
+  if (object.standard) setStandard(profile, object.standard, changes);
+  if (object.set) for (const [name, value] of Object.entries(object.set)) profile.setCustom(name, value);
+  if (object.change) for (const [name, change] of Object.entries(object.change)) profile.changeCustom(name, change);
+  for (const token of object.push_tokens ?? []) {
+    const key = scoped(workspaceId, `${token.app_id}\0${token.token}`);
+    changes.pushTokens.set(key, { workspace_id: workspaceId, ...token, profile_id: profile.id });
+  }
+  if (object.push_subscribe) profile.columns.push_subscribe = object.push_subscribe;
+  if (object.email_subscribe) setEmailState(profile, object.email_subscribe, changes);
+  for (const { group, state } of groups) setGroupState(profile, group, state, changes);
+  return undefined;
+}
+
+/** The groups that an object sets; an archived one is passed over. A text: a group that is not there. */
+function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes: Changes) {
+  const groups: { group: Group; state: string }[] = [];
+  for (const { subscription_group_id, subscription_state } of object.subscription_groups ?? []) {
+    const group = changes.groups.get(subscription_group_id);
+    if (group?.workspaceId !== workspaceId) {
+      return `'subscription_groups' is not valid: no subscription group has the id ${subscription_group_id}`;
+    }
+    if (!group.archived) groups.push({ group, state: subscription_state });
+  }
+  return groups;
+}
+
+function setStandard(profile: HeldProfile, standard: StandardAttributes, { profiles }: Changes): void {
+  const { email, phone, phone_valid, ...columns } = standard;
+  Object.assign(profile.columns, columns);
+  if (email !== undefined) profiles.setEmail(profile, email);
+  if (phone !== undefined) profiles.setPhone(profile, phone, phone_valid ?? null);
+}
+
+/** The state is the address's, and so everyone's who has it; without an address it is the profile's own. */
+function setEmailState(profile: HeldProfile, state: string, changes: Changes): void {
+  const { workspaceId: workspace_id, email } = profile;
+  if (email === null) profile.columns.email_subscribe = state;
+  else changes.emailStates.set(scoped(workspace_id, email), { workspace_id, email, state });
+}
+
+function setGroupState(profile: HeldProfile, group: Group, state: string, changes: Changes): void {
+  const { workspaceId: workspace_id, email, phone, phoneValid } = profile;
+  const address = group.channel === 'email' ? email : phoneValid ? phone : null;
+  const subject_kind = address === null ? 'profile' : group.channel === 'email' ? 'email' : 'phone';
+  const subject = address ?? profile.id;
+  changes.groupStates.set(scoped(workspace_id, `${subject_kind}\0${subject}\0${group.id}`), {
+    workspace_id,
+    subject_kind,
+    subject,
+    subscription_group_id: group.id,
+    state,
+  });
+}

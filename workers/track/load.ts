@@ -1,0 +1,125 @@
+import type { Identifier } from '../../src/jobs/envelope.ts';
+import { toProfileId, toServiceId } from '../../src/profile/service-id.ts';
+import { identifierKey } from '../../src/queue/lanes.ts';
+import type { Connection } from '../../src/store/database.ts';
+import { findByAlias } from '../../src/store/profiles/find-by-alias.ts';
+import { findByEmail, MAX_SHARING_EMAIL } from '../../src/store/profiles/find-by-email.ts';
+import { findByExternalId } from '../../src/store/profiles/find-by-external-id.ts';
+import { findById } from '../../src/store/profiles/find-by-id.ts';
+import { findByPhone, MAX_SHARING_PHONE } from '../../src/store/profiles/find-by-phone.ts';
+import { lockProfiles } from '../../src/store/profiles/lock-profiles.ts';
+import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';
+import { Profiles } from './profiles.ts';
+import { scoped, type Work } from './work.ts';
+
+/**
+ * Loads everyone whom a batch names, one statement per kind of identifier, and locks those whom an attribute
+ * object may change, in id order.
+ */
+export async function loadProfiles(tx: Connection, works: Work[], now: number): Promise<Profiles> {
+  const profiles = new Profiles(now);
+  const named = nameOnce(works);
+  await loadExternalIds(tx, profiles, named.external_id);
+  await loadAliases(tx, profiles, named.user_alias);
+  await loadServiceIds(tx, profiles, named.service_id);
+  await loadSharing(tx, profiles, named.email, findByEmail, MAX_SHARING_EMAIL, (row) => ({ email: row.email! }));
+  await loadSharing(tx, profiles, named.phone, findByPhone, MAX_SHARING_PHONE, (row) => ({ phone: row.phone! }));
+  await lockChanged(tx, profiles, works);
+  return profiles;
+}
+
+interface Named {
+  workspaceIds: string[];
+  values: string[];
+  /** The second half of an alias. */
+  names: string[];
+}
+
+type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
+
+/** The identifiers of a batch, each once. */
+function nameOnce(works: Work[]): Record<Kind, Named> {
+  const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
+  const named = { external_id: empty(), user_alias: empty(), service_id: empty(), email: empty(), phone: empty() };
+  const seen = new Set<string>();
+  for (const { workspaceId, object } of works) {
+    if (!object.identifier) continue;
+    const key = scoped(workspaceId, identifierKey(object.identifier));
+    if (seen.has(key)) continue;
+    seen.add(key);
+    const kind = Object.keys(object.identifier)[0] as Kind;
+    named[kind].workspaceIds.push(workspaceId);
+    named[kind].values.push(valueOf(object.identifier));
+    if ('user_alias' in object.identifier) named[kind].names.push(object.identifier.user_alias.alias_name);
+  }
+  return named;
+}
+
+function valueOf(identifier: Identifier): string {
+  if ('external_id' in identifier) return identifier.external_id;
+  if ('user_alias' in identifier) return identifier.user_alias.alias_label;
+  if ('service_id' in identifier) return toProfileId(identifier.service_id);
+  return 'email' in identifier ? identifier.email : identifier.phone;
+}
+
+async function loadExternalIds(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
+  if (values.length === 0) return;
+  for (const row of await findByExternalId(tx, workspaceIds, values)) {
+    profiles.addUnder(identifierKey({ external_id: row.externalId! }), row);
+  }
+}
+
+async function loadAliases(tx: Connection, profiles: Profiles, { workspaceIds, values, names }: Named): Promise<void> {
+  if (values.length === 0) return;
+  for (const row of await findByAlias(tx, workspaceIds, values, names)) {
+    const user_alias = { alias_label: row.aliasLabel, alias_name: row.aliasName };
+    profiles.addUnder(identifierKey({ user_alias }), row);
+  }
+}
+
+async function loadServiceIds(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
+  if (values.length === 0) return;
+  for (const row of await findById(tx, workspaceIds, values)) {
+    profiles.addUnder(identifierKey({ service_id: toServiceId(row.id) }), row);
+  }
+}
+
+async function loadSharing(
+  tx: Connection,
+  profiles: Profiles,
+  { workspaceIds, values }: Named,
+  find: typeof findByEmail,
+  most: number,
+  identifier: (row: ProfileRow) => Identifier,
+): Promise<void> {
+  if (values.length === 0) return;
+  const lists = new Map<string, ProfileRow[]>();
+  for (const row of await find(tx, workspaceIds, values)) {
+    const key = scoped(row.workspaceId, identifierKey(identifier(row)));
+    const list = lists.get(key);
+    if (list) list.push(row);
+    else lists.set(key, [row]);
+  }
+  for (const rows of lists.values()) profiles.addSharing(identifierKey(identifier(rows[0]!)), rows, rows.length === most);
+}
+
+/** Locks whom the attribute objects name, and reads the custom attributes that their changes start from. */
+async function lockChanged(tx: Connection, profiles: Profiles, works: Work[]): Promise<void> {
+  const wanted = new Map<string, { workspace_id: string; id: string; keys: string[] }>();
+  for (const { workspaceId, object } of works) {
+    if (object.kind !== 'attributes' || !object.identifier) continue;
+    for (const profile of profiles.reachable(workspaceId, object.identifier)) {
+      const key = scoped(workspaceId, profile.id);
+      let entry = wanted.get(key);
+      if (!entry) wanted.set(key, (entry = { workspace_id: workspaceId, id: profile.id, keys: [] }));
+      if (object.change) entry.keys.push(...Object.keys(object.change));
+    }
+  }
+  if (wanted.size === 0) return;
+  for (const row of await lockProfiles(tx, [...wanted.values()])) {
+    const profile = profiles.get(row.workspaceId, row.id);
+    if (!profile) continue;
+    profiles.refresh(profile, row.email, row.phone, row.phoneValid);
+    profile.hold(row.custom ?? {});
+  }
+}

@@ -1,0 +1,54 @@
+import { Queue } from 'bullmq';
+import type { Config } from '../src/config.ts';
+import type { Service } from '../src/lifecycle.ts';
+import type { Log } from '../src/log.ts';
+import type { QueueConnection } from '../src/queue/connection.ts';
+import { laneName } from '../src/queue/lanes.ts';
+import type { Pool } from '../src/store/database.ts';
+import { forgetEnvelopes } from '../src/store/delivery/forget-envelopes.ts';
+import { ensurePartitions } from '../src/store/activity/ensure-partitions.ts';
+
+const CHECK_LANES_MS = 5000;
+const TIDY_STORE_MS = 3_600_000;
+
+/**
+ * What a worker looks after beside its lanes: that each lane still lets one job through at a time (the limit
+ * lives in the queue, and `obliterate` there would take it away without a word), next month's partitions, and
+ * the ledger's old rows. Every worker does it; doing it twice is harmless.
+ */
+export async function startUpkeep(connection: QueueConnection, pool: Pool, config: Config, log: Log): Promise<Service> {
+  const lanes = Array.from({ length: config.LANES }, (_, lane) => {
+    const queue = new Queue(laneName(lane), connection.options, connection.factory);
+    queue.on('error', () => {});
+    return queue;
+  });
+  await Promise.all(lanes.map((queue) => queue.setGlobalConcurrency(1)));
+
+  async function checkLanes(): Promise<void> {
+    for (const queue of lanes) {
+      if ((await queue.getGlobalConcurrency()) === 1) continue;
+      log.error({ lane: queue.name }, 'a lane had lost its limit of one job at a time; it is set again');
+      await queue.setGlobalConcurrency(1);
+    }
+  }
+
+  async function tidyStore(): Promise<void> {
+    await ensurePartitions(pool);
+    await forgetEnvelopes(pool, config.LEDGER_DAYS);
+  }
+
+  const every = (milliseconds: number, work: () => Promise<void>) => {
+    const timer = setInterval(() => work().catch((error) => log.warn({ err: error }, 'upkeep failed; tried again later')), milliseconds);
+    timer.unref();
+    return timer;
+  };
+  const timers = [every(CHECK_LANES_MS, checkLanes), every(TIDY_STORE_MS, tidyStore)];
+  await tidyStore();
+  return {
+    name: 'upkeep',
+    async stop() {
+      for (const timer of timers) clearInterval(timer);
+      await Promise.all(lanes.map((queue) => queue.close()));
+    },
+  };
+}
