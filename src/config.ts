@@ -5,39 +5,119 @@ import { Ajv } from 'ajv';
  * reader of the environment; .env.example and the README's table are generated from it.
  */
 export const settings = {
-  REDIS_URL: text('', '', 'Redis or Valkey for the queue and the rate limits; empty: both live in Postgres and in the web process.'),
+  REDIS_URL: text(
+    '',
+    '',
+    'Redis or Valkey for the queue and the rate limits; empty: both live in Postgres and in the web process.',
+  ),
   DATABASE_URL: text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
   DATA_DIR: text('.penstock', 'path', 'Where the embedded Postgres keeps its data.'),
   HOST: text('127.0.0.1', 'address', 'Address that the web process listens on.'),
   PORT: port(3000, 'Port of the web process.'),
-  BOARD_HOST: text('127.0.0.1', 'address', 'Address that the dashboard listens on; never open it to the world.'),
+  BOARD_HOST: text(
+    '127.0.0.1',
+    'address',
+    'Address that the dashboard listens on; never open it to the world.',
+  ),
   BOARD_PORT: port(3001, 'Port of the dashboard.'),
   BOARD_USER: text('admin', '', 'User name for the dashboard.'),
-  BOARD_PASSWORD: text('', '', 'Password for the dashboard; empty: a random one, shown once in the log at start.'),
+  BOARD_PASSWORD: text(
+    '',
+    '',
+    'Password for the dashboard; empty: a random one, shown once in the log at start.',
+  ),
   WORKER_HOST: text('127.0.0.1', 'address', "Address of a worker's own health and metrics."),
   WORKER_PORT: port(3002, "Port of a worker's own health and metrics; 0: none."),
-  BOOTSTRAP_API_KEY: text('', '', 'API key with every permission for the workspace default, set when that workspace is first made.'),
+  BOOTSTRAP_API_KEY: text(
+    '',
+    '',
+    'API key with every permission for the workspace default, set when that workspace is first made.',
+  ),
   SERVICE_ID_FIELD: {
-    ...text('service_id', '', "Wire name of the service's own user id (plural with s), for clients that know it by another name."),
+    ...text(
+      'service_id',
+      '',
+      "Wire name of the service's own user id (plural with s), for clients that know it by another name.",
+    ),
     pattern: '^[a-z][a-z0-9_]*$',
   },
   LOG_LEVEL: {
     ...text('info', '', 'Least severe level that is logged.'),
     enum: ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
   },
-  LANES: integer(1, 1, 64, 'lanes', 'Queues that accepted objects are spread over by their identifier; equal on every web and worker process. 1 is a total order and fastest for small requests.'),
-  MAX_BODY_BYTES: integer(4_194_304, 1024, 67_108_864, 'bytes', 'Largest request body, also after decompression.'),
+  LANES: integer(
+    1,
+    1,
+    64,
+    'lanes',
+    'Queues that accepted objects are spread over by their identifier; equal on every web and worker process. 1 is a total order and fastest for small requests.',
+  ),
+  MAX_BODY_BYTES: integer(
+    4_194_304,
+    1024,
+    67_108_864,
+    'bytes',
+    'Largest request body, also after decompression.',
+  ),
   MAX_ENVELOPE_OBJECTS: integer(2000, 1, 10_000, 'objects', 'Most objects in one job.'),
-  MAX_PENDING_OBJECTS: integer(100_000, 225, 10_000_000, 'objects', 'Objects that one web process holds while they wait for the queue; more are answered with 503.'),
-  MAX_WAITING_ENVELOPES: integer(20_000, 1, 10_000_000, 'jobs', 'Jobs that may wait in the queue; with more, requests are answered with 503.'),
-  QUEUE_TIMEOUT_MS: integer(700, 50, 60_000, 'ms', 'Longest wait for the queue to store accepted objects before the request is answered with 503.'),
-  LOCK_DURATION_MS: integer(5000, 500, 600_000, 'ms', "How long a silent worker keeps its jobs before another takes over."),
-  STALLED_INTERVAL_MS: integer(1000, 100, 600_000, 'ms', 'How often workers look for jobs of a silent worker.'),
+  MAX_PENDING_OBJECTS: integer(
+    100_000,
+    225,
+    10_000_000,
+    'objects',
+    'Objects that one web process holds while they wait for the queue; more are answered with 503.',
+  ),
+  MAX_WAITING_ENVELOPES: integer(
+    20_000,
+    1,
+    10_000_000,
+    'jobs',
+    'Jobs that may wait in the queue; with more, requests are answered with 503.',
+  ),
+  QUEUE_TIMEOUT_MS: integer(
+    700,
+    50,
+    60_000,
+    'ms',
+    'Longest wait for the queue to store accepted objects before the request is answered with 503.',
+  ),
+  LOCK_DURATION_MS: integer(
+    5000,
+    500,
+    600_000,
+    'ms',
+    'How long a silent worker keeps its jobs before another takes over.',
+  ),
+  STALLED_INTERVAL_MS: integer(
+    1000,
+    100,
+    600_000,
+    'ms',
+    'How often workers look for jobs of a silent worker.',
+  ),
   DATABASE_POOL_SIZE: integer(5, 1, 500, 'connections', 'Postgres connections of each process.'),
-  KEY_CACHE_MS: integer(2000, 0, 60_000, 'ms', 'How long a web process remembers an API key: a revocation takes effect within this time.'),
-  TRUST_PROXY_HOPS: integer(0, 0, 10, 'proxies', 'Reverse proxies in front of the web process, whose X-Forwarded-For is believed for IP allowlists.'),
+  KEY_CACHE_MS: integer(
+    2000,
+    0,
+    60_000,
+    'ms',
+    'How long a web process remembers an API key: a revocation takes effect within this time.',
+  ),
+  TRUST_PROXY_HOPS: integer(
+    0,
+    0,
+    10,
+    'proxies',
+    'Reverse proxies in front of the web process, whose X-Forwarded-For is believed for IP allowlists.',
+  ),
   SHUTDOWN_TIMEOUT_MS: integer(5000, 100, 600_000, 'ms', 'Time a process may take to stop after SIGTERM.'),
-  LEDGER_DAYS: integer(7, 1, 3650, 'days', 'How long applied envelopes are remembered, so that a late second delivery is recognised.'),
+  LEDGER_DAYS: integer(
+    7,
+    1,
+    3650,
+    'days',
+    'How long applied envelopes are remembered, so that a late second delivery is recognised.',
+  ),
 } as const;
 
 export type Config = {
@@ -52,7 +132,13 @@ export class ConfigError extends Error {}
  * @throws {ConfigError} naming every wrong setting.
  */
 export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
-  const ajv = new Ajv({ coerceTypes: true, useDefaults: true, allErrors: true, strict: false, verbose: true });
+  const ajv = new Ajv({
+    coerceTypes: true,
+    useDefaults: true,
+    allErrors: true,
+    strict: false,
+    verbose: true,
+  });
   const values: Record<string, unknown> = {};
   for (const name of Object.keys(settings)) {
     const value = environment[name]?.trim();

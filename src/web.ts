@@ -37,12 +37,20 @@ async function main(): Promise<void> {
 
   const metrics = createEdgeMetrics();
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
-  const rateLimiter = createRateLimiter(connection.redis ? redisTokenBuckets(connection.redis) : memoryTokenBuckets());
+  const rateLimiter = createRateLimiter(
+    connection.redis ? redisTokenBuckets(connection.redis) : memoryTokenBuckets(),
+  );
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
   const resources = { database, serviceIdField: config.SERVICE_ID_FIELD };
   const services = { config, log, metrics, authenticator, rateLimiter, queue, overload, resources };
   const handle = createApp(allOperations(config.SERVICE_ID_FIELD), services, (app) => {
-    addHealthPages(app, { pool: database.pool, connection, registry: metrics.registry, refresh: fleet.refresh, overload });
+    addHealthPages(app, {
+      pool: database.pool,
+      connection,
+      registry: metrics.registry,
+      refresh: fleet.refresh,
+      overload,
+    });
   });
 
   const server = createServer(handle);

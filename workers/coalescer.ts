@@ -21,7 +21,12 @@ interface Held {
  * A transient error is retried here, with the envelopes in hand: giving a job back would put it behind later
  * ones.
  */
-export function createCoalescer(pool: Pool, metrics: WorkerMetrics, onDeadLetters: (ids: string[]) => void, log: Log) {
+export function createCoalescer(
+  pool: Pool,
+  metrics: WorkerMetrics,
+  onDeadLetters: (ids: string[]) => void,
+  log: Log,
+) {
   let held: Held[] = [];
   let running: Promise<void> | undefined;
   const abandon = new AbortController();
@@ -55,7 +60,10 @@ export function createCoalescer(pool: Pool, metrics: WorkerMetrics, onDeadLetter
         return outcome;
       } catch (error) {
         metrics.retries.inc();
-        log.warn({ err: error, envelopes: deliveries.map(({ id }) => id), retry_in_ms: wait }, 'not applied yet');
+        log.warn(
+          { err: error, envelopes: deliveries.map(({ id }) => id), retry_in_ms: wait },
+          'not applied yet',
+        );
         await sleep(wait, undefined, { signal: abandon.signal }).catch(() => {});
       }
     }
@@ -74,7 +82,9 @@ export function createCoalescer(pool: Pool, metrics: WorkerMetrics, onDeadLetter
         outcome: outcome.kind,
         jobs: deliveries.map(({ id }) => id),
         lanes: deliveries.map(({ lane }) => lane),
-        request_ids: deliveries.flatMap(({ envelope }) => envelope.requests.map(({ request_id }) => request_id)),
+        request_ids: deliveries.flatMap(({ envelope }) =>
+          envelope.requests.map(({ request_id }) => request_id),
+        ),
         applied: applied.objects - applied.deadLetters.length,
         dead_letters: applied.deadLetters.length,
         ms: Math.round(milliseconds * 10) / 10,

@@ -1,4 +1,4 @@
-import { NIL, v5 as uuidv5, validate as isUuid } from 'uuid';
+import { validate as isUuid, NIL, v5 as uuidv5 } from 'uuid';
 import { jobs, objectSchemas, requestSchema } from '../src/jobs/catalog.ts';
 import type { AcceptedObject, Envelope, EnvelopeRequest } from '../src/jobs/envelope.ts';
 import { compile, describeError } from '../src/schemas/compile.ts';
@@ -45,7 +45,9 @@ export function openEnvelope(delivery: Delivery, works: Work[], failed: FailedOb
       return;
     }
     const id = isUuid(object?.id) ? object.id : uuidv5(String(index), delivery.id);
-    const from = checkRequest(request) ? { workspaceId: request.workspace_id, requestId: request.request_id } : unknownRequest;
+    const from = checkRequest(request)
+      ? { workspaceId: request.workspace_id, requestId: request.request_id }
+      : unknownRequest;
     failed.push(toFailed({ ...from, id, object }, reason));
   });
 }
@@ -54,7 +56,8 @@ export function openEnvelope(delivery: Delivery, works: Work[], failed: FailedOb
 function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined): string | undefined {
   if (!checkRequest(request)) return 'the object names a request that its envelope does not carry';
   if (!isUuid(object.id)) return "'id' is not valid: it must be a UUID";
-  if (!Object.hasOwn(checkObject, object.kind)) return `no worker of this release knows the kind '${object.kind}'`;
+  if (!Object.hasOwn(checkObject, object.kind))
+    return `no worker of this release knows the kind '${object.kind}'`;
   const check = checkObject[object.kind];
   return check(object) ? undefined : describeError(check.errors![0]!);
 }
@@ -63,8 +66,21 @@ const unknownRequest = { workspaceId: NIL, requestId: 'unknown' };
 
 /** A dead letter for an object. */
 export function toFailed(
-  { id, workspaceId, requestId, object }: { id: string; workspaceId: string; requestId: string; object: AcceptedObject },
+  {
+    id,
+    workspaceId,
+    requestId,
+    object,
+  }: { id: string; workspaceId: string; requestId: string; object: AcceptedObject },
   reason: string,
 ): FailedObject {
-  return { id, workspaceId, requestId, kind: object?.kind ?? 'envelope', jobName: jobs.envelope, object: object ?? null, reason };
+  return {
+    id,
+    workspaceId,
+    requestId,
+    kind: object?.kind ?? 'envelope',
+    jobName: jobs.envelope,
+    object: object ?? null,
+    reason,
+  };
 }

@@ -54,6 +54,9 @@ export function withLaneLease(databaseUrl: string, lane: number, start: () => Se
 }
 
 async function acquired(client: pg.Client, lane: number): Promise<boolean> {
-  const { rows } = await client.query<{ taken: boolean }>('select pg_try_advisory_lock($1, $2) as taken', [LOCK_SPACE, lane]);
+  const { rows } = await client.query<{ taken: boolean }>('select pg_try_advisory_lock($1, $2) as taken', [
+    LOCK_SPACE,
+    lane,
+  ]);
   return rows[0]!.taken;
 }

@@ -10,8 +10,8 @@ import { startDeadLetters } from './dead-letters.ts';
 import { startLane } from './lane.ts';
 import { withLaneLease } from './lane-lease.ts';
 import { createWorkerMetrics } from './metrics.ts';
-import { startUpkeep } from './upkeep.ts';
 import { startStatusServer } from './status-server.ts';
+import { startUpkeep } from './upkeep.ts';
 
 /** The Procfile's `worker`: applies what the lanes hold. Any number of them may run. */
 async function main(): Promise<void> {
@@ -36,9 +36,7 @@ async function main(): Promise<void> {
     return { name: `lane ${lane}`, stop: () => worker.close() };
   };
   const lanes = Array.from({ length: config.LANES }, (_, lane) =>
-    connection.kind === 'postgres'
-      ? withLaneLease(url, lane, () => openLane(lane), log)
-      : openLane(lane),
+    connection.kind === 'postgres' ? withLaneLease(url, lane, () => openLane(lane), log) : openLane(lane),
   );
 
   const services: Service[] = [
@@ -49,7 +47,8 @@ async function main(): Promise<void> {
     deadLetters,
     { name: 'lanes', stop: () => stopLanes(lanes) },
   ];
-  if (config.WORKER_PORT > 0) services.push(await startStatusServer(config, metrics.registry, database.pool, connection, log));
+  if (config.WORKER_PORT > 0)
+    services.push(await startStatusServer(config, metrics.registry, database.pool, connection, log));
   stopOnSignal(services, log, config.SHUTDOWN_TIMEOUT_MS);
   log.info({ lanes: config.LANES, queue: connection.kind }, 'ready');
 

@@ -7,10 +7,27 @@ export function createWorkerMetrics() {
   const registers = [registry];
   return {
     registry,
-    batches: new Counter({ name: 'penstock_worker_batches_total', help: 'Transactions, by outcome.', labelNames: ['outcome'], registers }),
-    applied: new Counter({ name: 'penstock_worker_objects_applied_total', help: 'Objects that took effect.', registers }),
-    deadLetters: new Counter({ name: 'penstock_worker_dead_letters_total', help: 'Objects that cannot be applied.', registers }),
-    retries: new Counter({ name: 'penstock_worker_retries_total', help: 'Transactions that were tried again.', registers }),
+    batches: new Counter({
+      name: 'penstock_worker_batches_total',
+      help: 'Transactions, by outcome.',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    applied: new Counter({
+      name: 'penstock_worker_objects_applied_total',
+      help: 'Objects that took effect.',
+      registers,
+    }),
+    deadLetters: new Counter({
+      name: 'penstock_worker_dead_letters_total',
+      help: 'Objects that cannot be applied.',
+      registers,
+    }),
+    retries: new Counter({
+      name: 'penstock_worker_retries_total',
+      help: 'Transactions that were tried again.',
+      registers,
+    }),
     applySeconds: new Histogram({
       name: 'penstock_worker_apply_seconds',
       help: 'Time of one transaction.',

@@ -1,6 +1,6 @@
 import type { Log } from '../src/log.ts';
 import type { Connection, Pool } from '../src/store/database.ts';
-import { insertDeadLetters, type FailedObject } from '../src/store/dead-letters/insert-dead-letters.ts';
+import { type FailedObject, insertDeadLetters } from '../src/store/dead-letters/insert-dead-letters.ts';
 import { markReplayed } from '../src/store/dead-letters/mark-replayed.ts';
 import { claimEnvelopes } from '../src/store/delivery/claim-envelopes.ts';
 import { countLanes } from '../src/store/delivery/count-lanes.ts';
@@ -8,8 +8,8 @@ import { countUsage } from '../src/store/delivery/count-usage.ts';
 import { type Delivery, openEnvelope, toFailed } from './contract.ts';
 import { classify, type Outcome } from './outcome.ts';
 import { tallyLanes, tallyUsage } from './tally.ts';
-import { applyTrack } from './track.ts';
 import type { Work } from './track/work.ts';
+import { applyTrack } from './track.ts';
 
 /** Applies the works within the open transaction, and returns what could not be applied. */
 type Apply = (tx: Connection, works: Work[], now: Date) => Promise<FailedObject[]>;
@@ -26,7 +26,10 @@ export async function runBatch(pool: Pool, deliveries: Delivery[], log: Log): Pr
     return await inTransaction(pool, (tx) => attempt(tx, deliveries, applyWhole));
   } catch (error) {
     if (classify(error) === 'transient') throw error;
-    log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, 'a batch holds an object that cannot be applied');
+    log.warn(
+      { err: error, envelopes: deliveries.map(({ id }) => id) },
+      'a batch holds an object that cannot be applied',
+    );
     return await inTransaction(pool, (tx) => attempt(tx, deliveries, applyIsolating));
   }
 }

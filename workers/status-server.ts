@@ -4,8 +4,8 @@ import type { Config } from '../src/config.ts';
 import type { Service } from '../src/lifecycle.ts';
 import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
-import type { Pool } from '../src/store/database.ts';
 import { checkReadiness } from '../src/readiness.ts';
+import type { Pool } from '../src/store/database.ts';
 
 /**
  * A worker's own /healthz, /readyz and /metrics. Where another worker of the same machine has the port, this
@@ -25,7 +25,11 @@ export async function startStatusServer(
     if (request.url === '/metrics') return send(200, registry.contentType, await registry.metrics());
     if (request.url === '/readyz') {
       const missing = await checkReadiness(pool, connection);
-      return send(missing.length > 0 ? 503 : 200, 'application/json', JSON.stringify({ message: missing.length > 0 ? 'not ready' : 'ready', missing }));
+      return send(
+        missing.length > 0 ? 503 : 200,
+        'application/json',
+        JSON.stringify({ message: missing.length > 0 ? 'not ready' : 'ready', missing }),
+      );
     }
     return send(404, 'application/json', '{"message":"Not Found"}');
   });

@@ -9,18 +9,29 @@ export function tallyUsage(works: Work[]): UsageRow[] {
   for (const { workspaceId, lane, object } of works) {
     const key = scoped(workspaceId, String(lane));
     let row = rows.get(key);
-    if (!row) rows.set(key, (row = { workspace_id: workspaceId, lane, attributes: 0, events: 0, purchases: 0 }));
+    if (!row) {
+      row = { workspace_id: workspaceId, lane, attributes: 0, events: 0, purchases: 0 };
+      rows.set(key, row);
+    }
     row[object.kind]++;
   }
   return [...rows.values()];
 }
 
 /** What the batch adds to each lane's counters; its time and dead letters are booked on its first lane. */
-export function tallyLanes(deliveries: Delivery[], works: Work[], deadLetters: number, seconds: number): LaneCount[] {
+export function tallyLanes(
+  deliveries: Delivery[],
+  works: Work[],
+  deadLetters: number,
+  seconds: number,
+): LaneCount[] {
   const rows = new Map<number, LaneCount>();
   for (const { lane } of deliveries) {
     let row = rows.get(lane);
-    if (!row) rows.set(lane, (row = { lane, envelopes: 0, objects: 0, dead_letters: 0, apply_seconds: 0 }));
+    if (!row) {
+      row = { lane, envelopes: 0, objects: 0, dead_letters: 0, apply_seconds: 0 };
+      rows.set(lane, row);
+    }
     row.envelopes++;
   }
   for (const { lane } of works) rows.get(lane)!.objects++;

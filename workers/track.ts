@@ -13,7 +13,11 @@ import { writeChanges } from './track/write.ts';
  * @returns the objects that cannot be applied, with the reason
  * @throws whatever the store says; then the transaction is spoilt
  */
-export async function applyTrack(tx: Connection, works: Work[], now: Date): Promise<{ work: Work; reason: string }[]> {
+export async function applyTrack(
+  tx: Connection,
+  works: Work[],
+  now: Date,
+): Promise<{ work: Work; reason: string }[]> {
   const refused: { work: Work; reason: string }[] = [];
   let rest = works;
   while (rest.length > 0) {

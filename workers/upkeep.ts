@@ -1,12 +1,12 @@
-import { Queue } from 'bullmq';
 import type { Config } from '../src/config.ts';
 import type { Service } from '../src/lifecycle.ts';
 import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { laneName } from '../src/queue/lanes.ts';
+import { openQueue } from '../src/queue/open-queue.ts';
+import { ensurePartitions } from '../src/store/activity/ensure-partitions.ts';
 import type { Pool } from '../src/store/database.ts';
 import { forgetEnvelopes } from '../src/store/delivery/forget-envelopes.ts';
-import { ensurePartitions } from '../src/store/activity/ensure-partitions.ts';
 
 const CHECK_LANES_MS = 5000;
 const TIDY_STORE_MS = 3_600_000;
@@ -16,12 +16,13 @@ const TIDY_STORE_MS = 3_600_000;
  * lives in the queue, and `obliterate` there would take it away without a word), next month's partitions, and
  * the ledger's old rows. Every worker does it; doing it twice is harmless.
  */
-export async function startUpkeep(connection: QueueConnection, pool: Pool, config: Config, log: Log): Promise<Service> {
-  const lanes = Array.from({ length: config.LANES }, (_, lane) => {
-    const queue = new Queue(laneName(lane), connection.options, connection.factory);
-    queue.on('error', () => {});
-    return queue;
-  });
+export async function startUpkeep(
+  connection: QueueConnection,
+  pool: Pool,
+  config: Config,
+  log: Log,
+): Promise<Service> {
+  const lanes = Array.from({ length: config.LANES }, (_, lane) => openQueue(connection, laneName(lane)));
   await Promise.all(lanes.map((queue) => queue.setGlobalConcurrency(1)));
 
   async function checkLanes(): Promise<void> {
@@ -38,7 +39,10 @@ export async function startUpkeep(connection: QueueConnection, pool: Pool, confi
   }
 
   const every = (milliseconds: number, work: () => Promise<void>) => {
-    const timer = setInterval(() => work().catch((error) => log.warn({ err: error }, 'upkeep failed; tried again later')), milliseconds);
+    const timer = setInterval(
+      () => work().catch((error) => log.warn({ err: error }, 'upkeep failed; tried again later')),
+      milliseconds,
+    );
     timer.unref();
     return timer;
   };

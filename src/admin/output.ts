@@ -42,7 +42,7 @@ export function printRow(json: boolean | undefined, row: Row, note?: string): vo
     const nested = value !== null && typeof value === 'object' && !Array.isArray(value);
     process.stdout.write(`${name.padEnd(width)}  ${nested ? indented(value) : cell(value)}\n`);
   }
-  if (note !== undefined) process.stdout.write(`${note}\n`);
+  if (note !== undefined) process.stdout.write(`\n${note}\n`);
 }
 
 export function printJson(document: Json): void {

@@ -30,12 +30,21 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     methods.set(operation.path, [...(methods.get(operation.path) ?? []), operation.method]);
     const method = operation.method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete';
     app[method](operation.path, (request, response) =>
-      serve(endpoint, request, response, services, request.params as Record<string, string>, request.query as Record<string, Json>),
+      serve(
+        endpoint,
+        request,
+        response,
+        services,
+        request.params as Record<string, string>,
+        request.query as Record<string, Json>,
+      ),
     );
   }
   pages(app);
   for (const [path, allowed] of methods) {
-    app.all(path, (_request, response) => refuse(response, 'methodNotAllowed', { Allow: allowed.join(', ') }));
+    app.all(path, (_request, response) =>
+      refuse(response, 'methodNotAllowed', { Allow: allowed.join(', ') }),
+    );
   }
   app.use((_request, response) => refuse(response, 'notFound'));
   app.use((error: unknown, _request: IncomingMessage, response: ServerResponse, _next: () => void) => {
@@ -57,7 +66,11 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   };
 }
 
-function refuse(response: ServerResponse, entry: keyof typeof errors, headers: Record<string, string> = {}): void {
+function refuse(
+  response: ServerResponse,
+  entry: keyof typeof errors,
+  headers: Record<string, string> = {},
+): void {
   const { status, message } = errors[entry];
   sendJson(response, status, { message }, uuidv7(), undefined, headers);
 }

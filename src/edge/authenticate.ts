@@ -6,8 +6,9 @@ import type { Pool } from '../store/database.ts';
 import { type ApiKeyRow, findApiKey } from '../store/find-api-key.ts';
 import { touchApiKeys } from '../store/touch-api-keys.ts';
 
-export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist'> {
+export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist' | 'groups'> {
   permissions: ReadonlySet<string>;
+  groups: ReadonlySet<string>;
   /** Absent: any address. */
   allowlist: BlockList | undefined;
 }
@@ -47,6 +48,13 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     return key;
   }
 
+  /** As `authenticate`, without what is remembered: for a caller who names something that was made just now. */
+  async function renew(header: string | undefined, address: string, now: number): Promise<ApiKey> {
+    const entry = remembered.get(bearer(header) ?? '');
+    if (entry) entry.at = 0;
+    return authenticate(header, address, now);
+  }
+
   async function lookUp(secret: string, now: number): Promise<ApiKey | undefined> {
     let entry = remembered.get(secret);
     if (!entry) {
@@ -67,7 +75,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   async function refresh(secret: string, entry: Remembered, now: number): Promise<ApiKey | undefined> {
     try {
       const row = await findApiKey(pool, hashApiKey(secret));
-      entry.key = row && { ...row, permissions: new Set(row.permissions), allowlist: toBlockList(row.ipAllowlist) };
+      entry.key = row && toApiKey(row);
       entry.at = now;
     } catch (error) {
       if (!entry.key || now - entry.at > STALE_WHILE_DOWN) throw error;
@@ -83,11 +91,14 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     if (seen.size === 0) return;
     const flushing = seen;
     seen = new Map();
-    await touchApiKeys(pool, flushing).catch((error) => log.warn({ err: error }, 'last use of keys not noted'));
+    await touchApiKeys(pool, flushing).catch((error) =>
+      log.warn({ err: error }, 'last use of keys not noted'),
+    );
   }
 
   return {
     authenticate,
+    renew,
     async stop() {
       clearInterval(timer);
       await flushSeen();
@@ -101,7 +112,18 @@ export type Authenticator = ReturnType<typeof createAuthenticator>;
 function bearer(header: string | undefined): string | undefined {
   if (!header || header.length > 512) return undefined;
   const space = header.indexOf(' ');
-  return space > 0 && header.slice(0, space).toLowerCase() === 'bearer' ? header.slice(space + 1).trim() : undefined;
+  return space > 0 && header.slice(0, space).toLowerCase() === 'bearer'
+    ? header.slice(space + 1).trim()
+    : undefined;
+}
+
+function toApiKey(row: ApiKeyRow): ApiKey {
+  return {
+    ...row,
+    permissions: new Set(row.permissions),
+    groups: new Set(row.groups),
+    allowlist: toBlockList(row.ipAllowlist),
+  };
 }
 
 /** Addresses and CIDR ranges, checked when the key was made. */

@@ -12,7 +12,8 @@ const decoders = {
 } as const;
 
 /** `application/json`, `application/scim+json` and their like, in UTF-8. */
-const JSON_TYPE = /^application\/(?:[\w.-]+\+)?json\s*(?:;\s*(?!charset)[^;]*)*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?$/i;
+const JSON_TYPE =
+  /^application\/(?:[\w.-]+\+)?json\s*(?:;\s*(?!charset)[^;]*)*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?$/i;
 
 /** The types that passed, so that the usual one costs a look-up. Bounded: only the accepted ones enter. */
 const accepted = new Set(['application/json']);
@@ -21,7 +22,8 @@ const accepted = new Set(['application/json']);
 export function requireJson(request: IncomingMessage): void {
   const type = request.headers['content-type'];
   if (type !== undefined && accepted.has(type)) return;
-  if (type === undefined || type.length > 200 || !JSON_TYPE.test(type)) throw new ApiError('unsupportedMediaType');
+  if (type === undefined || type.length > 200 || !JSON_TYPE.test(type))
+    throw new ApiError('unsupportedMediaType');
   if (accepted.size < 100) accepted.add(type);
 }
 
@@ -43,7 +45,8 @@ export async function readJsonObject(request: IncomingMessage, limit: number): P
   } catch {
     throw new ApiError('malformedBody');
   }
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) throw new ApiError('bodyNotObject');
+  if (typeof value !== 'object' || value === null || Array.isArray(value))
+    throw new ApiError('bodyNotObject');
   return value;
 }
 
@@ -56,7 +59,9 @@ async function readBody(request: IncomingMessage, limit: number): Promise<Buffer
   try {
     return await decoders[encoding as keyof typeof decoders](raw, { maxOutputLength: limit });
   } catch (error) {
-    throw new ApiError((error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? 'bodyTooLarge' : 'malformedBody');
+    throw new ApiError(
+      (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? 'bodyTooLarge' : 'malformedBody',
+    );
   }
 }
 

@@ -8,6 +8,8 @@ export function clientAddress(request: IncomingMessage, hops: number): string {
   const socket = request.socket.remoteAddress ?? '';
   if (hops === 0) return socket;
   const header = request.headers['x-forwarded-for'];
-  const forwarded = (Array.isArray(header) ? header.join(',') : (header ?? '')).split(',').map((part) => part.trim());
+  const forwarded = (Array.isArray(header) ? header.join(',') : (header ?? ''))
+    .split(',')
+    .map((part) => part.trim());
   return forwarded.filter(Boolean).at(-hops) ?? socket;
 }

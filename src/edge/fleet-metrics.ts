@@ -10,18 +10,43 @@ import { readUsageToday } from '../store/delivery/read-usage-today.ts';
  */
 export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): { refresh(): Promise<void> } {
   const registers = [registry];
-  const waiting = new Gauge({ name: 'penstock_queue_waiting', help: 'Jobs that wait, by lane.', labelNames: ['lane'], registers });
+  const waiting = new Gauge({
+    name: 'penstock_queue_waiting',
+    help: 'Jobs that wait, by lane.',
+    labelNames: ['lane'],
+    registers,
+  });
   const oldest = new Gauge({
     name: 'penstock_queue_oldest_seconds',
     help: 'Age of the oldest job that waits, by lane.',
     labelNames: ['lane'],
     registers,
   });
-  const objects = new Counter({ name: 'penstock_objects_applied_total', help: 'Objects processed by all workers.', registers });
-  const batches = new Counter({ name: 'penstock_envelopes_applied_total', help: 'Envelopes applied by all workers.', registers });
-  const seconds = new Counter({ name: 'penstock_apply_seconds_total', help: 'Time that all workers spent applying.', registers });
-  const dead = new Counter({ name: 'penstock_dead_letters_total', help: 'Objects that could not be applied.', registers });
-  const deadWaiting = new Gauge({ name: 'penstock_dead_letters_waiting', help: 'Dead letters that nobody has replayed.', registers });
+  const objects = new Counter({
+    name: 'penstock_objects_applied_total',
+    help: 'Objects processed by all workers.',
+    registers,
+  });
+  const batches = new Counter({
+    name: 'penstock_envelopes_applied_total',
+    help: 'Envelopes applied by all workers.',
+    registers,
+  });
+  const seconds = new Counter({
+    name: 'penstock_apply_seconds_total',
+    help: 'Time that all workers spent applying.',
+    registers,
+  });
+  const dead = new Counter({
+    name: 'penstock_dead_letters_total',
+    help: 'Objects that could not be applied.',
+    registers,
+  });
+  const deadWaiting = new Gauge({
+    name: 'penstock_dead_letters_waiting',
+    help: 'Dead letters that nobody has replayed.',
+    registers,
+  });
   const usage = new Gauge({
     name: 'penstock_usage_today',
     help: 'Objects processed today (UTC), by workspace and kind.',

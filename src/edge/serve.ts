@@ -2,7 +2,7 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ValidateFunction } from 'ajv';
 import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../config.ts';
-import { ApiError, BadRequest, errors } from '../errors.ts';
+import { ApiError, BadRequest } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Caller, Operation, Reply, Resources } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
@@ -10,11 +10,13 @@ import type { GroupCommit } from '../queue/group-commit.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
 import type { Authenticator } from './authenticate.ts';
-import { clientAddress } from './client-address.ts';
 import { readJsonObject, requireJson } from './body.ts';
+import { clientAddress } from './client-address.ts';
 import type { EdgeMetrics } from './metrics.ts';
+import { planWithGroups } from './plan-with-groups.ts';
 import type { Allowance, RateLimiter } from './rate-limit.ts';
 import { sendJson } from './reply.ts';
+import { toReply } from './to-reply.ts';
 
 export interface EdgeServices {
   config: Config;
@@ -34,9 +36,6 @@ export interface Endpoint {
   body: ValidateFunction | undefined;
   query: ValidateFunction | undefined;
 }
-
-/** Seconds after which a client that met 503 may try again. */
-const RETRY_AFTER = '1';
 
 /**
  * One request from its headers to its answer. Every way in which a request can end is in this file.
@@ -60,7 +59,10 @@ export async function serve(
   try {
     reply = await answer(endpoint, request, services, params, query, requestId, outcome);
   } catch (error) {
-    reply = toReply(error, operation, outcome, services.log, requestId);
+    reply = toReply(error, operation, services.log, requestId);
+    outcome.error = error instanceof Error ? error.message : String(error);
+    const { errors } = error as { errors?: unknown };
+    if (Array.isArray(errors)) outcome.rejected = errors.length;
   }
   sendJson(response, reply.status, reply.body, requestId, outcome.allowance, reply.headers ?? {});
   record(operation, request, requestId, reply.status, outcome, performance.now() - started, services);
@@ -110,47 +112,27 @@ async function answer(
   }
   if (checkQuery && !checkQuery(query)) throw new BadRequest(describeError(checkQuery.errors![0]!));
 
-  const caller: Caller = { workspaceId: key.workspaceId, requestId, now };
-  if (operation.kind === 'direct') return operation.handle(caller, { body, query, params }, services.resources);
+  const caller: Caller = {
+    workspaceId: key.workspaceId,
+    requestId,
+    now,
+    hasGroup: (id) => key.groups.has(id),
+  };
+  if (operation.kind === 'direct')
+    return operation.handle(caller, { body, query, params }, services.resources);
 
-  const plan = operation.plan(caller, body);
+  const plan = await planWithGroups(operation, caller, body, async () => {
+    const renewed = await services.authenticator.renew(request.headers.authorization, address, now);
+    return renewed.groups;
+  });
   const accepted_at = new Date(now).toISOString();
-  await services.queue.enqueue({ request_id: requestId, workspace_id: key.workspaceId, accepted_at }, plan.objects);
+  await services.queue.enqueue(
+    { request_id: requestId, workspace_id: key.workspaceId, accepted_at },
+    plan.objects,
+  );
   outcome.accepted = plan.objects.length;
   outcome.rejected = plan.rejected;
   return plan.reply;
-}
-
-function toReply(error: unknown, operation: Operation, outcome: Outcome, log: Log, requestId: string): Reply {
-  let status: number = errors.internal.status;
-  let message: string = errors.internal.message;
-  let details: Json | undefined;
-  let headers: Record<string, string> = {};
-  if (error instanceof ApiError || error instanceof BadRequest) {
-    ({ status, message, headers } = error);
-    details = (error as { errors?: Json }).errors;
-    // The rest of an oversized body is not worth reading.
-    if (status === errors.bodyTooLarge.status) headers = { ...headers, Connection: 'close' };
-    outcome.rejected = Array.isArray(details) ? details.length : 0;
-  } else if (error instanceof QueueUnavailable || isUnreachable(error)) {
-    ({ status, message } = errors.unavailable);
-    headers = { 'Retry-After': RETRY_AFTER };
-  } else {
-    log.error({ err: error, request_id: requestId, operation: operation.id }, 'unexpected error');
-  }
-  outcome.error = error instanceof Error ? error.message : String(error);
-  const body = operation.errorBody?.(message, details, status) ?? { message };
-  return { status, body, headers };
-}
-
-/** Whether a store or the queue could not be reached: its error names a connection, not a mistake. */
-function isUnreachable(error: unknown): boolean {
-  const { code, message, name } = error as { code?: string; message?: string; name?: string };
-  return (
-    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53)/.test(code ?? '') ||
-    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded/i.test(message ?? '') ||
-    name === 'MaxRetriesPerRequestError'
-  );
 }
 
 function record(
@@ -176,7 +158,9 @@ function record(
       accepted: outcome.accepted,
       rejected: outcome.rejected,
       ...(outcome.error && { error: outcome.error }),
-      ...(request.headers['x-request-id'] && { client_request_id: String(request.headers['x-request-id']).slice(0, 100) }),
+      ...(request.headers['x-request-id'] && {
+        client_request_id: String(request.headers['x-request-id']).slice(0, 100),
+      }),
     },
     'request',
   );

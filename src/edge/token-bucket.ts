@@ -32,7 +32,13 @@ export function redisTokenBuckets(redis: Redis): TokenBuckets {
         windowSeconds,
         wanted,
       );
-      return { granted: granted!, left: left!, untilFull: untilFull!, untilOne: untilOne!, now: seconds! * 1000 };
+      return {
+        granted: granted!,
+        left: left!,
+        untilFull: untilFull!,
+        untilOne: untilOne!,
+        now: seconds! * 1000,
+      };
     },
   };
 }

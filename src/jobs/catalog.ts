@@ -23,7 +23,12 @@ export const objectSchemas: Record<ObjectKind, object> = {
   attributes: {
     type: 'object',
     required: [...required],
-    properties: { ...base, standard: { type: 'object' }, set: { type: 'object' }, change: { type: 'object' } },
+    properties: {
+      ...base,
+      standard: { type: 'object' },
+      set: { type: 'object' },
+      change: { type: 'object' },
+    },
   },
   events: {
     type: 'object',
@@ -47,6 +52,9 @@ export const objectSchemas: Record<ObjectKind, object> = {
 export const requestSchema = {
   type: 'object',
   required: ['request_id', 'workspace_id', 'accepted_at'],
-  properties: { request_id: text, workspace_id: { ...text, minLength: 36, maxLength: 36 }, accepted_at: text },
+  properties: {
+    request_id: text,
+    workspace_id: { ...text, minLength: 36, maxLength: 36 },
+    accepted_at: text,
+  },
 } as const;
-

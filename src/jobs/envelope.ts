@@ -90,7 +90,10 @@ export interface AttributesDelta {
   /** The global email state. */
   email_subscribe?: SubscriptionState;
   push_subscribe?: SubscriptionState;
-  subscription_groups?: { subscription_group_id: string; subscription_state: 'subscribed' | 'unsubscribed' }[];
+  subscription_groups?: {
+    subscription_group_id: string;
+    subscription_state: 'subscribed' | 'unsubscribed';
+  }[];
   push_tokens?: { app_id: string; token: string; device_id: string }[];
 }
 

@@ -11,6 +11,8 @@ export interface Caller {
   workspaceId: string;
   /** The `X-Request-Id` of the answer. */
   requestId: string;
+  /** Whether the workspace has this subscription group, archived or not. */
+  hasGroup(id: string): boolean;
   /** Epoch milliseconds at which the request arrived. */
   now: number;
 }
@@ -52,7 +54,14 @@ export interface QueuedOperation extends Described {
    * Separates what can be applied from what cannot. Pure.
    * @throws {BadRequest|ApiError} when nothing of the request can be accepted
    */
-  plan(caller: Caller, body: Record<string, Json>): { objects: AcceptedObject[]; rejected: number; reply: Reply };
+  plan(caller: Caller, body: Record<string, Json>): Plan;
+}
+
+export interface Plan {
+  objects: AcceptedObject[];
+  /** Objects that were refused. */
+  rejected: number;
+  reply: Reply;
 }
 
 /** What a direct operation reaches. */

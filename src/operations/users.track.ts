@@ -33,7 +33,9 @@ export function usersTrack(serviceIdField: string): QueuedOperation {
     description:
       'At most 75 objects in each array. Objects take effect in the order attributes, events, purchases, and after everything accepted before for the same identifier. An object that cannot be applied is named in `errors`; the others are stored before the answer is sent.',
     body: bodySchema(serviceIdField),
-    replies: { 201: { description: 'The counted objects are on disk and will take effect.', schema: acceptedReply } },
+    replies: {
+      201: { description: 'The counted objects are on disk and will take effect.', schema: acceptedReply },
+    },
     errorBody: (message, errors) => ({ message, errors: errors ?? [message] }),
     example,
 
@@ -46,7 +48,7 @@ export function usersTrack(serviceIdField: string): QueuedOperation {
         if (values.length > MAX_OBJECTS) throw new ApiError('tooManyObjects');
         const before = objects.length;
         for (let index = 0; index < values.length; index++) {
-          const verdict = accept(kind, values[index]!, index, caller.now);
+          const verdict = accept(kind, values[index]!, index, caller);
           if ('object' in verdict) objects.push(verdict.object);
           else rejected.push({ type: verdict.error, input_array: kind, index });
         }
@@ -124,9 +126,18 @@ function bodySchema(serviceIdField: string): Schema {
 const example: QueuedOperation['example'] = {
   body: {
     attributes: [{ external_id: 'ada', first_name: 'Ada', email: 'ada@example.com', logins: { inc: 1 } }],
-    events: [{ external_id: 'ada', name: 'signed_up', time: '2026-01-31T12:00:00Z', properties: { plan: 'pro' } }],
+    events: [
+      { external_id: 'ada', name: 'signed_up', time: '2026-01-31T12:00:00Z', properties: { plan: 'pro' } },
+    ],
     purchases: [
-      { external_id: 'ada', product_id: 'book', currency: 'EUR', price: 12.5, quantity: 2, time: '2026-01-31T12:05:00Z' },
+      {
+        external_id: 'ada',
+        product_id: 'book',
+        currency: 'EUR',
+        price: 12.5,
+        quantity: 2,
+        time: '2026-01-31T12:05:00Z',
+      },
     ],
   },
   reply: { attributes_processed: 1, events_processed: 1, purchases_processed: 1, message: 'success' },

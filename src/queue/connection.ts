@@ -34,7 +34,11 @@ const PREFIX = '{penstock}';
  * with 503 and never hangs.
  */
 export function connectProducer(config: Config, databaseUrl: string): QueueConnection {
-  return connect(config, databaseUrl, { maxRetriesPerRequest: 0, enableOfflineQueue: false, commandTimeout: config.QUEUE_TIMEOUT_MS });
+  return connect(config, databaseUrl, {
+    maxRetriesPerRequest: 0,
+    enableOfflineQueue: false,
+    commandTimeout: config.QUEUE_TIMEOUT_MS,
+  });
 }
 
 /** For workers: waits for the queue to come back. */

@@ -1,7 +1,7 @@
-import { Queue } from 'bullmq';
 import type { Service } from '../lifecycle.ts';
 import type { QueueConnection } from './connection.ts';
 import { laneName } from './lanes.ts';
+import { openQueue } from './open-queue.ts';
 
 const REFRESH_MS = 500;
 
@@ -10,11 +10,7 @@ const REFRESH_MS = 500;
  * question to the queue.
  */
 export function watchDepth(connection: QueueConnection, lanes: number) {
-  const queues = Array.from({ length: lanes }, (_, lane) => {
-    const queue = new Queue<unknown>(laneName(lane), connection.options, connection.factory);
-    queue.on('error', () => {});
-    return queue;
-  });
+  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
   let waiting = 0;
   let refreshing = false;
 

@@ -65,7 +65,10 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   function takeBatch(): Waiting[] {
     let objects = 0;
     let count = 0;
-    while (count < waiting.length && (count === 0 || objects + waiting[count]!.objects.length <= MAX_FLUSH_OBJECTS)) {
+    while (
+      count < waiting.length &&
+      (count === 0 || objects + waiting[count]!.objects.length <= MAX_FLUSH_OBJECTS)
+    ) {
       objects += waiting[count++]!.objects.length;
     }
     return waiting.splice(0, count);
@@ -98,7 +101,11 @@ function pack(batch: Waiting[], options: GroupCommitOptions): LaneEntry[] {
   const open = new Map<number, { envelope: Envelope; request: EnvelopeRequest | undefined }>();
   for (const { request, objects } of batch) {
     for (const object of objects) {
-      const lane = laneOf(request.workspace_id, object.identifier ? identifierKey(object.identifier) : object.id, options.lanes);
+      const lane = laneOf(
+        request.workspace_id,
+        object.identifier ? identifierKey(object.identifier) : object.id,
+        options.lanes,
+      );
       let current = open.get(lane);
       if (!current || current.envelope.objects.length >= options.maxEnvelopeObjects) {
         current = { envelope: { requests: [], objects: [] }, request: undefined };

@@ -1,12 +1,13 @@
-import { FlowProducer, Queue } from 'bullmq';
+import { FlowProducer } from 'bullmq';
 import { jobs } from '../jobs/catalog.ts';
+import type { Envelope } from '../jobs/envelope.ts';
 import type { Log } from '../log.ts';
 import type { QueueConnection } from './connection.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
-
+import { openQueue } from './open-queue.ts';
 
 /** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
-const KEEP_COMPLETED = { age: 3600, count: 200 };
+const KEEP_COMPLETED = { age: 3600, count: 25 };
 
 /** A lane entry as BullMQ stores it; what the backend answered for it is `[error, id]`. */
 type FlowAnswer = [Error | null, string | number] | undefined;
@@ -50,7 +51,8 @@ export function createLaneProducer(
     try {
       await within(timeout, flow.addBulk(flows));
     } catch (error) {
-      if (!isScriptMissing(error)) throw new QueueUnavailable('the queue did not store the objects', { cause: error });
+      if (!isScriptMissing(error))
+        throw new QueueUnavailable('the queue did not store the objects', { cause: error });
       // After a restart or SCRIPT FLUSH the server has forgotten BullMQ's scripts, and a transaction cannot
       // load them. A plain add of the first entry does; the same ids make storing it twice harmless.
       log.warn('the queue had lost its scripts; they are loaded again');
@@ -64,8 +66,7 @@ export function createLaneProducer(
   }
 
   async function reload({ lane, id, envelope }: LaneEntry): Promise<void> {
-    const queue = new Queue(laneName(lane), connection.options, connection.factory);
-    queue.on('error', () => {});
+    const queue = openQueue<Envelope>(connection, laneName(lane));
     await queue.add(jobs.envelope, envelope, { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED });
     await queue.close();
   }

@@ -4,7 +4,13 @@ import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.
  * One Ajv for the whole process: every schema is compiled at boot. It stops at the first error, since a
  * caller mends one at a time and hostile input should cost little.
  */
-const ajv = new Ajv2020({ allErrors: false, strict: true, allowUnionTypes: true, strictTypes: false, verbose: true });
+const ajv = new Ajv2020({
+  allErrors: false,
+  strict: true,
+  allowUnionTypes: true,
+  strictTypes: false,
+  verbose: true,
+});
 ajv.addVocabulary(['example', 'rule']);
 
 export function compile<T>(schema: object): ValidateFunction<T> {

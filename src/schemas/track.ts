@@ -21,13 +21,20 @@ function identifiers(serviceIdField: string): Record<string, Schema> {
       description: 'The id that you gave the user; at most 987 bytes. Comes before every other identifier.',
       rule: 'it must be a string',
     },
-    user_alias: { ...userAlias, type: ['object', 'null'], required: [], rule: "it must be an object with 'alias_name' and 'alias_label'" },
+    user_alias: {
+      ...userAlias,
+      type: ['object', 'null'],
+      required: [],
+      rule: "it must be an object with 'alias_name' and 'alias_label'",
+    },
     [serviceIdField]: {
       type: ['string', 'null'],
       description: "The service's own id of an existing user: 24 hexadecimal digits.",
       rule: 'it must be a string',
     },
-    email: optionalText('Addresses the most recently updated profile with this address, if no identifier above is given.'),
+    email: optionalText(
+      'Addresses the most recently updated profile with this address, if no identifier above is given.',
+    ),
     phone: optionalText('E.164; addresses a profile if no identifier above is given.'),
     _update_existing_only: {
       type: ['boolean', 'null'],
@@ -58,7 +65,13 @@ export function eventSchema(serviceIdField: string): Schema {
     required: ['name', 'time'],
     properties: {
       ...identifiers(serviceIdField),
-      name: { type: 'string', minLength: 1, maxLength: 255, description: 'What happened.', rule: 'it must be a string of 1 to 255 characters' },
+      name: {
+        type: 'string',
+        minLength: 1,
+        maxLength: 255,
+        description: 'What happened.',
+        rule: 'it must be a string of 1 to 255 characters',
+      },
       time,
       app_id: optionalText('The app in which it happened.'),
       properties,
@@ -74,11 +87,32 @@ export function purchaseSchema(serviceIdField: string): Schema {
     required: ['product_id', 'currency', 'price', 'time'],
     properties: {
       ...identifiers(serviceIdField),
-      product_id: { type: 'string', minLength: 1, maxLength: 255, description: 'What was bought.', rule: 'it must be a string of 1 to 255 characters' },
-      currency: { type: 'string', description: 'ISO 4217 code.', rule: 'it must be an ISO 4217 currency code' },
-      price: { type: 'number', description: 'Per piece, in the base unit of the currency (dollars, not cents); negative for a refund.', rule: 'it must be a number' },
+      product_id: {
+        type: 'string',
+        minLength: 1,
+        maxLength: 255,
+        description: 'What was bought.',
+        rule: 'it must be a string of 1 to 255 characters',
+      },
+      currency: {
+        type: 'string',
+        description: 'ISO 4217 code.',
+        rule: 'it must be an ISO 4217 currency code',
+      },
+      price: {
+        type: 'number',
+        description:
+          'Per piece, in the base unit of the currency (dollars, not cents); negative for a refund.',
+        rule: 'it must be a number',
+      },
       // Clients match on this text; it stands without a rule, as recorded.
-      quantity: { type: ['integer', 'null'], minimum: 1, maximum: 100, description: '1 to 100; 1 if absent.', rule: '' },
+      quantity: {
+        type: ['integer', 'null'],
+        minimum: 1,
+        maximum: 100,
+        description: '1 to 100; 1 if absent.',
+        rule: '',
+      },
       time,
       app_id: optionalText('The app in which it was bought.'),
       properties,
@@ -95,8 +129,16 @@ export function attributesSchema(serviceIdField: string): Schema {
       'Standard attributes by name, custom attributes by any other name; null removes. Custom values: string, number, boolean, array, object, or an operation: {"inc": 1}, {"add": [..]}, {"remove": [..]}, {"$add": [..]}, {"$update": [..]}, {"$remove": [..]}.',
     properties: {
       ...identifiers(serviceIdField),
-      _merge_objects: { type: ['boolean', 'null'], description: 'true: objects are merged into the stored ones instead of replacing them.', rule: 'it must be a boolean' },
-      push_token_import: { type: ['boolean', 'null'], description: 'true: each new push token becomes an anonymous profile; no identifier may be given.', rule: 'it must be a boolean' },
+      _merge_objects: {
+        type: ['boolean', 'null'],
+        description: 'true: objects are merged into the stored ones instead of replacing them.',
+        rule: 'it must be a boolean',
+      },
+      push_token_import: {
+        type: ['boolean', 'null'],
+        description: 'true: each new push token becomes an anonymous profile; no identifier may be given.',
+        rule: 'it must be a boolean',
+      },
     },
     rule: 'it must be an object',
   };

@@ -29,10 +29,18 @@ export function openDatabase(url: string, size: number, settings: Record<string,
   const options = Object.entries(settings)
     .map(([name, value]) => `-c ${name}=${value}`)
     .join(' ');
-  const pool = new pg.Pool({ connectionString: url, options, max: size, connectionTimeoutMillis: 5000, keepAlive: true });
+  const pool = new pg.Pool({
+    connectionString: url,
+    options,
+    max: size,
+    connectionTimeoutMillis: 5000,
+    keepAlive: true,
+  });
   // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
   pool.on('error', () => {});
-  const prisma = new PrismaClient({ adapter: new PrismaPg({ connectionString: url, max: Math.min(size, 3) }) });
+  const prisma = new PrismaClient({
+    adapter: new PrismaPg({ connectionString: url, max: Math.min(size, 3) }),
+  });
   return {
     pool,
     prisma,

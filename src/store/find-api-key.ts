@@ -5,6 +5,8 @@ export interface ApiKeyRow {
   workspaceId: string;
   permissions: string[];
   ipAllowlist: string[];
+  /** Ids of the workspace's subscription groups, archived ones included. */
+  groups: string[];
   /** Overrides of this workspace, by bucket. */
   limits: Record<string, { requests: number; windowSeconds: number }>;
 }
@@ -22,7 +24,12 @@ const statement = `
         jsonb_build_object('requests', rate_limits.requests, 'windowSeconds', rate_limits.window_seconds))
       from rate_limits
       where rate_limits.workspace_id = api_keys.workspace_id
-    ), '{}') as limits
+    ), '{}') as limits,
+    array(
+      select subscription_groups.id::text
+      from subscription_groups
+      where subscription_groups.workspace_id = api_keys.workspace_id
+    ) as groups
   from api_keys
   where api_keys.key_hash = $1::bytea
     and api_keys.revoked_at is null`;

@@ -21,7 +21,8 @@ export function foldAttributes(
   profile.change(ordinal);
   if (object.standard) setStandard(profile, object.standard, changes);
   if (object.set) for (const [name, value] of Object.entries(object.set)) profile.setCustom(name, value);
-  if (object.change) for (const [name, change] of Object.entries(object.change)) profile.changeCustom(name, change);
+  if (object.change)
+    for (const [name, change] of Object.entries(object.change)) profile.changeCustom(name, change);
   for (const token of object.push_tokens ?? []) {
     const key = scoped(workspaceId, `${token.app_id}\0${token.token}`);
     changes.pushTokens.set(key, { workspace_id: workspaceId, ...token, profile_id: profile.id });

@@ -1,11 +1,11 @@
 import type { AcceptedAttributes, AcceptedEvent, AcceptedPurchase } from '../../src/jobs/envelope.ts';
-import type { EventRow } from '../../src/store/activity/insert-events.ts';
 import type { EventSummaryRow } from '../../src/store/activity/add-event-summaries.ts';
-import type { PurchaseRow } from '../../src/store/activity/insert-purchases.ts';
 import type { PurchaseSummaryRow } from '../../src/store/activity/add-purchase-summaries.ts';
+import type { EventRow } from '../../src/store/activity/insert-events.ts';
+import type { PurchaseRow } from '../../src/store/activity/insert-purchases.ts';
 import type { PushTokenRow } from '../../src/store/profiles/upsert-push-tokens.ts';
-import type { EmailState } from '../../src/store/subscriptions/set-email-states.ts';
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
+import type { EmailState } from '../../src/store/subscriptions/set-email-states.ts';
 import type { GroupState } from '../../src/store/subscriptions/set-subscription-states.ts';
 import { foldAttributes } from './fold-attributes.ts';
 import type { HeldProfile } from './held-profile.ts';
@@ -29,7 +29,11 @@ export interface Changes {
   refused: { work: Work; reason: string }[];
 }
 
-export function emptyChanges(profiles: Profiles, groups: Map<string, Group>, ownedTokens: Set<string>): Changes {
+export function emptyChanges(
+  profiles: Profiles,
+  groups: Map<string, Group>,
+  ownedTokens: Set<string>,
+): Changes {
   return {
     profiles,
     groups,
@@ -100,13 +104,26 @@ function foldEvent(profile: HeldProfile, event: AcceptedEvent, changes: Changes,
   const key = `${profile_id}\0${name}`;
   const summary = changes.eventSummaries.get(key);
   if (!summary) {
-    changes.eventSummaries.set(key, { workspace_id, profile_id, name, first: time, last: time, count: 1, ordinal });
+    changes.eventSummaries.set(key, {
+      workspace_id,
+      profile_id,
+      name,
+      first: time,
+      last: time,
+      count: 1,
+      ordinal,
+    });
     return;
   }
   widen(summary, time, 1, ordinal);
 }
 
-function foldPurchase(profile: HeldProfile, purchase: AcceptedPurchase, changes: Changes, ordinal: number): void {
+function foldPurchase(
+  profile: HeldProfile,
+  purchase: AcceptedPurchase,
+  changes: Changes,
+  ordinal: number,
+): void {
   const { workspaceId: workspace_id, id: profile_id } = profile;
   const { id, product_id, currency, price, quantity, time, app_id, properties } = purchase;
   changes.purchases.push({
@@ -125,7 +142,17 @@ function foldPurchase(profile: HeldProfile, purchase: AcceptedPurchase, changes:
   const summary = changes.purchaseSummaries.get(key);
   if (!summary) {
     const lines: PurchaseSummaryRow['lines'] = [[price, quantity]];
-    const row = { workspace_id, profile_id, product_id, currency, first: time, last: time, count: quantity, lines, ordinal };
+    const row = {
+      workspace_id,
+      profile_id,
+      product_id,
+      currency,
+      first: time,
+      last: time,
+      count: quantity,
+      lines,
+      ordinal,
+    };
     changes.purchaseSummaries.set(key, row);
     return;
   }
@@ -134,7 +161,12 @@ function foldPurchase(profile: HeldProfile, purchase: AcceptedPurchase, changes:
 }
 
 /** Times are ISO 8601 in UTC and of one length, so that their order as text is their order in time. */
-function widen(summary: EventSummaryRow | PurchaseSummaryRow, time: string, count: number, ordinal: number): void {
+function widen(
+  summary: EventSummaryRow | PurchaseSummaryRow,
+  time: string,
+  count: number,
+  ordinal: number,
+): void {
   if (time < summary.first) summary.first = time;
   if (time > summary.last) summary.last = time;
   summary.count += count;

@@ -22,8 +22,12 @@ export async function loadProfiles(tx: Connection, works: Work[], now: number): 
   await loadExternalIds(tx, profiles, named.external_id);
   await loadAliases(tx, profiles, named.user_alias);
   await loadServiceIds(tx, profiles, named.service_id);
-  await loadSharing(tx, profiles, named.email, findByEmail, MAX_SHARING_EMAIL, (row) => ({ email: row.email! }));
-  await loadSharing(tx, profiles, named.phone, findByPhone, MAX_SHARING_PHONE, (row) => ({ phone: row.phone! }));
+  await loadSharing(tx, profiles, named.email, findByEmail, MAX_SHARING_EMAIL, (row) => ({
+    email: row.email!,
+  }));
+  await loadSharing(tx, profiles, named.phone, findByPhone, MAX_SHARING_PHONE, (row) => ({
+    phone: row.phone!,
+  }));
   await lockChanged(tx, profiles, works);
   return profiles;
 }
@@ -40,7 +44,13 @@ type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
 /** The identifiers of a batch, each once. */
 function nameOnce(works: Work[]): Record<Kind, Named> {
   const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
-  const named = { external_id: empty(), user_alias: empty(), service_id: empty(), email: empty(), phone: empty() };
+  const named = {
+    external_id: empty(),
+    user_alias: empty(),
+    service_id: empty(),
+    email: empty(),
+    phone: empty(),
+  };
   const seen = new Set<string>();
   for (const { workspaceId, object } of works) {
     if (!object.identifier) continue;
@@ -49,27 +59,35 @@ function nameOnce(works: Work[]): Record<Kind, Named> {
     seen.add(key);
     const kind = Object.keys(object.identifier)[0] as Kind;
     named[kind].workspaceIds.push(workspaceId);
-    named[kind].values.push(valueOf(object.identifier));
+    named[kind].values.push(addressOf(object.identifier));
     if ('user_alias' in object.identifier) named[kind].names.push(object.identifier.user_alias.alias_name);
   }
   return named;
 }
 
-function valueOf(identifier: Identifier): string {
+function addressOf(identifier: Identifier): string {
   if ('external_id' in identifier) return identifier.external_id;
   if ('user_alias' in identifier) return identifier.user_alias.alias_label;
   if ('service_id' in identifier) return toProfileId(identifier.service_id);
   return 'email' in identifier ? identifier.email : identifier.phone;
 }
 
-async function loadExternalIds(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
+async function loadExternalIds(
+  tx: Connection,
+  profiles: Profiles,
+  { workspaceIds, values }: Named,
+): Promise<void> {
   if (values.length === 0) return;
   for (const row of await findByExternalId(tx, workspaceIds, values)) {
     profiles.addUnder(identifierKey({ external_id: row.externalId! }), row);
   }
 }
 
-async function loadAliases(tx: Connection, profiles: Profiles, { workspaceIds, values, names }: Named): Promise<void> {
+async function loadAliases(
+  tx: Connection,
+  profiles: Profiles,
+  { workspaceIds, values, names }: Named,
+): Promise<void> {
   if (values.length === 0) return;
   for (const row of await findByAlias(tx, workspaceIds, values, names)) {
     const user_alias = { alias_label: row.aliasLabel, alias_name: row.aliasName };
@@ -77,7 +95,11 @@ async function loadAliases(tx: Connection, profiles: Profiles, { workspaceIds, v
   }
 }
 
-async function loadServiceIds(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
+async function loadServiceIds(
+  tx: Connection,
+  profiles: Profiles,
+  { workspaceIds, values }: Named,
+): Promise<void> {
   if (values.length === 0) return;
   for (const row of await findById(tx, workspaceIds, values)) {
     profiles.addUnder(identifierKey({ service_id: toServiceId(row.id) }), row);
@@ -100,7 +122,8 @@ async function loadSharing(
     if (list) list.push(row);
     else lists.set(key, [row]);
   }
-  for (const rows of lists.values()) profiles.addSharing(identifierKey(identifier(rows[0]!)), rows, rows.length === most);
+  for (const rows of lists.values())
+    profiles.addSharing(identifierKey(identifier(rows[0]!)), rows, rows.length === most);
 }
 
 /** Locks whom the attribute objects name, and reads the custom attributes that their changes start from. */
@@ -111,7 +134,10 @@ async function lockChanged(tx: Connection, profiles: Profiles, works: Work[]): P
     for (const profile of profiles.reachable(workspaceId, object.identifier)) {
       const key = scoped(workspaceId, profile.id);
       let entry = wanted.get(key);
-      if (!entry) wanted.set(key, (entry = { workspace_id: workspaceId, id: profile.id, keys: [] }));
+      if (!entry) {
+        entry = { workspace_id: workspaceId, id: profile.id, keys: [] };
+        wanted.set(key, entry);
+      }
       if (object.change) entry.keys.push(...Object.keys(object.change));
     }
   }

@@ -62,7 +62,8 @@ export class Profiles {
 
   /** Who an identifier means now; undefined: nobody. */
   find(workspaceId: string, identifier: Identifier): HeldProfile | undefined | typeof LOOK_AGAIN {
-    if ('email' in identifier || 'phone' in identifier) return this.#best(workspaceId, identifierKey(identifier));
+    if ('email' in identifier || 'phone' in identifier)
+      return this.#best(workspaceId, identifierKey(identifier));
     return this.#byIdentifier.get(scoped(workspaceId, identifierKey(identifier)));
   }
 
@@ -108,7 +109,12 @@ export class Profiles {
   }
 
   /** Takes in what a locked row says of the addresses. */
-  refresh(profile: HeldProfile, email: string | null, phone: string | null, phoneValid: boolean | null): void {
+  refresh(
+    profile: HeldProfile,
+    email: string | null,
+    phone: string | null,
+    phoneValid: boolean | null,
+  ): void {
     this.#unshare(profile);
     profile.email = email;
     profile.phone = phone;
@@ -130,7 +136,10 @@ export class Profiles {
   #share(profile: HeldProfile): void {
     for (const key of addresses(profile)) {
       let sharing = this.#sharing.get(key);
-      if (!sharing) this.#sharing.set(key, (sharing = new Set()));
+      if (!sharing) {
+        sharing = new Set();
+        this.#sharing.set(key, sharing);
+      }
       sharing.add(profile);
     }
   }

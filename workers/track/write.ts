@@ -5,7 +5,10 @@ import { insertPurchases } from '../../src/store/activity/insert-purchases.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { insertAliases } from '../../src/store/profiles/insert-aliases.ts';
 import { insertProfiles, type NewProfile } from '../../src/store/profiles/insert-profiles.ts';
-import { type CustomAttributesUpdate, updateCustomAttributes } from '../../src/store/profiles/update-custom-attributes.ts';
+import {
+  type CustomAttributesUpdate,
+  updateCustomAttributes,
+} from '../../src/store/profiles/update-custom-attributes.ts';
 import { type ProfileUpdate, updateProfiles } from '../../src/store/profiles/update-profiles.ts';
 import { upsertPushTokens } from '../../src/store/profiles/upsert-push-tokens.ts';
 import { setEmailStates } from '../../src/store/subscriptions/set-email-states.ts';
@@ -24,7 +27,8 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
   const customized: CustomAttributesUpdate[] = [];
   for (const profile of changes.profiles.all()) {
     if (profile.isNew) made.push(toNewProfile(profile));
-    else if (profile.changed && profile.changesColumns) updated.push({ ...toCustom(profile), columns: profile.columns });
+    else if (profile.changed && profile.changesColumns)
+      updated.push({ ...toCustom(profile), columns: profile.columns });
     else if (profile.changed) customized.push(toCustom(profile));
   }
   if (made.length > 0) await insertProfiles(tx, made, now);
@@ -36,7 +40,8 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
   if (changes.events.length > 0) await insertEvents(tx, changes.events);
   if (changes.purchases.length > 0) await insertPurchases(tx, changes.purchases);
   if (changes.eventSummaries.size > 0) await addEventSummaries(tx, [...changes.eventSummaries.values()], now);
-  if (changes.purchaseSummaries.size > 0) await addPurchaseSummaries(tx, [...changes.purchaseSummaries.values()], now);
+  if (changes.purchaseSummaries.size > 0)
+    await addPurchaseSummaries(tx, [...changes.purchaseSummaries.values()], now);
   if (changes.emailStates.size > 0) await setEmailStates(tx, [...changes.emailStates.values()], now);
   if (changes.groupStates.size > 0) await setSubscriptionStates(tx, [...changes.groupStates.values()], now);
 }

@@ -47,7 +47,11 @@ export function judgePurchase(object: Record<string, Json>, base: Judge): Verdic
 type Activity = { time: string; app_id?: string; properties?: Record<string, Json> };
 
 /** What events and purchases have in common: when, in which app, with which properties. */
-function judgeActivity(object: Record<string, Json>, kind: 'events' | 'purchases', now: number): Activity | { error: string } {
+function judgeActivity(
+  object: Record<string, Json>,
+  kind: 'events' | 'purchases',
+  now: number,
+): Activity | { error: string } {
   const time = parseTime(object.time as string);
   if (time === undefined) {
     return { error: "'time' is not valid: it must be a time in ISO 8601 or as yyyy-MM-dd'T'HH:mm:ss:SSSZ" };
@@ -56,6 +60,7 @@ function judgeActivity(object: Record<string, Json>, kind: 'events' | 'purchases
   if ('error' in checked) return checked;
   const activity: Activity = { time: toIso(Math.min(time, now)) };
   if (isPresent(object.app_id)) activity.app_id = object.app_id as string;
-  if (checked.properties && Object.keys(checked.properties).length > 0) activity.properties = checked.properties;
+  if (checked.properties && Object.keys(checked.properties).length > 0)
+    activity.properties = checked.properties;
   return activity;
 }

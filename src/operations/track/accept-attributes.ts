@@ -8,6 +8,13 @@ import { isPresent, type Judge, type Verdict } from './accept.ts';
 export function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
   const normalized = normalizeAttributes(object, base.serviceIdField, base.now);
   if ('error' in normalized) return normalized;
+  const stranger = normalized.delta.subscription_groups?.find(
+    (group) => !base.hasGroup(group.subscription_group_id),
+  );
+  if (stranger) {
+    const { subscription_group_id: id } = stranger;
+    return { error: `'subscription_groups' is not valid: no subscription group has the id ${id}` };
+  }
   const attributes: AcceptedAttributes = {
     kind: 'attributes',
     id: base.id,
@@ -26,12 +33,21 @@ export function judgeTokenImport(
   base: Omit<Judge, 'identifier' | 'create'>,
 ): Verdict {
   if (isPresent(object.external_id) || isPresent(object[base.serviceIdField])) {
-    return { error: `'push_token_import' is not valid: it must not carry 'external_id' or '${base.serviceIdField}'` };
+    return {
+      error: `'push_token_import' is not valid: it must not carry 'external_id' or '${base.serviceIdField}'`,
+    };
   }
   const normalized = normalizeAttributes(object, base.serviceIdField, base.now);
   if ('error' in normalized) return normalized;
   if (!normalized.delta.push_tokens?.length) return { error: "'push_tokens' is required" };
   return {
-    object: { kind: 'attributes', id: uuidv7(), request: 0, index: base.index, create: true, ...normalized.delta },
+    object: {
+      kind: 'attributes',
+      id: uuidv7(),
+      request: 0,
+      index: base.index,
+      create: true,
+      ...normalized.delta,
+    },
   };
 }

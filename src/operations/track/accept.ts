@@ -5,6 +5,7 @@ import type { Json } from '../../profile/json.ts';
 import { findUnstorable } from '../../profile/values.ts';
 import { compile, describeError } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
+import type { Caller } from '../operation.ts';
 import { judgeEvent, judgePurchase } from './accept-activity.ts';
 import { judgeAttributes, judgeTokenImport } from './accept-attributes.ts';
 
@@ -20,6 +21,7 @@ export interface Judge {
   serviceIdField: string;
   /** Epoch milliseconds. */
   now: number;
+  hasGroup: Caller['hasGroup'];
 }
 
 /**
@@ -35,14 +37,14 @@ export function createAccept(serviceIdField: string) {
     purchases: compile(purchaseSchema(serviceIdField)),
   };
 
-  return function accept(kind: ObjectKind, value: Json, index: number, now: number): Verdict {
+  return function accept(kind: ObjectKind, value: Json, index: number, { now, hasGroup }: Caller): Verdict {
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       return { error: `each element of '${kind}' must be an object` };
     }
     const unstorable = findUnstorable(value);
     if (unstorable) return { error: unstorable };
     if (kind === 'attributes' && value.push_token_import === true) {
-      return judgeTokenImport(value, { id: uuidv7(), index, serviceIdField, now });
+      return judgeTokenImport(value, { id: uuidv7(), index, serviceIdField, now, hasGroup });
     }
     const chosen = identifierOf(value, serviceIdField);
     if ('error' in chosen) return chosen;
@@ -50,7 +52,7 @@ export function createAccept(serviceIdField: string) {
     if (!shape(value)) return { error: describeError(shape.errors![0]!) };
     const { identifier } = chosen;
     const create = createsProfile(identifier, value._update_existing_only);
-    const judge: Judge = { id: uuidv7(), index, identifier, create, serviceIdField, now };
+    const judge: Judge = { id: uuidv7(), index, identifier, create, serviceIdField, now, hasGroup };
     if (kind === 'events') return judgeEvent(value, judge);
     if (kind === 'purchases') return judgePurchase(value, judge);
     return judgeAttributes(value, judge);

@@ -35,6 +35,10 @@ const statement = `
     revenue = purchase_summaries.revenue + excluded.revenue,
     updated_at = excluded.updated_at`;
 
-export async function addPurchaseSummaries(tx: Connection, rows: PurchaseSummaryRow[], now: Date): Promise<void> {
+export async function addPurchaseSummaries(
+  tx: Connection,
+  rows: PurchaseSummaryRow[],
+  now: Date,
+): Promise<void> {
   await tx.query({ name: 'add-purchase-summaries', text: statement, values: [JSON.stringify(rows), now] });
 }

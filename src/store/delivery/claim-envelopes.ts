@@ -19,7 +19,10 @@ const statement = `
  * Claims envelopes for the open transaction: those returned were never applied, and are once it commits.
  * `now` is the store's clock, the only one that orders what several workers write.
  */
-export async function claimEnvelopes(tx: Connection, ids: string[]): Promise<{ claimed: Set<string>; now: Date }> {
+export async function claimEnvelopes(
+  tx: Connection,
+  ids: string[],
+): Promise<{ claimed: Set<string>; now: Date }> {
   const { rows } = await tx.query<{ ids: string[]; now: Date }>({
     name: 'claim-envelopes',
     text: statement,

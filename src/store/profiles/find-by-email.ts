@@ -31,7 +31,11 @@ const statement = `
   ) as profiles`;
 
 /** The profiles that share each email address, best match first. */
-export async function findByEmail(tx: Connection, workspaceIds: string[], emails: string[]): Promise<ProfileRow[]> {
+export async function findByEmail(
+  tx: Connection,
+  workspaceIds: string[],
+  emails: string[],
+): Promise<ProfileRow[]> {
   const { rows } = await tx.query<ProfileRow>({
     name: 'find-by-email',
     text: statement,

@@ -9,7 +9,11 @@ const statement = `
     on profiles.workspace_id = wanted.workspace_id
     and profiles.external_id = wanted.external_id`;
 
-export async function findByExternalId(tx: Connection, workspaceIds: string[], externalIds: string[]): Promise<ProfileRow[]> {
+export async function findByExternalId(
+  tx: Connection,
+  workspaceIds: string[],
+  externalIds: string[],
+): Promise<ProfileRow[]> {
   const { rows } = await tx.query<ProfileRow>({
     name: 'find-by-external-id',
     text: statement,

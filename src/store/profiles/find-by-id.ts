@@ -10,6 +10,10 @@ const statement = `
     and profiles.id = wanted.id`;
 
 export async function findById(tx: Connection, workspaceIds: string[], ids: string[]): Promise<ProfileRow[]> {
-  const { rows } = await tx.query<ProfileRow>({ name: 'find-by-id', text: statement, values: [workspaceIds, ids] });
+  const { rows } = await tx.query<ProfileRow>({
+    name: 'find-by-id',
+    text: statement,
+    values: [workspaceIds, ids],
+  });
   return rows;
 }

@@ -32,7 +32,11 @@ const statement = `
   ) as profiles`;
 
 /** The profiles that share each phone number, best match first. */
-export async function findByPhone(tx: Connection, workspaceIds: string[], phones: string[]): Promise<ProfileRow[]> {
+export async function findByPhone(
+  tx: Connection,
+  workspaceIds: string[],
+  phones: string[],
+): Promise<ProfileRow[]> {
   const { rows } = await tx.query<ProfileRow>({
     name: 'find-by-phone',
     text: statement,

@@ -16,6 +16,10 @@ export async function findPushTokens(
   appIds: string[],
   tokens: string[],
 ): Promise<{ workspaceId: string; appId: string; token: string }[]> {
-  const { rows } = await tx.query({ name: 'find-push-tokens', text: statement, values: [workspaceIds, appIds, tokens] });
+  const { rows } = await tx.query({
+    name: 'find-push-tokens',
+    text: statement,
+    values: [workspaceIds, appIds, tokens],
+  });
   return rows;
 }

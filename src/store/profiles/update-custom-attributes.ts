@@ -23,6 +23,14 @@ const statement = `
     and profiles.id = changed.id`;
 
 /** Changes custom attributes alone, at half the cost of `updateProfiles`. */
-export async function updateCustomAttributes(tx: Connection, updates: CustomAttributesUpdate[], now: Date): Promise<void> {
-  await tx.query({ name: 'update-custom-attributes', text: statement, values: [JSON.stringify(updates), now] });
+export async function updateCustomAttributes(
+  tx: Connection,
+  updates: CustomAttributesUpdate[],
+  now: Date,
+): Promise<void> {
+  await tx.query({
+    name: 'update-custom-attributes',
+    text: statement,
+    values: [JSON.stringify(updates), now],
+  });
 }

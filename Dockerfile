@@ -1,0 +1,22 @@
+# One image for every process of the Procfile: the command chooses.
+
+FROM node:22-slim AS build
+WORKDIR /app
+COPY package.json package-lock.json ./
+# No install script is needed: the embedded Postgres is not part of the image.
+RUN npm ci --ignore-scripts
+COPY . .
+RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
+
+FROM node:22-slim
+ENV NODE_ENV=production
+WORKDIR /app
+COPY --from=build /app/package.json /app/Procfile /app/LICENSE ./
+COPY --from=build /app/prisma/migrations ./prisma/migrations
+COPY --from=build /app/src/edge/token-bucket.lua ./src/edge/token-bucket.lua
+COPY --from=build /app/node_modules ./node_modules
+COPY --from=build /app/dist ./dist
+USER node
+EXPOSE 3000 3001
+HEALTHCHECK --interval=5s --timeout=4s --start-period=10s CMD ["node", "dist/src/health.js", "web"]
+CMD ["node", "dist/src/web.js"]

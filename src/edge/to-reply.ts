@@ -1,0 +1,44 @@
+import { ApiError, BadRequest, errors } from '../errors.ts';
+import type { Log } from '../log.ts';
+import type { Operation, Reply } from '../operations/operation.ts';
+import type { Json } from '../profile/json.ts';
+import { QueueUnavailable } from '../queue/lanes.ts';
+
+/** Seconds after which a client that met 503 may try again. */
+const RETRY_AFTER = '1';
+
+/**
+ * The answer to a request that failed, in the operation's own form. What nobody expected is logged and says
+ * nothing of itself.
+ */
+export function toReply(error: unknown, operation: Operation, log: Log, requestId: string): Reply {
+  let status: number = errors.internal.status;
+  let message: string = errors.internal.message;
+  let details: Json | undefined;
+  let headers: Record<string, string> = {};
+  if (error instanceof ApiError || error instanceof BadRequest) {
+    ({ status, message, headers } = error);
+    details = (error as { errors?: Json }).errors;
+    // The rest of an oversized body is not worth reading.
+    if (status === errors.bodyTooLarge.status) headers = { ...headers, Connection: 'close' };
+  } else if (error instanceof QueueUnavailable || isUnreachable(error)) {
+    ({ status, message } = errors.unavailable);
+    headers = { 'Retry-After': RETRY_AFTER };
+  } else {
+    log.error({ err: error, request_id: requestId, operation: operation.id }, 'unexpected error');
+  }
+  const body = operation.errorBody?.(message, details, status) ?? { message };
+  return { status, body, headers };
+}
+
+/** Whether a store or the queue could not be reached: its error names a connection, not a mistake. */
+function isUnreachable(error: unknown): boolean {
+  const { code, message, name } = error as { code?: string; message?: string; name?: string };
+  return (
+    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53)/.test(code ?? '') ||
+    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded/i.test(
+      message ?? '',
+    ) ||
+    name === 'MaxRetriesPerRequestError'
+  );
+}
