@@ -1,7 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import { startBoard } from './board/server.ts';
-import { type Config, readConfig } from './config.ts';
-import { readEmbeddedUrl } from './embedded/postgres.ts';
+import { readConfig } from './config.ts';
+import { databaseUrl } from './database-url.ts';
 import { stopOnSignal } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { connectProducer } from './queue/connection.ts';
@@ -10,7 +10,8 @@ import { connectProducer } from './queue/connection.ts';
 async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog('board', config.LOG_LEVEL);
-  const connection = connectProducer(config, queueDatabase(config));
+  // The dashboard needs no database but the one that the queue may live in.
+  const connection = connectProducer(config, config.REDIS_URL ? '' : databaseUrl(config));
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
   const account = { user: config.BOARD_USER, password };
   const board = await startBoard({ config, account, connection, log });
@@ -21,13 +22,6 @@ async function main(): Promise<void> {
     const line = `Dashboard: ${board.url}  user: ${account.user}  password: ${password}`;
     process.stdout.write(`${line}  (until the next start; BOARD_PASSWORD sets one)\n`);
   }
-}
-
-/** Where the queue lives when it does not live in Redis. */
-function queueDatabase(config: Config): string {
-  const url = config.DATABASE_URL || readEmbeddedUrl(config.DATA_DIR);
-  if (url || config.REDIS_URL) return url ?? '';
-  throw new Error('neither REDIS_URL nor DATABASE_URL is set, and no embedded Postgres has been started');
 }
 
 main().catch((error: Error) => {

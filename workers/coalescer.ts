@@ -28,18 +28,19 @@ export function createCoalescer(
   log: Log,
 ) {
   let held: Held[] = [];
-  let running: Promise<void> | undefined;
+  let running = false;
   const abandon = new AbortController();
 
   /** Resolves when the envelope has taken effect; never rejects. After `abandon` it may stay open. */
   function apply(delivery: Delivery): Promise<void> {
     return new Promise((done) => {
       held.push({ delivery, done });
-      running ??= runAll();
+      if (!running) void runAll();
     });
   }
 
   async function runAll(): Promise<void> {
+    running = true;
     while (held.length > 0 && !abandon.signal.aborted) {
       const batch = held;
       held = [];
@@ -47,7 +48,7 @@ export function createCoalescer(
       if (!outcome) return;
       for (const { done } of batch) done();
     }
-    running = undefined;
+    running = false;
   }
 
   /** Undefined: abandoned. */

@@ -1,5 +1,5 @@
 import { type BulkJobOptions, Queue } from 'bullmq';
-import type { AcceptedObject } from '../src/jobs/envelope.ts';
+import type { Json } from '../src/profile/json.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { DEAD_LETTER_QUEUE } from '../src/queue/lanes.ts';
 import type { Database } from '../src/store/database.ts';
@@ -14,7 +14,7 @@ export interface DeadLetterJob {
   workspace_id: string;
   reason: string;
   /** Without its place in an envelope that is gone. */
-  object: Omit<AcceptedObject, 'request'>;
+  object: Json;
 }
 
 /**
@@ -102,7 +102,8 @@ function jobId(id: string, replays: number): string {
 }
 
 function toJob({ id, requestId, workspaceId, kind, reason, object, replays, failedAt }: DeadLetter) {
-  const { request: _, ...shown } = object;
+  const shown = isRecord(object) ? { ...object } : object;
+  if (isRecord(shown)) delete shown.request;
   const data = {
     dead_letter_id: id,
     request_id: requestId,
@@ -126,4 +127,8 @@ const unstorable = /(?<!\\)((?:\\\\)*)\\u(?:0000|d[89a-f][0-9a-f]{2})/g;
  */
 function displayable(data: DeadLetterJob): DeadLetterJob {
   return JSON.parse(JSON.stringify(data).replace(unstorable, '$1\\ufffd'));
+}
+
+function isRecord(value: Json): value is Record<string, Json> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

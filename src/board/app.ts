@@ -4,7 +4,7 @@ import type { Log } from '../log.ts';
 import { isSameOrigin } from './same-origin.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';
 
-/** The queue answers within a fraction of this, or not at all: BullMQ waits without end for a lost connection. */
+/** The queue answers within a fraction of this, or not at all: BullMQ waits without end for a connection. */
 const TIMEOUT_MS = 10_000;
 
 /**
@@ -32,10 +32,12 @@ const securityHeaders = helmet({
 export interface BoardAppOptions extends SignInOptions {
   /** Bull Board. */
   board: Express;
+  /** Whether the queue is connected. */
+  ready(): boolean;
 }
 
 /** The dashboard's stages, in order: nothing but /healthz and /sign-in is reached without a session. */
-export function createBoardApp({ board, ...signIn }: BoardAppOptions): Express {
+export function createBoardApp({ board, ready, ...signIn }: BoardAppOptions): Express {
   const { log } = signIn;
   const app = express();
   app.disable('x-powered-by');
@@ -45,7 +47,7 @@ export function createBoardApp({ board, ...signIn }: BoardAppOptions): Express {
   app.use(securityHeaders);
   app.use(refuseOtherOrigins);
   app.use(createSignIn(signIn));
-  app.use(giveUpInTime);
+  app.use('/api', answerInTime(ready));
   app.use(logActions(log));
   app.use(board);
   app.use((_request, response) => {
@@ -65,12 +67,17 @@ function refuseOtherOrigins(request: Request, response: Response, next: NextFunc
   else response.status(403).json({ message: 'Only the dashboard itself may send this.' });
 }
 
-function giveUpInTime(_request: Request, response: Response, next: NextFunction): void {
-  const timer = setTimeout(() => {
-    if (!response.headersSent) response.status(503).json({ message: 'The queue does not answer.' });
-  }, TIMEOUT_MS);
-  response.on('close', () => clearTimeout(timer));
-  next();
+/** 503 where the queue does not answer. */
+function answerInTime(ready: () => boolean) {
+  return (_request: Request, response: Response, next: NextFunction) => {
+    const giveUp = () => {
+      if (!response.headersSent) response.status(503).json({ message: 'The queue does not answer.' });
+    };
+    if (!ready()) return giveUp();
+    const timer = setTimeout(giveUp, TIMEOUT_MS);
+    response.on('close', () => clearTimeout(timer));
+    next();
+  };
 }
 
 /** One line per action; pages that look are not logged, as an open one asks every few seconds. */

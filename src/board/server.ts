@@ -31,6 +31,7 @@ export async function startBoard({ config, account, connection, log }: BoardOpti
   const queues = createQueueBoard(connection, config.LANES);
   const app = createBoardApp({
     board: queues.router,
+    ready: connection.ready,
     account,
     sessions: createSessions(),
     lockout: createLockout(),

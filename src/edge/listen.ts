@@ -1,4 +1,5 @@
 import type { Server } from 'node:http';
+import { Server as NetServer } from 'node:net';
 import type { Service } from '../lifecycle.ts';
 
 /** Milliseconds. A client that sends slower than this is cut off, so that it cannot hold a connection for ever. */
@@ -17,9 +18,13 @@ export function limitConnections(server: Server): void {
   server.maxConnections = MAX_CONNECTIONS;
 }
 
+/** Milliseconds in which a client may still send on a connection that it holds; the answer then closes it. */
+const FAREWELL = 1000;
+
 /**
- * Listens; rejects when the port cannot be had. Stopping: no new connections, idle ones closed at once, each
- * busy one answered with `Connection: close` and then closed, so that a keep-alive client loses no request.
+ * Listens; rejects when the port cannot be had. Stopping: no new connections; what arrives on the open ones
+ * is answered with `Connection: close`, and those that stay idle are closed after a second, so that a
+ * keep-alive client loses no request.
  */
 export async function listen(server: Server, port: number, host: string): Promise<Service> {
   await new Promise<void>((resolve, reject) => {
@@ -34,8 +39,12 @@ export async function listen(server: Server, port: number, host: string): Promis
     stop: () =>
       new Promise((resolve) => {
         server.prependListener('request', (_request, response) => response.setHeader('Connection', 'close'));
-        server.close(() => resolve());
-        server.closeIdleConnections();
+        const sweep = setInterval(() => server.closeIdleConnections(), FAREWELL);
+        // The close of http.Server would cut idle connections at once, under a request that is on its way.
+        NetServer.prototype.close.call(server, () => {
+          clearInterval(sweep);
+          resolve();
+        });
       }),
   };
 }

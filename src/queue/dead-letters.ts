@@ -1,4 +1,5 @@
-import { v5 as uuidv5 } from 'uuid';
+import { v5 as uuidv5, version } from 'uuid';
+import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Database } from '../store/database.ts';
 import { claimWaitingForReplay } from '../store/dead-letters/claim-waiting-for-replay.ts';
 import type { DeadLetter } from '../store/dead-letters/dead-letter.ts';
@@ -62,20 +63,35 @@ async function replayChunk(
   outcome.unknown.push(...ids.filter((id) => !known.has(id)));
 }
 
-/** An envelope of its own for each dead letter, in the lane of its identifier: one that fails again fails alone. */
-function laneEntry({ id, workspaceId, requestId, object, replays }: DeadLetter, lanes: number): LaneEntry {
+/**
+ * An envelope of its own for each dead letter, in the lane of its identifier: one that fails again fails
+ * alone. It goes under the dead letter's id, by which the worker settles it or lets it wait again.
+ */
+function laneEntry(deadLetter: DeadLetter, lanes: number): LaneEntry {
+  const { id, workspaceId, requestId, object, replays } = deadLetter;
+  const replayed = { ...(object as unknown as AcceptedObject), id, request: 0 };
   return {
-    lane: laneOf(workspaceId, object.identifier ? identifierKey(object.identifier) : object.id, lanes),
+    lane: laneOf(workspaceId, placeOf(replayed), lanes),
     id: uuidv5(String(replays), id),
     envelope: {
-      requests: [{ request_id: requestId, workspace_id: workspaceId, accepted_at: acceptedAt(id) }],
-      objects: [{ ...object, request: 0 }],
+      requests: [{ request_id: requestId, workspace_id: workspaceId, accepted_at: acceptedAt(deadLetter) }],
+      objects: [replayed],
       replay: true,
     },
   };
 }
 
-/** A UUIDv7 begins with the milliseconds since 1970 in 48 bits. */
-function acceptedAt(id: string): string {
+/** What the object is ordered by: its identifier, or, where it has none that can be read, its id. */
+function placeOf({ identifier, id }: AcceptedObject): string {
+  try {
+    return identifier ? identifierKey(identifier) : id;
+  } catch {
+    return id;
+  }
+}
+
+/** The edge's ids are UUIDv7, which begin with the milliseconds since 1970 in 48 bits. */
+function acceptedAt({ id, failedAt }: DeadLetter): string {
+  if (version(id) !== 7) return failedAt.toISOString();
   return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)).toISOString();
 }

@@ -219,6 +219,16 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       await untilState(`${id}_0`, 'unknown');
     }));
 
+  test.each([[null], ['text'], [[1, 2]]])('an object that is %j is shown as it is', (object) =>
+    withWorker(async ({ show }) => {
+      const { id } = failedEvent();
+      await commit(installation.database, { ...failedEvent(), id, kind: 'envelope', object });
+      await show([id]);
+      await untilState(`${id}_0`, 'failed');
+      expect((await installation.deadLetterQueue.getJob(`${id}_0`))!.data.object).toEqual(object);
+    }),
+  );
+
   test('what the queue cannot hold is shown as far as it can be', () =>
     withWorker(async ({ show }) => {
       const row = failedEvent();

@@ -89,8 +89,10 @@ export async function createInstallation(kind: QueueConnection['kind']) {
 
 export type Installation = Awaited<ReturnType<typeof createInstallation>>;
 
+export type FailedEvent = FailedObject & { object: AcceptedObject };
+
 /** An event that could not be applied. */
-export function failedEvent(change: Partial<FailedObject> = {}): FailedObject {
+export function failedEvent(change: Partial<FailedEvent> = {}): FailedEvent {
   const id = uuidv7();
   const object: AcceptedObject = {
     id,

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { freePort } from '../../src/embedded/ports.ts';
-import { createDatabase, startProcess, waitUntil } from '../setup/fixtures.ts';
+import { createDatabase, startProcess, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { createVisitor } from './browser-session.ts';
 
 /** Starts the compiled process and waits until it serves. */
@@ -38,6 +38,21 @@ describe('the process board', () => {
     expect(board.log.find(({ msg }) => msg === 'ready')).toMatchObject({ url: `http://127.0.0.1:${port}` });
   });
 
+  test('starts while the queue is away, says so, and shows it when it is back', async () => {
+    const port = await freePort();
+    const board = await startBoardProcess({ REDIS_URL: `redis://127.0.0.1:${port}`, BOARD_PASSWORD: 'own' });
+    const visitor = createVisitor(board);
+    await visitor.signIn('admin', 'own');
+    const answer = await visitor.get('/api/queues');
+    expect([answer.status, await answer.json()]).toEqual([503, { message: 'The queue does not answer.' }]);
+    const redis = await startRedis({ port });
+    await waitUntil(async () => (await visitor.get('/api/queues')).ok, { what: 'the queue' });
+    await redis.stop();
+    await waitUntil(async () => (await visitor.get('/api/queues')).status === 503, {
+      what: 'the queue to be missed',
+    });
+  });
+
   test('ends with 0 at SIGTERM, with a page open', async () => {
     const board = await startBoardProcess();
     const visitor = createVisitor(board);
@@ -62,6 +77,6 @@ describe('the process board', () => {
   test('says what is missing when no queue is known', async () => {
     const board = startProcess('dist/src/board.js', { DATA_DIR: '/nowhere' });
     expect((await board.exit).code).toBe(1);
-    expect(board.log[0]!.text).toMatch(/^board: neither REDIS_URL nor DATABASE_URL is set/);
+    expect(board.log[0]!.text).toMatch(/^board: DATABASE_URL is empty and no embedded Postgres/);
   });
 });

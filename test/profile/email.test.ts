@@ -1,6 +1,6 @@
 import fc from 'fast-check';
-import { describe, expect, test } from 'vitest';
 import validator from 'validator';
+import { describe, expect, test } from 'vitest';
 import { normalizeEmail } from '../../src/profile/email.ts';
 
 test('an email address is lowered', () => {
@@ -88,6 +88,9 @@ test('an accepted address is one that validator accepts, and lowering it again c
 
 test('no text makes it throw', () => {
   fc.assert(
-    fc.property(fc.oneof(fc.string({ unit: 'binary' }), fc.emailAddress()), (text) => void normalizeEmail(text)),
+    fc.property(
+      fc.oneof(fc.string({ unit: 'binary' }), fc.emailAddress()),
+      (text) => void normalizeEmail(text),
+    ),
   );
 });

@@ -11,6 +11,9 @@ test.each([
   expect(normalizeLanguage(text)).toBe(code);
 });
 
-test.each(['', 'xx', 'english', '-en', 'toString', 'e'.repeat(1_000_000)])('the language %.20s is unknown', (text) => {
-  expect(normalizeLanguage(text)).toBeUndefined();
-});
+test.each(['', 'xx', 'english', '-en', 'toString', 'e'.repeat(1_000_000)])(
+  'the language %.20s is unknown',
+  (text) => {
+    expect(normalizeLanguage(text)).toBeUndefined();
+  },
+);

@@ -91,13 +91,18 @@ describe('an array', () => {
       properties: { a: [1, 'x', true, null, ['y']] },
     });
   });
-  test.each(['2026-01-31T12:00:00Z', '2026-01-31', '2026-01-31T12:00:00:000Z'])('must not contain %s', (time) => {
-    const error = "'properties.a' is not valid: an array must not contain datetimes";
-    expect(checkProperties({ a: ['x', time] }, 'events')).toEqual({ error });
-    expect(checkProperties({ a: [[time]] }, 'events')).toEqual({ error });
-  });
+  test.each(['2026-01-31T12:00:00Z', '2026-01-31', '2026-01-31T12:00:00:000Z'])(
+    'must not contain %s',
+    (time) => {
+      const error = "'properties.a' is not valid: an array must not contain datetimes";
+      expect(checkProperties({ a: ['x', time] }, 'events')).toEqual({ error });
+      expect(checkProperties({ a: [[time]] }, 'events')).toEqual({ error });
+    },
+  );
   test('may contain what only looks like a date', () => {
-    expect(checkProperties({ a: ['2026-02-30', '20260131', '1-2-2026'] }, 'events')).toHaveProperty('properties');
+    expect(checkProperties({ a: ['2026-02-30', '20260131', '1-2-2026'] }, 'events')).toHaveProperty(
+      'properties',
+    );
   });
 });
 
@@ -123,7 +128,9 @@ test('of more than 256 names the first 256 are kept', () => {
     properties: Object.fromEntries(entries.slice(0, 256)),
   });
   const structured = Object.fromEntries([['o', { a: 1 }], ...entries]);
-  expect(Object.keys((checkProperties(structured, 'events') as { properties: object }).properties)).toHaveLength(256);
+  expect(
+    Object.keys((checkProperties(structured, 'events') as { properties: object }).properties),
+  ).toHaveLength(256);
 });
 
 test('properties with arrays or objects have at most 51,200 bytes of JSON', () => {
@@ -154,7 +161,9 @@ test('no JSON makes it throw, and what is kept holds no object', () => {
     fc.property(fc.oneof(fc.jsonValue(), fc.object({ maxDepth: 4 }).map(toJson)), (value) => {
       const checked = checkProperties(value, 'events');
       if ('error' in checked) expect(checked.error).toBeTypeOf('string');
-      else for (const property of Object.values(checked.properties ?? {})) expect(holdsObject(property)).toBe(false);
+      else
+        for (const property of Object.values(checked.properties ?? {}))
+          expect(holdsObject(property)).toBe(false);
     }),
   );
 });

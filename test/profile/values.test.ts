@@ -27,30 +27,74 @@ describe('a value can be stored', () => {
 
 describe('a value cannot be stored', () => {
   test.each<[string, string, string]>([
-    ['with \\u0000 in a string', '{"a":{"b":["x","\\u0000"]}}', "'a.b[1]' is not valid: it must not contain the character \\u0000"],
-    ['with \\u0000 in a key', '{"a":{"b\\u0000":1}}', "'a.b\\u0000' is not valid: its name must not contain the character \\u0000"],
-    ['with a lone high surrogate', '{"a":"\\ud800"}', "'a' is not valid: it must not contain half of a surrogate pair"],
-    ['with a lone low surrogate', '["x\\udc00y"]', "'[0]' is not valid: it must not contain half of a surrogate pair"],
-    ['with a lone surrogate in a key', '{"\\ud800":1}', "'\ufffd' is not valid: its name must not contain half of a surrogate pair"],
-    ['with a number past the range of a double', '{"a":1e309}', "'a' is not valid: the number is too large; send it as a string"],
+    [
+      'with \\u0000 in a string',
+      '{"a":{"b":["x","\\u0000"]}}',
+      "'a.b[1]' is not valid: it must not contain the character \\u0000",
+    ],
+    [
+      'with \\u0000 in a key',
+      '{"a":{"b\\u0000":1}}',
+      "'a.b\\u0000' is not valid: its name must not contain the character \\u0000",
+    ],
+    [
+      'with a lone high surrogate',
+      '{"a":"\\ud800"}',
+      "'a' is not valid: it must not contain half of a surrogate pair",
+    ],
+    [
+      'with a lone low surrogate',
+      '["x\\udc00y"]',
+      "'[0]' is not valid: it must not contain half of a surrogate pair",
+    ],
+    [
+      'with a lone surrogate in a key',
+      '{"\\ud800":1}',
+      "'\ufffd' is not valid: its name must not contain half of a surrogate pair",
+    ],
+    [
+      'with a number past the range of a double',
+      '{"a":1e309}',
+      "'a' is not valid: the number is too large; send it as a string",
+    ],
     ['with a negative one', '{"a":-1e309}', "'a' is not valid: the number is too large; send it as a string"],
-    ['with an integer that lost digits', '{"a":9007199254740993}', "'a' is not valid: integers beyond 9007199254740991 lose digits; send it as a string"],
-    ['with a large number in exponent form', '{"a":1e300}', "'a' is not valid: integers beyond 9007199254740991 lose digits; send it as a string"],
-    ['that is a bad string itself', '"\\u0000"', 'the value is not valid: it must not contain the character \\u0000'],
-    ['under the key __proto__', '{"__proto__":{"a":"\\u0000"}}', "'__proto__.a' is not valid: it must not contain the character \\u0000"],
+    [
+      'with an integer that lost digits',
+      '{"a":9007199254740993}',
+      "'a' is not valid: integers beyond 9007199254740991 lose digits; send it as a string",
+    ],
+    [
+      'with a large number in exponent form',
+      '{"a":1e300}',
+      "'a' is not valid: integers beyond 9007199254740991 lose digits; send it as a string",
+    ],
+    [
+      'that is a bad string itself',
+      '"\\u0000"',
+      'the value is not valid: it must not contain the character \\u0000',
+    ],
+    [
+      'under the key __proto__',
+      '{"__proto__":{"a":"\\u0000"}}',
+      "'__proto__.a' is not valid: it must not contain the character \\u0000",
+    ],
   ])('%s', (_rule, text, error) => {
     expect(findUnstorable(JSON.parse(text))).toBe(error);
   });
 
   test('nested 51 deep', () => {
     const error = findUnstorable(nested(51));
-    expect(error).toMatch(/^'\[0\]\.a.*…' is not valid: it must not nest deeper than 50$|^'a\[0\].*…' is not valid: it must not nest deeper than 50$/);
+    expect(error).toMatch(
+      /^'\[0\]\.a.*…' is not valid: it must not nest deeper than 50$|^'a\[0\].*…' is not valid: it must not nest deeper than 50$/,
+    );
   });
 
   test('with more than 10,000 keys in one object', () => {
     const object = (keys: number) => Object.fromEntries(Array.from({ length: keys }, (_, i) => [`k${i}`, i]));
     expect(findUnstorable({ a: object(10_000) })).toBeUndefined();
-    expect(findUnstorable({ a: object(10_001) })).toBe("'a' is not valid: it must not have more than 10000 keys");
+    expect(findUnstorable({ a: object(10_001) })).toBe(
+      "'a' is not valid: it must not have more than 10000 keys",
+    );
   });
 });
 

@@ -1,4 +1,4 @@
-import { v5 as uuidv5, v7 as uuidv7 } from 'uuid';
+import { v4 as uuidv4, v5 as uuidv5, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
 import { identifierKey, laneOf, QueueUnavailable } from '../../src/queue/lanes.ts';
@@ -115,6 +115,19 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(ids).toEqual([uuidv5('1', row.id), uuidv5('2', row.id)].sort());
   });
 
+  test.each([
+    ['nothing', null],
+    ['a text', 'text'],
+    ['an identifier of no kind', { id: 'none', kind: 'events', identifier: { user_alias: null } }],
+  ])('one whose object is %s goes to a lane under its own id too', async (_, object) => {
+    const { database, replayContext } = installation;
+    const id = uuidv4();
+    await commit(database, { ...failedEvent(), id, kind: 'envelope', object });
+    const outcome = await replayDeadLetters(replayContext, [id]);
+    expect(outcome.enqueued).toEqual([id]);
+    expect(await envelopesOf(id)).toHaveLength(1);
+  });
+
   test('many are replayed in chunks, each in an envelope of its own', async () => {
     const { database, replayContext } = installation;
     const ids = await commit(database, ...Array.from({ length: 230 }, () => failedEvent()));
@@ -144,6 +157,12 @@ describe('the table of dead letters', () => {
     const [found] = await selectDeadLetters(database.pool, [row.id]);
     expect(found!.object).toEqual(object);
     expect(found!.reason).toBe('cannot store \u2400 nor \ufffd');
+  });
+
+  test('two failures of one object in one transaction are one dead letter', async () => {
+    const row = failedEvent();
+    await commit(installation.database, row, { ...row, id: row.id.toUpperCase(), reason: 'the later one' });
+    expect(await read(installation.database, row.id)).toMatchObject({ reason: 'the later one' });
   });
 
   test('a replay that is applied settles its dead letters', async () => {

@@ -1,4 +1,4 @@
-import type { AcceptedObject, ObjectKind } from '../../jobs/envelope.ts';
+import type { Json } from '../../profile/json.ts';
 
 /**
  * waiting: it needs a person. replaying: it was handed to the workers again and has not been applied yet.
@@ -8,13 +8,14 @@ export type DeadLetterState = 'waiting' | 'replaying' | 'replayed';
 
 /** An accepted object that could not be applied, and why. */
 export interface DeadLetter {
-  /** The object's own id, a UUIDv7. */
+  /** The object's own id, a UUIDv7, where it has one. */
   id: string;
   workspaceId: string;
   /** The `X-Request-Id` of the request that carried the object. */
   requestId: string;
-  kind: ObjectKind;
-  object: AcceptedObject;
+  kind: string;
+  /** An accepted object as a rule; anything, where the object broke its contract. */
+  object: Json;
   reason: string;
   state: DeadLetterState;
   /** How often it was claimed for a replay. */

@@ -1,17 +1,18 @@
-import type { AcceptedObject, ObjectKind } from '../../jobs/envelope.ts';
 import type { Connection } from '../database.ts';
 
 /** An object that no retry can apply, as the worker writes it down. */
 export interface FailedObject {
-  /** The object's own id, a UUIDv7: an object has one dead letter, however often it fails. */
+  /** A UUID, the object's own where it has one: an object has one dead letter, however often it fails. */
   id: string;
   workspaceId: string;
   /** The `X-Request-Id` of the request that carried the object. */
   requestId: string;
-  kind: ObjectKind;
+  /** The object's kind, or what stands in its place. */
+  kind: string;
   /** The permanent name of the job that carried the object. */
   jobName: string;
-  object: AcceptedObject;
+  /** Any JSON value: an object may be here because it breaks its contract. */
+  object: unknown;
   /** One sentence for a person. */
   reason: string;
 }
@@ -31,18 +32,20 @@ select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.jo
 
 /**
  * Writes dead letters, in the transaction that applies their envelope. One that failed before, and has failed
- * again in a replay, waits again with the new reason; its number of replays stays.
+ * again in a replay, waits again with the new reason; its object and its number of replays stay.
  */
 export async function insertDeadLetters(
   connection: Connection,
   rows: readonly FailedObject[],
 ): Promise<void> {
   if (rows.length === 0) return;
-  const failed = rows.map((row) => ({
-    id: row.id,
+  // A row may stand once in an `on conflict` statement.
+  const byId = new Map(rows.map((row) => [row.id.toLowerCase(), row]));
+  const failed = [...byId].map(([id, row]) => ({
+    id,
     workspace_id: row.workspaceId,
     request_id: storable(row.requestId),
-    kind: row.kind,
+    kind: storable(String(row.kind)),
     job_name: row.jobName,
     object: JSON.stringify(row.object),
     reason: storable(row.reason),
@@ -50,7 +53,7 @@ export async function insertDeadLetters(
   await connection.query({ name: 'insert-dead-letters', text: statement, values: [JSON.stringify(failed)] });
 }
 
-/** A text column takes neither U+0000 nor lone surrogates; a reason may quote the value that was refused. */
+/** A text column takes neither U+0000 nor lone surrogates, and a reason may quote the value that was refused. */
 function storable(text: string): string {
   return Buffer.from(text, 'utf8').toString('utf8').replaceAll('\u0000', '\u2400');
 }
