@@ -45,7 +45,7 @@ export function openEnvelope(delivery: Delivery, works: Work[], failed: FailedOb
       return;
     }
     const id = isUuid(object?.id) ? object.id : uuidv5(String(index), delivery.id);
-    const from = checkRequest(request)
+    const from = isKnown(request)
       ? { workspaceId: request.workspace_id, requestId: request.request_id }
       : unknownRequest;
     failed.push(toFailed({ ...from, id, object }, reason));
@@ -54,12 +54,16 @@ export function openEnvelope(delivery: Delivery, works: Work[], failed: FailedOb
 
 /** Undefined: the object is as its contract says. */
 function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined): string | undefined {
-  if (!checkRequest(request)) return 'the object names a request that its envelope does not carry';
+  if (!isKnown(request)) return 'the object names a request that its envelope does not carry';
   if (!isUuid(object.id)) return "'id' is not valid: it must be a UUID";
   if (!Object.hasOwn(checkObject, object.kind))
     return `no worker of this release knows the kind '${object.kind}'`;
   const check = checkObject[object.kind];
   return check(object) ? undefined : describeError(check.errors![0]!);
+}
+
+function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {
+  return checkRequest(request) && isUuid(request.workspace_id);
 }
 
 const unknownRequest = { workspaceId: NIL, requestId: 'unknown' };

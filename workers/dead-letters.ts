@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { type Job, UnrecoverableError, Worker } from 'bullmq';
 import type { Config } from '../src/config.ts';
 import type { Service } from '../src/lifecycle.ts';
@@ -29,6 +30,9 @@ export interface DeadLetters extends Service {
 /** Between two looks for dead letters that were committed and not shown. */
 const SWEEP_INTERVAL_MS = 5000;
 
+/** A replay in hand takes a few milliseconds, a sweep a second at most. */
+const STOP_PATIENCE_MS = 1500;
+
 /** BullMQ fails a job for good that stalls more often; a stall here says nothing about the dead letter. */
 const MAX_STALLED = 1_000_000;
 
@@ -54,7 +58,12 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
     },
     connection.factory,
   );
-  worker.on('error', (error) => log.warn({ err: error }, 'the dead-letter queue did not answer'));
+  /** A lost connection makes an error at every attempt: one of them is logged between two sweeps. */
+  let warned = false;
+  worker.on('error', (error) => {
+    if (!warned) log.warn({ err: error }, 'the dead-letter queue did not answer');
+    warned = true;
+  });
 
   let timer: NodeJS.Timeout | undefined;
   let stopping = false;
@@ -63,6 +72,7 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
   async function sweep(): Promise<void> {
     await shown.sweep().catch((error) => log.warn({ err: error }, 'dead letters could not be swept'));
     if (stopping) return;
+    warned = false;
     timer = setTimeout(() => {
       sweeping = sweep();
     }, SWEEP_INTERVAL_MS);
@@ -76,9 +86,12 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
     async stop() {
       stopping = true;
       clearTimeout(timer);
-      await worker.close();
-      await sweeping;
-      await shown.stop();
+      const stopped = worker
+        .close()
+        .then(() => sweeping)
+        .then(shown.stop);
+      // What is cut off is delivered again, and replays nothing twice; a queue that is away would be waited for.
+      await Promise.race([stopped, sleep(STOP_PATIENCE_MS, undefined, { ref: false })]);
     },
   };
 }

@@ -16,6 +16,9 @@ const DRAIN_DELAY = 0.5;
 /** Milliseconds before the lane asks again after an error of the queue. */
 const RUN_RETRY_DELAY = 250;
 
+/** Milliseconds between two lines about a queue that does not answer. */
+const WARN_INTERVAL = 5000;
+
 /**
  * Works one lane: takes its jobs one at a time and hands each to the coalescer. The processor never throws,
  * since a failed job would come back behind later ones.
@@ -41,6 +44,12 @@ export function startLane(
     },
     connection.factory,
   );
-  worker.on('error', (error) => log.warn({ err: error, lane }, 'the queue did not answer'));
+  let warned = Number.NEGATIVE_INFINITY;
+  worker.on('error', (error) => {
+    // BullMQ reports every try; one line says enough until it is over.
+    if (performance.now() - warned < WARN_INTERVAL) return;
+    warned = performance.now();
+    log.warn({ err: error, lane }, 'the queue did not answer');
+  });
   return worker;
 }

@@ -23,6 +23,9 @@ export interface DeadLetterJob {
  */
 const KEPT = 2000;
 
+/** Ten minutes of sweeps: how long the dashboard may lack a dead letter that the queue itself has lost. */
+const SWEEPS_TO_REFRESH = 120;
+
 /** Dead letters in one statement and one add. */
 const CHUNK = 100;
 
@@ -49,6 +52,8 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
   /** The jobs that this process has added, by their ids, as long as their dead letters wait or are replayed. */
   const shown = new Map<string, { id: string; replays: number }>();
 
+  let sweeps = 0;
+
   /** Shows those of the dead letters that wait; while the queue is behind with as many as it keeps, none. */
   async function show(ids: readonly string[]): Promise<void> {
     for (let start = 0; start < ids.length; start += CHUNK) {
@@ -60,10 +65,14 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     }
   }
 
-  /** Shows what was committed and never shown, and takes away what was replayed by other means. */
+  /**
+   * Shows what was committed and never shown, and takes away what was replayed by other means. The first
+   * time, and now and then, it trusts the table alone and shows whatever waits: what is there stays as it is.
+   */
   async function sweep(): Promise<void> {
     const waiting = await selectLatestWaiting(database.pool, KEPT);
-    const missing = waiting.filter(({ id, replays }) => !shown.has(jobId(id, replays)));
+    const refresh = sweeps++ % SWEEPS_TO_REFRESH === 0;
+    const missing = waiting.filter(({ id, replays }) => refresh || !shown.has(jobId(id, replays)));
     await show(missing.map(({ id }) => id));
     const present = new Set(waiting.map(({ id, replays }) => jobId(id, replays)));
     await forget([...shown.keys()].filter((key) => !present.has(key)));

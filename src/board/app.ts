@@ -47,7 +47,7 @@ export function createBoardApp({ board, ready, ...signIn }: BoardAppOptions): Ex
   app.use(securityHeaders);
   app.use(refuseOtherOrigins);
   app.use(createSignIn(signIn));
-  app.use('/api', answerInTime(ready));
+  app.use('/api', forbidCaching, answerInTime(ready));
   app.use(logActions(log));
   app.use(board);
   app.use((_request, response) => {
@@ -65,6 +65,12 @@ export function createBoardApp({ board, ready, ...signIn }: BoardAppOptions): Ex
 function refuseOtherOrigins(request: Request, response: Response, next: NextFunction): void {
   if (isSameOrigin(request)) next();
   else response.status(403).json({ message: 'Only the dashboard itself may send this.' });
+}
+
+/** What people sent is not left behind in the browser. */
+function forbidCaching(_request: Request, response: Response, next: NextFunction): void {
+  response.set('Cache-Control', 'no-store');
+  next();
 }
 
 /** 503 where the queue does not answer. */

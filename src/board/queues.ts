@@ -56,8 +56,10 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
     },
   });
 
+  const router = server.getRouter() as Express;
+  router.disable('x-powered-by');
   return {
-    router: server.getRouter() as Express,
+    router,
     async stop() {
       await Promise.all([deadLetters, ...laneQueues].map((queue) => queue.close()));
     },

@@ -1,4 +1,5 @@
 import type { Operation } from './operation.ts';
+import { usersExportIds } from './users.export.ids.ts';
 import { usersTrack } from './users.track.ts';
 
 /**
@@ -7,5 +8,5 @@ import { usersTrack } from './users.track.ts';
  * @param serviceIdField wire name of the service id
  */
 export function allOperations(serviceIdField: string): Operation[] {
-  return [usersTrack(serviceIdField)];
+  return [usersTrack(serviceIdField), usersExportIds(serviceIdField)];
 }

@@ -72,6 +72,8 @@ function connect(config: Config, databaseUrl: string, redisOptions: object): Que
     max: config.DATABASE_POOL_SIZE + config.LANES,
     keepAlive: true,
   });
+  // Every queue, worker and lane that shares the pool listens for its errors.
+  pool.setMaxListeners(0);
   pool.on('error', () => {});
   return {
     kind: 'postgres',

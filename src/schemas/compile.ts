@@ -1,5 +1,8 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
 
+/** Our own keywords: the words of an error. They say nothing to a reader of the documentation. */
+export const annotations = ['rule', 'refusal'];
+
 /**
  * One Ajv for the whole process: every schema is compiled at boot. It stops at the first error, since a
  * caller mends one at a time and hostile input should cost little.
@@ -11,7 +14,7 @@ const ajv = new Ajv2020({
   strictTypes: false,
   verbose: true,
 });
-ajv.addVocabulary(['example', 'rule']);
+ajv.addVocabulary(['example', ...annotations]);
 
 export function compile<T>(schema: object): ValidateFunction<T> {
   return ajv.compile<T>(schema);
@@ -19,13 +22,17 @@ export function compile<T>(schema: object): ValidateFunction<T> {
 
 /**
  * Names the field and the rule: `'name' is required`, `'time' is not valid: it must be string`. A schema's
- * `rule` keyword gives the rule in words; an empty `rule` leaves the text without one.
+ * `rule` keyword gives the rule in words; an empty `rule` leaves the text without one. Its `refusal` keyword
+ * gives, by keyword, the whole text.
  */
 export function describeError(error: ErrorObject): string {
+  const annotated = error.parentSchema as { rule?: string; refusal?: Record<string, string> } | undefined;
+  const refusal = annotated?.refusal?.[error.keyword];
+  if (refusal !== undefined) return refusal;
   const path = error.instancePath.slice(1).replaceAll('/', '.');
   if (error.keyword === 'required') {
     return `'${[path, error.params.missingProperty].filter(Boolean).join('.')}' is required`;
   }
-  const rule = (error.parentSchema as { rule?: string } | undefined)?.rule ?? `it ${error.message}`;
+  const rule = annotated?.rule ?? `it ${error.message}`;
   return `'${path || 'object'}' is not valid${rule ? `: ${rule}` : ''}`;
 }

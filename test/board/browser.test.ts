@@ -21,7 +21,7 @@ describe('the dashboard in a browser', () => {
   beforeAll(async () => {
     installation = await createInstallation('postgres');
     browser = await chromium.launchPersistentContext(temporaryFolder('penstock-browser-'), {
-      executablePath: findChromium(),
+      executablePath: await findChromium(),
       headless: true,
       args,
     });

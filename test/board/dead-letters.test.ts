@@ -4,6 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTER_QUEUE, QueueUnavailable } from '../../src/queue/lanes.ts';
 import { claimWaitingForReplay } from '../../src/store/dead-letters/claim-waiting-for-replay.ts';
+import { createShownDeadLetters } from '../../workers/shown-dead-letters.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createVisitor } from './browser-session.ts';
 import {
@@ -89,6 +90,22 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     await withWorker(async () => {
       await untilState(`${id}_0`, 'failed');
     });
+  });
+
+  test('one that the queue has lost is shown again after a while', async () => {
+    const { connection, database, deadLetterQueue } = installation;
+    const shown = createShownDeadLetters(connection, database);
+    const [id] = (await commit(database, failedEvent())) as [string];
+    await shown.sweep();
+    expect(await stateOf(`${id}_0`)).toBe('waiting');
+    await (await deadLetterQueue.getJob(`${id}_0`))!.remove();
+    await shown.sweep();
+    expect(await stateOf(`${id}_0`)).toBe('unknown');
+    for (let sweep = 2; sweep <= 120; sweep++) await shown.sweep();
+    expect(await stateOf(`${id}_0`)).toBe('waiting');
+    await (await deadLetterQueue.getJob(`${id}_0`))!.remove();
+    await commitReplayed(database, [id]);
+    await shown.stop();
   });
 
   test('a worker that dies with one in hand replays nothing', async () => {

@@ -2,7 +2,7 @@ import { Queue } from 'bullmq';
 import { v7 as uuidv7 } from 'uuid';
 import { startBoard } from '../../src/board/server.ts';
 import { type Config, readConfig } from '../../src/config.ts';
-import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { AcceptedEvent } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/log.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
@@ -89,12 +89,12 @@ export async function createInstallation(kind: QueueConnection['kind']) {
 
 export type Installation = Awaited<ReturnType<typeof createInstallation>>;
 
-export type FailedEvent = FailedObject & { object: AcceptedObject };
+export type FailedEvent = FailedObject & { object: AcceptedEvent };
 
 /** An event that could not be applied. */
 export function failedEvent(change: Partial<FailedEvent> = {}): FailedEvent {
   const id = uuidv7();
-  const object: AcceptedObject = {
+  const object: AcceptedEvent = {
     id,
     request: 3,
     index: 0,

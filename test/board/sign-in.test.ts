@@ -109,6 +109,10 @@ describe('signing in to the dashboard', () => {
     expect(headers.get('x-content-type-options')).toBe('nosniff');
     expect(headers.get('strict-transport-security')).toBeNull();
     expect(headers.get('x-powered-by')).toBeNull();
+    await visitor.signIn();
+    const answer = await visitor.get('/api/queues');
+    expect(answer.headers.get('cache-control')).toBe('no-store');
+    expect(answer.headers.get('x-powered-by')).toBeNull();
   });
 });
 

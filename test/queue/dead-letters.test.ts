@@ -59,8 +59,8 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
   test('an attributes object without an identifier goes by its id', async () => {
     const { database, replayContext } = installation;
     const id = uuidv7();
-    const object = { id, request: 0, index: 0, create: true, kind: 'attributes', push_tokens: [] } as const;
-    const row = failedEvent({ id, kind: 'attributes', object: { ...object, push_tokens: [] } });
+    const object = { id, request: 0, index: 0, create: true, kind: 'attributes', push_tokens: [] };
+    const row = { ...failedEvent(), id, kind: 'attributes', object };
     await commit(database, row);
     await replayDeadLetters(replayContext, [id]);
     expect(await envelopesOf(id)).toMatchObject([{ lane: laneOf(row.workspaceId, id, 4) }]);

@@ -1,6 +1,7 @@
-import { execFileSync } from 'node:child_process';
+import { execFile } from 'node:child_process';
 import { accessSync, constants } from 'node:fs';
 import path from 'node:path';
+import { promisify } from 'node:util';
 
 /** Debian's name first, then those of other systems. */
 const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
@@ -10,22 +11,24 @@ const NAMES = ['chromium', 'chromium-browser', 'google-chrome'];
  * package manager.
  * @throws {Error} one line that says what to install.
  */
-export function findChromium(): string {
+export async function findChromium(): Promise<string> {
   const found = onPath(NAMES);
   if (found) return found;
-  if (process.getuid?.() === 0 && onPath(['apt-get'])) install();
+  if (process.getuid?.() === 0 && onPath(['apt-get'])) await install();
   const installed = onPath(NAMES);
-  if (!installed)
-    throw new Error('no browser to test with: install chromium (on Debian: apt-get install chromium)');
-  return installed;
+  if (installed) return installed;
+  throw new Error('no browser to test with: install chromium (on Debian: apt-get install chromium)');
 }
 
-function install(): void {
-  const environment = { ...process.env, DEBIAN_FRONTEND: 'noninteractive' };
+async function install(): Promise<void> {
+  const aptGet = (...args: string[]) =>
+    promisify(execFile)('apt-get', ['-q', ...args], {
+      env: { ...process.env, DEBIAN_FRONTEND: 'noninteractive' },
+      maxBuffer: 64 * 1024 * 1024,
+    });
   try {
-    execFileSync('apt-get', ['update', '-q'], { env: environment, stdio: 'ignore' });
-    const args = ['install', '-y', '-q', '--no-install-recommends', 'chromium'];
-    execFileSync('apt-get', args, { env: environment, stdio: 'ignore' });
+    await aptGet('update');
+    await aptGet('install', '-y', '--no-install-recommends', 'chromium');
   } catch {
     // Whoever called is told what to install.
   }

@@ -67,6 +67,7 @@ create table push_tokens (
   primary key (workspace_id, app_id, token)
 );
 create index push_tokens_profile on push_tokens (workspace_id, profile_id);
+create index push_tokens_device on push_tokens (workspace_id, device_id);
 
 -- The global email state belongs to the address: everyone who shares it shares the state,
 -- and an address that no profile has yet can have one.

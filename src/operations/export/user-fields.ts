@@ -1,0 +1,154 @@
+import type { Json } from '../../profile/json.ts';
+import { toServiceId } from '../../profile/service-id.ts';
+import { userAlias } from '../../schemas/track.ts';
+import type { StoredUser } from '../../store/export/read-profiles.ts';
+import type { Schema } from '../operation.ts';
+
+/** A field of an exported user: its documentation, and its value if that is not the stored member of its name. */
+export interface UserField {
+  schema: Schema;
+  read?(user: StoredUser): Json | undefined;
+}
+
+const text = (description: string): UserField => ({ schema: { type: 'string', description } });
+const time = (description: string): UserField => ({
+  schema: { type: 'string', format: 'date-time', description },
+});
+const flag = (description: string): UserField => ({ schema: { type: 'boolean', description } });
+const object = (description: string): UserField => ({
+  schema: { type: 'object', additionalProperties: true, description },
+});
+const state = (description: string): UserField => ({
+  schema: { enum: ['subscribed', 'unsubscribed', 'opted_in'], description },
+});
+const listOf = (properties: Record<string, Schema>, description: string): UserField => ({
+  schema: { type: 'array', description, items: { type: 'object', properties } },
+});
+
+const string = { type: 'string' };
+const dateTime = { type: 'string', format: 'date-time' };
+const summary = { name: string, first: dateTime, last: dateTime, count: { type: 'integer' } };
+
+/** Split of users into this many buckets. */
+const BUCKETS = 10_000;
+
+/** The currency of `total_revenue`. */
+const MAIN_CURRENCY = 'USD';
+
+/**
+ * Every field of an exported user, in the order of the answer.
+ *
+ * @param serviceIdField wire name of the service id
+ */
+export function userFields(serviceIdField: string): Record<string, UserField> {
+  return {
+    created_at: time('When the profile was made.'),
+    external_id: text('The id that you gave the user.'),
+    user_aliases: { schema: { type: 'array', items: userAlias, description: 'Sorted by label.' } },
+    [serviceIdField]: {
+      schema: { type: 'string', pattern: '^[0-9a-f]{24}$', description: "The service's own id of the user." },
+      read: ({ id }) => toServiceId(id),
+    },
+    random_bucket: {
+      schema: {
+        type: 'integer',
+        minimum: 0,
+        maximum: BUCKETS - 1,
+        description: 'The same for the whole life of the profile; for even splits.',
+      },
+      read: randomBucket,
+    },
+    first_name: text('First name.'),
+    last_name: text('Last name.'),
+    email: text('Email address, lower-case.'),
+    dob: text('Date of birth as YYYY-MM-DD.'),
+    home_city: text('Home city.'),
+    country: text('ISO 3166-1 alpha-2.'),
+    phone: text('`+` and digits; a number that cannot exist is kept as it was given.'),
+    language: text('ISO 639-1.'),
+    time_zone: text('IANA name.'),
+    last_coordinates: {
+      schema: {
+        type: 'array',
+        items: { type: 'number' },
+        minItems: 2,
+        maxItems: 2,
+        description: 'Longitude, then latitude.',
+      },
+      read: ({ longitude, latitude }) =>
+        longitude === null || latitude === null ? undefined : [longitude, latitude],
+    },
+    gender: text('`M`, `F`, `O` (other), `N` (not applicable) or `P` (prefers not to say).'),
+    image_url: text('Address of a picture.'),
+    date_of_first_session: time('First session.'),
+    date_of_last_session: time('Last session.'),
+    facebook: object('As sent.'),
+    twitter: object('As sent.'),
+    custom_attributes: object('Custom attributes by name.'),
+    custom_events: listOf(summary, 'Each custom event with its first and last time and how often.'),
+    purchases: listOf(summary, 'Each product with its first and last purchase and how many pieces.'),
+    total_revenue: {
+      schema: { type: 'number', description: 'Revenue of the purchases in USD.' },
+      read: ({ revenue }) => revenue?.[MAIN_CURRENCY],
+    },
+    revenue: {
+      schema: {
+        type: 'object',
+        additionalProperties: { type: 'number' },
+        description: 'Revenue in each other currency; amounts of different currencies are never added up.',
+      },
+      read: ({ revenue }) => {
+        const { [MAIN_CURRENCY]: _, ...others } = revenue ?? {};
+        return others;
+      },
+    },
+    devices: {
+      ...listOf({ device_id: string }, 'The devices of the push tokens.'),
+      read: ({ push_tokens }) => {
+        const ids = new Set(push_tokens?.map(({ device_id }) => device_id));
+        return [...ids].map((device_id) => ({ device_id }));
+      },
+    },
+    push_tokens: listOf({ app: string, token: string, device_id: string }, '`app` is the `app_id` as sent.'),
+    email_subscribe: state('State of the email address, shared by everyone who has it.'),
+    email_opted_in_at: time('When the address was last set to `opted_in`, while it is that.'),
+    email_unsubscribed_at: time('When the address was last set to `unsubscribed`, while it is that.'),
+    email_hard_bounced_at: time('When the address was found not to exist.'),
+    push_subscribe: state('State for push messages.'),
+    subscription_groups: listOf(
+      {
+        id: { type: 'string', format: 'uuid' },
+        name: string,
+        channel: { enum: ['email', 'sms', 'whatsapp'] },
+        status: { enum: ['Subscribed', 'Unsubscribed'] },
+      },
+      "The groups for which there is a state: of the address or phone number, else the profile's own.",
+    ),
+    marked_email_as_spam_at: time('When the user marked a message as spam.'),
+    email_open_tracking_disabled: flag('Whether opens of emails are not tracked.'),
+    email_click_tracking_disabled: flag('Whether clicks in emails are not tracked.'),
+  };
+}
+
+/** One user as the answer shows it: the wanted fields that have data. */
+export function toUserObject(
+  user: StoredUser,
+  fields: [name: string, field: UserField][],
+): Record<string, Json> {
+  const shown: Record<string, Json> = {};
+  for (const [name, { read }] of fields) {
+    const value = read ? read(user) : user[name];
+    if (!isEmpty(value)) shown[name] = value;
+  }
+  return shown;
+}
+
+function isEmpty(value: Json | undefined): value is null | undefined {
+  if (value === null || value === undefined) return true;
+  return typeof value === 'object' && Object.keys(value).length === 0;
+}
+
+/** The last 48 bits of a service id are random. */
+function randomBucket({ id }: StoredUser): number {
+  return Number.parseInt(toServiceId(id).slice(12), 16) % BUCKETS;
+}

@@ -1,0 +1,164 @@
+import { errors } from '../errors.ts';
+import type { Json } from '../profile/json.ts';
+import { userAlias } from '../schemas/track.ts';
+import { findExported, MAX_SHARING } from '../store/export/find-exported.ts';
+import { readProfiles } from '../store/export/read-profiles.ts';
+import { toUserObject, type UserField, userFields } from './export/user-fields.ts';
+import { type Asked, listOf, MAX_IDS, readAsked } from './export/wanted.ts';
+import type { DirectOperation, Schema } from './operation.ts';
+
+/**
+ * POST /users/export/ids: reads profiles back, whole or some fields of them. Two statements, whatever the
+ * number of identifiers.
+ *
+ * @param serviceIdField wire name of the service id
+ */
+export function usersExportIds(serviceIdField: string): DirectOperation {
+  const fields = userFields(serviceIdField);
+  const schemas = Object.fromEntries(Object.entries(fields).map(([name, { schema }]) => [name, schema]));
+
+  return {
+    kind: 'direct',
+    id: 'users.export.ids',
+    method: 'POST',
+    path: '/users/export/ids',
+    permission: 'users.export.ids',
+    bucket: 'users.export.ids',
+    summary: 'Read users back by their identifiers',
+    description: `Kinds of identifiers may be combined; a user named twice comes once. At most ${MAX_IDS} external ids, aliases and service ids in all, and one email address, phone number and device. Users come in the order of external ids, aliases, service ids, email address, phone, device. Everyone on an email address, phone number or device comes, up to ${MAX_SHARING.toLocaleString('en')}: those with an external id first, then the most recently updated. Fields without data are left out.`,
+    body: bodySchema(serviceIdField, Object.keys(fields)),
+    replies: { 201: { description: 'The users that were found.', schema: replySchema(schemas) } },
+    example: example(serviceIdField),
+
+    async handle({ workspaceId }, { body }, { database }) {
+      const asked = readAsked(body, serviceIdField);
+      const shown = chooseFields(fields, body.fields_to_export);
+      const wanted = asked.flatMap(({ key }, place) => (key ? [{ place, ...key }] : []));
+      const found = await findExported(database.pool, workspaceId, wanted);
+      const ids = [...new Set(found.map(({ id }) => id))];
+      const names = shown.map(([name]) => name);
+      const stored = await readProfiles(database.pool, workspaceId, ids, names);
+      const users = new Map(stored.map((user) => [user.id, toUserObject(user, shown)]));
+      const invalid = unknown(
+        asked,
+        found.filter(({ id }) => users.has(id)),
+      );
+      return {
+        status: 201,
+        body: {
+          users: ids.flatMap((id) => users.get(id) ?? []),
+          ...(invalid.length > 0 && { invalid_user_ids: invalid }),
+          message: 'success',
+        },
+      };
+    },
+  };
+}
+
+/** Names that we have no data for are passed over: clients ask for more than one service knows. */
+function chooseFields(fields: Record<string, UserField>, given: Json | undefined): [string, UserField][] {
+  const named = new Set(listOf(given));
+  return Object.entries(fields).filter(([name]) => named.size === 0 || named.has(name));
+}
+
+/** The identifiers that found nobody, as they were sent, each once. */
+function unknown(asked: Asked[], found: { place: number }[]): string[] {
+  const places = new Set(found.map(({ place }) => place));
+  return [...new Set(asked.filter((_, place) => !places.has(place)).map(({ sent }) => sent))];
+}
+
+function bodySchema(serviceIdField: string, fields: string[]): Schema {
+  const ids = (description: string) => ({
+    type: ['array', 'string', 'integer', 'null'],
+    maxItems: MAX_IDS,
+    items: { type: ['string', 'integer'], rule: 'it must be a string' },
+    description,
+    rule: 'it must be an array of strings',
+    refusal: { maxItems: errors.tooManyIds.message },
+  });
+  const one = (description: string) => ({
+    type: ['string', 'null'],
+    description,
+    rule: 'it must be a string',
+  });
+  return {
+    type: 'object',
+    properties: {
+      external_ids: ids('The ids that you gave the users.'),
+      user_aliases: {
+        type: ['array', 'object', 'null'],
+        maxItems: MAX_IDS,
+        items: userAlias,
+        description: 'Aliases of the users.',
+        rule: 'it must be an array of user alias objects',
+        refusal: { maxItems: errors.tooManyIdsAndAliases.message },
+      },
+      [serviceIdField]: ids("The service's own id of a user: 24 hexadecimal digits."),
+      [`${serviceIdField}s`]: ids("The service's own ids of the users."),
+      email_address: one('Everyone with this email address.'),
+      phone: one('Everyone with this phone number, in E.164.'),
+      device_id: one('Whoever has a push token of this device.'),
+      fields_to_export: {
+        type: ['array', 'string', 'null'],
+        items: { type: 'string', rule: 'it must be a string' },
+        description: `The fields to answer with, all if absent. Known: ${fields.join(', ')}. Other names are passed over.`,
+        rule: 'it must be an array of strings',
+      },
+    },
+  };
+}
+
+function replySchema(fields: Record<string, Schema>): Schema {
+  return {
+    type: 'object',
+    required: ['users', 'message'],
+    properties: {
+      users: {
+        type: 'array',
+        items: { title: 'User', type: 'object', properties: fields, additionalProperties: false },
+      },
+      invalid_user_ids: {
+        type: 'array',
+        items: { type: 'string' },
+        description:
+          'The identifiers that nobody has, as sent; an alias by its name. Absent when there are none.',
+      },
+      message: { const: 'success' },
+    },
+  };
+}
+
+function example(serviceIdField: string): DirectOperation['example'] {
+  return {
+    body: { external_ids: ['ada', 'nobody'], fields_to_export: [] },
+    reply: {
+      users: [
+        {
+          created_at: '2026-01-31T12:00:01.250Z',
+          external_id: 'ada',
+          [serviceIdField]: '019c13d1a4e2b61f0c55a3d7',
+          random_bucket: 4583,
+          first_name: 'Ada',
+          email: 'ada@example.com',
+          custom_attributes: { logins: 1 },
+          custom_events: [
+            {
+              name: 'signed_up',
+              first: '2026-01-31T12:00:00.000Z',
+              last: '2026-01-31T12:00:00.000Z',
+              count: 1,
+            },
+          ],
+          purchases: [
+            { name: 'book', first: '2026-01-31T12:05:00.000Z', last: '2026-01-31T12:05:00.000Z', count: 2 },
+          ],
+          revenue: { EUR: 25 },
+          email_subscribe: 'subscribed',
+          push_subscribe: 'subscribed',
+        },
+      ],
+      invalid_user_ids: ['nobody'],
+      message: 'success',
+    },
+  };
+}

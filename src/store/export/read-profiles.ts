@@ -1,0 +1,159 @@
+import type { Json } from '../../profile/json.ts';
+import type { Pool } from '../database.ts';
+
+/** A stored user. Members are named as on the wire, null without data; times are ISO 8601 in UTC. */
+export interface StoredUser {
+  id: string;
+  latitude: number | null;
+  longitude: number | null;
+  /** Revenue by currency. */
+  revenue: Record<string, number> | null;
+  push_tokens: { app: string; token: string; device_id: string }[] | null;
+  [member: string]: Json;
+}
+
+/** ISO 8601 with milliseconds, in UTC whatever the session's time zone. */
+const iso = (time: string) => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+
+/** What is looked up only if one of these fields is wanted. */
+const ifWanted = (fields: string[], query: string) =>
+  `case when array[${fields.map((field) => `'${field}'`)}] && $3::text[] then (${query}) end`;
+
+const aliases = `
+  select jsonb_agg(
+    jsonb_build_object('alias_name', user_aliases.alias_name, 'alias_label', user_aliases.alias_label)
+    order by user_aliases.alias_label, user_aliases.alias_name)
+  from user_aliases
+  where user_aliases.workspace_id = profiles.workspace_id and user_aliases.profile_id = profiles.id`;
+
+const pushTokens = `
+  select jsonb_agg(
+    jsonb_build_object('app', push_tokens.app_id, 'token', push_tokens.token, 'device_id', push_tokens.device_id)
+    order by push_tokens.created_at, push_tokens.app_id, push_tokens.token)
+  from push_tokens
+  where push_tokens.workspace_id = profiles.workspace_id and push_tokens.profile_id = profiles.id`;
+
+const customEvents = `
+  select jsonb_agg(
+    jsonb_build_object(
+      'name', event_summaries.name,
+      'first', ${iso('event_summaries.first')},
+      'last', ${iso('event_summaries.last')},
+      'count', event_summaries.count)
+    order by event_summaries.name)
+  from event_summaries
+  where event_summaries.workspace_id = profiles.workspace_id and event_summaries.profile_id = profiles.id`;
+
+const purchases = `
+  select jsonb_agg(
+    jsonb_build_object(
+      'name', product.product_id,
+      'first', ${iso('product.first')},
+      'last', ${iso('product.last')},
+      'count', product.count)
+    order by product.product_id)
+  from (
+    select
+      purchase_summaries.product_id,
+      min(purchase_summaries.first) as first,
+      max(purchase_summaries.last) as last,
+      sum(purchase_summaries.count) as count
+    from purchase_summaries
+    where purchase_summaries.workspace_id = profiles.workspace_id and purchase_summaries.profile_id = profiles.id
+    group by purchase_summaries.product_id
+  ) as product`;
+
+const revenue = `
+  select jsonb_object_agg(earned.currency, earned.revenue)
+  from (
+    select purchase_summaries.currency, sum(purchase_summaries.revenue) as revenue
+    from purchase_summaries
+    where purchase_summaries.workspace_id = profiles.workspace_id and purchase_summaries.profile_id = profiles.id
+    group by purchase_summaries.currency
+  ) as earned`;
+
+/** A state of the address that a group is about comes before one that the profile had without an address. */
+const subscriptionGroups = `
+  select jsonb_agg(
+    jsonb_build_object('id', told.id, 'name', told.name, 'channel', told.channel, 'status', initcap(told.state))
+    order by told.name)
+  from (
+    select distinct on (subscription_groups.id)
+      subscription_groups.id, subscription_groups.name, subscription_groups.channel, subscription_states.state
+    from (values
+      ('email', profiles.email),
+      ('phone', case when profiles.phone_valid then profiles.phone end),
+      ('profile', profiles.id::text)
+    ) as subject (kind, name)
+    join subscription_states
+      on subscription_states.workspace_id = profiles.workspace_id
+      and subscription_states.subject_kind = subject.kind
+      and subscription_states.subject = subject.name
+    join subscription_groups on subscription_groups.id = subscription_states.subscription_group_id
+    order by subscription_groups.id, subject.kind = 'profile'
+  ) as told`;
+
+/** By primary keys and user_aliases_profile, push_tokens_profile; one snapshot, locks nothing. */
+const statement = `
+  select
+    profiles.id,
+    profiles.external_id,
+    profiles.first_name,
+    profiles.last_name,
+    profiles.email,
+    profiles.dob,
+    profiles.home_city,
+    profiles.country,
+    profiles.phone,
+    profiles.language,
+    profiles.time_zone,
+    profiles.latitude,
+    profiles.longitude,
+    profiles.gender,
+    profiles.image_url,
+    profiles.facebook,
+    profiles.twitter,
+    profiles.email_open_tracking_disabled,
+    profiles.email_click_tracking_disabled,
+    ${iso('profiles.created_at')} as created_at,
+    ${iso('profiles.date_of_first_session')} as date_of_first_session,
+    ${iso('profiles.date_of_last_session')} as date_of_last_session,
+    ${iso('profiles.marked_email_as_spam_at')} as marked_email_as_spam_at,
+    coalesce(email_addresses.state, profiles.email_subscribe, 'subscribed') as email_subscribe,
+    case email_addresses.state when 'opted_in' then ${iso('email_addresses.changed_at')} end as email_opted_in_at,
+    case email_addresses.state when 'unsubscribed' then ${iso('email_addresses.changed_at')} end
+      as email_unsubscribed_at,
+    ${iso('email_addresses.hard_bounced_at')} as email_hard_bounced_at,
+    coalesce(profiles.push_subscribe, 'subscribed') as push_subscribe,
+    ${ifWanted(['custom_attributes'], 'profiles.custom_attributes')} as custom_attributes,
+    ${ifWanted(['user_aliases'], aliases)} as user_aliases,
+    ${ifWanted(['push_tokens', 'devices'], pushTokens)} as push_tokens,
+    ${ifWanted(['custom_events'], customEvents)} as custom_events,
+    ${ifWanted(['purchases'], purchases)} as purchases,
+    ${ifWanted(['revenue', 'total_revenue'], revenue)} as revenue,
+    ${ifWanted(['subscription_groups'], subscriptionGroups)} as subscription_groups
+  from profiles
+  left join email_addresses
+    on email_addresses.workspace_id = profiles.workspace_id
+    and email_addresses.email = profiles.email
+  where profiles.workspace_id = $1::uuid
+    and profiles.id = any($2::uuid[])`;
+
+/**
+ * Reads users whole, in no order; one that is gone meanwhile is missing.
+ *
+ * @param fields names of the wanted fields: what costs a look-up of its own is only read if it is among them
+ */
+export async function readProfiles(
+  pool: Pool,
+  workspaceId: string,
+  ids: string[],
+  fields: string[],
+): Promise<StoredUser[]> {
+  const { rows } = await pool.query<StoredUser>({
+    name: 'read-profiles',
+    text: statement,
+    values: [workspaceId, ids, fields],
+  });
+  return rows;
+}

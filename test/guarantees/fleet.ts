@@ -1,0 +1,142 @@
+import { get } from 'node:http';
+import pg from 'pg';
+import { freePort } from '../../src/embedded/ports.ts';
+import {
+  createDatabase,
+  startProcess,
+  startRedis,
+  type TestProcess,
+  type TestRedis,
+  waitUntil,
+} from '../setup/fixtures.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+
+export const backends = ['redis', 'postgres'] as const;
+export type Backend = (typeof backends)[number];
+
+/** A process of ours under test; `name` is also what Postgres calls its sessions. */
+export interface Member extends TestProcess {
+  name: string;
+  port: number;
+}
+
+export interface Fleet {
+  backend: Backend;
+  workspace: TestWorkspace;
+  /** Absent when the queue lives in Postgres. */
+  redis: TestRedis | undefined;
+  /** The test's own connections, which Postgres calls by `OBSERVER`. */
+  pool: pg.Pool;
+  env: Record<string, string>;
+  /** The living ones. */
+  edges: Member[];
+  workers: Member[];
+  startEdge(port?: number): Promise<Member>;
+  startWorker(): Promise<Member>;
+  /** Sends a signal, SIGKILL unless told, and waits for the end. */
+  end(member: Member, signal?: NodeJS.Signals): Promise<{ code: number | null; milliseconds: number }>;
+  /** Those that have ended by themselves. */
+  fallen(): Promise<string[]>;
+  stop(): Promise<void>;
+}
+
+export const OBSERVER = 'observer';
+
+/** Two edges and three workers on a database of their own, redelivering soon after a death. */
+export async function startFleet(
+  backend: Backend,
+  {
+    edges = 2,
+    workers = 3,
+    env = {},
+  }: { edges?: number; workers?: number; env?: Record<string, string> } = {},
+): Promise<Fleet> {
+  const { url } = await createDatabase();
+  const redis = backend === 'redis' ? await startRedis() : undefined;
+  const pool = new pg.Pool({ connectionString: url, max: 4, application_name: OBSERVER });
+  pool.on('error', () => {});
+  const workspace = await createWorkspace(pool);
+  let started = 0;
+
+  const fleet: Fleet = {
+    backend,
+    workspace,
+    redis,
+    pool,
+    env: {
+      DATABASE_URL: url,
+      ...(redis && { REDIS_URL: redis.url }),
+      LANES: backend === 'redis' ? '4' : '1',
+      LOCK_DURATION_MS: '1500',
+      STALLED_INTERVAL_MS: '500',
+      LOG_LEVEL: 'warn',
+      ...env,
+    },
+    edges: [],
+    workers: [],
+    startEdge: async (port) => start('web', 'src/web.js', 'PORT', fleet.edges, port),
+    startWorker: () => start('worker', 'workers/main.js', 'WORKER_PORT', fleet.workers),
+    async end(member, signal = 'SIGKILL') {
+      for (const list of [fleet.edges, fleet.workers]) {
+        if (list.includes(member)) list.splice(list.indexOf(member), 1);
+      }
+      const from = Date.now();
+      member.kill(signal);
+      const { code } = await member.exit;
+      return { code, milliseconds: Date.now() - from };
+    },
+    async fallen() {
+      const living = Symbol('living');
+      const members = [...fleet.edges, ...fleet.workers];
+      const states = await Promise.all(
+        members.map(({ exit }) => Promise.race([exit, Promise.resolve(living)])),
+      );
+      return members.filter((_, index) => states[index] !== living).map(({ name }) => name);
+    },
+    async stop() {
+      await Promise.all([...fleet.edges, ...fleet.workers].map((member) => fleet.end(member)));
+      await pool.end();
+    },
+  };
+
+  async function start(kind: string, file: string, setting: string, list: Member[], wanted?: number) {
+    const port = wanted ?? (await freePort());
+    const name = `${kind}-${++started}`;
+    const process = startProcess(`dist/${file}`, { ...fleet.env, [setting]: String(port), PGAPPNAME: name });
+    const member: Member = Object.assign(process, { name, port });
+    await waitUntil(async () => (await statusOf(port, '/readyz')) === 200, { what: `${name} to be ready` });
+    list.push(member);
+    return member;
+  }
+
+  await Promise.all([
+    ...Array.from({ length: edges }, () => fleet.startEdge()),
+    ...Array.from({ length: workers }, () => fleet.startWorker()),
+  ]);
+  return fleet;
+}
+
+export function statusOf(port: number, path: string): Promise<number | undefined> {
+  return new Promise((resolve, reject) => {
+    get({ port, path, agent: false }, (response) => {
+      response.resume();
+      resolve(response.statusCode);
+    }).on('error', reject);
+  });
+}
+
+/** The worker that has a transaction open at this moment. */
+export function busyWorker({ pool, workers }: Fleet): Promise<Member> {
+  return waitUntil(
+    async () => {
+      const { rows } = await pool.query<{ name: string }>(
+        `select application_name as name from pg_stat_activity
+         where datname = current_database() and xact_start is not null and application_name like 'worker-%'
+           and query ~ 'ledger|jsonb_to_recordset'
+         order by xact_start limit 1`,
+      );
+      return workers.find(({ name }) => name === rows[0]?.name);
+    },
+    { what: 'a worker in the middle of a batch' },
+  );
+}

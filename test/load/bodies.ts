@@ -1,0 +1,95 @@
+import { pick } from './random.ts';
+import { badObject, goodObject, type TrafficKind, type TrafficObject, trafficKinds, USER_MARK } from './traffic.ts';
+
+/** A whole request, head and body, ready to be written; the users in it change from one sending to the next. */
+export interface Message {
+  bytes: Buffer;
+  /** Where each user's eight digits begin. */
+  users: number[];
+}
+
+export interface BodyOptions {
+  /** Objects per request: the three kinds in turn. */
+  objects: number;
+  /** Share of objects that will be refused. */
+  badShare: number;
+}
+
+const DIGITS = USER_MARK.length - USER_MARK.indexOf('#');
+const mark = Buffer.from(USER_MARK);
+const ZERO = 0x30;
+
+/**
+ * Makes `count` different messages ahead, so that sending one costs no more than writing its user ids.
+ *
+ * @param head the request's head up to, but without, Content-Length
+ * @param now epoch milliseconds
+ */
+export function makeMessages(
+  count: number,
+  head: string,
+  options: BodyOptions,
+  random: () => number,
+  now: number,
+): Message[] {
+  let kind = 0;
+  const nextKind = () => trafficKinds[kind++ % trafficKinds.length]!;
+  return Array.from({ length: count }, () => {
+    const body: Partial<Record<TrafficKind, TrafficObject[]>> = {};
+    for (let index = 0; index < options.objects; index++) {
+      const kindOfThis = nextKind();
+      const make = random() < options.badShare ? badObject : goodObject;
+      body[kindOfThis] ??= [];
+      body[kindOfThis].push(make(kindOfThis, random, now));
+    }
+    return toMessage(head, JSON.stringify(body));
+  });
+}
+
+export function toMessage(head: string, body: string): Message {
+  const bytes = Buffer.from(`${head}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
+  const users: number[] = [];
+  for (let at = bytes.indexOf(mark); at >= 0; at = bytes.indexOf(mark, at + mark.length)) {
+    users.push(at + mark.length - DIGITS);
+  }
+  return { bytes, users };
+}
+
+/** Gives every object of the message a user; the few with low numbers come often, the many others seldom. */
+export function assignUsers({ bytes, users }: Message, total: number, random: () => number): void {
+  for (const at of users) {
+    const position = random();
+    writeDigits(bytes, at, Math.floor(position * position * total));
+  }
+}
+
+/** Gives the objects the users `first`, `first` + 1 and so on. */
+export function assignUsersFrom({ bytes, users }: Message, first: number): void {
+  users.forEach((at, index) => {
+    writeDigits(bytes, at, first + index);
+  });
+}
+
+function writeDigits(bytes: Buffer, at: number, value: number): void {
+  let rest = value;
+  for (let place = at + DIGITS - 1; place >= at; place--) {
+    bytes[place] = ZERO + (rest % 10);
+    rest = Math.floor(rest / 10);
+  }
+}
+
+/** A head for POSTs of JSON with a key; Content-Length and the empty line come with the body. */
+export function postHead(host: string, path: string, key: string): string {
+  return (
+    `POST ${path} HTTP/1.1\r\nHost: ${host}\r\nAuthorization: Bearer ${key}\r\n` +
+    'Content-Type: application/json\r\nConnection: keep-alive\r\n'
+  );
+}
+
+/** Any one of the messages that no connection is sending at the moment, taken out of the pool. */
+export function takeMessage(pool: Message[], random: () => number): Message {
+  const message = pick(random, pool);
+  pool[pool.indexOf(message)] = pool.at(-1)!;
+  pool.pop();
+  return message;
+}
