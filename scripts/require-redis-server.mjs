@@ -5,7 +5,9 @@ import { spawnSync } from 'node:child_process';
 const has = (command, flag) => spawnSync(command, [flag], { stdio: 'ignore' }).status === 0;
 
 function fail() {
-  process.stderr.write('redis-server 7 or newer is not on the PATH: install it (Debian and Ubuntu: redis-server, Homebrew: redis)\n');
+  process.stderr.write(
+    'redis-server 7 or newer is not on the PATH: install it (Debian and Ubuntu: redis-server, Homebrew: redis)\n',
+  );
   process.exit(1);
 }
 

@@ -8,6 +8,7 @@ import { addKeys } from './admin/commands/keys.ts';
 import { addLimits } from './admin/commands/limits.ts';
 import { addMigrate } from './admin/commands/migrate.ts';
 import { addUsage } from './admin/commands/usage.ts';
+import { addUsers } from './admin/commands/users.ts';
 import { addWorkspaces } from './admin/commands/workspaces.ts';
 import { describeFailure } from './admin/refusal.ts';
 import { packageRoot } from './package-root.ts';
@@ -27,6 +28,7 @@ function program(): Command {
   addWorkspaces(command);
   addKeys(command);
   addGroups(command);
+  addUsers(command);
   addLimits(command);
   addUsage(command);
   addDeadLetters(command);

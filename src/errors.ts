@@ -3,6 +3,7 @@
  * else those recorded from services that speak the same protocol.
  */
 export const errors = {
+  malformedRequest: { status: 400, message: 'Bad Request' },
   malformedBody: { status: 400, message: 'Error while parsing request body. Please check your syntax.' },
   bodyNotObject: { status: 400, message: 'The request body must be a JSON object.' },
   nothingValid: {
@@ -23,6 +24,7 @@ export const errors = {
   bodyTooLarge: { status: 413, message: 'Request Entity Too Large' },
   unsupportedMediaType: { status: 415, message: 'Unsupported Media Type' },
   rateLimited: { status: 429, message: 'Rate Limited' },
+  headersTooLarge: { status: 431, message: 'Request Header Fields Too Large' },
   internal: { status: 500, message: 'Internal Server Error' },
   unavailable: { status: 503, message: 'Service Unavailable' },
 } as const satisfies Record<string, { status: number; message: string }>;

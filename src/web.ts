@@ -3,10 +3,13 @@ import { readConfig } from './config.ts';
 import { databaseUrl } from './database-url.ts';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator } from './edge/authenticate.ts';
+import { answerBrokenRequests } from './edge/broken-requests.ts';
+import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { addHealthPages } from './edge/health-pages.ts';
-import { limitConnections, listen } from './edge/listen.ts';
+import { connectionChecks, limitConnections, listen } from './edge/listen.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
+import { openApiDocument } from './edge/openapi.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { memoryTokenBuckets, redisTokenBuckets } from './edge/token-bucket.ts';
 import { stopOnSignal } from './lifecycle.ts';
@@ -43,7 +46,9 @@ async function main(): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
   const resources = { database, serviceIdField: config.SERVICE_ID_FIELD };
   const services = { config, log, metrics, authenticator, rateLimiter, queue, overload, resources };
-  const handle = createApp(allOperations(config.SERVICE_ID_FIELD), services, (app) => {
+  const operations = allOperations(config.SERVICE_ID_FIELD);
+  const handle = createApp(operations, services, (app) => {
+    addDocsPages(app, openApiDocument(operations));
     addHealthPages(app, {
       pool: database.pool,
       connection,
@@ -53,8 +58,9 @@ async function main(): Promise<void> {
     });
   });
 
-  const server = createServer(handle);
+  const server = createServer(connectionChecks, handle);
   limitConnections(server);
+  answerBrokenRequests(server);
   stopOnSignal(
     [
       { name: 'database', stop: () => database.stop() },

@@ -23,11 +23,14 @@ export function withLaneLease(databaseUrl: string, lane: number, start: () => Se
   async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
       const client = new pg.Client({ connectionString: databaseUrl, keepAlive: true });
+      let giveUp = () => {};
       const lost = new Promise<void>((resolve) => {
-        client.once('end', resolve);
-        client.once('error', () => resolve());
-        stopping.signal.addEventListener('abort', () => resolve(), { once: true });
+        giveUp = resolve;
       });
+      client.once('end', giveUp);
+      // A connection that the server ends reports two errors; one without a listener would end the process.
+      client.on('error', giveUp);
+      stopping.signal.addEventListener('abort', giveUp);
       try {
         await client.connect();
         if (await acquired(client, lane)) {
@@ -39,6 +42,7 @@ export function withLaneLease(databaseUrl: string, lane: number, start: () => Se
       } catch (error) {
         log.warn({ err: error, lane }, 'the lease of a lane could not be asked for');
       }
+      stopping.signal.removeEventListener('abort', giveUp);
       await client.end().catch(() => {});
       await sleep(RETRY_MS, undefined, { signal: stopping.signal }).catch(() => {});
     }

@@ -7,14 +7,16 @@ import { openQueue } from '../src/queue/open-queue.ts';
 import { ensurePartitions } from '../src/store/activity/ensure-partitions.ts';
 import type { Pool } from '../src/store/database.ts';
 import { forgetEnvelopes } from '../src/store/delivery/forget-envelopes.ts';
+import { blockDummyUsers } from './dummy-users.ts';
 
 const CHECK_LANES_MS = 5000;
+const BLOCK_DUMMIES_MS = 60_000;
 const TIDY_STORE_MS = 3_600_000;
 
 /**
  * What a worker looks after beside its lanes: that each lane still lets one job through at a time (the limit
- * lives in the queue, and `obliterate` there would take it away without a word), next month's partitions, and
- * the ledger's old rows. Every worker does it; doing it twice is harmless.
+ * lives in the queue, and `obliterate` there would take it away without a word), dummy users, next month's
+ * partitions, and the ledger's old rows. Every worker does it; doing it twice is harmless.
  */
 export async function startUpkeep(
   connection: QueueConnection,
@@ -46,7 +48,11 @@ export async function startUpkeep(
     timer.unref();
     return timer;
   };
-  const timers = [every(CHECK_LANES_MS, checkLanes), every(TIDY_STORE_MS, tidyStore)];
+  const timers = [
+    every(CHECK_LANES_MS, checkLanes),
+    every(BLOCK_DUMMIES_MS, () => blockDummyUsers(pool, log)),
+    every(TIDY_STORE_MS, tidyStore),
+  ];
   await tidyStore();
   return {
     name: 'upkeep',

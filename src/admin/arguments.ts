@@ -2,6 +2,7 @@ import { BlockList, isIP } from 'node:net';
 import { InvalidArgumentError } from 'commander';
 import { DateTime } from 'luxon';
 import { validate } from 'uuid';
+import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
 import { type Permission, permissions } from './permissions.ts';
 
 /** The largest value of a Postgres integer. */
@@ -16,6 +17,23 @@ export function parseName(text: string): string {
     throw new InvalidArgumentError(`A name has 1 to ${MAX_NAME} characters.`);
   }
   return name;
+}
+
+/** As the edge takes it: every character of it counts. */
+export function parseExternalId(text: string): string {
+  if (text === '' || Buffer.byteLength(text) > MAX_EXTERNAL_ID_BYTES) {
+    throw new InvalidArgumentError(`An external id has 1 to ${MAX_EXTERNAL_ID_BYTES} bytes.`);
+  }
+  return text;
+}
+
+/** One line for whoever finds the thing later. */
+export function parseReason(text: string): string {
+  const reason = text.trim();
+  if (reason === '' || reason.length > MAX_NAME) {
+    throw new InvalidArgumentError(`A reason has 1 to ${MAX_NAME} characters.`);
+  }
+  return reason;
 }
 
 export function parseCount(text: string): number {

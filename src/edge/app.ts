@@ -40,6 +40,10 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
       ),
     );
   }
+  app.use((_request, response, next) => {
+    response.setHeader('X-Request-Id', uuidv7());
+    next();
+  });
   pages(app);
   for (const [path, allowed] of methods) {
     app.all(path, (_request, response) =>

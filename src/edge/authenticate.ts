@@ -6,9 +6,11 @@ import type { Pool } from '../store/database.ts';
 import { type ApiKeyRow, findApiKey } from '../store/find-api-key.ts';
 import { touchApiKeys } from '../store/touch-api-keys.ts';
 
-export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist' | 'groups'> {
+export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist' | 'groups' | 'blocked'> {
   permissions: ReadonlySet<string>;
   groups: ReadonlySet<string>;
+  /** External ids. */
+  blocked: ReadonlySet<string>;
   /** Absent: any address. */
   allowlist: BlockList | undefined;
 }
@@ -29,9 +31,9 @@ const STALE_WHILE_DOWN = 60_000;
 const TOUCH_INTERVAL = 60_000;
 
 /**
- * Who a key is, by its SHA-256, remembered for `cacheMs`: within that time a revocation takes effect on
- * every edge. When Postgres does not answer, a key that was known stays known for a minute, so that objects
- * can still be accepted into the queue.
+ * Who a key is, by its SHA-256, remembered for `cacheMs`: within that time a revocation, or a blocked
+ * external id, takes effect on every edge. When Postgres does not answer, a key that was known stays known for
+ * a minute, so that objects can still be accepted into the queue.
  */
 export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   const remembered = new Map<string, Remembered>();
@@ -122,6 +124,7 @@ function toApiKey(row: ApiKeyRow): ApiKey {
     ...row,
     permissions: new Set(row.permissions),
     groups: new Set(row.groups),
+    blocked: new Set(row.blocked),
     allowlist: toBlockList(row.ipAllowlist),
   };
 }

@@ -11,9 +11,12 @@ const decoders = {
   br: promisify(brotliDecompress),
 } as const;
 
-/** `application/json`, `application/scim+json` and their like, in UTF-8. */
+/**
+ * `application/json`, `application/scim+json` and their like, in UTF-8. A parameter is a `;` and what follows
+ * it up to the next: there is one way to read a type, so that a hostile one costs no more than an honest one.
+ */
 const JSON_TYPE =
-  /^application\/(?:[\w.-]+\+)?json\s*(?:;\s*(?!charset)[^;]*)*(?:;\s*charset\s*=\s*"?utf-?8"?\s*)?$/i;
+  /^application\/(?:[\w.-]+\+)?json\s*(?:;(?!\s*charset\b)[^;]*)*(?:;\s*charset\s*=\s*"?utf-?8"?\s*(?:;(?!\s*charset\b)[^;]*)*)?$/i;
 
 /** The types that passed, so that the usual one costs a look-up. Bounded: only the accepted ones enter. */
 const accepted = new Set(['application/json']);
@@ -31,7 +34,7 @@ export function requireJson(request: IncomingMessage): void {
  * Reads and parses a JSON object. An empty body is an empty object.
  *
  * @param limit bytes, of the body as sent and as decompressed
- * @throws {ApiError} 400 malformed, 413 over the limit, 415 an encoding that we do not read
+ * @throws {ApiError} 400 malformed, 408 incomplete, 413 over the limit, 415 an encoding that we do not read
  */
 export async function readJsonObject(request: IncomingMessage, limit: number): Promise<Record<string, Json>> {
   const raw = await readBody(request, limit);
@@ -81,7 +84,9 @@ function collect(request: IncomingMessage, limit: number): Promise<Buffer> {
       chunks.push(chunk);
     });
     request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)));
-    request.on('error', reject);
-    request.on('close', () => reject(new ApiError('malformedBody')));
+    // The rest did not come in time, or its sender is gone. After `end` this says nothing.
+    const incomplete = () => reject(new ApiError('bodyTooSlow'));
+    request.on('error', incomplete);
+    request.on('close', incomplete);
   });
 }

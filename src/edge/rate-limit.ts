@@ -50,7 +50,10 @@ export function createRateLimiter(buckets: TokenBuckets) {
       try {
         share(await buckets.take(name, limit, windowSeconds, asking.length), limit, asking);
       } catch (error) {
-        for (const answer of asking) answer(error as Error);
+        // What waited behind this take would wait as long again; it is refused with it.
+        const behind = batch.waiting;
+        batch.waiting = [];
+        for (const answer of [...asking, ...behind]) answer(error as Error);
       }
     }
     batch.running = false;

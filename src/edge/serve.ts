@@ -117,6 +117,7 @@ async function answer(
     requestId,
     now,
     hasGroup: (id) => key.groups.has(id),
+    isBlocked: (externalId) => key.blocked.has(externalId),
   };
   if (operation.kind === 'direct')
     return operation.handle(caller, { body, query, params }, services.resources);

@@ -19,8 +19,6 @@ export function toReply(error: unknown, operation: Operation, log: Log, requestI
   if (error instanceof ApiError || error instanceof BadRequest) {
     ({ status, message, headers } = error);
     details = (error as { errors?: Json }).errors;
-    // The rest of an oversized body is not worth reading.
-    if (status === errors.bodyTooLarge.status) headers = { ...headers, Connection: 'close' };
   } else if (error instanceof QueueUnavailable || isUnreachable(error)) {
     ({ status, message } = errors.unavailable);
     headers = { 'Retry-After': RETRY_AFTER };

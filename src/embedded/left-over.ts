@@ -4,8 +4,15 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../log.ts';
 
-/** How long a server may take to stop cleanly before it is stopped at once, to recover at its next start. */
-const STOP_TIMEOUT_MS = 20_000;
+/**
+ * What a server is asked, and after how many milliseconds: to end when its clients have gone, which the
+ * processes of the killed start are about to do; to end; to end at once and recover at its next start.
+ */
+const requests: [number, NodeJS.Signals][] = [
+  [0, 'SIGTERM'],
+  [3000, 'SIGINT'],
+  [20_000, 'SIGQUIT'],
+];
 
 /**
  * Stops the server that a killed start has left running on `cluster`. Only for who holds the lock of the
@@ -22,13 +29,17 @@ export async function stopLeftOver(cluster: string, log: Log): Promise<boolean> 
     return false;
   }
   log.warn({ pid }, 'stopping the embedded Postgres of a start that was killed');
-  process.kill(pid, 'SIGINT');
-  const deadline = Date.now() + STOP_TIMEOUT_MS;
-  let urged = false;
+  const begin = Date.now();
+  const left = [...requests];
   while (isAlive(pid)) {
-    if (!urged && Date.now() > deadline) {
-      urged = true;
-      process.kill(pid, 'SIGQUIT');
+    const [after, signal] = left[0] ?? [Number.POSITIVE_INFINITY, 'SIGQUIT'];
+    if (Date.now() - begin >= after) {
+      left.shift();
+      try {
+        process.kill(pid, signal);
+      } catch {
+        // It has ended since.
+      }
     }
     await sleep(25);
   }

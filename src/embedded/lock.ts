@@ -37,7 +37,8 @@ export async function lockDataDir(dataDir: string, log: Log): Promise<() => Prom
       rmSync(file, { force: true });
       continue;
     }
-    if (Date.now() > end) throw new DataDirInUse(`another npm start (process ${owner}) is running on ${dataDir}, its DATA_DIR`);
+    if (Date.now() > end)
+      throw new DataDirInUse(`another npm start (process ${owner}) is running on ${dataDir}, its DATA_DIR`);
     if (!told) log.warn(`waiting for the end of another npm start (process ${owner}) on ${dataDir}`);
     told = true;
     await sleep(POLL_MS);

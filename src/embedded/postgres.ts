@@ -127,6 +127,11 @@ async function initialise(
     ];
     await promisify(execFile)(file!, args, { ...user.ids, cwd: '/' });
     renameSync(unfinished, cluster);
+  } catch (error) {
+    const { stderr, message } = error as { stderr?: string; message: string };
+    throw new Error(`the embedded Postgres could not be made: ${stderr?.trim() || message}`, {
+      cause: error,
+    });
   } finally {
     rmSync(passwordFile, { force: true });
   }

@@ -1,3 +1,4 @@
+import type { ErrorName } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Json } from '../profile/json.ts';
 import type { BucketName } from '../schemas/limits.ts';
@@ -13,6 +14,8 @@ export interface Caller {
   requestId: string;
   /** Whether the workspace has this subscription group, archived or not. */
   hasGroup(id: string): boolean;
+  /** Whether objects of the workspace that are addressed to this external id are refused. */
+  isBlocked(externalId: string): boolean;
   /** Epoch milliseconds at which the request arrived. */
   now: number;
 }
@@ -41,10 +44,14 @@ interface Described {
   query?: Schema;
   /** Schema of each answer, by status. */
   replies: Record<number, { description: string; schema: Schema }>;
+  /** Errors of the catalogue that its own rules end with. */
+  refusals?: readonly ErrorName[];
   /** The body of an error answer; `{message}` unless the specification wants more. */
   errorBody?(message: string, errors: Json | undefined, status: number): Json;
-  /** A body that is accepted as it stands, and the answer to it. */
-  example: { body?: Json; query?: Record<string, string>; reply: Json };
+  /** Schema of what `errorBody` makes. */
+  errorSchema?: Schema;
+  /** A request that is accepted as it stands, and the answer to it. */
+  example: { body?: Json; query?: Record<string, string>; params?: Record<string, string>; reply: Json };
 }
 
 /** Answered when its objects are on disk in the queue; applied by the workers. */

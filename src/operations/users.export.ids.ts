@@ -28,6 +28,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     description: `Kinds of identifiers may be combined; a user named twice comes once. At most ${MAX_IDS} external ids, aliases and service ids in all, and one email address, phone number and device. Users come in the order of external ids, aliases, service ids, email address, phone, device. Everyone on an email address, phone number or device comes, up to ${MAX_SHARING.toLocaleString('en')}: those with an external id first, then the most recently updated. Fields without data are left out.`,
     body: bodySchema(serviceIdField, Object.keys(fields)),
     replies: { 201: { description: 'The users that were found.', schema: replySchema(schemas) } },
+    refusals: ['tooManyIds', 'tooManyIdsAndAliases'],
     example: example(serviceIdField),
 
     async handle({ workspaceId }, { body }, { database }) {

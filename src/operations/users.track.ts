@@ -36,7 +36,9 @@ export function usersTrack(serviceIdField: string): QueuedOperation {
     replies: {
       201: { description: 'The counted objects are on disk and will take effect.', schema: acceptedReply },
     },
+    refusals: ['nothingValid', 'tooManyObjects'],
     errorBody: (message, errors) => ({ message, errors: errors ?? [message] }),
+    errorSchema: refusedReply,
     example,
 
     plan(caller, body) {
@@ -87,6 +89,16 @@ function asArray(value: Json | undefined): Json[] {
 
 const counter = (kind: string) => ({ type: 'integer', description: `Number of ${kind} stored.` }) as const;
 
+const rejection: Schema = {
+  type: 'object',
+  required: ['type', 'input_array', 'index'],
+  properties: {
+    type: { type: 'string', description: 'The field and the rule.' },
+    input_array: { enum: kinds },
+    index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+  },
+};
+
 const acceptedReply: Schema = {
   type: 'object',
   required: ['message'],
@@ -95,18 +107,19 @@ const acceptedReply: Schema = {
     attributes_processed: counter('attribute objects'),
     events_processed: counter('events'),
     purchases_processed: counter('purchases'),
+    errors: { type: 'array', description: 'The objects that were refused.', items: rejection },
+  },
+};
+
+const refusedReply: Schema = {
+  type: 'object',
+  required: ['message', 'errors'],
+  properties: {
+    message: { type: 'string' },
     errors: {
       type: 'array',
-      description: 'The objects that were refused.',
-      items: {
-        type: 'object',
-        required: ['type', 'input_array', 'index'],
-        properties: {
-          type: { type: 'string', description: 'The field and the rule.' },
-          input_array: { enum: kinds },
-          index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
-        },
-      },
+      description: 'Every refused object, or the message alone.',
+      items: { anyOf: [{ type: 'string' }, rejection] },
     },
   },
 };

@@ -3,7 +3,8 @@ import { normalizeEmail } from './email.ts';
 import type { Json } from './json.ts';
 import { normalizePhone } from './phone.ts';
 
-const MAX_EXTERNAL_ID_BYTES = 987;
+/** The longest external id, in bytes of UTF-8. */
+export const MAX_EXTERNAL_ID_BYTES = 987;
 const MAX_ALIAS_BYTES = 236;
 const SERVICE_ID = /^[0-9a-f]{24}$/;
 
@@ -33,7 +34,8 @@ export function identifierOf(
       : { error: "The value provided for the 'email' field is not a valid email." };
   }
   if (isGiven(phone)) {
-    const number = typeof phone === 'string' ? normalizePhone(phone) : undefined;
+    const digits = Number.isSafeInteger(phone) ? String(phone) : phone;
+    const number = typeof digits === 'string' ? normalizePhone(digits) : undefined;
     return number?.valid
       ? { identifier: { phone: number.phone } }
       : { error: "'phone' is not valid: it must be a phone number in E.164 format" };
@@ -63,7 +65,10 @@ function alias(value: Json): { identifier: Identifier } | { error: string } {
     return { error: "'user_alias' is not valid: it must be an object with 'alias_name' and 'alias_label'" };
   }
   const { alias_name, alias_label } = value;
-  for (const [name, part] of [['alias_name', alias_name], ['alias_label', alias_label]] as const) {
+  for (const [name, part] of [
+    ['alias_name', alias_name],
+    ['alias_label', alias_label],
+  ] as const) {
     if (typeof part !== 'string' || part === '') {
       return { error: `'user_alias.${name}' is not valid: it must be a non-empty string` };
     }
@@ -71,7 +76,9 @@ function alias(value: Json): { identifier: Identifier } | { error: string } {
       return { error: `'user_alias.${name}' is not valid: it must be at most ${MAX_ALIAS_BYTES} bytes` };
     }
   }
-  return { identifier: { user_alias: { alias_name: alias_name as string, alias_label: alias_label as string } } };
+  return {
+    identifier: { user_alias: { alias_name: alias_name as string, alias_label: alias_label as string } },
+  };
 }
 
 /** Empty strings and null are what clients send for "none". */

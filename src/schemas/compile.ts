@@ -13,6 +13,11 @@ const ajv = new Ajv2020({
   allowUnionTypes: true,
   strictTypes: false,
   verbose: true,
+  // As we write them; what callers send is read by more lenient rules of its own.
+  formats: {
+    'date-time': /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
+    uuid: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+  },
 });
 ajv.addVocabulary(['example', ...annotations]);
 

@@ -32,10 +32,17 @@ function identifiers(serviceIdField: string): Record<string, Schema> {
       description: "The service's own id of an existing user: 24 hexadecimal digits.",
       rule: 'it must be a string',
     },
-    email: optionalText(
-      'Addresses the most recently updated profile with this address, if no identifier above is given.',
-    ),
-    phone: optionalText('E.164; addresses a profile if no identifier above is given.'),
+    email: {
+      ...optionalText(
+        'Addresses the most recently updated profile with this address, if no identifier above is given.',
+      ),
+      refusal: { type: "The value provided for the 'email' field is not a valid email." },
+    },
+    phone: {
+      type: ['string', 'integer', 'null'],
+      description: 'E.164; addresses a profile if no identifier above is given.',
+      rule: 'it must be a phone number in E.164 format',
+    },
     _update_existing_only: {
       type: ['boolean', 'null'],
       description:

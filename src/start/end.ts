@@ -2,6 +2,8 @@ import type { Log } from '../log.ts';
 
 /** How often to see whether npm is still there. */
 const PARENT_POLL_MS = 250;
+/** A Ctrl-C arrives twice: from the terminal, and from npm, which passes on what it got itself. */
+const SAME_SIGNAL_MS = 1000;
 
 export interface EndOfStart {
   /** Aborted when the end has come. */
@@ -29,8 +31,11 @@ export function endOfStart(log: Log): EndOfStart {
     controller.abort();
     resolve(exitCode);
   };
+  let first: number | undefined;
   const onSignal = (signal: string) => {
-    if (controller.signal.aborted) process.exit(1);
+    first ??= Date.now();
+    if (Date.now() - first > SAME_SIGNAL_MS) process.exit(1);
+    if (controller.signal.aborted) return;
     log.info({ signal }, 'stopping');
     end(0);
   };

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
-/** Far beyond what a start takes; the first migration of a large database may need longer than a start. */
+/** Far beyond what a start takes, also on a machine that is busy with other things. */
 const DEADLINE_MS = 120_000;
 const POLL_MS = 50;
 

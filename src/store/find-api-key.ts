@@ -7,6 +7,8 @@ export interface ApiKeyRow {
   ipAllowlist: string[];
   /** Ids of the workspace's subscription groups, archived ones included. */
   groups: string[];
+  /** External ids of the workspace whose objects are refused, at most `MAX_BLOCKED`. */
+  blocked: string[];
   /** Overrides of this workspace, by bucket. */
   limits: Record<string, { requests: number; windowSeconds: number }>;
 }
@@ -29,7 +31,13 @@ const statement = `
       select subscription_groups.id::text
       from subscription_groups
       where subscription_groups.workspace_id = api_keys.workspace_id
-    ) as groups
+    ) as groups,
+    coalesce((
+      select json_agg(blocked_external_ids.external_id)
+      from blocked_external_ids
+      where blocked_external_ids.workspace_id = api_keys.workspace_id
+        and blocked_external_ids.unblocked_at is null
+    ), '[]') as blocked
   from api_keys
   where api_keys.key_hash = $1::bytea
     and api_keys.revoked_at is null`;

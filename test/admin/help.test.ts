@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { expectRefusal, penstock } from './penstock.ts';
 
-const nouns = ['workspaces', 'keys', 'groups', 'limits', 'dead-letters'];
+const nouns = ['workspaces', 'keys', 'groups', 'users', 'limits', 'dead-letters'];
 const verbs = [
   'workspaces create',
   'workspaces list',
@@ -11,6 +11,9 @@ const verbs = [
   'groups create',
   'groups list',
   'groups archive',
+  'users block',
+  'users unblock',
+  'users blocked',
   'limits set',
   'limits list',
   'limits reset',

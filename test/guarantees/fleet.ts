@@ -77,12 +77,12 @@ export async function startFleet(
     startEdge: async (port) => start('web', 'src/web.js', 'PORT', fleet.edges, port),
     startWorker: () => start('worker', 'workers/main.js', 'WORKER_PORT', fleet.workers),
     async end(member, signal = 'SIGKILL') {
-      for (const list of [fleet.edges, fleet.workers]) {
-        if (list.includes(member)) list.splice(list.indexOf(member), 1);
-      }
       const from = Date.now();
+      // Whoever is asked to end still answers what it is sent.
+      if (signal === 'SIGKILL') forget(member);
       member.kill(signal);
       const { code } = await member.exit;
+      forget(member);
       return { code, milliseconds: Date.now() - from };
     },
     async fallen() {
@@ -98,6 +98,12 @@ export async function startFleet(
       await pool.end();
     },
   };
+
+  function forget(member: Member): void {
+    for (const list of [fleet.edges, fleet.workers]) {
+      if (list.includes(member)) list.splice(list.indexOf(member), 1);
+    }
+  }
 
   async function start(kind: string, file: string, setting: string, list: Member[], wanted?: number) {
     const port = wanted ?? (await freePort());
@@ -139,4 +145,32 @@ export function busyWorker({ pool, workers }: Fleet): Promise<Member> {
     },
     { what: 'a worker in the middle of a batch' },
   );
+}
+
+/** The workers' own count, which is cheap to ask for. */
+export async function countProcessed({ pool }: Fleet): Promise<number> {
+  const { rows } = await pool.query('select coalesce(sum(objects), 0)::integer as objects from lane_totals');
+  return rows[0].objects;
+}
+
+/** Resolves when every lane has applied another envelope. @returns milliseconds */
+export async function everyLaneMoves({ pool, env }: Fleet, deadline: number): Promise<number> {
+  const read = async () => {
+    const { rows } = await pool.query<{ lane: number; envelopes: string }>(
+      'select lane, envelopes from lane_totals',
+    );
+    return new Map(rows.map(({ lane, envelopes }) => [lane, Number(envelopes)]));
+  };
+  const started = Date.now();
+  const before = await read();
+  await waitUntil(
+    async () => {
+      const now = await read();
+      return (
+        now.size === Number(env.LANES) && [...now].every(([lane, count]) => count > (before.get(lane) ?? 0))
+      );
+    },
+    { what: 'every lane to move', deadline },
+  );
+  return Date.now() - started;
 }

@@ -1,5 +1,5 @@
-/** Rounds of one user: what its array attribute `log` can hold stays below the 500 elements of an array. */
-const MOST_ROUNDS = 450;
+/** Rounds of one user: its array attribute `log` stays below the 500 elements that an array can hold. */
+const MOST_ROUNDS = 100;
 
 type Identifiers = Record<string, unknown>;
 
@@ -9,6 +9,11 @@ export type Sent =
   | { kind: 'events' | 'purchases'; user: string; tag: string }
   /** Refused by the edge, and so nowhere to be found. */
   | { kind: 'bad'; tag: string };
+
+/** Objects that the edge takes when it takes the request. */
+export function countGood(sent: Sent[]): number {
+  return sent.filter(({ kind }) => kind !== 'bad').length;
+}
 
 export interface Round {
   attributes: object[];

@@ -1,11 +1,18 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { waitUntil } from '../setup/fixtures.ts';
-import type { Fleet } from './fleet.ts';
+import { countProcessed, type Fleet } from './fleet.ts';
 import { type Answer, type Client, createClient } from './keep-alive-client.ts';
-import { createPerson, type Person, type Round, type Sent } from './person.ts';
+import { countGood, createPerson, type Person, type Round, type Sent } from './person.ts';
 
 /** Users that a client has in turn at any time, and users in one request. */
 const USERS = 8;
 const USERS_PER_REQUEST = 3;
+
+/** Objects that may wait to be applied; with more, the clients hold their next requests back. */
+const MOST_UNAPPLIED = 2500;
+
+/** Milliseconds. */
+const PAUSE_AFTER_FAILURE = 50;
 
 /** A request with its answer, in the order in which its client sent it. */
 export interface Logged extends Answer {
@@ -17,6 +24,8 @@ export interface Logged extends Answer {
 export interface Traffic {
   log: Logged[];
   acknowledged(): number;
+  /** Requests on their way to this edge or back. */
+  inFlight(edge: string): number;
   /** Resolves when so many more requests have been acknowledged. */
   more(requests: number): Promise<void>;
   /** Lets every client finish its request. */
@@ -25,18 +34,32 @@ export interface Traffic {
 
 /**
  * Clients that send mixed objects as fast as they are answered, each about users of its own and one request
- * after the other, to all edges in turn. A request that failed is not repeated: its users go on.
+ * after the other, to all edges in turn. A request that failed is not repeated: its users go on. The clients
+ * never get far ahead of the workers, so that a test ends soon after they do.
  */
-export function startTraffic(fleet: Fleet, { clients = 12 } = {}): Traffic {
+export function startTraffic(fleet: Fleet, { clients = 6 } = {}): Traffic {
   const log: Logged[] = [];
+  const flights = new Map<string, number>();
   let acknowledged = 0;
+  let accepted = 0;
+  let processed = 0;
   let stopping = false;
+
+  async function watchWorkers(): Promise<void> {
+    while (!stopping) {
+      processed = await countProcessed(fleet).catch(() => processed);
+      await sleep(50);
+    }
+  }
 
   async function run(number: number): Promise<void> {
     const client = createClient(fleet.workspace.key);
+    /** Edges that have asked this client to close its connection. */
+    const leaving = new Set<string>();
     const users = Array.from({ length: USERS }, (_, index) => createPerson(index, number));
     let born = USERS;
     for (let turn = number; !stopping; turn++) {
+      while (accepted - processed > MOST_UNAPPLIED && !stopping) await sleep(50);
       const round: Round = { attributes: [], events: [], purchases: [], sent: [] };
       for (let index = 0; index < USERS_PER_REQUEST; index++) {
         const place = (turn + index) % USERS;
@@ -44,33 +67,39 @@ export function startTraffic(fleet: Fleet, { clients = 12 } = {}): Traffic {
         (users[place] as Person).play(round);
       }
       const { sent, ...body } = round;
-      const { answer, edge } = await deliver(client, turn, body);
+      const { answer, edge } = await deliver(client, turn, body, leaving);
       log.push({ ...answer, client: number, edge, sent });
-      if (answer.status === 201) acknowledged++;
+      if (answer.status === 201) {
+        acknowledged++;
+        accepted += countGood(sent);
+      } else await sleep(PAUSE_AFTER_FAILURE);
     }
     client.close();
   }
 
-  /** To the edge whose turn it is; to another one when it takes no connection, as a load balancer would do. */
-  async function deliver(
-    client: Client,
-    turn: number,
-    body: object,
-  ): Promise<{ answer: Answer; edge: string }> {
-    for (let attempt = 0; ; attempt++) {
-      const edge = await waitUntil(() => fleet.edges[(turn + attempt) % fleet.edges.length], {
+  /** To the edge whose turn it is; to the next when it takes no connection, as a load balancer would do. */
+  async function deliver(client: Client, turn: number, body: object, leaving: Set<string>) {
+    for (let attempt = turn; ; attempt++) {
+      const staying = await waitUntil(() => notEmpty(fleet.edges.filter(({ name }) => !leaving.has(name))), {
         what: 'an edge',
       });
-      const answer = await client.post(edge.port, '/users/track', body);
-      if (!answer.neverSent) return { answer, edge: edge.name };
-      if (stopping) return { answer, edge: edge.name };
+      const { name, port } = staying[attempt % staying.length]!;
+      flights.set(name, (flights.get(name) ?? 0) + 1);
+      const answer = await client.post(port, '/users/track', body);
+      flights.set(name, flights.get(name)! - 1);
+      if (answer.closing) leaving.add(name);
+      if (!answer.neverSent || stopping) return { answer, edge: name };
     }
   }
 
-  const running = Promise.all(Array.from({ length: clients }, (_, number) => run(number)));
+  const running = Promise.all([
+    watchWorkers(),
+    ...Array.from({ length: clients }, (_, number) => run(number)),
+  ]);
   return {
     log,
     acknowledged: () => acknowledged,
+    inFlight: (edge) => flights.get(edge) ?? 0,
     async more(requests) {
       const goal = acknowledged + requests;
       await waitUntil(() => acknowledged >= goal, { what: `${requests} more acknowledged requests` });
@@ -81,4 +110,8 @@ export function startTraffic(fleet: Fleet, { clients = 12 } = {}): Traffic {
       return log;
     },
   };
+}
+
+function notEmpty<T>(list: T[]): T[] | undefined {
+  return list.length > 0 ? list : undefined;
 }

@@ -1,5 +1,11 @@
-import { pick } from './random.ts';
-import { badObject, goodObject, type TrafficKind, type TrafficObject, trafficKinds, USER_MARK } from './traffic.ts';
+import {
+  badObject,
+  goodObject,
+  type TrafficKind,
+  type TrafficObject,
+  trafficKinds,
+  USER_MARK,
+} from './traffic.ts';
 
 /** A whole request, head and body, ready to be written; the users in it change from one sending to the next. */
 export interface Message {
@@ -86,10 +92,11 @@ export function postHead(host: string, path: string, key: string): string {
   );
 }
 
-/** Any one of the messages that no connection is sending at the moment, taken out of the pool. */
+/** Any one of the messages, taken out of the pool while it is being sent. */
 export function takeMessage(pool: Message[], random: () => number): Message {
-  const message = pick(random, pool);
-  pool[pool.indexOf(message)] = pool.at(-1)!;
+  const index = Math.floor(random() * pool.length);
+  const message = pool[index]!;
+  pool[index] = pool.at(-1)!;
   pool.pop();
   return message;
 }

@@ -69,7 +69,7 @@ export class HttpConnection {
   #read(chunk: Buffer): void {
     const received = this.#received ? Buffer.concat([this.#received, chunk]) : chunk;
     const headEnd = received.indexOf('\r\n\r\n');
-    const head = headEnd < 0 ? '' : received.latin1Slice(0, headEnd);
+    const head = headEnd < 0 ? '' : received.toString('latin1', 0, headEnd);
     const length = headEnd < 0 ? undefined : /\r\ncontent-length: *(\d+)/i.exec(head)?.[1];
     if (headEnd >= 0 && length === undefined) {
       this.#socket?.destroy(new Error('an answer without Content-Length'));
@@ -90,7 +90,7 @@ export class HttpConnection {
     settle?.resolve({
       status: Number(head.slice(9, 12)),
       head,
-      body: received.utf8Slice(headEnd + 4, end),
+      body: received.toString('utf8', headEnd + 4, end),
     });
   }
 }

@@ -25,10 +25,7 @@ const pages = ['/', '/pricing', '/docs/getting-started', '/account/settings', '/
 export function goodObject(kind: TrafficKind, random: () => number, now: number): TrafficObject {
   const user: TrafficObject =
     random() < ALIAS_SHARE
-      ? {
-          user_alias: { alias_name: USER_MARK, alias_label: 'device' },
-          ...(kind === 'attributes' && { _update_existing_only: false }),
-        }
+      ? { user_alias: { alias_name: USER_MARK, alias_label: 'device' }, _update_existing_only: false }
       : { external_id: USER_MARK };
   if (kind === 'attributes') return { ...user, ...attributes(random, now) };
   const time = new Date(now - Math.floor(random() * 600_000)).toISOString();
@@ -61,7 +58,8 @@ function attributes(random: () => number, now: number): TrafficObject {
     object[pick(random, attributeNames)] = pick(random, [Math.floor(random() * 1000), 'some value', true]);
   }
   const more = random();
-  if (more < 0.2) Object.assign(object, { first_name: 'Ada', country: pick(random, countries), language: 'en' });
+  if (more < 0.2)
+    Object.assign(object, { first_name: 'Ada', country: pick(random, countries), language: 'en' });
   else if (more < 0.35) object.visits = { inc: 1 };
   else if (more < 0.45) object.interests = { add: [pick(random, plans)] };
   else if (more < 0.5) object.last_seen = { $time: new Date(now).toISOString() };

@@ -96,6 +96,7 @@ test('the Prisma models read every table that they name', async () => {
       prisma.apiKey,
       prisma.rateLimit,
       prisma.subscriptionGroup,
+      prisma.blockedExternalId,
       prisma.deadLetter,
       prisma.usage,
       prisma.laneTotal,

@@ -12,6 +12,9 @@ import { judgeAttributes, judgeTokenImport } from './accept-attributes.ts';
 /** An object that can be applied, or the text of why it cannot. */
 export type Verdict = { object: AcceptedObject } | { error: string };
 
+/** Clients match on this text. */
+const blocked = { error: 'provided external_id is blacklisted and disallowed' };
+
 /** What is known of an object before its own rules are looked at. */
 export interface Judge {
   id: string;
@@ -25,7 +28,7 @@ export interface Judge {
 }
 
 /**
- * Judges one object of one of the three arrays: storable values, shape, identifier, then the rules of its
+ * Judges one object of one of the three arrays: storable values, identifier, shape, then the rules of its
  * kind. The validators are compiled here, once.
  *
  * @param serviceIdField wire name of the service id
@@ -37,7 +40,8 @@ export function createAccept(serviceIdField: string) {
     purchases: compile(purchaseSchema(serviceIdField)),
   };
 
-  return function accept(kind: ObjectKind, value: Json, index: number, { now, hasGroup }: Caller): Verdict {
+  return function accept(kind: ObjectKind, value: Json, index: number, caller: Caller): Verdict {
+    const { now, hasGroup } = caller;
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       return { error: `each element of '${kind}' must be an object` };
     }
@@ -48,9 +52,10 @@ export function createAccept(serviceIdField: string) {
     }
     const chosen = identifierOf(value, serviceIdField);
     if ('error' in chosen) return chosen;
+    const { identifier } = chosen;
+    if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return blocked;
     const shape = shapes[kind];
     if (!shape(value)) return { error: describeError(shape.errors![0]!) };
-    const { identifier } = chosen;
     const create = createsProfile(identifier, value._update_existing_only);
     const judge: Judge = { id: uuidv7(), index, identifier, create, serviceIdField, now, hasGroup };
     if (kind === 'events') return judgeEvent(value, judge);

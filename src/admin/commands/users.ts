@@ -1,0 +1,150 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import type { BlockedExternalId, Prisma } from '../../generated/prisma/client.ts';
+import { MAX_BLOCKED } from '../../store/blocked-external-ids/max-blocked.ts';
+import type { Database } from '../../store/database.ts';
+import { parseCount, parseExternalId, parseId, parseReason } from '../arguments.ts';
+import { addNoun, addVerb } from '../command.ts';
+import { findWorkspace, findWorkspaceId } from '../find-workspace.ts';
+import { withInstallation } from '../installation.ts';
+import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { Refusal } from '../refusal.ts';
+
+export function addUsers(program: Command): void {
+  const noun = addNoun(program, 'users', {
+    sentence:
+      'Block dummy users by their external ids, and let them in again: objects for a blocked one are refused.',
+    example: 'users blocked --workspace default',
+  });
+  addVerb(noun, 'block', {
+    sentence:
+      'Block an external id: every process refuses its objects within KEY_CACHE_MS; what is stored stays.',
+    example: 'users block --workspace default --external-id undefined --reason "a bug of the shop"',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .requiredOption('--external-id <id>', 'external id, as clients send it', parseExternalId)
+    .option('--reason <reason>', 'why, for whoever lists it later', parseReason, 'blocked by command')
+    .action(block);
+  addVerb(noun, 'unblock', {
+    sentence:
+      'Let a blocked external id in again, within KEY_CACHE_MS and for good: no rule blocks it again.',
+    example: 'users unblock --workspace default --external-id undefined',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .requiredOption('--external-id <id>', 'external id, as clients send it', parseExternalId)
+    .action(unblock);
+  addVerb(noun, 'blocked', {
+    sentence: 'List the blocked external ids with the reason: that of a person, or the rule that was broken.',
+    example: 'users blocked --workspace default --json',
+  })
+    .option('--workspace <workspace>', 'only this workspace (name or id)')
+    .option('--limit <number>', 'most external ids to show', parseCount, 100)
+    .option('--after <workspace/id>', 'go on behind this one', parsePlace)
+    .action(blocked);
+}
+
+interface Named {
+  workspace: string;
+  externalId: string;
+  json?: boolean;
+}
+
+async function block({ externalId, reason, json, ...named }: Named & { reason: string }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId, name } = await findWorkspace(database, named.workspace);
+    printRow(json, rowOf(name, await insertBlocked(database, { workspaceId, externalId }, reason)));
+  });
+}
+
+/**
+ * One that is blocked already keeps its time and its reason. Two commands at one moment may pass the bound by
+ * one, which the edges do not feel.
+ */
+async function insertBlocked({ prisma }: Database, id: Key, reason: string): Promise<BlockedExternalId> {
+  const before = await prisma.blockedExternalId.findUnique({ where: { workspaceId_externalId: id } });
+  if (before?.unblockedAt === null) return before;
+  const others = await prisma.blockedExternalId.count({
+    where: { workspaceId: id.workspaceId, unblockedAt: null },
+  });
+  if (others >= MAX_BLOCKED) {
+    throw new Refusal(`a workspace has at most ${MAX_BLOCKED} blocked external ids; unblock one first`);
+  }
+  return prisma.blockedExternalId.upsert({
+    where: { workspaceId_externalId: id },
+    create: { ...id, reason },
+    update: { reason, blockedAt: new Date(), unblockedAt: null },
+  });
+}
+
+async function unblock({ externalId, json, ...named }: Named): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId, name } = await findWorkspace(database, named.workspace);
+    // Guarded, so that the time of the first unblocking stands.
+    await database.prisma.blockedExternalId.updateMany({
+      where: { workspaceId, externalId, unblockedAt: null },
+      data: { unblockedAt: new Date() },
+    });
+    const row = await database.prisma.blockedExternalId.findUnique({
+      where: { workspaceId_externalId: { workspaceId, externalId } },
+    });
+    if (row === null) {
+      throw new Refusal(`the external id '${externalId}' is not blocked; see penstock users blocked`);
+    }
+    printRow(json, { ...rowOf(name, row), unblocked_at: row.unblockedAt?.toISOString() ?? null });
+  });
+}
+
+interface ListOptions {
+  workspace?: string;
+  limit: number;
+  after?: Key;
+  json?: boolean;
+}
+
+async function blocked(options: ListOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const workspaceId = await findWorkspaceId(database, options.workspace);
+    const found = await database.prisma.blockedExternalId.findMany({
+      where: {
+        unblockedAt: null,
+        ...(workspaceId && { workspaceId }),
+        ...(options.after && behind(options.after)),
+      },
+      orderBy: [{ workspaceId: 'asc' }, { externalId: 'asc' }],
+      take: options.limit + 1,
+      include: { workspace: { select: { name: true } } },
+    });
+    const { shown, next } = pageOf(found, options.limit, placeOf);
+    const rows = shown.map((row) => rowOf(row.workspace.name, row));
+    printPage(options.json, 'blocked users', { rows, next });
+  });
+}
+
+interface Key {
+  workspaceId: string;
+  externalId: string;
+}
+
+/** Encoded, since an external id may hold what a shell or a terminal takes for its own. */
+function placeOf({ workspaceId, externalId }: Key): string {
+  return `${workspaceId}/${encodeURIComponent(externalId)}`;
+}
+
+function parsePlace(text: string): Key {
+  const [workspaceId = '', encoded = '', ...rest] = text.split('/');
+  try {
+    if (rest.length > 0) throw new URIError();
+    return { workspaceId: parseId(workspaceId), externalId: decodeURIComponent(encoded) };
+  } catch {
+    throw new InvalidArgumentError('It is what the page before ended with.');
+  }
+}
+
+function behind({ workspaceId, externalId }: Key): Prisma.BlockedExternalIdWhereInput {
+  return {
+    OR: [{ workspaceId: { gt: workspaceId } }, { workspaceId, externalId: { gt: externalId } }],
+  };
+}
+
+function rowOf(workspace: string, { externalId, reason, blockedAt }: BlockedExternalId): Row {
+  return { workspace, external_id: externalId, reason, blocked_at: blockedAt.toISOString() };
+}

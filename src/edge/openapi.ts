@@ -1,0 +1,180 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { type ErrorName, errors } from '../errors.ts';
+import type { Operation, Schema } from '../operations/operation.ts';
+import { packageRoot } from '../package-root.ts';
+import type { Json } from '../profile/json.ts';
+import { buckets } from '../schemas/limits.ts';
+import { documented } from './documented-schema.ts';
+
+export interface OpenApiDocument {
+  openapi: string;
+  paths: Record<string, Record<string, Described>>;
+  [member: string]: unknown;
+}
+
+interface Described {
+  operationId: string;
+  responses: Record<string, unknown>;
+  [member: string]: unknown;
+}
+
+/** The OpenAPI 3.1 document of the operations: everything in it comes from their own literals. */
+export function openApiDocument(operations: Operation[]): OpenApiDocument {
+  const { version } = JSON.parse(readFileSync(join(packageRoot, 'package.json'), 'utf8'));
+  const paths: OpenApiDocument['paths'] = {};
+  for (const operation of operations) {
+    const path = operation.path.replace(/:(\w+)/g, '{$1}');
+    paths[path] = { ...paths[path], [operation.method.toLowerCase()]: describe(operation, operations) };
+  }
+  return {
+    openapi: '3.1.1',
+    info: {
+      title: 'Penstock',
+      version,
+      description:
+        'The user-data service of a messaging platform. A 2xx answer means that what was sent is on disk and will take effect.',
+      license: { name: 'Apache-2.0', identifier: 'Apache-2.0' },
+    },
+    servers: [{ url: '/' }],
+    security: [{ apiKey: [] }],
+    paths,
+    components: {
+      securitySchemes: {
+        apiKey: {
+          type: 'http',
+          scheme: 'bearer',
+          description: "An API key that has the operation's permission.",
+        },
+      },
+      headers,
+    },
+  };
+}
+
+const digits = (description: string) => ({ description, schema: { type: 'string', pattern: '^[0-9]*$' } });
+
+const headers = {
+  'X-Request-Id': { description: 'Names this request in logs and jobs.', schema: { type: 'string' } },
+  'X-RateLimit-Limit': digits('Requests of the whole limit. Empty while it is not known who asks.'),
+  'X-RateLimit-Remaining': digits('Requests left now.'),
+  'X-RateLimit-Reset': digits('Epoch seconds at which the whole limit is free again.'),
+  'Retry-After': digits('Seconds to wait before the next try.'),
+};
+
+function describe(operation: Operation, all: Operation[]): Described {
+  const { id, path, permission, summary, query, body, example } = operation;
+  const parameters = [...pathParameters(path, example.params), ...queryParameters(query, example.query)];
+  return {
+    operationId: id,
+    tags: [path.split('/').find((part) => part && !/^v\d+$/.test(part))!],
+    summary,
+    description: `${operation.description}\n\nPermission: \`${permission}\`. ${limitOf(operation, all)}`,
+    ...(parameters.length > 0 && { parameters }),
+    ...(body && {
+      requestBody: {
+        required: true,
+        content: { 'application/json': { schema: documented(body), example: example.body } },
+      },
+    }),
+    responses: responsesOf(operation),
+  };
+}
+
+const windows: Record<number, string> = { 60: 'minute', 3600: 'hour', 86400: 'day' };
+
+function limitOf({ id, bucket }: Operation, all: Operation[]): string {
+  const { requests, windowSeconds } = buckets[bucket];
+  const window = windows[windowSeconds] ?? `${windowSeconds} seconds`;
+  const sharing = all.filter((other) => other.bucket === bucket && other.id !== id);
+  const shared = sharing.length > 0 ? `, shared with ${sharing.map((other) => other.id).join(', ')}` : '';
+  return `Limit: ${requests.toLocaleString('en')} requests per ${window} and workspace${shared}.`;
+}
+
+function pathParameters(path: string, example: Record<string, string> = {}) {
+  return [...path.matchAll(/:(\w+)/g)].map(([, name]) => ({
+    name,
+    in: 'path',
+    required: true,
+    schema: { type: 'string' },
+    ...(example[name!] !== undefined && { example: example[name!] }),
+  }));
+}
+
+function queryParameters(query: Schema | undefined, example: Record<string, string> = {}) {
+  const required = (query?.required as readonly string[] | undefined) ?? [];
+  return Object.entries((query?.properties ?? {}) as Record<string, Schema>).map(([name, schema]) => ({
+    name,
+    in: 'query',
+    required: required.includes(name),
+    schema: documented(schema),
+    ...(example[name] !== undefined && { example: example[name] }),
+  }));
+}
+
+/** The errors that an operation can end with: those of every operation, and its own. */
+function errorsOf({ body, refusals = [] }: Operation): ErrorName[] {
+  return [
+    ...(body ? (['malformedBody', 'bodyNotObject'] as const) : []),
+    ...refusals,
+    'invalidKey',
+    'accessDenied',
+    ...(body ? (['bodyTooSlow', 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),
+    'rateLimited',
+    'internal',
+    'unavailable',
+  ];
+}
+
+function responsesOf(operation: Operation): Record<string, unknown> {
+  const { replies, query, example } = operation;
+  const errorSchema = operation.errorSchema ?? messageSchema;
+  const responses: Record<string, unknown> = {};
+  if (query)
+    responses[400] = response('A parameter is missing or not valid.', { schema: documented(errorSchema) });
+  const [accepted] = Object.keys(replies);
+  for (const [status, { description, schema }] of Object.entries(replies)) {
+    const content = { schema: documented(schema), ...(status === accepted && { example: example.reply }) };
+    responses[status] = response(description, status === '204' ? undefined : content);
+  }
+  for (const [status, names] of byStatus(errorsOf(operation))) {
+    const own = replies[status];
+    const description = own?.description ?? names.map((name) => errors[name].message).join(' · ');
+    const schema = documented(own?.schema ?? errorSchema);
+    const examples = Object.fromEntries(names.map((name) => [name, { value: errorBody(operation, name) }]));
+    responses[status] = response(description, { schema, examples }, status === 429 || status === 503);
+  }
+  return responses;
+}
+
+function byStatus(names: ErrorName[]): Map<number, ErrorName[]> {
+  const groups = new Map<number, ErrorName[]>();
+  for (const name of names)
+    groups.set(errors[name].status, [...(groups.get(errors[name].status) ?? []), name]);
+  return groups;
+}
+
+const messageSchema: Schema = {
+  type: 'object',
+  required: ['message'],
+  properties: { message: { type: 'string' } },
+};
+
+function errorBody(operation: Operation, name: ErrorName): Json {
+  const { message, status } = errors[name];
+  return operation.errorBody?.(message, undefined, status) ?? { message };
+}
+
+function response(description: string, content: object | undefined, retryable = false) {
+  const { 'Retry-After': _, ...always } = headers;
+  return {
+    description,
+    headers: Object.fromEntries(
+      Object.keys(retryable ? headers : always).map((name) => [
+        name,
+        { $ref: `#/components/headers/${name}` },
+      ]),
+    ),
+    ...(content && { content: { 'application/json': content } }),
+  };
+}

@@ -1,0 +1,140 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Database, openDatabase } from '../../src/store/database.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { expectRefusal, makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
+
+let on: PenstockOn;
+let database: Database;
+let shop: string;
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  on = penstockOn(url);
+  database = openDatabase(url, 1);
+  [shop = ''] = await makeWorkspaces(url, 'shop', 'school', 'full');
+});
+afterAll(() => database.stop());
+
+const block = (workspace: string, externalId: string) => [
+  ...['users', 'block', '--workspace', workspace, '--external-id', externalId],
+];
+
+describe('users block', () => {
+  test('blocks an external id of one workspace, with a reason for whoever lists it', async () => {
+    expect(await on.json([...block('shop', 'undefined'), '--reason', ' a bug of the till '])).toEqual({
+      workspace: 'shop',
+      external_id: 'undefined',
+      reason: 'a bug of the till',
+      blocked_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
+    });
+    expect(await on.json(block(shop, 'null'))).toMatchObject({
+      workspace: 'shop',
+      reason: 'blocked by command',
+    });
+  });
+
+  test('the second time changes nothing', async () => {
+    const before = await on.json('users blocked');
+    const again = await on.json([...block('shop', 'undefined'), '--reason', 'another']);
+    expect(before.blocked_users).toContainEqual(again);
+    expect(await on.json('users blocked')).toEqual(before);
+  });
+
+  test('takes every character as it stands', async () => {
+    const strange = ' a/b %2F\u001b[31m\té ';
+    expect(await on.json(block('school', strange))).toMatchObject({ external_id: strange });
+    const { stdout } = await on.run('users blocked --workspace school');
+    expect(stdout).toContain('\\u001b[31m');
+    expect(stdout).not.toContain('\u001b');
+  });
+
+  test('an external id that no client can send is refused with the rule', async () => {
+    expectRefusal(await on.run(block('shop', '')), '1 to 987 bytes');
+    expectRefusal(await on.run(block('shop', 'é'.repeat(494))), '1 to 987 bytes');
+    expectRefusal(await on.run([...block('shop', 'x'), '--reason', ' ']), '1 to 255 characters');
+  });
+
+  test('an unknown workspace is refused by name', async () => {
+    expectRefusal(await on.run('users block --workspace moon --external-id x'), "'moon'");
+  });
+
+  test('more than 10,000 of one workspace are refused with the rule, until one is unblocked', async () => {
+    await database.pool.query(
+      `insert into blocked_external_ids (workspace_id, external_id, reason)
+       select workspaces.id, 'user-' || number, 'many' from workspaces, generate_series(1, 10000) as number
+       where workspaces.name = 'full'`,
+    );
+    expectRefusal(await on.run(block('full', 'x')), 'at most 10000 blocked external ids', 'unblock');
+    await on.json(block('full', 'user-1'));
+    await on.json('users unblock --workspace full --external-id user-1');
+    expect(await on.json(block('full', 'x'))).toMatchObject({ external_id: 'x' });
+  });
+});
+
+describe('users blocked', () => {
+  test('lists those of one workspace, page by page', async () => {
+    const all = await on.json('users blocked --workspace shop');
+    expect(all.next).toBeNull();
+    expect(all.blocked_users.map((row: { external_id: string }) => row.external_id)).toEqual([
+      'null',
+      'undefined',
+    ]);
+    const first = await on.json('users blocked --workspace shop --limit 1');
+    expect(first).toEqual({ blocked_users: all.blocked_users.slice(0, 1), next: `${shop}/null` });
+    const rest = await on.json(['users', 'blocked', '--workspace', 'shop', '--after', first.next]);
+    expect(rest).toEqual({ blocked_users: all.blocked_users.slice(1), next: null });
+  });
+
+  test('lists those of all workspaces, and goes on behind an external id of any characters', async () => {
+    const first = await on.json('users blocked --limit 3');
+    expect(first.blocked_users.map((row: { workspace: string }) => row.workspace)).toEqual([
+      'shop',
+      'shop',
+      'school',
+    ]);
+    expect(first.next).toMatch(/^[0-9a-f-]{36}\/%20a%2Fb%20%252F%1B/);
+    const second = await on.json(['users', 'blocked', '--limit', '1', '--after', first.next]);
+    expect(second.blocked_users).toMatchObject([{ workspace: 'full' }]);
+  });
+
+  test('for people is a table', async () => {
+    const { stdout } = await on.run('users blocked --workspace shop');
+    expect(stdout).toMatch(/^workspace +external_id +reason +blocked_at\n/);
+  });
+
+  test('a place to go on that cannot be is refused', async () => {
+    for (const place of ['x', 'x/y', `${shop}/%`, `${shop}/a/b`]) {
+      expectRefusal(await on.run(['users', 'blocked', '--after', place]), '--after', 'page before');
+    }
+  });
+});
+
+describe('users unblock', () => {
+  test('unblocks; the second time nothing changes, and it is listed no more', async () => {
+    const unblock = 'users unblock --workspace shop --external-id undefined';
+    const row = await on.json(unblock);
+    expect(row).toEqual({
+      workspace: 'shop',
+      external_id: 'undefined',
+      reason: 'a bug of the till',
+      blocked_at: expect.any(String),
+      unblocked_at: expect.any(String),
+    });
+    expect(await on.json(unblock)).toEqual(row);
+    const { blocked_users: left } = await on.json('users blocked --workspace shop');
+    expect(left.map((other: { external_id: string }) => other.external_id)).toEqual(['null']);
+  });
+
+  test('one that was unblocked can be blocked again, for another reason', async () => {
+    const again = await on.json([...block('shop', 'undefined'), '--reason', 'once more']);
+    expect(again).toMatchObject({ external_id: 'undefined', reason: 'once more' });
+    expect((await on.json('users blocked --workspace shop')).blocked_users).toContainEqual(again);
+  });
+
+  test('an external id that was never blocked is refused by name', async () => {
+    expectRefusal(
+      await on.run('users unblock --workspace school --external-id undefined'),
+      "'undefined' is not blocked",
+      'users blocked',
+    );
+  });
+});

@@ -1,0 +1,23 @@
+/** One measurement of one row. */
+export interface Figure {
+  /** Rows per second. */
+  rate: number;
+  detail: Record<string, number>;
+}
+
+export interface BenchRow {
+  name: string;
+  what: string;
+  measure(): Promise<Figure>;
+}
+
+export function median(values: number[]): number {
+  const sorted = values.toSorted((a, b) => a - b);
+  const middle = sorted.length >> 1;
+  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
+}
+
+/** Half the distance between the largest and the smallest value, as a share of the median. */
+export function spread(values: number[]): number {
+  return (Math.max(...values) - Math.min(...values)) / 2 / median(values);
+}

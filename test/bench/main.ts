@@ -1,0 +1,108 @@
+/**
+ * Measures Penstock side by side with a naive pipeline on the same stack and with COPY into the same table,
+ * in turns, on a Postgres, a Redis and processes of its own. Every figure counts rows in Postgres.
+ *
+ *   npm run bench
+ *
+ * RESULT
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { settings as documented } from '../../src/config.ts';
+import { packageRoot } from '../../src/package-root.ts';
+import type { Contender } from './contender.ts';
+import { type Environment, startEnvironment } from './environment.ts';
+import type { Figure } from './figure.ts';
+import { describeMachine } from './machine.ts';
+import { seedNaive, startNaive } from './naive/start.ts';
+import { type BenchOptions, readOptions } from './options.ts';
+import { startOurs } from './ours.ts';
+import { waitForQuiet } from './quiet.ts';
+import { describeFigure, describeResults } from './report.ts';
+import { type Results, summarize, underFloors } from './results.ts';
+import { benchRows, type Size, sizeOf } from './rows.ts';
+import { seedUsers } from './seed.ts';
+import { warmUp } from './warm-up.ts';
+
+const folder = path.join(packageRoot, 'test/bench');
+const SECONDS = 8;
+const QUICK_SECONDS = 3;
+
+async function main(): Promise<void> {
+  const options = readOptions(process.argv);
+  const size = sizeOf(options.seconds ?? (options.quick ? QUICK_SECONDS : SECONDS));
+  const floors: Record<string, number> = JSON.parse(readFileSync(path.join(folder, 'floors.json'), 'utf8'));
+  const environment = await startEnvironment();
+  const started: Contender[] = [];
+  try {
+    const ours = await startOurs(environment, options.set);
+    started.push(ours);
+    const naive = await startNaive(environment);
+    started.push(naive);
+    await seedNaive(naive.databaseUrl, size.users);
+    await seedUsers(ours, size.users);
+    const results = await measureAll({ ours, naive }, environment, options, size);
+    process.stdout.write(describeResults(results, floors));
+    write(results, options);
+    const low = options.check ? underFloors(results, floors) : [];
+    for (const line of low) process.stderr.write(`${line}\n`);
+    if (low.length > 0) process.exitCode = 1;
+  } finally {
+    for (const contender of started) await contender.stop();
+    await environment.stop();
+  }
+}
+
+/** A B C, A B C: what slows the machine down for a while slows down every row. */
+async function measureAll(
+  contenders: { ours: Contender; naive: Contender },
+  environment: Environment,
+  options: BenchOptions,
+  size: Size,
+): Promise<Results> {
+  const { only } = options;
+  const rows = benchRows(contenders, environment, size).filter(
+    ({ name }) => only.length === 0 || only.some((part) => name.includes(part)),
+  );
+  if (rows.length === 0) throw new Error(`no row has a name with ${only.join(' or ')}`);
+  await warmUp(contenders, environment, size);
+  const rounds = options.quick ? 1 : options.rounds;
+  const measured = new Map<string, { what: string; figures: Figure[] }>();
+  for (let round = 1; round <= rounds; round++) {
+    for (const { name, what, measure } of rows) {
+      await waitForQuiet(options.patience);
+      const figure = await measure();
+      process.stdout.write(describeFigure(round, name, figure));
+      if (!measured.has(name)) measured.set(name, { what, figures: [] });
+      measured.get(name)!.figures.push(figure);
+    }
+  }
+  return {
+    command: ['npm run bench', ...process.argv.slice(2)].join(' '),
+    date: new Date().toISOString().slice(0, 10),
+    machine: await describeMachine(contenders.ours.databaseUrl),
+    settings: {
+      LANES: documented.LANES.default,
+      MAX_ENVELOPE_OBJECTS: documented.MAX_ENVELOPE_OBJECTS.default,
+      ...options.set,
+      ...size,
+    },
+    ...summarize(measured),
+  };
+}
+
+/** Only a full run becomes the record. */
+function write(results: Results, { quick, only, output, set }: BenchOptions): void {
+  const full = !quick && only.length === 0 && Object.keys(set).length === 0;
+  const file = output ?? (full ? path.join(folder, 'results.json') : undefined);
+  if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
+}
+
+try {
+  await main();
+} catch (error) {
+  process.stderr.write(`error: ${(error as Error).stack ?? error}\n`);
+  process.exitCode = 1;
+}
+// The migration engine leaves a timer behind, which would hold the finished process for ten seconds.
+process.stdout.write('', () => process.exit());

@@ -1,0 +1,69 @@
+import { runLoad } from '../load/run-load.ts';
+import type { Contender } from './contender.ts';
+import { costBetween, readCpu } from './cpu.ts';
+import type { Environment } from './environment.ts';
+import type { Figure } from './figure.ts';
+
+export interface Shape {
+  objects: number;
+  connections: number;
+  users: number;
+  seconds: number;
+  /** Ends sooner after so many requests: for a pipeline that accepts much faster than it applies. */
+  maxRequests: number;
+}
+
+/** Share of objects that are wrong on purpose. */
+const BAD_SHARE = 0.01;
+
+/** A pipeline that needs longer to apply what it has accepted makes the bench fail. */
+const DRAIN_SECONDS = 180;
+
+/**
+ * Sends traffic and measures from the first request until everything accepted stands in Postgres.
+ * @throws {Error} when rows are missing or too many, or requests failed
+ */
+export async function measurePipeline(
+  contender: Contender,
+  environment: Environment,
+  shape: Shape,
+): Promise<Figure> {
+  const { target, key, observer } = contender;
+  const before = await contender.stored();
+  const pids = { ...contender.pids, postgres: environment.postgresPid, redis: environment.redisPid };
+  const cpuBefore = readCpu(pids);
+  const result = await runLoad({
+    ...shape,
+    target,
+    key,
+    observer,
+    badShare: BAD_SHARE,
+    rate: 0,
+    probe: false,
+    drainSeconds: DRAIN_SECONDS,
+  });
+  const { tally, accept, seconds, generatorCores } = result;
+  const applied = result.applied!;
+  const cpuAfter = readCpu(pids);
+  const after = await contender.stored();
+
+  const rows =
+    after.attributes - before.attributes + after.events - before.events + after.purchases - before.purchases;
+  const failed = [...tally.errors.keys()].filter((kind) => !kind.startsWith('object refused'));
+  if (rows !== tally.accepted || failed.length > 0) {
+    throw new Error(
+      `${contender.name}: ${tally.accepted} accepted, ${rows} stored, errors: ${failed.join('; ')}`,
+    );
+  }
+  return {
+    rate: rows / applied.seconds,
+    detail: {
+      rows,
+      seconds: applied.seconds,
+      accepted_per_second: tally.accepted / seconds,
+      accept_p50_ms: accept?.p50 ?? 0,
+      accept_p99_ms: accept?.p99 ?? 0,
+      ...costBetween(cpuBefore, cpuAfter, generatorCores * seconds, { rows, seconds: applied.seconds }),
+    },
+  };
+}

@@ -1,0 +1,31 @@
+-- The naive pipeline's tables, in a database of their own.
+
+create table profiles (
+  id          bigserial   primary key,
+  user_id     text        not null unique,
+  attributes  jsonb       not null default '{}',
+  -- Counts attribute objects, so that what was applied can be counted afterwards.
+  updates     integer     not null default 0,
+  updated_at  timestamptz not null default now()
+);
+
+create table events (
+  id          bigserial   primary key,
+  profile_id  bigint      not null references profiles (id),
+  name        text        not null,
+  "time"      timestamptz not null,
+  properties  jsonb
+);
+create index events_profile on events (profile_id);
+
+create table purchases (
+  id          bigserial   primary key,
+  profile_id  bigint      not null references profiles (id),
+  product_id  text        not null,
+  currency    text        not null,
+  price       numeric     not null,
+  quantity    integer     not null,
+  "time"      timestamptz not null,
+  properties  jsonb
+);
+create index purchases_profile on purchases (profile_id);

@@ -1,0 +1,40 @@
+/** The naive pipeline's worker, for comparison: fifty jobs at once, each an upsert and a create. */
+import { type Job, Worker } from 'bullmq';
+import { openNaiveClient } from './client.ts';
+import { type NaiveJob, naiveSettings, QUEUE } from './contract.ts';
+
+const CONCURRENCY = 50;
+/** More connections made it slower on 2 cores. */
+const CONNECTIONS = 20;
+
+const settings = naiveSettings();
+const prisma = openNaiveClient(settings.databaseUrl, CONNECTIONS);
+
+async function apply({ data: { kind, userId, object } }: Job<NaiveJob>): Promise<void> {
+  if (kind === 'attributes') {
+    const { external_id: _id, user_alias: _alias, ...attributes } = object;
+    await prisma.profile.upsert({
+      where: { userId },
+      create: { userId, attributes, updates: 1 },
+      update: { attributes, updates: { increment: 1 } },
+      select: { id: true },
+    });
+    return;
+  }
+  const profile = await prisma.profile.upsert({
+    where: { userId },
+    create: { userId },
+    update: {},
+    select: { id: true },
+  });
+  const { time, properties } = object;
+  const common = { profileId: profile.id, time: new Date(String(time)), properties };
+  if (kind === 'events') {
+    await prisma.event.create({ data: { ...common, name: object.name } });
+    return;
+  }
+  const { product_id: productId, currency, price, quantity = 1 } = object;
+  await prisma.purchase.create({ data: { ...common, productId, currency, price, quantity } });
+}
+
+new Worker<NaiveJob>(QUEUE, apply, { connection: { url: settings.redisUrl }, concurrency: CONCURRENCY });

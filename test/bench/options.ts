@@ -1,0 +1,58 @@
+import { Command, InvalidArgumentError } from 'commander';
+
+export interface BenchOptions {
+  rounds: number;
+  quick: boolean;
+  /** Seconds of one measurement. */
+  seconds?: number;
+  only: string[];
+  /** Seconds. */
+  patience: number;
+  check: boolean;
+  /** Settings of Penstock's own processes. */
+  set: Record<string, string>;
+  output?: string;
+}
+
+/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+export function readOptions(arguments_: string[]): BenchOptions {
+  return new Command('npm run bench --')
+    .description('Measure Penstock side by side with a naive pipeline and with COPY, in turns.')
+    .option('--rounds <number>', 'how often each row is measured', positive, 3)
+    .option('--quick', 'one round of short measurements, in about a minute', false)
+    .option('--seconds <number>', 'length of one measurement (8; with --quick 3)', positive)
+    .option('--only <name>', 'only rows whose name contains this; may be repeated', collect, [])
+    .option(
+      '--patience <seconds>',
+      'longest wait before each measurement for a machine that is free',
+      positive,
+      1,
+    )
+    .option('--check', 'exit with 1 when a ratio is under its floor in floors.json', false)
+    .option(
+      '--set <NAME=value>',
+      "a setting of Penstock's processes, LANES=8 for instance",
+      collectSetting,
+      {},
+    )
+    .option('--output <file>', 'write the results there; a full run writes test/bench/results.json')
+    .addHelpText('after', '\nExample:\n  $ npm run bench -- --quick --check')
+    .parse(arguments_)
+    .opts<BenchOptions>();
+}
+
+function positive(text: string): number {
+  const value = Number(text);
+  if (!(value > 0)) throw new InvalidArgumentError('It is a number above 0.');
+  return value;
+}
+
+function collect(text: string, before: string[]): string[] {
+  return [...before, text];
+}
+
+function collectSetting(text: string, before: Record<string, string>): Record<string, string> {
+  const [, name, value] = /^([A-Z_]+)=(.*)$/.exec(text) ?? [];
+  if (name === undefined) throw new InvalidArgumentError('It is written NAME=value.');
+  return { ...before, [name]: value! };
+}

@@ -1,0 +1,93 @@
+import { randomBytes } from 'node:crypto';
+import path from 'node:path';
+import pg from 'pg';
+import { bootstrap } from '../../src/admin/bootstrap.ts';
+import { freePort } from '../../src/embedded/ports.ts';
+import { packageRoot } from '../../src/package-root.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { migrate } from '../../src/store/migrate.ts';
+import { observeDatabase } from '../load/database-observer.ts';
+import type { Contender, StoredCounts } from './contender.ts';
+import type { Environment } from './environment.ts';
+import { startProcess } from './processes.ts';
+
+/** Rows beside the counters that the workers keep in the same transactions. */
+const countStored = `
+  select
+    (select coalesce(sum(attributes), 0) from usage)::float8 as attributes,
+    (select coalesce(sum(events), 0) from usage)::float8 as "countedEvents",
+    (select coalesce(sum(purchases), 0) from usage)::float8 as "countedPurchases",
+    (select coalesce(sum(objects), 0) from lane_totals)::float8 as "countedObjects",
+    (select count(*) from dead_letters)::float8 as "deadLetters",
+    (select count(*) from events)::float8 as events,
+    (select count(*) from purchases)::float8 as purchases`;
+
+/** A limit that no measurement meets. */
+const raiseLimit = `
+  insert into rate_limits (workspace_id, bucket, requests, window_seconds)
+  select id, 'users.track', 100000000, 60 from workspaces`;
+
+/** One `web` and one `worker`, as the Procfile has them, on Redis. `settings` go into their environment. */
+export async function startOurs(
+  environment: Environment,
+  settings: Record<string, string>,
+): Promise<Contender> {
+  const { folder, redisUrl } = environment;
+  const databaseUrl = await environment.database('ours');
+  await migrate(databaseUrl, 'redis');
+  const key = `bench-${randomBytes(16).toString('hex')}`;
+  await prepareWorkspace(databaseUrl, key);
+
+  const [port, workerPort] = [await freePort(), await freePort()];
+  const env = {
+    REDIS_URL: redisUrl,
+    DATABASE_URL: databaseUrl,
+    PORT: String(port),
+    WORKER_PORT: String(workerPort),
+    ...settings,
+  };
+  const program = (file: string) => path.join(packageRoot, 'dist', file);
+  const worker = await startProcess('worker', program('workers/main.js'), env, {
+    folder,
+    readyUrl: `http://127.0.0.1:${workerPort}/healthz`,
+  });
+  const web = await startProcess('web', program('src/web.js'), env, {
+    folder,
+    readyUrl: `http://127.0.0.1:${port}/readyz`,
+  });
+  const observer = await observeDatabase(databaseUrl, key);
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
+  return {
+    name: 'ours',
+    target: { host: '127.0.0.1', port },
+    key,
+    observer,
+    pids: { web: web.pid, worker: worker.pid },
+    settings,
+    databaseUrl,
+    async stored() {
+      const { rows } = await pool.query<StoredCounts & Record<string, number>>(countStored);
+      const { attributes, events, purchases, ...counted } = rows[0]!;
+      const disagree =
+        events !== counted.countedEvents ||
+        purchases !== counted.countedPurchases ||
+        attributes + events + purchases !== counted.countedObjects ||
+        counted.deadLetters !== 0;
+      if (disagree) throw new Error(`rows and counters disagree: ${JSON.stringify(rows[0])}`);
+      return { attributes, events, purchases };
+    },
+    async stop() {
+      await Promise.all([observer.stop(), pool.end(), web.stop(), worker.stop()]);
+    },
+  };
+}
+
+async function prepareWorkspace(databaseUrl: string, key: string): Promise<void> {
+  const database = openDatabase(databaseUrl, 1);
+  try {
+    await bootstrap(database, { BOOTSTRAP_API_KEY: key });
+    await database.pool.query(raiseLimit);
+  } finally {
+    await database.stop();
+  }
+}

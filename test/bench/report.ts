@@ -1,0 +1,53 @@
+import type { Figure } from './figure.ts';
+import type { Results } from './results.ts';
+
+const COST = 'cpu_us_';
+
+/** One measurement, while the bench runs. */
+export function describeFigure(round: number, name: string, { rate, detail }: Figure): string {
+  const parts = [`round ${round}  ${name.padEnd(10)} ${whole(rate).padStart(8)}/s`];
+  if (detail.accept_p50_ms) {
+    parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
+  }
+  const costs = Object.entries(detail).filter(([key]) => key.startsWith(COST));
+  if (costs.length > 0) {
+    const each = costs.map(([key, value]) => `${key.slice(COST.length)} ${value}`);
+    const sum = costs.reduce((total, [, value]) => total + value, 0);
+    parts.push(`CPU µs per row ${sum.toFixed(1)} (${each.join(', ')})`);
+  }
+  if (detail.others_cores) parts.push(`others used ${detail.others_cores} cores`);
+  return `${parts.join('  ')}\n`;
+}
+
+/** The summary: medians, spreads, ratios, and what they were measured with. */
+export function describeResults(results: Results, floors: Record<string, number>): string {
+  const { machine, rows, ratios } = results;
+  const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`);
+  const settings = Object.entries(machine.postgres_settings).map(([name, value]) => `${name} ${value}`);
+  const lines = ['', `${'row'.padEnd(20)}${'median'.padStart(10)}  spread`];
+  for (const [name, { median, spread, what }] of Object.entries(rows)) {
+    lines.push(`${name.padEnd(20)}${whole(median).padStart(10)}  ±${percent(spread).padEnd(6)} ${what}`);
+  }
+  lines.push('', `${'ratio'.padEnd(20)}${'median'.padStart(10)}  spread`);
+  for (const [name, { median, spread }] of Object.entries(ratios)) {
+    const floor = floors[name] === undefined ? '' : ` floor ${floors[name]}`;
+    lines.push(`${name.padEnd(20)}${median.toFixed(2).padStart(10)}  ±${percent(spread).padEnd(6)}${floor}`);
+  }
+  lines.push(
+    '',
+    `${machine.cores} cores of ${machine.processor}, ${machine.memory_gb} GB, ${machine.system}`,
+    versions.join(', '),
+    `Postgres: ${settings.join(', ')}`,
+    `Redis: ${machine.redis_settings}`,
+    `settings: ${JSON.stringify(results.settings)}`,
+  );
+  return `${lines.join('\n')}\n`;
+}
+
+function whole(value: number): string {
+  return Math.round(value).toLocaleString('en');
+}
+
+function percent(share: number): string {
+  return `${Math.round(share * 100)}%`;
+}

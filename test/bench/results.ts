@@ -1,0 +1,53 @@
+import type { Figure } from './figure.ts';
+import { median, spread } from './figure.ts';
+import type { Machine } from './machine.ts';
+import { ratios } from './rows.ts';
+
+export interface RowResult {
+  what: string;
+  median: number;
+  spread: number;
+  rounds: Figure[];
+}
+
+export interface RatioResult {
+  median: number;
+  spread: number;
+  rounds: number[];
+}
+
+/** What results.json holds. */
+export interface Results {
+  command: string;
+  date: string;
+  machine: Machine;
+  settings: Record<string, unknown>;
+  rows: Record<string, RowResult>;
+  /** Each round's own ratio, so that a slow minute of the machine counts on both sides. */
+  ratios: Record<string, RatioResult>;
+}
+
+/** Sums up what each row measured, one figure per round. */
+export function summarize(measured: Map<string, { what: string; figures: Figure[] }>) {
+  const rows: Record<string, RowResult> = {};
+  for (const [name, { what, figures }] of measured) {
+    const rates = figures.map(({ rate }) => rate);
+    rows[name] = { what, median: median(rates), spread: spread(rates), rounds: figures };
+  }
+  const compared: Record<string, RatioResult> = {};
+  for (const [name, over] of ratios) {
+    const [row, base] = [rows[name], rows[over]];
+    if (!row || !base) continue;
+    const rounds = row.rounds.map(({ rate }, round) => rate / base.rounds[round]!.rate);
+    compared[`${name}/${over}`] = { median: median(rounds), spread: spread(rounds), rounds };
+  }
+  return { rows, ratios: compared };
+}
+
+/** Names the ratios that are under their floor. */
+export function underFloors(results: Pick<Results, 'ratios'>, floors: Record<string, number>): string[] {
+  return Object.entries(floors).flatMap(([name, floor]) => {
+    const ratio = results.ratios[name];
+    return ratio && ratio.median < floor ? [`${name}: ${ratio.median.toFixed(2)} is under ${floor}`] : [];
+  });
+}

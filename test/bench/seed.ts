@@ -1,0 +1,23 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { assignUsersFrom, postHead, toMessage } from '../load/bodies.ts';
+import { HttpConnection } from '../load/http-connection.ts';
+import { USER_MARK } from '../load/traffic.ts';
+import type { Contender } from './contender.ts';
+
+/** The spec's most attribute objects in one request. */
+const PER_REQUEST = 75;
+
+/** Makes the users of the traffic, through the front door; they are there when it resolves. */
+export async function seedUsers({ target, key, observer }: Contender, users: number): Promise<void> {
+  const connection = new HttpConnection(target);
+  const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
+  const attributes = Array.from({ length: PER_REQUEST }, () => ({ external_id: USER_MARK, seeded: true }));
+  const message = toMessage(head, JSON.stringify({ attributes }));
+  for (let first = 0; first < users; first += PER_REQUEST) {
+    assignUsersFrom(message, first);
+    const { status, body } = await connection.send(message.bytes);
+    if (status !== 201) throw new Error(`users could not be made: ${status} ${body}`);
+  }
+  connection.close();
+  while ((await observer.applied()) < users) await sleep(observer.lookEvery);
+}

@@ -1,0 +1,191 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { readConfig, settings } from '../src/config.ts';
+import { packageRoot } from '../src/package-root.ts';
+import { parseProcfile } from '../src/start/procfile.ts';
+import { startProcess } from './setup/fixtures.ts';
+
+interface Service {
+  image?: string;
+  build?: string;
+  command?: string;
+  restart?: string;
+  environment?: Record<string, string | number>;
+  env_file?: { path: string; required: boolean }[];
+  ports?: string[];
+  volumes?: string[];
+  healthcheck?: { test?: string[]; disable?: boolean };
+  depends_on?: Record<string, { condition: string }>;
+  container_name?: string;
+}
+
+const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
+const procfile = parseProcfile(read('Procfile'));
+const compose = parse(read('docker-compose.yml'), { merge: true }) as {
+  services: Record<string, Service>;
+  volumes: Record<string, null>;
+};
+const { postgres, redis, release, web, worker, board } = compose.services as Record<string, Service> &
+  Record<'postgres' | 'redis' | 'release' | 'web' | 'worker' | 'board', Service>;
+const ours = Object.fromEntries(procfile.map(({ name }) => [name, compose.services[name]!]));
+const dockerfile = read('Dockerfile')
+  .split('\n')
+  .filter((line) => line && !line.startsWith('#'));
+const finalStage = dockerfile.slice(dockerfile.findLastIndex((line) => line.startsWith('FROM ')));
+
+describe('docker-compose.yml', () => {
+  test('runs every line of the Procfile under its name with its command, beside Postgres and Redis', () => {
+    expect(Object.keys(compose.services).sort()).toEqual(
+      ['postgres', 'redis', ...procfile.map(({ name }) => name)].sort(),
+    );
+    for (const { name, file } of procfile) {
+      expect(ours[name]).toMatchObject({ command: `node ${file}`, build: '.', image: 'penstock' });
+      expect(existsSync(path.join(packageRoot, file)), file).toBe(true);
+    }
+  });
+
+  test('sets only what the settings know, each to a value that they accept', () => {
+    for (const service of Object.values(ours)) {
+      const environment = Object.entries(service.environment ?? {}).map(([name, value]) => [
+        name,
+        String(value),
+      ]);
+      for (const [name] of environment) expect(Object.keys(settings)).toContain(name);
+      expect(() => readConfig(Object.fromEntries(environment))).not.toThrow();
+      expect(service.env_file).toEqual([{ path: '.env', required: false }]);
+    }
+  });
+
+  test('gives every process the Postgres and the Redis that it starts', () => {
+    const { POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_DB } = postgres.environment!;
+    for (const { environment } of Object.values(ours)) {
+      expect(environment).toMatchObject({
+        DATABASE_URL: `postgresql://${POSTGRES_USER}:${POSTGRES_PASSWORD}@postgres:5432/${POSTGRES_DB}`,
+        REDIS_URL: 'redis://redis:6379',
+      });
+    }
+  });
+
+  test('Redis stores what it confirms and throws nothing out', () => {
+    expect(redis.command).toBe(
+      'redis-server --appendonly yes --appendfsync always --maxmemory-policy noeviction',
+    );
+  });
+
+  test('the data of both lies in named volumes', () => {
+    expect(postgres.volumes).toEqual(['postgres-data:/var/lib/postgresql/data']);
+    expect(redis.volumes).toEqual(['redis-data:/data']);
+    expect(Object.keys(compose.volumes).sort()).toEqual(['postgres-data', 'redis-data']);
+  });
+
+  test('processes start when the tables are there and both stores are healthy', () => {
+    const condition = (name: string) => ({ condition: name });
+    for (const service of [web, worker, board]) {
+      expect(service.depends_on).toEqual({
+        release: condition('service_completed_successfully'),
+        postgres: condition('service_healthy'),
+        redis: condition('service_healthy'),
+      });
+    }
+    expect(release.depends_on).toEqual({ postgres: condition('service_healthy') });
+    expect(release.restart).toBe('no');
+  });
+
+  test('workers can be scaled: no name, no port, no volume of one container', () => {
+    expect(worker.container_name).toBeUndefined();
+    expect(worker.ports).toBeUndefined();
+    expect(worker.volumes).toBeUndefined();
+  });
+
+  test('web is published on the port that it listens on, the dashboard on this machine only', () => {
+    expect(web.environment).toMatchObject({ HOST: '0.0.0.0', PORT: settings.PORT.default });
+    expect(web.ports).toEqual([`${settings.PORT.default}:${settings.PORT.default}`]);
+    expect(board.environment).toMatchObject({
+      BOARD_HOST: '0.0.0.0',
+      BOARD_PORT: settings.BOARD_PORT.default,
+    });
+    expect(board.ports).toEqual([`127.0.0.1:${settings.BOARD_PORT.default}:${settings.BOARD_PORT.default}`]);
+    expect(postgres.ports).toBeUndefined();
+    expect(redis.ports).toBeUndefined();
+  });
+
+  test('everything that stays up has a health check', () => {
+    for (const [name, { healthcheck }] of Object.entries(compose.services)) {
+      if (name === 'release') expect(healthcheck).toEqual({ disable: true });
+      else expect(healthcheck?.test?.[0], name).toBe('CMD');
+    }
+    for (const name of ['web', 'worker', 'board']) {
+      expect(compose.services[name]?.healthcheck?.test).toEqual(['CMD', 'node', 'dist/src/health.js', name]);
+    }
+  });
+
+  test('the health check of a process that does not answer fails', async () => {
+    const check = startProcess('dist/src/health.js', { PORT: '1' }, ['web']);
+    expect(await check.exit).toEqual({ code: 1, signal: null });
+  });
+});
+
+describe('Dockerfile', () => {
+  test('has two stages on a Node that package.json allows', () => {
+    const bases = dockerfile.filter((line) => line.startsWith('FROM ')).map((line) => line.split(' ')[1]);
+    expect(bases).toHaveLength(2);
+    expect(new Set(bases).size).toBe(1);
+    expect(Number(/^node:(\d+)/.exec(bases[0]!)?.[1])).toBeGreaterThanOrEqual(20);
+  });
+
+  test('the image runs as a user other than root, from a clean install without development packages', () => {
+    expect(finalStage).toContain('USER node');
+    const build = dockerfile.join('\n');
+    expect(build).toContain('RUN npm ci');
+    expect(build).toContain('npm prune --omit=dev');
+  });
+
+  test('its command is the web of the Procfile, and it has a health check', () => {
+    const { file } = procfile.find(({ name }) => name === 'web')!;
+    expect(finalStage).toContain(`CMD ["node", "${file}"]`);
+    expect(
+      finalStage.some(
+        (line) => line.startsWith('HEALTHCHECK ') && line.endsWith('"dist/src/health.js", "web"]'),
+      ),
+    ).toBe(true);
+  });
+
+  test('exposes the ports of the settings', () => {
+    expect(finalStage).toContain(`EXPOSE ${settings.PORT.default} ${settings.BOARD_PORT.default}`);
+  });
+
+  test('the image holds every file that is read at run time', () => {
+    const copied = finalStage
+      .filter((line) => line.startsWith('COPY '))
+      .flatMap((line) => line.split(' ').slice(2, -1))
+      .map((file) => file.replace(/^\/app\//, ''));
+    for (const file of copied)
+      if (file !== 'dist') expect(existsSync(path.join(packageRoot, file)), file).toBe(true);
+    const needed = [
+      'package.json',
+      'prisma/migrations',
+      'node_modules',
+      'dist',
+      ...notCompiled('src'),
+      ...notCompiled('workers'),
+    ];
+    for (const file of needed) expect(copied, file).toContain(file);
+    const ignored = read('.dockerignore').split('\n');
+    for (const file of copied)
+      expect(ignored.includes(file) && !['node_modules', 'dist'].includes(file)).toBe(false);
+  });
+
+  test('no secret and no build of this machine gets into it', () => {
+    const ignored = read('.dockerignore').split('\n');
+    for (const file of ['.env', '.penstock', '.git', 'node_modules', 'dist']) expect(ignored).toContain(file);
+  });
+});
+
+/** Files that the compiler leaves where they are. */
+function notCompiled(folder: string): string[] {
+  return readdirSync(path.join(packageRoot, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && !entry.name.endsWith('.ts'))
+    .map((entry) => path.relative(packageRoot, path.join(entry.parentPath, entry.name)));
+}

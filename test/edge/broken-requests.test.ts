@@ -1,0 +1,79 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readJsonObject } from '../../src/edge/body.ts';
+import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+
+let server: Server;
+/** How each request that became one ended. */
+const ends: string[] = [];
+beforeAll(async () => {
+  server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
+    const body = await readJsonObject(request, 1000).catch((error: Error) => error.message);
+    ends.push(typeof body === 'string' ? body : 'read');
+    response.end('{}');
+  });
+  server.headersTimeout = 200;
+  server.requestTimeout = 300;
+  answerBrokenRequests(server);
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+});
+afterAll(() => {
+  server.close();
+  server.closeAllConnections();
+});
+
+/** Sends text as it is, and returns all that comes back before the connection is closed. */
+async function exchange(text: string): Promise<string> {
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  let answer = '';
+  socket.on('data', (data) => {
+    answer += data;
+  });
+  socket.on('error', () => {});
+  socket.write(text);
+  await once(socket, 'close');
+  return answer;
+}
+
+describe('what never becomes a request is answered in JSON', () => {
+  test.each([
+    ['no HTTP at all', 'GARBAGE\r\n\r\n', 400, 'Bad Request'],
+    [
+      'a length that is no number',
+      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n',
+      400,
+      'Bad Request',
+    ],
+    [
+      'headers without end',
+      `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
+      431,
+      'Request Header Fields Too Large',
+    ],
+    ['headers that do not come', 'GET / HTTP/1.1\r\nHost: a\r\n', 408, 'Request Timeout'],
+    [
+      'a body that does not come',
+      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{',
+      408,
+      'Request Timeout',
+    ],
+  ])('%s', async (_what, text, status, message) => {
+    const [head, body] = (await exchange(text)).split('\r\n\r\n') as [string, string];
+    expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(head).toMatch(/\r\nContent-Type: application\/json; charset=utf-8\r\n/);
+    expect(head).toMatch(/\r\nX-Request-Id: [0-9a-f-]{36}\r\n/);
+    expect(JSON.parse(body)).toEqual({ message });
+  });
+
+  test('a sender who leaves in the middle of a body ends the request as one that came too slowly', async () => {
+    ends.length = 0;
+    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{');
+    await once(server, 'request');
+    socket.destroy();
+    await expect.poll(() => [...new Set(ends)]).toEqual(['Request Timeout']);
+  });
+});

@@ -1,0 +1,138 @@
+import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import pg from 'pg';
+import { expect, onTestFinished, test } from 'vitest';
+import { DataDirInUse } from '../../src/embedded/lock.ts';
+import {
+  type EmbeddedPostgres,
+  readEmbeddedUrl,
+  startEmbeddedPostgres,
+} from '../../src/embedded/postgres.ts';
+import { createLog } from '../../src/log.ts';
+import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+
+const log = createLog('test', 'silent');
+
+test('a second start finds the data of the first, on the same port', async () => {
+  const home = temporaryFolder();
+  const first = await start(home);
+  await query(first.url, 'create table kept (word text)');
+  await query(first.url, "insert into kept values ('once')");
+  await first.stop();
+
+  const second = await start(home);
+  expect(second.url).toBe(first.url);
+  expect(second.recovered).toBe(false);
+  expect(await query(second.url, 'select word from kept')).toEqual([{ word: 'once' }]);
+});
+
+test('it listens on loopback only, asks for a password, and confirms what is on disk', async () => {
+  const { url } = await start(temporaryFolder());
+  expect(new URL(url).hostname).toBe('127.0.0.1');
+  const settings = await query(
+    url,
+    `select name, setting from pg_settings
+      where name in ('listen_addresses', 'unix_socket_directories', 'synchronous_commit', 'fsync', 'full_page_writes')`,
+  );
+  expect(Object.fromEntries(settings.map(({ name, setting }) => [name, setting]))).toEqual({
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    synchronous_commit: 'on',
+    fsync: 'on',
+    full_page_writes: 'on',
+  });
+  const guess = new URL(url);
+  guess.password = 'guess';
+  await expect(query(guess.href, 'select')).rejects.toThrow('password authentication failed');
+});
+
+test('the password and the address are for their owner alone', async () => {
+  const home = temporaryFolder();
+  const { url } = await start(home);
+  expect(readEmbeddedUrl(home)).toBe(url);
+  for (const file of ['password', 'database-url', 'postgres.log']) {
+    expect(statSync(path.join(home, file)).mode & 0o077, file).toBe(0);
+  }
+});
+
+test('no installation, no address', () => {
+  expect(readEmbeddedUrl(temporaryFolder())).toBeUndefined();
+});
+
+test('a server that crashed comes back with what it had confirmed', async () => {
+  const home = temporaryFolder();
+  const first = await start(home);
+  await query(first.url, 'create table kept (word text)');
+  await query(first.url, "insert into kept values ('once')");
+  process.kill(postmaster(home), 'SIGKILL');
+  await first.exited;
+  await first.stop();
+
+  const second = await start(home);
+  expect(await query(second.url, 'select word from kept')).toEqual([{ word: 'once' }]);
+});
+
+test('a lock file whose process id has gone to another program does not stop the next start', async () => {
+  const home = temporaryFolder();
+  const first = await start(home);
+  const pidFile = path.join(home, 'postgres/postmaster.pid');
+  const lines = readFileSync(pidFile, 'utf8').split('\n');
+  await first.stop();
+  expect(existsSync(pidFile)).toBe(false);
+
+  writeFileSync(pidFile, [process.pid, ...lines.slice(1)].join('\n'));
+  const second = await start(home);
+  expect(await query(second.url, 'select 1 as one')).toEqual([{ one: 1 }]);
+});
+
+test('a start that was killed while it made the cluster does not stop the next one', async () => {
+  const home = temporaryFolder();
+  writeFileSync(path.join(home, 'postgres.unfinished'), 'half of a cluster');
+  const { url } = await start(home);
+  expect(await query(url, 'select 1 as one')).toEqual([{ one: 1 }]);
+});
+
+test('the data directory belongs to one owner at a time', async () => {
+  const home = temporaryFolder();
+  const first = await start(home);
+  await expect(start(home)).rejects.toThrow(
+    new DataDirInUse(`another npm start (process ${process.pid}) is running on ${home}, its DATA_DIR`),
+  );
+  await first.stop();
+  await (await start(home)).stop();
+});
+
+test('as root, a folder that is closed to everyone else holds the data nevertheless', async () => {
+  const home = temporaryFolder();
+  chmodSync(home, 0o700);
+  const inside = path.join(home, 'closed', 'data');
+  const { url } = await start(inside);
+  expect(await query(url, 'select 1 as one')).toEqual([{ one: 1 }]);
+  expect(statSync(home).mode & 0o777).toBe(0o700);
+});
+
+test('a server that does not start says why', async () => {
+  const home = temporaryFolder();
+  await (await start(home)).stop();
+  const version = path.join(home, 'postgres/PG_VERSION');
+  writeFileSync(version, '9.6\n');
+  await expect(start(home)).rejects.toThrow('database files are incompatible with server');
+  await waitUntil(() => !existsSync(path.join(home, 'lock.sock')), { what: 'the lock to be let go' });
+});
+
+async function start(home: string): Promise<EmbeddedPostgres> {
+  const postgres = await startEmbeddedPostgres(home, log);
+  onTestFinished(() => postgres.stop());
+  return postgres;
+}
+
+function postmaster(home: string): number {
+  return Number(readFileSync(path.join(home, 'postgres/postmaster.pid'), 'utf8').split('\n')[0]);
+}
+
+async function query(url: string, statement: string) {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const { rows } = await client.query(statement).finally(() => client.end());
+  return rows;
+}

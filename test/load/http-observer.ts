@@ -1,0 +1,32 @@
+import type { Observer } from './observer.ts';
+
+/** Sees what a client sees: the fleet's counters in /metrics and the profiles that /users/export/ids returns. */
+export function observeHttp(url: string, key: string): Observer {
+  return {
+    source: 'the counters in /metrics',
+    // Reading back has a limit of 2,500 requests per minute, and one probe may ask some ten times.
+    probeEvery: 1000,
+    lookEvery: 100,
+    async applied() {
+      const response = await fetch(new URL('/metrics', url));
+      const text = await response.text();
+      const value = /^penstock_objects_applied_total (\S+)$/m.exec(text)?.[1];
+      if (value === undefined)
+        throw new Error(`/metrics answered ${response.status} without penstock_objects_applied_total`);
+      return Number(value);
+    },
+    async isReadable(externalId) {
+      const response = await fetch(new URL('/users/export/ids', url), {
+        method: 'POST',
+        headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+        body: JSON.stringify({ external_ids: [externalId], fields_to_export: ['external_id'] }),
+      });
+      const answer = (await response.json()) as { users?: unknown[] };
+      if (response.status >= 300 || !answer.users) {
+        throw new Error(`POST /users/export/ids answered ${response.status}`);
+      }
+      return answer.users.length > 0;
+    },
+    stop: async () => {},
+  };
+}

@@ -1,0 +1,70 @@
+/**
+ * Sends real-shaped traffic to a running Penstock and says how it went.
+ *
+ *   npm run load -- --key "$PENSTOCK_API_KEY" --seconds 20
+ *
+ * RESULT
+ */
+import { Presets, SingleBar } from 'cli-progress';
+import { resolveTarget } from './address.ts';
+import { observeDatabase } from './database-observer.ts';
+import { observeHttp } from './http-observer.ts';
+import { type LoadArguments, readArguments } from './options.ts';
+import { describeResult } from './report.ts';
+import { type LoadOptions, runLoad } from './run-load.ts';
+
+/** Longest wait until all that was accepted is applied, in seconds. */
+const DRAIN_SECONDS = 120;
+
+async function main(): Promise<void> {
+  const given = readArguments(process.argv);
+  const target = await resolveTarget(given.url, given.allowRemote);
+  const observer = given.databaseUrl
+    ? await observeDatabase(given.databaseUrl, given.key)
+    : observeHttp(given.url, given.key);
+  const bar = showProgress(given);
+  try {
+    const result = await runLoad({
+      ...given,
+      target,
+      badShare: given.bad / 100,
+      maxRequests: Number.POSITIVE_INFINITY,
+      observer,
+      probe: true,
+      drainSeconds: DRAIN_SECONDS,
+      onProgress: bar.update,
+    });
+    bar.stop();
+    process.stdout.write(describeResult(result, observer));
+    if (result.tally.accepted === 0) process.exitCode = 1;
+  } finally {
+    bar.stop();
+    await observer.stop();
+  }
+}
+
+/** A bar on stderr, drawn only on a terminal. */
+function showProgress({ seconds }: LoadArguments) {
+  const bar = new SingleBar(
+    {
+      format: '{bar} {value}/{total} s, {accepted} objects accepted, {errors} kinds of errors',
+      stream: process.stderr,
+      hideCursor: true,
+    },
+    Presets.shades_classic,
+  );
+  bar.start(seconds, 0, { accepted: 0, errors: 0 });
+  const update: LoadOptions['onProgress'] = (tally, elapsed) =>
+    bar.update(Math.min(seconds, Math.round(elapsed * 10) / 10), {
+      accepted: tally.accepted.toLocaleString('en'),
+      errors: tally.errors.size,
+    });
+  return { update, stop: () => bar.stop() };
+}
+
+try {
+  await main();
+} catch (error) {
+  process.stderr.write(`error: ${(error as Error).message}\n`);
+  process.exitCode = 1;
+}

@@ -1,0 +1,56 @@
+import { Command, InvalidArgumentError, Option } from 'commander';
+
+/** What the command line says. */
+export interface LoadArguments {
+  url: string;
+  key: string;
+  seconds: number;
+  connections: number;
+  objects: number;
+  users: number;
+  /** Per cent. */
+  bad: number;
+  rate: number;
+  databaseUrl?: string;
+  allowRemote: boolean;
+}
+
+/** The spec's most objects of one kind, three times over: what one request can hold. */
+const MOST_OBJECTS = 225;
+
+/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+export function readArguments(arguments_: string[]): LoadArguments {
+  const command = new Command('npm run load --')
+    .description('Send real-shaped traffic to a running Penstock and report how it went.')
+    .option('--url <url>', 'address of the web process', 'http://127.0.0.1:3000')
+    .addOption(new Option('--key <key>', 'API key').env('PENSTOCK_API_KEY').makeOptionMandatory())
+    .option('--seconds <number>', 'how long to send', between(0.1, 86_400), 10)
+    .option('--connections <number>', 'requests on their way at once', whole(1, 2000), 32)
+    .option('--objects <number>', 'objects per request, the three kinds in turn', whole(1, MOST_OBJECTS), 75)
+    .option('--users <number>', 'users that the traffic is about', whole(1, 99_999_999), 100_000)
+    .option('--bad <per cent>', 'share of objects that are wrong on purpose', between(0, 100), 1)
+    .option('--rate <number>', 'requests per second; 0: as fast as it goes', between(0, 1_000_000), 0)
+    .option('--database-url <url>', "the service's Postgres, to count and to look there instead of over HTTP")
+    .option('--allow-remote', 'send load to another machine too', false)
+    .addHelpText('after', '\nExample:\n  $ npm run load -- --key "$PENSTOCK_API_KEY" --seconds 30');
+  return command.parse(arguments_).opts<LoadArguments>();
+}
+
+function between(least: number, most: number) {
+  return (text: string): number => {
+    const value = Number(text);
+    if (text.trim() === '' || !(value >= least && value <= most)) {
+      throw new InvalidArgumentError(`It is a number from ${least} to ${most}.`);
+    }
+    return value;
+  };
+}
+
+function whole(least: number, most: number) {
+  const parse = between(least, most);
+  return (text: string): number => {
+    const value = parse(text);
+    if (!Number.isInteger(value)) throw new InvalidArgumentError('It is a whole number.');
+    return value;
+  };
+}

@@ -1,0 +1,68 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { postHead, toMessage } from './bodies.ts';
+import { HttpConnection } from './http-connection.ts';
+import { createLatencies, type LatencySummary } from './latencies.ts';
+import type { Observer } from './observer.ts';
+import { countAnswer, type Tally } from './tally.ts';
+
+/** Between the first two looks, in ms; later ones wait a tenth of the time that has gone by. */
+const LOOK_AGAIN = 2;
+
+/** A probe that nobody can read after so many ms ends the measurement. */
+const PATIENCE = 60_000;
+
+export interface ProbeOptions {
+  host: string;
+  port: number;
+  key: string;
+  observer: Observer;
+  /** `performance.now()` after which no probe is sent. */
+  end: number;
+}
+
+export interface ProbeResult {
+  /** From the answer that accepted a profile until it could be read. */
+  readable: LatencySummary | undefined;
+  /** Why there is no more to tell, if so. */
+  trouble: string | undefined;
+}
+
+/**
+ * Beside the load, one request at a time that makes a profile of its own, which is then looked for. Its
+ * objects count in `tally` like all others.
+ */
+export async function runProbes(options: ProbeOptions, tally: Tally): Promise<ProbeResult> {
+  const { observer, end, key, host, port } = options;
+  const latencies = createLatencies();
+  const connection = new HttpConnection({ host, port });
+  const head = postHead(`${host}:${port}`, '/users/track', key);
+  const run = Date.now().toString(36);
+  let trouble: string | undefined;
+  try {
+    for (let number = 0; performance.now() < end; number++) {
+      const begin = performance.now();
+      const externalId = `probe-${run}-${number}`;
+      const body = JSON.stringify({ attributes: [{ external_id: externalId, probe: number }] });
+      const answer = await connection.send(toMessage(head, body).bytes);
+      countAnswer(tally, answer);
+      if (answer.status === 201) latencies.add(await waitUntilReadable(observer, externalId));
+      await sleep(Math.max(0, Math.min(begin + observer.probeEvery, end) - performance.now()));
+    }
+  } catch (error) {
+    trouble = (error as Error).message;
+  } finally {
+    connection.close();
+  }
+  return { readable: latencies.summary(), trouble };
+}
+
+/** Milliseconds until then. */
+async function waitUntilReadable(observer: Observer, externalId: string): Promise<number> {
+  const accepted = performance.now();
+  for (;;) {
+    if (await observer.isReadable(externalId)) return performance.now() - accepted;
+    const waited = performance.now() - accepted;
+    if (waited > PATIENCE) throw new Error(`an accepted profile could not be read for ${PATIENCE / 1000} s`);
+    await sleep(Math.max(LOOK_AGAIN, waited / 10));
+  }
+}

@@ -1,0 +1,141 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Address } from './address.ts';
+import {
+  assignUsers,
+  type BodyOptions,
+  type Message,
+  makeMessages,
+  postHead,
+  takeMessage,
+} from './bodies.ts';
+import { type Answer, HttpConnection } from './http-connection.ts';
+import { createLatencies, type LatencySummary } from './latencies.ts';
+import type { Observer } from './observer.ts';
+import { createPace } from './pace.ts';
+import { type ProbeResult, runProbes } from './probes.ts';
+import { createRandom } from './random.ts';
+import { countAnswer, countError, emptyTally, type Tally } from './tally.ts';
+
+export interface LoadOptions extends BodyOptions {
+  target: Address;
+  key: string;
+  /** Sending ends after this time, or after `maxRequests`. */
+  seconds: number;
+  maxRequests: number;
+  connections: number;
+  users: number;
+  /** Requests per second; 0: as fast as it goes. */
+  rate: number;
+  /** Absent: nothing is known of what is applied. */
+  observer?: Observer;
+  /** Whether to measure accepted→readable as well. */
+  probe: boolean;
+  /** Longest wait, after the last answer, until everything accepted is applied. */
+  drainSeconds: number;
+  /** Called some times a second. */
+  onProgress?(tally: Tally, seconds: number): void;
+}
+
+export interface LoadResult {
+  tally: Tally;
+  /** From the first request to the last answer. */
+  seconds: number;
+  /** Objects applied, and the time from the first request until all that were accepted are. */
+  applied?: { objects: number; seconds: number; complete: boolean };
+  /** From a request until the answer that accepted it. */
+  accept: LatencySummary | undefined;
+  probes?: ProbeResult;
+  /** Cores that the generator itself used while it sent. */
+  generatorCores: number;
+}
+
+/** Different messages in the pool beside those that are on their way. */
+const POOL = 300;
+const PROGRESS_MS = 250;
+
+/** Sends traffic, then waits until everything accepted is applied. */
+export async function runLoad(options: LoadOptions): Promise<LoadResult> {
+  const { target, key, observer } = options;
+  const random = createRandom(Date.now());
+  const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
+  const pool = makeMessages(POOL + options.connections, head, options, random, Date.now());
+  const tally = emptyTally();
+  const latencies = createLatencies();
+  const appliedBefore = (await observer?.applied()) ?? 0;
+
+  const start = performance.now();
+  const cpu = process.cpuUsage();
+  const end = start + options.seconds * 1000;
+  const pace = createPace(options.rate, start, end);
+  const elapsed = () => (performance.now() - start) / 1000;
+  const progress = setInterval(() => options.onProgress?.(tally, elapsed()), PROGRESS_MS);
+  let left = options.maxRequests;
+
+  const probing =
+    options.probe && observer
+      ? runProbes({ ...target, key, observer, end }, tally)
+      : Promise.resolve(undefined);
+  await Promise.all(Array.from({ length: options.connections }, sendAlone));
+  const seconds = elapsed();
+  const { user, system } = process.cpuUsage(cpu);
+  const generatorCores = (user + system) / 1e6 / seconds;
+  const probes = await probing;
+  clearInterval(progress);
+  options.onProgress?.(tally, elapsed());
+
+  const applied = observer && (await drain(observer));
+  return {
+    tally,
+    seconds,
+    ...(applied && { applied }),
+    accept: latencies.summary(),
+    ...(probes && { probes }),
+    generatorCores,
+  };
+
+  /** One connection: a request, its answer, the next one. */
+  async function sendAlone(): Promise<void> {
+    const connection = new HttpConnection(target);
+    while (left > 0 && performance.now() < end) {
+      left--;
+      const from = await pace.next();
+      if (performance.now() >= end) break;
+      const message = takeMessage(pool, random);
+      assignUsers(message, options.users, random);
+      await exchange(connection, message, from);
+    }
+    connection.close();
+  }
+
+  async function exchange(connection: HttpConnection, message: Message, from: number): Promise<void> {
+    try {
+      const answer = await connection.send(message.bytes);
+      if (answer.status === 201) latencies.add(performance.now() - from);
+      countAnswer(tally, answer);
+      pool.push(message);
+      await waitAsTold(answer);
+    } catch (error) {
+      // The message is not put back: the socket may hold it still.
+      pool.push({ bytes: Buffer.from(message.bytes), users: message.users });
+      countError(tally, `connection: ${(error as NodeJS.ErrnoException).code ?? (error as Error).message}`);
+      await sleep(Math.min(100, Math.max(0, end - performance.now())));
+    }
+  }
+
+  /** A client that is told to come back later does. */
+  async function waitAsTold({ status, head }: Answer): Promise<void> {
+    if (status !== 429 && status !== 503) return;
+    const after = Number(/\r\nretry-after: *(\d+)/i.exec(head)?.[1] ?? 1) * 1000;
+    await sleep(Math.min(after, Math.max(0, end - performance.now())));
+  }
+
+  async function drain(seeing: Observer) {
+    const deadline = performance.now() + options.drainSeconds * 1000;
+    for (;;) {
+      const objects = (await seeing.applied()) - appliedBefore;
+      const complete = objects >= tally.accepted;
+      if (complete || performance.now() > deadline) return { objects, seconds: elapsed(), complete };
+      await sleep(seeing.lookEvery);
+    }
+  }
+}

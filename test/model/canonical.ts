@@ -1,0 +1,148 @@
+import type pg from 'pg';
+import type { Json } from '../../src/profile/json.ts';
+import { toServiceId } from '../../src/profile/service-id.ts';
+import type { Card, SequentialModel } from './sequential-model.ts';
+
+/** A workspace in a form that can be compared: without ids and times that only one side knows. */
+export interface Canonical {
+  users: Json[];
+  addressStates: Record<string, Json>;
+}
+
+export function canonicalModel(model: SequentialModel): Canonical {
+  return {
+    users: sorted(model.cards.map(canonicalCard)),
+    addressStates: Object.fromEntries([...model.addressStates].sort()),
+  };
+}
+
+function canonicalCard(card: Card): Json {
+  const counted = new Map<string, string[]>();
+  for (const { name, time } of card.events) counted.set(name, [...(counted.get(name) ?? []), time]);
+  const bought = new Map<string, Card['purchases']>();
+  for (const purchase of card.purchases) {
+    const key = `${purchase.product} ${purchase.currency.toUpperCase()}`;
+    bought.set(key, [...(bought.get(key) ?? []), purchase]);
+  }
+  return ordered({
+    ...(card.serviceId && { serviceId: card.serviceId }),
+    externalId: card.externalId ?? null,
+    aliases: [...card.aliases].sort(),
+    columns: Object.fromEntries(card.columns),
+    custom: Object.fromEntries(card.custom),
+    states: Object.fromEntries(card.states),
+    tokens: [...card.tokens].sort(),
+    events: sorted(card.events.map((event) => ({ ...event }))),
+    eventSummaries: sorted(
+      [...counted].map(([name, times]) => ({ name, ...span(times), count: times.length })),
+    ),
+    purchases: sorted(card.purchases.map((row) => ({ ...row, currency: row.currency.toUpperCase() }))),
+    purchaseSummaries: sorted(
+      [...bought].map(([key, rows]) => ({
+        key,
+        ...span(rows.map(({ time }) => time)),
+        count: rows.reduce((sum, { quantity }) => sum + quantity, 0),
+        revenue: rows.reduce((sum, { quantity, price }) => sum + quantity * price, 0),
+      })),
+    ),
+  });
+}
+
+function span(times: string[]): { first: string; last: string } {
+  const inOrder = [...times].sort();
+  return { first: inOrder[0]!, last: inOrder.at(-1)! };
+}
+
+/** Times as the model writes them: ISO 8601 in UTC with milliseconds. */
+const iso = (column: string) => `to_char(${column} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+
+const owned = (table: string, row: string) =>
+  `(select coalesce(jsonb_agg(${row}), '[]') from ${table} as own
+     where own.workspace_id = profiles.workspace_id and own.profile_id = profiles.id)`;
+
+const readUsers = `
+select id, external_id as "externalId", custom_attributes as custom,
+  jsonb_strip_nulls(jsonb_build_object(
+    'email', email, 'phone', phone, 'phone_valid', phone_valid, 'first_name', first_name, 'home_city', home_city,
+    'country', country, 'language', language, 'push_subscribe', push_subscribe,
+    'email_open_tracking_disabled', email_open_tracking_disabled, 'facebook', facebook,
+    'date_of_last_session', ${iso('date_of_last_session')},
+    'current_location', case when latitude is not null then
+       jsonb_build_object('latitude', latitude, 'longitude', longitude) end)) as columns,
+  jsonb_strip_nulls(jsonb_build_object('', email_subscribe)) || coalesce(
+    (select jsonb_object_agg(subscription_group_id, state) from subscription_states
+      where subscription_states.workspace_id = profiles.workspace_id and subject_kind = 'profile'
+        and subject = profiles.id::text), '{}') as states,
+  ${owned('user_aliases', "to_jsonb(alias_label || ':' || alias_name)")} as aliases,
+  ${owned('push_tokens', 'to_jsonb(token)')} as tokens,
+  ${owned('events', `jsonb_build_object('name', name, 'time', ${iso('time')}, 'properties', properties)`)} as events,
+  ${owned(
+    'event_summaries',
+    `jsonb_build_object('name', name, 'first', ${iso('first')}, 'last', ${iso('last')}, 'count', count)`,
+  )} as "eventSummaries",
+  ${owned(
+    'purchases',
+    `jsonb_build_object('product', product_id, 'currency', currency, 'price', price, 'quantity', quantity, 'time', ${iso('time')})`,
+  )} as purchases,
+  ${owned(
+    'purchase_summaries',
+    `jsonb_build_object('key', product_id || ' ' || currency, 'first', ${iso('first')}, 'last', ${iso('last')},
+       'count', count, 'revenue', revenue)`,
+  )} as "purchaseSummaries"
+from profiles where workspace_id = $1`;
+
+const readAddressStates = `
+select jsonb_object_agg(address, state) as states from (
+  select email || ' ' as address, state from email_addresses where workspace_id = $1
+  union all
+  select subject || ' ' || subscription_group_id, state from subscription_states
+   where workspace_id = $1 and subject_kind <> 'profile'
+) as rows`;
+
+/** @param known the service ids that the model knows too */
+export async function canonicalStore(
+  pool: pg.Pool,
+  workspaceId: string,
+  known: string[],
+): Promise<Canonical> {
+  const [users, states] = await Promise.all([
+    pool.query<{ id: string; [member: string]: Json }>(readUsers, [workspaceId]),
+    pool.query(readAddressStates, [workspaceId]),
+  ]);
+  return {
+    users: sorted(
+      users.rows.map(({ id, ...user }) => {
+        const serviceId = toServiceId(id);
+        return ordered({
+          ...(known.includes(serviceId) && { serviceId }),
+          ...user,
+          ...Object.fromEntries(
+            Object.entries(user).flatMap(([name, list]) =>
+              Array.isArray(list) ? [[name, sorted(list)]] : [],
+            ),
+          ),
+        });
+      }),
+    ),
+    addressStates: Object.fromEntries(Object.entries(states.rows[0].states ?? {}).sort()) as Record<
+      string,
+      Json
+    >,
+  };
+}
+
+function sorted(list: Json[]): Json[] {
+  return list
+    .map(ordered)
+    .map((value) => JSON.stringify(value))
+    .sort()
+    .map((text) => JSON.parse(text));
+}
+
+/** Names in alphabetical order, at every depth. */
+function ordered(value: Json): Json {
+  if (Array.isArray(value)) return value.map(ordered);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value).map(([name, member]): [string, Json] => [name, ordered(member)]);
+  return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
+}

@@ -1,0 +1,205 @@
+import { normalizeCountry } from '../../src/profile/country.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { normalizeLanguage } from '../../src/profile/language.ts';
+import { normalizePhone } from '../../src/profile/phone.ts';
+import { parseTime, toIso } from '../../src/profile/time.ts';
+import { valueAfter } from './values.ts';
+
+export type Wire = Record<string, Json>;
+
+/** One user, as a person would keep it on a card. */
+export interface Card {
+  /** 24 hexadecimal digits, for those that were there from the start. */
+  serviceId: string | undefined;
+  externalId: string | undefined;
+  aliases: string[];
+  columns: Map<string, Json>;
+  custom: Map<string, Json>;
+  events: { name: string; time: string; properties: Json }[];
+  purchases: { product: string; currency: string; price: number; quantity: number; time: string }[];
+  /** States that the user has for lack of an address. */
+  states: Map<string, string>;
+  tokens: Set<string>;
+  /** When it was updated last, by the number of the operation. */
+  updated: number;
+}
+
+/** Every operation one after the other, each looking through all cards: what Penstock must come to. */
+export class SequentialModel {
+  readonly cards: Card[] = [];
+  /** By address: email state under the empty name, group states under the group's id. */
+  readonly addressStates = new Map<string, string>();
+  readonly #channels: ReadonlyMap<string, 'email' | 'sms' | 'archived'>;
+  #clock = 0;
+
+  constructor(channels: ReadonlyMap<string, 'email' | 'sms' | 'archived'>) {
+    this.#channels = channels;
+  }
+
+  /** A user who was there before the first operation. */
+  seed(serviceId: string, externalId: string | undefined): void {
+    Object.assign(this.#newCard(), { serviceId, externalId });
+  }
+
+  /** Takes an object that the edge has accepted. */
+  apply(kind: 'attributes' | 'events' | 'purchases', object: Wire): void {
+    this.#clock++;
+    if (kind === 'attributes' && object.push_token_import === true) return this.#importTokens(object);
+    const found = this.#find(object);
+    if (!found && !mayCreate(object)) return;
+    const card = found ?? this.#create(object);
+    card.updated = this.#clock;
+    if (kind === 'events') {
+      card.events.push({
+        name: object.name as string,
+        time: isoOf(object.time!),
+        properties: object.properties ?? null,
+      });
+    } else if (kind === 'purchases') {
+      card.purchases.push({
+        product: object.product_id as string,
+        currency: object.currency as string,
+        price: object.price as number,
+        quantity: (object.quantity ?? 1) as number,
+        time: isoOf(object.time!),
+      });
+    } else this.#change(card, object);
+  }
+
+  /** By the first identifier of external id, alias, service id, email, phone. */
+  #find(object: Wire): Card | undefined {
+    const { external_id, user_alias, service_id, email, phone } = object;
+    if (external_id != null) return this.cards.find((card) => card.externalId === external_id);
+    if (user_alias != null) return this.cards.find((card) => card.aliases.includes(aliasOf(user_alias)));
+    if (service_id != null) return this.cards.find((card) => card.serviceId === service_id);
+    if (email != null) return this.#best((card) => card.columns.get('email') === email);
+    const number = normalizePhone(phone as string)!.phone;
+    return this.#best(
+      (card) => card.columns.get('phone') === number && card.columns.get('phone_valid') === true,
+    );
+  }
+
+  /** Of several on one address: those with an external id before those without, then the one updated last. */
+  #best(matches: (card: Card) => boolean): Card | undefined {
+    const found = this.cards.filter(matches);
+    const identified = found.filter(({ externalId }) => externalId !== undefined);
+    const candidates = identified.length > 0 ? identified : found;
+    return candidates.sort((a, b) => b.updated - a.updated)[0];
+  }
+
+  #create({ external_id, user_alias, email, phone }: Wire): Card {
+    const card = this.#newCard();
+    if (external_id != null) card.externalId = external_id as string;
+    else if (user_alias != null) card.aliases.push(aliasOf(user_alias));
+    else if (email != null) card.columns.set('email', email);
+    else setPhone(card, phone as string);
+    return card;
+  }
+
+  #newCard(): Card {
+    const card: Card = {
+      serviceId: undefined,
+      externalId: undefined,
+      aliases: [],
+      columns: new Map(),
+      custom: new Map(),
+      events: [],
+      purchases: [],
+      states: new Map(),
+      tokens: new Set(),
+      updated: this.#clock,
+    };
+    this.cards.push(card);
+    return card;
+  }
+
+  #change(card: Card, object: Wire): void {
+    for (const [name, value] of Object.entries(object)) {
+      if (notData.has(name)) continue;
+      if (name === 'phone') setPhone(card, value as string | null);
+      else if (name === 'push_tokens') for (const token of value as Wire[]) this.#give(token, card);
+      else if (Object.hasOwn(columns, name)) setColumn(card, name, columns[name]!(value));
+      else {
+        const after = valueAfter(card.custom.get(name), value, object._merge_objects === true);
+        if (after === undefined) card.custom.delete(name);
+        else card.custom.set(name, after);
+      }
+    }
+    this.#subscribe(card, object);
+  }
+
+  /** A state is the address's, and with it everyone's who has that address. */
+  #subscribe(card: Card, { email_subscribe, subscription_groups }: Wire): void {
+    const email = card.columns.get('email');
+    const phone = card.columns.get('phone_valid') === true ? card.columns.get('phone') : undefined;
+    const set = (address: Json | undefined, group: string, state: Json | undefined) => {
+      if (address === undefined) card.states.set(group, state as string);
+      else this.addressStates.set(`${address} ${group}`, state as string);
+    };
+    if (email_subscribe !== undefined) set(email, '', email_subscribe);
+    for (const { subscription_group_id, subscription_state } of (subscription_groups ?? []) as Wire[]) {
+      const channel = this.#channels.get(subscription_group_id as string)!;
+      if (channel === 'archived') continue;
+      set(channel === 'email' ? email : phone, subscription_group_id as string, subscription_state);
+    }
+  }
+
+  #importTokens({ push_tokens }: Wire): void {
+    for (const token of push_tokens as Wire[]) {
+      if (!this.cards.some(({ tokens }) => tokens.has(token.token as string)))
+        this.#give(token, this.#newCard());
+    }
+  }
+
+  #give({ token }: Wire, owner: Card): void {
+    for (const { tokens } of this.cards) tokens.delete(token as string);
+    owner.tokens.add(token as string);
+  }
+}
+
+const notData = new Set([
+  ...['external_id', 'user_alias', 'service_id', '_update_existing_only', '_merge_objects'],
+  ...['email_subscribe', 'subscription_groups'],
+]);
+
+/** What is stored of a standard attribute; undefined: nothing, and the stored value stays. */
+const columns: Record<string, (value: Json) => Json | undefined> = {
+  email: (value) => value,
+  first_name: (value) => value,
+  home_city: (value) => value,
+  push_subscribe: (value) => value,
+  email_open_tracking_disabled: (value) => value,
+  facebook: (value) => value,
+  country: (value) => (value === null ? null : normalizeCountry(value as string)),
+  language: (value) => (value === null ? null : normalizeLanguage(value as string)),
+  date_of_last_session: (value) => (value === null ? null : isoOf(value)),
+  current_location: (value) => value,
+};
+
+function setColumn(card: Card, name: string, value: Json | undefined): void {
+  if (value === undefined) return;
+  if (value === null) card.columns.delete(name);
+  else card.columns.set(name, value);
+}
+
+function setPhone(card: Card, sent: string | null): void {
+  const number = sent === null ? undefined : normalizePhone(sent)!;
+  setColumn(card, 'phone', number?.phone ?? null);
+  setColumn(card, 'phone_valid', number?.valid ?? null);
+}
+
+/** An alias only on an explicit false, a service id never, anyone else unless only existing users are meant. */
+function mayCreate({ external_id, user_alias, service_id, _update_existing_only }: Wire): boolean {
+  if (external_id == null && user_alias != null) return _update_existing_only === false;
+  if (external_id == null && service_id != null) return false;
+  return _update_existing_only !== true;
+}
+
+function aliasOf(alias: Json): string {
+  const { alias_label, alias_name } = alias as Record<string, string>;
+  return `${alias_label}:${alias_name}`;
+}
+
+function isoOf(time: Json): string {
+  return toIso(parseTime(time as string)!);
+}

@@ -1,0 +1,213 @@
+import fc from 'fast-check';
+import type { Json } from '../../src/profile/json.ts';
+import type { Wire } from './sequential-model.ts';
+
+/** A few of everything, so that users meet: on one email address, on one phone number, by several identifiers. */
+const emails = ['ann@example.com', 'bob@example.com', 'eve@example.com'];
+const phones = ['+442071838750', '+14155552671'];
+/** Ten digits are a number of the United States; four are kept and identify nobody. */
+const otherPhones = ['415 555 2671', '1234'];
+export const serviceIds = {
+  withExternalId: '0198a1b2c3d4000000000001',
+  withoutExternalId: '0198a1b2c3d4000000000002',
+  ofNobody: '0198a1b2c3d4000000000003',
+};
+export const groups = { email: 'email', sms: 'sms', archived: 'archived', unknown: 'unknown' };
+
+/** What the store of the test refuses: a trigger raises an exception for it. */
+export const POISON = 'poison';
+
+const times = ['2026-01-02T03:04:05Z', '2026-02-03T04:05:06.789+02:00', '2025-12-31', '2026-01-31 23:59:59'];
+const states = ['subscribed', 'unsubscribed', 'opted_in'];
+
+const updateOnly = fc.constantFrom<Wire>(
+  {},
+  {},
+  { _update_existing_only: true },
+  { _update_existing_only: false },
+);
+
+const primary = fc.oneof(
+  { weight: 4, arbitrary: fc.record({ external_id: fc.constantFrom('u1', 'u2', 'u3', 'u4') }) },
+  {
+    weight: 2,
+    arbitrary: fc
+      .constantFrom('a1', 'a2')
+      .map((alias_name) => ({ user_alias: { alias_name, alias_label: 'l' } })),
+  },
+  { weight: 1, arbitrary: fc.record({ service_id: fc.constantFrom(...Object.values(serviceIds)) }) },
+);
+const address = fc.oneof(
+  { weight: 3, arbitrary: fc.record({ email: fc.constantFrom(...emails) }) },
+  { weight: 2, arbitrary: fc.record({ phone: fc.constantFrom(...phones) }) },
+  {
+    weight: 1,
+    arbitrary: fc.record({ email: fc.constantFrom(...emails), phone: fc.constantFrom(...phones) }),
+  },
+);
+const identified: fc.Arbitrary<Wire> = fc
+  .tuple(fc.oneof({ weight: 3, arbitrary: primary }, { weight: 2, arbitrary: address }), updateOnly)
+  .map(([identifier, switches]) => ({ ...identifier, ...switches }));
+
+const scalar = fc.constantFrom<Json>('x', 'y', 1, 2, true, false);
+const flat: fc.Arbitrary<Json> = fc.dictionary(fc.constantFrom('k', 'l', '__proto__'), scalar, {
+  maxKeys: 2,
+});
+const nested: fc.Arbitrary<Json> = fc.dictionary(
+  fc.constantFrom('k', 'l', 'm'),
+  fc.oneof(scalar, fc.constant(null), flat),
+  { maxKeys: 3 },
+);
+const item = fc.record({ id: fc.constantFrom(1, 2), v: scalar });
+const items = fc.array(item, { maxLength: 2 });
+const which = { $identifier_key: fc.constant('id'), $identifier_value: fc.constantFrom(1, 2) };
+
+const numbers: fc.Arbitrary<Json> = fc.oneof(
+  { weight: 3, arbitrary: fc.integer({ min: -3, max: 9 }).map((inc) => ({ inc })) },
+  { weight: 1, arbitrary: fc.oneof(scalar, fc.constant(null)) },
+);
+const lists: fc.Arbitrary<Json> = fc.oneof(
+  fc.array(scalar, { maxLength: 3 }),
+  fc.constant(null),
+  fc
+    .record(
+      { add: fc.array(scalar, { maxLength: 3 }), remove: fc.array(scalar, { maxLength: 2 }) },
+      { requiredKeys: ['add'] },
+    )
+    .map((value) => value as Json),
+  fc.record({ remove: fc.array(scalar, { minLength: 1, maxLength: 2 }) }).map((value) => value as Json),
+);
+const objects: fc.Arbitrary<Json> = fc.oneof(
+  { weight: 6, arbitrary: nested },
+  { weight: 1, arbitrary: fc.constantFrom<Json>(null, 'x', { 'bad name': 1 }) },
+);
+const listsOfObjects: fc.Arbitrary<Json> = fc.oneof(
+  items.map((value) => value as Json),
+  items.map(($add) => ({ $add }) as Json),
+  fc.record(which).map((remove) => ({ $remove: [remove] }) as Json),
+  fc.record({ ...which, $new_object: flat }).map((update) => ({ $update: [update] }) as Json),
+  fc
+    .record({ ...which, $new_object: item })
+    .map((update) => ({ $add: [{ id: 1 }], $update: [update] }) as Json),
+);
+const custom = fc
+  .array(
+    fc.oneof(
+      fc.tuple(fc.constantFrom('points', '__proto__', 'constructor'), numbers),
+      fc.tuple(fc.constant('list'), lists),
+      fc.tuple(fc.constant('object'), objects),
+      fc.tuple(fc.constant('objects'), listsOfObjects),
+    ),
+    { maxLength: 3 },
+  )
+  .map((entries): Wire => Object.fromEntries(entries));
+
+const token = fc
+  .constantFrom('t1', 't2', 't3')
+  .map((name): Json => ({ app_id: 'app', token: name, device_id: `device-${name}` }));
+const subscription = fc.record({
+  subscription_group_id: fc.constantFrom(...Object.values(groups)),
+  subscription_state: fc.constantFrom('subscribed', 'unsubscribed'),
+});
+const standard = fc.record(
+  {
+    email: fc.constantFrom(...emails, null),
+    phone: fc.constantFrom(...phones, ...otherPhones, null),
+    first_name: fc.constantFrom('Ann', 'Bob', null),
+    home_city: fc.constantFrom('Lima', null),
+    country: fc.constantFrom('DE', 'Australia', 'Atlantis', null),
+    language: fc.constantFrom('en', 'nonsense', null),
+    current_location: fc.constantFrom({ longitude: 1.5, latitude: -2.5 }, null),
+    date_of_last_session: fc.constantFrom(...times, null),
+    email_open_tracking_disabled: fc.constantFrom(true, false, null),
+    facebook: fc.constantFrom({ id: '1', likes: ['a'] }, null),
+    push_subscribe: fc.constantFrom(...states),
+    email_subscribe: fc.constantFrom(...states, 'nonsense'),
+    subscription_groups: fc.array(subscription, { minLength: 1, maxLength: 2 }),
+    push_tokens: fc.array(token, { minLength: 1, maxLength: 2 }),
+  },
+  { requiredKeys: [] },
+);
+/** Most objects carry one or two standard attributes, as in the field; what identifies is never overwritten. */
+const fewStandard = fc
+  .tuple(standard, fc.subarray(Object.keys({ ...emptyStandard() }), { maxLength: 3 }))
+  .map(
+    ([all, names]) =>
+      Object.fromEntries(Object.entries(all).filter(([name]) => names.includes(name))) as Wire,
+  );
+
+function emptyStandard() {
+  const names = ['email', 'phone', 'first_name', 'home_city', 'country', 'language', 'current_location'];
+  const more = ['date_of_last_session', 'email_open_tracking_disabled', 'facebook', 'push_subscribe'];
+  return Object.fromEntries(
+    [...names, ...more, 'email_subscribe', 'subscription_groups', 'push_tokens'].map((name) => [name, 0]),
+  );
+}
+
+const attributes = fc
+  .tuple(identified, fewStandard, custom, fc.boolean())
+  .map(
+    ([identifier, columns, values, merge]): Wire => ({
+      ...columns,
+      ...values,
+      ...identifier,
+      ...(merge && { _merge_objects: true }),
+    }),
+  );
+const tokenImport = fc
+  .array(token, { minLength: 1, maxLength: 2 })
+  .map((push_tokens): Wire => ({ push_token_import: true, push_tokens }));
+const poisonedAttributes = attributes.map((object): Wire => ({ ...object, [POISON]: true }));
+
+const time = fc.constantFrom(...times);
+const properties = fc.constantFrom<Wire>({}, { properties: { a: 1, b: ['x'] } });
+const event = fc
+  .tuple(identified, fc.constantFrom('opened', 'opened', 'closed'), time, properties)
+  .map(([identifier, name, when, more]): Wire => ({ ...identifier, name, time: when, ...more }));
+const poisonedEvent = event.map((object): Wire => ({ ...object, name: POISON }));
+const nameless = event.map(({ name: _, ...object }): Wire => object);
+const purchase = fc
+  .tuple(
+    identified,
+    fc.constantFrom('tea', 'milk'),
+    fc.constantFrom('EUR', 'usd'),
+    fc.integer({ min: -4, max: 40 }),
+    time,
+    fc.constantFrom(undefined, 1, 3, 101),
+  )
+  .map(
+    ([identifier, product_id, currency, quarters, when, quantity]): Wire => ({
+      ...identifier,
+      product_id,
+      currency,
+      price: quarters / 4,
+      time: when,
+      ...(quantity && { quantity }),
+    }),
+  );
+
+export interface TrackRequest {
+  attributes: Wire[];
+  events: Wire[];
+  purchases: Wire[];
+}
+
+export const trackRequest: fc.Arbitrary<TrackRequest> = fc.record({
+  attributes: fc.array(
+    fc.oneof(
+      { weight: 40, arbitrary: attributes },
+      { weight: 2, arbitrary: tokenImport },
+      { weight: 1, arbitrary: poisonedAttributes },
+    ),
+    { maxLength: 4 },
+  ),
+  events: fc.array(
+    fc.oneof(
+      { weight: 30, arbitrary: event },
+      { weight: 1, arbitrary: poisonedEvent },
+      { weight: 1, arbitrary: nameless },
+    ),
+    { maxLength: 3 },
+  ),
+  purchases: fc.array(purchase, { maxLength: 2 }),
+});

@@ -1,0 +1,167 @@
+import fc from 'fast-check';
+import pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { createLog } from '../../src/log.ts';
+import { usersTrack } from '../../src/operations/users.track.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { toProfileId } from '../../src/profile/service-id.ts';
+import { createGroupCommit } from '../../src/queue/group-commit.ts';
+import type { LaneEntry } from '../../src/queue/lanes.ts';
+import { runBatch } from '../../workers/run.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { createGroup, createWorkspace } from '../setup/workspace.ts';
+import { canonicalModel, canonicalStore } from './canonical.ts';
+import { SequentialModel, type Wire } from './sequential-model.ts';
+import { groups, POISON, serviceIds, type TrackRequest, trackRequest } from './track-arbitrary.ts';
+
+/** Sequences in one run of the tests, and the time that they may take, in ms. */
+const SEQUENCES = 400;
+const PATIENCE = 30_000;
+
+const log = createLog('test', 'silent');
+const track = usersTrack('service_id');
+const known = [serviceIds.withExternalId, serviceIds.withoutExternalId];
+
+let pool: pg.Pool;
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  pool = new pg.Pool({ connectionString: url, options: '-c synchronous_commit=off' });
+  pool.on('error', () => {});
+  await pool.query(`
+    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
+    create trigger refuse before insert on events
+      for each row when (new.name = '${POISON}') execute function refuse();
+    create trigger refuse before insert or update on profiles
+      for each row when (new.custom_attributes ? '${POISON}') execute function refuse();`);
+});
+afterAll(() => pool.end());
+
+/** How requests become envelopes and envelopes batches; each list is used over and over. */
+interface Cuts {
+  requestsPerFlush: number[];
+  envelopesPerBatch: number[];
+  objectsPerEnvelope: number;
+  /** Which batches are delivered twice. */
+  deliveredAgain: boolean[];
+}
+
+const sizes = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 });
+const cuts: fc.Arbitrary<Cuts> = fc.record({
+  requestsPerFlush: sizes,
+  envelopesPerBatch: sizes,
+  objectsPerEnvelope: fc.constantFrom(1, 3, 1000),
+  deliveredAgain: fc.array(fc.boolean(), { minLength: 1, maxLength: 3 }),
+});
+
+test('any requests, cut into any batches and delivered any number of times, come to what they come to one by one', async () => {
+  await fc.assert(
+    fc.asyncProperty(fc.array(trackRequest, { minLength: 1, maxLength: 8 }), cuts, async (requests, how) => {
+      const { workspaceId, model, groupIds } = await emptyWorkspace();
+      const accepted = requests.map((request) =>
+        accept(named(request, groupIds), workspaceId, model, groupIds),
+      );
+      await deliver(accepted, workspaceId, how);
+      expect(await canonicalStore(pool, workspaceId, known)).toEqual(canonicalModel(model));
+    }),
+    { numRuns: SEQUENCES, interruptAfterTimeLimit: PATIENCE, markInterruptAsFailure: false },
+  );
+});
+
+/** A workspace with three groups and two users, of whom one has no external id, on both sides. */
+async function emptyWorkspace() {
+  const { id: workspaceId } = await createWorkspace(pool, uuidv7());
+  const groupIds = {
+    [groups.email]: await createGroup(pool, workspaceId, 'email'),
+    [groups.sms]: await createGroup(pool, workspaceId, 'sms'),
+    [groups.archived]: await createGroup(pool, workspaceId, 'email', { name: 'archived', archived: true }),
+    [groups.unknown]: uuidv7(),
+  };
+  const model = new SequentialModel(
+    new Map([
+      [groupIds[groups.email]!, 'email'],
+      [groupIds[groups.sms]!, 'sms'],
+      [groupIds[groups.archived]!, 'archived'],
+    ]),
+  );
+  for (const [serviceId, externalId] of [
+    [known[0]!, 'u4'],
+    [known[1]!, undefined],
+  ] as const) {
+    model.seed(serviceId, externalId);
+    await pool.query(
+      'insert into profiles (workspace_id, id, external_id, created_at, updated_at) values ($1, $2, $3, now(), now())',
+      [workspaceId, toProfileId(serviceId), externalId],
+    );
+  }
+  return { workspaceId, model, groupIds };
+}
+
+/** The request with the ids of its groups instead of their names. */
+function named(request: TrackRequest, groupIds: Record<string, string>): TrackRequest {
+  return JSON.parse(
+    JSON.stringify(request, (name, value) => (name === 'subscription_group_id' ? groupIds[value] : value)),
+  );
+}
+
+/** Judges a request as the edge does, and tells the model what was accepted and can be applied. */
+function accept(
+  request: TrackRequest,
+  workspaceId: string,
+  model: SequentialModel,
+  groupIds: Record<string, string>,
+): AcceptedObject[] {
+  const hasGroup = (id: string) => id !== groupIds[groups.unknown];
+  const caller = { workspaceId, requestId: uuidv7(), now: Date.now(), hasGroup, isBlocked: () => false };
+  let objects: AcceptedObject[];
+  try {
+    ({ objects } = track.plan(caller, structuredClone(request) as unknown as Record<string, Json>));
+  } catch {
+    return [];
+  }
+  const places = new Set(objects.map(({ kind, index }) => `${kind} ${index}`));
+  for (const kind of ['attributes', 'events', 'purchases'] as const) {
+    for (const [index, object] of request[kind].entries()) {
+      if (places.has(`${kind} ${index}`) && !isPoison(object)) model.apply(kind, object);
+    }
+  }
+  return objects;
+}
+
+function isPoison(object: Wire): boolean {
+  return object.name === POISON || object[POISON] === true;
+}
+
+async function deliver(requests: AcceptedObject[][], workspaceId: string, how: Cuts): Promise<void> {
+  const entries: LaneEntry[] = [];
+  const producer = { add: async (added: LaneEntry[]) => void entries.push(...added) };
+  const options = { lanes: 1, maxEnvelopeObjects: how.objectsPerEnvelope, maxPendingObjects: 10_000 };
+  const { enqueue } = createGroupCommit(producer, options);
+  for (const flush of cut(requests, how.requestsPerFlush)) {
+    await Promise.all(
+      flush.map((objects) =>
+        enqueue(
+          { request_id: uuidv7(), workspace_id: workspaceId, accepted_at: new Date().toISOString() },
+          objects,
+        ),
+      ),
+    );
+  }
+  const stored: LaneEntry[] = JSON.parse(JSON.stringify(entries));
+  for (const [index, batch] of cut(stored, how.envelopesPerBatch).entries()) {
+    await runBatch(pool, batch, log);
+    if (how.deliveredAgain[index % how.deliveredAgain.length]) await runBatch(pool, batch, log);
+  }
+}
+
+/** Consecutive pieces of these lengths, over and over. */
+function cut<T>(list: T[], lengths: number[]): T[][] {
+  const pieces: T[][] = [];
+  for (let start = 0; start < list.length; ) {
+    const length = lengths[pieces.length % lengths.length]!;
+    pieces.push(list.slice(start, start + length));
+    start += length;
+  }
+  return pieces;
+}

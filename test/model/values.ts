@@ -1,0 +1,83 @@
+import type { Json } from '../../src/profile/json.ts';
+
+type JsonObject = Record<string, Json>;
+
+/**
+ * What a custom attribute is after a value was sent for it, by the documentation's words and nothing else.
+ * Undefined: there is no such attribute. `sent` is a JSON value; the current one is not changed.
+ */
+export function valueAfter(current: Json | undefined, sent: Json, merge: boolean): Json | undefined {
+  if (sent === null) return undefined;
+  if (Array.isArray(sent)) return isListOfObjects(sent) ? sent : latestOnce(sent);
+  if (!isObject(sent)) return sent;
+  const keys = Object.keys(sent);
+  if (keys.length > 0 && keys.every((key) => key === 'inc')) {
+    return (typeof current === 'number' ? current : 0) + (sent.inc as number);
+  }
+  if (keys.length > 0 && keys.every((key) => key === 'add' || key === 'remove'))
+    return changeList(current, sent);
+  if (keys.length > 0 && keys.every((key) => key.startsWith('$') && key !== '$time')) {
+    return changeObjects(Array.isArray(current) ? current : [], sent, merge);
+  }
+  // A name with a space is not allowed inside: the whole update is dropped.
+  if (hasBadName(sent)) return current;
+  return merge ? mergeDeep(current, sent) : sent;
+}
+
+/** Elements are unique; one that comes again moves to the end. `remove` after `add`. */
+function changeList(current: Json | undefined, { add, remove }: JsonObject): Json[] {
+  const added = latestOnce([...(Array.isArray(current) ? current : []), ...toList(add)]);
+  return added.filter((element) => !toList(remove).includes(element));
+}
+
+function latestOnce(list: Json[]): Json[] {
+  return list.filter((element, index) => list.lastIndexOf(element) === index);
+}
+
+/** Add, then remove, then update. */
+function changeObjects(current: Json[], operations: JsonObject, merge: boolean): Json[] {
+  let objects = [...current, ...toList(operations.$add)];
+  for (const step of toList(operations.$remove) as JsonObject[]) {
+    objects = objects.filter((object) => !isMatch(object, step));
+  }
+  for (const step of toList(operations.$update) as JsonObject[]) {
+    objects = objects.map((object) => {
+      if (!isMatch(object, step)) return object;
+      return merge ? mergeDeep(object, step.$new_object as JsonObject) : step.$new_object!;
+    });
+  }
+  return objects;
+}
+
+function isMatch(object: Json, { $identifier_key, $identifier_value }: JsonObject): boolean {
+  return isObject(object) && object[$identifier_key as string] === $identifier_value;
+}
+
+/** Null inside removes that name. */
+function mergeDeep(current: Json | undefined, patch: JsonObject): JsonObject {
+  const merged = new Map(Object.entries(isObject(current) ? current : {}));
+  for (const [key, value] of Object.entries(patch)) {
+    if (value === null) merged.delete(key);
+    else merged.set(key, isObject(value) ? mergeDeep(merged.get(key), value) : value);
+  }
+  return Object.fromEntries(merged);
+}
+
+function hasBadName(object: JsonObject): boolean {
+  return Object.entries(object).some(
+    ([name, value]) => name.includes(' ') || (isObject(value) && hasBadName(value)),
+  );
+}
+
+function isListOfObjects(list: Json[]): boolean {
+  return list.length > 0 && list.every(isObject);
+}
+
+function toList(value: Json | undefined): Json[] {
+  if (value === undefined) return [];
+  return Array.isArray(value) ? value : [value];
+}
+
+function isObject(value: Json | undefined): value is JsonObject {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,81 @@
+import { v7 as uuidv7 } from 'uuid';
+import { BadRequest } from '../../src/errors.ts';
+import type { Caller, DirectOperation, Reply } from '../../src/operations/operation.ts';
+import { usersExportIds } from '../../src/operations/users.export.ids.ts';
+import { usersTrack } from '../../src/operations/users.track.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { compile, describeError } from '../../src/schemas/compile.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { applyTrack } from '../../workers/track.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+
+/** biome-ignore lint/suspicious/noExplicitAny: the assertions on the answer check its shape */
+export type Answer = Reply & { body: any };
+
+/** Who calls, for operations that are tried without a server. */
+export function callerOf(workspaceId: string, change: Partial<Caller> = {}): Caller {
+  return {
+    workspaceId,
+    requestId: uuidv7(),
+    now: Date.now(),
+    hasGroup: () => true,
+    isBlocked: () => false,
+    ...change,
+  };
+}
+
+/** A workspace in a database of its own, and the operations on it without server, queue and worker. */
+export async function createStore(serviceIdField = 'service_id') {
+  const database = openDatabase((await createDatabase()).url, 3);
+  const { id: workspaceId } = await createWorkspace(database.pool);
+  const track = usersTrack(serviceIdField);
+
+  return {
+    database,
+    workspaceId,
+
+    /** Plans a body and applies it, as edge and worker do one after the other. */
+    async track(body: Record<string, Json>, workspace = workspaceId): Promise<Answer> {
+      const { objects, reply } = track.plan(callerOf(workspace), body);
+      const works = objects.map((object, ordinal) => ({
+        workspaceId: workspace,
+        requestId: 'request',
+        lane: 0,
+        ordinal,
+        object,
+      }));
+      const tx = await database.pool.connect();
+      await tx.query('begin');
+      await applyTrack(tx, works, new Date());
+      await tx.query('commit');
+      tx.release();
+      return reply as Answer;
+    },
+
+    exportIds: call(usersExportIds(serviceIdField), { database, serviceIdField }, workspaceId),
+
+    async stop() {
+      await database.stop();
+    },
+  };
+}
+
+export type Store = Awaited<ReturnType<typeof createStore>>;
+
+/** The stages that a direct operation has behind the body's parser. */
+function call(
+  operation: DirectOperation,
+  resources: Parameters<DirectOperation['handle']>[2],
+  workspaceId: string,
+) {
+  const check = compile(operation.body!);
+  return async (body: Record<string, Json>, workspace = workspaceId): Promise<Answer> => {
+    if (!check(body)) throw new BadRequest(describeError(check.errors![0]!));
+    return (await operation.handle(
+      callerOf(workspace),
+      { body, query: {}, params: {} },
+      resources,
+    )) as Answer;
+  };
+}
