@@ -101,7 +101,7 @@ export const settings = {
     0,
     60_000,
     'ms',
-    'How long a web process remembers an API key: a revocation takes effect within this time.',
+    'How long a web process remembers an API key: a revocation or a blocked user takes effect within this time.',
   ),
   TRUST_PROXY_HOPS: integer(
     0,

@@ -1,4 +1,5 @@
 import { bootstrap } from './admin/bootstrap.ts';
+import { describeFailure } from './admin/refusal.ts';
 import { type Config, ConfigError, readConfig } from './config.ts';
 import { createLog } from './log.ts';
 import { openDatabase } from './store/database.ts';
@@ -38,6 +39,6 @@ async function makeFirstWorkspace(config: Config): Promise<string | undefined> {
 try {
   await release();
 } catch (error) {
-  process.stderr.write(`release: ${(error as Error).message}\n`);
+  process.stderr.write(`release: ${describeFailure(error)}\n`);
   process.exitCode = 1;
 }

@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { bootstrap } from './admin/bootstrap.ts';
+import { describeFailure } from './admin/refusal.ts';
 import { type Config, readConfig } from './config.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { createLog, type Log } from './log.ts';
@@ -121,8 +122,8 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
 
 start().then(
   (code) => process.exit(code),
-  (error: Error) => {
-    process.stderr.write(`npm start: ${error.message}\n`);
+  (error: unknown) => {
+    process.stderr.write(`npm start: ${describeFailure(error)}\n`);
     process.exit(1);
   },
 );

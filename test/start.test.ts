@@ -80,7 +80,7 @@ describe('npm start', () => {
     });
     const exit = new Promise((resolve) => npm.once('exit', (code) => resolve(code)));
     try {
-      await waitUntil(() => text.includes('Penstock is ready'), { what: 'the greeting' });
+      await waitUntil(() => text.includes('Penstock is ready'), { what: 'the greeting', deadline: 30_000 });
       expect(runningOn(env.DATA_DIR).length).toBeGreaterThan(4);
       process.kill(-npm.pid!, 'SIGINT');
       expect(await exit).toBe(0);

@@ -131,14 +131,14 @@ function replySchema(fields: Record<string, Schema>): Schema {
 
 function example(serviceIdField: string): DirectOperation['example'] {
   return {
-    body: { external_ids: ['ada', 'nobody'], fields_to_export: [] },
+    body: { external_ids: ['ada', 'nobody'] },
     reply: {
       users: [
         {
           created_at: '2026-01-31T12:00:01.250Z',
           external_id: 'ada',
-          [serviceIdField]: '019c13d1a4e2b61f0c55a3d7',
-          random_bucket: 4583,
+          [serviceIdField]: '019c13eca2e2b61f0c55a3d7',
+          random_bucket: 503,
           first_name: 'Ada',
           email: 'ada@example.com',
           custom_attributes: { logins: 1 },

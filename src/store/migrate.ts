@@ -120,7 +120,7 @@ async function instantiateEngine(): Promise<void> {
   const file = createRequire(import.meta.url).resolve('@prisma/schema-engine-wasm/schema_engine_bg');
   const { instance } = await WebAssembly.instantiate(
     await readFile(path.join(path.dirname(file), 'schema_engine_bg.wasm')),
-    { './schema_engine_bg.js': engineModule },
+    { './schema_engine_bg.js': { ...engineModule, ...unreferencedTimers() } },
   );
   engineModule.__wbg_set_wasm(instance.exports);
   (instance.exports.__wbindgen_start as () => void)();
@@ -132,6 +132,14 @@ async function instantiateEngine(): Promise<void> {
       },
     },
   });
+}
+
+/** The engine gives up on its lock after 10 s, by a timer that it never clears: the process must not wait for it. */
+function unreferencedTimers(): object {
+  const names = Object.keys(engineModule).filter((name) => name.startsWith('__wbg_setTimeout_'));
+  return Object.fromEntries(
+    names.map((name) => [name, (callback: () => void, ms: number) => setTimeout(callback, ms).unref()]),
+  );
 }
 
 async function readMigrations() {

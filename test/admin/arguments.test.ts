@@ -2,6 +2,7 @@ import { describe, expect, test } from 'vitest';
 import {
   parseCount,
   parseDay,
+  parseExternalId,
   parseId,
   parseIpAllowlist,
   parseName,
@@ -15,6 +16,13 @@ describe('a name', () => {
     expect(parseName('x'.repeat(255))).toHaveLength(255);
     for (const text of ['', '  ', 'x'.repeat(256)])
       expect(() => parseName(text)).toThrow('1 to 255 characters');
+  });
+});
+
+describe('an external id', () => {
+  test('stands as it is given and has 1 to 987 bytes', () => {
+    for (const text of ['x', ' x ', 'é'.repeat(493)]) expect(parseExternalId(text)).toBe(text);
+    for (const text of ['', 'é'.repeat(494)]) expect(() => parseExternalId(text)).toThrow('1 to 987 bytes');
   });
 });
 

@@ -110,7 +110,12 @@ export async function startFleet(
     const name = `${kind}-${++started}`;
     const process = startProcess(`dist/${file}`, { ...fleet.env, [setting]: String(port), PGAPPNAME: name });
     const member: Member = Object.assign(process, { name, port });
-    await waitUntil(async () => (await statusOf(port, '/readyz')) === 200, { what: `${name} to be ready` });
+    const ended = process.exit.then(({ code, signal }) => {
+      throw new Error(`${name} ended with ${code ?? signal}: ${JSON.stringify(process.log.slice(-3))}`);
+    });
+    const ready = async () => (await statusOf(port, '/readyz')) === 200;
+    await Promise.race([waitUntil(ready, { what: `${name} to be ready` }), ended]);
+    ended.catch(() => {});
     list.push(member);
     return member;
   }

@@ -44,7 +44,10 @@ export class SequentialModel {
   /** Takes an object that the edge has accepted. */
   apply(kind: 'attributes' | 'events' | 'purchases', object: Wire): void {
     this.#clock++;
-    if (kind === 'attributes' && object.push_token_import === true) return this.#importTokens(object);
+    if (kind === 'attributes' && object.push_token_import === true) {
+      this.#importTokens(object);
+      return;
+    }
     const found = this.#find(object);
     if (!found && !mayCreate(object)) return;
     const card = found ?? this.#create(object);

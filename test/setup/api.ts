@@ -43,7 +43,9 @@ export async function send(port: number, request: ApiRequest): Promise<ApiAnswer
 
 /** The documented example of an operation, as a request. */
 export function exampleOf({ method, path, body, example }: Operation): ApiRequest {
-  const filled = path.replace(/:(\w+)/g, (_, name) => encodeURIComponent(example.params?.[name] ?? 'example'));
+  const filled = path.replace(/:(\w+)/g, (_, name) =>
+    encodeURIComponent(example.params?.[name] ?? 'example'),
+  );
   const query = new URLSearchParams(example.query).toString();
   return {
     method,

@@ -66,6 +66,8 @@ export function fold(works: Work[], changes: Changes): number {
     if (profile === LOOK_AGAIN) return index;
     if (!profile && !object.create) continue;
     if (object.kind === 'attributes') {
+      // Reached by an address that it has got in this batch: what the store has of it was not asked for.
+      if (profile && !profile.holds(object.change)) return index;
       const reason = foldAttributes(profile, work, object, changes);
       if (reason) changes.refused.push({ work, reason });
       continue;

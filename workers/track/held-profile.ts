@@ -26,6 +26,8 @@ export class HeldProfile {
   readonly unset = new Set<string>();
   #changed = false;
   #stored: Record<string, Json> = {};
+  /** The custom attributes of which the stored value is known; undefined: the profile is not locked. */
+  #known: ReadonlySet<string> | undefined;
 
   constructor(row: ProfileRow, isNew: boolean) {
     this.workspaceId = row.workspaceId;
@@ -48,9 +50,18 @@ export class HeldProfile {
     return false;
   }
 
-  /** Takes in the stored values of custom attributes, as locked. */
-  hold(custom: Record<string, Json>): void {
+  /** Takes in the stored values of these custom attributes, as locked. */
+  hold(names: Iterable<string>, custom: Record<string, Json>): void {
+    this.#known = new Set(names);
     this.#stored = custom;
+  }
+
+  /** Whether it is locked, and the values that the changes start from are known. */
+  holds(changes: Record<string, AttributeChange> = {}): boolean {
+    return (
+      this.isNew ||
+      (this.#known !== undefined && Object.keys(changes).every((name) => this.#known!.has(name)))
+    );
   }
 
   /** Notes an attribute object, even one that changes nothing. */

@@ -146,6 +146,6 @@ async function lockChanged(tx: Connection, profiles: Profiles, works: Work[]): P
     const profile = profiles.get(row.workspaceId, row.id);
     if (!profile) continue;
     profiles.refresh(profile, row.email, row.phone, row.phoneValid);
-    profile.hold(row.custom ?? {});
+    profile.hold(wanted.get(scoped(row.workspaceId, row.id))!.keys, row.custom ?? {});
   }
 }

@@ -14,8 +14,8 @@ export interface CrowdedProfile {
 const MANY_SAMPLED = 32;
 
 /**
- * By scans of event_summaries_sample and purchase_summaries_sample alone; locks nothing. With a million
- * summaries 4 ms, where a scan of them all takes 700.
+ * By scans of event_summaries_sample and purchase_summaries_sample alone; locks nothing. With 1.7
+ * million event summaries 4 ms (8 with a third of them just updated), where a scan of them all takes 700.
  */
 const statement = `
   select
