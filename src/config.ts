@@ -40,6 +40,20 @@ export const settings = {
       "Wire name of the service's own user id (plural with s), for clients that know it by another name.",
     ),
     pattern: '^[a-z][a-z0-9_]*$',
+    // Names that mean something else in the same object.
+    not: {
+      enum: [
+        'external_id',
+        'user_alias',
+        'email',
+        'phone',
+        'name',
+        'time',
+        'properties',
+        'app_id',
+        'product_id',
+      ],
+    },
   },
   LOG_LEVEL: {
     ...text('info', '', 'Least severe level that is logged.'),
@@ -149,7 +163,8 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     const wrong = (check.errors ?? []).map((error) => {
       const name = error.instancePath.slice(1);
       const allowed = error.keyword === 'enum' ? `: ${error.params.allowedValues.join(', ')}` : '';
-      return `${name} ${error.message}${allowed} (it is ${JSON.stringify(error.data)})`;
+      const rule = error.keyword === 'not' ? 'must not be the name of another field' : error.message;
+      return `${name} ${rule}${allowed} (it is ${JSON.stringify(error.data)})`;
     });
     throw new ConfigError(`wrong setting: ${wrong.join('; ')}`);
   }

@@ -4,6 +4,7 @@ import { type Service, stopOnSignal } from '../src/lifecycle.ts';
 import { createLog } from '../src/log.ts';
 import { connectProducer, connectWorker } from '../src/queue/connection.ts';
 import { createLaneProducer } from '../src/queue/producer.ts';
+import { everyStatementByIndex } from '../src/store/by-index.ts';
 import { openDatabase } from '../src/store/database.ts';
 import { createCoalescer } from './coalescer.ts';
 import { startDeadLetters } from './dead-letters.ts';
@@ -21,6 +22,7 @@ async function main(): Promise<void> {
   const database = openDatabase(url, config.DATABASE_POOL_SIZE, {
     // A worker that is frozen in the middle of a transaction must not keep its locks.
     idle_in_transaction_session_timeout: config.LOCK_DURATION_MS,
+    ...everyStatementByIndex,
   });
   const connection = connectWorker(config, url);
   const producerConnection = connectProducer(config, url);

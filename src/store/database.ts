@@ -25,7 +25,11 @@ export interface Database {
  * @param size most connections of the pool
  * @param settings server settings for the pool's sessions, times in milliseconds
  */
-export function openDatabase(url: string, size: number, settings: Record<string, number> = {}): Database {
+export function openDatabase(
+  url: string,
+  size: number,
+  settings: Record<string, number | string> = {},
+): Database {
   const options = Object.entries(settings)
     .map(([name, value]) => `-c ${name}=${value}`)
     .join(' ');

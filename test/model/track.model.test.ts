@@ -57,14 +57,18 @@ const cuts: fc.Arbitrary<Cuts> = fc.record({
 
 test('any requests, cut into any batches and delivered any number of times, come to what they come to one by one', async () => {
   await fc.assert(
-    fc.asyncProperty(fc.array(trackRequest, { minLength: 1, maxLength: 8, size: 'max' }), cuts, async (requests, how) => {
-      const { workspaceId, model, groupIds } = await emptyWorkspace();
-      const accepted = requests.map((request) =>
-        accept(named(request, groupIds), workspaceId, model, groupIds),
-      );
-      await deliver(accepted, workspaceId, how);
-      expect(await canonicalStore(pool, workspaceId, known)).toEqual(canonicalModel(model));
-    }),
+    fc.asyncProperty(
+      fc.array(trackRequest, { minLength: 1, maxLength: 8, size: 'max' }),
+      cuts,
+      async (requests, how) => {
+        const { workspaceId, model, groupIds } = await emptyWorkspace();
+        const accepted = requests.map((request) =>
+          accept(named(request, groupIds), workspaceId, model, groupIds),
+        );
+        await deliver(accepted, workspaceId, how);
+        expect(await canonicalStore(pool, workspaceId, known)).toEqual(canonicalModel(model));
+      },
+    ),
     { numRuns: SEQUENCES, interruptAfterTimeLimit: PATIENCE, markInterruptAsFailure: false },
   );
 });

@@ -5,9 +5,13 @@ import { type ProfileRow, profileColumns } from './profile-row.ts';
 const statement = `
   select ${profileColumns}
   from unnest($1::uuid[], $2::text[]) as wanted (workspace_id, external_id)
-  join profiles
-    on profiles.workspace_id = wanted.workspace_id
-    and profiles.external_id = wanted.external_id`;
+  cross join lateral (
+    select profiles.*
+    from profiles
+    where profiles.workspace_id = wanted.workspace_id
+      and profiles.external_id = wanted.external_id
+    limit 1
+  ) as profiles`;
 
 export async function findByExternalId(
   tx: Connection,
