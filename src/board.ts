@@ -2,7 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { startBoard } from './board/server.ts';
 import { readConfig } from './config.ts';
 import { databaseUrl } from './database-url.ts';
-import { stopOnSignal } from './lifecycle.ts';
+import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { connectProducer } from './queue/connection.ts';
 
@@ -24,7 +24,4 @@ async function main(): Promise<void> {
   }
 }
 
-main().catch((error: Error) => {
-  process.stderr.write(`board: ${error.message}\n`);
-  process.exit(1);
-});
+runProcess('board', main);

@@ -1,3 +1,4 @@
+import { ConfigError } from './config.ts';
 import type { Log } from './log.ts';
 
 /** Something with a life. `stop` is called once, in the reverse order of `start`. */
@@ -34,4 +35,17 @@ export function stopOnSignal(services: Service[], log: Log, deadline: number): v
   process.on('SIGINT', stop);
   // `npm start` keeps a channel open to each process: when it is gone, so is whoever would stop us.
   if (process.channel) process.on('disconnect', () => stop('disconnect'));
+}
+
+/**
+ * Runs a process. One that cannot start says why in one line, by the name of what is wrong, and exits 1; only
+ * a mistake of the program's own shows its stack.
+ */
+export function runProcess(name: string, main: () => Promise<void>): void {
+  main().catch((error: NodeJS.ErrnoException) => {
+    const expected = error instanceof ConfigError || error.code !== undefined;
+    const reason = error.code === 'EADDRINUSE' ? 'its port is in use: ' : '';
+    process.stderr.write(`${name}: ${reason}${expected ? error.message : error.stack}\n`);
+    process.exit(1);
+  });
 }

@@ -12,7 +12,7 @@ import { createEdgeMetrics } from './edge/metrics.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { memoryTokenBuckets, redisTokenBuckets } from './edge/token-bucket.ts';
-import { stopOnSignal } from './lifecycle.ts';
+import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { allOperations } from './operations/index.ts';
 import { connectProducer } from './queue/connection.ts';
@@ -77,4 +77,4 @@ async function main(): Promise<void> {
   log.info({ host: config.HOST, port: config.PORT, lanes: config.LANES, queue: connection.kind }, 'ready');
 }
 
-await main();
+runProcess('web', main);

@@ -1,6 +1,6 @@
 import { readConfig } from '../src/config.ts';
 import { databaseUrl } from '../src/database-url.ts';
-import { type Service, stopOnSignal } from '../src/lifecycle.ts';
+import { runProcess, type Service, stopOnSignal } from '../src/lifecycle.ts';
 import { createLog } from '../src/log.ts';
 import { connectProducer, connectWorker } from '../src/queue/connection.ts';
 import { createLaneProducer } from '../src/queue/producer.ts';
@@ -66,4 +66,4 @@ async function main(): Promise<void> {
   }
 }
 
-await main();
+runProcess('worker', main);

@@ -58,7 +58,7 @@ const cuts: fc.Arbitrary<Cuts> = fc.record({
 test('any requests, cut into any batches and delivered any number of times, come to what they come to one by one', async () => {
   await fc.assert(
     fc.asyncProperty(
-      fc.array(trackRequest, { minLength: 1, maxLength: 8, size: 'max' }),
+      fc.array(trackRequest, { minLength: 1, maxLength: 12, size: 'max' }),
       cuts,
       async (requests, how) => {
         const { workspaceId, model, groupIds } = await emptyWorkspace();

@@ -3,12 +3,13 @@ import { toProfileId, toServiceId } from '../../src/profile/service-id.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { findByAlias } from '../../src/store/profiles/find-by-alias.ts';
-import { findByEmail, MAX_SHARING_EMAIL } from '../../src/store/profiles/find-by-email.ts';
+import { findByEmail } from '../../src/store/profiles/find-by-email.ts';
 import { findByExternalId } from '../../src/store/profiles/find-by-external-id.ts';
 import { findById } from '../../src/store/profiles/find-by-id.ts';
-import { findByPhone, MAX_SHARING_PHONE } from '../../src/store/profiles/find-by-phone.ts';
+import { findByPhone } from '../../src/store/profiles/find-by-phone.ts';
 import { lockProfiles } from '../../src/store/profiles/lock-profiles.ts';
 import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';
+import { MAX_SHARING } from '../../src/store/profiles/sharing-statement.ts';
 import { Profiles } from './profiles.ts';
 import { scoped, type Work } from './work.ts';
 
@@ -22,10 +23,10 @@ export async function loadProfiles(tx: Connection, works: Work[], now: number): 
   await loadExternalIds(tx, profiles, named.external_id);
   await loadAliases(tx, profiles, named.user_alias);
   await loadServiceIds(tx, profiles, named.service_id);
-  await loadSharing(tx, profiles, named.email, findByEmail, MAX_SHARING_EMAIL, (row) => ({
+  await loadSharing(tx, profiles, named.email, findByEmail, (row) => ({
     email: row.email!,
   }));
-  await loadSharing(tx, profiles, named.phone, findByPhone, MAX_SHARING_PHONE, (row) => ({
+  await loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({
     phone: row.phone!,
   }));
   await lockChanged(tx, profiles, works);
@@ -111,7 +112,6 @@ async function loadSharing(
   profiles: Profiles,
   { workspaceIds, values }: Named,
   find: typeof findByEmail,
-  most: number,
   identifier: (row: ProfileRow) => Identifier,
 ): Promise<void> {
   if (values.length === 0) return;
@@ -123,7 +123,7 @@ async function loadSharing(
     else lists.set(key, [row]);
   }
   for (const rows of lists.values())
-    profiles.addSharing(identifierKey(identifier(rows[0]!)), rows, rows.length === most);
+    profiles.addSharing(identifierKey(identifier(rows[0]!)), rows, rows.length === MAX_SHARING);
 }
 
 /** Locks whom the attribute objects name, and reads the custom attributes that their changes start from. */
