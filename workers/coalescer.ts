@@ -72,27 +72,25 @@ export function createCoalescer(
   }
 
   function report(deliveries: Delivery[], outcome: Outcome, milliseconds: number): void {
-    const applied = outcome.kind === 'applied' ? outcome : { objects: 0, deadLetters: [] };
+    const { objects, deadLetters } = outcome.kind === 'applied' ? outcome : { objects: 0, deadLetters: [] };
     metrics.batches.inc({ outcome: outcome.kind });
-    metrics.applied.inc(applied.objects - applied.deadLetters.length);
-    metrics.deadLetters.inc(applied.deadLetters.length);
+    metrics.applied.inc(objects);
+    metrics.deadLetters.inc(deadLetters.length);
     metrics.applySeconds.observe(milliseconds / 1000);
-    metrics.batchObjects.observe(applied.objects);
+    metrics.batchObjects.observe(objects);
     log.info(
       {
         outcome: outcome.kind,
         jobs: deliveries.map(({ id }) => id),
         lanes: deliveries.map(({ lane }) => lane),
-        request_ids: deliveries.flatMap(({ envelope }) =>
-          envelope.requests.map(({ request_id }) => request_id),
-        ),
-        applied: applied.objects - applied.deadLetters.length,
-        dead_letters: applied.deadLetters.length,
+        request_ids: deliveries.flatMap(requestIds),
+        applied: objects,
+        dead_letters: deadLetters.length,
         ms: Math.round(milliseconds * 10) / 10,
       },
       'job',
     );
-    if (applied.deadLetters.length > 0) onDeadLetters(applied.deadLetters);
+    if (deadLetters.length > 0) onDeadLetters(deadLetters);
   }
 
   return {
@@ -100,6 +98,11 @@ export function createCoalescer(
     /** Stops retrying: what is not applied is delivered again to another worker. */
     abandon: () => abandon.abort(),
   };
+}
+
+/** Of whatever a lane held: an envelope of another release may have a shape of its own. */
+function requestIds({ envelope }: Delivery): string[] {
+  return Array.isArray(envelope?.requests) ? envelope.requests.map((request) => request?.request_id) : [];
 }
 
 export type Coalescer = ReturnType<typeof createCoalescer>;

@@ -44,7 +44,8 @@ export function openEnvelope(delivery: Delivery, works: Work[], failed: FailedOb
       works.push({ workspaceId, requestId, lane: delivery.lane, ordinal: works.length, object });
       return;
     }
-    const id = isUuid(object?.id) ? object.id : uuidv5(String(index), delivery.id);
+    const own = isUuid(object?.id) && !failed.some(({ id }) => id === object.id);
+    const id = own ? object.id : uuidv5(String(index), delivery.id);
     const from = isKnown(request)
       ? { workspaceId: request.workspace_id, requestId: request.request_id }
       : unknownRequest;

@@ -1,5 +1,6 @@
 /** How a batch, or an attempt at one, ended. */
 export type Outcome =
+  /** `objects`: those that took effect; `deadLetters`: ids of those that cannot. */
   | { kind: 'applied'; objects: number; deadLetters: string[]; seconds: number }
   /** Every envelope had been applied before. */
   | { kind: 'skipped' };

@@ -43,20 +43,27 @@ async function attempt(tx: Connection, deliveries: Delivery[], apply: Apply): Pr
 
   const works: Work[] = [];
   const failed: FailedObject[] = [];
-  for (const delivery of mine) openEnvelope(delivery, works, failed);
+  const replayed: string[] = [];
+  for (const delivery of mine) {
+    const opened = works.length;
+    openEnvelope(delivery, works, failed);
+    if (delivery.envelope?.replay) replayed.push(...works.slice(opened).map(({ object }) => object.id));
+  }
+  const parked = failed.length;
   failed.push(...(await apply(tx, works, now)));
 
-  if (failed.length > 0) await insertDeadLetters(tx, failed);
   const lost = new Set(failed.map(({ id }) => id));
-  const replayed = mine.filter(({ envelope }) => envelope.replay).flatMap(({ envelope }) => envelope.objects);
-  const done = replayed.map(({ id }) => id).filter((id) => !lost.has(id));
-  if (done.length > 0) await markReplayed(tx, done);
-
+  const done = replayed.filter((id) => !lost.has(id));
   const seconds = (performance.now() - started) / 1000;
   const usage = tallyUsage(works);
-  if (usage.length > 0) await countUsage(tx, usage);
-  await countLanes(tx, tallyLanes(mine, works, failed.length, seconds));
-  return { kind: 'applied', objects: works.length, deadLetters: [...lost], seconds };
+  await Promise.all([
+    failed.length > 0 && insertDeadLetters(tx, failed),
+    done.length > 0 && markReplayed(tx, done),
+    usage.length > 0 && countUsage(tx, usage),
+    countLanes(tx, tallyLanes(mine, works, failed.length, seconds)),
+  ]);
+  const applied = works.length - (failed.length - parked);
+  return { kind: 'applied', objects: applied, deadLetters: [...lost], seconds };
 }
 
 async function applyWhole(tx: Connection, works: Work[], now: Date): Promise<FailedObject[]> {

@@ -21,11 +21,11 @@ export async function applyTrack(
   const refused: { work: Work; reason: string }[] = [];
   let rest = works;
   while (rest.length > 0) {
-    const [profiles, groups, owned] = [
-      await loadProfiles(tx, rest, now.getTime()),
-      await loadGroups(tx, rest),
-      await loadOwnedTokens(tx, rest),
-    ];
+    const [profiles, groups, owned] = await Promise.all([
+      loadProfiles(tx, rest, now.getTime()),
+      loadGroups(tx, rest),
+      loadOwnedTokens(tx, rest),
+    ]);
     const changes = emptyChanges(profiles, groups, owned);
     const folded = fold(rest, changes);
     if (folded === 0) throw new Error('an identifier means nobody and too many at once');

@@ -13,7 +13,23 @@ const base = {
   request: { type: 'integer', minimum: 0 },
   index: { type: 'integer', minimum: 0 },
   create: { type: 'boolean' },
-  identifier: { type: 'object', minProperties: 1, maxProperties: 1 },
+  identifier: {
+    type: 'object',
+    minProperties: 1,
+    maxProperties: 1,
+    additionalProperties: false,
+    properties: {
+      external_id: text,
+      user_alias: {
+        type: 'object',
+        required: ['alias_name', 'alias_label'],
+        properties: { alias_name: text, alias_label: text },
+      },
+      service_id: { ...text, pattern: '^[0-9a-f]{24}$' },
+      email: text,
+      phone: text,
+    },
+  },
 } as const;
 const required = ['id', 'request', 'index', 'create'] as const;
 const activity = { time: text, app_id: text, properties: { type: 'object' } } as const;
@@ -54,7 +70,7 @@ export const requestSchema = {
   required: ['request_id', 'workspace_id', 'accepted_at'],
   properties: {
     request_id: text,
-    workspace_id: { ...text, minLength: 36, maxLength: 36 },
+    workspace_id: { ...text, pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' },
     accepted_at: text,
   },
 } as const;

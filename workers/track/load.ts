@@ -20,15 +20,17 @@ import { scoped, type Work } from './work.ts';
 export async function loadProfiles(tx: Connection, works: Work[], now: number): Promise<Profiles> {
   const profiles = new Profiles(now);
   const named = nameOnce(works);
-  await loadExternalIds(tx, profiles, named.external_id);
-  await loadAliases(tx, profiles, named.user_alias);
-  await loadServiceIds(tx, profiles, named.service_id);
-  await loadSharing(tx, profiles, named.email, findByEmail, (row) => ({
-    email: row.email!,
-  }));
-  await loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({
-    phone: row.phone!,
-  }));
+  await Promise.all([
+    loadExternalIds(tx, profiles, named.external_id),
+    loadAliases(tx, profiles, named.user_alias),
+    loadServiceIds(tx, profiles, named.service_id),
+    loadSharing(tx, profiles, named.email, findByEmail, (row) => ({
+      email: row.email!,
+    })),
+    loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({
+      phone: row.phone!,
+    })),
+  ]);
   await lockChanged(tx, profiles, works);
   return profiles;
 }

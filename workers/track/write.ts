@@ -31,19 +31,27 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
       updated.push({ ...toCustom(profile), columns: profile.columns });
     else if (profile.changed) customized.push(toCustom(profile));
   }
-  if (made.length > 0) await insertProfiles(tx, made, now);
-  if (updated.length > 0) await updateProfiles(tx, updated, now);
-  if (customized.length > 0) await updateCustomAttributes(tx, customized, now);
   const { newAliases } = changes.profiles;
-  if (newAliases.length > 0) await insertAliases(tx, newAliases, now);
-  if (changes.pushTokens.size > 0) await upsertPushTokens(tx, [...changes.pushTokens.values()], now);
-  if (changes.events.length > 0) await insertEvents(tx, changes.events);
-  if (changes.purchases.length > 0) await insertPurchases(tx, changes.purchases);
-  if (changes.eventSummaries.size > 0) await addEventSummaries(tx, [...changes.eventSummaries.values()], now);
-  if (changes.purchaseSummaries.size > 0)
-    await addPurchaseSummaries(tx, [...changes.purchaseSummaries.values()], now);
-  if (changes.emailStates.size > 0) await setEmailStates(tx, [...changes.emailStates.values()], now);
-  if (changes.groupStates.size > 0) await setSubscriptionStates(tx, [...changes.groupStates.values()], now);
+  const pushTokens = [...changes.pushTokens.values()];
+  const eventSummaries = [...changes.eventSummaries.values()];
+  const purchaseSummaries = [...changes.purchaseSummaries.values()];
+  const emailStates = [...changes.emailStates.values()];
+  const groupStates = [...changes.groupStates.values()];
+  // The connection is pipelined: all leave at once and are carried out in this order. When one fails, the
+  // others fail with it, since the transaction is spoilt.
+  await Promise.all([
+    made.length > 0 && insertProfiles(tx, made, now),
+    updated.length > 0 && updateProfiles(tx, updated, now),
+    customized.length > 0 && updateCustomAttributes(tx, customized, now),
+    newAliases.length > 0 && insertAliases(tx, newAliases, now),
+    pushTokens.length > 0 && upsertPushTokens(tx, pushTokens, now),
+    changes.events.length > 0 && insertEvents(tx, changes.events),
+    changes.purchases.length > 0 && insertPurchases(tx, changes.purchases),
+    eventSummaries.length > 0 && addEventSummaries(tx, eventSummaries, now),
+    purchaseSummaries.length > 0 && addPurchaseSummaries(tx, purchaseSummaries, now),
+    emailStates.length > 0 && setEmailStates(tx, emailStates, now),
+    groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
+  ]);
 }
 
 function toNewProfile(profile: HeldProfile): NewProfile {

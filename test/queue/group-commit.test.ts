@@ -1,0 +1,107 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { laneOf, QueueUnavailable } from '../../src/queue/lanes.ts';
+import { startUpkeep } from '../../workers/upkeep.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createScene, LANES, log, people, type Scene, workspaceId } from './scene.ts';
+
+describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await createScene(kind);
+    return scene.stop;
+  });
+
+  test('requests that wait while an add is on its way share the next one', async () => {
+    const { send, adds, pending } = await scene.begin();
+    const first = send(0, ['ann', 'bob']);
+    await waitUntil(() => adds.length === 1, { what: 'the first add' });
+    const others = people(100).map((user, index) => send(index + 1, [user]));
+    await Promise.all([first, ...others]);
+    expect(adds).toHaveLength(2);
+    expect(adds[1]).toBeLessThanOrEqual(LANES);
+    expect(await scene.everything()).toHaveLength(102);
+    expect(pending()).toBe(0);
+  });
+
+  test('an object is in the lane of its identifier, with its own request', async () => {
+    const { send } = await scene.begin();
+    await Promise.all(people(50).map((user, index) => send(index, [user, 'ann'])));
+    for (let lane = 0; lane < LANES; lane++) {
+      for (const { user, number, sent } of await scene.contentsOf(lane)) {
+        expect(laneOf(workspaceId, user, LANES)).toBe(lane);
+        expect(sent).toBe(number);
+      }
+    }
+  });
+
+  test('G3: objects of one identifier stand in their lane in the order of their requests', async () => {
+    const { send, adds } = await scene.begin();
+    // Some while others are on their way, so that they leave in several adds.
+    const sent: Promise<void>[] = [];
+    for (let number = 0; number < 90; number++) {
+      sent.push(send(number, people(10)));
+      if (number % 30 === 29) await sent[number - 20];
+    }
+    await Promise.all(sent);
+    expect(adds.length).toBeGreaterThan(2);
+    const contents = await scene.everything();
+    expect(contents).toHaveLength(900);
+    for (const user of people(10)) {
+      const numbers = contents.filter((object) => object.user === `x:${user}`).map(({ number }) => number);
+      expect(numbers).toEqual(Array.from({ length: 90 }, (_, number) => number));
+    }
+  });
+
+  test('an envelope holds no more objects than it may', async () => {
+    const { send } = await scene.begin({ maxEnvelopeObjects: 7 });
+    await Promise.all(people(40).map((_, index) => send(index, ['ann', 'bob'])));
+    for (let lane = 0; lane < LANES; lane++) {
+      for (const { objects } of await scene.envelopesOf(lane)) expect(objects.length).toBeLessThanOrEqual(7);
+    }
+    expect(await scene.everything()).toHaveLength(80);
+  });
+
+  test('G5: what is too much to hold is refused at once, while the rest waits for the queue', async () => {
+    const { send, pending } = await scene.begin({ maxPendingObjects: 1000 });
+    const resume = await scene.stall();
+    const waiting = people(10).map((_, index) => send(index, people(100)));
+    const started = performance.now();
+    await expect(send(10, ['one too many'])).rejects.toBeInstanceOf(QueueUnavailable);
+    expect(performance.now() - started).toBeLessThan(50);
+    expect(pending()).toBe(1000);
+    await resume();
+    await Promise.all(waiting);
+    expect(pending()).toBe(0);
+    expect(await scene.everything()).toHaveLength(1000);
+    await send(11, ['ann']);
+  });
+
+  test('G5: a queue that does not answer is given up, and everyone who waits is told', async () => {
+    const { send, adds, pending } = await scene.begin();
+    const resume = await scene.stall();
+    const started = performance.now();
+    const first = send(0, ['ann']);
+    await waitUntil(() => adds.length === 1, { what: 'the first add' });
+    const outcomes = await Promise.allSettled([first, send(1, ['bob']), send(2, ['eve'])]);
+    expect(performance.now() - started).toBeLessThan(1000);
+    await resume();
+    for (const outcome of outcomes) {
+      expect(outcome).toMatchObject({ status: 'rejected', reason: { name: 'QueueUnavailable' } });
+    }
+    expect(pending()).toBe(0);
+  });
+
+  test('G3: a worker sets the limit of one job at a time again within seconds of its loss', async () => {
+    const { connection, pool, config, queues } = scene;
+    const upkeep = await startUpkeep(connection, pool, config, log);
+    const limits = () => Promise.all(queues.map((queue) => queue.getGlobalConcurrency()));
+    expect(await limits()).toEqual([1, 1, 1, 1]);
+    await queues[2]!.removeGlobalConcurrency();
+    expect(await limits()).toEqual([1, 1, null, 1]);
+    await waitUntil(async () => (await limits()).every((limit) => limit === 1), {
+      what: 'the limit',
+      deadline: 8000,
+    });
+    await upkeep.stop();
+  });
+});

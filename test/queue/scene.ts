@@ -1,0 +1,119 @@
+import type { Queue } from 'bullmq';
+import { Redis } from 'ioredis';
+import pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { readConfig } from '../../src/config.ts';
+import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { createLog } from '../../src/log.ts';
+import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
+import { createGroupCommit, type GroupCommitOptions } from '../../src/queue/group-commit.ts';
+import { identifierKey, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
+import { openQueue } from '../../src/queue/open-queue.ts';
+import { createLaneProducer } from '../../src/queue/producer.ts';
+import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
+
+export const LANES = 4;
+export const log = createLog('test', 'silent');
+export const workspaceId = uuidv7();
+
+/** Lanes without workers, and what an edge has to fill them. */
+export async function createScene(kind: QueueConnection['kind']) {
+  const { url } = await createDatabase();
+  const redis = kind === 'redis' ? await startRedis() : undefined;
+  const config = readConfig({
+    DATABASE_URL: url,
+    LANES: String(LANES),
+    ...(redis && { REDIS_URL: redis.url }),
+  });
+  const pool = new pg.Pool({ connectionString: url, max: 2 });
+  pool.on('error', () => {});
+  /** An operator's own connection. */
+  const operator = redis && new Redis(redis.url);
+  const connection = connectProducer(config, url);
+  await waitUntil(() => connection.ready(), { what: 'the queue' });
+  const queues: Queue<Envelope>[] = Array.from({ length: LANES }, (_, lane) =>
+    openQueue<Envelope>(connection, laneName(lane)),
+  );
+  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+
+  /** What a lane holds in a worker's order, object by object: whose it is, and the number of its request. */
+  async function contentsOf(lane: number) {
+    return (await envelopesOf(lane)).flatMap(({ objects, requests }) =>
+      objects.map((object) => ({
+        user: identifierKey(object.identifier!),
+        number: Number(requests[object.request]!.request_id.slice(1)),
+        sent: object.kind === 'attributes' ? object.set?.number : undefined,
+      })),
+    );
+  }
+
+  async function envelopesOf(lane: number): Promise<Envelope[]> {
+    const jobs = await queues[lane]!.getJobs(['waiting'], 0, -1, true);
+    return jobs.map(({ data }) => data);
+  }
+
+  return {
+    config,
+    pool,
+    operator,
+    connection,
+    queues,
+    envelopesOf,
+    contentsOf,
+    everything: async () => (await Promise.all(queues.map((_, lane) => contentsOf(lane)))).flat(),
+
+    /** Empty lanes and a group commit of its own, which notes how many entries each add had. */
+    async begin(options: Partial<GroupCommitOptions> = {}) {
+      for (const queue of queues) await queue.drain();
+      const adds: number[] = [];
+      const noting: LaneProducer = {
+        add(entries) {
+          adds.push(entries.length);
+          return producer.add(entries);
+        },
+      };
+      const defaults = { lanes: LANES, maxEnvelopeObjects: 2000, maxPendingObjects: 1000 };
+      const { enqueue, pending } = createGroupCommit(noting, { ...defaults, ...options });
+      /** A request with one object for each user; its number is in the objects. */
+      const send = (number: number, users: string[]) =>
+        enqueue(
+          { request_id: `r${number}`, workspace_id: workspaceId, accepted_at: 'now' },
+          users.map((user, index) => objectOf(user, number, index)),
+        );
+      return { adds, send, pending };
+    },
+
+    /** Keeps the queue from storing anything until the answer is called. */
+    async stall(): Promise<() => Promise<void>> {
+      if (operator) {
+        await operator.client('PAUSE', 30_000, 'WRITE');
+        return async () => void (await operator.client('UNPAUSE'));
+      }
+      const client = await pool.connect();
+      await client.query('begin; lock table bullmq.job in exclusive mode');
+      return async () => {
+        await client.query('rollback');
+        client.release();
+      };
+    },
+
+    async stop() {
+      await Promise.all(queues.map((queue) => queue.close()));
+      await producer.stop();
+      await connection.stop();
+      operator?.disconnect();
+      await pool.end();
+    },
+  };
+}
+
+export type Scene = Awaited<ReturnType<typeof createScene>>;
+
+function objectOf(user: string, number: number, index: number): AcceptedObject {
+  const base = { id: uuidv7(), request: 0, index, create: true };
+  return { ...base, kind: 'attributes', identifier: { external_id: user }, set: { number } };
+}
+
+export function people(count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `user-${index}`);
+}

@@ -1,0 +1,99 @@
+import pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import type {
+  AcceptedAttributes,
+  AcceptedEvent,
+  AcceptedObject,
+  Identifier,
+} from '../../src/jobs/envelope.ts';
+import { createLog } from '../../src/log.ts';
+import type { Delivery } from '../../workers/contract.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+
+export const silent = createLog('test', 'silent');
+
+/** A database with one workspace. */
+export async function createStore() {
+  const { url } = await createDatabase();
+  const pool = openPool(url);
+  return { url, pool, workspace: await createWorkspace(pool) };
+}
+
+export function openPool(connectionString: string): pg.Pool {
+  const pool = new pg.Pool({ connectionString, max: 8 });
+  pool.on('error', () => {});
+  return pool;
+}
+
+/** An envelope with these objects in one request, as a lane delivers it. */
+export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedObject[], lane = 0): Delivery {
+  const request = { request_id: uuidv7(), workspace_id: workspace.id, accepted_at: new Date().toISOString() };
+  return { id: uuidv7(), lane, envelope: { requests: [request], objects } };
+}
+
+const base = () => ({ id: uuidv7(), request: 0, index: 0, create: true });
+
+export function event(identifier: Identifier | string, name = 'visited'): AcceptedEvent {
+  return { ...base(), kind: 'events', identifier: named(identifier), name, time: '2026-01-02T03:04:05.000Z' };
+}
+
+export function attributes(
+  identifier: Identifier | string,
+  change: Partial<AcceptedAttributes>,
+): AcceptedAttributes {
+  return { ...base(), kind: 'attributes', identifier: named(identifier), ...change };
+}
+
+/** Adds 1 to the attribute `points`. */
+export function point(identifier: Identifier | string): AcceptedAttributes {
+  return attributes(identifier, { change: { points: { inc: 1 } } });
+}
+
+/** A text is an external id. */
+function named(identifier: Identifier | string): Identifier {
+  return typeof identifier === 'string' ? { external_id: identifier } : identifier;
+}
+
+/** Makes the store refuse every event of this name. */
+export async function refuseEvents(pool: pg.Pool, name: string): Promise<void> {
+  await pool.query(`
+    create or replace function refuse() returns trigger language plpgsql as $$
+    begin
+      raise exception '% is refused', new.name;
+    end $$;
+    create trigger refuse before insert on events
+      for each row when (new.name = '${name}') execute function refuse()`);
+}
+
+/** Rows of the store that belong to the workspace, in short: users, points, events, counted events, usage. */
+export async function readSums(pool: pg.Pool, { id }: Pick<TestWorkspace, 'id'>) {
+  const { rows } = await pool.query(
+    `select
+       (select count(*)::integer from profiles where workspace_id = $1) as users,
+       (select coalesce(sum((custom_attributes -> 'points')::integer), 0)::integer from profiles
+         where workspace_id = $1) as points,
+       (select count(*)::integer from events where workspace_id = $1) as events,
+       (select coalesce(sum(count), 0)::integer from event_summaries where workspace_id = $1) as counted,
+       (select coalesce(sum(attributes + events + purchases), 0)::integer from usage
+         where workspace_id = $1) as usage`,
+    [id],
+  );
+  return rows[0];
+}
+
+export interface Letter {
+  id: string;
+  workspace_id: string;
+  request_id: string;
+  kind: string;
+  reason: string;
+  object: unknown;
+}
+
+export async function readDeadLetters(pool: pg.Pool): Promise<Letter[]> {
+  const { rows } = await pool.query<Letter>(
+    'select id, workspace_id, request_id, kind, reason, object from dead_letters order by id',
+  );
+  return rows;
+}

@@ -1,0 +1,65 @@
+import { createServer, connect as dial, type Socket } from 'node:net';
+import { afterAll } from 'vitest';
+
+/** When the connection is cut: before Postgres hears of COMMIT, or after it has answered. */
+export type Cut = 'before' | 'after';
+
+/** How the simple protocol writes our COMMIT. */
+const COMMIT = Buffer.from('commit\0');
+
+/**
+ * A TCP proxy in front of Postgres that can cut the connection on which the next COMMIT is sent, so that
+ * whoever sent it does not learn what became of it.
+ */
+export async function startCommitCutter(databaseUrl: string) {
+  const target = new URL(databaseUrl);
+  let armed: Cut | undefined;
+  let cuts = 0;
+  const sockets = new Set<Socket>();
+
+  const server = createServer((client) => {
+    const postgres = dial({ host: target.hostname, port: Number(target.port) });
+    let cutOnAnswer = false;
+    for (const socket of [client, postgres]) {
+      sockets.add(socket);
+      socket.on('error', () => {});
+      socket.on('close', () => cut(client, postgres));
+    }
+    client.on('data', (chunk) => {
+      if (armed && chunk.includes(COMMIT)) {
+        if (armed === 'before') cut(client, postgres);
+        else cutOnAnswer = true;
+        armed = undefined;
+        cuts++;
+      }
+      if (!postgres.destroyed) postgres.write(chunk);
+    });
+    postgres.on('data', (chunk) => {
+      if (cutOnAnswer) cut(client, postgres);
+      else client.write(chunk);
+    });
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  afterAll(() => {
+    for (const socket of sockets) socket.destroy();
+    server.close();
+  });
+
+  const proxied = new URL(databaseUrl);
+  proxied.port = String((server.address() as { port: number }).port);
+  return {
+    /** The database behind the proxy. */
+    url: proxied.href,
+    arm(when: Cut) {
+      armed = when;
+    },
+    cuts: () => cuts,
+  };
+
+  function cut(...both: Socket[]): void {
+    for (const socket of both) {
+      sockets.delete(socket);
+      socket.destroy();
+    }
+  }
+}

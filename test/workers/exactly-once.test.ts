@@ -1,0 +1,84 @@
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Delivery, ledgerKey } from '../../workers/contract.ts';
+import { classify } from '../../workers/outcome.ts';
+import { runBatch } from '../../workers/run.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { createStore, deliver, event, openPool, point, readSums, silent } from './batch.ts';
+import { type Cut, startCommitCutter } from './commit-cutter.ts';
+
+let url: string;
+let pool: pg.Pool;
+beforeAll(async () => {
+  ({ url, pool } = await createStore());
+});
+afterAll(() => pool.end());
+
+/** A workspace of its own, and an envelope with an event and a point for each of three users. */
+async function scene(): Promise<{ workspace: TestWorkspace; delivery: Delivery }> {
+  const workspace = await createWorkspace(pool, crypto.randomUUID());
+  const users = ['ann', 'bob', 'eve'];
+  return {
+    workspace,
+    delivery: deliver(
+      workspace,
+      users.flatMap((user) => [point(user), event(user)]),
+    ),
+  };
+}
+const once = { users: 3, points: 3, events: 3, counted: 3, usage: 6 };
+
+test('G2: an envelope that is delivered twice has one effect', async () => {
+  const { workspace, delivery } = await scene();
+  expect(await runBatch(pool, [delivery], silent)).toMatchObject({ kind: 'applied', objects: 6 });
+  expect(await runBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
+  expect(await readSums(pool, workspace)).toEqual(once);
+});
+
+test('G2: an envelope that is delivered three times at once has one effect', async () => {
+  for (let round = 0; round < 20; round++) {
+    const { workspace, delivery } = await scene();
+    const outcomes = await Promise.all([1, 2, 3].map(() => runBatch(pool, [delivery], silent)));
+    expect(outcomes.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
+    expect(await readSums(pool, workspace)).toEqual(once);
+  }
+});
+
+test('G2: beside an envelope that was applied before, a new one of the same batch takes effect', async () => {
+  const { workspace, delivery } = await scene();
+  await runBatch(pool, [delivery], silent);
+  const fresh = deliver(workspace, [point('ann')], 1);
+  expect(await runBatch(pool, [delivery, fresh], silent)).toMatchObject({ kind: 'applied', objects: 1 });
+  expect(await readSums(pool, workspace)).toEqual({ ...once, points: 4, usage: 7 });
+});
+
+test('G2: a job that somebody added by hand, with an id of any form, has one effect', async () => {
+  const { workspace, delivery } = await scene();
+  const keys = ['17', 'by hand', '17'].map(ledgerKey);
+  expect(keys[0]).toBe(keys[2]);
+  expect(keys[0]).not.toBe(keys[1]);
+  await runBatch(pool, [{ ...delivery, id: keys[0]! }], silent);
+  expect(await runBatch(pool, [{ ...delivery, id: keys[2]! }], silent)).toEqual({ kind: 'skipped' });
+  expect(await readSums(pool, workspace)).toEqual(once);
+});
+
+describe('the connection is cut around COMMIT', () => {
+  test.each([
+    ['before Postgres has heard of it', 'before', 'applied'],
+    ['after it has taken effect, with the reply lost', 'after', 'skipped'],
+  ] as const)('G2: %s: tried again, the envelope has one effect', async (_, when: Cut, second) => {
+    const cutter = await startCommitCutter(url);
+    const throughProxy = openPool(cutter.url);
+    for (let round = 0; round < 50; round++) {
+      const { workspace, delivery } = await scene();
+      cutter.arm(when);
+      const error = await runBatch(throughProxy, [delivery], silent).catch((failure: unknown) => failure);
+      expect(error).toBeInstanceOf(Error);
+      expect(classify(error)).toBe('transient');
+      expect(await runBatch(throughProxy, [delivery], silent)).toMatchObject({ kind: second });
+      expect(await readSums(pool, workspace)).toEqual(once);
+    }
+    expect(cutter.cuts()).toBe(50);
+    await throughProxy.end();
+  });
+});

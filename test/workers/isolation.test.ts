@@ -1,0 +1,104 @@
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ErrorClass } from '../../workers/outcome.ts';
+import { classify } from '../../workers/outcome.ts';
+import { runBatch } from '../../workers/run.ts';
+import type { TestWorkspace } from '../setup/workspace.ts';
+import {
+  attributes,
+  createStore,
+  deliver,
+  event,
+  point,
+  readDeadLetters,
+  readSums,
+  refuseEvents,
+  silent,
+} from './batch.ts';
+
+let pool: pg.Pool;
+let workspace: TestWorkspace;
+beforeAll(async () => {
+  ({ pool, workspace } = await createStore());
+  await refuseEvents(pool, 'poison');
+});
+afterAll(() => pool.end());
+
+test.each<[string, object, ErrorClass]>([
+  ['a trigger raises an exception', { code: 'P0001' }, 'permanent'],
+  ['a value that its type does not hold', { code: '22003' }, 'permanent'],
+  ['text that jsonb does not hold', { code: '22P05' }, 'permanent'],
+  ['a constraint is violated', { code: '23514' }, 'permanent'],
+  ['a program limit is exceeded', { code: '54000' }, 'permanent'],
+  ['a mistake of our own', new TypeError('x is undefined'), 'permanent'],
+  ['another lane made the same user', { code: '23505', constraint: 'profiles_external_id' }, 'transient'],
+  ['another lane gave the same alias away', { code: '23505', constraint: 'user_aliases_pkey' }, 'transient'],
+  ['a deadlock', { code: '40P01' }, 'transient'],
+  ['a serialization failure', { code: '40001' }, 'transient'],
+  ['the server shuts down', { code: '57P01' }, 'transient'],
+  ['too many connections', { code: '53300' }, 'transient'],
+  ['no disk space', { code: '53100' }, 'transient'],
+  ['a table that a migration has yet to make', { code: '42P01' }, 'transient'],
+  ['a refused connection', Object.assign(new Error('refused'), { code: 'ECONNREFUSED' }), 'transient'],
+  ['a broken connection', new Error('Connection terminated unexpectedly'), 'transient'],
+])('%s: %o is %s', (_, error, expected) => {
+  expect(classify(error)).toBe(expected);
+});
+
+test('G4: several objects that cannot be applied are found among many; the others are applied, once', async () => {
+  const users = Array.from({ length: 100 }, (_, index) => `user-${index}`);
+  const bad = new Set([0, 1, 50, 99]);
+  const objects = users.flatMap((user, index) => [
+    point(user),
+    event(user, bad.has(index) ? 'poison' : 'visited'),
+  ]);
+  const deliveries = [deliver(workspace, objects.slice(0, 99), 0), deliver(workspace, objects.slice(99), 1)];
+  const outcome = await runBatch(pool, deliveries, silent);
+  const poisoned = objects.filter((object) => object.kind === 'events' && object.name === 'poison');
+  expect(outcome).toMatchObject({ kind: 'applied', objects: 196, deadLetters: poisoned.map(({ id }) => id) });
+  expect(await readSums(pool, workspace)).toMatchObject({ users: 100, points: 100, events: 96, counted: 96 });
+  expect(await readDeadLetters(pool)).toEqual(
+    poisoned.map((object) => ({
+      id: object.id,
+      workspace_id: workspace.id,
+      request_id: deliveries.find(({ envelope }) => envelope.objects.includes(object))!.envelope.requests[0]!
+        .request_id,
+      kind: 'events',
+      reason: 'poison is refused',
+      object,
+    })),
+  );
+  expect(await runBatch(pool, deliveries, silent)).toEqual({ kind: 'skipped' });
+});
+
+test('G4: what an object that cannot be applied would have made is not there, and what follows it is', async () => {
+  const delivery = deliver(workspace, [
+    event('nobody', 'poison'),
+    attributes('somebody', { set: { seen: true } }),
+  ]);
+  await runBatch(pool, [delivery], silent);
+  const { rows } = await pool.query(
+    "select external_id from profiles where external_id in ('nobody', 'somebody')",
+  );
+  expect(rows).toEqual([{ external_id: 'somebody' }]);
+});
+
+describe('an identifier is a name within its workspace', () => {
+  test('users of two workspaces with the same ids never mix', async () => {
+    const { pool: shared, workspace: mine } = await createStore();
+    const theirs = { id: crypto.randomUUID() };
+    const ids = [
+      { external_id: 'ann' },
+      { user_alias: { alias_name: 'ann', alias_label: 'crm' } },
+      { email: 'ann@example.com' },
+      { phone: '+442071838750' },
+    ];
+    const objects = () => ids.flatMap((identifier) => [point(identifier), event(identifier)]);
+    // In one batch and in one after the other.
+    await runBatch(shared, [deliver(mine, objects()), deliver(theirs, objects(), 1)], silent);
+    await runBatch(shared, [deliver(theirs, objects())], silent);
+    expect(await readSums(shared, mine)).toEqual({ users: 4, points: 4, events: 4, counted: 4, usage: 8 });
+    expect(await readSums(shared, theirs)).toEqual({ users: 4, points: 8, events: 8, counted: 8, usage: 16 });
+    await shared.end();
+  });
+});

@@ -1,0 +1,78 @@
+import type pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { AcceptedObject, Identifier } from '../../src/jobs/envelope.ts';
+import { runBatch } from '../../workers/run.ts';
+import { createGroup, type TestWorkspace } from '../setup/workspace.ts';
+import { attributes, createStore, deliver, event, point, readSums, silent } from './batch.ts';
+
+const USERS = 6;
+const ROUNDS = 200;
+
+let pool: pg.Pool;
+let workspace: TestWorkspace;
+let group: string;
+beforeAll(async () => {
+  ({ pool, workspace } = await createStore());
+  group = await createGroup(pool, workspace.id, 'email');
+});
+afterAll(() => pool.end());
+
+/** The same user under each of these is a matter of different lanes. */
+function identifiersOf(user: number): Identifier[] {
+  return [
+    { external_id: `user-${user}` },
+    { email: `user-${user}@example.com` },
+    { phone: `+44207183875${user}` },
+  ];
+}
+
+test('G3: lanes that meet in the same users, named in any order, never stand in each other’s way', async () => {
+  const everyone = Array.from({ length: USERS }, (_, user) => user);
+  await runBatch(
+    pool,
+    [
+      deliver(
+        workspace,
+        everyone.map((user) => {
+          const [, address, number] = identifiersOf(user) as [object, { email: string }, { phone: string }];
+          return attributes(`user-${user}`, { standard: { ...address, ...number, phone_valid: true } });
+        }),
+      ),
+    ],
+    silent,
+  );
+  for (let round = 0; round < ROUNDS; round++) {
+    await Promise.all(
+      [0, 1, 2].map((lane) => {
+        const order = lane === 1 ? [...everyone].reverse() : rotated(everyone, round);
+        const objects = order.flatMap((user) => touch(identifiersOf(user)[lane]!));
+        return runBatch(pool, [deliver(workspace, objects, lane)], silent);
+      }),
+    );
+  }
+  const touches = 3 * ROUNDS * USERS;
+  expect(await readSums(pool, workspace)).toMatchObject({
+    users: USERS,
+    points: touches,
+    events: touches,
+    counted: touches,
+  });
+});
+
+/** A little of everything that locks a row. */
+function touch(identifier: Identifier): AcceptedObject[] {
+  return [
+    point(identifier),
+    event(identifier),
+    attributes(identifier, {
+      standard: { first_name: 'Ann' },
+      email_subscribe: 'opted_in',
+      subscription_groups: [{ subscription_group_id: group, subscription_state: 'subscribed' }],
+    }),
+  ];
+}
+
+function rotated<T>(list: T[], by: number): T[] {
+  const at = by % list.length;
+  return [...list.slice(at), ...list.slice(0, at)];
+}

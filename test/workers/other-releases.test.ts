@@ -1,0 +1,108 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type pg from 'pg';
+import { NIL, v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import type { Envelope } from '../../src/jobs/envelope.ts';
+import { type Coalescer, createCoalescer } from '../../workers/coalescer.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { runBatch } from '../../workers/run.ts';
+import type { TestWorkspace } from '../setup/workspace.ts';
+import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
+
+let pool: pg.Pool;
+let workspace: TestWorkspace;
+let coalescer: Coalescer;
+beforeAll(async () => {
+  ({ pool, workspace } = await createStore());
+});
+beforeEach(async () => {
+  await pool.query('truncate dead_letters, profiles, events, event_summaries, usage');
+  coalescer = createCoalescer(pool, createWorkerMetrics(), () => {}, silent);
+});
+afterAll(() => pool.end());
+
+/** Applies an envelope as a lane does; a lane waits for it. */
+async function apply(envelope: unknown): Promise<void> {
+  const late = sleep(5000, 'late');
+  const done = coalescer.apply({ id: uuidv7(), lane: 0, envelope: envelope as Envelope });
+  const first = await Promise.race([done, late]);
+  coalescer.abandon();
+  expect(first, 'the lane is not blocked').toBeUndefined();
+}
+
+describe('what a lane holds is not as this release knows it', () => {
+  test.each<[string, unknown]>([
+    ['of another shape', { version: 9, batches: [{ rows: [1, 2] }] }],
+    ['whose objects are not a list', { requests: [], objects: { 0: 'x' } }],
+    ['that says it is a replay and nothing else', { replay: true }],
+    ['that is null', null],
+    ['that is a text', 'envelope'],
+  ])('G4: a job %s is kept whole as one dead letter, and the lane goes on', async (_, envelope) => {
+    await apply(envelope);
+    const letters = await readDeadLetters(pool);
+    expect(letters).toMatchObject([
+      { kind: 'envelope', workspace_id: NIL, reason: 'the job is no envelope that this release knows' },
+    ]);
+    expect(letters[0]!.object).toEqual(envelope);
+  });
+
+  const requests = () => deliver(workspace, []).envelope.requests;
+  const oddities: [string, object | null, RegExp][] = [
+    ['of a kind that no worker of this release knows', { ...event('ann'), kind: 'merges' }, /kind 'merges'/],
+    ['without a name', { ...event('ann'), name: undefined }, /'name' is required/],
+    ['with an identifier of another kind', { ...event('ann'), identifier: { device: 'x' } }, /'identifier'/],
+    ['without an id', { ...event('ann'), id: undefined }, /'id'/],
+    ['of a request that is not there', { ...event('ann'), request: 7 }, /request/],
+    ['that is null', null, /request/],
+  ];
+
+  test.each(oddities)(
+    'G4: an object %s is parked, and its neighbours are applied',
+    async (_, object, reason) => {
+      await apply(
+        JSON.parse(JSON.stringify({ requests: requests(), objects: [point('ann'), object, event('ann')] })),
+      );
+      const letters = await readDeadLetters(pool);
+      expect(letters).toHaveLength(1);
+      expect(letters[0]!.reason).toMatch(reason);
+      expect(letters[0]!.object).toEqual(JSON.parse(JSON.stringify(object)));
+      expect(await readSums(pool, workspace)).toMatchObject({ users: 1, points: 1, events: 1, counted: 1 });
+    },
+  );
+
+  test('G4: an envelope of nothing but odd objects, in a replay too, keeps every one of them', async () => {
+    const odd = oddities.map(([, object]) => object);
+    const same = { ...event('ann'), kind: 'merges' };
+    await apply(
+      JSON.parse(JSON.stringify({ requests: requests(), objects: [...odd, same, same], replay: true })),
+    );
+    expect(await readDeadLetters(pool)).toHaveLength(oddities.length + 2);
+  });
+
+  test('G4: a request whose workspace is no id parks its objects', async () => {
+    const request = { ...requests()[0]!, workspace_id: 'x'.repeat(36) };
+    await apply({
+      requests: [request, ...requests()],
+      objects: [event('ann'), { ...event('ann'), request: 1 }],
+    });
+    expect(await readDeadLetters(pool)).toHaveLength(1);
+    expect(await readSums(pool, workspace)).toMatchObject({ events: 1 });
+  });
+
+  test('G2: delivered again, what was parked stays one dead letter', async () => {
+    const delivery = { id: uuidv7(), lane: 0, envelope: { version: 9 } as unknown as Envelope };
+    await runBatch(pool, [delivery], silent);
+    expect(await runBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
+    expect(await readDeadLetters(pool)).toHaveLength(1);
+  });
+
+  test('members that a later release added do not stand in the way', async () => {
+    const later = {
+      ...deliver(workspace, [{ ...event('ann'), channel: 'app' } as never]).envelope,
+      trace: 'x',
+    };
+    await apply(later);
+    expect(await readDeadLetters(pool)).toEqual([]);
+    expect(await readSums(pool, workspace)).toMatchObject({ events: 1 });
+  });
+});
