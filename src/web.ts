@@ -29,12 +29,13 @@ async function main(): Promise<void> {
   const database = openDatabase(url, config.DATABASE_POOL_SIZE);
   const connection = connectProducer(config, url);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const depth = watchDepth(connection, config.LANES);
   const queue = createGroupCommit(producer, {
     lanes: config.LANES,
     maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
     maxPendingObjects: config.MAX_PENDING_OBJECTS,
+    backlog: depth.waiting,
   });
-  const depth = watchDepth(connection, config.LANES);
   const overload = () =>
     depth.waiting() > config.MAX_WAITING_ENVELOPES ? `${depth.waiting()} jobs wait in the queue` : undefined;
 

@@ -1,5 +1,5 @@
-import type { Schema } from '../operations/operation.ts';
 import { annotations } from '../schemas/compile.ts';
+import type { Schema } from '../schemas/schema.ts';
 
 /** A schema without our own annotations; a property may be called as one of them. */
 export function documented(schema: Schema): Schema {

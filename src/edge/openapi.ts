@@ -1,10 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorName, errors } from '../errors.ts';
-import type { Operation, Schema } from '../operations/operation.ts';
+import type { Operation } from '../operations/operation.ts';
 import { packageRoot } from '../package-root.ts';
 import type { Json } from '../profile/json.ts';
 import { buckets } from '../schemas/limits.ts';
+import type { Schema } from '../schemas/schema.ts';
 import { documented } from './documented-schema.ts';
 
 export interface OpenApiDocument {

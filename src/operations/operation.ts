@@ -2,10 +2,8 @@ import type { ErrorName } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Json } from '../profile/json.ts';
 import type { BucketName } from '../schemas/limits.ts';
+import type { Schema } from '../schemas/schema.ts';
 import type { Database } from '../store/database.ts';
-
-/** A JSON Schema (2020-12) literal. */
-export type Schema = Readonly<Record<string, unknown>>;
 
 /** Who asks, when, and as which request. */
 export interface Caller {

@@ -1,11 +1,12 @@
 import { errors } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
+import type { Schema } from '../schemas/schema.ts';
 import { userAlias } from '../schemas/track.ts';
 import { findExported, MAX_SHARING } from '../store/export/find-exported.ts';
 import { readProfiles } from '../store/export/read-profiles.ts';
 import { toUserObject, type UserField, userFields } from './export/user-fields.ts';
 import { type Asked, listOf, MAX_IDS, readAsked } from './export/wanted.ts';
-import type { DirectOperation, Schema } from './operation.ts';
+import type { DirectOperation } from './operation.ts';
 
 /**
  * POST /users/export/ids: reads profiles back, whole or some fields of them. Two statements, whatever the

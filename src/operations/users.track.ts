@@ -1,8 +1,9 @@
 import { ApiError, BadRequest, errors } from '../errors.ts';
 import type { AcceptedObject, ObjectKind } from '../jobs/envelope.ts';
 import type { Json } from '../profile/json.ts';
+import type { Schema } from '../schemas/schema.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../schemas/track.ts';
-import type { QueuedOperation, Schema } from './operation.ts';
+import type { QueuedOperation } from './operation.ts';
 import { createAccept } from './track/accept.ts';
 
 /** Objects take effect in this order within a request. */

@@ -1,4 +1,4 @@
-import type { AttributesDelta, StandardAttributes } from '../jobs/envelope.ts';
+import type { AttributesDelta, StandardAttributes } from './attributes-delta.ts';
 import type { Json } from './json.ts';
 
 /**

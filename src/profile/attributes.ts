@@ -1,5 +1,5 @@
-import type { AttributesDelta } from '../jobs/envelope.ts';
 import type { AttributeRule } from './attribute-rule.ts';
+import type { AttributesDelta } from './attributes-delta.ts';
 import { addCustom } from './custom-values.ts';
 import type { Json } from './json.ts';
 import { PUSH_ATTRIBUTES } from './push-tokens.ts';

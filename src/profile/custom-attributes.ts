@@ -1,4 +1,4 @@
-import type { AttributeChange } from '../jobs/envelope.ts';
+import type { AttributeChange } from './attributes-delta.ts';
 import type { Json } from './json.ts';
 import { exceedsJsonBytes, jsonBytesAtLeast } from './json-size.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';

@@ -1,4 +1,4 @@
-import type { AttributeChange, AttributesDelta } from '../jobs/envelope.ts';
+import type { AttributeChange, AttributesDelta } from './attributes-delta.ts';
 import { isLongerThan, MAX_CHARACTERS, quoted } from './characters.ts';
 import type { Json } from './json.ts';
 import { exceedsJsonBytes } from './json-size.ts';

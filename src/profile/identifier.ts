@@ -1,7 +1,17 @@
-import type { Identifier } from '../jobs/envelope.ts';
 import { normalizeEmail } from './email.ts';
 import type { Json } from './json.ts';
 import { normalizePhone } from './phone.ts';
+
+/** The one identifier that addresses an object. */
+export type Identifier =
+  | { external_id: string }
+  | { user_alias: { alias_name: string; alias_label: string } }
+  /** 24 lower-case hex digits. */
+  | { service_id: string }
+  /** Lower-case. */
+  | { email: string }
+  /** E.164. */
+  | { phone: string };
 
 /** The longest external id, in bytes of UTF-8. */
 export const MAX_EXTERNAL_ID_BYTES = 987;

@@ -1,4 +1,4 @@
-import type { AttributeChange } from '../jobs/envelope.ts';
+import type { AttributeChange } from './attributes-delta.ts';
 import { isLongerThan, MAX_CHARACTERS } from './characters.ts';
 import type { Json } from './json.ts';
 import { normalizeNested } from './nested.ts';

@@ -1,6 +1,6 @@
 import { createHash } from 'node:crypto';
-import type { AttributesDelta } from '../jobs/envelope.ts';
 import type { AttributeRule } from './attribute-rule.ts';
+import type { AttributesDelta } from './attributes-delta.ts';
 import type { Json } from './json.ts';
 import { areRecords } from './record.ts';
 

@@ -1,5 +1,5 @@
-import type { AttributesDelta } from '../jobs/envelope.ts';
 import { type AttributeRule, standardOf } from './attribute-rule.ts';
+import type { AttributesDelta } from './attributes-delta.ts';
 import type { Json } from './json.ts';
 import { exceedsJsonBytes } from './json-size.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';

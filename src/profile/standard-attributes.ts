@@ -1,5 +1,5 @@
-import type { AttributesDelta } from '../jobs/envelope.ts';
 import { type AttributeRule, standardOf } from './attribute-rule.ts';
+import type { AttributesDelta } from './attributes-delta.ts';
 import { isLongerThan, MAX_CHARACTERS } from './characters.ts';
 import { normalizeCountry } from './country.ts';
 import { normalizeEmail } from './email.ts';

@@ -1,5 +1,5 @@
-import type { AttributesDelta, SubscriptionState } from '../jobs/envelope.ts';
 import type { AttributeRule } from './attribute-rule.ts';
+import type { AttributesDelta, SubscriptionState } from './attributes-delta.ts';
 import type { Json } from './json.ts';
 import { areRecords } from './record.ts';
 

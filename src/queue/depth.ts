@@ -3,10 +3,10 @@ import type { QueueConnection } from './connection.ts';
 import { laneName } from './lanes.ts';
 import { openQueue } from './open-queue.ts';
 
-const REFRESH_MS = 500;
+const REFRESH_MS = 200;
 
 /**
- * How much waits in the lanes: asked for twice a second, so that a request can be refused at once without a
+ * How much waits in the lanes: asked for five times a second, so that a request can be refused at once without a
  * question to the queue.
  */
 export function watchDepth(connection: QueueConnection, lanes: number) {
@@ -39,7 +39,7 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
   };
   return {
     ...service,
-    /** Jobs that waited in all lanes, at most half a second ago. */
+    /** Jobs that waited in all lanes, at most 200 ms ago. */
     waiting: () => waiting,
     /** Jobs that wait in each lane, and since when the oldest of them does (seconds; 0: none). */
     async lanes(): Promise<{ lane: string; waiting: number; oldestSeconds: number }[]> {

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { v7 as uuidv7 } from 'uuid';
 import type { AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope.ts';
 import { identifierKey, type LaneEntry, type LaneProducer, laneOf, QueueUnavailable } from './lanes.ts';
@@ -15,14 +16,25 @@ export interface GroupCommitOptions {
   maxEnvelopeObjects: number;
   /** Most objects held in memory; with more, requests are refused. */
   maxPendingObjects: number;
+  /** Jobs that wait in the lanes, as last seen. */
+  backlog(): number;
 }
 
 /** Most objects in one flush: bounds the size of one command and the time that a late comer waits. */
 const MAX_FLUSH_OBJECTS = 16_000;
 
+/** Waiting jobs per lane from which on the workers count as behind. */
+const BEHIND = 3;
+
+/**
+ * Milliseconds that a flush lets more requests join while the workers are behind. What waits here would wait
+ * in its lane otherwise, and the workers pay per envelope: fewer and larger ones let them catch up.
+ */
+const LINGER = 5;
+
 /**
  * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add
- * for all of them. There is no timer; alone, a request leaves at once.
+ * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once.
  */
 export function createGroupCommit(producer: LaneProducer, options: GroupCommitOptions) {
   let waiting: Waiting[] = [];
@@ -48,6 +60,9 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     // Let the requests of the present turn of the event loop join the first flush.
     await new Promise(setImmediate);
     while (waiting.length > 0) {
+      if (options.backlog() >= BEHIND * options.lanes && pendingObjects < options.maxEnvelopeObjects) {
+        await sleep(LINGER);
+      }
       const batch = takeBatch();
       try {
         await producer.add(pack(batch, options));

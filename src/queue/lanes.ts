@@ -1,5 +1,6 @@
 import { crc32 } from 'node:zlib';
-import type { Envelope, Identifier } from '../jobs/envelope.ts';
+import type { Envelope } from '../jobs/envelope.ts';
+import type { Identifier } from '../profile/identifier.ts';
 
 /** A lane is a queue of which one job at a time is in work over the whole fleet: what it holds takes effect first in, first out. */
 export function laneName(lane: number): string {

@@ -1,4 +1,4 @@
-import type { Schema } from '../operations/operation.ts';
+import type { Schema } from './schema.ts';
 
 const optionalText = (description: string) =>
   ({ type: ['string', 'null'], description, rule: 'it must be a string' }) as const;

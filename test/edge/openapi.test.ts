@@ -5,9 +5,10 @@ import { describe, expect, test } from 'vitest';
 import { settings } from '../../src/config.ts';
 import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
-import type { Operation, Schema } from '../../src/operations/operation.ts';
+import type { Operation } from '../../src/operations/operation.ts';
 import { packageRoot } from '../../src/package-root.ts';
 import { annotations, compile } from '../../src/schemas/compile.ts';
+import type { Schema } from '../../src/schemas/schema.ts';
 import { acceptedStatus } from '../setup/api.ts';
 
 const operations = allOperations(settings.SERVICE_ID_FIELD.default);

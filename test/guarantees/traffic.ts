@@ -9,7 +9,7 @@ const USERS = 8;
 const USERS_PER_REQUEST = 3;
 
 /** Objects that may wait to be applied; with more, the clients hold their next requests back. */
-const MOST_UNAPPLIED = 2500;
+const MOST_UNAPPLIED = 600;
 
 /** Milliseconds. */
 const PAUSE_AFTER_FAILURE = 50;
@@ -37,7 +37,7 @@ export interface Traffic {
  * after the other, to all edges in turn. A request that failed is not repeated: its users go on. The clients
  * never get far ahead of the workers, so that a test ends soon after they do.
  */
-export function startTraffic(fleet: Fleet, { clients = 6 } = {}): Traffic {
+export function startTraffic(fleet: Fleet, { clients = 4 } = {}): Traffic {
   const log: Logged[] = [];
   const flights = new Map<string, number>();
   let acknowledged = 0;

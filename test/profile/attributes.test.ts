@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { AttributesDelta } from '../../src/jobs/envelope.ts';
 import { normalizeAttributes } from '../../src/profile/attributes.ts';
+import type { AttributesDelta } from '../../src/profile/attributes-delta.ts';
 import type { Json } from '../../src/profile/json.ts';
 
 const now = Date.UTC(2026, 0, 31, 12);

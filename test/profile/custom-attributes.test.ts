@@ -1,6 +1,6 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
-import type { AttributeChange } from '../../src/jobs/envelope.ts';
+import type { AttributeChange } from '../../src/profile/attributes-delta.ts';
 import { applyChange } from '../../src/profile/custom-attributes.ts';
 import type { Json } from '../../src/profile/json.ts';
 

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
-import type { AttributesDelta } from '../../src/jobs/envelope.ts';
 import { normalizeAttributes } from '../../src/profile/attributes.ts';
+import type { AttributesDelta } from '../../src/profile/attributes-delta.ts';
 import type { Json } from '../../src/profile/json.ts';
 
 function deltaOf(object: Record<string, Json>): AttributesDelta {

@@ -1,12 +1,12 @@
-import { beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, expect, test } from 'vitest';
 import { QueueUnavailable } from '../../src/queue/lanes.ts';
 import { createScene, people, type Scene } from './scene.ts';
 
 let scene: Scene;
 beforeAll(async () => {
   scene = await createScene('redis');
-  return scene.stop;
 });
+afterAll(() => scene.stop());
 
 test('G1: a Redis that has forgotten its scripts loses nothing', async () => {
   const { send } = await scene.begin();

@@ -72,7 +72,7 @@ export async function createScene(kind: QueueConnection['kind']) {
           return producer.add(entries);
         },
       };
-      const defaults = { lanes: LANES, maxEnvelopeObjects: 2000, maxPendingObjects: 1000 };
+      const defaults = { lanes: LANES, maxEnvelopeObjects: 2000, maxPendingObjects: 1000, backlog: () => 0 };
       const { enqueue, pending } = createGroupCommit(noting, { ...defaults, ...options });
       /** A request with one object for each user; its number is in the objects. */
       const send = (number: number, users: string[]) =>

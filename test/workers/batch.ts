@@ -1,12 +1,8 @@
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import type {
-  AcceptedAttributes,
-  AcceptedEvent,
-  AcceptedObject,
-  Identifier,
-} from '../../src/jobs/envelope.ts';
+import type { AcceptedAttributes, AcceptedEvent, AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/log.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Delivery } from '../../workers/contract.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';

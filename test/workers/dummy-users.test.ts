@@ -1,8 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hashApiKey } from '../../src/admin/api-keys.ts';
-import type { AcceptedObject, Identifier } from '../../src/jobs/envelope.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/log.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
 import { type Database, openDatabase } from '../../src/store/database.ts';
 import { findApiKey } from '../../src/store/find-api-key.ts';
 import { blockDummyUsers } from '../../workers/dummy-users.ts';

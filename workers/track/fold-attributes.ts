@@ -1,4 +1,5 @@
-import type { AcceptedAttributes, StandardAttributes } from '../../src/jobs/envelope.ts';
+import type { AcceptedAttributes } from '../../src/jobs/envelope.ts';
+import type { StandardAttributes } from '../../src/profile/attributes-delta.ts';
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
 import type { Changes } from './fold.ts';
 import type { HeldProfile } from './held-profile.ts';

@@ -1,4 +1,4 @@
-import type { AttributeChange, StandardAttributes } from '../../src/jobs/envelope.ts';
+import type { AttributeChange, StandardAttributes } from '../../src/profile/attributes-delta.ts';
 import { applyChange } from '../../src/profile/custom-attributes.ts';
 import type { Json } from '../../src/profile/json.ts';
 import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';

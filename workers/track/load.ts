@@ -1,4 +1,4 @@
-import type { Identifier } from '../../src/jobs/envelope.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
 import { toProfileId, toServiceId } from '../../src/profile/service-id.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
 import type { Connection } from '../../src/store/database.ts';

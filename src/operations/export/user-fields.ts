@@ -1,8 +1,8 @@
 import type { Json } from '../../profile/json.ts';
 import { toServiceId } from '../../profile/service-id.ts';
+import type { Schema } from '../../schemas/schema.ts';
 import { userAlias } from '../../schemas/track.ts';
 import type { StoredUser } from '../../store/export/read-profiles.ts';
-import type { Schema } from '../operation.ts';
 
 /** A field of an exported user: its documentation, and its value if that is not the stored member of its name. */
 export interface UserField {

@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
-import type { AcceptedObject, Identifier, ObjectKind } from '../../jobs/envelope.ts';
+import type { AcceptedObject, ObjectKind } from '../../jobs/envelope.ts';
+import type { Identifier } from '../../profile/identifier.ts';
 import { createsProfile, identifierOf } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { findUnstorable } from '../../profile/values.ts';

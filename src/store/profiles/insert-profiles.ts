@@ -1,4 +1,4 @@
-import type { StandardAttributes } from '../../jobs/envelope.ts';
+import type { StandardAttributes } from '../../profile/attributes-delta.ts';
 import type { Json } from '../../profile/json.ts';
 import type { Connection } from '../database.ts';
 

@@ -1,0 +1,165 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { packageRoot } from '../src/package-root.ts';
+
+/** What each room may import from the rooms beside it, in the order in which they build on each other. */
+const rooms: Record<string, string[]> = {
+  schemas: [],
+  profile: ['schemas'],
+  jobs: ['schemas', 'profile'],
+  store: ['schemas', 'profile', 'jobs', 'generated'],
+  queue: ['schemas', 'profile', 'jobs', 'store'],
+  operations: ['schemas', 'profile', 'jobs', 'store'],
+  edge: ['schemas', 'profile', 'jobs', 'store', 'queue', 'operations'],
+  workers: ['schemas', 'profile', 'jobs', 'store', 'queue'],
+};
+
+/** Modules directly under src that a room may import. */
+const shared: Record<string, string[]> = {
+  schemas: [],
+  profile: [],
+  jobs: [],
+  store: ['package-root'],
+  queue: ['config', 'lifecycle', 'log'],
+  operations: ['errors'],
+  edge: ['config', 'errors', 'lifecycle', 'log', 'package-root', 'readiness'],
+  workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],
+};
+
+/** Imports against the rule, each with its reason. */
+const exceptions = new Map([
+  ['src/edge/authenticate.ts src/admin/api-keys.ts', 'a key is hashed in one place, where it is made'],
+  ['src/store/migrate.ts src/queue/connection.ts', "one command also makes the queue's own tables"],
+  ['src/store/migrate.ts src/queue/keep-order.ts', "one command also makes the queue's own tables"],
+]);
+
+/** Those who may look at the environment, and what for. */
+const environment = new Map([
+  ['src/config.ts', 'reads every setting'],
+  ['src/start.ts', 'hands it on to the processes that it starts'],
+  ['src/start/end.ts', 'asks whether npm has started it'],
+  ['src/embedded/server.ts', 'hands PATH on to Postgres'],
+  ['prisma.config.ts', 'keeps the Prisma command from a download'],
+]);
+
+const MOST_LINES = 300;
+
+/** Longer files, each with its reason. */
+const longer = new Map([
+  ['test/contract.test.ts', 'one contract, held against every operation'],
+  ['test/journey.test.ts', 'one journey through everything that can be tracked'],
+  ['test/profile/attributes.test.ts', 'one table of every attribute'],
+]);
+
+interface Source {
+  file: string;
+  text: string;
+  /** Files of this repository, and packages by name. */
+  imports: string[];
+}
+
+const sources = ['src', 'workers', 'scripts', 'test'].flatMap(readSources);
+const code = sources.filter(({ file }) => /^(src|workers)\//.test(file));
+
+function readSources(folder: string): Source[] {
+  return readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
+    .map((name) => path.posix.join(folder, name.split(path.sep).join('/')))
+    .filter((file) => file.endsWith('.ts') && !file.startsWith('src/generated/'))
+    .map((file) => {
+      const text = readFileSync(path.join(packageRoot, file), 'utf8');
+      return { file, text, imports: importsOf(file, text) };
+    });
+}
+
+function importsOf(file: string, text: string): string[] {
+  const specifiers = text.matchAll(
+    /(?:^(?:import|export)\b[^'";]*?\bfrom\s+|^import\s+|\bimport\(\s*)'([^']+)'/gm,
+  );
+  return [...specifiers].map(([, specifier]) =>
+    specifier!.startsWith('.') ? path.posix.join(path.posix.dirname(file), specifier!) : specifier!,
+  );
+}
+
+/** `workers`, the folder under src, or nothing for a module directly under src. */
+function roomOf(file: string): string | undefined {
+  if (file.startsWith('workers/')) return 'workers';
+  return /^src\/([^/]+)\//.exec(file)?.[1];
+}
+
+function isAllowed(room: string, from: string, to: string): boolean {
+  if (exceptions.has(`${from} ${to}`)) return true;
+  const target = roomOf(to);
+  if (target === undefined) return shared[room]!.includes(path.posix.basename(to, '.ts'));
+  return target === room || rooms[room]!.includes(target);
+}
+
+test('every import of the code is seen', () => {
+  const seen = new Set(code.flatMap(({ imports }) => imports));
+  expect(seen.size).toBeGreaterThan(100);
+  const files = new Set(sources.map(({ file }) => file));
+  const relative = [...seen].filter(
+    (name) => /^(src|workers)\//.test(name) && !name.startsWith('src/generated/'),
+  );
+  expect(relative.filter((name) => !files.has(name))).toEqual([]);
+});
+
+describe.each(Object.keys(rooms))('%s', (room) => {
+  test(`imports only ${[...rooms[room]!, ...shared[room]!].join(', ') || 'what is its own'}`, () => {
+    const own = code.filter(({ file }) => roomOf(file) === room);
+    expect(own.length).toBeGreaterThan(0);
+    const wrong = own.flatMap(({ file, imports }) =>
+      imports
+        .filter((to) => /^(src|workers)\//.test(to) && !isAllowed(room, file, to))
+        .map((to) => `${file} imports ${to}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+});
+
+test('nothing imports workers, but workers', () => {
+  const wrong = code.filter(
+    ({ file, imports }) => !file.startsWith('workers/') && imports.some((to) => to.startsWith('workers/')),
+  );
+  expect(wrong.map(({ file }) => file)).toEqual([]);
+});
+
+test.each([
+  ['express', ['edge', 'board']],
+  ['bullmq', ['queue', 'workers', 'board', 'store']],
+  ['ioredis', ['queue', 'edge']],
+  ['pg', ['store', 'queue', 'workers', 'embedded']],
+])('%s is known only to %j', (name, allowed) => {
+  const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file) ?? file);
+  expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
+});
+
+test('the rules about profiles, schemas and jobs do no input or output', () => {
+  const outward = /^(?:node:)?(?:fs|net|http|https|dns|child_process|worker_threads|timers)\b/;
+  const wrong = code.filter(
+    ({ file, imports }) =>
+      ['schemas', 'profile', 'jobs'].includes(roomOf(file)!) && imports.some((name) => outward.test(name)),
+  );
+  expect(wrong.map(({ file }) => file)).toEqual([]);
+});
+
+test('only the named files look at the environment', () => {
+  const wrong = code.filter(({ file, text }) => /\bprocess\.env\b/.test(text) && !environment.has(file));
+  expect(wrong.map(({ file }) => file)).toEqual([]);
+});
+
+test('every exception is still one', () => {
+  const imports = new Set(code.flatMap((source) => source.imports.map((to) => `${source.file} ${to}`)));
+  expect([...exceptions.keys()].filter((pair) => !imports.has(pair))).toEqual([]);
+  const readers = [...environment.keys()].filter(
+    (file) => !readFileSync(path.join(packageRoot, file), 'utf8').includes('process.env'),
+  );
+  expect(readers).toEqual([]);
+});
+
+test(`no file has more than ${MOST_LINES} lines without a reason`, () => {
+  const long = sources.filter(
+    ({ file, text }) => text.split('\n').length > MOST_LINES + 1 && !longer.has(file),
+  );
+  expect(long.map(({ file }) => file)).toEqual([]);
+});

@@ -1,0 +1,169 @@
+import { Redis } from 'ioredis';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { ApiKey } from '../../src/edge/authenticate.ts';
+import { type Allowance, createRateLimiter } from '../../src/edge/rate-limit.ts';
+import { memoryTokenBuckets, redisTokenBuckets, type TokenBuckets } from '../../src/edge/token-bucket.ts';
+import type { BucketName } from '../../src/schemas/limits.ts';
+import { startRedis, waitUntil } from '../setup/fixtures.ts';
+
+const LIMITERS = 8;
+
+let url: string;
+const connections: Redis[] = [];
+beforeAll(async () => {
+  ({ url } = await startRedis());
+});
+afterAll(() => {
+  for (const connection of connections) connection.disconnect();
+});
+
+function connectRedis(): Redis {
+  const redis = new Redis(url);
+  connections.push(redis);
+  return redis;
+}
+
+/** Each call is another workspace, whose buckets are full. */
+function keyWith(requests: number, windowSeconds: number, bucket: BucketName = 'users.track'): ApiKey {
+  return {
+    workspaceId: crypto.randomUUID(),
+    limits: { [bucket]: { requests, windowSeconds } },
+  } as unknown as ApiKey;
+}
+
+const stores: [name: string, open: () => TokenBuckets[]][] = [
+  [
+    'Redis, shared by 8 edges',
+    () => Array.from({ length: LIMITERS }, () => redisTokenBuckets(connectRedis())),
+  ],
+  ['memory, in one edge', () => [memoryTokenBuckets()]],
+];
+
+describe.each(stores)('token buckets in %s', (_, open) => {
+  const limitersOf = () => open().map(createRateLimiter);
+
+  test('G5: at once, no more requests are allowed than the limit, whoever asks', async () => {
+    const limiters = limitersOf();
+    const key = keyWith(100, 3600);
+    const asked = Array.from({ length: 400 }, (_, index) =>
+      limiters[index % limiters.length]!.take(key, 'users.track'),
+    );
+    const answers = await Promise.all(asked);
+    expect(answers.filter(({ allowed }) => allowed)).toHaveLength(100);
+  });
+
+  test('G5: in a time, no more than one full bucket and what flowed into it, and nearly as much', async () => {
+    const limiters = limitersOf();
+    const [requests, windowSeconds] = [200, 1];
+    const key = keyWith(requests, windowSeconds);
+    const started = performance.now();
+    const end = started + 1500;
+    let allowed = 0;
+    await Promise.all(
+      limiters.map(async (limiter) => {
+        while (performance.now() < end) {
+          const answers = await Promise.all(
+            Array.from({ length: 8 }, () => limiter.take(key, 'users.track')),
+          );
+          allowed += answers.filter((answer) => answer.allowed).length;
+          await new Promise(setImmediate);
+        }
+      }),
+    );
+    const seconds = (performance.now() - started) / 1000;
+    const flowed = (requests / windowSeconds) * seconds;
+    expect(allowed).toBeLessThanOrEqual(requests + flowed + 1);
+    expect(allowed).toBeGreaterThan(0.9 * (requests + flowed));
+  });
+
+  test('Retry-After is true: before it nothing is allowed, after it a request is', async () => {
+    const [limiter] = limitersOf() as [ReturnType<typeof createRateLimiter>];
+    const key = keyWith(2, 4);
+    const take = () => limiter.take(key, 'users.track');
+    await Promise.all([take(), take()]);
+    const refused = await take();
+    expect(refused).toMatchObject({ allowed: false, limit: 2, remaining: 0 });
+    // One token in two seconds.
+    expect(refused.retryAfter).toBe(2);
+    const from = performance.now();
+    await waitUntil(async () => (await take()).allowed, { what: 'the next token', deadline: 5000 });
+    const waited = (performance.now() - from) / 1000;
+    expect(waited).toBeGreaterThan(refused.retryAfter - 1);
+    expect(waited).toBeLessThan(refused.retryAfter + 0.5);
+  });
+
+  test('the headers count down, and say when the whole limit is free again', async () => {
+    const [limiter] = limitersOf() as [ReturnType<typeof createRateLimiter>];
+    const key = keyWith(5, 60);
+    const answers: Allowance[] = [];
+    for (let index = 0; index < 6; index++) answers.push(await limiter.take(key, 'users.track'));
+    expect(answers.map(({ remaining }) => remaining)).toEqual([4, 3, 2, 1, 0, 0]);
+    expect(answers.map(({ allowed }) => allowed)).toEqual([true, true, true, true, true, false]);
+    const inAMinute = Date.now() / 1000 + 60;
+    expect(answers[4]!.reset).toBeGreaterThan(inAMinute - 2);
+    expect(answers[4]!.reset).toBeLessThan(inAMinute + 2);
+  });
+
+  test('a bucket belongs to one workspace and one name', async () => {
+    const [limiter] = limitersOf() as [ReturnType<typeof createRateLimiter>];
+    const limits = { requests: 1, windowSeconds: 3600 };
+    const key = {
+      ...keyWith(1, 3600),
+      limits: { 'users.track': limits, default: limits },
+    } as unknown as ApiKey;
+    expect((await limiter.take(key, 'users.track')).allowed).toBe(true);
+    expect((await limiter.take(key, 'users.track')).allowed).toBe(false);
+    expect((await limiter.take(key, 'default')).allowed).toBe(true);
+    expect((await limiter.take({ ...key, workspaceId: crypto.randomUUID() }, 'users.track')).allowed).toBe(
+      true,
+    );
+  });
+});
+
+test("it is Redis's clock that decides, not the edge's", async () => {
+  const redis = connectRedis();
+  const buckets = redisTokenBuckets(redis);
+  const ours = Date.now;
+  try {
+    // An edge whose clock is an hour ahead would find the bucket full again.
+    for (const ahead of [0, 3_600_000, -3_600_000]) {
+      Date.now = () => ours() + ahead;
+      await buckets.take('clock', 10, 3600, 4);
+    }
+  } finally {
+    Date.now = ours;
+  }
+  const { granted, now } = await buckets.take('clock', 10, 3600, 4);
+  expect(granted).toBe(0);
+  const [seconds] = (await redis.time()) as unknown as [string];
+  expect(Math.abs(now / 1000 - Number(seconds))).toBeLessThanOrEqual(1);
+});
+
+test('a clock that is set back neither fills nor drains a bucket', async () => {
+  let now = 1_000_000;
+  const buckets = memoryTokenBuckets(() => now);
+  await buckets.take('back', 10, 10, 10);
+  now -= 60_000;
+  expect((await buckets.take('back', 10, 10, 1)).granted).toBe(0);
+  now += 1000;
+  expect((await buckets.take('back', 10, 10, 5)).granted).toBe(1);
+});
+
+test('G5: when Redis does not answer, everyone who waits is told at once', async () => {
+  let asked = 0;
+  const limiter = createRateLimiter({
+    async take() {
+      asked++;
+      await new Promise(setImmediate);
+      throw new Error('no answer');
+    },
+  });
+  const key = keyWith(10, 1);
+  const first = limiter.take(key, 'users.track');
+  const outcomes = await Promise.allSettled([
+    first,
+    ...[1, 2, 3].map(() => limiter.take(key, 'users.track')),
+  ]);
+  expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected', 'rejected']);
+  expect(asked).toBe(1);
+});
