@@ -3,7 +3,7 @@ import { type Effects, expectInOrder, expectNoneLost, expectNoneTwice, settled }
 import { backends, busyWorker, type Fleet, OBSERVER, startFleet } from './fleet.ts';
 import { type Logged, startTraffic } from './traffic.ts';
 
-const ROUNDS = 5;
+const ROUNDS = 4;
 
 describe.each(backends)('Postgres terminates all connections under load; queue on %s', (backend) => {
   let log: Logged[];

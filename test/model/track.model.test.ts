@@ -140,7 +140,12 @@ function isPoison(object: Wire): boolean {
 async function deliver(requests: AcceptedObject[][], workspaceId: string, how: Cuts): Promise<void> {
   const entries: LaneEntry[] = [];
   const producer = { add: async (added: LaneEntry[]) => void entries.push(...added) };
-  const options = { lanes: 1, maxEnvelopeObjects: how.objectsPerEnvelope, maxPendingObjects: 10_000, backlog: () => 0 };
+  const options = {
+    lanes: 1,
+    maxEnvelopeObjects: how.objectsPerEnvelope,
+    maxPendingObjects: 10_000,
+    backlog: () => 0,
+  };
   const { enqueue } = createGroupCommit(producer, options);
   for (const flush of cut(requests, how.requestsPerFlush)) {
     await Promise.all(
