@@ -1,4 +1,3 @@
-import { ConfigError } from './config.ts';
 import type { Log } from './log.ts';
 
 /** Something with a life. `stop` is called once, in the reverse order of `start`. */
@@ -42,10 +41,10 @@ export function stopOnSignal(services: Service[], log: Log, deadline: number): v
  * a mistake of the program's own shows its stack.
  */
 export function runProcess(name: string, main: () => Promise<void>): void {
-  main().catch((error: NodeJS.ErrnoException) => {
-    const expected = error instanceof ConfigError || error.code !== undefined;
-    const reason = error.code === 'EADDRINUSE' ? 'its port is in use: ' : '';
-    process.stderr.write(`${name}: ${reason}${expected ? error.message : error.stack}\n`);
+  main().catch((error: Error) => {
+    const mistake =
+      error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;
+    process.stderr.write(`${name}: ${mistake ? error.stack : error.message}\n`);
     process.exit(1);
   });
 }

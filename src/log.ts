@@ -27,17 +27,17 @@ export type Log = ReturnType<typeof createLog>;
  * One JSON line per event on standard output. error: a person must act now; warn: it healed itself;
  * info: what an operator wants to read on a quiet day.
  *
- * Lines leave together, up to 200 ms late, since a write for each would be a third of what a small request
- * costs; what is gathered when the process exits is written then. What must be seen at once is an error line or
- * is printed.
+ * Web and worker gather their lines for up to 200 ms, since a write for each would be a good part of what a
+ * small request costs; what is gathered when the process exits is written then. A process that is killed loses
+ * the last of them.
  */
 export function createLog(process: 'web' | 'worker' | 'board' | 'release' | 'start' | 'test', level: string) {
-  const destination = pino.destination({
-    dest: 1,
-    sync: false,
-    minLength: BUFFER,
-    periodicFlush: FLUSH_INTERVAL,
-  });
+  const gathers = process === 'web' || process === 'worker';
+  const destination = pino.destination(
+    gathers
+      ? { dest: 1, sync: false, minLength: BUFFER, periodicFlush: FLUSH_INTERVAL }
+      : { dest: 1, sync: true },
+  );
   return pino(
     {
       level,

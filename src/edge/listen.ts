@@ -31,9 +31,11 @@ const FAREWELL = 1000;
  */
 export async function listen(server: Server, port: number, host: string): Promise<Service> {
   await new Promise<void>((resolve, reject) => {
-    server.once('error', reject);
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      reject(error.code === 'EADDRINUSE' ? new Error(`PORT ${port} is in use on ${host}`) : error);
+    });
     server.listen(port, host, () => {
-      server.off('error', reject);
+      server.removeAllListeners('error');
       resolve();
     });
   });
