@@ -9,20 +9,35 @@ const LOCK_SPACE = 0x7073746b;
 /** Between two tries for a lane that another process works, and the longest wait of a take-over. */
 const RETRY_MS = 250;
 
+/** A holder says so many times within its patience that it is still there. */
+const BEATS = 4;
+
+export interface LaneLease {
+  databaseUrl: string;
+  lane: number;
+  /** Milliseconds after which a silent holder loses the lease: frozen, or on a machine that is gone. */
+  patience: number;
+  /** Begins to work the lane; what it returns is stopped when the lease is lost. */
+  start(): Service;
+  log: Log;
+}
+
 /**
  * Works a lane only while this process holds its lease: a session-level advisory lock, which Postgres gives
- * back when the process dies. BullMQ's Postgres backend needs it for speed alone, not for order or
- * exactness: a second worker of a lane that has a job in work asks for the next one without a pause.
- *
- * @param start begins to work the lane; what it returns is stopped when the lease is lost
+ * back when the process dies or goes silent. BullMQ's Postgres backend needs it for speed alone, not for
+ * order or exactness: a second worker of a lane that has a job in work asks for the next one without a pause.
  */
-export function withLaneLease(databaseUrl: string, lane: number, start: () => Service, log: Log): Service {
+export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneLease): Service {
   const stopping = new AbortController();
   const running = run();
 
   async function run(): Promise<void> {
     while (!stopping.signal.aborted) {
-      const client = new pg.Client({ connectionString: databaseUrl, keepAlive: true });
+      const client = new pg.Client({
+        connectionString: databaseUrl,
+        keepAlive: true,
+        options: `-c idle_session_timeout=${patience}`,
+      });
       let giveUp = () => {};
       const lost = new Promise<void>((resolve) => {
         giveUp = resolve;
@@ -35,9 +50,14 @@ export function withLaneLease(databaseUrl: string, lane: number, start: () => Se
         await client.connect();
         if (await acquired(client, lane)) {
           log.info({ lane }, 'lane taken');
-          const service = start();
-          await lost;
-          await service.stop();
+          const beat = setInterval(() => client.query('select').catch(giveUp), patience / BEATS);
+          try {
+            const service = start();
+            await lost;
+            await service.stop();
+          } finally {
+            clearInterval(beat);
+          }
         }
       } catch (error) {
         log.warn({ err: error, lane }, 'the lease of a lane could not be asked for');

@@ -37,8 +37,16 @@ async function main(): Promise<void> {
     const worker = startLane(lane, connection, coalescer, config, log);
     return { name: `lane ${lane}`, stop: () => worker.close() };
   };
+  const leaseLane = (lane: number): Service =>
+    withLaneLease({
+      databaseUrl: url,
+      lane,
+      patience: config.LOCK_DURATION_MS,
+      start: () => openLane(lane),
+      log,
+    });
   const lanes = Array.from({ length: config.LANES }, (_, lane) =>
-    connection.kind === 'postgres' ? withLaneLease(url, lane, () => openLane(lane), log) : openLane(lane),
+    connection.kind === 'postgres' ? leaseLane(lane) : openLane(lane),
   );
 
   const services: Service[] = [

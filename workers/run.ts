@@ -1,5 +1,5 @@
 import type { Log } from '../src/log.ts';
-import type { Connection, Pool } from '../src/store/database.ts';
+import { type Connection, type Pool, sendTogether } from '../src/store/database.ts';
 import { type FailedObject, insertDeadLetters } from '../src/store/dead-letters/insert-dead-letters.ts';
 import { markReplayed } from '../src/store/dead-letters/mark-replayed.ts';
 import { claimEnvelopes } from '../src/store/delivery/claim-envelopes.ts';
@@ -56,7 +56,7 @@ async function attempt(tx: Connection, deliveries: Delivery[], apply: Apply): Pr
   const done = replayed.filter((id) => !lost.has(id));
   const seconds = (performance.now() - started) / 1000;
   const usage = tallyUsage(works);
-  await Promise.all([
+  await sendTogether(tx, () => [
     failed.length > 0 && insertDeadLetters(tx, failed),
     done.length > 0 && markReplayed(tx, done),
     usage.length > 0 && countUsage(tx, usage),

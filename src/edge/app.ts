@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import express, { type Express } from 'express';
-import { v7 as uuidv7 } from 'uuid';
 import { errors } from '../errors.ts';
+import { newId } from '../ids.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
@@ -41,7 +41,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     );
   }
   app.use((_request, response, next) => {
-    response.setHeader('X-Request-Id', uuidv7());
+    response.setHeader('X-Request-Id', newId());
     next();
   });
   pages(app);
@@ -76,5 +76,5 @@ function refuse(
   headers: Record<string, string> = {},
 ): void {
   const { status, message } = errors[entry];
-  sendJson(response, status, { message }, uuidv7(), undefined, headers);
+  sendJson(response, status, { message }, newId(), undefined, headers);
 }

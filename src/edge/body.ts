@@ -84,8 +84,10 @@ function collect(request: IncomingMessage, limit: number): Promise<Buffer> {
       chunks.push(chunk);
     });
     request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)));
-    // The rest did not come in time, or its sender is gone. After `end` this says nothing.
-    const incomplete = () => reject(new ApiError('bodyTooSlow'));
+    // The rest did not come in time, or its sender is gone.
+    const incomplete = () => {
+      if (!request.complete) reject(new ApiError('bodyTooSlow'));
+    };
     request.on('error', incomplete);
     request.on('close', incomplete);
   });

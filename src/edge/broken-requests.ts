@@ -1,7 +1,7 @@
 import { type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { v7 as uuidv7 } from 'uuid';
 import { type ErrorName, errors } from '../errors.ts';
+import { newId } from '../ids.ts';
 
 /** Node's codes of what never became a request; any other is malformed. */
 const entries: Record<string, ErrorName> = {
@@ -28,7 +28,7 @@ export function answerBrokenRequests(server: Server): void {
         `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
         'Content-Type: application/json; charset=utf-8',
         `Content-Length: ${Buffer.byteLength(body)}`,
-        `X-Request-Id: ${uuidv7()}`,
+        `X-Request-Id: ${newId()}`,
         ...['Limit', 'Remaining', 'Reset'].map((name) => `X-RateLimit-${name}: `),
         'Connection: close',
       ];

@@ -1,8 +1,8 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { ValidateFunction } from 'ajv';
-import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../config.ts';
 import { ApiError, BadRequest } from '../errors.ts';
+import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
 import type { Caller, Operation, Reply, Resources } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
@@ -52,7 +52,7 @@ export async function serve(
   query: Record<string, Json>,
 ): Promise<void> {
   const started = performance.now();
-  const requestId = uuidv7();
+  const requestId = newId();
   const { operation } = endpoint;
   const outcome: Outcome = { accepted: 0, rejected: 0 };
   let reply: Reply;

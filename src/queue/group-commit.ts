@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { v7 as uuidv7 } from 'uuid';
+import { newId } from '../ids.ts';
 import type { AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope.ts';
 import { identifierKey, type LaneEntry, type LaneProducer, laneOf, QueueUnavailable } from './lanes.ts';
 
@@ -125,7 +125,7 @@ function pack(batch: Waiting[], options: GroupCommitOptions): LaneEntry[] {
       if (!current || current.envelope.objects.length >= options.maxEnvelopeObjects) {
         current = { envelope: { requests: [], objects: [] }, request: undefined };
         open.set(lane, current);
-        entries.push({ lane, id: uuidv7(), envelope: current.envelope });
+        entries.push({ lane, id: newId(), envelope: current.envelope });
       }
       if (current.request !== request) {
         current.envelope.requests.push(request);

@@ -1,3 +1,4 @@
+import type { Duplex } from 'node:stream';
 import { PrismaPg } from '@prisma/adapter-pg';
 import pg from 'pg';
 import { PrismaClient } from '../generated/prisma/client.ts';
@@ -55,4 +56,21 @@ export function openDatabase(
       await Promise.all([pool.end(), prisma.$disconnect()]);
     },
   };
+}
+
+/**
+ * Statements that need no answer of each other: all leave in one write to the socket and are carried out in the
+ * order in which `send` makes them. When one fails inside a transaction, those behind it fail with it.
+ */
+export function sendTogether<T extends unknown[]>(
+  tx: Connection,
+  send: () => [...T],
+): Promise<{ [K in keyof T]: Awaited<T[K]> }> {
+  const { stream } = (tx as unknown as { connection: { stream: Duplex } }).connection;
+  stream.cork();
+  try {
+    return Promise.all(send());
+  } finally {
+    stream.uncork();
+  }
 }

@@ -5,7 +5,7 @@ import { type Answer, type Client, createClient } from './keep-alive-client.ts';
 import { countGood, createPerson, type Person, type Round, type Sent } from './person.ts';
 
 /** Users that a client has in turn at any time, and users in one request. */
-const USERS = 8;
+const USERS = 6;
 const USERS_PER_REQUEST = 3;
 
 /** Objects that may wait to be applied; with more, the clients hold their next requests back. */
@@ -37,7 +37,7 @@ export interface Traffic {
  * after the other, to all edges in turn. A request that failed is not repeated: its users go on. The clients
  * never get far ahead of the workers, so that a test ends soon after they do.
  */
-export function startTraffic(fleet: Fleet, { clients = 4 } = {}): Traffic {
+export function startTraffic(fleet: Fleet, { clients = 8 } = {}): Traffic {
   const log: Logged[] = [];
   const flights = new Map<string, number>();
   let acknowledged = 0;

@@ -1,7 +1,7 @@
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { toProfileId, toServiceId } from '../../src/profile/service-id.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
-import type { Connection } from '../../src/store/database.ts';
+import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { findByAlias } from '../../src/store/profiles/find-by-alias.ts';
 import { findByEmail } from '../../src/store/profiles/find-by-email.ts';
 import { findByExternalId } from '../../src/store/profiles/find-by-external-id.ts';
@@ -20,7 +20,7 @@ import { scoped, type Work } from './work.ts';
 export async function loadProfiles(tx: Connection, works: Work[], now: number): Promise<Profiles> {
   const profiles = new Profiles(now);
   const named = nameOnce(works);
-  await Promise.all([
+  await sendTogether(tx, () => [
     loadExternalIds(tx, profiles, named.external_id),
     loadAliases(tx, profiles, named.user_alias),
     loadServiceIds(tx, profiles, named.service_id),

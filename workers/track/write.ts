@@ -2,7 +2,7 @@ import { addEventSummaries } from '../../src/store/activity/add-event-summaries.
 import { addPurchaseSummaries } from '../../src/store/activity/add-purchase-summaries.ts';
 import { insertEvents } from '../../src/store/activity/insert-events.ts';
 import { insertPurchases } from '../../src/store/activity/insert-purchases.ts';
-import type { Connection } from '../../src/store/database.ts';
+import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { insertAliases } from '../../src/store/profiles/insert-aliases.ts';
 import { insertProfiles, type NewProfile } from '../../src/store/profiles/insert-profiles.ts';
 import {
@@ -37,9 +37,7 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
   const purchaseSummaries = [...changes.purchaseSummaries.values()];
   const emailStates = [...changes.emailStates.values()];
   const groupStates = [...changes.groupStates.values()];
-  // The connection is pipelined: all leave at once and are carried out in this order. When one fails, the
-  // others fail with it, since the transaction is spoilt.
-  await Promise.all([
+  await sendTogether(tx, () => [
     made.length > 0 && insertProfiles(tx, made, now),
     updated.length > 0 && updateProfiles(tx, updated, now),
     customized.length > 0 && updateCustomAttributes(tx, customized, now),

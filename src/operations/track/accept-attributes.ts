@@ -1,4 +1,4 @@
-import { v7 as uuidv7 } from 'uuid';
+import { newId } from '../../ids.ts';
 import type { AcceptedAttributes } from '../../jobs/envelope.ts';
 import { normalizeAttributes } from '../../profile/attributes.ts';
 import type { Json } from '../../profile/json.ts';
@@ -43,7 +43,7 @@ export function judgeTokenImport(
   return {
     object: {
       kind: 'attributes',
-      id: uuidv7(),
+      id: newId(),
       request: 0,
       index: base.index,
       create: true,

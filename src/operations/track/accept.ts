@@ -1,4 +1,4 @@
-import { v7 as uuidv7 } from 'uuid';
+import { newId } from '../../ids.ts';
 import type { AcceptedObject, ObjectKind } from '../../jobs/envelope.ts';
 import type { Identifier } from '../../profile/identifier.ts';
 import { createsProfile, identifierOf } from '../../profile/identifier.ts';
@@ -49,7 +49,7 @@ export function createAccept(serviceIdField: string) {
     const unstorable = findUnstorable(value);
     if (unstorable) return { error: unstorable };
     if (kind === 'attributes' && value.push_token_import === true) {
-      return judgeTokenImport(value, { id: uuidv7(), index, serviceIdField, now, hasGroup });
+      return judgeTokenImport(value, { id: newId(), index, serviceIdField, now, hasGroup });
     }
     const chosen = identifierOf(value, serviceIdField);
     if ('error' in chosen) return chosen;
@@ -58,7 +58,7 @@ export function createAccept(serviceIdField: string) {
     const shape = shapes[kind];
     if (!shape(value)) return { error: describeError(shape.errors![0]!) };
     const create = createsProfile(identifier, value._update_existing_only);
-    const judge: Judge = { id: uuidv7(), index, identifier, create, serviceIdField, now, hasGroup };
+    const judge: Judge = { id: newId(), index, identifier, create, serviceIdField, now, hasGroup };
     if (kind === 'events') return judgeEvent(value, judge);
     if (kind === 'purchases') return judgePurchase(value, judge);
     return judgeAttributes(value, judge);
