@@ -9,7 +9,7 @@ export async function warmUp(
   environment: Environment,
   size: Size,
 ): Promise<void> {
-  const seconds = Math.min(3, size.seconds / 2);
+  const seconds = Math.min(6, size.seconds);
   const unbounded = Number.POSITIVE_INFINITY;
   for (const objects of [75, 1]) {
     const shape = { objects, connections: 16, users: size.users, seconds };

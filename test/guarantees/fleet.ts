@@ -69,6 +69,8 @@ export async function startFleet(
       LANES: backend === 'redis' ? '4' : '1',
       LOCK_DURATION_MS: '1500',
       STALLED_INTERVAL_MS: '500',
+      // A machine that is busy with other tests is no reason for 503.
+      QUEUE_TIMEOUT_MS: '10000',
       LOG_LEVEL: 'warn',
       ...env,
     },

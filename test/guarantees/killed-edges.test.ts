@@ -4,7 +4,7 @@ import { type Effects, expectInOrder, expectNoneLost, expectNoneTwice, settled }
 import { backends, startFleet } from './fleet.ts';
 import { type Logged, startTraffic } from './traffic.ts';
 
-const KILLS = 4;
+const KILLS = 3;
 
 describe.each(backends)('an edge is killed in mid-request, again and again; queue on %s', (backend) => {
   let log: Logged[];

@@ -16,7 +16,7 @@ describe('Redis goes away under load and comes back', () => {
   const whileFrozen: Answer[] = [];
 
   beforeAll(async () => {
-    const fleet = await startFleet('redis');
+    const fleet = await startFleet('redis', { env: { QUEUE_TIMEOUT_MS: '700' } });
     const redis = fleet.redis!;
     const traffic = startTraffic(fleet);
     await traffic.more(50);
