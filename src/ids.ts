@@ -5,7 +5,10 @@ import { v7 } from 'uuid';
 const pool = new Uint8Array(16 * 1024);
 let used = pool.length;
 
-/** A new UUIDv7. Those of one millisecond have no order among themselves. */
+let last = 0;
+let seq = 0;
+
+/** A new UUIDv7. Those of one process are in the order in which they were made, also within a millisecond. */
 export function newId(): string {
   if (used === pool.length) {
     randomFillSync(pool);
@@ -13,5 +16,9 @@ export function newId(): string {
   }
   const random = pool.subarray(used, used + 16);
   used += 16;
-  return v7({ random });
+  // A clock that is set back must not turn the order round.
+  const msecs = Math.max(Date.now(), last);
+  seq = msecs === last ? seq + 1 : 0;
+  last = msecs;
+  return v7({ random, msecs, seq });
 }

@@ -32,8 +32,12 @@ export function stopOnSignal(services: Service[], log: Log, deadline: number): v
   };
   process.on('SIGTERM', stop);
   process.on('SIGINT', stop);
-  // `npm start` keeps a channel open to each process: when it is gone, so is whoever would stop us.
-  if (process.channel) process.on('disconnect', () => stop('disconnect'));
+  process.off('disconnect', abandonStart);
+  process.on('disconnect', () => stop('disconnect'));
+}
+
+function abandonStart(): void {
+  process.exit(1);
 }
 
 /**
@@ -41,6 +45,10 @@ export function stopOnSignal(services: Service[], log: Log, deadline: number): v
  * a mistake of the program's own shows its stack.
  */
 export function runProcess(name: string, main: () => Promise<void>): void {
+  // `npm start` keeps a channel open to each process: when it is gone, so is whoever would stop us. It may go
+  // while we are still starting, or before this line.
+  if (process.connected === false) abandonStart();
+  process.on('disconnect', abandonStart);
   main().catch((error: Error) => {
     const mistake =
       error instanceof TypeError || error instanceof ReferenceError || error instanceof RangeError;

@@ -21,9 +21,9 @@ const shared: Record<string, string[]> = {
   profile: [],
   jobs: [],
   store: ['package-root'],
-  queue: ['config', 'lifecycle', 'log'],
-  operations: ['errors'],
-  edge: ['config', 'errors', 'lifecycle', 'log', 'package-root', 'readiness'],
+  queue: ['config', 'ids', 'lifecycle', 'log'],
+  operations: ['errors', 'ids'],
+  edge: ['config', 'errors', 'ids', 'lifecycle', 'log', 'package-root', 'readiness'],
   workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],
 };
 

@@ -32,13 +32,22 @@ async function main(): Promise<void> {
   const options = readOptions(process.argv);
   const size = sizeOf(options.seconds ?? (options.quick ? QUICK_SECONDS : SECONDS));
   const floors: Record<string, number> = JSON.parse(readFileSync(path.join(folder, 'floors.json'), 'utf8'));
-  const environment = await startEnvironment();
-  const started: Contender[] = [];
+  const running: Stoppable[] = [];
+  let stopped: Promise<void> | undefined;
+  const stopAll = () => {
+    stopped ??= stopInReverse(running);
+    return stopped;
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => void stopAll().then(() => process.exit(1)));
+  }
   try {
+    const environment = await startEnvironment();
+    running.push(environment);
     const ours = await startOurs(environment, options.set);
-    started.push(ours);
+    running.push(ours);
     const naive = await startNaive(environment);
-    started.push(naive);
+    running.push(naive);
     await seedNaive(naive.databaseUrl, size.users);
     await seedUsers(ours, size.users);
     const results = await measureAll({ ours, naive }, environment, options, size);
@@ -48,9 +57,16 @@ async function main(): Promise<void> {
     for (const line of low) process.stderr.write(`${line}\n`);
     if (low.length > 0) process.exitCode = 1;
   } finally {
-    for (const contender of started) await contender.stop();
-    await environment.stop();
+    await stopAll();
   }
+}
+
+interface Stoppable {
+  stop(): Promise<void>;
+}
+
+async function stopInReverse(running: Stoppable[]): Promise<void> {
+  for (const each of running.toReversed()) await each.stop();
 }
 
 /** A B C, A B C: what slows the machine down for a while slows down every row. */
