@@ -133,7 +133,10 @@ describe('npm start', () => {
       expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
       // A key that nobody would ever see is not made.
       expect(output(start)).not.toMatch(KEY);
-      expect(runningOn(env.DATA_DIR)).toEqual([]);
+      await waitUntil(() => runningOn(env.DATA_DIR).length === 0, {
+        what: 'the end of all processes',
+        deadline: 1000,
+      });
     } finally {
       other.close();
     }
