@@ -56,11 +56,11 @@ async function attempt(tx: Connection, deliveries: Delivery[], apply: Apply): Pr
   const done = replayed.filter((id) => !lost.has(id));
   const seconds = (performance.now() - started) / 1000;
   const usage = tallyUsage(works);
-  await sendTogether(tx, () => [
-    failed.length > 0 && insertDeadLetters(tx, failed),
-    done.length > 0 && markReplayed(tx, done),
-    usage.length > 0 && countUsage(tx, usage),
-    countLanes(tx, tallyLanes(mine, works, failed.length, seconds)),
+  await sendTogether(tx, [
+    () => failed.length > 0 && insertDeadLetters(tx, failed),
+    () => done.length > 0 && markReplayed(tx, done),
+    () => usage.length > 0 && countUsage(tx, usage),
+    () => countLanes(tx, tallyLanes(mine, works, failed.length, seconds)),
   ]);
   const applied = works.length - (failed.length - parked);
   return { kind: 'applied', objects: applied, deadLetters: [...lost], seconds };

@@ -58,19 +58,31 @@ export function openDatabase(
   };
 }
 
+/** Bytes from which on statements leave at once: the server begins while the next ones are being made. */
+const LARGE = 32_768;
+
 /**
- * Statements that need no answer of each other: all leave in one write to the socket and are carried out in the
- * order in which `send` makes them. When one fails inside a transaction, those behind it fail with it.
+ * Sends statements that need no answer of each other, in their order. Small ones leave in one write to the
+ * socket. When one fails inside a transaction, those behind it fail with it.
+ *
+ * @param statements each makes its statement, or returns false for none
  */
-export function sendTogether<T extends unknown[]>(
+export function sendTogether<T extends (() => unknown)[]>(
   tx: Connection,
-  send: () => [...T],
-): Promise<{ [K in keyof T]: Awaited<T[K]> }> {
+  statements: [...T],
+): Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }> {
   const { stream } = (tx as unknown as { connection: { stream: Duplex } }).connection;
+  const answers: unknown[] = [];
   stream.cork();
   try {
-    return Promise.all(send());
+    for (const send of statements) {
+      answers.push(send());
+      if (stream.writableLength < LARGE) continue;
+      stream.uncork();
+      stream.cork();
+    }
   } finally {
     stream.uncork();
   }
+  return Promise.all(answers) as Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }>;
 }

@@ -62,6 +62,15 @@ test('G2: a job that somebody added by hand, with an id of any form, has one eff
   expect(await readSums(pool, workspace)).toEqual(once);
 });
 
+test('G2: an event that is stored already is not counted again: it ends as a dead letter, and the rest is applied', async () => {
+  const { workspace, delivery } = await scene();
+  await runBatch(pool, [delivery], silent);
+  const stored = delivery.envelope.objects.find(({ kind }) => kind === 'events')!;
+  const again = deliver(workspace, [point('ann'), stored, point('ann')], 1);
+  expect(await runBatch(pool, [again], silent)).toMatchObject({ objects: 2, deadLetters: [stored.id] });
+  expect(await readSums(pool, workspace)).toMatchObject({ points: 5, events: 3, counted: 3 });
+});
+
 describe('the connection is cut around COMMIT', () => {
   test.each([
     ['before Postgres has heard of it', 'before', 'applied'],

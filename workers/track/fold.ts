@@ -1,8 +1,6 @@
 import type { AcceptedAttributes, AcceptedEvent, AcceptedPurchase } from '../../src/jobs/envelope.ts';
-import type { EventSummaryRow } from '../../src/store/activity/add-event-summaries.ts';
-import type { PurchaseSummaryRow } from '../../src/store/activity/add-purchase-summaries.ts';
-import type { EventRow } from '../../src/store/activity/insert-events.ts';
-import type { PurchaseRow } from '../../src/store/activity/insert-purchases.ts';
+import type { EventRow } from '../../src/store/activity/record-events.ts';
+import type { PurchaseRow } from '../../src/store/activity/record-purchases.ts';
 import type { PushTokenRow } from '../../src/store/profiles/upsert-push-tokens.ts';
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
 import type { EmailState } from '../../src/store/subscriptions/set-email-states.ts';
@@ -23,8 +21,6 @@ export interface Changes {
   groupStates: Map<string, GroupState>;
   events: EventRow[];
   purchases: PurchaseRow[];
-  eventSummaries: Map<string, EventSummaryRow>;
-  purchaseSummaries: Map<string, PurchaseSummaryRow>;
   /** Objects that cannot be applied, with the reason. */
   refused: { work: Work; reason: string }[];
 }
@@ -43,8 +39,6 @@ export function emptyChanges(
     groupStates: new Map(),
     events: [],
     purchases: [],
-    eventSummaries: new Map(),
-    purchaseSummaries: new Map(),
     refused: [],
   };
 }
@@ -100,24 +94,10 @@ function foldEvent(profile: HeldProfile, event: AcceptedEvent, changes: Changes,
     profile_id,
     name,
     time,
+    ordinal,
     ...(app_id !== undefined && { app_id }),
     ...(properties && { properties }),
   });
-  const key = `${profile_id}\0${name}`;
-  const summary = changes.eventSummaries.get(key);
-  if (!summary) {
-    changes.eventSummaries.set(key, {
-      workspace_id,
-      profile_id,
-      name,
-      first: time,
-      last: time,
-      count: 1,
-      ordinal,
-    });
-    return;
-  }
-  widen(summary, time, 1, ordinal);
 }
 
 function foldPurchase(
@@ -137,40 +117,8 @@ function foldPurchase(
     price,
     quantity,
     time,
+    ordinal,
     ...(app_id !== undefined && { app_id }),
     ...(properties && { properties }),
   });
-  const key = `${profile_id}\0${product_id}\0${currency}`;
-  const summary = changes.purchaseSummaries.get(key);
-  if (!summary) {
-    const lines: PurchaseSummaryRow['lines'] = [[price, quantity]];
-    const row = {
-      workspace_id,
-      profile_id,
-      product_id,
-      currency,
-      first: time,
-      last: time,
-      count: quantity,
-      lines,
-      ordinal,
-    };
-    changes.purchaseSummaries.set(key, row);
-    return;
-  }
-  widen(summary, time, quantity, ordinal);
-  summary.lines.push([price, quantity]);
-}
-
-/** Times are ISO 8601 in UTC and of one length, so that their order as text is their order in time. */
-function widen(
-  summary: EventSummaryRow | PurchaseSummaryRow,
-  time: string,
-  count: number,
-  ordinal: number,
-): void {
-  if (time < summary.first) summary.first = time;
-  if (time > summary.last) summary.last = time;
-  summary.count += count;
-  summary.ordinal = ordinal;
 }

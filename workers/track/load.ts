@@ -20,16 +20,18 @@ import { scoped, type Work } from './work.ts';
 export async function loadProfiles(tx: Connection, works: Work[], now: number): Promise<Profiles> {
   const profiles = new Profiles(now);
   const named = nameOnce(works);
-  await sendTogether(tx, () => [
-    loadExternalIds(tx, profiles, named.external_id),
-    loadAliases(tx, profiles, named.user_alias),
-    loadServiceIds(tx, profiles, named.service_id),
-    loadSharing(tx, profiles, named.email, findByEmail, (row) => ({
-      email: row.email!,
-    })),
-    loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({
-      phone: row.phone!,
-    })),
+  await sendTogether(tx, [
+    () => loadExternalIds(tx, profiles, named.external_id),
+    () => loadAliases(tx, profiles, named.user_alias),
+    () => loadServiceIds(tx, profiles, named.service_id),
+    () =>
+      loadSharing(tx, profiles, named.email, findByEmail, (row) => ({
+        email: row.email!,
+      })),
+    () =>
+      loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({
+        phone: row.phone!,
+      })),
   ]);
   await lockChanged(tx, profiles, works);
   return profiles;
@@ -81,8 +83,10 @@ async function loadExternalIds(
   { workspaceIds, values }: Named,
 ): Promise<void> {
   if (values.length === 0) return;
-  for (const row of await findByExternalId(tx, workspaceIds, values)) {
-    profiles.addUnder(identifierKey({ external_id: row.externalId! }), row);
+  for (const { place, ...row } of await findByExternalId(tx, workspaceIds, values)) {
+    const workspaceId = workspaceIds[place - 1]!;
+    const externalId = values[place - 1]!;
+    profiles.addUnder(identifierKey({ external_id: externalId }), { ...row, workspaceId, externalId });
   }
 }
 

@@ -1,7 +1,5 @@
-import { addEventSummaries } from '../../src/store/activity/add-event-summaries.ts';
-import { addPurchaseSummaries } from '../../src/store/activity/add-purchase-summaries.ts';
-import { insertEvents } from '../../src/store/activity/insert-events.ts';
-import { insertPurchases } from '../../src/store/activity/insert-purchases.ts';
+import { recordEvents } from '../../src/store/activity/record-events.ts';
+import { recordPurchases } from '../../src/store/activity/record-purchases.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { insertAliases } from '../../src/store/profiles/insert-aliases.ts';
 import { insertProfiles, type NewProfile } from '../../src/store/profiles/insert-profiles.ts';
@@ -17,7 +15,7 @@ import type { Changes } from './fold.ts';
 import type { HeldProfile } from './held-profile.ts';
 
 /**
- * Writes a folded batch: at most eleven statements, whatever the number of objects.
+ * Writes a folded batch: at most nine statements, whatever the number of objects.
  *
  * @param now the store's clock at the start of the batch
  */
@@ -33,22 +31,18 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
   }
   const { newAliases } = changes.profiles;
   const pushTokens = [...changes.pushTokens.values()];
-  const eventSummaries = [...changes.eventSummaries.values()];
-  const purchaseSummaries = [...changes.purchaseSummaries.values()];
   const emailStates = [...changes.emailStates.values()];
   const groupStates = [...changes.groupStates.values()];
-  await sendTogether(tx, () => [
-    made.length > 0 && insertProfiles(tx, made, now),
-    updated.length > 0 && updateProfiles(tx, updated, now),
-    customized.length > 0 && updateCustomAttributes(tx, customized, now),
-    newAliases.length > 0 && insertAliases(tx, newAliases, now),
-    pushTokens.length > 0 && upsertPushTokens(tx, pushTokens, now),
-    changes.events.length > 0 && insertEvents(tx, changes.events),
-    changes.purchases.length > 0 && insertPurchases(tx, changes.purchases),
-    eventSummaries.length > 0 && addEventSummaries(tx, eventSummaries, now),
-    purchaseSummaries.length > 0 && addPurchaseSummaries(tx, purchaseSummaries, now),
-    emailStates.length > 0 && setEmailStates(tx, emailStates, now),
-    groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
+  await sendTogether(tx, [
+    () => changes.events.length > 0 && recordEvents(tx, changes.events, now),
+    () => changes.purchases.length > 0 && recordPurchases(tx, changes.purchases, now),
+    () => made.length > 0 && insertProfiles(tx, made, now),
+    () => updated.length > 0 && updateProfiles(tx, updated, now),
+    () => customized.length > 0 && updateCustomAttributes(tx, customized, now),
+    () => newAliases.length > 0 && insertAliases(tx, newAliases, now),
+    () => pushTokens.length > 0 && upsertPushTokens(tx, pushTokens, now),
+    () => emailStates.length > 0 && setEmailStates(tx, emailStates, now),
+    () => groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
   ]);
 }
 

@@ -1,10 +1,25 @@
+import { plainArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
-import { type ProfileRow, profileColumns } from './profile-row.ts';
+
+/** A profile, and which of the wanted ones it is. */
+export interface FoundProfile {
+  /** 1 is the first. */
+  place: number;
+  id: string;
+  email: string | null;
+  phone: string | null;
+  phoneValid: boolean | null;
+}
 
 /** By the unique index profiles_external_id; locks nothing. */
 const statement = `
-  select ${profileColumns}
-  from unnest($1::uuid[], $2::text[]) as wanted (workspace_id, external_id)
+  select
+    wanted.place::integer,
+    profiles.id,
+    profiles.email,
+    profiles.phone,
+    profiles.phone_valid as "phoneValid"
+  from unnest($1::uuid[], $2::text[]) with ordinality as wanted (workspace_id, external_id, place)
   cross join lateral (
     select profiles.*
     from profiles
@@ -13,15 +28,16 @@ const statement = `
     limit 1
   ) as profiles`;
 
+/** What the caller knows already is not sent back: this is the statement with the most rows of all. */
 export async function findByExternalId(
   tx: Connection,
   workspaceIds: string[],
   externalIds: string[],
-): Promise<ProfileRow[]> {
-  const { rows } = await tx.query<ProfileRow>({
+): Promise<FoundProfile[]> {
+  const { rows } = await tx.query<FoundProfile>({
     name: 'find-by-external-id',
     text: statement,
-    values: [workspaceIds, externalIds],
+    values: [plainArray(workspaceIds, (id) => id), externalIds],
   });
   return rows;
 }

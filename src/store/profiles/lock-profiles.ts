@@ -1,4 +1,5 @@
 import type { Json } from '../../profile/json.ts';
+import { jsonArray, plainArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 export interface LockedProfile {
@@ -22,12 +23,12 @@ const statement = `
     profiles.email,
     profiles.phone,
     profiles.phone_valid as "phoneValid",
-    (
+    case when wanted.keys is not null then (
       select jsonb_object_agg(wanted_key.key, profiles.custom_attributes -> wanted_key.key)
       from jsonb_array_elements_text(wanted.keys) as wanted_key (key)
       where profiles.custom_attributes ? wanted_key.key
-    ) as custom
-  from jsonb_to_recordset($1::jsonb) as wanted (workspace_id uuid, id uuid, keys jsonb)
+    ) end as custom
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[]) as wanted (workspace_id, id, keys)
   join profiles
     on profiles.workspace_id = wanted.workspace_id
     and profiles.id = wanted.id
@@ -42,7 +43,11 @@ export async function lockProfiles(
   const { rows } = await tx.query<LockedProfile>({
     name: 'lock-profiles',
     text: statement,
-    values: [JSON.stringify(wanted)],
+    values: [
+      plainArray(wanted, (profile) => profile.workspace_id),
+      plainArray(wanted, (profile) => profile.id),
+      jsonArray(wanted, (profile) => (profile.keys.length > 0 ? profile.keys : undefined)),
+    ],
   });
   return rows;
 }

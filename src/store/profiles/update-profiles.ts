@@ -1,6 +1,11 @@
 import type { StandardAttributes } from '../../profile/attributes-delta.ts';
+import { jsonArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
-import type { CustomAttributesUpdate } from './update-custom-attributes.ts';
+import {
+  type CustomAttributesUpdate,
+  customValues,
+  mergedCustomAttributes,
+} from './update-custom-attributes.ts';
 
 export interface ProfileUpdate extends CustomAttributesUpdate {
   /** Columns to overwrite; what is not named stays. */
@@ -24,14 +29,18 @@ const statement = `
         laid.email_open_tracking_disabled, laid.email_click_tracking_disabled, laid.facebook, laid.twitter,
         laid.email_subscribe, laid.push_subscribe
       from jsonb_populate_record(profiles, changed.columns) as laid),
-    custom_attributes = (profiles.custom_attributes || changed.set) - changed.unset,
-    updated_at = $2::timestamptz + changed.ordinal * interval '1 microsecond'
-  from jsonb_to_recordset($1::jsonb) as changed (
-    workspace_id uuid, id uuid, columns jsonb, set jsonb, unset text[], ordinal integer)
+    custom_attributes = ${mergedCustomAttributes},
+    updated_at = $6::timestamptz + changed.ordinal * interval '1 microsecond'
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::integer[], $7::jsonb[])
+    as changed (workspace_id, id, set, unset, ordinal, columns)
   where profiles.workspace_id = changed.workspace_id
     and profiles.id = changed.id`;
 
 /** Changes standard attributes, and custom ones with them. */
 export async function updateProfiles(tx: Connection, updates: ProfileUpdate[], now: Date): Promise<void> {
-  await tx.query({ name: 'update-profiles', text: statement, values: [JSON.stringify(updates), now] });
+  await tx.query({
+    name: 'update-profiles',
+    text: statement,
+    values: [...customValues(updates, now), jsonArray(updates, (update) => update.columns)],
+  });
 }

@@ -1,0 +1,27 @@
+/**
+ * Whole sets travel to Postgres as one array per column: its input functions read them in two thirds of the time
+ * that `jsonb_to_recordset` takes for the same rows. `pg` makes the literal of a string array by itself; these
+ * make the others.
+ */
+
+/** The literal of an array of numbers, UUIDs or ISO 8601 times, which never need quotes. */
+export function plainArray<Row>(rows: Row[], value: (row: Row) => string | number): string {
+  let literal = '';
+  for (const row of rows) literal += literal === '' ? `{${value(row)}` : `,${value(row)}`;
+  return literal === '' ? '{}' : `${literal}}`;
+}
+
+/** The literal of a `jsonb[]`; undefined becomes NULL. */
+export function jsonArray<Row>(rows: Row[], value: (row: Row) => object | undefined): string {
+  let literal = '';
+  for (const row of rows) {
+    const element = value(row);
+    const text = element === undefined ? 'NULL' : `"${escaped(JSON.stringify(element))}"`;
+    literal += literal === '' ? `{${text}` : `,${text}`;
+  }
+  return literal === '' ? '{}' : `${literal}}`;
+}
+
+function escaped(json: string): string {
+  return json.replace(/["\\]/g, '\\$&');
+}
