@@ -36,6 +36,7 @@ async function main(): Promise<void> {
     lanes: config.LANES,
     maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
     maxPendingObjects: config.MAX_PENDING_OBJECTS,
+    maxPendingBytes: config.MAX_PENDING_BYTES,
     backlog: depth.waiting,
   });
   const overload = () =>
