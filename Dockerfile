@@ -16,6 +16,7 @@ COPY --from=build /app/prisma/migrations ./prisma/migrations
 COPY --from=build /app/src/edge/token-bucket.lua ./src/edge/token-bucket.lua
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
+RUN chmod +x dist/src/cli.js && ln -s /app/dist/src/cli.js /usr/local/bin/penstock
 USER node
 EXPOSE 3000 3001
 HEALTHCHECK --interval=5s --timeout=4s --start-period=10s CMD ["node", "dist/src/health.js", "web"]

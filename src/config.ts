@@ -1,16 +1,25 @@
-import { Ajv } from 'ajv';
+import { Ajv, type ErrorObject } from 'ajv';
+import { reservedNames } from './schemas/reserved-names.ts';
 
 /**
  * Every setting, in one place: its name in the environment, default, unit and meaning. This file is the only
  * reader of the environment; .env.example and the README's table are generated from it.
  */
 export const settings = {
-  REDIS_URL: text(
-    '',
-    '',
-    'Redis or Valkey for the queue and the rate limits; empty: both live in Postgres and in the web process.',
-  ),
-  DATABASE_URL: text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
+  REDIS_URL: {
+    ...text(
+      '',
+      '',
+      'Redis or Valkey for the queue and the rate limits; empty: both live in Postgres and in the web process.',
+    ),
+    pattern: '^(rediss?://.+)?$',
+    rule: 'must start with redis:// or rediss://',
+  },
+  DATABASE_URL: {
+    ...text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
+    pattern: '^(postgres(ql)?://.+)?$',
+    rule: 'must start with postgres:// or postgresql://',
+  },
   DATA_DIR: text('.penstock', 'path', 'Where the embedded Postgres keeps its data.'),
   HOST: text('127.0.0.1', 'address', 'Address that the web process listens on.'),
   PORT: port(3000, 'Port of the web process.'),
@@ -28,11 +37,16 @@ export const settings = {
   ),
   WORKER_HOST: text('127.0.0.1', 'address', "Address of a worker's own health and metrics."),
   WORKER_PORT: port(3002, "Port of a worker's own health and metrics; 0: none."),
-  BOOTSTRAP_API_KEY: text(
-    '',
-    '',
-    'API key with every permission for the workspace default, set when that workspace is first made.',
-  ),
+  BOOTSTRAP_API_KEY: {
+    ...text(
+      '',
+      '',
+      'API key with every permission for the workspace default, set when that workspace is first made; 16 to 500 visible ASCII characters.',
+    ),
+    // Its first 8 characters are stored as they are, and a header of more than 512 is not read.
+    pattern: '^([!-~]{16,500})?$',
+    rule: 'must be 16 to 500 visible ASCII characters',
+  },
   SERVICE_ID_FIELD: {
     ...text(
       'service_id',
@@ -40,20 +54,8 @@ export const settings = {
       "Wire name of the service's own user id (plural with s), for clients that know it by another name.",
     ),
     pattern: '^[a-z][a-z0-9_]*$',
-    // Names that mean something else in the same object.
-    not: {
-      enum: [
-        'external_id',
-        'user_alias',
-        'email',
-        'phone',
-        'name',
-        'time',
-        'properties',
-        'app_id',
-        'product_id',
-      ],
-    },
+    rule: 'must be a name in lower case, as external_id is',
+    not: { enum: [...new Set(reservedNames.flatMap((name) => [name, name.replace(/s$/, '')]))] },
   },
   LOG_LEVEL: {
     ...text('info', '', 'Least severe level that is logged.'),
@@ -80,6 +82,13 @@ export const settings = {
     10_000_000,
     'objects',
     'Objects that one web process holds while they wait for the queue; more are answered with 503.',
+  ),
+  MAX_PENDING_BYTES: integer(
+    33_554_432,
+    1024,
+    1_073_741_824,
+    'bytes',
+    'Bytes of objects that one web process holds while they wait for the queue; more are answered with 503. At least MAX_BODY_BYTES.',
   ),
   MAX_WAITING_ENVELOPES: integer(
     20_000,
@@ -159,16 +168,23 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     if (value) values[name] = value;
   }
   const check = ajv.compile({ type: 'object', properties: settings });
-  if (!check(values)) {
-    const wrong = (check.errors ?? []).map((error) => {
-      const name = error.instancePath.slice(1);
-      const allowed = error.keyword === 'enum' ? `: ${error.params.allowedValues.join(', ')}` : '';
-      const rule = error.keyword === 'not' ? 'must not be the name of another field' : error.message;
-      return `${name} ${rule}${allowed} (it is ${JSON.stringify(error.data)})`;
-    });
-    throw new ConfigError(`wrong setting: ${wrong.join('; ')}`);
+  if (!check(values))
+    throw new ConfigError(`wrong setting: ${(check.errors ?? []).map(describe).join('; ')}`);
+  const config = Object.freeze(values) as Config;
+  if (config.MAX_PENDING_BYTES < config.MAX_BODY_BYTES) {
+    throw new ConfigError('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
   }
-  return Object.freeze(values) as Config;
+  return config;
+}
+
+/** The name, the rule, and the value found unless it may be a secret or hold one. */
+function describe({ instancePath, keyword, params, parentSchema, message, data }: ErrorObject): string {
+  const name = instancePath.slice(1);
+  if (keyword === 'not')
+    return `${name} must not be the name of another field (it is ${JSON.stringify(data)})`;
+  if (keyword === 'pattern') return `${name} ${parentSchema?.rule}`;
+  const allowed = keyword === 'enum' ? `: ${params.allowedValues.join(', ')}` : '';
+  return `${name} ${message}${allowed} (it is ${JSON.stringify(data)})`;
 }
 
 function text(value: string, unit: string, description: string) {

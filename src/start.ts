@@ -9,6 +9,7 @@ import { createLog, type Log } from './log.ts';
 import { packageRoot } from './package-root.ts';
 import { banner } from './start/banner.ts';
 import { type EndOfStart, endOfStart } from './start/end.ts';
+import { type FirstKey, firstKey } from './start/first-key.ts';
 import { claimPorts, type Ports } from './start/ports.ts';
 import { startProcesses } from './start/processes.ts';
 import { parseProcfile } from './start/procfile.ts';
@@ -50,17 +51,14 @@ async function start(): Promise<number> {
   }
 }
 
-/** Tables and the first workspace. @returns the API key when a random one was made now. */
-async function prepare(config: Config, databaseUrl: string, log: Log): Promise<string | undefined> {
+/** Tables and the first workspace with its API key. */
+async function prepare(config: Config, databaseUrl: string, log: Log): Promise<FirstKey> {
   const applied = await migrate(databaseUrl, config.REDIS_URL ? 'redis' : 'postgres');
   if (applied.length > 0) log.info({ applied }, 'migrated');
   const database = openDatabase(databaseUrl, 1);
   try {
     const { apiKey } = await bootstrap(database, config);
-    if (!apiKey || config.BOOTSTRAP_API_KEY) return undefined;
-    // At once: whatever ends this start before its greeting, the key cannot be had again.
-    process.stdout.write(`API key of the workspace default: ${apiKey}\n`);
-    return apiKey;
+    return firstKey(config.BOOTSTRAP_API_KEY ? undefined : apiKey);
   } finally {
     await database.stop();
   }
@@ -70,7 +68,7 @@ interface RunOptions {
   config: Config;
   ports: Ports;
   databaseUrl: string;
-  apiKey: string | undefined;
+  apiKey: FirstKey;
   end: EndOfStart;
   log: Log;
 }
@@ -103,6 +101,7 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
     () => {
       if (end.signal.aborted) return;
       ready = true;
+      apiKey.shown();
       process.stdout.write(
         banner({
           api,
@@ -110,7 +109,7 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
           boardUser: config.BOARD_USER,
           boardPassword: password,
           randomPassword: !config.BOARD_PASSWORD,
-          apiKey,
+          apiKey: apiKey.value,
           now: new Date(),
         }),
       );

@@ -19,6 +19,7 @@ import { connectProducer } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
 import { createLaneProducer } from './queue/producer.ts';
+import { requireRedisSettings } from './queue/redis-settings.ts';
 import { openDatabase } from './store/database.ts';
 
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
@@ -28,12 +29,14 @@ async function main(): Promise<void> {
   const url = databaseUrl(config);
   const database = openDatabase(url, config.DATABASE_POOL_SIZE);
   const connection = connectProducer(config, url);
+  await requireRedisSettings(connection, log);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
   const depth = watchDepth(connection, config.LANES);
   const queue = createGroupCommit(producer, {
     lanes: config.LANES,
     maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
     maxPendingObjects: config.MAX_PENDING_OBJECTS,
+    maxPendingBytes: config.MAX_PENDING_BYTES,
     backlog: depth.waiting,
   });
   const overload = () =>

@@ -2,8 +2,11 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { envExample, readmeWithSettings } from '../scripts/settings.ts';
+import { describeApiKey } from '../src/admin/api-keys.ts';
 import { ConfigError, readConfig, settings } from '../src/config.ts';
+import { allOperations } from '../src/operations/index.ts';
 import { packageRoot } from '../src/package-root.ts';
+import { NAMED_ATTRIBUTES } from '../src/profile/attributes.ts';
 
 describe('settings', () => {
   test.each(Object.entries(settings))('%s has a default, a unit and a sentence', (_name, setting) => {
@@ -33,6 +36,58 @@ describe('settings', () => {
     expect(read).toThrow('LOG_LEVEL must be equal to one of the allowed values: fatal, error, warn');
   });
 
+  test.each([
+    ['REDIS_URL', 'localhost:6379', 'redis:// or rediss://'],
+    ['REDIS_URL', 'http://localhost', 'redis:// or rediss://'],
+    ['DATABASE_URL', 'localhost:5432/penstock', 'postgres:// or postgresql://'],
+    ['DATABASE_URL', 'mysql://root:hunter2hunter2@localhost', 'postgres:// or postgresql://'],
+    ['BOOTSTRAP_API_KEY', 'hunter2', '16 to 500 visible ASCII characters'],
+    ['BOOTSTRAP_API_KEY', 'x'.repeat(501), '16 to 500 visible ASCII characters'],
+    ['BOOTSTRAP_API_KEY', 'a key with spaces in it', '16 to 500 visible ASCII characters'],
+    ['SERVICE_ID_FIELD', 'Service Id', 'a name in lower case'],
+  ])('%s=%s is refused by name and rule, and what may be a secret is not shown', (name, value, rule) => {
+    const read = () => readConfig({ [name]: value });
+    expect(read).toThrow(`wrong setting: ${name} must `);
+    expect(read).toThrow(rule);
+    expect(read).not.toThrow(value);
+  });
+
+  test.each([
+    ['REDIS_URL', 'redis://127.0.0.1:6379/2'],
+    ['REDIS_URL', 'rediss://user:secret@cache.example.com'],
+    ['DATABASE_URL', 'postgres://penstock@/penstock?host=/run/postgresql'],
+    ['DATABASE_URL', 'postgresql://penstock:secret@localhost:5432/penstock'],
+    ['BOOTSTRAP_API_KEY', 'x'.repeat(16)],
+    ['BOOTSTRAP_API_KEY', 'x'.repeat(500)],
+    ['SERVICE_ID_FIELD', 'braze_id'],
+  ])('%s=%s is accepted', (name, value) => {
+    expect(readConfig({ [name]: value })).toMatchObject({ [name]: value });
+  });
+
+  test('of an accepted BOOTSTRAP_API_KEY no more than half is stored in clear', () => {
+    const shortest = 'x'.repeat(16);
+    expect(readConfig({ BOOTSTRAP_API_KEY: shortest }).BOOTSTRAP_API_KEY).toBe(shortest);
+    expect(describeApiKey(shortest).identifier).toBe('x'.repeat(8));
+  });
+
+  test('SERVICE_ID_FIELD is the name of no other field and no attribute, nor is its plural', () => {
+    const names = new Set(['constructor', ...NAMED_ATTRIBUTES]);
+    for (const { body, query, replies, errorSchema } of allOperations('zz_field'))
+      collectMembers([body, query, replies, errorSchema], names);
+    expect(names.size).toBeGreaterThan(70);
+    const given = [...names].filter((name) => /^[a-z]/.test(name) && !name.startsWith('zz_field'));
+    for (const name of given.flatMap((name) => [name, ...(name.endsWith('s') ? [name.slice(0, -1)] : [])])) {
+      expect(() => readConfig({ SERVICE_ID_FIELD: name }), name).toThrow(
+        `SERVICE_ID_FIELD must not be the name of another field (it is "${name}")`,
+      );
+    }
+  });
+
+  test('a body of MAX_BODY_BYTES is never more than may wait', () => {
+    const read = () => readConfig({ MAX_BODY_BYTES: '2000000', MAX_PENDING_BYTES: '1000000' });
+    expect(read).toThrow('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
+  });
+
   test('what is read cannot be changed', () => {
     expect(Object.isFrozen(readConfig({}))).toBe(true);
   });
@@ -54,3 +109,17 @@ describe('what is generated from the settings (npm run generate)', () => {
     for (const name of Object.keys(settings)) expect(text).toContain(`| \`${name}\` |`);
   });
 });
+
+/** The names of all members that a JSON Schema knows, at every depth. */
+function collectMembers(schema: unknown, names: Set<string>): void {
+  if (typeof schema !== 'object' || schema === null) return;
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (keyword !== 'properties') collectMembers(value, names);
+    else {
+      for (const [name, member] of Object.entries(value)) {
+        names.add(name);
+        collectMembers(member, names);
+      }
+    }
+  }
+}

@@ -58,6 +58,12 @@ describe('docker-compose.yml', () => {
     }
   });
 
+  test('reads no variable that the README does not explain', () => {
+    const variables = [...read('docker-compose.yml').matchAll(/\$\{?(\w+)/g)].map(([, name]) => name!);
+    expect(variables).toContain('POSTGRES_PASSWORD');
+    for (const name of variables) expect(read('README.md')).toContain(`\`${name}\``);
+  });
+
   test('gives every process the Postgres and the Redis that it starts', () => {
     const { POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_DB } = postgres.environment!;
     for (const { environment } of Object.values(ours)) {
@@ -99,7 +105,7 @@ describe('docker-compose.yml', () => {
     expect(worker.volumes).toBeUndefined();
   });
 
-  test('web is published on the port that it listens on, the dashboard on this machine only', () => {
+  test('each process has the port of its setting; web is published on it, the dashboard on this machine only', () => {
     expect(web.environment).toMatchObject({ HOST: '0.0.0.0', PORT: settings.PORT.default });
     expect(web.ports).toEqual([`${settings.PORT.default}:${settings.PORT.default}`]);
     expect(board.environment).toMatchObject({
@@ -107,6 +113,7 @@ describe('docker-compose.yml', () => {
       BOARD_PORT: settings.BOARD_PORT.default,
     });
     expect(board.ports).toEqual([`127.0.0.1:${settings.BOARD_PORT.default}:${settings.BOARD_PORT.default}`]);
+    expect(worker.environment).toMatchObject({ WORKER_PORT: settings.WORKER_PORT.default });
     expect(postgres.ports).toBeUndefined();
     expect(redis.ports).toBeUndefined();
   });
@@ -150,6 +157,14 @@ describe('Dockerfile', () => {
         (line) => line.startsWith('HEALTHCHECK ') && line.endsWith('"dist/src/health.js", "web"]'),
       ),
     ).toBe(true);
+  });
+
+  test('the admin command is on the path, as the README has it', () => {
+    const link = finalStage.find((line) => line.endsWith(' /usr/local/bin/penstock'));
+    const { bin } = JSON.parse(read('package.json')) as { bin: { penstock: string } };
+    expect(link).toBe(`RUN chmod +x ${bin.penstock} && ln -s /app/${bin.penstock} /usr/local/bin/penstock`);
+    expect(finalStage).toContain('WORKDIR /app');
+    expect(read('README.md')).toContain('docker compose exec web penstock --help');
   });
 
   test('exposes the ports of the settings', () => {

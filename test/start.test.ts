@@ -1,19 +1,21 @@
 import { spawn } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { afterEach, describe, expect, test } from 'vitest';
-import { freePort } from '../src/embedded/ports.ts';
 import { packageRoot } from '../src/package-root.ts';
-import { startProcess, type TestProcess, temporaryFolder, waitUntil } from './setup/fixtures.ts';
+import { type TestProcess, waitUntil } from './setup/fixtures.ts';
+import {
+  begin,
+  endStarted,
+  KEY,
+  output,
+  readBack,
+  runningOn,
+  settings,
+  startAndWait,
+  track,
+} from './setup/npm-start.ts';
 
-const KEY = /pk_[\w-]{43}/;
-const started: TestProcess[] = [];
-afterEach(async () => {
-  for (const start of started.splice(0)) {
-    start.kill('SIGKILL');
-    await start.exit;
-  }
-});
+afterEach(endStarted);
 
 describe('npm start', () => {
   test('the first start makes an API key, shows it, and its curl lines work as they are', async () => {
@@ -21,6 +23,8 @@ describe('npm start', () => {
     const start = await startAndWait(env);
     const key = KEY.exec(output(start))?.[0];
     expect(key).toBeDefined();
+    expect(output(start).match(/shown this once/g)).toHaveLength(1);
+    expect(output(start)).not.toContain('API key of the workspace default');
 
     const lines = curlLines(start);
     expect(lines).toHaveLength(3);
@@ -162,36 +166,6 @@ describe('npm start', () => {
   });
 });
 
-async function settings() {
-  const [port, board, worker] = await Promise.all([freePort(), freePort(), freePort()]);
-  return {
-    DATA_DIR: temporaryFolder('penstock-start-'),
-    PORT: String(port),
-    BOARD_PORT: String(board),
-    WORKER_PORT: String(worker),
-  };
-}
-
-function begin(env: Record<string, string>): TestProcess {
-  const start = startProcess('dist/src/start.js', env);
-  started.push(start);
-  return start;
-}
-
-async function startAndWait(env: Record<string, string>): Promise<TestProcess> {
-  const start = begin(env);
-  await waitUntil(() => output(start).includes('Penstock is ready'), {
-    what: 'the greeting',
-    deadline: 30_000,
-  });
-  return start;
-}
-
-/** Lines that are not log lines. */
-function output({ log }: TestProcess): string {
-  return log.map(({ text }) => text ?? '').join('\n');
-}
-
 function curlLines(start: TestProcess): string[] {
   return output(start)
     .split('\n')
@@ -208,42 +182,4 @@ function run(line: string): Promise<string> {
     shell.once('error', reject);
     shell.once('close', () => resolve(text));
   });
-}
-
-async function post(port: string, path: string, key: string, body: object): Promise<Response> {
-  return fetch(`http://127.0.0.1:${port}${path}`, {
-    method: 'POST',
-    headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
-    body: JSON.stringify(body),
-  });
-}
-
-async function track(port: string, key: string): Promise<number> {
-  const attributes = [{ external_id: 'ada', first_name: 'Ada' }];
-  return (await post(port, '/users/track', key, { attributes })).status;
-}
-
-async function readBack(port: string, key: string) {
-  const response = await post(port, '/users/export/ids', key, { external_ids: ['ada'] });
-  return (await response.json()) as { users: { external_id: string }[] };
-}
-
-/** The processes that name the folder in their command line or their environment. */
-function runningOn(folder: string): { pid: number; command: string }[] {
-  const read = (file: string) => {
-    try {
-      return readFileSync(file, 'utf8').replaceAll('\0', ' ').trim();
-    } catch {
-      return '';
-    }
-  };
-  return readdirSync('/proc')
-    .filter((entry) => /^\d+$/.test(entry))
-    .map((pid) => ({
-      pid: Number(pid),
-      command: read(`/proc/${pid}/cmdline`),
-      env: read(`/proc/${pid}/environ`),
-    }))
-    .filter(({ command, env }) => `${command} ${env}`.includes(folder))
-    .map(({ pid, command }) => ({ pid, command }));
 }

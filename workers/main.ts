@@ -4,6 +4,7 @@ import { runProcess, type Service, stopOnSignal } from '../src/lifecycle.ts';
 import { createLog } from '../src/log.ts';
 import { connectProducer, connectWorker } from '../src/queue/connection.ts';
 import { createLaneProducer } from '../src/queue/producer.ts';
+import { requireRedisSettings } from '../src/queue/redis-settings.ts';
 import { everyStatementByIndex } from '../src/store/by-index.ts';
 import { openDatabase } from '../src/store/database.ts';
 import { createCoalescer } from './coalescer.ts';
@@ -25,6 +26,7 @@ async function main(): Promise<void> {
     ...everyStatementByIndex,
   });
   const connection = connectWorker(config, url);
+  await requireRedisSettings(connection, log);
   const producerConnection = connectProducer(config, url);
   const producer = createLaneProducer(producerConnection, config.QUEUE_TIMEOUT_MS, log);
   const metrics = createWorkerMetrics();

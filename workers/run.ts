@@ -52,18 +52,19 @@ async function attempt(tx: Connection, deliveries: Delivery[], apply: Apply): Pr
   const parked = failed.length;
   failed.push(...(await apply(tx, works, now)));
 
+  const refused = new Set(failed.slice(parked).map(({ id }) => id));
+  const applied = refused.size === 0 ? works : works.filter(({ object }) => !refused.has(object.id));
   const lost = new Set(failed.map(({ id }) => id));
   const done = replayed.filter((id) => !lost.has(id));
   const seconds = (performance.now() - started) / 1000;
-  const usage = tallyUsage(works);
+  const usage = tallyUsage(applied);
   await sendTogether(tx, [
     () => failed.length > 0 && insertDeadLetters(tx, failed),
     () => done.length > 0 && markReplayed(tx, done),
     () => usage.length > 0 && countUsage(tx, usage),
-    () => countLanes(tx, tallyLanes(mine, works, failed.length, seconds)),
+    () => countLanes(tx, tallyLanes(mine, applied, failed.length, seconds)),
   ]);
-  const applied = works.length - (failed.length - parked);
-  return { kind: 'applied', objects: applied, deadLetters: [...lost], seconds };
+  return { kind: 'applied', objects: applied.length, deadLetters: [...lost], seconds };
 }
 
 async function applyWhole(tx: Connection, works: Work[], now: Date): Promise<FailedObject[]> {

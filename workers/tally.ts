@@ -3,10 +3,13 @@ import type { UsageRow } from '../src/store/delivery/count-usage.ts';
 import type { Delivery } from './contract.ts';
 import { scoped, type Work } from './track/work.ts';
 
-/** Objects processed, one row per workspace and lane. */
-export function tallyUsage(works: Work[]): UsageRow[] {
+/**
+ * Objects that took effect, one row per workspace and lane. A dead letter is no usage until it is replayed and
+ * takes effect: every object counts once, however often it was tried.
+ */
+export function tallyUsage(applied: Work[]): UsageRow[] {
   const rows = new Map<string, UsageRow>();
-  for (const { workspaceId, lane, object } of works) {
+  for (const { workspaceId, lane, object } of applied) {
     const key = scoped(workspaceId, String(lane));
     let row = rows.get(key);
     if (!row) {
@@ -18,10 +21,10 @@ export function tallyUsage(works: Work[]): UsageRow[] {
   return [...rows.values()];
 }
 
-/** What the batch adds to each lane's counters; its time and dead letters are booked on its first lane. */
+/** What the batch adds to each lane's counters: objects that took effect; its time and dead letters are booked on its first lane. */
 export function tallyLanes(
   deliveries: Delivery[],
-  works: Work[],
+  applied: Work[],
   deadLetters: number,
   seconds: number,
 ): LaneCount[] {
@@ -34,7 +37,7 @@ export function tallyLanes(
     }
     row.envelopes++;
   }
-  for (const { lane } of works) rows.get(lane)!.objects++;
+  for (const { lane } of applied) rows.get(lane)!.objects++;
   const [first] = rows.values();
   first!.dead_letters = deadLetters;
   first!.apply_seconds = seconds;

@@ -10,21 +10,21 @@ import { readUsageToday } from '../store/delivery/read-usage-today.ts';
  */
 export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): { refresh(): Promise<void> } {
   const registers = [registry];
-  const waiting = new Gauge({
-    name: 'penstock_queue_waiting',
-    help: 'Jobs that wait, by lane.',
+  const depths = new Gauge({
+    name: 'penstock_queue_depth',
+    help: 'Jobs that wait or are in work, by lane.',
     labelNames: ['lane'],
     registers,
   });
   const oldest = new Gauge({
     name: 'penstock_queue_oldest_seconds',
-    help: 'Age of the oldest job that waits, by lane.',
+    help: 'Age of the oldest job that waits or is in work, by lane.',
     labelNames: ['lane'],
     registers,
   });
   const objects = new Counter({
     name: 'penstock_objects_applied_total',
-    help: 'Objects processed by all workers.',
+    help: 'Objects that took effect, by all workers.',
     registers,
   });
   const batches = new Counter({
@@ -39,7 +39,7 @@ export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): {
   });
   const dead = new Counter({
     name: 'penstock_dead_letters_total',
-    help: 'Objects that could not be applied.',
+    help: 'Objects that could not be applied, again at each replay that fails.',
     registers,
   });
   const deadWaiting = new Gauge({
@@ -49,7 +49,7 @@ export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): {
   });
   const usage = new Gauge({
     name: 'penstock_usage_today',
-    help: 'Objects processed today (UTC), by workspace and kind.',
+    help: 'Objects that took effect today (UTC), by workspace and kind.',
     labelNames: ['workspace', 'kind'],
     registers,
   });
@@ -57,7 +57,7 @@ export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): {
   async function refresh(): Promise<void> {
     const [lanes, totals, today] = await Promise.all([depth.lanes(), readTotals(pool), readUsageToday(pool)]);
     for (const lane of lanes) {
-      waiting.set({ lane: lane.lane }, lane.waiting);
+      depths.set({ lane: lane.lane }, lane.depth);
       oldest.set({ lane: lane.lane }, lane.oldestSeconds);
     }
     const counters: [Counter, number][] = [

@@ -11,6 +11,7 @@ import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
 import type { Authenticator } from './authenticate.ts';
 import { readJsonObject, requireJson } from './body.ts';
+import { bytesOf } from './bytes-of.ts';
 import { clientAddress } from './client-address.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import { planWithGroups } from './plan-with-groups.ts';
@@ -130,6 +131,7 @@ async function answer(
   await services.queue.enqueue(
     { request_id: requestId, workspace_id: key.workspaceId, accepted_at },
     plan.objects,
+    bytesOf(request, plan.objects),
   );
   outcome.accepted = plan.objects.length;
   outcome.rejected = plan.rejected;

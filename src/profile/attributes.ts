@@ -21,6 +21,9 @@ const RULES: ReadonlyMap<string, AttributeRule> = new Map([
   ]),
 ]);
 
+/** Members of an attribute object that are not custom attributes. */
+export const NAMED_ATTRIBUTES: readonly string[] = [...RULES.keys()];
+
 /**
  * Turns an attribute object into what it changes on a profile. `email` and `phone` are written to the
  * profile, also where they address it; null removes an attribute. The delta is empty when nothing changes.

@@ -1,3 +1,4 @@
+import type { Queue } from 'bullmq';
 import type { Service } from '../lifecycle.ts';
 import type { QueueConnection } from './connection.ts';
 import { laneName } from './lanes.ts';
@@ -41,17 +42,27 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     ...service,
     /** Jobs that waited in all lanes, at most 200 ms ago. */
     waiting: () => waiting,
-    /** Jobs that wait in each lane, and since when the oldest of them does (seconds; 0: none). */
-    async lanes(): Promise<{ lane: string; waiting: number; oldestSeconds: number }[]> {
-      return Promise.all(
-        queues.map(async (queue) => {
-          const [count, [oldest]] = await Promise.all([queue.getWaitingCount(), queue.getWaiting(0, 0)]);
-          const oldestSeconds = oldest ? Math.max(0, (Date.now() - oldest.timestamp) / 1000) : 0;
-          return { lane: queue.name, waiting: count, oldestSeconds };
-        }),
-      );
-    },
+    /** What each lane has before it: a lane that is stuck on its only job shows that job and its age. */
+    lanes: () => Promise.all(queues.map(readLane)),
   };
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
+
+interface LaneDepth {
+  lane: string;
+  /** Jobs that wait or are in work. */
+  depth: number;
+  /** Seconds since the oldest of them was accepted; 0: there is none. */
+  oldestSeconds: number;
+}
+
+async function readLane(queue: Queue): Promise<LaneDepth> {
+  const [{ waiting = 0, active = 0 }, inWork, next] = await Promise.all([
+    queue.getJobCounts('waiting', 'active'),
+    queue.getActive(0, 0),
+    queue.getWaiting(0, 0),
+  ]);
+  const ages = [...inWork, ...next].map(({ timestamp }) => (Date.now() - timestamp) / 1000);
+  return { lane: queue.name, depth: waiting + active, oldestSeconds: Math.max(0, ...ages) };
+}

@@ -154,9 +154,11 @@ export function busyWorker({ pool, workers }: Fleet): Promise<Member> {
   );
 }
 
-/** The workers' own count, which is cheap to ask for. */
+/** The workers' own count of objects applied and dead letters, which is cheap to ask for. */
 export async function countProcessed({ pool }: Fleet): Promise<number> {
-  const { rows } = await pool.query('select coalesce(sum(objects), 0)::integer as objects from lane_totals');
+  const { rows } = await pool.query(
+    'select coalesce(sum(objects + dead_letters), 0)::integer as objects from lane_totals',
+  );
   return rows[0].objects;
 }
 

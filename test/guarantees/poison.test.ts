@@ -142,7 +142,7 @@ describe.each(backends)(
     /** As an edge reports it. */
     async function waitingJobs(): Promise<number> {
       const metrics = await (await fetch(`http://127.0.0.1:${fleet.edges[0]!.port}/metrics`)).text();
-      const waiting = [...metrics.matchAll(/^penstock_queue_waiting\{.*\} (\d+)$/gm)];
+      const waiting = [...metrics.matchAll(/^penstock_queue_depth\{.*\} (\d+)$/gm)];
       expect(waiting).toHaveLength(Number(fleet.env.LANES));
       return waiting.reduce((sum, [, jobs]) => sum + Number(jobs), 0);
     }

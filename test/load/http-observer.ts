@@ -10,10 +10,12 @@ export function observeHttp(url: string, key: string): Observer {
     async applied() {
       const response = await fetch(new URL('/metrics', url));
       const text = await response.text();
-      const value = /^penstock_objects_applied_total (\S+)$/m.exec(text)?.[1];
-      if (value === undefined)
-        throw new Error(`/metrics answered ${response.status} without penstock_objects_applied_total`);
-      return Number(value);
+      const read = (name: string) => {
+        const value = new RegExp(`^${name} (\\S+)$`, 'm').exec(text)?.[1];
+        if (value === undefined) throw new Error(`/metrics answered ${response.status} without ${name}`);
+        return Number(value);
+      };
+      return read('penstock_objects_applied_total') + read('penstock_dead_letters_total');
     },
     async isReadable(externalId) {
       const response = await fetch(new URL('/users/export/ids', url), {

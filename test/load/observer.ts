@@ -2,7 +2,7 @@
 export interface Observer {
   /** Where the figures come from, for the report. */
   source: string;
-  /** Objects that the workers have processed since the installation was made. */
+  /** Objects that the workers are done with since the installation was made: applied, or dead letters. */
   applied(): Promise<number>;
   /** Whether the profile with this external id can be read. */
   isReadable(externalId: string): Promise<boolean>;

@@ -144,6 +144,7 @@ async function deliver(requests: AcceptedObject[][], workspaceId: string, how: C
     lanes: 1,
     maxEnvelopeObjects: how.objectsPerEnvelope,
     maxPendingObjects: 10_000,
+    maxPendingBytes: 1e9,
     backlog: () => 0,
   };
   const { enqueue } = createGroupCommit(producer, options);
@@ -153,6 +154,7 @@ async function deliver(requests: AcceptedObject[][], workspaceId: string, how: C
         enqueue(
           { request_id: uuidv7(), workspace_id: workspaceId, accepted_at: new Date().toISOString() },
           objects,
+          0,
         ),
       ),
     );

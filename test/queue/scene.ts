@@ -17,13 +17,14 @@ export const log = createLog('test', 'silent');
 export const workspaceId = uuidv7();
 
 /** Lanes without workers, and what an edge has to fill them. */
-export async function createScene(kind: QueueConnection['kind']) {
+export async function createScene(kind: QueueConnection['kind'], settings: Record<string, string> = {}) {
   const { url } = await createDatabase();
   const redis = kind === 'redis' ? await startRedis() : undefined;
   const config = readConfig({
     DATABASE_URL: url,
     LANES: String(LANES),
     ...(redis && { REDIS_URL: redis.url }),
+    ...settings,
   });
   const pool = new pg.Pool({ connectionString: url, max: 2 });
   pool.on('error', () => {});
@@ -62,25 +63,34 @@ export async function createScene(kind: QueueConnection['kind']) {
     contentsOf,
     everything: async () => (await Promise.all(queues.map((_, lane) => contentsOf(lane)))).flat(),
 
-    /** Empty lanes and a group commit of its own, which notes how many entries each add had. */
+    /** Empty lanes and a group commit of its own, which notes each add: its entries and their bytes. */
     async begin(options: Partial<GroupCommitOptions> = {}) {
       for (const queue of queues) await queue.drain();
       const adds: number[] = [];
+      const addedBytes: number[] = [];
       const noting: LaneProducer = {
         add(entries) {
           adds.push(entries.length);
+          addedBytes.push(JSON.stringify(entries).length);
           return producer.add(entries);
         },
       };
-      const defaults = { lanes: LANES, maxEnvelopeObjects: 2000, maxPendingObjects: 1000, backlog: () => 0 };
+      const defaults = {
+        lanes: LANES,
+        maxEnvelopeObjects: 2000,
+        maxPendingObjects: 1000,
+        maxPendingBytes: 1e9,
+        backlog: () => 0,
+      };
       const { enqueue, pending } = createGroupCommit(noting, { ...defaults, ...options });
-      /** A request with one object for each user; its number is in the objects. */
-      const send = (number: number, users: string[]) =>
+      /** A request with one object of so many bytes for each user; its number is in the objects. */
+      const send = (number: number, users: string[], bytes = 100) =>
         enqueue(
           { request_id: `r${number}`, workspace_id: workspaceId, accepted_at: 'now' },
-          users.map((user, index) => objectOf(user, number, index)),
+          users.map((user, index) => objectOf(user, number, index, bytes)),
+          users.length * bytes,
         );
-      return { adds, send, pending };
+      return { adds, addedBytes, send, pending };
     },
 
     /** Keeps the queue from storing anything until the answer is called. */
@@ -109,9 +119,10 @@ export async function createScene(kind: QueueConnection['kind']) {
 
 export type Scene = Awaited<ReturnType<typeof createScene>>;
 
-function objectOf(user: string, number: number, index: number): AcceptedObject {
+function objectOf(user: string, number: number, index: number, bytes: number): AcceptedObject {
   const base = { id: uuidv7(), request: 0, index, create: true };
-  return { ...base, kind: 'attributes', identifier: { external_id: user }, set: { number } };
+  const text = 'x'.repeat(bytes);
+  return { ...base, kind: 'attributes', identifier: { external_id: user }, set: { number, text } };
 }
 
 export function people(count: number): string[] {

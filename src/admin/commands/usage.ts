@@ -12,7 +12,7 @@ const DEFAULT_DAYS = 31;
 
 export function addUsage(program: Command): void {
   addVerb(program, 'usage', {
-    sentence: 'Show the objects that were processed per workspace and day (UTC), the latest day first.',
+    sentence: 'Show the objects that took effect per workspace and day (UTC), the latest day first.',
     example: 'usage --workspace default --from 2026-07-01 --to 2026-07-31',
   })
     .option('--workspace <workspace>', 'only this workspace (name or id)')

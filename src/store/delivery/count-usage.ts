@@ -20,7 +20,7 @@ const statement = `
     events = usage.events + excluded.events,
     purchases = usage.purchases + excluded.purchases`;
 
-/** Counts processed objects against usage. One row per workspace and lane. */
+/** Counts objects that took effect against usage. One row per workspace and lane. */
 export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void> {
   await tx.query({ name: 'count-usage', text: statement, values: [JSON.stringify(rows)] });
 }

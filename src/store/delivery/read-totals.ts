@@ -2,7 +2,9 @@ import type { Pool } from '../database.ts';
 
 export interface Totals {
   envelopes: number;
+  /** Those that took effect. */
   objects: number;
+  /** Attempts that ended as a dead letter, replays included. */
   deadLetters: number;
   applySeconds: number;
   /** Dead letters that wait for a person now. */

@@ -20,7 +20,7 @@ const statement = `
   group by workspaces.name
   order by workspaces.name`;
 
-/** Objects processed today (UTC), per workspace. */
+/** Objects that took effect today (UTC), per workspace. */
 export async function readUsageToday(pool: Pool): Promise<UsageToday[]> {
   const { rows } = await pool.query<UsageToday>({ name: 'read-usage-today', text: statement });
   return rows;

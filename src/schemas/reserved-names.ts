@@ -1,0 +1,25 @@
+/**
+ * Names that `SERVICE_ID_FIELD` may not have, nor its plural: every other member of a body or an answer, every
+ * attribute with a rule of its own, and `constructor`, which every object has. The test of the settings holds
+ * this list against the schemas of all operations and the rules of all attributes.
+ */
+export const reservedNames: readonly string[] = `
+  alias_label alias_name app app_id attributes
+  attributes_processed bio channel constructor count
+  country created_at currency current_location custom_attributes
+  custom_events date_of_first_session date_of_last_session device_id devices
+  dob email email_address email_click_tracking_disabled email_hard_bounced_at
+  email_open_tracking_disabled email_opted_in_at email_subscribe email_subscription_info email_unsubscribed_at
+  errors events events_processed external_id external_ids
+  facebook fields_to_export first first_name gender
+  home_city id image_url index input_array
+  invalid_user_ids language last last_coordinates last_name
+  marked_email_as_spam_at message name phone price
+  product_id properties purchases purchases_processed push_subscribe
+  push_token_import push_tokens quantity random_bucket revenue
+  status subscription_groups time time_zone token
+  total_revenue twitter type user_alias user_aliases
+  users
+`
+  .trim()
+  .split(/\s+/);

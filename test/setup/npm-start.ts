@@ -1,0 +1,85 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import { freePort } from '../../src/embedded/ports.ts';
+import { startProcess, type TestProcess, temporaryFolder, waitUntil } from './fixtures.ts';
+
+/** The API key of a first start. */
+export const KEY = /pk_[\w-]{43}/;
+
+const started: TestProcess[] = [];
+
+/** Ends what a test has started. */
+export async function endStarted(): Promise<void> {
+  for (const start of started.splice(0)) {
+    start.kill('SIGKILL');
+    await start.exit;
+  }
+}
+
+/** A data folder and ports of its own. */
+export async function settings() {
+  const [port, board, worker] = await Promise.all([freePort(), freePort(), freePort()]);
+  return {
+    DATA_DIR: temporaryFolder('penstock-start-'),
+    PORT: String(port),
+    BOARD_PORT: String(board),
+    WORKER_PORT: String(worker),
+  };
+}
+
+export function begin(env: Record<string, string>): TestProcess {
+  const start = startProcess('dist/src/start.js', env);
+  started.push(start);
+  return start;
+}
+
+export async function startAndWait(env: Record<string, string>): Promise<TestProcess> {
+  const start = begin(env);
+  await waitUntil(() => output(start).includes('Penstock is ready'), {
+    what: 'the greeting',
+    deadline: 30_000,
+  });
+  return start;
+}
+
+/** Lines that are not log lines. */
+export function output({ log }: TestProcess): string {
+  return log.map(({ text }) => text ?? '').join('\n');
+}
+
+async function post(port: string, path: string, key: string, body: object): Promise<Response> {
+  return fetch(`http://127.0.0.1:${port}${path}`, {
+    method: 'POST',
+    headers: { Authorization: `Bearer ${key}`, 'Content-Type': 'application/json' },
+    body: JSON.stringify(body),
+  });
+}
+
+export async function track(port: string, key: string): Promise<number> {
+  const attributes = [{ external_id: 'ada', first_name: 'Ada' }];
+  return (await post(port, '/users/track', key, { attributes })).status;
+}
+
+export async function readBack(port: string, key: string) {
+  const response = await post(port, '/users/export/ids', key, { external_ids: ['ada'] });
+  return (await response.json()) as { users: { external_id: string }[] };
+}
+
+/** The processes that name the folder in their command line or their environment. */
+export function runningOn(folder: string): { pid: number; command: string }[] {
+  const read = (file: string) => {
+    try {
+      return readFileSync(file, 'utf8').replaceAll('\0', ' ').trim();
+    } catch {
+      return '';
+    }
+  };
+  return readdirSync('/proc')
+    .filter((entry) => /^\d+$/.test(entry))
+    .map((pid) => ({
+      pid: Number(pid),
+      command: read(`/proc/${pid}/cmdline`),
+      env: read(`/proc/${pid}/environ`),
+    }))
+    .filter(({ command, env }) => `${command} ${env}`.includes(folder))
+    .map(({ pid, command }) => ({ pid, command }));
+}

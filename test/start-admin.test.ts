@@ -1,0 +1,75 @@
+import { execFile } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { promisify } from 'node:util';
+import { afterEach, describe, expect, test } from 'vitest';
+import { packageRoot } from '../src/package-root.ts';
+import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
+import {
+  begin,
+  endStarted,
+  KEY,
+  output,
+  readBack,
+  runningOn,
+  settings,
+  startAndWait,
+  track,
+} from './setup/npm-start.ts';
+
+afterEach(endStarted);
+
+describe('the admin command on a running npm start', () => {
+  test.each([
+    ['npx penstock', 'npx', ['penstock']],
+    ['npm run -s penstock --', 'npm', ['run', '-s', 'penstock', '--']],
+  ])('%s keys create makes a key that opens the endpoint at once', async (_, file, words) => {
+    const env = await settings();
+    await startAndWait(env);
+    const args = 'keys create --workspace default --permissions users.track --json'.split(' ');
+    const { stdout } = await promisify(execFile)(file, [...words, ...args], {
+      cwd: packageRoot,
+      env: { PATH: process.env.PATH, HOME: process.env.HOME, DATA_DIR: env.DATA_DIR },
+    });
+    const { api_key: secret } = JSON.parse(stdout);
+    expect(secret).toMatch(KEY);
+    expect(await track(env.PORT, secret)).toBe(201);
+  });
+});
+
+describe('npm start with stores of your own', () => {
+  test.each([
+    ['REDIS_URL', 'DATABASE_URL'],
+    ['REDIS_URL', 'the embedded Postgres'],
+    ['a queue in Postgres', 'DATABASE_URL'],
+  ])(
+    '%s and %s: what is tracked can be read back, and nothing is started that is there',
+    async (...given) => {
+      const env = await settings();
+      const stores = {
+        ...(given.includes('REDIS_URL') && { REDIS_URL: (await startRedis()).url }),
+        ...(given.includes('DATABASE_URL') && { DATABASE_URL: (await createBareDatabase()).url }),
+      };
+      const start = await startAndWait({ ...env, ...stores });
+      const key = KEY.exec(output(start))![0];
+      expect(await track(env.PORT, key)).toBe(201);
+      await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
+        what: 'what was tracked',
+      });
+      const embedded = runningOn(env.DATA_DIR).some(({ command }) => command.includes(`${env.DATA_DIR}/`));
+      expect(embedded).toBe(stores.DATABASE_URL === undefined);
+      if (stores.DATABASE_URL) expect(readdirSync(env.DATA_DIR)).toEqual([]);
+      const kinds = start.log.filter(({ msg }) => msg === 'ready').flatMap(({ queue }) => queue ?? []);
+      expect(new Set(kinds)).toEqual(new Set([stores.REDIS_URL ? 'redis' : 'postgres']));
+    },
+  );
+
+  test('a start that never greets shows the key it has made in its last line', async () => {
+    const { url } = await startRedis({ args: ['--maxmemory-policy', 'allkeys-lru'] });
+    const start = begin({ ...(await settings()), REDIS_URL: url });
+    expect(await start.exit).toMatchObject({ code: 1 });
+    expect(output(start)).toContain('set maxmemory-policy to noeviction');
+    expect(output(start)).not.toContain('Penstock is ready');
+    expect(start.log.at(-1)!.text).toMatch(KEY);
+    expect(output(start).match(new RegExp(KEY, 'g'))).toHaveLength(1);
+  });
+});

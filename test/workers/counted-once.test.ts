@@ -1,0 +1,47 @@
+import type pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readTotals } from '../../src/store/delivery/read-totals.ts';
+import type { Delivery } from '../../workers/contract.ts';
+import { runBatch } from '../../workers/run.ts';
+import type { TestWorkspace } from '../setup/workspace.ts';
+import { createStore, deliver, event, point, readSums, refuseEvents, silent } from './batch.ts';
+
+let pool: pg.Pool;
+let workspace: TestWorkspace;
+beforeAll(async () => {
+  ({ pool, workspace } = await createStore());
+  await refuseEvents(pool, 'poison');
+});
+afterAll(() => pool.end());
+
+/** What the counters say: objects that took effect, attempts that did not, data points. */
+async function counters() {
+  const { objects, deadLetters } = await readTotals(pool);
+  const { usage } = await readSums(pool, workspace);
+  return { objects, deadLetters, usage };
+}
+
+/** Another envelope with the same object, as a replay of its dead letter makes it. */
+function replayOf({ envelope: { requests, objects } }: Delivery, index: number): Delivery {
+  const object = { ...objects[index]!, request: 0 };
+  return { id: uuidv7(), lane: 0, envelope: { requests, objects: [object], replay: true } };
+}
+
+test('a dead letter is not counted as applied, and each object is one data point however often it is tried', async () => {
+  const delivery = deliver(workspace, [point('ann'), event('ann'), event('ann', 'poison')]);
+  await runBatch(pool, [delivery], silent);
+  expect(await counters()).toEqual({ objects: 2, deadLetters: 1, usage: 2 });
+
+  await runBatch(pool, [replayOf(delivery, 2)], silent);
+  expect(await counters()).toEqual({ objects: 2, deadLetters: 2, usage: 2 });
+
+  await pool.query('drop trigger refuse on events');
+  const replay = replayOf(delivery, 2);
+  await runBatch(pool, [replay], silent);
+  expect(await counters()).toEqual({ objects: 3, deadLetters: 2, usage: 3 });
+
+  await runBatch(pool, [replay, delivery], silent);
+  expect(await counters()).toEqual({ objects: 3, deadLetters: 2, usage: 3 });
+  expect(await readSums(pool, workspace)).toMatchObject({ points: 1, events: 2, counted: 2 });
+});
