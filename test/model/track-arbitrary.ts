@@ -98,7 +98,7 @@ const listsOfObjects: fc.Arbitrary<Json> = fc.oneof(
   fc.record(which).map((remove) => ({ $remove: [remove] }) as Json),
   fc.record({ ...which, $new_object: flat }).map((update) => ({ $update: [update] }) as Json),
   fc
-    .record({ ...which, $new_object: item })
+    .record({ ...which, $new_object: fc.record({ id: fc.constant(1), v: fc.oneof(scalar, fc.constant(null)) }) })
     .map((update) => ({ $add: [{ id: 1 }], $update: [update] }) as Json),
 );
 const custom = fc
