@@ -147,10 +147,10 @@ export class SequentialModel {
     }
   }
 
-  #importTokens({ push_tokens }: Wire): void {
-    for (const token of push_tokens as Wire[]) {
-      if (!this.cards.some(({ tokens }) => tokens.has(token.token as string)))
-        this.#give(token, this.#newCard());
+  #importTokens(object: Wire): void {
+    for (const token of object.push_tokens as Wire[]) {
+      if (this.cards.some(({ tokens }) => tokens.has(token.token as string))) continue;
+      this.#change(this.#newCard(), { ...object, push_tokens: [token] });
     }
   }
 
@@ -162,7 +162,7 @@ export class SequentialModel {
 
 const notData = new Set([
   ...['external_id', 'user_alias', 'service_id', '_update_existing_only', '_merge_objects'],
-  ...['email_subscribe', 'subscription_groups'],
+  ...['email_subscribe', 'subscription_groups', 'push_token_import'],
 ]);
 
 /** What is stored of a standard attribute; undefined: nothing, and the stored value stays. */

@@ -123,7 +123,12 @@ describe('objects', () => {
   const one = { key: 'id', value: 1 };
 
   test.each<
-    [string, Json | undefined, Omit<Extract<AttributeChange, { objects: unknown }>['objects'], never>, Json]
+    [
+      string,
+      Json | undefined,
+      Omit<Extract<AttributeChange, { objects: unknown }>['objects'], never>,
+      Json | undefined,
+    ]
   >([
     ['adds to the end', [{ id: 1 }], { merge: false, add: [{ id: 1 }] }, [{ id: 1 }, { id: 1 }]],
     ['starts an array', undefined, { merge: false, add: [{ id: 1 }] }, [{ id: 1 }]],

@@ -19,24 +19,66 @@ export function foldAttributes(
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   const profile = found ?? changes.profiles.create(workspaceId, object.identifier);
+  apply(object, profile, groups, changes, ordinal);
+  for (const token of object.push_tokens ?? []) give(token, profile, changes);
+  return undefined;
+}
+
+/**
+ * Each token that nobody has yet makes an anonymous profile with the object's attributes.
+ *
+ * @returns as `foldAttributes`
+ */
+export function importTokens(
+  { workspaceId, ordinal }: Work,
+  object: AcceptedAttributes,
+  changes: Changes,
+): string | undefined {
+  const groups = resolveGroups(workspaceId, object, changes);
+  if (typeof groups === 'string') return groups;
+  for (const token of object.push_tokens ?? []) {
+    const key = tokenKey(workspaceId, token);
+    if (changes.ownedTokens.has(key) || changes.pushTokens.has(key)) continue;
+    const profile = changes.profiles.create(workspaceId, undefined);
+    apply(object, profile, groups, changes, ordinal);
+    give(token, profile, changes);
+  }
+  return undefined;
+}
+
+type Token = NonNullable<AcceptedAttributes['push_tokens']>[number];
+
+function give(token: Token, { workspaceId, id }: HeldProfile, { pushTokens }: Changes): void {
+  pushTokens.set(tokenKey(workspaceId, token), { workspace_id: workspaceId, ...token, profile_id: id });
+}
+
+function tokenKey(workspaceId: string, { app_id, token }: Token): string {
+  return scoped(workspaceId, `${app_id}\0${token}`);
+}
+
+/** Everything but the push tokens. */
+function apply(
+  object: AcceptedAttributes,
+  profile: HeldProfile,
+  groups: GroupSetting[],
+  changes: Changes,
+  ordinal: number,
+): void {
   profile.change(ordinal);
   if (object.standard) setStandard(profile, object.standard, changes);
   if (object.set) for (const [name, value] of Object.entries(object.set)) profile.setCustom(name, value);
   if (object.change)
     for (const [name, change] of Object.entries(object.change)) profile.changeCustom(name, change);
-  for (const token of object.push_tokens ?? []) {
-    const key = scoped(workspaceId, `${token.app_id}\0${token.token}`);
-    changes.pushTokens.set(key, { workspace_id: workspaceId, ...token, profile_id: profile.id });
-  }
   if (object.push_subscribe) profile.columns.push_subscribe = object.push_subscribe;
   if (object.email_subscribe) setEmailState(profile, object.email_subscribe, changes);
   for (const { group, state } of groups) setGroupState(profile, group, state, changes);
-  return undefined;
 }
+
+type GroupSetting = { group: Group; state: string };
 
 /** The groups that an object sets; an archived one is passed over. A text: a group that is not there. */
 function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes: Changes) {
-  const groups: { group: Group; state: string }[] = [];
+  const groups: GroupSetting[] = [];
   for (const { subscription_group_id, subscription_state } of object.subscription_groups ?? []) {
     const group = changes.groups.get(subscription_group_id);
     if (group?.workspaceId !== workspaceId) {

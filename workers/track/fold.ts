@@ -1,4 +1,4 @@
-import type { AcceptedAttributes, AcceptedEvent, AcceptedPurchase } from '../../src/jobs/envelope.ts';
+import type { AcceptedEvent, AcceptedPurchase } from '../../src/jobs/envelope.ts';
 import type { EventSummaryRow } from '../../src/store/activity/add-event-summaries.ts';
 import type { PurchaseSummaryRow } from '../../src/store/activity/add-purchase-summaries.ts';
 import type { EventRow } from '../../src/store/activity/insert-events.ts';
@@ -7,10 +7,10 @@ import type { PushTokenRow } from '../../src/store/profiles/upsert-push-tokens.t
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
 import type { EmailState } from '../../src/store/subscriptions/set-email-states.ts';
 import type { GroupState } from '../../src/store/subscriptions/set-subscription-states.ts';
-import { foldAttributes } from './fold-attributes.ts';
+import { foldAttributes, importTokens } from './fold-attributes.ts';
 import type { HeldProfile } from './held-profile.ts';
 import { LOOK_AGAIN, type Profiles } from './profiles.ts';
-import { scoped, type Work } from './work.ts';
+import type { Work } from './work.ts';
 
 /** What a batch writes. A map is keyed by what may stand once in its statement. */
 export interface Changes {
@@ -59,7 +59,8 @@ export function fold(works: Work[], changes: Changes): number {
     const work = works[index]!;
     const { object, workspaceId, ordinal } = work;
     if (object.kind === 'attributes' && !object.identifier) {
-      importTokens(work, object, changes);
+      const reason = importTokens(work, object, changes);
+      if (reason) changes.refused.push({ work, reason });
       continue;
     }
     let profile = changes.profiles.find(workspaceId, object.identifier!);
@@ -78,17 +79,6 @@ export function fold(works: Work[], changes: Changes): number {
     else foldPurchase(profile, object, changes, ordinal);
   }
   return works.length;
-}
-
-/** Each token that nobody has yet makes an anonymous profile. */
-function importTokens({ workspaceId, ordinal }: Work, object: AcceptedAttributes, changes: Changes): void {
-  for (const token of object.push_tokens ?? []) {
-    const key = scoped(workspaceId, `${token.app_id}\0${token.token}`);
-    if (changes.ownedTokens.has(key) || changes.pushTokens.has(key)) continue;
-    const profile = changes.profiles.create(workspaceId, undefined);
-    profile.change(ordinal);
-    changes.pushTokens.set(key, { workspace_id: workspaceId, ...token, profile_id: profile.id });
-  }
 }
 
 function foldEvent(profile: HeldProfile, event: AcceptedEvent, changes: Changes, ordinal: number): void {

@@ -149,10 +149,14 @@ export class Profiles {
   }
 }
 
+const LAST = Number.POSITIVE_INFINITY;
+
 function isBetter(a: HeldProfile, b: HeldProfile, ranks: Map<HeldProfile, number> | undefined): boolean {
   if ((a.externalId === null) !== (b.externalId === null)) return a.externalId !== null;
   if (a.touched !== b.touched) return a.touched > b.touched;
-  return (ranks?.get(a) ?? Number.POSITIVE_INFINITY) < (ranks?.get(b) ?? Number.POSITIVE_INFINITY);
+  const [rankOfA, rankOfB] = [ranks?.get(a) ?? LAST, ranks?.get(b) ?? LAST];
+  // One object updates several profiles only when it imports tokens; then the id decides, as in the store.
+  return rankOfA === rankOfB ? a.id > b.id : rankOfA < rankOfB;
 }
 
 function* addresses({ workspaceId, email, phone, phoneValid }: HeldProfile): Iterable<string> {
