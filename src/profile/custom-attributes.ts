@@ -57,10 +57,7 @@ function mergeInto(
 }
 
 /** An update cannot delete a property of a match. Undefined when one makes the array too large. */
-function changeObjects(
-  current: Json | undefined,
-  { add, remove, update, merge }: Objects,
-): Json | undefined {
+function changeObjects(current: Json | undefined, { add, remove, update, merge }: Objects): Json | undefined {
   if (!Array.isArray(current) && !add?.length) return current;
   let objects = Array.isArray(current) ? current : [];
   if (add) objects = objects.concat(add);

@@ -154,6 +154,21 @@ const attributes = fc.tuple(identified, fewStandard, custom, fc.boolean()).map(
     ...(merge && { _merge_objects: true }),
   }),
 );
+/** Many that change addresses and the states that go along with them. */
+const subscriber = fc
+  .tuple(
+    identified,
+    fc.record(
+      {
+        phone: fc.constantFrom(...phones, ...otherPhones, null),
+        email: fc.constantFrom(...emails, null),
+        email_subscribe: fc.constantFrom(...states),
+        subscription_groups: fc.array(subscription, { minLength: 1, maxLength: 2 }),
+      },
+      { requiredKeys: [] },
+    ),
+  )
+  .map(([identifier, change]): Wire => ({ ...change, ...identifier }));
 const tokenImport = fc.tuple(fewStandard, custom, fc.array(token, { minLength: 1, maxLength: 2 })).map(
   ([columns, values, tokens]): Wire => ({
     ...columns,
@@ -201,7 +216,8 @@ export interface TrackRequest {
 export const trackRequest: fc.Arbitrary<TrackRequest> = fc.record({
   attributes: fc.array(
     fc.oneof(
-      { weight: 40, arbitrary: attributes },
+      { weight: 30, arbitrary: attributes },
+      { weight: 15, arbitrary: subscriber },
       { weight: 2, arbitrary: tokenImport },
       { weight: 1, arbitrary: poisonedAttributes },
     ),

@@ -1,8 +1,10 @@
 import type { AcceptedAttributes } from '../../src/jobs/envelope.ts';
 import type { StandardAttributes } from '../../src/profile/attributes-delta.ts';
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
+import { GLOBAL } from '../../src/store/subscriptions/find-states.ts';
 import type { Changes } from './fold.ts';
 import type { HeldProfile } from './held-profile.ts';
+import { moveEmail, movePhone, subjectOf } from './move-states.ts';
 import { scoped, type Work } from './work.ts';
 
 /**
@@ -71,7 +73,9 @@ function apply(
     for (const [name, change] of Object.entries(object.change)) profile.changeCustom(name, change);
   if (object.push_subscribe) profile.columns.push_subscribe = object.push_subscribe;
   if (object.email_subscribe) setEmailState(profile, object.email_subscribe, changes);
-  for (const { group, state } of groups) setGroupState(profile, group, state, changes);
+  for (const { group, state } of groups) {
+    changes.states.set(subjectOf(profile, group.channel), group.id, { channel: group.channel, state });
+  }
 }
 
 type GroupSetting = { group: Group; state: string };
@@ -89,30 +93,15 @@ function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes:
   return groups;
 }
 
-function setStandard(profile: HeldProfile, standard: StandardAttributes, { profiles }: Changes): void {
+function setStandard(profile: HeldProfile, standard: StandardAttributes, changes: Changes): void {
   const { email, phone, phone_valid, ...columns } = standard;
   Object.assign(profile.columns, columns);
-  if (email !== undefined) profiles.setEmail(profile, email);
-  if (phone !== undefined) profiles.setPhone(profile, phone, phone_valid ?? null);
+  if (email !== undefined) moveEmail(profile, email, changes);
+  if (phone !== undefined) movePhone(profile, phone, phone_valid ?? null, changes);
 }
 
 /** The state is the address's, and so everyone's who has it; without an address it is the profile's own. */
-function setEmailState(profile: HeldProfile, state: string, changes: Changes): void {
-  const { workspaceId: workspace_id, email } = profile;
-  if (email === null) profile.columns.email_subscribe = state;
-  else changes.emailStates.set(scoped(workspace_id, email), { workspace_id, email, state });
-}
-
-function setGroupState(profile: HeldProfile, group: Group, state: string, changes: Changes): void {
-  const { workspaceId: workspace_id, email, phone, phoneValid } = profile;
-  const address = group.channel === 'email' ? email : phoneValid ? phone : null;
-  const subject_kind = address === null ? 'profile' : group.channel === 'email' ? 'email' : 'phone';
-  const subject = address ?? profile.id;
-  changes.groupStates.set(scoped(workspace_id, `${subject_kind}\0${subject}\0${group.id}`), {
-    workspace_id,
-    subject_kind,
-    subject,
-    subscription_group_id: group.id,
-    state,
-  });
+function setEmailState(profile: HeldProfile, state: string, { states }: Changes): void {
+  states.set(subjectOf(profile, 'email'), GLOBAL, { channel: 'email', state });
+  if (profile.email === null) profile.columns.email_subscribe = state;
 }

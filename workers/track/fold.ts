@@ -5,11 +5,11 @@ import type { EventRow } from '../../src/store/activity/insert-events.ts';
 import type { PurchaseRow } from '../../src/store/activity/insert-purchases.ts';
 import type { PushTokenRow } from '../../src/store/profiles/upsert-push-tokens.ts';
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
-import type { EmailState } from '../../src/store/subscriptions/set-email-states.ts';
-import type { GroupState } from '../../src/store/subscriptions/set-subscription-states.ts';
 import { foldAttributes, importTokens } from './fold-attributes.ts';
 import type { HeldProfile } from './held-profile.ts';
+import { canMove } from './move-states.ts';
 import { LOOK_AGAIN, type Profiles } from './profiles.ts';
+import type { States } from './states.ts';
 import type { Work } from './work.ts';
 
 /** What a batch writes. A map is keyed by what may stand once in its statement. */
@@ -19,8 +19,7 @@ export interface Changes {
   /** Tokens that belonged to someone before the batch. */
   ownedTokens: Set<string>;
   pushTokens: Map<string, PushTokenRow>;
-  emailStates: Map<string, EmailState>;
-  groupStates: Map<string, GroupState>;
+  states: States;
   events: EventRow[];
   purchases: PurchaseRow[];
   eventSummaries: Map<string, EventSummaryRow>;
@@ -33,14 +32,14 @@ export function emptyChanges(
   profiles: Profiles,
   groups: Map<string, Group>,
   ownedTokens: Set<string>,
+  states: States,
 ): Changes {
   return {
     profiles,
     groups,
     ownedTokens,
     pushTokens: new Map(),
-    emailStates: new Map(),
-    groupStates: new Map(),
+    states,
     events: [],
     purchases: [],
     eventSummaries: new Map(),
@@ -69,6 +68,7 @@ export function fold(works: Work[], changes: Changes): number {
     if (object.kind === 'attributes') {
       // Reached by an address that it has got in this batch: what the store has of it was not asked for.
       if (profile && !profile.holds(object.change)) return index;
+      if (profile && object.standard && !canMove(profile, object.standard, changes)) return index;
       const reason = foldAttributes(profile, work, object, changes);
       if (reason) changes.refused.push({ work, reason });
       continue;

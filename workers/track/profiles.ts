@@ -75,6 +75,12 @@ export class Profiles {
     return profile ? [profile] : [];
   }
 
+  /** Whether somebody else in hand has this address now. */
+  isShared(profile: HeldProfile, address: { email: string } | { phone: string }): boolean {
+    for (const other of this.reachable(profile.workspaceId, address)) if (other !== profile) return true;
+    return false;
+  }
+
   /** Makes the profile that an identifier of nobody creates. */
   create(workspaceId: string, identifier: Identifier | undefined): HeldProfile {
     const id = newProfileId(this.#now);
