@@ -17,7 +17,7 @@ afterAll(() => store.stop());
 
 let numbers = 0;
 /** Numbers and addresses that nobody has yet. */
-const newPhone = () => `+4420718387${numbers++ + 10}`;
+const newPhone = () => `+44207183${numbers++ + 1000}`;
 const newEmail = () => `new-${numbers++}@example.com`;
 
 const joined = (id: string, subscription_state = 'subscribed') => ({
@@ -189,16 +189,10 @@ describe('a changed email address', () => {
   });
 });
 
-test('a batch in which many users change addresses costs as many statements as one in which one does', async () => {
-  const statementsOf = async (users: string[]) => {
-    await store.track({
-      attributes: users.map((external_id) => ({
-        external_id,
-        phone: newPhone(),
-        email_subscribe: 'unsubscribed',
-        ...left(texts),
-      })),
-    });
+describe('a batch in which many users change addresses costs as many statements as one in which one does', () => {
+  type Objects = Parameters<Store['track']>[0][];
+
+  const statementsOf = async (attributes: Objects) => {
     const client = await store.database.pool.connect();
     const { query } = client;
     let statements = 0;
@@ -207,16 +201,62 @@ test('a batch in which many users change addresses costs as many statements as o
       return query.apply(client, given);
     }) as typeof query;
     client.release();
-    await store.track({
-      attributes: users.map((external_id) => ({ external_id, phone: newPhone(), email: newEmail() })),
-    });
+    await store.track({ attributes });
     client.query = query;
-    expect(await states(users.at(-1)!)).toEqual({ email: 'unsubscribed', Texts: 'Unsubscribed' });
     return statements;
   };
-  const ofOne = await statementsOf(['alone']);
-  expect(ofOne).toBeGreaterThan(0);
-  expect(await statementsOf(Array.from({ length: 20 }, (_, index) => `crowd-${index}`))).toBe(ofOne);
+  const stored = async (external_id: string) => {
+    await one({ external_id, phone: newPhone(), email_subscribe: 'unsubscribed', ...left(texts) });
+    return external_id;
+  };
+
+  test.each<[string, (users: string[]) => Objects]>([
+    [
+      'users who are stored',
+      (users) => users.map((external_id) => ({ external_id, phone: newPhone(), email: newEmail() })),
+    ],
+    [
+      'users who are named by the address that they get',
+      (users) =>
+        users.flatMap((external_id) => {
+          const email = newEmail();
+          return [
+            { external_id, email },
+            { email, phone: newPhone() },
+          ];
+        }),
+    ],
+    [
+      'users whom the batch makes',
+      (users) =>
+        users.flatMap((user) => {
+          const [external_id, email] = [`${user}-new`, newEmail()];
+          return [
+            { external_id, email_subscribe: 'unsubscribed', ...left(texts) },
+            { external_id, phone: newPhone(), email },
+            { email, phone: newPhone() },
+          ];
+        }),
+    ],
+    [
+      'users whom the batch makes and then names by address',
+      (users) =>
+        users.flatMap((user) => {
+          const email = newEmail();
+          return [
+            { external_id: `${user}-new`, phone: newPhone(), email },
+            { email, phone: newPhone() },
+          ];
+        }),
+    ],
+  ])('%s', async (kind, objects) => {
+    const crowd: string[] = [];
+    for (let index = 0; index < 20; index++) crowd.push(await stored(`${kind} ${index}`));
+    const ofOne = await statementsOf(objects([await stored(`${kind} alone`)]));
+    expect(ofOne).toBeGreaterThan(0);
+    expect(await statementsOf(objects(crowd))).toBe(ofOne);
+    expect(await states(crowd.at(-1)!)).toMatchObject({ Texts: 'Unsubscribed' });
+  });
 });
 
 test('an import of push tokens gives the attributes to the profile that each new token makes', async () => {

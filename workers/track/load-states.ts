@@ -1,3 +1,5 @@
+import type { StandardAttributes } from '../../src/profile/attributes-delta.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { findHeldEmails } from '../../src/store/subscriptions/find-held-emails.ts';
@@ -16,7 +18,7 @@ interface Setter {
   phone: string | undefined;
   setsPhone: boolean;
   reached: HeldProfile[];
-  /** Whether another attribute object of the batch names the same user. */
+  /** Whether another attribute object of the batch names the same user, as far as can be told. */
   isRepeated: boolean;
 }
 
@@ -54,27 +56,54 @@ export async function loadStates(tx: Connection, works: Work[], profiles: Profil
 
 function* setters(works: Work[], profiles: Profiles): Iterable<Setter> {
   const named = new Map<string, number>();
-  const setting: { work: Work; name: string }[] = [];
+  const setting: { name: string; work: Work; identifier: Identifier; standard: StandardAttributes }[] = [];
   for (const work of works) {
     const { workspaceId, object } = work;
     if (object.kind !== 'attributes' || !object.identifier) continue;
-    const name = scoped(workspaceId, identifierKey(object.identifier));
+    const { identifier, standard } = object;
+    const name = scoped(workspaceId, identifierKey(identifier));
     named.set(name, (named.get(name) ?? 0) + 1);
-    if (object.standard?.email || object.standard?.phone !== undefined) setting.push({ work, name });
+    if (standard?.email || standard?.phone !== undefined) setting.push({ name, work, identifier, standard });
   }
-  for (const { work, name } of setting) {
-    const { workspaceId, object } = work;
-    if (object.kind !== 'attributes' || !object.identifier || !object.standard) continue;
-    const { email, phone, phone_valid } = object.standard;
+  // Whom an address comes to mean within the batch.
+  const brought = new Map<string, Set<HeldProfile>>();
+  for (const { name, work, identifier, standard } of setting) {
+    for (const address of otherAddresses(name, work.workspaceId, standard)) {
+      if (!named.has(address)) continue;
+      let profilesBrought = brought.get(address);
+      if (!profilesBrought) {
+        profilesBrought = new Set();
+        brought.set(address, profilesBrought);
+      }
+      for (const profile of profiles.reachable(work.workspaceId, identifier)) profilesBrought.add(profile);
+    }
+  }
+  for (const { name, work, identifier, standard } of setting) {
+    const { workspaceId } = work;
+    const { email, phone, phone_valid } = standard;
     yield {
       workspaceId,
       email: email ?? undefined,
       phone: (phone_valid && phone) || undefined,
       setsPhone: phone !== undefined,
-      reached: [...profiles.reachable(workspaceId, object.identifier)],
-      isRepeated: named.get(name)! > 1,
+      reached: [...profiles.reachable(workspaceId, identifier), ...(brought.get(name) ?? [])],
+      isRepeated:
+        named.get(name)! > 1 ||
+        otherAddresses(name, workspaceId, standard).some((address) => named.has(address)),
     };
   }
+}
+
+/** The addresses that an object sets besides the one that names its user. */
+function otherAddresses(
+  name: string,
+  workspaceId: string,
+  { email, phone, phone_valid }: StandardAttributes,
+): string[] {
+  const addresses: string[] = [];
+  if (email) addresses.push(scoped(workspaceId, identifierKey({ email })));
+  if (phone && phone_valid) addresses.push(scoped(workspaceId, identifierKey({ phone })));
+  return addresses.filter((address) => address !== name);
 }
 
 async function takeInStates(tx: Connection, states: States, subjects: Subject[]): Promise<void> {
