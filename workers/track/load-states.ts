@@ -28,6 +28,7 @@ interface Setter {
  */
 export async function loadStates(tx: Connection, works: Work[], profiles: Profiles): Promise<States> {
   const states = new States();
+  if (!works.some(setsAddress)) return states;
   const subjects = new Map<string, Subject>();
   const emails = new Map<string, { workspaceId: string; email: string }>();
   const want = (subject: Subject) =>
@@ -54,6 +55,11 @@ export async function loadStates(tx: Connection, works: Work[], profiles: Profil
   return states;
 }
 
+function setsAddress({ object }: Work): boolean {
+  if (object.kind !== 'attributes' || !object.standard) return false;
+  return Boolean(object.standard.email) || object.standard.phone !== undefined;
+}
+
 function* setters(works: Work[], profiles: Profiles): Iterable<Setter> {
   const named = new Map<string, number>();
   const setting: { name: string; work: Work; identifier: Identifier; standard: StandardAttributes }[] = [];
@@ -63,7 +69,7 @@ function* setters(works: Work[], profiles: Profiles): Iterable<Setter> {
     const { identifier, standard } = object;
     const name = scoped(workspaceId, identifierKey(identifier));
     named.set(name, (named.get(name) ?? 0) + 1);
-    if (standard?.email || standard?.phone !== undefined) setting.push({ name, work, identifier, standard });
+    if (standard && setsAddress(work)) setting.push({ name, work, identifier, standard });
   }
   // Whom an address comes to mean within the batch.
   const brought = new Map<string, Set<HeldProfile>>();

@@ -18,10 +18,12 @@ export function subjectOf(profile: HeldProfile, channel: Group['channel']): Subj
 /** Whether memory knows every state that passes on when the profile gets these addresses. */
 export function canMove(profile: HeldProfile, standard: StandardAttributes, { states }: Moving): boolean {
   const { email, phone, phone_valid: phoneValid = null } = standard;
+  if (!email && phone === undefined) return true;
   if (profile.isNew) states.know(own(profile));
-  const from = subjectOf(profile, 'sms');
-  const moves = phone !== undefined && !isSame(from, phoneSubject(profile, { phone, phoneValid }));
-  if (moves && !states.of(from)) return false;
+  if (phone !== undefined) {
+    const from = subjectOf(profile, 'sms');
+    if (!isSame(from, phoneSubject(profile, { phone, phoneValid })) && !states.of(from)) return false;
+  }
   if (email == null || profile.email !== null) return true;
   const said = ownStates(profile, 'email', states);
   if (!said?.some(([group]) => group === GLOBAL)) return said !== undefined;
