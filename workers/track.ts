@@ -3,6 +3,7 @@ import { findPushTokens } from '../src/store/profiles/find-push-tokens.ts';
 import { findGroups, type Group } from '../src/store/subscriptions/find-groups.ts';
 import { emptyChanges, fold } from './track/fold.ts';
 import { loadProfiles } from './track/load.ts';
+import { loadStates } from './track/load-states.ts';
 import { scoped, type Work } from './track/work.ts';
 import { writeChanges } from './track/write.ts';
 
@@ -26,7 +27,7 @@ export async function applyTrack(
       loadGroups(tx, rest),
       loadOwnedTokens(tx, rest),
     ]);
-    const changes = emptyChanges(profiles, groups, owned);
+    const changes = emptyChanges(profiles, groups, owned, await loadStates(tx, rest, profiles));
     const folded = fold(rest, changes);
     if (folded === 0) throw new Error('an identifier means nobody and too many at once');
     await writeChanges(tx, changes, now);

@@ -60,7 +60,7 @@ export type AttributeChange =
         add?: Json[];
         remove?: { key: string; value: Json }[];
         update?: { key: string; value: Json; new_object: Record<string, Json> }[];
-        /** Whether `update` merges into the matches instead of replacing them. */
+        /** Whether `update` merges into the matches, in which null leaves a key as it is, or replaces them. */
         merge: boolean;
       };
     };

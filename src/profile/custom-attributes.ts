@@ -10,8 +10,9 @@ type Match = { key: string; value: Json };
 
 /**
  * The value of a custom attribute after a change; the stored value is left as it is. A stored value of
- * another kind than the change speaks of counts as missing. A change that would take an object or an array of
- * objects over 100 KB, or a number out of the range of a double, changes nothing.
+ * another kind than the change speaks of counts as missing; removing from it and updating in it change nothing.
+ * A change that would take an object or an array of objects over 100 KB, or a number out of the range of a
+ * double, changes nothing.
  *
  * @param current the stored value, undefined if there is none
  * @returns the new value, undefined if there is none
@@ -23,14 +24,15 @@ export function applyChange(current: Json | undefined, change: AttributeChange):
   }
   if ('array' in change) return changeElements(current, change.array);
   const changed =
-    'merge' in change ? mergeInto(current, change.merge) : changeObjects(current, change.objects);
+    'merge' in change ? mergeInto(current, change.merge, 'remove') : changeObjects(current, change.objects);
   return changed === undefined || exceedsJsonBytes(changed, MAX_OBJECT_BYTES) ? current : changed;
 }
 
 function changeElements(
   current: Json | undefined,
   { add, remove }: { add?: Json[]; remove?: Json[] },
-): Json[] {
+): Json | undefined {
+  if (!Array.isArray(current) && !add?.length) return current;
   let elements = Array.isArray(current) ? current : [];
   if (add) elements = distinctLatest(elements.concat(add));
   if (!remove) return elements;
@@ -38,22 +40,25 @@ function changeElements(
   return elements.filter((element) => !removed.has(element));
 }
 
-/** RFC 7396: null removes a key, an object merges, anything else replaces. */
-function mergeInto(current: Json | undefined, patch: Record<string, Json>): Record<string, Json> {
+/** An object merges, anything else replaces; null removes a key, as in RFC 7396, or leaves it as it is. */
+function mergeInto(
+  current: Json | undefined,
+  patch: Record<string, Json>,
+  onNull: 'remove' | 'keep',
+): Record<string, Json> {
   const merged = isRecord(current) ? { ...current } : {};
   for (const key in patch) {
     const value = patch[key]!;
-    if (value === null) delete merged[key];
-    else put(merged, key, isRecord(value) ? mergeInto(ownMember(merged, key), value) : value);
+    if (value !== null) {
+      put(merged, key, isRecord(value) ? mergeInto(ownMember(merged, key), value, onNull) : value);
+    } else if (onNull === 'remove') delete merged[key];
   }
   return merged;
 }
 
-/** Undefined when an update makes the array too large. */
-function changeObjects(
-  current: Json | undefined,
-  { add, remove, update, merge }: Objects,
-): Json[] | undefined {
+/** An update cannot delete a property of a match. Undefined when one makes the array too large. */
+function changeObjects(current: Json | undefined, { add, remove, update, merge }: Objects): Json | undefined {
+  if (!Array.isArray(current) && !add?.length) return current;
   let objects = Array.isArray(current) ? current : [];
   if (add) objects = objects.concat(add);
   if (remove) objects = objects.filter((object) => !remove.some((match) => matches(object, match)));
@@ -63,7 +68,7 @@ function changeObjects(
     let bytes = 0;
     for (let i = 0; i < objects.length; i++) {
       if (!matches(objects[i]!, step)) continue;
-      objects[i] = merge ? mergeInto(objects[i], step.new_object) : step.new_object;
+      objects[i] = merge ? mergeInto(objects[i], step.new_object, 'keep') : step.new_object;
       bytes += jsonBytesAtLeast(objects[i]!);
       if (bytes > MAX_OBJECT_BYTES) return undefined;
     }

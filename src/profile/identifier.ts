@@ -1,6 +1,7 @@
 import { normalizeEmail } from './email.ts';
 import type { Json } from './json.ts';
 import { normalizePhone } from './phone.ts';
+import { isRecord } from './record.ts';
 
 /** The one identifier that addresses an object. */
 export type Identifier =
@@ -30,7 +31,7 @@ export function identifierOf(
 ): { identifier: Identifier } | { error: string } {
   const { external_id, user_alias, email, phone } = object;
   if (isGiven(external_id)) return externalId(external_id);
-  if (isGiven(user_alias)) return alias(user_alias);
+  if (isGiven(user_alias) && !isEmptyAlias(user_alias)) return alias(user_alias);
   const serviceId = object[serviceIdField];
   if (isGiven(serviceId)) {
     return typeof serviceId === 'string' && SERVICE_ID.test(serviceId)
@@ -89,6 +90,18 @@ function alias(value: Json): { identifier: Identifier } | { error: string } {
   return {
     identifier: { user_alias: { alias_name: alias_name as string, alias_label: alias_label as string } },
   };
+}
+
+/** Whether an object carries one of the identifiers that belong to one user alone. */
+export function namesOneUser(object: Record<string, Json>, serviceIdField: string): boolean {
+  const { external_id, user_alias } = object;
+  if (isGiven(external_id) || isGiven(object[serviceIdField])) return true;
+  return isGiven(user_alias) && !isEmptyAlias(user_alias);
+}
+
+/** Neither a name nor a label. */
+function isEmptyAlias(value: Json): boolean {
+  return isRecord(value) && !isGiven(value.alias_name) && !isGiven(value.alias_label);
 }
 
 /** Empty strings and null are what clients send for "none". */

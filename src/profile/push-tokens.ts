@@ -18,7 +18,9 @@ const DERIVED_DEVICE_ID = 32;
 /** The attributes that say which devices reach a user, by their name on the wire. */
 export const PUSH_ATTRIBUTES: [name: string, rule: AttributeRule][] = [['push_tokens', pushTokens]];
 
+/** Tokens are added, never removed: null is none to add. */
 function pushTokens(delta: AttributesDelta, value: Json): string | undefined {
+  if (value === null) return undefined;
   const list = Array.isArray(value) ? value : [value];
   if (!areRecords(list)) return "'push_tokens' is not valid: it must be an array of objects";
   const tokens: NonNullable<AttributesDelta['push_tokens']> = [];

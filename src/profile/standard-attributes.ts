@@ -46,7 +46,9 @@ export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['twitter', twitter],
 ];
 
+/** An empty text is no address, as where one identifies: it changes nothing. */
 function email(delta: AttributesDelta, value: Json): string | undefined {
+  if (value === '') return undefined;
   const address = typeof value === 'string' ? normalizeEmail(value) : value;
   if (typeof address !== 'string' && address !== null) {
     return "The value provided for the 'email' field is not a valid email.";
@@ -55,8 +57,9 @@ function email(delta: AttributesDelta, value: Json): string | undefined {
   return undefined;
 }
 
-/** A number that cannot exist is kept and marked; a text without digits is no number. */
+/** A number that cannot exist is kept and marked; a text without digits is no number, an empty one is none. */
 function phone(delta: AttributesDelta, value: Json): string | undefined {
+  if (value === '') return undefined;
   const standard = standardOf(delta);
   if (value === null) {
     standard.phone = null;

@@ -13,17 +13,20 @@ export const SUBSCRIPTION_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['email_subscription_info', () => "'email_subscription_info' is not valid: it may not be set"],
 ];
 
+/** Null says nothing: a value that a client lacks must not subscribe anew whoever has unsubscribed. */
 function subscriptionState(name: 'email_subscribe' | 'push_subscribe'): AttributeRule {
   const error = `'${name}' must be 'subscribed', 'unsubscribed', or 'opted_in'`;
   return function ruleOfState(delta, value) {
+    if (value === null) return undefined;
     if (value !== 'subscribed' && value !== 'unsubscribed' && value !== 'opted_in') return error;
     delta[name] = value satisfies SubscriptionState;
     return undefined;
   };
 }
 
-/** Group ids are UUIDs, kept in lower case; whether a group exists is not known here. */
+/** Group ids are UUIDs, kept in lower case; whether a group exists is not known here. Null is no group. */
 function subscriptionGroups(delta: AttributesDelta, value: Json): string | undefined {
+  if (value === null) return undefined;
   const list = Array.isArray(value) ? value : [value];
   if (!areRecords(list)) return "'subscription_groups' is not valid: it must be an array of objects";
   const groups: NonNullable<AttributesDelta['subscription_groups']> = [];

@@ -13,6 +13,10 @@ export const userAlias = {
   },
 } as const;
 
+/** Empty as well where another identifier addresses the object; one that does is judged as an identifier. */
+const optionalPart = (description: string) =>
+  ({ type: ['string', 'null'], description, rule: 'it must be a non-empty string' }) as const;
+
 /** The identifiers that every object may carry; one is required. */
 function identifiers(serviceIdField: string): Record<string, Schema> {
   return {
@@ -25,6 +29,10 @@ function identifiers(serviceIdField: string): Record<string, Schema> {
       ...userAlias,
       type: ['object', 'null'],
       required: [],
+      properties: {
+        alias_name: optionalPart('Name of the alias, at most 236 bytes.'),
+        alias_label: optionalPart('Kind of the alias, at most 236 bytes.'),
+      },
       rule: "it must be an object with 'alias_name' and 'alias_label'",
     },
     [serviceIdField]: {
@@ -34,13 +42,13 @@ function identifiers(serviceIdField: string): Record<string, Schema> {
     },
     email: {
       ...optionalText(
-        'Addresses the most recently updated profile with this address, if no identifier above is given.',
+        'Addresses the most recently updated profile with this address, if no identifier above is given; an empty text is none.',
       ),
       refusal: { type: "The value provided for the 'email' field is not a valid email." },
     },
     phone: {
       type: ['string', 'integer', 'null'],
-      description: 'E.164; addresses a profile if no identifier above is given.',
+      description: 'E.164; addresses a profile if no identifier above is given; an empty text is none.',
       rule: 'it must be a phone number in E.164 format',
     },
     _update_existing_only: {
@@ -143,7 +151,8 @@ export function attributesSchema(serviceIdField: string): Schema {
       },
       push_token_import: {
         type: ['boolean', 'null'],
-        description: 'true: each new push token becomes an anonymous profile; no identifier may be given.',
+        description:
+          "true: each push token that nobody has becomes an anonymous profile with this object's attributes; external_id, user_alias and the service's own id may not be given, and email and phone are only attributes.",
         rule: 'it must be a boolean',
       },
     },

@@ -119,7 +119,8 @@ export class SequentialModel {
   #change(card: Card, object: Wire): void {
     for (const [name, value] of Object.entries(object)) {
       if (notData.has(name)) continue;
-      if (name === 'phone') setPhone(card, value as string | null);
+      if (name === 'phone') this.#changePhone(card, value as string | null);
+      else if (name === 'email') this.#changeEmail(card, value as string | null);
       else if (name === 'push_tokens') for (const token of value as Wire[]) this.#give(token, card);
       else if (Object.hasOwn(columns, name)) setColumn(card, name, columns[name]!(value));
       else {
@@ -131,10 +132,45 @@ export class SequentialModel {
     this.#subscribe(card, object);
   }
 
+  /** The new number takes the user's states, where it has none yet; without a number the user keeps them. */
+  #changePhone(card: Card, sent: string | null): void {
+    const before = numberOf(card);
+    setPhone(card, sent);
+    const after = numberOf(card);
+    if (before === after) return;
+    for (const group of this.#channels.keys()) {
+      if (this.#channels.get(group) !== 'sms') continue;
+      const said =
+        before === undefined ? card.states.get(group) : this.addressStates.get(`${before} ${group}`);
+      if (said === undefined) continue;
+      if (after === undefined) card.states.set(group, said);
+      else {
+        card.states.delete(group);
+        if (!this.addressStates.has(`${after} ${group}`)) this.addressStates.set(`${after} ${group}`, said);
+      }
+    }
+  }
+
+  /** What the user said without an address passes to the first one, where that has no state; one in use has one. */
+  #changeEmail(card: Card, address: string | null): void {
+    const isFirst = address !== null && !card.columns.has('email');
+    const exists = this.cards.some((other) => other !== card && other.columns.get('email') === address);
+    setColumn(card, 'email', address);
+    if (!isFirst) return;
+    for (const group of ['', ...this.#channels.keys()]) {
+      const said = this.#channels.get(group) === 'sms' ? undefined : card.states.get(group);
+      if (said === undefined) continue;
+      card.states.delete(group);
+      const key = `${address} ${group}`;
+      const hasState = this.addressStates.has(key) || (group === '' && exists);
+      if (!hasState) this.addressStates.set(key, said);
+    }
+  }
+
   /** A state is the address's, and with it everyone's who has that address. */
   #subscribe(card: Card, { email_subscribe, subscription_groups }: Wire): void {
     const email = card.columns.get('email');
-    const phone = card.columns.get('phone_valid') === true ? card.columns.get('phone') : undefined;
+    const phone = numberOf(card);
     const set = (address: Json | undefined, group: string, state: Json | undefined) => {
       if (address === undefined) card.states.set(group, state as string);
       else this.addressStates.set(`${address} ${group}`, state as string);
@@ -147,10 +183,10 @@ export class SequentialModel {
     }
   }
 
-  #importTokens({ push_tokens }: Wire): void {
-    for (const token of push_tokens as Wire[]) {
-      if (!this.cards.some(({ tokens }) => tokens.has(token.token as string)))
-        this.#give(token, this.#newCard());
+  #importTokens(object: Wire): void {
+    for (const token of object.push_tokens as Wire[]) {
+      if (this.cards.some(({ tokens }) => tokens.has(token.token as string))) continue;
+      this.#change(this.#newCard(), { ...object, push_tokens: [token] });
     }
   }
 
@@ -162,12 +198,11 @@ export class SequentialModel {
 
 const notData = new Set([
   ...['external_id', 'user_alias', 'service_id', '_update_existing_only', '_merge_objects'],
-  ...['email_subscribe', 'subscription_groups'],
+  ...['email_subscribe', 'subscription_groups', 'push_token_import'],
 ]);
 
 /** What is stored of a standard attribute; undefined: nothing, and the stored value stays. */
 const columns: Record<string, (value: Json) => Json | undefined> = {
-  email: (value) => value,
   first_name: (value) => value,
   home_city: (value) => value,
   push_subscribe: (value) => value,
@@ -189,6 +224,11 @@ function setPhone(card: Card, sent: string | null): void {
   const number = sent === null ? undefined : normalizePhone(sent)!;
   setColumn(card, 'phone', number?.phone ?? null);
   setColumn(card, 'phone_valid', number?.valid ?? null);
+}
+
+/** The number that reaches the user, if there is one. */
+function numberOf({ columns: stored }: Card): Json | undefined {
+  return stored.get('phone_valid') === true ? stored.get('phone') : undefined;
 }
 
 /** An alias only on an explicit false, a service id never, anyone else unless only existing users are meant. */

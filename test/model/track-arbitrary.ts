@@ -79,7 +79,7 @@ const numbers: fc.Arbitrary<Json> = fc.oneof(
 );
 const lists: fc.Arbitrary<Json> = fc.oneof(
   fc.array(scalar, { maxLength: 3 }),
-  fc.constant(null),
+  fc.constantFrom(null, 'gold'),
   fc
     .record(
       { add: fc.array(scalar, { maxLength: 3 }), remove: fc.array(scalar, { maxLength: 2 }) },
@@ -94,11 +94,15 @@ const objects: fc.Arbitrary<Json> = fc.oneof(
 );
 const listsOfObjects: fc.Arbitrary<Json> = fc.oneof(
   items.map((value) => value as Json),
+  fc.constantFrom<Json>(null, 'gold'),
   items.map(($add) => ({ $add }) as Json),
   fc.record(which).map((remove) => ({ $remove: [remove] }) as Json),
   fc.record({ ...which, $new_object: flat }).map((update) => ({ $update: [update] }) as Json),
   fc
-    .record({ ...which, $new_object: item })
+    .record({
+      ...which,
+      $new_object: fc.record({ id: fc.constant(1), v: fc.oneof(scalar, fc.constant(null)) }),
+    })
     .map((update) => ({ $add: [{ id: 1 }], $update: [update] }) as Json),
 );
 const custom = fc
@@ -150,9 +154,30 @@ const attributes = fc.tuple(identified, fewStandard, custom, fc.boolean()).map(
     ...(merge && { _merge_objects: true }),
   }),
 );
-const tokenImport = fc
-  .array(token, { minLength: 1, maxLength: 2 })
-  .map((push_tokens): Wire => ({ push_token_import: true, push_tokens }));
+/** Many that change addresses and the states that go along with them. */
+const subscriber = fc
+  .tuple(
+    identified,
+    fc.record(
+      {
+        phone: fc.constantFrom(...phones, ...otherPhones, null),
+        email: fc.constantFrom(...emails, null),
+        email_subscribe: fc.constantFrom(...states),
+        subscription_groups: fc.array(subscription, { minLength: 1, maxLength: 2 }),
+      },
+      { requiredKeys: [] },
+    ),
+  )
+  .map(([identifier, change]): Wire => ({ ...change, ...identifier }));
+const tokenImport = fc.tuple(fewStandard, custom, fc.array(token, { minLength: 1, maxLength: 2 })).map(
+  ([columns, values, tokens]): Wire => ({
+    ...columns,
+    ...values,
+    push_token_import: true,
+    // Which of two profiles that one object makes is found by their address is not for the model to say.
+    push_tokens: columns.email || columns.phone ? tokens.slice(0, 1) : tokens,
+  }),
+);
 const poisonedAttributes = attributes.map((object): Wire => ({ ...object, [POISON]: true }));
 
 const time = fc.constantFrom(...times);
@@ -191,7 +216,8 @@ export interface TrackRequest {
 export const trackRequest: fc.Arbitrary<TrackRequest> = fc.record({
   attributes: fc.array(
     fc.oneof(
-      { weight: 40, arbitrary: attributes },
+      { weight: 30, arbitrary: attributes },
+      { weight: 15, arbitrary: subscriber },
       { weight: 2, arbitrary: tokenImport },
       { weight: 1, arbitrary: poisonedAttributes },
     ),

@@ -17,15 +17,17 @@ export function valueAfter(current: Json | undefined, sent: Json, merge: boolean
   if (keys.length > 0 && keys.every((key) => key === 'add' || key === 'remove'))
     return changeList(current, sent);
   if (keys.length > 0 && keys.every((key) => key.startsWith('$') && key !== '$time')) {
+    if (!Array.isArray(current) && toList(sent.$add).length === 0) return current;
     return changeObjects(Array.isArray(current) ? current : [], sent, merge);
   }
   // A name with a space is not allowed inside: the whole update is dropped.
   if (hasBadName(sent)) return current;
-  return merge ? mergeDeep(current, sent) : sent;
+  return merge ? mergeDeep(current, sent, true) : sent;
 }
 
 /** Elements are unique; one that comes again moves to the end. `remove` after `add`. */
-function changeList(current: Json | undefined, { add, remove }: JsonObject): Json[] {
+function changeList(current: Json | undefined, { add, remove }: JsonObject): Json | undefined {
+  if (!Array.isArray(current) && toList(add).length === 0) return current;
   const added = latestOnce([...(Array.isArray(current) ? current : []), ...toList(add)]);
   return added.filter((element) => !toList(remove).includes(element));
 }
@@ -43,7 +45,7 @@ function changeObjects(current: Json[], operations: JsonObject, merge: boolean):
   for (const step of toList(operations.$update) as JsonObject[]) {
     objects = objects.map((object) => {
       if (!isMatch(object, step)) return object;
-      return merge ? mergeDeep(object, step.$new_object as JsonObject) : step.$new_object!;
+      return merge ? mergeDeep(object, step.$new_object as JsonObject, false) : step.$new_object!;
     });
   }
   return objects;
@@ -53,12 +55,12 @@ function isMatch(object: Json, { $identifier_key, $identifier_value }: JsonObjec
   return isObject(object) && object[$identifier_key as string] === $identifier_value;
 }
 
-/** Null inside removes that name. */
-function mergeDeep(current: Json | undefined, patch: JsonObject): JsonObject {
+/** Null inside removes that name, where names can be deleted. */
+function mergeDeep(current: Json | undefined, patch: JsonObject, deletes: boolean): JsonObject {
   const merged = new Map(Object.entries(isObject(current) ? current : {}));
   for (const [key, value] of Object.entries(patch)) {
-    if (value === null) merged.delete(key);
-    else merged.set(key, isObject(value) ? mergeDeep(merged.get(key), value) : value);
+    if (value === null && deletes) merged.delete(key);
+    if (value !== null) merged.set(key, isObject(value) ? mergeDeep(merged.get(key), value, deletes) : value);
   }
   return Object.fromEntries(merged);
 }

@@ -227,7 +227,7 @@ describe('subscription states', () => {
     expect(await read('bounced')).toMatchObject({ email_hard_bounced_at: time, email_unsubscribed_at: time });
   });
 
-  test("groups show the address's state, else the profile's own", async () => {
+  test("groups show the address's state, the profile's own without an address", async () => {
     const { pool } = store.database;
     const news = await createGroup(pool, store.workspaceId, 'email', { name: 'News' });
     const texts = await createGroup(pool, store.workspaceId, 'sms', { name: 'Texts' });
@@ -246,12 +246,19 @@ describe('subscription states', () => {
         { external_id: 'group-1', subscription_groups: [state(news, 'unsubscribed')] },
       ],
     });
-    const groups = (newsStatus: string, textsStatus?: string) => [
+    const groups = (newsStatus: string, textsStatus: string) => [
       { id: news, name: 'News', channel: 'email', status: newsStatus },
-      ...(textsStatus ? [{ id: texts, name: 'Texts', channel: 'sms', status: textsStatus }] : []),
+      { id: texts, name: 'Texts', channel: 'sms', status: textsStatus },
     ];
-    expect((await read('group-1')).subscription_groups).toEqual(groups('Unsubscribed'));
-    expect((await read('group-2')).subscription_groups).toEqual(groups('Unsubscribed', 'Subscribed'));
+    for (const user of ['group-1', 'group-2']) {
+      expect((await read(user)).subscription_groups).toEqual(groups('Unsubscribed', 'Subscribed'));
+    }
+    await store.track({
+      attributes: [{ external_id: 'group-3', subscription_groups: [state(texts, 'unsubscribed')] }],
+    });
+    expect((await read('group-3')).subscription_groups).toEqual([
+      { id: texts, name: 'Texts', channel: 'sms', status: 'Unsubscribed' },
+    ]);
   });
 
   test('a number that cannot exist shares no state', async () => {

@@ -3,6 +3,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createWorkspace } from '../setup/workspace.ts';
 import { createStore, type Store } from './in-process.ts';
 
+const time = '2026-01-02T03:04:05.000Z';
+
 let store: Store;
 beforeAll(async () => {
   store = await createStore();
@@ -89,6 +91,31 @@ describe('who is found', () => {
       'none',
     ]);
     expect(seats(await store.exportIds({ phone: '+442071838753' }))).toEqual(['many-2', 'many-1', 'none']);
+  });
+
+  test('first whom /users/track would choose: an event or a purchase updates a profile too', async () => {
+    const place = { email: 'turns@example.com', phone: '+442071838754' };
+    for (const external_id of ['turn-a', 'turn-b']) {
+      await store.track({ attributes: [{ external_id, ...place, seat: external_id }] });
+    }
+    const order = async () => [
+      seats(await store.exportIds({ email_address: place.email })),
+      seats(await store.exportIds({ phone: place.phone })),
+    ];
+    const [a, b] = ['turn-a', 'turn-b'] as const;
+    const [ab, ba] = [
+      [a, b],
+      [b, a],
+    ];
+    expect(await order()).toEqual([ba, ba]);
+    await store.track({ events: [{ external_id: a, name: 'seen', time }] });
+    expect(await order()).toEqual([ab, ab]);
+    await store.track({
+      purchases: [{ external_id: b, product_id: 'tea', currency: 'EUR', price: 1, time }],
+    });
+    expect(await order()).toEqual([ba, ba]);
+    await store.track({ attributes: [{ email: place.email, chosen: true }] });
+    expect((await read(b)).custom_attributes).toMatchObject({ chosen: true });
   });
 
   test('nobody of another workspace', async () => {

@@ -1,3 +1,4 @@
+import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { Json } from '../../src/profile/json.ts';
 import { type Objects, planner, time } from './plan.ts';
@@ -49,6 +50,33 @@ describe('precedence', () => {
       identifier: { external_id },
       standard: { email, phone, phone_valid: true },
     });
+  });
+
+  test('email and phone beside another identifier of an event or a purchase are no attributes: neither changes a profile', () => {
+    for (const answer of [event({ external_id, email, phone }), purchase({ external_id, email, phone })]) {
+      expect(answer).toMatchObject({ identifier: { external_id } });
+      expect(answer).not.toHaveProperty('standard');
+      expect(answer).not.toHaveProperty('email');
+      expect(answer).not.toHaveProperty('phone');
+    }
+  });
+
+  test('what is empty is none, in each array: another identifier addresses the object, and nothing is changed by it', () => {
+    const none = { user_alias: { alias_name: '', alias_label: '' }, service_id: '', email: '', phone: '' };
+    for (const answer of onEachKind({ external_id, ...none })) {
+      expect(answer).toMatchObject({ identifier: { external_id } });
+      expect(answer).not.toHaveProperty('standard');
+    }
+    for (const answer of onEachKind({ ...none, external_id: '', email })) {
+      expect(answer).toMatchObject({ identifier: { email } });
+    }
+    for (const answer of onEachKind({ ...none, external_id: '' })) expect(answer).toMatch(/is required$/);
+  });
+
+  test('half an alias beside an external id is not looked at, in each array', () => {
+    for (const answer of onEachKind({ external_id, user_alias: { alias_name: 'ada', alias_label: '' } })) {
+      expect(answer).toMatchObject({ identifier: { external_id } });
+    }
   });
 
   test('email and phone that address a profile are written to it as well', () => {
@@ -170,10 +198,30 @@ describe('an import of push tokens', () => {
 
   test.each<[string, Objects]>([
     ['external_id', { external_id }],
+    ['user_alias', { user_alias }],
     ['service_id', { service_id }],
   ])('may not carry %s', (_kind, identifier) => {
     expect(attributes({ push_token_import: true, push_tokens, ...identifier })).toBe(
-      "'push_token_import' is not valid: it must not carry 'external_id' or 'service_id'",
+      "'push_token_import' is not valid: it must not carry 'external_id', 'user_alias' or 'service_id'",
+    );
+  });
+
+  test('may carry attributes; email and phone are among them', () => {
+    const object = { push_token_import: true, push_tokens, email, phone, country: 'DE', plan: 'pro' };
+    const accepted = attributes({
+      ...object,
+      external_id: '',
+      user_alias: { alias_name: '', alias_label: '' },
+    });
+    expect(accepted).toMatchObject({ standard: { email, phone, country: 'DE' }, set: { plan: 'pro' } });
+    expect(accepted).not.toHaveProperty('identifier');
+  });
+
+  test('needs subscription groups that exist', () => {
+    const stranger = planner('service_id', { hasGroup: () => false });
+    const subscription_groups = [{ subscription_group_id: uuidv7(), subscription_state: 'subscribed' }];
+    expect(stranger.attributes({ push_token_import: true, push_tokens, subscription_groups })).toMatch(
+      /no subscription group has the id/,
     );
   });
 

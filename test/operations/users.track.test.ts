@@ -62,6 +62,16 @@ describe('the three shapes of the answer', () => {
     expect(rejected).toBe(3);
   });
 
+  test('each count is of accepted objects: two objects for one external id count twice, a refused one not', () => {
+    const { body } = plan({
+      attributes: [attributes, { ...attributes, last_name: 'Lovelace' }, { ...attributes, dob: 'soon' }],
+    });
+    expect(body).toMatchObject({
+      attributes_processed: 2,
+      errors: [{ input_array: 'attributes', index: 2 }],
+    });
+  });
+
   test('an array of which nothing is valid has no count', () => {
     expect(plan({ attributes: [attributes], events: [stray] }).body).not.toHaveProperty('events_processed');
   });

@@ -35,7 +35,7 @@ describe('inc', () => {
 });
 
 describe('array', () => {
-  test.each<[string, Json | undefined, { add?: Json[]; remove?: Json[] }, Json]>([
+  test.each<[string, Json | undefined, { add?: Json[]; remove?: Json[] }, Json | undefined]>([
     ['adds to an array', ['a'], { add: ['b'] }, ['a', 'b']],
     ['starts an array', undefined, { add: ['b'] }, ['b']],
     ['starts an array in place of a value that is none', 'a', { add: ['b'] }, ['b']],
@@ -44,7 +44,9 @@ describe('array', () => {
     ['removes after it adds', ['a'], { add: ['b', 'c'], remove: ['b'] }, ['a', 'c']],
     ['tells 1 from "1"', [1, '1'], { remove: [1] }, ['1']],
     ['keeps an array that has become empty', ['a'], { remove: ['a'] }, []],
-    ['removes from nothing', undefined, { remove: ['a'] }, []],
+    ['removes from nothing: there is nothing still', undefined, { remove: ['a'] }, undefined],
+    ['removes from a value that is no array: it stays', 'gold', { remove: ['gold'] }, 'gold'],
+    ['adds nothing: a value that is no array stays', 'gold', { add: [], remove: ['gold'] }, 'gold'],
   ])('%s', (_rule, current, array, result) => {
     expect(applyChange(current, { array })).toEqual(result);
   });
@@ -121,7 +123,12 @@ describe('objects', () => {
   const one = { key: 'id', value: 1 };
 
   test.each<
-    [string, Json | undefined, Omit<Extract<AttributeChange, { objects: unknown }>['objects'], never>, Json]
+    [
+      string,
+      Json | undefined,
+      Omit<Extract<AttributeChange, { objects: unknown }>['objects'], never>,
+      Json | undefined,
+    ]
   >([
     ['adds to the end', [{ id: 1 }], { merge: false, add: [{ id: 1 }] }, [{ id: 1 }, { id: 1 }]],
     ['starts an array', undefined, { merge: false, add: [{ id: 1 }] }, [{ id: 1 }]],
@@ -171,6 +178,20 @@ describe('objects', () => {
         ],
       },
       [{ id: 3 }],
+    ],
+    [
+      'cannot delete a property by an update that merges',
+      [{ id: 1, name: 'a', tags: { x: 1 } }],
+      { merge: true, update: [{ ...one, new_object: { name: null, other: null, tags: { x: null, y: 2 } } }] },
+      [{ id: 1, name: 'a', tags: { x: 1, y: 2 } }],
+    ],
+    ['removes from nothing: there is nothing still', undefined, { merge: false, remove: [one] }, undefined],
+    ['removes from a value that is no array: it stays', 'gold', { merge: false, remove: [one] }, 'gold'],
+    [
+      'updates in a value that is no array: it stays',
+      { id: 1 },
+      { merge: true, update: [{ ...one, new_object: { a: 1 } }] },
+      { id: 1 },
     ],
     ['tells 1 from "1"', [{ id: '1' }], { merge: false, remove: [one] }, [{ id: '1' }]],
     ['leaves elements that are no objects', ['a', { id: 1 }], { merge: false, remove: [one] }, ['a']],

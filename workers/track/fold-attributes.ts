@@ -1,8 +1,10 @@
 import type { AcceptedAttributes } from '../../src/jobs/envelope.ts';
 import type { StandardAttributes } from '../../src/profile/attributes-delta.ts';
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
+import { GLOBAL } from '../../src/store/subscriptions/find-states.ts';
 import type { Changes } from './fold.ts';
 import type { HeldProfile } from './held-profile.ts';
+import { moveEmail, movePhone, subjectOf } from './move-states.ts';
 import { scoped, type Work } from './work.ts';
 
 /**
@@ -19,24 +21,68 @@ export function foldAttributes(
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   const profile = found ?? changes.profiles.create(workspaceId, object.identifier);
+  apply(object, profile, groups, changes, ordinal);
+  for (const token of object.push_tokens ?? []) give(token, profile, changes);
+  return undefined;
+}
+
+/**
+ * Each token that nobody has yet makes an anonymous profile with the object's attributes.
+ *
+ * @returns as `foldAttributes`
+ */
+export function importTokens(
+  { workspaceId, ordinal }: Work,
+  object: AcceptedAttributes,
+  changes: Changes,
+): string | undefined {
+  const groups = resolveGroups(workspaceId, object, changes);
+  if (typeof groups === 'string') return groups;
+  for (const token of object.push_tokens ?? []) {
+    const key = tokenKey(workspaceId, token);
+    if (changes.ownedTokens.has(key) || changes.pushTokens.has(key)) continue;
+    const profile = changes.profiles.create(workspaceId, undefined);
+    apply(object, profile, groups, changes, ordinal);
+    give(token, profile, changes);
+  }
+  return undefined;
+}
+
+type Token = NonNullable<AcceptedAttributes['push_tokens']>[number];
+
+function give(token: Token, { workspaceId, id }: HeldProfile, { pushTokens }: Changes): void {
+  pushTokens.set(tokenKey(workspaceId, token), { workspace_id: workspaceId, ...token, profile_id: id });
+}
+
+function tokenKey(workspaceId: string, { app_id, token }: Token): string {
+  return scoped(workspaceId, `${app_id}\0${token}`);
+}
+
+/** Everything but the push tokens. */
+function apply(
+  object: AcceptedAttributes,
+  profile: HeldProfile,
+  groups: GroupSetting[],
+  changes: Changes,
+  ordinal: number,
+): void {
   profile.change(ordinal);
   if (object.standard) setStandard(profile, object.standard, changes);
   if (object.set) for (const [name, value] of Object.entries(object.set)) profile.setCustom(name, value);
   if (object.change)
     for (const [name, change] of Object.entries(object.change)) profile.changeCustom(name, change);
-  for (const token of object.push_tokens ?? []) {
-    const key = scoped(workspaceId, `${token.app_id}\0${token.token}`);
-    changes.pushTokens.set(key, { workspace_id: workspaceId, ...token, profile_id: profile.id });
-  }
   if (object.push_subscribe) profile.columns.push_subscribe = object.push_subscribe;
   if (object.email_subscribe) setEmailState(profile, object.email_subscribe, changes);
-  for (const { group, state } of groups) setGroupState(profile, group, state, changes);
-  return undefined;
+  for (const { group, state } of groups) {
+    changes.states.set(subjectOf(profile, group.channel), group.id, { channel: group.channel, state });
+  }
 }
+
+type GroupSetting = { group: Group; state: string };
 
 /** The groups that an object sets; an archived one is passed over. A text: a group that is not there. */
 function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes: Changes) {
-  const groups: { group: Group; state: string }[] = [];
+  const groups: GroupSetting[] = [];
   for (const { subscription_group_id, subscription_state } of object.subscription_groups ?? []) {
     const group = changes.groups.get(subscription_group_id);
     if (group?.workspaceId !== workspaceId) {
@@ -47,30 +93,15 @@ function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes:
   return groups;
 }
 
-function setStandard(profile: HeldProfile, standard: StandardAttributes, { profiles }: Changes): void {
+function setStandard(profile: HeldProfile, standard: StandardAttributes, changes: Changes): void {
   const { email, phone, phone_valid, ...columns } = standard;
   Object.assign(profile.columns, columns);
-  if (email !== undefined) profiles.setEmail(profile, email);
-  if (phone !== undefined) profiles.setPhone(profile, phone, phone_valid ?? null);
+  if (email !== undefined) moveEmail(profile, email, changes);
+  if (phone !== undefined) movePhone(profile, phone, phone_valid ?? null, changes);
 }
 
 /** The state is the address's, and so everyone's who has it; without an address it is the profile's own. */
-function setEmailState(profile: HeldProfile, state: string, changes: Changes): void {
-  const { workspaceId: workspace_id, email } = profile;
-  if (email === null) profile.columns.email_subscribe = state;
-  else changes.emailStates.set(scoped(workspace_id, email), { workspace_id, email, state });
-}
-
-function setGroupState(profile: HeldProfile, group: Group, state: string, changes: Changes): void {
-  const { workspaceId: workspace_id, email, phone, phoneValid } = profile;
-  const address = group.channel === 'email' ? email : phoneValid ? phone : null;
-  const subject_kind = address === null ? 'profile' : group.channel === 'email' ? 'email' : 'phone';
-  const subject = address ?? profile.id;
-  changes.groupStates.set(scoped(workspace_id, `${subject_kind}\0${subject}\0${group.id}`), {
-    workspace_id,
-    subject_kind,
-    subject,
-    subscription_group_id: group.id,
-    state,
-  });
+function setEmailState(profile: HeldProfile, state: string, { states }: Changes): void {
+  states.set(subjectOf(profile, 'email'), GLOBAL, { channel: 'email', state });
+  if (profile.email === null) profile.columns.email_subscribe = state;
 }

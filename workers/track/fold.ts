@@ -1,14 +1,14 @@
-import type { AcceptedAttributes, AcceptedEvent, AcceptedPurchase } from '../../src/jobs/envelope.ts';
+import type { AcceptedEvent, AcceptedPurchase } from '../../src/jobs/envelope.ts';
 import type { EventRow } from '../../src/store/activity/record-events.ts';
 import type { PurchaseRow } from '../../src/store/activity/record-purchases.ts';
 import type { PushTokenRow } from '../../src/store/profiles/upsert-push-tokens.ts';
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
-import type { EmailState } from '../../src/store/subscriptions/set-email-states.ts';
-import type { GroupState } from '../../src/store/subscriptions/set-subscription-states.ts';
-import { foldAttributes } from './fold-attributes.ts';
+import { foldAttributes, importTokens } from './fold-attributes.ts';
 import type { HeldProfile } from './held-profile.ts';
+import { canMove } from './move-states.ts';
 import { LOOK_AGAIN, type Profiles } from './profiles.ts';
-import { scoped, type Work } from './work.ts';
+import type { States } from './states.ts';
+import type { Work } from './work.ts';
 
 /** What a batch writes. A map is keyed by what may stand once in its statement. */
 export interface Changes {
@@ -17,8 +17,7 @@ export interface Changes {
   /** Tokens that belonged to someone before the batch. */
   ownedTokens: Set<string>;
   pushTokens: Map<string, PushTokenRow>;
-  emailStates: Map<string, EmailState>;
-  groupStates: Map<string, GroupState>;
+  states: States;
   events: EventRow[];
   purchases: PurchaseRow[];
   /** Objects that cannot be applied, with the reason. */
@@ -29,14 +28,14 @@ export function emptyChanges(
   profiles: Profiles,
   groups: Map<string, Group>,
   ownedTokens: Set<string>,
+  states: States,
 ): Changes {
   return {
     profiles,
     groups,
     ownedTokens,
     pushTokens: new Map(),
-    emailStates: new Map(),
-    groupStates: new Map(),
+    states,
     events: [],
     purchases: [],
     refused: [],
@@ -53,7 +52,8 @@ export function fold(works: Work[], changes: Changes): number {
     const work = works[index]!;
     const { object, workspaceId, ordinal } = work;
     if (object.kind === 'attributes' && !object.identifier) {
-      importTokens(work, object, changes);
+      const reason = importTokens(work, object, changes);
+      if (reason) changes.refused.push({ work, reason });
       continue;
     }
     let profile = changes.profiles.find(workspaceId, object.identifier!);
@@ -62,6 +62,7 @@ export function fold(works: Work[], changes: Changes): number {
     if (object.kind === 'attributes') {
       // Reached by an address that it has got in this batch: what the store has of it was not asked for.
       if (profile && !profile.holds(object.change)) return index;
+      if (profile && object.standard && !canMove(profile, object.standard, changes)) return index;
       const reason = foldAttributes(profile, work, object, changes);
       if (reason) changes.refused.push({ work, reason });
       continue;
@@ -72,17 +73,6 @@ export function fold(works: Work[], changes: Changes): number {
     else foldPurchase(profile, object, changes, ordinal);
   }
   return works.length;
-}
-
-/** Each token that nobody has yet makes an anonymous profile. */
-function importTokens({ workspaceId, ordinal }: Work, object: AcceptedAttributes, changes: Changes): void {
-  for (const token of object.push_tokens ?? []) {
-    const key = scoped(workspaceId, `${token.app_id}\0${token.token}`);
-    if (changes.ownedTokens.has(key) || changes.pushTokens.has(key)) continue;
-    const profile = changes.profiles.create(workspaceId, undefined);
-    profile.change(ordinal);
-    changes.pushTokens.set(key, { workspace_id: workspaceId, ...token, profile_id: profile.id });
-  }
 }
 
 function foldEvent(profile: HeldProfile, event: AcceptedEvent, changes: Changes, ordinal: number): void {

@@ -75,6 +75,12 @@ export class Profiles {
     return profile ? [profile] : [];
   }
 
+  /** Whether somebody else in hand has this address now. */
+  isShared(profile: HeldProfile, address: { email: string } | { phone: string }): boolean {
+    for (const other of this.reachable(profile.workspaceId, address)) if (other !== profile) return true;
+    return false;
+  }
+
   /** Makes the profile that an identifier of nobody creates. */
   create(workspaceId: string, identifier: Identifier | undefined): HeldProfile {
     const id = newProfileId(this.#now);
@@ -149,10 +155,14 @@ export class Profiles {
   }
 }
 
+const LAST = Number.POSITIVE_INFINITY;
+
 function isBetter(a: HeldProfile, b: HeldProfile, ranks: Map<HeldProfile, number> | undefined): boolean {
   if ((a.externalId === null) !== (b.externalId === null)) return a.externalId !== null;
   if (a.touched !== b.touched) return a.touched > b.touched;
-  return (ranks?.get(a) ?? Number.POSITIVE_INFINITY) < (ranks?.get(b) ?? Number.POSITIVE_INFINITY);
+  const [rankOfA, rankOfB] = [ranks?.get(a) ?? LAST, ranks?.get(b) ?? LAST];
+  // One object updates several profiles only when it imports tokens; then the id decides, as in the store.
+  return rankOfA === rankOfB ? a.id > b.id : rankOfA < rankOfB;
 }
 
 function* addresses({ workspaceId, email, phone, phoneValid }: HeldProfile): Iterable<string> {

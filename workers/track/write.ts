@@ -9,13 +9,16 @@ import {
 } from '../../src/store/profiles/update-custom-attributes.ts';
 import { type ProfileUpdate, updateProfiles } from '../../src/store/profiles/update-profiles.ts';
 import { upsertPushTokens } from '../../src/store/profiles/upsert-push-tokens.ts';
+import { dropSubscriptionStates } from '../../src/store/subscriptions/drop-subscription-states.ts';
 import { setEmailStates } from '../../src/store/subscriptions/set-email-states.ts';
 import { setSubscriptionStates } from '../../src/store/subscriptions/set-subscription-states.ts';
+import { takeEmailStates } from '../../src/store/subscriptions/take-email-states.ts';
+import { takeSubscriptionStates } from '../../src/store/subscriptions/take-subscription-states.ts';
 import type { Changes } from './fold.ts';
 import type { HeldProfile } from './held-profile.ts';
 
 /**
- * Writes a folded batch: at most nine statements, whatever the number of objects.
+ * Writes a folded batch: at most twelve statements, whatever the number of objects.
  *
  * @param now the store's clock at the start of the batch
  */
@@ -31,8 +34,12 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
   }
   const { newAliases } = changes.profiles;
   const pushTokens = [...changes.pushTokens.values()];
-  const emailStates = [...changes.emailStates.values()];
-  const groupStates = [...changes.groupStates.values()];
+  const { states } = changes;
+  const emailStates = states.emailStates('set');
+  const takenEmailStates = states.emailStates('taken');
+  const groupStates = states.groupStates('set');
+  const takenGroupStates = states.groupStates('taken');
+  const droppedGroupStates = states.groupStates('dropped');
   await sendTogether(tx, [
     () => changes.events.length > 0 && recordEvents(tx, changes.events, now),
     () => changes.purchases.length > 0 && recordPurchases(tx, changes.purchases, now),
@@ -42,7 +49,10 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
     () => newAliases.length > 0 && insertAliases(tx, newAliases, now),
     () => pushTokens.length > 0 && upsertPushTokens(tx, pushTokens, now),
     () => emailStates.length > 0 && setEmailStates(tx, emailStates, now),
+    () => takenEmailStates.length > 0 && takeEmailStates(tx, takenEmailStates, now),
     () => groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
+    () => takenGroupStates.length > 0 && takeSubscriptionStates(tx, takenGroupStates, now),
+    () => droppedGroupStates.length > 0 && dropSubscriptionStates(tx, droppedGroupStates),
   ]);
 }
 

@@ -1,20 +1,17 @@
 import { newId } from '../../ids.ts';
 import type { AcceptedAttributes } from '../../jobs/envelope.ts';
 import { normalizeAttributes } from '../../profile/attributes.ts';
+import type { AttributesDelta } from '../../profile/attributes-delta.ts';
+import { namesOneUser } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { isPresent, type Judge, type Verdict } from './accept.ts';
+import type { Judge, Verdict } from './accept.ts';
 
 /** Judges an attribute object whose shape and identifier are right already. */
 export function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
   const normalized = normalizeAttributes(object, base.serviceIdField, base.now);
   if ('error' in normalized) return normalized;
-  const stranger = normalized.delta.subscription_groups?.find(
-    (group) => !base.hasGroup(group.subscription_group_id),
-  );
-  if (stranger) {
-    const { subscription_group_id: id } = stranger;
-    return { error: `'subscription_groups' is not valid: no subscription group has the id ${id}` };
-  }
+  const stranger = strangeGroup(normalized.delta, base);
+  if (stranger) return { error: stranger };
   const attributes: AcceptedAttributes = {
     kind: 'attributes',
     id: base.id,
@@ -27,19 +24,24 @@ export function judgeAttributes(object: Record<string, Json>, base: Judge): Verd
   return { object: attributes };
 }
 
-/** Judges an import of push tokens: no identifier, at least one token; each new token becomes an anonymous profile. */
+/**
+ * Judges an import of push tokens: at least one token, and nothing that names one user. Each token that nobody
+ * has becomes an anonymous profile with the object's attributes.
+ */
 export function judgeTokenImport(
   object: Record<string, Json>,
   base: Omit<Judge, 'identifier' | 'create'>,
 ): Verdict {
-  if (isPresent(object.external_id) || isPresent(object[base.serviceIdField])) {
+  if (namesOneUser(object, base.serviceIdField)) {
     return {
-      error: `'push_token_import' is not valid: it must not carry 'external_id' or '${base.serviceIdField}'`,
+      error: `'push_token_import' is not valid: it must not carry 'external_id', 'user_alias' or '${base.serviceIdField}'`,
     };
   }
   const normalized = normalizeAttributes(object, base.serviceIdField, base.now);
   if ('error' in normalized) return normalized;
   if (!normalized.delta.push_tokens?.length) return { error: "'push_tokens' is required" };
+  const stranger = strangeGroup(normalized.delta, base);
+  if (stranger) return { error: stranger };
   return {
     object: {
       kind: 'attributes',
@@ -50,4 +52,15 @@ export function judgeTokenImport(
       ...normalized.delta,
     },
   };
+}
+
+/** The text that refuses a group which the workspace does not have, if there is one. */
+function strangeGroup(
+  { subscription_groups }: AttributesDelta,
+  { hasGroup }: Pick<Judge, 'hasGroup'>,
+): string | undefined {
+  const id = subscription_groups?.find(
+    (group) => !hasGroup(group.subscription_group_id),
+  )?.subscription_group_id;
+  return id && `'subscription_groups' is not valid: no subscription group has the id ${id}`;
 }

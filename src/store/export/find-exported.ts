@@ -18,9 +18,17 @@ export interface Wanted {
 /** Most profiles that one email address, phone number or device brings: bounds the answer. */
 export const MAX_SHARING = 1000;
 
-/** As /users/track chooses: with an external id first, then the most recently updated. */
-const bestFirst =
-  'row_number() over (order by profiles.external_id is null, profiles.updated_at desc, profiles.id desc)';
+/** When the profile received the last of its summarised events or purchases. */
+const lastOf = (summaries: string) =>
+  `(select max(${summaries}.updated_at) from ${summaries}
+        where ${summaries}.workspace_id = profiles.workspace_id and ${summaries}.profile_id = profiles.id)`;
+
+/** As /users/track chooses: with an external id first, then the most recently updated, by an event or purchase too. */
+const bestFirst = `row_number() over (
+      order by
+        profiles.external_id is null,
+        greatest(profiles.updated_at, ${lastOf('event_summaries')}, ${lastOf('purchase_summaries')}) desc,
+        profiles.id desc)`;
 
 /** A limit even where only one row can be found: it keeps the planner from reading the table instead. */
 const branches = [
@@ -55,8 +63,8 @@ const branches = [
 ];
 
 /**
- * By the unique indexes of external ids and aliases, the primary key, and the indexes profiles_email,
- * profiles_phone and push_tokens_device; locks nothing.
+ * By the unique indexes of external ids and aliases, the primary keys of profiles and summaries, and the indexes
+ * profiles_email, profiles_phone and push_tokens_device; locks nothing.
  */
 const statement = `
   with wanted as (

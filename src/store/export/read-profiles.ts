@@ -72,25 +72,27 @@ const revenue = `
     group by purchase_summaries.currency
   ) as earned`;
 
-/** A state of the address that a group is about comes before one that the profile had without an address. */
+/** A state is that of the address that the group is about; the profile's own one only while it has no such address. */
 const subscriptionGroups = `
   select jsonb_agg(
     jsonb_build_object('id', told.id, 'name', told.name, 'channel', told.channel, 'status', initcap(told.state))
     order by told.name)
   from (
-    select distinct on (subscription_groups.id)
+    select
       subscription_groups.id, subscription_groups.name, subscription_groups.channel, subscription_states.state
     from (values
-      ('email', profiles.email),
-      ('phone', case when profiles.phone_valid then profiles.phone end),
-      ('profile', profiles.id::text)
-    ) as subject (kind, name)
+      ('email', profiles.email, 'email'),
+      ('phone', case when profiles.phone_valid then profiles.phone end, 'phone'),
+      ('profile', case when profiles.email is null then profiles.id::text end, 'email'),
+      ('profile', case when profiles.phone is null or not profiles.phone_valid then profiles.id::text end, 'phone')
+    ) as subject (kind, name, address)
     join subscription_states
       on subscription_states.workspace_id = profiles.workspace_id
       and subscription_states.subject_kind = subject.kind
       and subscription_states.subject = subject.name
-    join subscription_groups on subscription_groups.id = subscription_states.subscription_group_id
-    order by subscription_groups.id, subject.kind = 'profile'
+    join subscription_groups
+      on subscription_groups.id = subscription_states.subscription_group_id
+      and (subscription_groups.channel = 'email') = (subject.address = 'email')
   ) as told`;
 
 /** By primary keys and user_aliases_profile, push_tokens_profile; one snapshot, locks nothing. */
@@ -119,7 +121,9 @@ const statement = `
     ${iso('profiles.date_of_first_session')} as date_of_first_session,
     ${iso('profiles.date_of_last_session')} as date_of_last_session,
     ${iso('profiles.marked_email_as_spam_at')} as marked_email_as_spam_at,
-    coalesce(email_addresses.state, profiles.email_subscribe, 'subscribed') as email_subscribe,
+    coalesce(
+      case when profiles.email is null then profiles.email_subscribe else email_addresses.state end,
+      'subscribed') as email_subscribe,
     case email_addresses.state when 'opted_in' then ${iso('email_addresses.changed_at')} end as email_opted_in_at,
     case email_addresses.state when 'unsubscribed' then ${iso('email_addresses.changed_at')} end
       as email_unsubscribed_at,
