@@ -83,10 +83,11 @@ async function loadExternalIds(
   { workspaceIds, values }: Named,
 ): Promise<void> {
   if (values.length === 0) return;
-  for (const { place, ...row } of await findByExternalId(tx, workspaceIds, values)) {
+  for (const { place, id, email, phone, phoneValid } of await findByExternalId(tx, workspaceIds, values)) {
     const workspaceId = workspaceIds[place - 1]!;
     const externalId = values[place - 1]!;
-    profiles.addUnder(identifierKey({ external_id: externalId }), { ...row, workspaceId, externalId });
+    const row = { workspaceId, id, externalId, email, phone, phoneValid };
+    profiles.addUnder(identifierKey({ external_id: externalId }), row);
   }
 }
 
