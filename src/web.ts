@@ -7,7 +7,7 @@ import { answerBrokenRequests } from './edge/broken-requests.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { addHealthPages } from './edge/health-pages.ts';
-import { connectionChecks, limitConnections, listen } from './edge/listen.ts';
+import { limitConnections, listen, serverOptions } from './edge/listen.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
@@ -59,9 +59,11 @@ async function main(): Promise<void> {
     });
   });
 
-  const server = createServer(connectionChecks, handle);
+  const server = createServer(serverOptions, handle);
+  // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
+  server.on('checkExpectation', handle);
   limitConnections(server);
-  answerBrokenRequests(server);
+  answerBrokenRequests(server, log);
   stopOnSignal(
     [
       { name: 'database', stop: () => database.stop() },
