@@ -21,12 +21,15 @@ import { createGroupCommit } from './queue/group-commit.ts';
 import { createLaneProducer } from './queue/producer.ts';
 import { openDatabase } from './store/database.ts';
 
+/** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */
+const PATIENCE = { connection: 1000, statement: 1500 };
+
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
 async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog('web', config.LOG_LEVEL);
   const url = databaseUrl(config);
-  const database = openDatabase(url, config.DATABASE_POOL_SIZE);
+  const database = openDatabase(url, config.DATABASE_POOL_SIZE, { patience: PATIENCE });
   const connection = connectProducer(config, url);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
   const depth = watchDepth(connection, config.LANES);
