@@ -5,6 +5,14 @@ import { openQueue } from './open-queue.ts';
 
 const REFRESH_MS = 200;
 
+export interface LaneDepth {
+  lane: string;
+  /** Jobs. */
+  waiting: number;
+  /** Age of the oldest job that waits; 0: none does. */
+  oldestSeconds: number;
+}
+
 /**
  * How much waits in the lanes: asked for five times a second, so that a request can be refused at once without a
  * question to the queue.
@@ -41,8 +49,7 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     ...service,
     /** Jobs that waited in all lanes, at most 200 ms ago. */
     waiting: () => waiting,
-    /** Jobs that wait in each lane, and since when the oldest of them does (seconds; 0: none). */
-    async lanes(): Promise<{ lane: string; waiting: number; oldestSeconds: number }[]> {
+    async lanes(): Promise<LaneDepth[]> {
       return Promise.all(
         queues.map(async (queue) => {
           const [count, [oldest]] = await Promise.all([queue.getWaitingCount(), queue.getWaiting(0, 0)]);
