@@ -22,8 +22,8 @@ interface Known {
   at: number;
   /** The last one that it did not. */
   failedAt: number;
-  /** The last one that was made before its time. */
-  renewedAt: number;
+  /** The last one that was made before its time and brought no new group. */
+  inVainAt: number;
   lookUp: LookUp | undefined;
 }
 
@@ -43,7 +43,7 @@ const STALE_WHILE_DOWN = 60_000;
 /** How long the request of a known key waits for a look-up, in ms: many times what one takes. */
 const PATIENCE = 250;
 
-/** Between look-ups of a key that failed, and between those made before their time, in ms. */
+/** After a look-up of a key that failed, or that was made before its time and in vain, in ms. */
 const PAUSE = 1000;
 
 /**
@@ -58,7 +58,7 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
     let entry = known.get(secret);
     if (!entry) {
       if (known.size >= MAX_KNOWN) known.clear();
-      entry = { key: undefined, at: 0, failedAt: 0, renewedAt: 0, lookUp: undefined };
+      entry = { key: undefined, at: 0, failedAt: 0, inVainAt: 0, lookUp: undefined };
       known.set(secret, entry);
     }
     const fresh = now - entry.at <= cacheMs;
@@ -68,14 +68,15 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
   }
 
   /**
-   * As `find`, without what is remembered: for a caller who names something that was made just now. At most
-   * once a second for each key; in between, what was found last stands.
+   * As `find`, without what is remembered: for a caller who names a group that was made just now. When that
+   * brings no new group, what was found last stands for a second.
    */
   async function renew(secret: string, now: number): Promise<ApiKey | undefined> {
     const entry = known.get(secret);
-    if (entry && now - entry.renewedAt >= PAUSE) {
-      entry.renewedAt = now;
+    if (entry && now - entry.inVainAt >= PAUSE) {
+      const groups = entry.key?.groups.size;
       await look(secret, entry, now);
+      if (entry.key?.groups.size === groups) entry.inVainAt = now;
     }
     return find(secret, now);
   }
