@@ -1,21 +1,35 @@
 import { readConfig } from './config.ts';
+import { reachable } from './start/ready.ts';
 
 /**
  * `node dist/src/health.js web`, for container engines: exits 0 when that process of the same container
- * answers, 1 otherwise. The image has no curl.
+ * answers, otherwise 1 with one line that says why. The image has no curl.
  */
 const config = readConfig();
-const ports: Record<string, number> = {
-  web: config.PORT,
-  worker: config.WORKER_PORT,
-  board: config.BOARD_PORT,
+const processes: Record<string, { host: string; port: number; setting: string }> = {
+  web: { host: config.HOST, port: config.PORT, setting: 'PORT' },
+  worker: { host: config.WORKER_HOST, port: config.WORKER_PORT, setting: 'WORKER_PORT' },
+  board: { host: config.BOARD_HOST, port: config.BOARD_PORT, setting: 'BOARD_PORT' },
 };
+
+async function check(name: string): Promise<void> {
+  const process = Object.hasOwn(processes, name) ? processes[name]! : undefined;
+  if (!process) throw new Error(`no such process; there are ${Object.keys(processes).join(', ')}`);
+  const { host, port, setting } = process;
+  if (port === 0) throw new Error(`${setting} is 0: there is no port to ask`);
+  const url = `http://${reachable(host)}:${port}/healthz`;
+  const response = await fetch(url, { signal: AbortSignal.timeout(3000) }).catch((error: Error) => {
+    throw new Error(
+      `${url} does not answer: ${(error.cause as Error | undefined)?.message ?? error.message}`,
+    );
+  });
+  if (!response.ok) throw new Error(`${url} answers ${response.status}`);
+}
+
 const name = process.argv[2] ?? 'web';
 try {
-  const response = await fetch(`http://127.0.0.1:${ports[name]}/healthz`, {
-    signal: AbortSignal.timeout(3000),
-  });
-  process.exitCode = response.ok ? 0 : 1;
-} catch {
+  await check(name);
+} catch (error) {
+  process.stderr.write(`health of ${name}: ${(error as Error).message}\n`);
   process.exitCode = 1;
 }

@@ -55,12 +55,31 @@ function describe(error: unknown): object {
   if (!(error instanceof Error)) return { message: String(error) };
   const { name, message, stack, cause } = error;
   const { code, constraint } = error as { code?: unknown; constraint?: unknown };
+  const told = messageOf(error);
   return {
     type: name,
-    message,
+    message: told,
     ...(code !== undefined && { code }),
     ...(constraint !== undefined && { constraint }),
     ...(cause !== undefined && { cause: describe(cause) }),
-    stack,
+    stack: told === message ? stack : stack?.replace(message, () => told),
   };
+}
+
+/**
+ * SQLSTATE classes in whose messages what is quoted is a name of ours, of a constraint, a table, a role and their
+ * like. In all others it may be a value.
+ */
+const QUOTES_NAMES = ['08', '23', '25', '28', '3D', '40', '42', '53', '55', '57'];
+
+/** The first mark of a quotation, in any language that Postgres speaks, and all that follows it. */
+const FROM_QUOTE = /["'«»„“”‘’「].*$/s;
+
+/** An error's message for the log; of Postgres's own, without the values that they quote. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code, severity } = error as { code?: unknown; severity?: unknown };
+  const isPostgres = typeof code === 'string' && severity !== undefined;
+  if (!isPostgres || QUOTES_NAMES.includes(code.slice(0, 2))) return error.message;
+  return error.message.replace(FROM_QUOTE, '[redacted]');
 }

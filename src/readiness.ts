@@ -1,31 +1,25 @@
 import type { QueueConnection } from './queue/connection.ts';
 import type { Pool } from './store/database.ts';
+import { isMigrated } from './store/is-migrated.ts';
+import { within } from './within.ts';
 
-const PATIENCE_MS = 1000;
+/** Milliseconds in which a dependency has to answer. */
+const PATIENCE = 1000;
 
-/** What a process cannot do without and does not have now, each by name. */
-export async function checkReadiness(pool: Pool, connection: QueueConnection): Promise<string[]> {
-  const checks = [
-    within(pool.query('select 1')).then(
-      () => undefined,
+/** `migrations`: Postgres answers, but lacks tables of this version. `queue`: that in Postgres. */
+export type Missing = 'postgres' | 'migrations' | 'redis' | 'queue';
+
+/** What a process cannot do without and does not have now, each by name; known after a second at the latest. */
+export async function checkReadiness(pool: Pool, connection: QueueConnection): Promise<Missing[]> {
+  const checks: Promise<Missing | undefined>[] = [
+    within(PATIENCE, isMigrated(pool, PATIENCE)).then(
+      (migrated) => (migrated ? undefined : 'migrations'),
       () => 'postgres',
     ),
-    connection.ping().then(
+    within(PATIENCE, connection.ping(PATIENCE)).then(
       () => undefined,
       () => (connection.kind === 'redis' ? 'redis' : 'queue'),
     ),
   ];
   return (await Promise.all(checks)).filter((name) => name !== undefined);
-}
-
-async function within(work: Promise<unknown>): Promise<void> {
-  let timer: NodeJS.Timeout | undefined;
-  const late = new Promise<never>((_, reject) => {
-    timer = setTimeout(() => reject(new Error('no answer')), PATIENCE_MS);
-  });
-  try {
-    await Promise.race([work, late]);
-  } finally {
-    clearTimeout(timer);
-  }
 }

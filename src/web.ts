@@ -7,7 +7,7 @@ import { answerBrokenRequests } from './edge/broken-requests.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { addHealthPages } from './edge/health-pages.ts';
-import { connectionChecks, limitConnections, listen } from './edge/listen.ts';
+import { limitConnections, listen, serverOptions } from './edge/listen.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
@@ -22,12 +22,15 @@ import { createLaneProducer } from './queue/producer.ts';
 import { requireRedisSettings } from './queue/redis-settings.ts';
 import { openDatabase } from './store/database.ts';
 
+/** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */
+const PATIENCE = { connection: 1000, statement: 1500 };
+
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
 async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog('web', config.LOG_LEVEL);
   const url = databaseUrl(config);
-  const database = openDatabase(url, config.DATABASE_POOL_SIZE);
+  const database = openDatabase(url, config.DATABASE_POOL_SIZE, { patience: PATIENCE });
   const connection = connectProducer(config, url);
   await requireRedisSettings(connection, log);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
@@ -62,9 +65,11 @@ async function main(): Promise<void> {
     });
   });
 
-  const server = createServer(connectionChecks, handle);
+  const server = createServer(serverOptions, handle);
+  // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
+  server.on('checkExpectation', handle);
   limitConnections(server);
-  answerBrokenRequests(server);
+  answerBrokenRequests(server, log);
   stopOnSignal(
     [
       { name: 'database', stop: () => database.stop() },

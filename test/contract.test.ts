@@ -11,6 +11,7 @@ import { compile } from '../src/schemas/compile.ts';
 import type { Schema } from '../src/schemas/schema.ts';
 import { backends, type Fleet, startFleet } from './guarantees/fleet.ts';
 import { type ApiAnswer, type ApiRequest, acceptedStatus, exampleOf, send } from './setup/api.ts';
+import { expectCommonHeaders } from './setup/common-headers.ts';
 import { waitUntil } from './setup/fixtures.ts';
 import { createWorkspace } from './setup/workspace.ts';
 
@@ -28,7 +29,7 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
   const sent = new Set<string>();
   beforeAll(async () => {
     fleet = await startFleet(backend, {
-      edges: 1,
+      edges: 2,
       workers: 0,
       env: { LOG_LEVEL: 'info', KEY_CACHE_MS: '300' },
     });
@@ -37,20 +38,17 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
   afterAll(() => fleet.stop());
 
   /** Sends, and checks what holds for each answer whatever its status. */
-  async function ask(request: ApiRequest): Promise<ApiAnswer> {
+  async function ask(request: ApiRequest, to = port): Promise<ApiAnswer> {
     if (request.key !== undefined) sent.add(request.key);
-    const answer = await send(port, request);
-    expect(answer.headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
-    for (const name of ['limit', 'remaining', 'reset']) {
-      expect(answer.headers.get(`x-ratelimit-${name}`), `X-RateLimit-${name}`).toMatch(/^\d*$/);
-    }
+    const answer = await send(to, request);
+    expectCommonHeaders(answer.headers, /^\d*$/);
     if (answer.status !== 204)
       expect(answer.headers.get('content-type')).toMatch(/^application\/(scim\+)?json/);
     return answer;
   }
 
-  const accept = (operation: Operation, change: ApiRequest = {}) =>
-    ask({ ...exampleOf(operation), key: fleet.workspace.key, ...change });
+  const accept = (operation: Operation, change: ApiRequest = {}, to = port) =>
+    ask({ ...exampleOf(operation), key: fleet.workspace.key, ...change }, to);
 
   /** A key of the fleet's workspace. */
   async function makeKey(allowed: readonly string[], allowlist: string[] = []): Promise<string> {
@@ -103,14 +101,18 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
       expect(await accept(operation, { key: undefined, headers })).toMatchObject({ status });
     });
 
-    test('refuses a revoked key within seconds: 401', async () => {
+    test('refuses a revoked key on every edge within seconds: 401', async () => {
       const key = await makeKey([operation.permission]);
-      expect(await accept(operation, { key })).toMatchObject({ status });
+      const ports = fleet.edges.map((edge) => edge.port);
+      expect(ports).toHaveLength(2);
+      const statuses = () =>
+        Promise.all(ports.map(async (to) => (await accept(operation, { key }, to)).status));
+      expect(await statuses()).toEqual([status, status]);
       await fleet.pool.query('update api_keys set revoked_at = now() where identifier = $1', [
         key.slice(0, 8),
       ]);
-      const refused = async () => (await accept(operation, { key })).status === 401;
-      await waitUntil(refused, { what: 'the revoked key to be refused', deadline: 3000 });
+      const refused = async () => (await statuses()).every((answer) => answer === 401);
+      await waitUntil(refused, { what: 'the revoked key to be refused by both', deadline: 3000 });
     });
 
     test('refuses a key without its permission: 403', async () => {
@@ -292,10 +294,10 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     expect(named).toEqual(operations.map(({ id }) => id));
   });
 
-  test('the pages beside the operations carry a request id as well', async () => {
-    for (const path of ['/healthz', '/readyz', '/openapi.json']) {
-      const { headers } = await send(port, { method: 'GET', path });
-      expect(headers.get('x-request-id')).toMatch(/^[0-9a-f-]{36}$/);
+  test('the pages beside the operations have the headers of every answer, with no limit', async () => {
+    for (const path of ['/healthz', '/readyz', '/metrics', '/openapi.json', '/docs']) {
+      const { headers } = await fetch(`http://127.0.0.1:${port}${path}`);
+      expectCommonHeaders(headers, /^$/);
     }
   });
 

@@ -21,9 +21,11 @@ async function main(): Promise<void> {
   const log = createLog('worker', config.LOG_LEVEL);
   const url = databaseUrl(config);
   const database = openDatabase(url, config.DATABASE_POOL_SIZE, {
-    // A worker that is frozen in the middle of a transaction must not keep its locks.
-    idle_in_transaction_session_timeout: config.LOCK_DURATION_MS,
-    ...everyStatementByIndex,
+    session: {
+      // A worker that is frozen in the middle of a transaction must not keep its locks.
+      idle_in_transaction_session_timeout: config.LOCK_DURATION_MS,
+      ...everyStatementByIndex,
+    },
   });
   const connection = connectWorker(config, url);
   await requireRedisSettings(connection, log);

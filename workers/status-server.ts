@@ -1,4 +1,4 @@
-import { createServer } from 'node:http';
+import { createServer, STATUS_CODES } from 'node:http';
 import type { Registry } from 'prom-client';
 import type { Config } from '../src/config.ts';
 import type { Service } from '../src/lifecycle.ts';
@@ -6,6 +6,8 @@ import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { checkReadiness } from '../src/readiness.ts';
 import type { Pool } from '../src/store/database.ts';
+
+const JSON_TYPE = 'application/json; charset=utf-8';
 
 /**
  * A worker's own /healthz, /readyz and /metrics. Where another worker of the same machine has the port, this
@@ -18,20 +20,24 @@ export async function startStatusServer(
   connection: QueueConnection,
   log: Log,
 ): Promise<Service> {
-  const server = createServer(async (request, response) => {
-    const send = (status: number, type: string, body: string) =>
-      response.writeHead(status, { 'Content-Type': type }).end(body);
-    if (request.url === '/healthz') return send(200, 'application/json', '{"message":"alive"}');
-    if (request.url === '/metrics') return send(200, registry.contentType, await registry.metrics());
-    if (request.url === '/readyz') {
+  const pages: Record<string, () => Promise<[status: number, type: string, body: string]>> = {
+    '/healthz': async () => [200, JSON_TYPE, '{"message":"alive"}'],
+    '/metrics': async () => [200, registry.contentType, await registry.metrics()],
+    '/readyz': async () => {
       const missing = await checkReadiness(pool, connection);
-      return send(
-        missing.length > 0 ? 503 : 200,
-        'application/json',
-        JSON.stringify({ message: missing.length > 0 ? 'not ready' : 'ready', missing }),
-      );
-    }
-    return send(404, 'application/json', '{"message":"Not Found"}');
+      const ready = missing.length === 0;
+      const body = JSON.stringify({ message: ready ? 'ready' : 'not ready', missing });
+      return [ready ? 200 : 503, JSON_TYPE, body];
+    },
+  };
+  const server = createServer(async ({ url = '', method = '' }, response) => {
+    const page = Object.hasOwn(pages, url) ? pages[url]! : undefined;
+    const refused = !page ? 404 : ['GET', 'HEAD'].includes(method) ? undefined : 405;
+    if (refused === 405) response.setHeader('Allow', 'GET, HEAD');
+    const [status, type, body] = refused
+      ? [refused, JSON_TYPE, JSON.stringify({ message: STATUS_CODES[refused] })]
+      : await page!();
+    response.writeHead(status, { 'Content-Type': type }).end(body);
   });
   const listening = await new Promise<boolean>((resolve) => {
     server.once('error', (error) => {

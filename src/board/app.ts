@@ -41,9 +41,14 @@ export function createBoardApp({ board, ready, ...signIn }: BoardAppOptions): Ex
   const { log } = signIn;
   const app = express();
   app.disable('x-powered-by');
-  app.get('/healthz', (_request, response) => {
-    response.json({ status: 'ok' });
-  });
+  app
+    .route('/healthz')
+    .get((_request, response) => {
+      response.json({ message: 'alive' });
+    })
+    .all((_request, response) => {
+      response.status(405).set('Allow', 'GET, HEAD').json({ message: 'Method Not Allowed' });
+    });
   app.use(securityHeaders);
   app.use(refuseOtherOrigins);
   app.use(createSignIn(signIn));

@@ -1,11 +1,9 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import express, { type Express } from 'express';
-import { errors } from '../errors.ts';
-import { newId } from '../ids.ts';
 import type { Operation } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
-import { sendJson } from './reply.ts';
+import { beginOtherRequest, refuse } from './other-requests.ts';
 import { type EdgeServices, type Endpoint, serve } from './serve.ts';
 
 /**
@@ -40,8 +38,8 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
       ),
     );
   }
-  app.use((_request, response, next) => {
-    response.setHeader('X-Request-Id', newId());
+  app.use((request, response, next) => {
+    beginOtherRequest(request, response, services.log);
     next();
   });
   pages(app);
@@ -51,11 +49,12 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     );
   }
   app.use((_request, response) => refuse(response, 'notFound'));
-  app.use((error: unknown, _request: IncomingMessage, response: ServerResponse, _next: () => void) => {
+  app.use((error: unknown, request: IncomingMessage, response: ServerResponse, _next: () => void) => {
+    if (!response.hasHeader('X-Request-Id')) beginOtherRequest(request, response, services.log);
     const { status } = error as { status?: number };
     // A path that cannot be decoded names nothing.
     if (status !== undefined && status < 500) return refuse(response, 'notFound');
-    services.log.error({ err: error }, 'unexpected error');
+    services.log.error({ err: error, request_id: response.getHeader('X-Request-Id') }, 'unexpected error');
     refuse(response, 'internal');
   });
 
@@ -64,17 +63,14 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
    * straight to the stages, the same that the router would bring it to.
    */
   return function handle(request: IncomingMessage, response: ServerResponse): void {
+    // HTTP/1.1 asks for the header and for this answer.
+    if (request.headers.host === undefined && request.httpVersion === '1.1') {
+      beginOtherRequest(request, response, services.log);
+      refuse(response, 'malformedRequest', { Connection: 'close' });
+      return;
+    }
     const endpoint = exact.get(`${request.method} ${request.url}`);
     if (endpoint) void serve(endpoint, request, response, services, {}, {});
     else app(request, response);
   };
-}
-
-function refuse(
-  response: ServerResponse,
-  entry: keyof typeof errors,
-  headers: Record<string, string> = {},
-): void {
-  const { status, message } = errors[entry];
-  sendJson(response, status, { message }, newId(), undefined, headers);
 }

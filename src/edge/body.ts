@@ -4,6 +4,7 @@ import { promisify } from 'node:util';
 import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
+import type { RequestInHand } from './broken-requests.ts';
 
 const decoders = {
   gzip: promisify(gunzip),
@@ -69,8 +70,11 @@ async function readBody(request: IncomingMessage, limit: number): Promise<Buffer
 }
 
 /** Listeners instead of an async iterator: half the cost for the usual body of one chunk. */
-function collect(request: IncomingMessage, limit: number): Promise<Buffer> {
+function collect(request: RequestInHand, limit: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
+    // The rest did not come in time, or its sender is gone. Nothing more comes then, not even what has arrived.
+    const incomplete = () => reject(new ApiError(request.broken ?? 'bodyTooSlow'));
+    if (request.destroyed) return incomplete();
     const chunks: Buffer[] = [];
     let size = 0;
     request.on('data', (chunk: Buffer) => {
@@ -84,10 +88,6 @@ function collect(request: IncomingMessage, limit: number): Promise<Buffer> {
       chunks.push(chunk);
     });
     request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)));
-    // The rest did not come in time, or its sender is gone.
-    const incomplete = () => {
-      if (!request.complete) reject(new ApiError('bodyTooSlow'));
-    };
     request.on('error', incomplete);
     request.on('close', incomplete);
   });

@@ -1,7 +1,8 @@
-import { type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type ErrorName, errors } from '../errors.ts';
 import { newId } from '../ids.ts';
+import type { Log } from '../log.ts';
 
 /** Node's codes of what never became a request; any other is malformed. */
 const entries: Record<string, ErrorName> = {
@@ -9,27 +10,42 @@ const entries: Record<string, ErrorName> = {
   HPE_HEADER_OVERFLOW: 'headersTooLarge',
 };
 
+/** A request that an operation has in hand. */
+export interface RequestInHand extends IncomingMessage {
+  requestId?: string;
+  /** Set when the rest of it cannot be read: what it was answered with. */
+  broken?: ErrorName;
+}
+
 /**
- * Answers what is no HTTP, or takes too long to come, and closes its connection: in JSON and with a request
- * id, as every other answer. Node alone would send a bare status line.
+ * Answers what is no HTTP, or takes too long to come, and closes its connection: in JSON, with a request id
+ * and a line in the log, as every other request. Node alone would send a bare status line. A request that an
+ * operation has in hand already keeps its id, and its line is the operation's.
  */
-export function answerBrokenRequests(server: Server): void {
+export function answerBrokenRequests(server: Server, log: Log): void {
   server.on(
     'clientError',
-    (error: NodeJS.ErrnoException, socket: Duplex & { _httpMessage?: ServerResponse }) => {
+    (error: NodeJS.ErrnoException, socket: Duplex & { _httpMessage?: ServerResponse<RequestInHand> }) => {
+      const response = socket._httpMessage;
       // Where an answer is under way already, a second one would be read as part of it.
-      if (!socket.writable || error.code === 'ECONNRESET' || socket._httpMessage?.headersSent) {
+      if (!socket.writable || error.code === 'ECONNRESET' || response?.headersSent) {
         socket.destroy();
         return;
       }
-      const { status, message } = errors[entries[error.code ?? ''] ?? 'malformedRequest'];
+      const entry = entries[error.code ?? ''] ?? 'malformedRequest';
+      const { status, message } = errors[entry];
+      const inHand = response?.req.requestId;
+      const requestId = inHand ?? newId();
+      if (inHand) response!.req.broken = entry;
+      else log.info({ request_id: requestId, status, error: error.code }, 'request');
       const body = JSON.stringify({ message });
       const head = [
         `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
         'Content-Type: application/json; charset=utf-8',
         `Content-Length: ${Buffer.byteLength(body)}`,
-        `X-Request-Id: ${newId()}`,
+        `X-Request-Id: ${requestId}`,
         ...['Limit', 'Remaining', 'Reset'].map((name) => `X-RateLimit-${name}: `),
+        'X-Content-Type-Options: nosniff',
         'Connection: close',
       ];
       socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);

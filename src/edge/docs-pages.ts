@@ -3,6 +3,7 @@ import { dirname, join } from 'node:path';
 import type { Express } from 'express';
 import helmet from 'helmet';
 import type { OpenApiDocument } from './openapi.ts';
+import { addPage } from './other-requests.ts';
 
 /** The files of swagger-ui-dist that the page needs, with their places under /docs. */
 const ASSETS = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png'];
@@ -59,21 +60,21 @@ const securityHeaders = helmet({
 /** /openapi.json, and /docs for people: Swagger UI on it, from the npm package. */
 export function addDocsPages(app: Express, document: OpenApiDocument): void {
   const json = JSON.stringify(document);
-  app.get('/openapi.json', (_request, response) => {
+  addPage(app, '/openapi.json', (_request, response) => {
     response.type('application/json').send(json);
   });
 
   app.use('/docs', securityHeaders);
-  app.get('/docs', (_request, response) => {
+  addPage(app, '/docs', (_request, response) => {
     response.type('html').send(PAGE);
   });
-  app.get('/docs/start.js', (_request, response) => {
+  addPage(app, '/docs/start.js', (_request, response) => {
     response.type('text/javascript').send(START);
   });
   // Only the path: the package's entry would load the whole bundle into this process.
   const folder = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
   for (const file of ASSETS) {
-    app.get(`/docs/${file}`, (_request, response) => {
+    addPage(app, `/docs/${file}`, (_request, response) => {
       response.sendFile(join(folder, file), { maxAge: '1d' });
     });
   }

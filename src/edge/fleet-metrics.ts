@@ -1,12 +1,16 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
-import type { Depth } from '../queue/depth.ts';
+import type { Depth, LaneDepth } from '../queue/depth.ts';
 import type { Pool } from '../store/database.ts';
 import { readTotals } from '../store/delivery/read-totals.ts';
 import { readUsageToday } from '../store/delivery/read-usage-today.ts';
+import { within } from '../within.ts';
+
+/** Milliseconds that whoever asks for the numbers waits for each of their sources. */
+const PATIENCE = 1000;
 
 /**
  * The numbers of the whole fleet, read from the queue and the store when somebody asks: every web process
- * shows the same.
+ * shows the same. What cannot be read in time keeps its last figure.
  */
 export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): { refresh(): Promise<void> } {
   const registers = [registry];
@@ -54,12 +58,21 @@ export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): {
     registers,
   });
 
-  async function refresh(): Promise<void> {
-    const [lanes, totals, today] = await Promise.all([depth.lanes(), readTotals(pool), readUsageToday(pool)]);
-    for (const lane of lanes) {
+  let asking: Promise<LaneDepth[]> | undefined;
+
+  async function refreshLanes(): Promise<void> {
+    // A queue that is away may answer as late as when it is back: it is asked once until then.
+    asking ??= depth.lanes().finally(() => {
+      asking = undefined;
+    });
+    for (const lane of await asking) {
       depths.set({ lane: lane.lane }, lane.depth);
       oldest.set({ lane: lane.lane }, lane.oldestSeconds);
     }
+  }
+
+  async function refreshTotals(): Promise<void> {
+    const totals = await readTotals(pool);
     const counters: [Counter, number][] = [
       [objects, totals.objects],
       [batches, totals.envelopes],
@@ -71,10 +84,19 @@ export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): {
       counter.inc(value);
     }
     deadWaiting.set(totals.waitingDeadLetters);
+  }
+
+  async function refreshUsage(): Promise<void> {
+    const today = await readUsageToday(pool);
     usage.reset();
     for (const { workspace, ...kinds } of today) {
       for (const [kind, count] of Object.entries(kinds)) usage.set({ workspace, kind }, count);
     }
+  }
+
+  async function refresh(): Promise<void> {
+    const parts = [refreshLanes(), refreshTotals(), refreshUsage()];
+    await Promise.allSettled(parts.map((part) => within(PATIENCE, part)));
   }
 
   return { refresh };

@@ -3,24 +3,28 @@ import type { Registry } from 'prom-client';
 import type { QueueConnection } from '../queue/connection.ts';
 import { checkReadiness } from '../readiness.ts';
 import type { Pool } from '../store/database.ts';
+import { addPage } from './other-requests.ts';
 
 export interface HealthSources {
   pool: Pool;
   connection: QueueConnection;
   registry: Registry;
-  /** Brings the numbers of the whole fleet up to date. */
+  /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
   refresh(): Promise<void>;
   /** Why nothing more is accepted now, if so. */
   overload(): string | undefined;
 }
 
-/** /healthz: the process is alive. /readyz: it can take requests, or what is missing. /metrics: Prometheus. */
+/**
+ * /healthz: the process is alive. /readyz: it can take requests, or what is missing, by name. /metrics:
+ * Prometheus. The two last answer within about a second whatever is away. None of them leaves a log line.
+ */
 export function addHealthPages(app: Express, sources: HealthSources): void {
-  app.get('/healthz', (_request, response) => {
+  addPage(app, '/healthz', (_request, response) => {
     response.json({ message: 'alive' });
   });
 
-  app.get('/readyz', async (_request, response) => {
+  addPage(app, '/readyz', async (_request, response) => {
     const missing = await checkReadiness(sources.pool, sources.connection);
     const overload = sources.overload();
     const ready = missing.length === 0 && overload === undefined;
@@ -31,9 +35,8 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
     });
   });
 
-  app.get('/metrics', async (_request, response) => {
-    // What cannot be read now keeps its last figure; the process's own numbers are there in any case.
-    await sources.refresh().catch(() => {});
+  addPage(app, '/metrics', async (_request, response) => {
+    await sources.refresh();
     response.type(sources.registry.contentType).send(await sources.registry.metrics());
   });
 }

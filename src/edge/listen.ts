@@ -10,8 +10,13 @@ const KEEP_ALIVE_TIMEOUT = 65_000;
 
 const MAX_CONNECTIONS = 10_000;
 
-/** For `createServer`: how often the first two are looked at, in milliseconds; Node's own 30 s would stretch them. */
-export const connectionChecks = { connectionsCheckingInterval: 1000 };
+/** For `createServer`. */
+export const serverOptions = {
+  /** How often the first two are looked at, in milliseconds; Node's own 30 s would stretch them. */
+  connectionsCheckingInterval: 1000,
+  /** A request without Host is refused by the app, since Node would answer with a bare status line. */
+  requireHostHeader: false,
+};
 
 /** Bounds how long and how many connections may be open. */
 export function limitConnections(server: Server): void {

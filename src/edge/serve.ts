@@ -3,7 +3,7 @@ import type { ValidateFunction } from 'ajv';
 import type { Config } from '../config.ts';
 import { ApiError, BadRequest } from '../errors.ts';
 import { newId } from '../ids.ts';
-import type { Log } from '../log.ts';
+import { type Log, messageOf } from '../log.ts';
 import type { Caller, Operation, Reply, Resources } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
 import type { GroupCommit } from '../queue/group-commit.ts';
@@ -11,12 +11,14 @@ import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
 import type { Authenticator } from './authenticate.ts';
 import { readJsonObject, requireJson } from './body.ts';
+import type { RequestInHand } from './broken-requests.ts';
 import { bytesOf } from './bytes-of.ts';
 import { clientAddress } from './client-address.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import { planWithGroups } from './plan-with-groups.ts';
 import type { Allowance, RateLimiter } from './rate-limit.ts';
 import { sendJson } from './reply.ts';
+import { levelOf, requestLine } from './request-line.ts';
 import { toReply } from './to-reply.ts';
 
 export interface EdgeServices {
@@ -54,6 +56,7 @@ export async function serve(
 ): Promise<void> {
   const started = performance.now();
   const requestId = newId();
+  (request as RequestInHand).requestId = requestId;
   const { operation } = endpoint;
   const outcome: Outcome = { accepted: 0, rejected: 0 };
   let reply: Reply;
@@ -61,7 +64,7 @@ export async function serve(
     reply = await answer(endpoint, request, services, params, query, requestId, outcome);
   } catch (error) {
     reply = toReply(error, operation, services.log, requestId);
-    outcome.error = error instanceof Error ? error.message : String(error);
+    outcome.error = messageOf(error);
     const { errors } = error as { errors?: unknown };
     if (Array.isArray(errors)) outcome.rejected = errors.length;
   }
@@ -151,19 +154,14 @@ function record(
   metrics.duration.observe({ operation: operation.id }, milliseconds / 1000);
   if (outcome.accepted) metrics.accepted.inc({ operation: operation.id }, outcome.accepted);
   if (outcome.rejected) metrics.rejected.inc({ operation: operation.id }, outcome.rejected);
-  log[status >= 500 ? 'warn' : 'info'](
+  log[levelOf(status)](
     {
-      request_id: requestId,
+      ...requestLine(request, requestId, status, milliseconds),
       operation: operation.id,
-      status,
-      ms: Math.round(milliseconds * 10) / 10,
       workspace_id: outcome.workspaceId,
       accepted: outcome.accepted,
       rejected: outcome.rejected,
       ...(outcome.error && { error: outcome.error }),
-      ...(request.headers['x-request-id'] && {
-        client_request_id: String(request.headers['x-request-id']).slice(0, 100),
-      }),
     },
     'request',
   );

@@ -34,7 +34,7 @@ function isUnreachable(error: unknown): boolean {
   const { code, message, name } = error as { code?: string; message?: string; name?: string };
   return (
     /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53)/.test(code ?? '') ||
-    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded/i.test(
+    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded|Query read timeout/i.test(
       message ?? '',
     ) ||
     name === 'MaxRetriesPerRequestError'

@@ -18,8 +18,12 @@ export interface QueueConnection {
   redis: Redis | undefined;
   /** False while it is known that an add would not be stored now. */
   ready(): boolean;
-  /** @throws when the queue does not answer */
-  ping(): Promise<void>;
+  /**
+   * @param patience milliseconds after which a connection of the Postgres pool is given up; a connection to
+   *   Redis has a patience of its own, or none
+   * @throws when the queue does not answer, or has no tables in Postgres
+   */
+  ping(patience: number): Promise<void>;
   stop(): Promise<void>;
 }
 
@@ -81,8 +85,8 @@ function connect(config: Config, databaseUrl: string, redisOptions: object): Que
     factory: createPostgresBackend as unknown as undefined,
     redis: undefined,
     ready: () => true,
-    async ping() {
-      await pool.query('select 1');
+    async ping(patience) {
+      await pool.query({ text: 'select from job limit 0', query_timeout: patience } as pg.QueryConfig);
     },
     stop: () => pool.end(),
   };

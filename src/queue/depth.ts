@@ -6,6 +6,14 @@ import { openQueue } from './open-queue.ts';
 
 const REFRESH_MS = 200;
 
+export interface LaneDepth {
+  lane: string;
+  /** Jobs that wait or are in work. */
+  depth: number;
+  /** Seconds since the oldest of them was accepted; 0: there is none. */
+  oldestSeconds: number;
+}
+
 /**
  * How much waits in the lanes: asked for five times a second, so that a request can be refused at once without a
  * question to the queue.
@@ -48,14 +56,6 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
-
-interface LaneDepth {
-  lane: string;
-  /** Jobs that wait or are in work. */
-  depth: number;
-  /** Seconds since the oldest of them was accepted; 0: there is none. */
-  oldestSeconds: number;
-}
 
 async function readLane(queue: Queue): Promise<LaneDepth> {
   const [{ waiting = 0, active = 0 }, inWork, next] = await Promise.all([

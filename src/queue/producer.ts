@@ -2,6 +2,7 @@ import { FlowProducer } from 'bullmq';
 import { jobs } from '../jobs/catalog.ts';
 import type { Envelope } from '../jobs/envelope.ts';
 import type { Log } from '../log.ts';
+import { within } from '../within.ts';
 import type { QueueConnection } from './connection.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
 import { openQueue } from './open-queue.ts';
@@ -72,13 +73,6 @@ export function createLaneProducer(
   }
 
   return { add, stop: () => flow.close() };
-}
-
-function within<T>(milliseconds: number, work: Promise<T>): Promise<T> {
-  return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => reject(new Error(`no answer within ${milliseconds} ms`)), milliseconds);
-    work.then(resolve, reject).finally(() => clearTimeout(timer));
-  });
 }
 
 function isScriptMissing(error: unknown): boolean {

@@ -20,25 +20,37 @@ export interface Database {
   stop(): Promise<void>;
 }
 
+/** Milliseconds; what takes longer fails. */
+export interface Patience {
+  /** For a connection, whether a new one or one of the pool's that another has now. */
+  connection: number;
+  /** For the answer to a statement. Absent: for ever. */
+  statement?: number;
+}
+
 /**
  * Opens lazily: the first statement connects.
  *
  * @param size most connections of the pool
- * @param settings server settings for the pool's sessions, times in milliseconds
+ * @param options.session server settings for the pool's sessions, times in milliseconds
  */
 export function openDatabase(
   url: string,
   size: number,
-  settings: Record<string, number | string> = {},
+  {
+    session = {},
+    patience = { connection: 5000 },
+  }: { session?: Record<string, number | string>; patience?: Patience } = {},
 ): Database {
-  const options = Object.entries(settings)
+  const options = Object.entries(session)
     .map(([name, value]) => `-c ${name}=${value}`)
     .join(' ');
   const pool = new pg.Pool({
     connectionString: url,
     options,
     max: size,
-    connectionTimeoutMillis: 5000,
+    connectionTimeoutMillis: patience.connection,
+    query_timeout: patience.statement,
     keepAlive: true,
     // Statements leave as they are given, without waiting for the answers to those before: a transaction's
     // independent ones cost one round trip together.

@@ -1,4 +1,4 @@
-import { readdir, readFile } from 'node:fs/promises';
+import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
 import { PrismaPg } from '@prisma/adapter-pg';
@@ -6,9 +6,9 @@ import { bindMigrationAwareSqlAdapterFactory } from '@prisma/driver-adapter-util
 import * as engineModule from '@prisma/schema-engine-wasm/schema_engine_bg';
 import { runMigrations } from 'bullmq';
 import pg from 'pg';
-import { packageRoot } from '../package-root.ts';
 import { QUEUE_SCHEMA, type QueueConnection } from '../queue/connection.ts';
 import { keepOrder } from '../queue/keep-order.ts';
+import { MIGRATIONS, migrationNames } from './migration-names.ts';
 
 /** The one call that we need of a global that the types of Node do not declare. */
 declare const WebAssembly: {
@@ -143,12 +143,8 @@ function unreferencedTimers(): object {
 }
 
 async function readMigrations() {
-  const baseDir = path.join(packageRoot, 'prisma/migrations');
-  const entries = await readdir(baseDir, { withFileTypes: true });
-  const names = entries
-    .filter((entry) => entry.isDirectory())
-    .map((entry) => entry.name)
-    .sort();
+  const baseDir = MIGRATIONS;
+  const names = migrationNames();
   const lockfile = 'migration_lock.toml';
   return {
     baseDir,

@@ -4,19 +4,21 @@ import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readJsonObject } from '../../src/edge/body.ts';
 import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+import { createLog } from '../../src/log.ts';
 
 let server: Server;
 /** How each request that became one ended. */
 const ends: string[] = [];
 beforeAll(async () => {
   server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
+    if (request.url === '/late') await once(response, 'close');
     const body = await readJsonObject(request, 1000).catch((error: Error) => error.message);
     ends.push(typeof body === 'string' ? body : 'read');
     response.end('{}');
   });
   server.headersTimeout = 200;
   server.requestTimeout = 300;
-  answerBrokenRequests(server);
+  answerBrokenRequests(server, createLog('test', 'silent'));
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
 });
@@ -75,5 +77,17 @@ describe('what never becomes a request is answered in JSON', () => {
     await once(server, 'request');
     socket.destroy();
     await expect.poll(() => [...new Set(ends)]).toEqual(['Request Timeout']);
+  });
+
+  test.each([
+    ['the whole body', '{}'],
+    ['half a body', '{'],
+  ])('a sender who leaves with %s sent, before anybody reads it, ends the request too', async (_, body) => {
+    ends.length = 0;
+    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    socket.write(`POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n${body}`);
+    await once(server, 'request');
+    socket.destroy();
+    await expect.poll(() => ends).toEqual(['Request Timeout']);
   });
 });

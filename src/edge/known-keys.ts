@@ -1,0 +1,137 @@
+import { BlockList, isIPv6 } from 'node:net';
+import { hashApiKey } from '../admin/api-keys.ts';
+import type { Log } from '../log.ts';
+import type { Pool } from '../store/database.ts';
+import { type ApiKeyRow, findApiKey } from '../store/find-api-key.ts';
+import { within } from '../within.ts';
+
+export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist' | 'groups' | 'blocked'> {
+  permissions: ReadonlySet<string>;
+  groups: ReadonlySet<string>;
+  /** External ids. */
+  blocked: ReadonlySet<string>;
+  /** Absent: any address. */
+  allowlist: BlockList | undefined;
+}
+
+/** What is known of a secret; times in epoch milliseconds. */
+interface Known {
+  /** Absent: Postgres knows no such key. */
+  key: ApiKey | undefined;
+  /** The last look-up that Postgres answered. */
+  at: number;
+  /** The last one that it did not. */
+  failedAt: number;
+  /** The last one that was made before its time and brought no new group. */
+  inVainAt: number;
+  lookUp: LookUp | undefined;
+}
+
+interface LookUp {
+  /** Rejects when Postgres did not answer and the key is not known. */
+  done: Promise<void>;
+  /** Resolves when it is done, or when whoever is known waits no longer. */
+  patience: Promise<void>;
+}
+
+/** Bounds the memory that unknown keys can take. */
+const MAX_KNOWN = 10_000;
+
+/** How long a known key still opens the door while Postgres does not answer, in ms. */
+const STALE_WHILE_DOWN = 60_000;
+
+/** How long the request of a known key waits for a look-up, in ms: many times what one takes. */
+const PATIENCE = 250;
+
+/** After a look-up of a key that failed, or that was made before its time and in vain, in ms. */
+const PAUSE = 1000;
+
+/**
+ * Keys by their secret, remembered for `cacheMs`. While Postgres does not answer, fails or takes long, a key
+ * that was known stays known for a minute.
+ */
+export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
+  const known = new Map<string, Known>();
+
+  /** @throws when Postgres does not answer and the key has not been known within the last minute */
+  async function find(secret: string, now: number): Promise<ApiKey | undefined> {
+    let entry = known.get(secret);
+    if (!entry) {
+      if (known.size >= MAX_KNOWN) known.clear();
+      entry = { key: undefined, at: 0, failedAt: 0, inVainAt: 0, lookUp: undefined };
+      known.set(secret, entry);
+    }
+    const fresh = now - entry.at <= cacheMs;
+    const resting = opens(entry, now) && now - entry.failedAt < PAUSE;
+    if (!fresh && !resting) await look(secret, entry, now);
+    return entry.key;
+  }
+
+  /**
+   * As `find`, without what is remembered: for a caller who names a group that was made just now. When that
+   * brings no new group, what was found last stands for a second.
+   */
+  async function renew(secret: string, now: number): Promise<ApiKey | undefined> {
+    const entry = known.get(secret);
+    if (entry && now - entry.inVainAt >= PAUSE) {
+      const groups = entry.key?.groups.size;
+      await look(secret, entry, now);
+      if (entry.key?.groups.size === groups) entry.inVainAt = now;
+    }
+    return find(secret, now);
+  }
+
+  /** Everyone who asks for a key meanwhile shares one look-up. */
+  function look(secret: string, entry: Known, now: number): Promise<void> {
+    if (!entry.lookUp) {
+      const done = lookUp(secret, entry, now).finally(() => {
+        entry.lookUp = undefined;
+      });
+      entry.lookUp = { done, patience: within(PATIENCE, done).catch(() => {}) };
+    }
+    return opens(entry, now) ? entry.lookUp.patience : entry.lookUp.done;
+  }
+
+  async function lookUp(secret: string, entry: Known, now: number): Promise<void> {
+    try {
+      const row = await findApiKey(pool, hashApiKey(secret));
+      entry.key = row && toApiKey(row);
+      entry.at = now;
+      entry.failedAt = 0;
+    } catch (error) {
+      entry.failedAt = now;
+      if (!opens(entry, now)) throw error;
+      log.warn({ err: error }, 'Postgres did not answer; the keys known already stay valid for a minute');
+    }
+  }
+
+  return { find, renew };
+}
+
+/** Whether the key opens the door, if need be without another look. */
+function opens({ key, at }: Known, now: number): boolean {
+  return key !== undefined && now - at <= STALE_WHILE_DOWN;
+}
+
+function toApiKey(row: ApiKeyRow): ApiKey {
+  return {
+    ...row,
+    permissions: new Set(row.permissions),
+    groups: new Set(row.groups),
+    blocked: new Set(row.blocked),
+    allowlist: toBlockList(row.ipAllowlist),
+  };
+}
+
+/** Addresses and CIDR ranges, checked when the key was made. */
+function toBlockList(entries: string[]): BlockList | undefined {
+  if (entries.length === 0) return undefined;
+  const list = new BlockList();
+  for (const entry of entries) {
+    const [address, prefix] = entry.split('/') as [string, string?];
+    const family = isIPv6(address) ? 'ipv6' : 'ipv4';
+    if (prefix) list.addSubnet(address, Number(prefix), family);
+    else list.addAddress(address, family);
+  }
+  return list;
+}

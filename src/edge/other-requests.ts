@@ -1,0 +1,52 @@
+import type { IncomingMessage, ServerResponse } from 'node:http';
+import type { Express, Request, RequestHandler, Response } from 'express';
+import { type ErrorName, errors } from '../errors.ts';
+import { newId } from '../ids.ts';
+import type { Log } from '../log.ts';
+import { sendJson } from './reply.ts';
+import { levelOf, requestLine } from './request-line.ts';
+
+/** Asked every few seconds by machines, which look at the answer: they leave no line in the log. */
+const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
+
+/**
+ * Begins a request that is no operation's: gives its answer the headers that every answer has, and the log its
+ * line when the answer has ended, except for probes. The line names the path only where it is one of ours:
+ * any other is the caller's text, and may name a person.
+ */
+export function beginOtherRequest(request: IncomingMessage, response: ServerResponse, log: Log): void {
+  const started = performance.now();
+  const requestId = newId();
+  response.setHeader('X-Request-Id', requestId);
+  // No limit counts what is no operation.
+  for (const name of ['Limit', 'Remaining', 'Reset']) response.setHeader(`X-RateLimit-${name}`, '');
+  response.setHeader('X-Content-Type-Options', 'nosniff');
+  response.once('close', () => {
+    const path = (request as Request).route?.path as string | undefined;
+    const { statusCode } = response;
+    const isRead = request.method === 'GET' || request.method === 'HEAD';
+    if (path !== undefined && PROBES.has(path) && isRead) return;
+    const line = requestLine(request, requestId, statusCode, performance.now() - started);
+    log[levelOf(statusCode)]({ ...line, method: request.method, ...(path && { path }) }, 'request');
+  });
+}
+
+/** Answers a request that has begun with an entry of the catalogue. */
+export function refuse(
+  response: ServerResponse,
+  entry: ErrorName,
+  headers: Record<string, string> = {},
+): void {
+  const { status, message } = errors[entry];
+  sendJson(response, status, { message }, String(response.getHeader('X-Request-Id')), undefined, headers);
+}
+
+/** A page that is read: GET and HEAD; any other method is refused with 405 and those two. */
+export function addPage(app: Express, path: string, show: RequestHandler): void {
+  app
+    .route(path)
+    .get(show)
+    .all((_request: Request, response: Response) =>
+      refuse(response, 'methodNotAllowed', { Allow: 'GET, HEAD' }),
+    );
+}

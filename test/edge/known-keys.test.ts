@@ -1,0 +1,63 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createAuthenticator } from '../../src/edge/authenticate.ts';
+import { createLog } from '../../src/log.ts';
+import { type Database, openDatabase, type Pool } from '../../src/store/database.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+
+const KEY_CACHE_MS = 2000;
+
+let database: Database;
+let workspace: TestWorkspace;
+let looked = 0;
+let authenticator: ReturnType<typeof createAuthenticator>;
+beforeAll(async () => {
+  database = openDatabase((await createDatabase()).url, 2);
+  workspace = await createWorkspace(database.pool);
+  const { pool } = database;
+  const counting = new Proxy(pool, {
+    get(target, name) {
+      if (name === 'query') looked++;
+      return Reflect.get(target, name, target);
+    },
+  }) as Pool;
+  authenticator = createAuthenticator(counting, KEY_CACHE_MS, createLog('test', 'silent'));
+});
+afterAll(async () => {
+  await authenticator.stop();
+  await database.stop();
+});
+
+/** How many look-ups the requests take, one after the other, at these times in ms after the first. */
+async function lookUps(way: 'authenticate' | 'renew', times: number[], from: number): Promise<number> {
+  const before = looked;
+  for (const time of times) await authenticator[way](`Bearer ${workspace.key}`, '127.0.0.1', from + time);
+  return looked - before;
+}
+
+test('a key is looked up once within KEY_CACHE_MS', async () => {
+  const from = Date.now();
+  expect(await lookUps('authenticate', [0, 1, 1999, 2000], from)).toBe(1);
+  expect(await lookUps('authenticate', [2001, 4001], from)).toBe(1);
+});
+
+test('requests that name no group of the store have a key looked up at most once a second', async () => {
+  const from = Date.now() + 60_000;
+  expect(await lookUps('renew', [0, 1, 500, 999], from)).toBe(1);
+  expect(await lookUps('renew', [1000, 1500, 1999], from)).toBe(1);
+  const many = Array.from({ length: 100 }, (_, index) => 2000 + index);
+  const before = looked;
+  await Promise.all(many.map((time) => lookUps('renew', [time], from)));
+  expect(looked - before).toBe(1);
+});
+
+test('each group that was made just now is found, before the key would be looked up again', async () => {
+  const from = Date.now() + 120_000;
+  await lookUps('authenticate', [0], from);
+  for (const time of [1, 2, 3]) {
+    const group = await createGroup(database.pool, workspace.id, 'email', { name: `group ${time}` });
+    const { groups } = await authenticator.renew(`Bearer ${workspace.key}`, '127.0.0.1', from + time);
+    expect(groups.size).toBe(time);
+    expect(groups).toContain(group);
+  }
+});

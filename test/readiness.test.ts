@@ -1,0 +1,103 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { freePort } from '../src/embedded/ports.ts';
+import { type Backend, backends, type Fleet, type Member, startFleet } from './guarantees/fleet.ts';
+import { createBareDatabase, startProcess, startRedis, waitUntil } from './setup/fixtures.ts';
+import { type StoreProxy, startProxy } from './setup/proxy.ts';
+
+/** Milliseconds: a second for the dependencies, and some for a busy machine. */
+const DEADLINE = 2000;
+
+const READY = { status: 200, body: { message: 'ready', missing: [] } };
+const notReady = (...missing: string[]) => ({ status: 503, body: { message: 'not ready', missing } });
+
+/** What /readyz of the process says; fails when it takes longer than its deadline. */
+async function ask(port: number) {
+  const signal = AbortSignal.timeout(DEADLINE);
+  const response = await fetch(`http://127.0.0.1:${port}/readyz`, { signal });
+  return { status: response.status, body: await response.json() };
+}
+
+/** Until it says so: the process may need a moment to see what has happened. */
+const comesTo = (port: number, answer: object) =>
+  expect.poll(() => ask(port), { timeout: 20_000 }).toEqual(answer);
+
+const missingWithoutPostgres: Record<Backend, string[]> = {
+  redis: ['postgres'],
+  postgres: ['postgres', 'queue'],
+};
+
+describe.each(backends)('/readyz, with the queue in %s', (backend) => {
+  let fleet: Fleet;
+  let postgres: StoreProxy;
+  let redis: StoreProxy | undefined;
+  let processes: Member[];
+  beforeAll(async () => {
+    fleet = await startFleet(backend, { edges: 0, workers: 0 });
+    postgres = await startProxy(fleet.env.DATABASE_URL!);
+    fleet.env.DATABASE_URL = postgres.url;
+    if (fleet.redis) {
+      redis = await startProxy(fleet.redis.url);
+      fleet.env.REDIS_URL = redis.url;
+    }
+    processes = await Promise.all([fleet.startEdge(), fleet.startWorker()]);
+    return fleet.stop;
+  });
+
+  const everyOneComesTo = (answer: object) => Promise.all(processes.map(({ port }) => comesTo(port, answer)));
+
+  test.each(['leave', 'standStill'] as const)(
+    'web and worker name Postgres while it is away (%s), and nothing when it is back',
+    async (how) => {
+      await everyOneComesTo(READY);
+      postgres[how]();
+      await everyOneComesTo(notReady(...missingWithoutPostgres[backend]));
+      await postgres.comeBack();
+      await everyOneComesTo(READY);
+    },
+  );
+
+  if (backend === 'redis') {
+    test.each(['leave', 'standStill'] as const)(
+      'web and worker name Redis while it is away (%s), and nothing when it is back',
+      async (how) => {
+        await everyOneComesTo(READY);
+        redis![how]();
+        await everyOneComesTo(notReady('redis'));
+        await redis!.comeBack();
+        await everyOneComesTo(READY);
+      },
+    );
+  }
+
+  test.each(['/healthz', '/metrics'])('%s answers in time while all of it is away', async (path) => {
+    for (const store of [postgres, redis]) store?.standStill();
+    for (const { port } of processes) {
+      const signal = AbortSignal.timeout(DEADLINE);
+      expect((await fetch(`http://127.0.0.1:${port}${path}`, { signal })).status).toBe(200);
+    }
+    for (const store of [postgres, redis]) await store?.comeBack();
+  });
+
+  test('the pages of a worker are only read: 405 with Allow, and any other path is 404', async () => {
+    const origin = `http://127.0.0.1:${processes[1]!.port}`;
+    for (const path of ['/healthz', '/readyz', '/metrics']) {
+      const { status, headers } = await fetch(origin + path, { method: 'POST' });
+      expect([status, headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+    }
+    expect((await fetch(`${origin}/constructor`)).status).toBe(404);
+  });
+});
+
+test.each([
+  ['redis', ['migrations']],
+  ['postgres', ['migrations', 'queue']],
+])('a web process on a database without tables is not ready; queue in %s', async (backend, missing) => {
+  const { url: DATABASE_URL } = await createBareDatabase();
+  const PORT = String(await freePort());
+  const redis = backend === 'redis' ? { REDIS_URL: (await startRedis()).url } : {};
+  const web = startProcess('dist/src/web.js', { DATABASE_URL, PORT, ...redis });
+  await waitUntil(() => ask(Number(PORT)), { what: 'an answer' });
+  await comesTo(Number(PORT), notReady(...missing));
+  web.kill('SIGKILL');
+  await web.exit;
+});
