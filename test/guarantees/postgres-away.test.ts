@@ -93,7 +93,7 @@ describe.each(['standStill', 'leave'] as const)('Postgres is away (%s) while Red
       signal: AbortSignal.timeout(ANSWERED_WITHIN),
     });
     expect(response.status).toBe(200);
-    expect(await response.text()).toMatch(/^penstock_queue_waiting\{lane="lane-0"\} \d+$/m);
+    expect(await response.text()).toMatch(/^penstock_queue_depth\{lane="lane-0"\} \d+$/m);
   });
 
   test('when it is back, it is asked again: a revoked key is refused', async () => {
