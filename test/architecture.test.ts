@@ -49,7 +49,6 @@ const MOST_LINES = 300;
 const longer = new Map([
   ['test/contract.test.ts', 'one contract, held against every operation'],
   ['test/journey.test.ts', 'one journey through everything that can be tracked'],
-  ['test/profile/attributes.test.ts', 'one table of every attribute'],
 ]);
 
 interface Source {

@@ -27,7 +27,12 @@ const known = [serviceIds.withExternalId, serviceIds.withoutExternalId];
 let pool: pg.Pool;
 beforeAll(async () => {
   const { url } = await createDatabase();
-  pool = new pg.Pool({ connectionString: url, options: '-c synchronous_commit=off' });
+  pool = new pg.Pool({
+    connectionString: url,
+    options: '-c synchronous_commit=off',
+    // As the workers' pool is.
+    pipeline: true,
+  } as pg.PoolConfig);
   pool.on('error', () => {});
   await pool.query(`
     create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;

@@ -17,7 +17,8 @@ export async function createStore() {
 }
 
 export function openPool(connectionString: string): pg.Pool {
-  const pool = new pg.Pool({ connectionString, max: 8 });
+  // Pipelined, as those of the processes are.
+  const pool = new pg.Pool({ connectionString, max: 8, pipeline: true } as pg.PoolConfig);
   pool.on('error', () => {});
   return pool;
 }
