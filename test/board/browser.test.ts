@@ -59,7 +59,8 @@ describe('the dashboard in a browser', () => {
     await page.getByText(row.requestId).waitFor();
     await page.locator('button:has(.lucide-refresh-cw)').last().click();
     await page.getByRole('button', { name: 'Confirm' }).click();
-    await waitUntil(async () => (await read(database, id)).state === 'replaying', { what: 'the replay' });
+    await waitUntil(async () => (await installation.envelopes()).length > 0, { what: 'the replay' });
+    expect((await read(database, id)).state).toBe('replaying');
     expect(await installation.envelopes()).toMatchObject([{ envelope: { objects: [{ id }], replay: true } }]);
 
     await page.locator('header button[aria-haspopup=menu]').click();
