@@ -1,16 +1,14 @@
 import { validate as isUuid, NIL, v5 as uuidv5 } from 'uuid';
 import { jobs, objectSchemas, requestSchema } from '../src/jobs/catalog.ts';
-import type { AcceptedObject, Envelope, EnvelopeRequest } from '../src/jobs/envelope.ts';
+import type { AcceptedObject, Envelope, EnvelopeRequest, ObjectKind } from '../src/jobs/envelope.ts';
 import { compile, describeError } from '../src/schemas/compile.ts';
 import type { FailedObject } from '../src/store/dead-letters/insert-dead-letters.ts';
 import type { Work } from './track/work.ts';
 
 const checkRequest = compile<EnvelopeRequest>(requestSchema);
-const checkObject = {
-  attributes: compile(objectSchemas.attributes),
-  events: compile(objectSchemas.events),
-  purchases: compile(objectSchemas.purchases),
-};
+const checkObject = Object.fromEntries(
+  Object.entries(objectSchemas).map(([kind, schema]) => [kind, compile(schema)]),
+) as Record<ObjectKind, ReturnType<typeof compile>>;
 
 /** An envelope as it came out of a lane. */
 export interface Delivery {

@@ -1,3 +1,4 @@
+import type { ObjectKind } from '../src/jobs/envelope.ts';
 import type { LaneCount } from '../src/store/delivery/count-lanes.ts';
 import type { UsageRow } from '../src/store/delivery/count-usage.ts';
 import type { Delivery } from './contract.ts';
@@ -13,12 +14,16 @@ export function tallyUsage(applied: Work[]): UsageRow[] {
     const key = scoped(workspaceId, String(lane));
     let row = rows.get(key);
     if (!row) {
-      row = { workspace_id: workspaceId, lane, attributes: 0, events: 0, purchases: 0 };
+      row = { workspace_id: workspaceId, lane, attributes: 0, events: 0, purchases: 0, identity: 0 };
       rows.set(key, row);
     }
-    row[object.kind]++;
+    row[usageOf(object.kind)]++;
   }
   return [...rows.values()];
+}
+
+function usageOf(kind: ObjectKind): 'attributes' | 'events' | 'purchases' | 'identity' {
+  return kind === 'attributes' || kind === 'events' || kind === 'purchases' ? kind : 'identity';
 }
 
 /** What the batch adds to each lane's counters: objects that took effect; its time and dead letters are booked on its first lane. */

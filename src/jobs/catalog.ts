@@ -1,37 +1,50 @@
+import { prioritizations } from '../profile/prioritization.ts';
 import type { ObjectKind } from './envelope.ts';
 
 /**
  * The jobs that the edge writes and the workers read. Names are permanent and shapes only grow: a worker
  * meets jobs of the release before it.
  */
-export const jobs = { envelope: 'envelope' } as const;
+export const jobs = { envelope: 'envelope', fence: 'fence' } as const;
 export type JobName = (typeof jobs)[keyof typeof jobs];
 
 const text = { type: 'string' } as const;
-const base = {
+const alias = {
+  type: 'object',
+  required: ['alias_name', 'alias_label'],
+  properties: { alias_name: text, alias_label: text },
+} as const;
+const identifier = {
+  type: 'object',
+  minProperties: 1,
+  maxProperties: 1,
+  additionalProperties: false,
+  properties: {
+    external_id: text,
+    user_alias: alias,
+    service_id: { ...text, pattern: '^[0-9a-f]{24}$' },
+    email: text,
+    phone: text,
+  },
+} as const;
+const place = {
   id: text,
   request: { type: 'integer', minimum: 0 },
   index: { type: 'integer', minimum: 0 },
-  create: { type: 'boolean' },
-  identifier: {
-    type: 'object',
-    minProperties: 1,
-    maxProperties: 1,
-    additionalProperties: false,
-    properties: {
-      external_id: text,
-      user_alias: {
-        type: 'object',
-        required: ['alias_name', 'alias_label'],
-        properties: { alias_name: text, alias_label: text },
-      },
-      service_id: { ...text, pattern: '^[0-9a-f]{24}$' },
-      email: text,
-      phone: text,
-    },
-  },
 } as const;
+const base = { ...place, create: { type: 'boolean' }, identifier } as const;
 const required = ['id', 'request', 'index', 'create'] as const;
+const selector = {
+  type: 'object',
+  required: ['identifier'],
+  properties: { identifier, prioritization: { type: 'array', items: { enum: prioritizations } } },
+} as const;
+/** An identity operation of which every field is required. */
+const identity = (properties: Record<string, object>) => ({
+  type: 'object',
+  required: ['id', 'request', 'index', ...Object.keys(properties)],
+  properties: { ...place, ...properties },
+});
 const activity = { time: text, app_id: text, properties: { type: 'object' } } as const;
 
 /** What an accepted object has to look like, by kind, whichever release wrote it. */
@@ -63,6 +76,17 @@ export const objectSchemas: Record<ObjectKind, object> = {
       quantity: { type: 'integer' },
     },
   },
+  alias_new: {
+    type: 'object',
+    required: ['id', 'request', 'index', 'user_alias'],
+    properties: { ...place, user_alias: alias, external_id: text },
+  },
+  alias_update: identity({ alias_label: text, old_alias_name: text, new_alias_name: text }),
+  identify: identity({ user: selector, external_id: text }),
+  merge: identity({ merge: selector, keep: selector }),
+  delete: identity({ user: selector }),
+  external_id_rename: identity({ current_external_id: text, new_external_id: text }),
+  external_id_remove: identity({ external_id: text }),
 };
 
 export const requestSchema = {

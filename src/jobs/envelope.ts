@@ -1,6 +1,7 @@
 import type { AttributesDelta } from '../profile/attributes-delta.ts';
 import type { Identifier } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
+import type { IdentityKind, IdentityObject } from './identity.ts';
 
 /**
  * What the edge hands to the workers: an envelope of accepted objects, in the order in which they take
@@ -14,6 +15,19 @@ export interface Envelope {
   objects: AcceptedObject[];
   /** The objects are dead letters that are tried again. */
   replay?: true;
+  fence?: Fence;
+}
+
+/**
+ * A fence stands in several lanes at the same place of their common order. Its objects name users of all of
+ * them: they take effect when every one of the lanes has come to the fence, and none goes on before they have.
+ * The entry of the first lane carries the objects, those of the others none.
+ */
+export interface Fence {
+  /** Id of the first lane's envelope, and so of the ledger row that says that the fence is passed. */
+  id: string;
+  /** Ascending, two at least. */
+  lanes: number[];
 }
 
 export interface EnvelopeRequest {
@@ -24,7 +38,8 @@ export interface EnvelopeRequest {
   accepted_at: string;
 }
 
-interface AcceptedBase {
+/** What every object of /users/track carries. */
+export interface AcceptedBase {
   /** UUIDv7, given at the edge: the id of the row that the object becomes, and of its dead letter. */
   id: string;
   /** Index in `requests`. */
@@ -67,5 +82,8 @@ export interface AcceptedPurchase extends AcceptedBase {
   properties?: Record<string, Json>;
 }
 
-export type AcceptedObject = AcceptedAttributes | AcceptedEvent | AcceptedPurchase;
-export type ObjectKind = AcceptedObject['kind'];
+export type TrackObject = AcceptedAttributes | AcceptedEvent | AcceptedPurchase;
+export type TrackKind = TrackObject['kind'];
+
+export type AcceptedObject = TrackObject | IdentityObject;
+export type ObjectKind = TrackKind | IdentityKind;

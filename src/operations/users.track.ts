@@ -1,5 +1,5 @@
 import { ApiError, BadRequest, errors } from '../errors.ts';
-import type { AcceptedObject, ObjectKind } from '../jobs/envelope.ts';
+import type { AcceptedObject, TrackKind } from '../jobs/envelope.ts';
 import type { Json } from '../profile/json.ts';
 import type { Schema } from '../schemas/schema.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../schemas/track.ts';
@@ -7,7 +7,7 @@ import type { QueuedOperation } from './operation.ts';
 import { createAccept } from './track/accept.ts';
 
 /** Objects take effect in this order within a request. */
-const kinds: readonly ObjectKind[] = ['attributes', 'events', 'purchases'];
+const kinds: readonly TrackKind[] = ['attributes', 'events', 'purchases'];
 
 /** Objects in each of the three arrays. */
 const MAX_OBJECTS = 75;
@@ -70,7 +70,7 @@ export function usersTrack(serviceIdField: string): QueuedOperation {
   };
 }
 
-type Rejection = { type: string; input_array: ObjectKind; index: number };
+type Rejection = { type: string; input_array: TrackKind; index: number };
 
 /** The fatal answer, which carries the errors of the objects as well. */
 class NothingValid extends BadRequest {

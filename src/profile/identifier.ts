@@ -3,10 +3,13 @@ import type { Json } from './json.ts';
 import { normalizePhone } from './phone.ts';
 import { isRecord } from './record.ts';
 
+/** Unique in its workspace as a pair; both parts are non-empty and at most 236 bytes. */
+export type UserAlias = { alias_name: string; alias_label: string };
+
 /** The one identifier that addresses an object. */
 export type Identifier =
   | { external_id: string }
-  | { user_alias: { alias_name: string; alias_label: string } }
+  | { user_alias: UserAlias }
   /** 24 lower-case hex digits. */
   | { service_id: string }
   /** Lower-case. */

@@ -1,5 +1,6 @@
 import { v5 as uuidv5, version } from 'uuid';
 import type { AcceptedObject } from '../jobs/envelope.ts';
+import { namedIdentifiers } from '../jobs/named-identifiers.ts';
 import type { Database } from '../store/database.ts';
 import { claimWaitingForReplay } from '../store/dead-letters/claim-waiting-for-replay.ts';
 import type { DeadLetter } from '../store/dead-letters/dead-letter.ts';
@@ -82,11 +83,12 @@ function laneEntry(deadLetter: DeadLetter, lanes: number): LaneEntry {
 }
 
 /** What the object is ordered by: its identifier, or, where it has none that can be read, its id. */
-function placeOf({ identifier, id }: AcceptedObject): string {
+function placeOf(object: AcceptedObject): string {
   try {
-    return identifier ? identifierKey(identifier) : id;
+    const [identifier] = namedIdentifiers(object);
+    return identifier ? identifierKey(identifier) : object.id;
   } catch {
-    return id;
+    return object.id;
   }
 }
 

@@ -1,5 +1,6 @@
 import { newId } from '../ids.ts';
 import type { AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope.ts';
+import { namedIdentifiers } from '../jobs/named-identifiers.ts';
 import { identifierKey, type LaneEntry, laneOf } from './lanes.ts';
 
 /** The accepted objects of one request, and the bytes of their JSON text, about. */
@@ -26,11 +27,7 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
   for (const { request, objects, bytes } of batch) {
     const share = bytes / objects.length;
     for (const object of objects) {
-      const lane = laneOf(
-        request.workspace_id,
-        object.identifier ? identifierKey(object.identifier) : object.id,
-        lanes,
-      );
+      const lane = laneOf(request.workspace_id, placeOf(object), lanes);
       let current = open.get(lane);
       if (!current || isFull(current, share, maxObjects)) {
         current = { envelope: { requests: [], objects: [] }, request: undefined, bytes: 0 };
@@ -52,4 +49,9 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
 /** Whether an object of so many bytes needs an envelope of its own; no envelope is opened for nothing. */
 function isFull({ envelope, bytes }: Open, more: number, maxObjects: number): boolean {
   return envelope.objects.length >= maxObjects || bytes + more > MAX_ENVELOPE_BYTES;
+}
+
+function placeOf(object: AcceptedObject): string {
+  const [identifier] = namedIdentifiers(object);
+  return identifier ? identifierKey(identifier) : object.id;
 }

@@ -1,5 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { BadRequest } from '../../src/errors.ts';
+import { namedIdentifiers } from '../../src/jobs/named-identifiers.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './in-process.ts';
@@ -43,10 +44,7 @@ describe('objects for a blocked external id', () => {
       },
     });
     expect(rejected).toBe(3);
-    expect(objects.map(({ identifier }) => identifier)).toEqual([
-      { external_id: 'ada' },
-      { external_id: 'ada' },
-    ]);
+    expect(objects.flatMap(namedIdentifiers)).toEqual([{ external_id: 'ada' }, { external_id: 'ada' }]);
   });
 
   test('alone make a request without anything valid', () => {

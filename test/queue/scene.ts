@@ -4,6 +4,7 @@ import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { readConfig } from '../../src/config.ts';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { namedIdentifiers } from '../../src/jobs/named-identifiers.ts';
 import { createLog } from '../../src/log.ts';
 import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
 import { createGroupCommit, type GroupCommitOptions } from '../../src/queue/group-commit.ts';
@@ -41,7 +42,7 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
   async function contentsOf(lane: number) {
     return (await envelopesOf(lane)).flatMap(({ objects, requests }) =>
       objects.map((object) => ({
-        user: identifierKey(object.identifier!),
+        user: identifierKey(namedIdentifiers(object)[0]!),
         number: Number(requests[object.request]!.request_id.slice(1)),
         sent: object.kind === 'attributes' ? object.set?.number : undefined,
       })),

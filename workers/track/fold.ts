@@ -8,7 +8,7 @@ import type { HeldProfile } from './held-profile.ts';
 import { canMove } from './move-states.ts';
 import { LOOK_AGAIN, type Profiles } from './profiles.ts';
 import type { States } from './states.ts';
-import type { Work } from './work.ts';
+import { isTrack, type Work } from './work.ts';
 
 /** What a batch writes. A map is keyed by what may stand once in its statement. */
 export interface Changes {
@@ -50,6 +50,7 @@ export function emptyChanges(
 export function fold(works: Work[], changes: Changes): number {
   for (let index = 0; index < works.length; index++) {
     const work = works[index]!;
+    if (!isTrack(work)) continue;
     const { object, workspaceId, ordinal } = work;
     if (object.kind === 'attributes' && !object.identifier) {
       const reason = importTokens(work, object, changes);

@@ -1,3 +1,4 @@
+import { namedIdentifiers } from '../../src/jobs/named-identifiers.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { toProfileId, toServiceId } from '../../src/profile/service-id.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
@@ -11,7 +12,7 @@ import { lockProfiles } from '../../src/store/profiles/lock-profiles.ts';
 import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';
 import { MAX_SHARING } from '../../src/store/profiles/sharing-statement.ts';
 import { Profiles } from './profiles.ts';
-import { scoped, type Work } from './work.ts';
+import { isTrack, scoped, type Work } from './work.ts';
 
 /**
  * Loads everyone whom a batch names, one statement per kind of identifier, and locks those whom an attribute
@@ -57,15 +58,19 @@ function nameOnce(works: Work[]): Record<Kind, Named> {
     phone: empty(),
   };
   const seen = new Set<string>();
-  for (const { workspaceId, object } of works) {
-    if (!object.identifier) continue;
-    const key = scoped(workspaceId, identifierKey(object.identifier));
-    if (seen.has(key)) continue;
+  const name = (workspaceId: string, identifier: Identifier) => {
+    const key = scoped(workspaceId, identifierKey(identifier));
+    if (seen.has(key)) return;
     seen.add(key);
-    const kind = Object.keys(object.identifier)[0] as Kind;
+    const kind = Object.keys(identifier)[0] as Kind;
     named[kind].workspaceIds.push(workspaceId);
-    named[kind].values.push(addressOf(object.identifier));
-    if ('user_alias' in object.identifier) named[kind].names.push(object.identifier.user_alias.alias_name);
+    named[kind].values.push(addressOf(identifier));
+    if ('user_alias' in identifier) named[kind].names.push(identifier.user_alias.alias_name);
+  };
+  for (const work of works) {
+    const { workspaceId, object } = work;
+    if (!isTrack(work)) for (const identifier of namedIdentifiers(object)) name(workspaceId, identifier);
+    else if (work.object.identifier) name(workspaceId, work.object.identifier);
   }
   return named;
 }

@@ -1,13 +1,19 @@
-import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { AcceptedObject, TrackObject } from '../../src/jobs/envelope.ts';
 
 /** One accepted object on its way into the store. */
-export interface Work {
+export interface Work<Accepted extends AcceptedObject = AcceptedObject> {
   workspaceId: string;
   requestId: string;
   lane: number;
   /** Place in the batch; orders what the batch does to several profiles. */
   ordinal: number;
-  object: AcceptedObject;
+  object: Accepted;
+}
+
+/** Whether its object came in by /users/track; all others are identity operations. */
+export function isTrack(work: Work): work is Work<TrackObject> {
+  const { kind } = work.object;
+  return kind === 'attributes' || kind === 'events' || kind === 'purchases';
 }
 
 /** Objects of different workspaces never share a name. */

@@ -43,7 +43,7 @@ async function usage(options: UsageOptions): Promise<void> {
         ...(workspaceId && { workspaceId }),
         ...(options.after && behind(options.after)),
       },
-      _sum: { attributes: true, events: true, purchases: true },
+      _sum: { attributes: true, events: true, purchases: true, identity: true },
       orderBy: [{ day: 'desc' }, { workspaceId: 'asc' }],
       take: options.limit + 1,
     });
@@ -57,13 +57,15 @@ async function usage(options: UsageOptions): Promise<void> {
       const attributes = Number(row._sum.attributes ?? 0);
       const events = Number(row._sum.events ?? 0);
       const purchases = Number(row._sum.purchases ?? 0);
+      const identity = Number(row._sum.identity ?? 0);
       return {
         day: dayOf(row.day),
         workspace: names.get(row.workspaceId) ?? row.workspaceId,
         attributes,
         events,
         purchases,
-        total: attributes + events + purchases,
+        identity,
+        total: attributes + events + purchases + identity,
       };
     });
     printPage(options.json, 'usage', { rows, next });

@@ -1,5 +1,5 @@
 import { newId } from '../../ids.ts';
-import type { AcceptedObject, ObjectKind } from '../../jobs/envelope.ts';
+import type { TrackKind, TrackObject } from '../../jobs/envelope.ts';
 import type { Identifier } from '../../profile/identifier.ts';
 import { createsProfile, identifierOf } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
@@ -11,7 +11,7 @@ import { judgeEvent, judgePurchase } from './accept-activity.ts';
 import { judgeAttributes, judgeTokenImport } from './accept-attributes.ts';
 
 /** An object that can be applied, or the text of why it cannot. */
-export type Verdict = { object: AcceptedObject } | { error: string };
+export type Verdict = { object: TrackObject } | { error: string };
 
 /** Clients match on this text. */
 const blocked = { error: 'provided external_id is blacklisted and disallowed' };
@@ -41,7 +41,7 @@ export function createAccept(serviceIdField: string) {
     purchases: compile(purchaseSchema(serviceIdField)),
   };
 
-  return function accept(kind: ObjectKind, value: Json, index: number, caller: Caller): Verdict {
+  return function accept(kind: TrackKind, value: Json, index: number, caller: Caller): Verdict {
     const { now, hasGroup } = caller;
     if (typeof value !== 'object' || value === null || Array.isArray(value)) {
       return { error: `each element of '${kind}' must be an object` };

@@ -6,19 +6,23 @@ export interface UsageRow {
   attributes: number;
   events: number;
   purchases: number;
+  /** Identity operations. */
+  identity: number;
 }
 
 /** Upserts by primary key, which has the lane in it: no two transactions at once want the same row. */
 const statement = `
-  insert into usage (workspace_id, day, lane, attributes, events, purchases)
-  select counted.workspace_id, (now() at time zone 'UTC')::date, counted.lane, counted.attributes, counted.events, counted.purchases
+  insert into usage (workspace_id, day, lane, attributes, events, purchases, identity)
+  select counted.workspace_id, (now() at time zone 'UTC')::date, counted.lane, counted.attributes,
+    counted.events, counted.purchases, counted.identity
   from jsonb_to_recordset($1::jsonb) as counted (
-    workspace_id uuid, lane integer, attributes bigint, events bigint, purchases bigint)
+    workspace_id uuid, lane integer, attributes bigint, events bigint, purchases bigint, identity bigint)
   order by counted.workspace_id, counted.lane
   on conflict (workspace_id, day, lane) do update set
     attributes = usage.attributes + excluded.attributes,
     events = usage.events + excluded.events,
-    purchases = usage.purchases + excluded.purchases`;
+    purchases = usage.purchases + excluded.purchases,
+    identity = usage.identity + excluded.identity`;
 
 /** Counts objects that took effect against usage. One row per workspace and lane. */
 export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void> {

@@ -5,6 +5,7 @@ export interface UsageToday {
   attributes: number;
   events: number;
   purchases: number;
+  identity: number;
 }
 
 /** By the primary key's day within each workspace; one row per workspace and lane. */
@@ -13,7 +14,8 @@ const statement = `
     workspaces.name as workspace,
     sum(usage.attributes)::float8 as attributes,
     sum(usage.events)::float8 as events,
-    sum(usage.purchases)::float8 as purchases
+    sum(usage.purchases)::float8 as purchases,
+    sum(usage.identity)::float8 as identity
   from usage
   join workspaces on workspaces.id = usage.workspace_id
   where usage.day = (now() at time zone 'UTC')::date
