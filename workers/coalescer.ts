@@ -25,6 +25,7 @@ export function createCoalescer(
   pool: Pool,
   metrics: WorkerMetrics,
   onDeadLetters: (ids: string[]) => void,
+  onRemoved: () => void,
   log: Log,
 ) {
   let held: Held[] = [];
@@ -91,6 +92,7 @@ export function createCoalescer(
       'job',
     );
     if (deadLetters.length > 0) onDeadLetters(deadLetters);
+    if (outcome.kind === 'applied' && outcome.removed) onRemoved();
   }
 
   return {

@@ -1,7 +1,9 @@
 import { validate as isUuid, NIL, v5 as uuidv5 } from 'uuid';
 import { jobs, objectSchemas, requestSchema } from '../src/jobs/catalog.ts';
 import type { AcceptedObject, Envelope, EnvelopeRequest, ObjectKind } from '../src/jobs/envelope.ts';
+import { namedIdentifiers } from '../src/jobs/named-identifiers.ts';
 import { compile, describeError } from '../src/schemas/compile.ts';
+import { identifierText } from '../src/store/dead-letters/identifier-text.ts';
 import type { FailedObject } from '../src/store/dead-letters/insert-dead-letters.ts';
 import type { Work } from './track/work.ts';
 
@@ -83,7 +85,21 @@ export function toFailed(
     requestId,
     kind: object?.kind ?? 'envelope',
     jobName: jobs.envelope,
+    identifiers: identifiersOf(object),
     object: object ?? null,
     reason,
   };
+}
+
+/**
+ * Whom an object is about, as far as it can be read: it may be here because it breaks its contract. An address that
+ * an attribute object sets is no such name: whoever has that address may be somebody else.
+ */
+function identifiersOf(object: AcceptedObject): string[] {
+  try {
+    const named = object.kind === 'attributes' ? [object.identifier!] : namedIdentifiers(object);
+    return named.map(identifierText);
+  } catch {
+    return [];
+  }
 }

@@ -12,6 +12,7 @@ import { startDeadLetters } from './dead-letters.ts';
 import { startLane } from './lane.ts';
 import { withLaneLease } from './lane-lease.ts';
 import { createWorkerMetrics } from './metrics.ts';
+import { startRemovals } from './removals.ts';
 import { startStatusServer } from './status-server.ts';
 import { startUpkeep } from './upkeep.ts';
 
@@ -35,7 +36,14 @@ async function main(): Promise<void> {
 
   const upkeep = await startUpkeep(connection, database.pool, config, log);
   const deadLetters = startDeadLetters({ connection, database, producer, lanes: config.LANES, log, config });
-  const coalescer = createCoalescer(database.pool, metrics, (ids) => void deadLetters.show(ids), log);
+  const removals = startRemovals(database.pool, log);
+  const coalescer = createCoalescer(
+    database.pool,
+    metrics,
+    (ids) => void deadLetters.show(ids),
+    removals.wake,
+    log,
+  );
 
   const openLane = (lane: number): Service => {
     const worker = startLane(lane, connection, coalescer, config, log);
@@ -59,6 +67,7 @@ async function main(): Promise<void> {
     { name: 'producer', stop: () => producer.stop().then(() => producerConnection.stop()) },
     upkeep,
     deadLetters,
+    removals,
     { name: 'lanes', stop: () => stopLanes(lanes) },
   ];
   if (config.WORKER_PORT > 0)

@@ -1,7 +1,10 @@
 /** How a batch, or an attempt at one, ended. */
 export type Outcome =
-  /** `objects`: those that took effect; `deadLetters`: ids of those that cannot. */
-  | { kind: 'applied'; objects: number; deadLetters: string[]; seconds: number }
+  /**
+   * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `removed`: whether profiles were
+   * merged or deleted.
+   */
+  | { kind: 'applied'; objects: number; deadLetters: string[]; removed: boolean; seconds: number }
   /** Every envelope had been applied before. */
   | { kind: 'skipped' };
 
@@ -19,7 +22,13 @@ export type ErrorClass =
 const PERMANENT = ['0A', '22', '23', '54', 'P0'];
 
 /** A unique violation on these means that another lane was faster; the next try finds its row. */
-const RACES = new Set(['profiles_external_id', 'user_aliases_pkey', 'profiles_pkey']);
+const RACES = new Set([
+  'profiles_external_id',
+  'profiles_pkey',
+  'user_aliases_pkey',
+  'user_aliases_profile',
+  'deprecated_external_ids_pkey',
+]);
 
 /** Reads the SQLSTATE. An error without one is ours if it is a mistake of the program, else the connection's. */
 export function classify(error: unknown): ErrorClass {

@@ -2,17 +2,19 @@ import type { Log } from '../src/log.ts';
 import { type Connection, type Pool, sendTogether } from '../src/store/database.ts';
 import { type FailedObject, insertDeadLetters } from '../src/store/dead-letters/insert-dead-letters.ts';
 import { markReplayed } from '../src/store/dead-letters/mark-replayed.ts';
+import { selectDeadLetters } from '../src/store/dead-letters/select-dead-letters.ts';
 import { claimEnvelopes } from '../src/store/delivery/claim-envelopes.ts';
 import { countLanes } from '../src/store/delivery/count-lanes.ts';
 import { countUsage } from '../src/store/delivery/count-usage.ts';
-import { type Delivery, openEnvelope, toFailed } from './contract.ts';
+import { inTransaction } from '../src/store/in-transaction.ts';
+import { type Applied, applyObjects } from './apply.ts';
+import { type Delivery, openEnvelope } from './contract.ts';
 import { classify, type Outcome } from './outcome.ts';
+import { recordRefused } from './refused.ts';
 import { tallyLanes, tallyUsage } from './tally.ts';
 import type { Work } from './track/work.ts';
-import { applyTrack } from './track.ts';
 
-/** Applies the works within the open transaction, and returns what could not be applied. */
-type Apply = (tx: Connection, works: Work[], now: Date) => Promise<FailedObject[]>;
+type Apply = typeof applyObjects;
 
 /**
  * The journey of the envelopes that a worker holds, from their lanes to COMMIT: open and check them, claim
@@ -23,7 +25,7 @@ type Apply = (tx: Connection, works: Work[], now: Date) => Promise<FailedObject[
  */
 export async function runBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<Outcome> {
   try {
-    return await inTransaction(pool, (tx) => attempt(tx, deliveries, applyWhole));
+    return await inTransaction(pool, (tx) => attempt(tx, deliveries, applyObjects));
   } catch (error) {
     if (classify(error) === 'transient') throw error;
     log.warn(
@@ -42,77 +44,61 @@ async function attempt(tx: Connection, deliveries: Delivery[], apply: Apply): Pr
   if (mine.length === 0) return { kind: 'skipped' };
 
   const works: Work[] = [];
-  const failed: FailedObject[] = [];
+  const parked: FailedObject[] = [];
   const replayed: string[] = [];
   for (const delivery of mine) {
     const opened = works.length;
-    openEnvelope(delivery, works, failed);
+    openEnvelope(delivery, works, parked);
     if (delivery.envelope?.replay) replayed.push(...works.slice(opened).map(({ object }) => object.id));
   }
-  const parked = failed.length;
-  failed.push(...(await apply(tx, works, now)));
+  if (parked.length > 0) await insertDeadLetters(tx, parked);
+  if (replayed.length > 0) await leaveOutForgotten(tx, works, replayed);
+  const { refused, removed } = await apply(tx, works, now);
 
-  const refused = new Set(failed.slice(parked).map(({ id }) => id));
-  const applied = refused.size === 0 ? works : works.filter(({ object }) => !refused.has(object.id));
-  const lost = new Set(failed.map(({ id }) => id));
+  const lost = new Set([...parked.map(({ id }) => id), ...refused.map(({ work }) => work.object.id)]);
+  const applied = refused.length === 0 ? works : works.filter(({ object }) => !lost.has(object.id));
   const done = replayed.filter((id) => !lost.has(id));
   const seconds = (performance.now() - started) / 1000;
   const usage = tallyUsage(applied);
   await sendTogether(tx, [
-    () => failed.length > 0 && insertDeadLetters(tx, failed),
     () => done.length > 0 && markReplayed(tx, done),
     () => usage.length > 0 && countUsage(tx, usage),
-    () => countLanes(tx, tallyLanes(mine, applied, failed.length, seconds)),
+    () => countLanes(tx, tallyLanes(mine, applied, lost.size, seconds)),
   ]);
-  return { kind: 'applied', objects: applied.length, deadLetters: [...lost], seconds };
+  return { kind: 'applied', objects: applied.length, deadLetters: [...lost], removed, seconds };
 }
 
-async function applyWhole(tx: Connection, works: Work[], now: Date): Promise<FailedObject[]> {
-  const refused = await applyTrack(tx, works, now);
-  return refused.map(({ work, reason }) => toFailed({ ...work, id: work.object.id }, reason));
+/** A dead letter that a delete took away while its replay was on its way has no effect any more. */
+async function leaveOutForgotten(tx: Connection, works: Work[], replayed: string[]): Promise<void> {
+  const kept = new Set((await selectDeadLetters(tx, replayed)).map(({ id }) => id));
+  const forgotten = new Set(replayed.filter((id) => !kept.has(id)));
+  if (forgotten.size === 0) return;
+  works.splice(0, works.length, ...works.filter(({ object }) => !forgotten.has(object.id)));
 }
 
 /** Applies in halves, each in a savepoint, in order; what fails alone is what cannot be applied. */
-async function applyIsolating(tx: Connection, works: Work[], now: Date): Promise<FailedObject[]> {
-  if (works.length === 0) return [];
+async function applyIsolating(tx: Connection, works: Work[], now: Date): Promise<Applied> {
+  if (works.length === 0) return { refused: [], removed: false };
   await tx.query('savepoint half');
   try {
-    const failed = await applyWhole(tx, works, now);
+    const applied = await applyObjects(tx, works, now);
     await tx.query('release savepoint half');
-    return failed;
+    return applied;
   } catch (error) {
     if (classify(error) === 'transient') throw error;
     await tx.query('rollback to savepoint half');
     await tx.query('release savepoint half');
-    const work = works[0]!;
-    if (works.length === 1) return [toFailed({ ...work, id: work.object.id }, (error as Error).message)];
+    if (works.length === 1) {
+      const refused = [{ work: works[0]!, reason: (error as Error).message }];
+      await recordRefused(tx, refused);
+      return { refused, removed: false };
+    }
     const middle = works.length >> 1;
     const first = await applyIsolating(tx, works.slice(0, middle), now);
-    return [...first, ...(await applyIsolating(tx, works.slice(middle), now))];
-  }
-}
-
-/** Commits what `work` does, or nothing of it. A connection that failed is not used again. */
-async function inTransaction<T>(pool: Pool, work: (tx: Connection) => Promise<T>): Promise<T> {
-  const tx = await pool.connect();
-  let broken: Error | undefined;
-  // While it is checked out, the connection's own errors have no other listener, and would end the process.
-  const onError = (error: Error) => {
-    broken = error;
-  };
-  tx.on('error', onError);
-  try {
-    await tx.query('begin');
-    const result = await work(tx);
-    await tx.query('commit');
-    return result;
-  } catch (error) {
-    await tx.query('rollback').catch((failure: Error) => {
-      broken = failure;
-    });
-    throw error;
-  } finally {
-    tx.off('error', onError);
-    tx.release(broken);
+    const second = await applyIsolating(tx, works.slice(middle), now);
+    return {
+      refused: [...first.refused, ...second.refused],
+      removed: first.removed || second.removed,
+    };
   }
 }

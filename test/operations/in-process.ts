@@ -1,12 +1,13 @@
 import { v7 as uuidv7 } from 'uuid';
 import { BadRequest } from '../../src/errors.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller, DirectOperation, Reply } from '../../src/operations/operation.ts';
 import { usersExportIds } from '../../src/operations/users.export.ids.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { openDatabase } from '../../src/store/database.ts';
-import { applyTrack } from '../../workers/track.ts';
+import { type Applied, applyObjects } from '../../workers/apply.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 
@@ -31,25 +32,35 @@ export async function createStore(serviceIdField = 'service_id') {
   const { id: workspaceId } = await createWorkspace(database.pool);
   const track = usersTrack(serviceIdField);
 
+  /** Applies accepted objects, as a worker does with an envelope of them. */
+  async function apply(objects: AcceptedObject[], workspace = workspaceId): Promise<Applied> {
+    const works = objects.map((object, ordinal) => ({
+      workspaceId: workspace,
+      requestId: 'request',
+      lane: 0,
+      ordinal,
+      object,
+    }));
+    const tx = await database.pool.connect();
+    try {
+      await tx.query('begin');
+      const applied = await applyObjects(tx, works, new Date());
+      await tx.query('commit');
+      return applied;
+    } finally {
+      tx.release();
+    }
+  }
+
   return {
     database,
     workspaceId,
+    apply,
 
     /** Plans a body and applies it, as edge and worker do one after the other. */
     async track(body: Record<string, Json>, workspace = workspaceId): Promise<Answer> {
       const { objects, reply } = track.plan(callerOf(workspace), body);
-      const works = objects.map((object, ordinal) => ({
-        workspaceId: workspace,
-        requestId: 'request',
-        lane: 0,
-        ordinal,
-        object,
-      }));
-      const tx = await database.pool.connect();
-      await tx.query('begin');
-      await applyTrack(tx, works, new Date());
-      await tx.query('commit');
-      tx.release();
+      await apply(objects, workspace);
       return reply as Answer;
     },
 

@@ -17,7 +17,13 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   await pool.query('truncate dead_letters, profiles, events, event_summaries, usage');
-  coalescer = createCoalescer(pool, createWorkerMetrics(), () => {}, silent);
+  coalescer = createCoalescer(
+    pool,
+    createWorkerMetrics(),
+    () => {},
+    () => {},
+    silent,
+  );
 });
 afterAll(() => pool.end());
 

@@ -1,8 +1,11 @@
 import type { AcceptedEvent, AcceptedPurchase } from '../../src/jobs/envelope.ts';
+import type { IdentityObject } from '../../src/jobs/identity.ts';
 import type { EventRow } from '../../src/store/activity/record-events.ts';
 import type { PurchaseRow } from '../../src/store/activity/record-purchases.ts';
 import type { PushTokenRow } from '../../src/store/profiles/upsert-push-tokens.ts';
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
+import { type IdentityChanges, noIdentityChanges } from '../identity/changes.ts';
+import { foldIdentity } from '../identity/fold-identity.ts';
 import { foldAttributes, importTokens } from './fold-attributes.ts';
 import type { HeldProfile } from './held-profile.ts';
 import { canMove } from './move-states.ts';
@@ -20,6 +23,7 @@ export interface Changes {
   states: States;
   events: EventRow[];
   purchases: PurchaseRow[];
+  identity: IdentityChanges;
   /** Objects that cannot be applied, with the reason. */
   refused: { work: Work; reason: string }[];
 }
@@ -38,6 +42,7 @@ export function emptyChanges(
     states,
     events: [],
     purchases: [],
+    identity: noIdentityChanges(),
     refused: [],
   };
 }
@@ -50,7 +55,12 @@ export function emptyChanges(
 export function fold(works: Work[], changes: Changes): number {
   for (let index = 0; index < works.length; index++) {
     const work = works[index]!;
-    if (!isTrack(work)) continue;
+    if (!isTrack(work)) {
+      const folded = foldIdentity(work as Work<IdentityObject>, changes);
+      if (folded === LOOK_AGAIN) return index;
+      if (folded !== undefined) changes.refused.push({ work, reason: folded });
+      continue;
+    }
     const { object, workspaceId, ordinal } = work;
     if (object.kind === 'attributes' && !object.identifier) {
       const reason = importTokens(work, object, changes);

@@ -13,7 +13,7 @@ export type Columns = StandardAttributes & { push_subscribe?: string; email_subs
 export class HeldProfile {
   readonly workspaceId: string;
   readonly id: string;
-  readonly externalId: string | null;
+  externalId: string | null;
   /** Whether the batch makes it. */
   readonly isNew: boolean;
   email: string | null;
@@ -21,6 +21,10 @@ export class HeldProfile {
   phoneValid: boolean | null;
   /** Place in the batch of the last object that named it; -1: none. */
   touched = -1;
+  /** An identity operation has changed who it is: nothing more is folded into it before that is written. */
+  sealed = false;
+  /** The labels of its aliases; undefined: not looked up. */
+  labels: Set<string> | undefined;
   readonly columns: Columns = {};
   readonly set = new Map<string, Json>();
   readonly unset = new Set<string>();
@@ -37,6 +41,7 @@ export class HeldProfile {
     this.email = row.email;
     this.phone = row.phone;
     this.phoneValid = row.phoneValid;
+    if (isNew) this.labels = new Set();
   }
 
   /** Whether its row has to be written. */

@@ -28,12 +28,13 @@ interface Setter {
  */
 export async function loadStates(tx: Connection, works: Work[], profiles: Profiles): Promise<States> {
   const states = new States();
-  if (!works.some(setsAddress)) return states;
+  if (!works.some((work) => setsAddress(work) || pairOf(work) !== undefined)) return states;
   const subjects = new Map<string, Subject>();
   const emails = new Map<string, { workspaceId: string; email: string }>();
   const want = (subject: Subject) =>
     subjects.set(scoped(subject.workspaceId, `${subject.kind}\0${subject.name}`), subject);
-  for (const { workspaceId, email, phone, setsPhone, reached, isRepeated } of setters(works, profiles)) {
+  const all = [...setters(works, profiles), ...mergers(works, profiles)];
+  for (const { workspaceId, email, phone, setsPhone, reached, isRepeated } of all) {
     const isNew = reached.length === 0 && isRepeated;
     const withoutEmail = reached.filter((profile) => profile.email === null);
     const moving = reached.filter(
@@ -98,6 +99,34 @@ function* setters(works: Work[], profiles: Profiles): Iterable<Setter> {
         otherAddresses(name, workspaceId, standard).some((address) => named.has(address)),
     };
   }
+}
+
+/** The profiles that take in another are as attribute objects that set its addresses. */
+function* mergers(works: Work[], profiles: Profiles): Iterable<Setter> {
+  for (const work of works) {
+    const pair = pairOf(work);
+    if (!pair) continue;
+    const { workspaceId } = work;
+    const reached = [...profiles.reachable(workspaceId, pair.keep)];
+    for (const { email, phone, phoneValid } of profiles.reachable(workspaceId, pair.merge)) {
+      const valid = (phoneValid && phone) || undefined;
+      yield {
+        workspaceId,
+        email: email ?? undefined,
+        phone: valid,
+        setsPhone: phone !== null,
+        reached,
+        isRepeated: true,
+      };
+    }
+  }
+}
+
+/** Whom an object merges into whom. */
+function pairOf({ object }: Work): { merge: Identifier; keep: Identifier } | undefined {
+  if (object.kind === 'merge') return { merge: object.merge.identifier, keep: object.keep.identifier };
+  if (object.kind !== 'identify') return undefined;
+  return { merge: object.user.identifier, keep: { external_id: object.external_id } };
 }
 
 /** The addresses that an object sets besides the one that names its user. */

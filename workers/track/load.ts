@@ -4,6 +4,7 @@ import { toProfileId, toServiceId } from '../../src/profile/service-id.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { findByAlias } from '../../src/store/profiles/find-by-alias.ts';
+import { findByDeprecatedExternalId } from '../../src/store/profiles/find-by-deprecated-external-id.ts';
 import { findByEmail } from '../../src/store/profiles/find-by-email.ts';
 import { findByExternalId } from '../../src/store/profiles/find-by-external-id.ts';
 import { findById } from '../../src/store/profiles/find-by-id.ts';
@@ -11,31 +12,34 @@ import { findByPhone } from '../../src/store/profiles/find-by-phone.ts';
 import { lockProfiles } from '../../src/store/profiles/lock-profiles.ts';
 import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';
 import { MAX_SHARING } from '../../src/store/profiles/sharing-statement.ts';
+import { candidateLoads, isAddress } from './load-candidates.ts';
 import { Profiles } from './profiles.ts';
 import { isTrack, scoped, type Work } from './work.ts';
 
+/** Times that a batch looks again because somebody whom it found was gone when it came to lock them. */
+const MAX_LOOKS = 5;
+
 /**
  * Loads everyone whom a batch names, one statement per kind of identifier, and locks those whom an attribute
- * object may change, in id order.
+ * object or an identity operation may change, in id order.
+ *
+ * @throws when they are merged or deleted faster than they can be locked; trying again later helps
  */
 export async function loadProfiles(tx: Connection, works: Work[], now: number): Promise<Profiles> {
-  const profiles = new Profiles(now);
   const named = nameOnce(works);
-  await sendTogether(tx, [
-    () => loadExternalIds(tx, profiles, named.external_id),
-    () => loadAliases(tx, profiles, named.user_alias),
-    () => loadServiceIds(tx, profiles, named.service_id),
-    () =>
-      loadSharing(tx, profiles, named.email, findByEmail, (row) => ({
-        email: row.email!,
-      })),
-    () =>
-      loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({
-        phone: row.phone!,
-      })),
-  ]);
-  await lockChanged(tx, profiles, works);
-  return profiles;
+  for (let look = 0; look < MAX_LOOKS; look++) {
+    const profiles = new Profiles(now);
+    await sendTogether(tx, [
+      () => loadExternalIds(tx, profiles, named.external_id),
+      () => loadAliases(tx, profiles, named.user_alias),
+      () => loadServiceIds(tx, profiles, named.service_id),
+      () => loadSharing(tx, profiles, named.email, findByEmail, (row) => ({ email: row.email! })),
+      () => loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({ phone: row.phone! })),
+      ...candidateLoads(tx, profiles, works),
+    ]);
+    if (await lockChanged(tx, profiles, works)) return profiles;
+  }
+  throw new Error('profiles were merged or deleted while they were being locked');
 }
 
 interface Named {
@@ -69,8 +73,12 @@ function nameOnce(works: Work[]): Record<Kind, Named> {
   };
   for (const work of works) {
     const { workspaceId, object } = work;
-    if (!isTrack(work)) for (const identifier of namedIdentifiers(object)) name(workspaceId, identifier);
-    else if (work.object.identifier) name(workspaceId, work.object.identifier);
+    if (!isTrack(work)) {
+      for (const identifier of namedIdentifiers(object)) {
+        // An address that an identity operation names is chosen from all its holders.
+        if (!isAddress(identifier)) name(workspaceId, identifier);
+      }
+    } else if (work.object.identifier) name(workspaceId, work.object.identifier);
   }
   return named;
 }
@@ -88,12 +96,22 @@ async function loadExternalIds(
   { workspaceIds, values }: Named,
 ): Promise<void> {
   if (values.length === 0) return;
-  for (const { place, id, email, phone, phoneValid } of await findByExternalId(tx, workspaceIds, values)) {
+  const found = await findByExternalId(tx, workspaceIds, values);
+  for (const { place, id, email, phone, phoneValid } of found) {
     const workspaceId = workspaceIds[place - 1]!;
     const externalId = values[place - 1]!;
     const row = { workspaceId, id, externalId, email, phone, phoneValid };
     profiles.addUnder(identifierKey({ external_id: externalId }), row);
   }
+  if (found.length === values.length) return;
+  const places = new Set(found.map(({ place }) => place));
+  const isMissing = (_: string, index: number) => !places.has(index + 1);
+  const renamed = await findByDeprecatedExternalId(
+    tx,
+    workspaceIds.filter(isMissing),
+    values.filter(isMissing),
+  );
+  for (const row of renamed) profiles.addUnder(identifierKey({ external_id: row.deprecatedId }), row);
 }
 
 async function loadAliases(
@@ -138,26 +156,39 @@ async function loadSharing(
     profiles.addSharing(identifierKey(identifier(rows[0]!)), rows, rows.length === MAX_SHARING);
 }
 
-/** Locks whom the attribute objects name, and reads the custom attributes that their changes start from. */
-async function lockChanged(tx: Connection, profiles: Profiles, works: Work[]): Promise<void> {
+/**
+ * Locks whom the attribute objects and identity operations name, and reads the custom attributes that changes
+ * start from.
+ *
+ * @returns false when one of them is gone: merged into somebody or deleted by another lane since it was found
+ */
+async function lockChanged(tx: Connection, profiles: Profiles, works: Work[]): Promise<boolean> {
   const wanted = new Map<string, { workspace_id: string; id: string; keys: string[] }>();
-  for (const { workspaceId, object } of works) {
-    if (object.kind !== 'attributes' || !object.identifier) continue;
-    for (const profile of profiles.reachable(workspaceId, object.identifier)) {
+  const want = (workspaceId: string, identifier: Identifier, change: object | undefined) => {
+    for (const profile of profiles.reachable(workspaceId, identifier)) {
       const key = scoped(workspaceId, profile.id);
       let entry = wanted.get(key);
       if (!entry) {
         entry = { workspace_id: workspaceId, id: profile.id, keys: [] };
         wanted.set(key, entry);
       }
-      if (object.change) entry.keys.push(...Object.keys(object.change));
+      if (change) entry.keys.push(...Object.keys(change));
+    }
+  };
+  for (const work of works) {
+    const { workspaceId, object } = work;
+    if (!isTrack(work)) {
+      for (const identifier of namedIdentifiers(object)) want(workspaceId, identifier, undefined);
+    } else if (work.object.kind === 'attributes' && work.object.identifier) {
+      want(workspaceId, work.object.identifier, work.object.change);
     }
   }
-  if (wanted.size === 0) return;
-  for (const row of await lockProfiles(tx, [...wanted.values()])) {
-    const profile = profiles.get(row.workspaceId, row.id);
-    if (!profile) continue;
-    profiles.refresh(profile, row.email, row.phone, row.phoneValid);
+  if (wanted.size === 0) return true;
+  const locked = await lockProfiles(tx, [...wanted.values()]);
+  for (const row of locked) {
+    const profile = profiles.get(row.workspaceId, row.id)!;
+    profiles.refresh(profile, row);
     profile.hold(wanted.get(scoped(row.workspaceId, row.id))!.keys, row.custom ?? {});
   }
+  return locked.length === wanted.size;
 }

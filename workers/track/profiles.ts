@@ -1,4 +1,4 @@
-import type { Identifier } from '../../src/profile/identifier.ts';
+import type { Identifier, UserAlias } from '../../src/profile/identifier.ts';
 import { newProfileId } from '../../src/profile/service-id.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
 import type { NewAlias } from '../../src/store/profiles/insert-aliases.ts';
@@ -6,8 +6,11 @@ import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';
 import { HeldProfile } from './held-profile.ts';
 import { scoped } from './work.ts';
 
-/** Raised while folding: the rest of the batch has to look at the store again. */
+/** Met while folding: what has been folded is written, and the rest of the batch looks at the store again. */
 export const LOOK_AGAIN = Symbol('look again');
+
+/** What a look-up in memory can end with; undefined: nobody. */
+export type Found = HeldProfile | undefined | typeof LOOK_AGAIN;
 
 /**
  * The profiles that a batch can name, and who is found under which identifier as the batch is folded.
@@ -21,6 +24,10 @@ export class Profiles {
   /** Stored order of those who share an address, best first; a list that may be cut is not complete. */
   readonly #ranks = new Map<string, Map<HeldProfile, number>>();
   readonly #cut = new Set<string>();
+  /** Stored order of all who share an address, by when they were updated last, longest ago first. */
+  readonly #candidates = new Map<string, Map<HeldProfile, number>>();
+  /** Identifiers that an identity operation gave, took or moved. */
+  readonly #sealed = new Set<string>();
   readonly newAliases: NewAlias[] = [];
   readonly #now: number;
 
@@ -60,11 +67,47 @@ export class Profiles {
     if (cut) this.#cut.add(key);
   }
 
-  /** Who an identifier means now; undefined: nobody. */
-  find(workspaceId: string, identifier: Identifier): HeldProfile | undefined | typeof LOOK_AGAIN {
-    if ('email' in identifier || 'phone' in identifier)
-      return this.#best(workspaceId, identifierKey(identifier));
-    return this.#byIdentifier.get(scoped(workspaceId, identifierKey(identifier)));
+  /** Takes in everyone who has an address, the one updated longest ago first. */
+  addCandidates(workspaceId: string, identifier: string, rows: ProfileRow[]): void {
+    const ranks = new Map(rows.map((row, index) => [this.add(row), index]));
+    this.#candidates.set(scoped(workspaceId, identifier), ranks);
+  }
+
+  /** Who an identifier means now. */
+  find(workspaceId: string, identifier: Identifier): Found {
+    const key = scoped(workspaceId, identifierKey(identifier));
+    if (this.#sealed.has(key)) return LOOK_AGAIN;
+    if ('email' in identifier || 'phone' in identifier) return this.#best(key);
+    const profile = this.#byIdentifier.get(key);
+    return profile?.sealed ? LOOK_AGAIN : profile;
+  }
+
+  /** Everyone who has an address now, the one updated longest ago first. */
+  candidates(workspaceId: string, address: Identifier): HeldProfile[] | typeof LOOK_AGAIN {
+    const key = scoped(workspaceId, identifierKey(address));
+    const ranks = this.#candidates.get(key);
+    if (!ranks || this.#sealed.has(key)) return LOOK_AGAIN;
+    const sharing = [...(this.#sharing.get(key) ?? [])];
+    if (sharing.some(({ sealed }) => sealed)) return LOOK_AGAIN;
+    return sharing.sort((a, b) => compareUpdated(a, b, ranks));
+  }
+
+  /** Nothing more is folded into the profile before the round is written. */
+  seal(profile: HeldProfile): void {
+    profile.sealed = true;
+  }
+
+  /** Nor into whom the identifier means. */
+  sealIdentifier(workspaceId: string, identifier: Identifier): void {
+    this.#sealed.add(scoped(workspaceId, identifierKey(identifier)));
+  }
+
+  /** Gives a profile an alias that nobody has. */
+  addAlias(profile: HeldProfile, user_alias: UserAlias): void {
+    const { workspaceId, id } = profile;
+    this.#byIdentifier.set(scoped(workspaceId, identifierKey({ user_alias })), profile);
+    this.newAliases.push({ workspace_id: workspaceId, ...user_alias, profile_id: id });
+    profile.labels?.add(user_alias.alias_label);
   }
 
   /** Everyone whom an identifier may come to mean while the batch is folded. */
@@ -90,9 +133,7 @@ export class Profiles {
     this.#byId.set(scoped(workspaceId, id), profile);
     if (!identifier) return profile;
     this.#byIdentifier.set(scoped(workspaceId, identifierKey(identifier)), profile);
-    if ('user_alias' in identifier) {
-      this.newAliases.push({ workspace_id: workspaceId, ...identifier.user_alias, profile_id: id });
-    }
+    if ('user_alias' in identifier) this.addAlias(profile, identifier.user_alias);
     if ('email' in identifier) this.setEmail(profile, identifier.email);
     if ('phone' in identifier) this.setPhone(profile, identifier.phone, true);
     return profile;
@@ -114,26 +155,25 @@ export class Profiles {
     this.#share(profile);
   }
 
-  /** Takes in what a locked row says of the addresses. */
+  /** Takes in what a locked row says of the identifiers. */
   refresh(
     profile: HeldProfile,
-    email: string | null,
-    phone: string | null,
-    phoneValid: boolean | null,
+    row: Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>,
   ): void {
     this.#unshare(profile);
-    profile.email = email;
-    profile.phone = phone;
-    profile.phoneValid = phoneValid;
+    profile.externalId = row.externalId;
+    profile.email = row.email;
+    profile.phone = row.phone;
+    profile.phoneValid = row.phoneValid;
     this.#share(profile);
   }
 
   /** With an external id before without; then the one updated last: in this batch, else as stored. */
-  #best(workspaceId: string, identifier: string): HeldProfile | undefined | typeof LOOK_AGAIN {
-    const key = scoped(workspaceId, identifier);
+  #best(key: string): Found {
     const ranks = this.#ranks.get(key);
     let best: HeldProfile | undefined;
     for (const profile of this.#sharing.get(key) ?? []) {
+      if (profile.sealed) return LOOK_AGAIN;
       if (!best || isBetter(profile, best, ranks)) best = profile;
     }
     return !best && this.#cut.has(key) ? LOOK_AGAIN : best;
@@ -163,6 +203,13 @@ function isBetter(a: HeldProfile, b: HeldProfile, ranks: Map<HeldProfile, number
   const [rankOfA, rankOfB] = [ranks?.get(a) ?? LAST, ranks?.get(b) ?? LAST];
   // One object updates several profiles only when it imports tokens; then the id decides, as in the store.
   return rankOfA === rankOfB ? a.id > b.id : rankOfA < rankOfB;
+}
+
+/** By when they were updated last: in this batch, else as stored; then by id, as in the store. */
+function compareUpdated(a: HeldProfile, b: HeldProfile, ranks: Map<HeldProfile, number>): number {
+  if (a.touched !== b.touched) return a.touched - b.touched;
+  const [rankOfA, rankOfB] = [ranks.get(a) ?? LAST, ranks.get(b) ?? LAST];
+  return rankOfA === rankOfB ? (a.id < b.id ? -1 : 1) : rankOfA - rankOfB;
 }
 
 function* addresses({ workspaceId, email, phone, phoneValid }: HeldProfile): Iterable<string> {

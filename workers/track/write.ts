@@ -14,11 +14,14 @@ import { setEmailStates } from '../../src/store/subscriptions/set-email-states.t
 import { setSubscriptionStates } from '../../src/store/subscriptions/set-subscription-states.ts';
 import { takeEmailStates } from '../../src/store/subscriptions/take-email-states.ts';
 import { takeSubscriptionStates } from '../../src/store/subscriptions/take-subscription-states.ts';
+import { writeIdentity } from '../identity/write-identity.ts';
+import { recordRefused } from '../refused.ts';
 import type { Changes } from './fold.ts';
 import type { HeldProfile } from './held-profile.ts';
 
 /**
- * Writes a folded batch: at most twelve statements, whatever the number of objects.
+ * Writes a folded round: at most twelve statements, whatever the number of objects, and those of its identity
+ * operations.
  *
  * @param now the store's clock at the start of the batch
  */
@@ -53,6 +56,8 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
     () => groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
     () => takenGroupStates.length > 0 && takeSubscriptionStates(tx, takenGroupStates, now),
     () => droppedGroupStates.length > 0 && dropSubscriptionStates(tx, droppedGroupStates),
+    () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
+    () => writeIdentity(tx, changes.identity, now),
   ]);
 }
 

@@ -102,6 +102,10 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
         return others;
       },
     },
+    apps: listOf(
+      { name: string, sessions: { type: 'integer' }, first_used: dateTime, last_used: dateTime },
+      'Each app with sessions of the user; `name` is its `app_id`.',
+    ),
     devices: {
       ...listOf({ device_id: string }, 'The devices of the push tokens.'),
       read: ({ push_tokens }) => {

@@ -11,6 +11,8 @@ export interface FailedObject {
   kind: string;
   /** The permanent name of the job that carried the object. */
   jobName: string;
+  /** Whom the object names, as `identifierText` writes it. */
+  identifiers: string[];
   /** Any JSON value: an object may be here because it breaks its contract. */
   object: unknown;
   /** One sentence for a person. */
@@ -21,10 +23,12 @@ export interface FailedObject {
 // text refuse (U+0000, lone surrogates) as they are, while `reason` is text and is made storable first.
 // Locks in id order; the primary key finds a dead letter whose replay has failed again.
 const statement = `
-insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason)
-select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.job_name, failed.object::json, failed.reason
+insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, identifiers)
+select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.job_name, failed.object::json,
+       failed.reason, array(select json_array_elements_text(failed.identifiers))
   from json_to_recordset($1::json) as failed (
-         id uuid, workspace_id uuid, request_id text, kind text, job_name text, object text, reason text
+         id uuid, workspace_id uuid, request_id text, kind text, job_name text, object text, reason text,
+         identifiers json
        )
  order by failed.id
     on conflict (id) do update
@@ -49,6 +53,7 @@ export async function insertDeadLetters(
     job_name: row.jobName,
     object: JSON.stringify(row.object),
     reason: storable(row.reason),
+    identifiers: row.identifiers.map(storable),
   }));
   await connection.query({ name: 'insert-dead-letters', text: statement, values: [JSON.stringify(failed)] });
 }

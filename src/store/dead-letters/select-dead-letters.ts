@@ -1,4 +1,4 @@
-import type { Pool } from '../database.ts';
+import type { Connection, Pool } from '../database.ts';
 import { type DeadLetter, deadLetterColumns } from './dead-letter.ts';
 
 const statement = `
@@ -8,9 +8,12 @@ select ${deadLetterColumns}
  order by dead_letters.id`;
 
 /** The dead letters with these ids, in the order in which their objects were accepted. */
-export async function selectDeadLetters(pool: Pool, ids: readonly string[]): Promise<DeadLetter[]> {
+export async function selectDeadLetters(
+  database: Pool | Connection,
+  ids: readonly string[],
+): Promise<DeadLetter[]> {
   if (ids.length === 0) return [];
-  const { rows } = await pool.query<DeadLetter>({
+  const { rows } = await database.query<DeadLetter>({
     name: 'select-dead-letters',
     text: statement,
     values: [ids],

@@ -36,6 +36,11 @@ const branches = [
     from profiles
     where profiles.workspace_id = $1::uuid and profiles.external_id = wanted.external_id
     limit 1`,
+  `select 1 as rank, deprecated_external_ids.profile_id as id
+    from deprecated_external_ids
+    where deprecated_external_ids.workspace_id = $1::uuid
+      and deprecated_external_ids.external_id = wanted.external_id
+    limit 1`,
   `select 1 as rank, user_aliases.profile_id as id
     from user_aliases
     where user_aliases.workspace_id = $1::uuid
@@ -63,7 +68,7 @@ const branches = [
 ];
 
 /**
- * By the unique indexes of external ids and aliases, the primary keys of profiles and summaries, and the indexes
+ * By the unique indexes of external ids, deprecated ones too, and aliases, the primary keys of profiles and summaries, and the indexes
  * profiles_email, profiles_phone and push_tokens_device; locks nothing.
  */
 const statement = `

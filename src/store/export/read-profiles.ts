@@ -72,6 +72,17 @@ const revenue = `
     group by purchase_summaries.currency
   ) as earned`;
 
+const apps = `
+  select jsonb_agg(
+    jsonb_build_object(
+      'name', app_summaries.app_id,
+      'sessions', app_summaries.sessions,
+      'first_used', ${iso('app_summaries.first_session')},
+      'last_used', ${iso('app_summaries.last_session')})
+    order by app_summaries.app_id)
+  from app_summaries
+  where app_summaries.workspace_id = profiles.workspace_id and app_summaries.profile_id = profiles.id`;
+
 /** A state is that of the address that the group is about; the profile's own one only while it has no such address. */
 const subscriptionGroups = `
   select jsonb_agg(
@@ -134,6 +145,7 @@ const statement = `
     ${ifWanted(['push_tokens', 'devices'], pushTokens)} as push_tokens,
     ${ifWanted(['custom_events'], customEvents)} as custom_events,
     ${ifWanted(['purchases'], purchases)} as purchases,
+    ${ifWanted(['apps'], apps)} as apps,
     ${ifWanted(['revenue', 'total_revenue'], revenue)} as revenue,
     ${ifWanted(['subscription_groups'], subscriptionGroups)} as subscription_groups
   from profiles

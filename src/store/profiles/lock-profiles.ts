@@ -5,6 +5,7 @@ import type { Connection } from '../database.ts';
 export interface LockedProfile {
   workspaceId: string;
   id: string;
+  externalId: string | null;
   email: string | null;
   phone: string | null;
   phoneValid: boolean | null;
@@ -20,6 +21,7 @@ const statement = `
   select
     profiles.workspace_id as "workspaceId",
     profiles.id,
+    profiles.external_id as "externalId",
     profiles.email,
     profiles.phone,
     profiles.phone_valid as "phoneValid",
@@ -35,7 +37,7 @@ const statement = `
   order by profiles.workspace_id, profiles.id
   for no key update of profiles`;
 
-/** Locks profiles until the transaction ends. `keys`: the custom attributes whose stored value is needed. */
+/** Locks profiles until the transaction ends; one that is gone meanwhile is missing. `keys`: the custom attributes whose stored value is needed. */
 export async function lockProfiles(
   tx: Connection,
   wanted: { workspace_id: string; id: string; keys: string[] }[],

@@ -1,40 +1,52 @@
 import type { Connection } from '../src/store/database.ts';
 import { findPushTokens } from '../src/store/profiles/find-push-tokens.ts';
 import { findGroups, type Group } from '../src/store/subscriptions/find-groups.ts';
+import type { Refused } from './refused.ts';
 import { emptyChanges, fold } from './track/fold.ts';
 import { loadProfiles } from './track/load.ts';
+import { loadLabels } from './track/load-labels.ts';
 import { loadStates } from './track/load-states.ts';
 import { scoped, type Work } from './track/work.ts';
 import { writeChanges } from './track/write.ts';
 
+/** Objects of the first round after one that ended early: few, since the next may end as soon. */
+const SMALL_ROUND = 64;
+
+export interface Applied {
+  /** Those that could not be applied; their dead letters are written. */
+  refused: Refused[];
+  /** Whether profiles were merged or deleted. */
+  removed: boolean;
+}
+
 /**
- * Applies accepted objects in their order: load whom they name, fold in memory, write whole sets.
+ * Applies accepted objects in their order, in rounds: load whom they name, fold in memory, write whole sets. A
+ * round ends where an object needs what an earlier one has changed in the store; most batches are one round.
  *
  * @param now the store's clock at the start of the batch
- * @returns the objects that cannot be applied, with the reason
  * @throws whatever the store says; then the transaction is spoilt
  */
-export async function applyTrack(
-  tx: Connection,
-  works: Work[],
-  now: Date,
-): Promise<{ work: Work; reason: string }[]> {
-  const refused: { work: Work; reason: string }[] = [];
-  let rest = works;
-  while (rest.length > 0) {
+export async function applyObjects(tx: Connection, works: Work[], now: Date): Promise<Applied> {
+  const applied: Applied = { refused: [], removed: false };
+  let size = works.length;
+  for (let start = 0; start < works.length; ) {
+    const round = start === 0 && size === works.length ? works : works.slice(start, start + size);
     const [profiles, groups, owned] = await Promise.all([
-      loadProfiles(tx, rest, now.getTime()),
-      loadGroups(tx, rest),
-      loadOwnedTokens(tx, rest),
+      loadProfiles(tx, round, now.getTime()),
+      loadGroups(tx, round),
+      loadOwnedTokens(tx, round),
     ]);
-    const changes = emptyChanges(profiles, groups, owned, await loadStates(tx, rest, profiles));
-    const folded = fold(rest, changes);
+    await loadLabels(tx, round, profiles);
+    const changes = emptyChanges(profiles, groups, owned, await loadStates(tx, round, profiles));
+    const folded = fold(round, changes);
     if (folded === 0) throw new Error('an identifier means nobody and too many at once');
     await writeChanges(tx, changes, now);
-    refused.push(...changes.refused);
-    rest = rest.slice(folded);
+    applied.refused.push(...changes.refused);
+    applied.removed ||= changes.identity.merges.length + changes.identity.deleted.length > 0;
+    start += folded;
+    size = folded < round.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
   }
-  return refused;
+  return applied;
 }
 
 async function loadGroups(tx: Connection, works: Work[]): Promise<Map<string, Group>> {

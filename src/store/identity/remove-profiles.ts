@@ -1,0 +1,41 @@
+import type { Connection } from '../database.ts';
+import { keysTable, keyValues, type ProfileKey } from './pair.ts';
+
+/** All that hangs on a profile, by the indexes on its id. Summaries are few: one row per name, not per event. */
+const dependents = [
+  'user_aliases',
+  'deprecated_external_ids',
+  'push_tokens',
+  'app_summaries',
+  'event_summaries',
+  'purchase_summaries',
+];
+
+const statement = `
+  with wanted as (
+    select * from ${keysTable}
+  ),
+  ${dependents
+    .map(
+      (table) => `${table}_gone as (
+    delete from ${table} using wanted
+    where ${table}.workspace_id = wanted.workspace_id and ${table}.profile_id = wanted.id
+  )`,
+    )
+    .join(',\n  ')},
+  subscription_states_gone as (
+    delete from subscription_states using wanted
+    where subscription_states.workspace_id = wanted.workspace_id
+      and subscription_states.subject_kind = 'profile'
+      and subscription_states.subject = wanted.id::text
+  )
+  delete from profiles using wanted
+  where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id`;
+
+/**
+ * Takes profiles away, with all that is theirs alone. Their rows are locked already. Events and purchases stay:
+ * whoever took a merged profile in refers to them, and those of a deleted one are erased later.
+ */
+export async function removeProfiles(tx: Connection, keys: ProfileKey[]): Promise<void> {
+  await tx.query({ name: 'remove-profiles', text: statement, values: keyValues(keys) });
+}
