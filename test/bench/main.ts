@@ -13,7 +13,8 @@ import { settings as documented } from '../../src/config.ts';
 import { packageRoot } from '../../src/package-root.ts';
 import type { Contender } from './contender.ts';
 import { type Environment, startEnvironment } from './environment.ts';
-import type { Figure } from './figure.ts';
+import type { BenchRow, Figure } from './figure.ts';
+import { startIdentityRows } from './identity.ts';
 import { describeMachine } from './machine.ts';
 import { seedNaive, startNaive } from './naive/start.ts';
 import { type BenchOptions, readOptions } from './options.ts';
@@ -51,7 +52,10 @@ async function main(): Promise<void> {
     running.push(naive);
     await seedNaive(naive.databaseUrl, size.users);
     await seedUsers(ours, size.users);
-    const results = await measureAll({ ours, naive }, environment, options, size);
+    const identity = await startIdentityRows(environment, options.set, size);
+    running.push(identity);
+    const rows = [...benchRows({ ours, naive }, environment, size), ...identity.rows];
+    const results = await measureAll({ ours, naive }, environment, options, size, rows);
     process.stdout.write(describeResults(results, floors));
     write(results, options);
     const low = options.check ? underFloors(results, floors) : [];
@@ -76,11 +80,10 @@ async function measureAll(
   environment: Environment,
   options: BenchOptions,
   size: Size,
+  all: BenchRow[],
 ): Promise<Results> {
   const { only } = options;
-  const rows = benchRows(contenders, environment, size).filter(
-    ({ name }) => only.length === 0 || only.some((part) => name.includes(part)),
-  );
+  const rows = all.filter(({ name }) => only.length === 0 || only.some((part) => name.includes(part)));
   if (rows.length === 0) throw new Error(`no row has a name with ${only.join(' or ')}`);
   await warmUp(contenders, environment, size);
   const rounds = options.quick ? 1 : options.rounds;

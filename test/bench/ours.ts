@@ -25,15 +25,22 @@ const countStored = `
 /** A limit that no measurement meets. */
 const raiseLimit = `
   insert into rate_limits (workspace_id, bucket, requests, window_seconds)
-  select id, 'users.track', 100000000, 60 from workspaces`;
+  select workspaces.id, bucket, 100000000, 60
+  from workspaces, unnest(array['users.track', 'users.identity']) as bucket`;
 
-/** One `web` and one `worker`, as the Procfile has them, on Redis. `settings` go into their environment. */
+/**
+ * One `web` and one `worker`, as the Procfile has them, on Redis. `settings` go into their environment.
+ *
+ * @param place which of several that run in one environment: a database of this name, and a Redis database
+ */
 export async function startOurs(
   environment: Environment,
   settings: Record<string, string>,
+  place: { name: string; redis: number } = { name: 'ours', redis: 0 },
 ): Promise<Contender> {
-  const { folder, redisUrl } = environment;
-  const databaseUrl = await environment.database('ours');
+  const { folder } = environment;
+  const redisUrl = `${environment.redisUrl}/${place.redis}`;
+  const databaseUrl = await environment.database(place.name);
   await migrate(databaseUrl, 'redis');
   const key = `bench-${randomBytes(16).toString('hex')}`;
   await prepareWorkspace(databaseUrl, key);
@@ -47,18 +54,18 @@ export async function startOurs(
     ...settings,
   };
   const program = (file: string) => path.join(packageRoot, 'dist', file);
-  const worker = await startProcess('worker', program('workers/main.js'), env, {
+  const worker = await startProcess(`${place.name}-worker`, program('workers/main.js'), env, {
     folder,
     readyUrl: `http://127.0.0.1:${workerPort}/healthz`,
   });
-  const web = await startProcess('web', program('src/web.js'), env, {
+  const web = await startProcess(`${place.name}-web`, program('src/web.js'), env, {
     folder,
     readyUrl: `http://127.0.0.1:${port}/readyz`,
   });
   const observer = await observeDatabase(databaseUrl, key);
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
   return {
-    name: 'ours',
+    name: place.name,
     target: { host: '127.0.0.1', port },
     key,
     observer,

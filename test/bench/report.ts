@@ -9,6 +9,7 @@ export function describeFigure(round: number, name: string, { rate, detail }: Fi
   if (detail.accept_p50_ms) {
     parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
   }
+  if (detail.milliseconds) parts.push(`${detail.milliseconds.toFixed(1)} ms`);
   const costs = Object.entries(detail).filter(([key]) => key.startsWith(COST));
   if (costs.length > 0) {
     const each = costs.map(([key, value]) => `${key.slice(COST.length)} ${value}`);

@@ -12,6 +12,10 @@ export interface Size {
   naiveRequestsOf75: number;
   naiveRequestsOf1: number;
   copiedRows: number;
+  /** Requests of 50 identity operations. */
+  identityRequests: number;
+  /** Events of the users who are merged, one merge each. */
+  mergedEvents: number[];
 }
 
 /** @param seconds length of one measurement; under 3 it only shows that the bench runs */
@@ -22,6 +26,8 @@ export function sizeOf(seconds: number): Size {
     naiveRequestsOf75: Math.ceil(15 * seconds),
     naiveRequestsOf1: Math.ceil(700 * seconds),
     copiedRows: Math.ceil(2.5 * seconds) * 10_000,
+    identityRequests: Math.ceil(25 * seconds),
+    mergedEvents: seconds > 3 ? [1, 1000, 100_000, 1_000_000] : [1, 1000, 10_000],
   };
 }
 

@@ -1,0 +1,137 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { postHead } from '../load/bodies.ts';
+import { HttpConnection } from '../load/http-connection.ts';
+import type { Contender } from './contender.ts';
+import type { Environment } from './environment.ts';
+import type { BenchRow, Figure } from './figure.ts';
+import { giveEvents, makeUsers } from './identity-users.ts';
+import { startOurs } from './ours.ts';
+import type { Size } from './rows.ts';
+
+/** Elements of one request: the specification's most. */
+const OF_ONE_REQUEST = 50;
+const CONNECTIONS = 8;
+
+const DRAIN_MS = 120_000;
+
+/** Identity operations on a fleet and a database of their own, since they write straight into the tables. */
+export async function startIdentityRows(
+  environment: Environment,
+  settings: Record<string, string>,
+  { identityRequests: requests, mergedEvents }: Size,
+): Promise<{ rows: BenchRow[]; stop(): Promise<void> }> {
+  const ours = await startOurs(environment, settings, { name: 'identity', redis: 1 });
+  const pool = new pg.Pool({ connectionString: ours.databaseUrl, max: 2 });
+  let turn = 0;
+
+  async function merges(): Promise<Figure> {
+    const [from, into] = [`from${++turn}`, `into${turn}`];
+    await makeUsers(pool, from, requests * OF_ONE_REQUEST);
+    await makeUsers(pool, into, requests * OF_ONE_REQUEST);
+    return inRequestsOf50(ours, pool, requests, '/users/merge', (number) => ({
+      merge_updates: many(number, (user) => ({
+        identifier_to_merge: { external_id: `${from}-${user}` },
+        identifier_to_keep: { external_id: `${into}-${user}` },
+      })),
+    }));
+  }
+
+  async function identifies(): Promise<Figure> {
+    const [from, into] = [`anon${++turn}`, `known${turn}`];
+    await makeUsers(pool, from, requests * OF_ONE_REQUEST, false);
+    await makeUsers(pool, into, requests * OF_ONE_REQUEST);
+    return inRequestsOf50(ours, pool, requests, '/users/identify', (number) => ({
+      aliases_to_identify: many(number, (user) => ({
+        external_id: `${into}-${user}`,
+        user_alias: { alias_label: 'bench', alias_name: `${from}-${user}` },
+      })),
+    }));
+  }
+
+  /** From the request until nobody has the merged user's external id any more. */
+  async function mergeOf(events: number): Promise<Figure> {
+    const [from, into] = [`heavy${++turn}`, `host${turn}`];
+    await makeUsers(pool, from, 1);
+    await makeUsers(pool, into, 1);
+    await giveEvents(pool, `${from}-1`, events);
+    await pool.query('checkpoint');
+    const connection = new HttpConnection(ours.target);
+    const started = performance.now();
+    await post(connection, ours, '/users/merge', {
+      merge_updates: [
+        {
+          identifier_to_merge: { external_id: `${from}-1` },
+          identifier_to_keep: { external_id: `${into}-1` },
+        },
+      ],
+    });
+    const gone = async () =>
+      (await pool.query('select from profiles where external_id = $1', [`${from}-1`])).rowCount === 0;
+    while (!(await gone())) await sleep(0.5);
+    const milliseconds = performance.now() - started;
+    connection.close();
+    return { rate: 1000 / milliseconds, detail: { milliseconds } };
+  }
+
+  return {
+    rows: [
+      { name: 'merges', what: 'merges/s accepted and applied, 50 per request', measure: merges },
+      { name: 'identifies', what: 'identifies/s accepted and applied, 50 per request', measure: identifies },
+      ...mergedEvents.map((events) => ({
+        name: `merge-${events}`,
+        what: `one merge after the other, of a user with ${events.toLocaleString('en')} events`,
+        measure: () => mergeOf(events),
+      })),
+    ],
+    async stop() {
+      await pool.end();
+      await ours.stop();
+    },
+  };
+}
+
+async function inRequestsOf50(
+  ours: Contender,
+  pool: pg.Pool,
+  requests: number,
+  path: string,
+  body: (number: number) => object,
+): Promise<Figure> {
+  const before = await applied(pool);
+  const started = performance.now();
+  let next = 0;
+  await Promise.all(
+    Array.from({ length: CONNECTIONS }, async () => {
+      const connection = new HttpConnection(ours.target);
+      while (next < requests) await post(connection, ours, path, body(next++));
+      connection.close();
+    }),
+  );
+  const rows = requests * OF_ONE_REQUEST;
+  while ((await applied(pool)) < before + rows) {
+    if (performance.now() - started > DRAIN_MS) throw new Error(`${path}: not applied in time`);
+    await sleep(5);
+  }
+  const seconds = (performance.now() - started) / 1000;
+  const { rowCount } = await pool.query('select from dead_letters limit 1');
+  if (rowCount) throw new Error(`${path}: there are dead letters`);
+  return { rate: rows / seconds, detail: { rows, seconds } };
+}
+
+async function applied(pool: pg.Pool): Promise<number> {
+  const { rows } = await pool.query('select coalesce(sum(objects), 0)::float8 as applied from lane_totals');
+  return rows[0].applied;
+}
+
+async function post(connection: HttpConnection, ours: Contender, path: string, body: object): Promise<void> {
+  const text = JSON.stringify(body);
+  const head = postHead(`${ours.target.host}:${ours.target.port}`, path, ours.key);
+  const request = `${head}Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
+  const { status, body: answer } = await connection.send(Buffer.from(request));
+  if (status >= 300) throw new Error(`${path}: ${status} ${answer}`);
+}
+
+function many<T>(number: number, make: (user: number) => T): T[] {
+  return Array.from({ length: OF_ONE_REQUEST }, (_, index) => make(number * OF_ONE_REQUEST + index + 1));
+}

@@ -1,0 +1,106 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Fleet } from '../guarantees/fleet.ts';
+import { createClient } from '../guarantees/keep-alive-client.ts';
+import { createRandom, pick } from '../load/random.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { Cards, type Request } from './cards.ts';
+import { generateRequest } from './generate.ts';
+import { fewNames, type Names, oneNameEach } from './names.ts';
+
+export interface RunOptions {
+  /** Elements of all requests together. */
+  operations: number;
+  seed: number;
+  clients: number;
+  /** Circles of users; no operation names users of two. */
+  circles: number;
+  /** Workers killed on the way, each replaced. */
+  kills: number;
+  lanes: number;
+  progress?(operations: number): void;
+}
+
+export interface Run {
+  cards: Cards;
+  operations: number;
+  /** Answers that were not what the model says, worded. */
+  surprises: string[];
+}
+
+/**
+ * Sends random requests by several clients through all edges of a fleet, and gives the model the same in the order
+ * of acceptance. That order is known, since two requests about one circle of users are never on their way at once:
+ * the next is sent when the one before has been accepted. None waits until the one before has been applied.
+ */
+export async function runModel(fleet: Fleet, options: RunOptions): Promise<Run> {
+  const { seed, circles, lanes } = options;
+  const random = createRandom(seed);
+  const run: Run = { cards: new Cards(), operations: 0, surprises: [] };
+  const namesOf: Names[] = Array.from({ length: circles }, (_, circle) =>
+    lanes === 1 ? fewNames(random, circle) : oneNameEach(random, circle, run.cards),
+  );
+  const free = Array.from({ length: circles }, (_, circle) => circle);
+  let tick = 0;
+  /** Times of one run are apart, and in the past. */
+  const time = () => new Date(Date.UTC(2026, 0, 1) + tick++ * 10).toISOString();
+
+  const client = async () => {
+    const connection = createClient(fleet.workspace.key);
+    while (run.operations < options.operations) {
+      const circle = free.splice(Math.floor(random() * free.length), 1)[0]!;
+      const request = generateRequest(random, namesOf[circle]!, time);
+      run.operations += request.elements.length;
+      options.progress?.(run.operations);
+      const verdicts = request.elements.map(({ kind, element }) => run.cards.apply(kind, element));
+      const { port } = pick(random, fleet.edges);
+      const { status, body } = await connection.post(port, request.path, request.body);
+      const surprise = surpriseOf(request, verdicts, status, body);
+      if (surprise) run.surprises.push(surprise);
+      free.push(circle);
+    }
+    connection.close();
+  };
+
+  const clients = Promise.all(Array.from({ length: options.clients }, client));
+  for (let kill = 1; kill <= options.kills; kill++) {
+    await waitUntil(() => run.operations >= (options.operations * kill) / (options.kills + 1), {
+      what: 'operations between two kills',
+      deadline: 3_600_000,
+    });
+    await fleet.end(pick(random, fleet.workers));
+    await fleet.startWorker();
+  }
+  await clients;
+  return run;
+}
+
+/** A rename and a remove say whether they took effect; every other request is accepted whole. */
+function surpriseOf(
+  request: Request,
+  verdicts: (string | undefined)[],
+  status: number | undefined,
+  body: unknown,
+): string | undefined {
+  const told = body as { rename_errors?: unknown[]; removal_errors?: unknown[]; pending?: boolean };
+  const errors = (told?.rename_errors ?? told?.removal_errors)?.length;
+  const refused = verdicts.filter((verdict) => verdict !== undefined).length;
+  const fits =
+    status !== undefined && status < 300 && (errors === undefined || told.pending || errors === refused);
+  return fits ? undefined : JSON.stringify({ request, verdicts, status, body });
+}
+
+/** Resolves when everything accepted has been applied, and nothing is left to do for profiles that are gone. */
+export async function settled({ pool }: Fleet, operations: number, deadline: number): Promise<void> {
+  await waitUntil(
+    async () => {
+      const { rows } = await pool.query(
+        `select
+          (select coalesce(sum(objects + dead_letters), 0)::integer from lane_totals) as applied,
+          (select count(*)::integer from removed_profiles) as removed`,
+      );
+      if (rows[0].applied < operations) await sleep(200);
+      return rows[0].applied === operations && rows[0].removed === 0;
+    },
+    { what: `${operations} operations to be applied`, deadline },
+  );
+}
