@@ -1,0 +1,49 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { runBatch } from '../../workers/run.ts';
+import { merge } from '../identity/objects.ts';
+import { createStore, deliver, event, openPool, point, silent } from '../workers/batch.ts';
+import { startCommitCutter } from '../workers/commit-cutter.ts';
+
+const COMMITS = 1000;
+
+let store: Awaited<ReturnType<typeof createStore>>;
+beforeAll(async () => {
+  store = await createStore();
+});
+afterAll(() => store.pool.end());
+
+test('G2: the connection is cut around 1,000 commits, half of them carried out: every object and every merge has one effect', {
+  timeout: 300_000,
+}, async () => {
+  const { pool, url, workspace } = store;
+  const cutter = await startCommitCutter(url);
+  const throughProxy = openPool(cutter.url);
+  const ended = { applied: 0, skipped: 0 };
+  for (let round = 0; round < COMMITS; round++) {
+    const user = `user-${round}`;
+    const envelope = deliver(workspace, [event('keeper'), event(user), point(user), merge(user, 'keeper')]);
+    cutter.arm(round % 2 === 0 ? 'before' : 'after');
+    await expect(runBatch(throughProxy, [envelope], silent)).rejects.toThrow();
+    const { kind } = await runBatch(throughProxy, [envelope], silent);
+    ended[kind]++;
+  }
+  expect(cutter.cuts()).toBe(COMMITS);
+  expect(ended).toEqual({ applied: COMMITS / 2, skipped: COMMITS / 2 });
+  const { rows } = await pool.query(
+    `select
+        (select count(*)::integer from profiles) as profiles,
+        (select custom_attributes from profiles) as custom,
+        (select sum(count)::integer from event_summaries) as counted,
+        (select count(*)::integer from events) as events,
+        (select count(*)::integer from merged_profiles) as merged`,
+  );
+  // A point is the kept user's where it had none: the first merge brings one, the others find it there.
+  expect(rows[0]).toEqual({
+    profiles: 1,
+    custom: { points: 1 },
+    counted: 2 * COMMITS,
+    events: 2 * COMMITS,
+    merged: COMMITS,
+  });
+  await throughProxy.end();
+});

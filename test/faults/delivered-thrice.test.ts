@@ -1,0 +1,47 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Delivery } from '../../workers/contract.ts';
+import { runBatch } from '../../workers/run.ts';
+import { merge } from '../identity/objects.ts';
+import { createStore, deliver, event, point, silent } from '../workers/batch.ts';
+
+const ENVELOPES = 100;
+const EVENTS = 1000;
+const USERS = 20;
+
+let store: Awaited<ReturnType<typeof createStore>>;
+beforeAll(async () => {
+  store = await createStore();
+});
+afterAll(() => store.pool.end());
+
+/** Events and points of some users, and at the end a merge of one into the next. */
+function envelope(number: number): Delivery {
+  const user = (place: number) => `user-${place % USERS}`;
+  const objects = Array.from({ length: EVENTS }, (_, place) => event(user(place)));
+  const points = Array.from({ length: USERS }, (_, place) => point(`pointed-${place}`));
+  return deliver(store.workspace, [...objects, ...points, merge(user(number), user(number + 1))]);
+}
+
+test('G2: every envelope is delivered three times, by three workers at once: 100,000 events are counted exactly', {
+  timeout: 300_000,
+}, async () => {
+  const { pool } = store;
+  for (let number = 0; number < ENVELOPES; number++) {
+    const delivery = envelope(number);
+    const ended = await Promise.all([1, 2, 3].map(() => runBatch(pool, [delivery], silent)));
+    expect(ended.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
+  }
+  const { rows } = await pool.query(
+    `select
+        (select count(*)::integer from events) as events,
+        (select sum(count)::integer from event_summaries) as counted,
+        (select sum((custom_attributes -> 'points')::integer)::integer from profiles) as points,
+        (select count(*)::integer from merged_profiles) as merges`,
+  );
+  expect(rows[0]).toEqual({
+    events: ENVELOPES * EVENTS,
+    counted: ENVELOPES * EVENTS,
+    points: ENVELOPES * USERS,
+    merges: ENVELOPES,
+  });
+});
