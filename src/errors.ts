@@ -16,6 +16,21 @@ export const errors = {
     status: 400,
     message: 'The max number of external_ids and aliases per request was exceeded',
   },
+  mergeUpdatesNotObjects: { status: 400, message: "'merge_updates' must be an array of objects" },
+  tooManyMergeUpdates: {
+    status: 400,
+    message: 'a single request may not contain more than 50 merge updates',
+  },
+  malformedMergeIdentifier: {
+    status: 400,
+    message:
+      "identifiers must be objects with an 'external_id' property that is a string, or 'user_alias' property that is an object",
+  },
+  mixedMergeIdentifiers: { status: 400, message: 'identifiers must be objects of the same type' },
+  extraMergeKeys: {
+    status: 400,
+    message: "'merge_updates' must only have 'identifier_to_merge' and 'identifier_to_keep'",
+  },
   invalidKey: { status: 401, message: 'Invalid API Key' },
   accessDenied: { status: 403, message: 'Access Denied' },
   notFound: { status: 404, message: 'Not Found' },
@@ -44,9 +59,25 @@ export class ApiError extends Error {
   }
 }
 
-/** Ends a request with 400 and a text of the operation's own. */
+/** Ends a request with 400 and a text of the operation's own; `errors` name the elements that were refused. */
 export class BadRequest extends Error {
   override name = 'BadRequest';
   readonly status = 400;
   readonly headers: Record<string, string> = {};
+  readonly errors: Rejection[] | undefined;
+
+  constructor(message: string, errors: Rejection[] = []) {
+    super(message);
+    this.errors = errors.length > 0 ? errors : undefined;
+  }
 }
+
+/** An element of a request's array that cannot be applied. */
+export type Rejection = {
+  /** The field and the rule. */
+  type: string;
+  /** Name of the array. */
+  input_array: string;
+  /** Place in that array. */
+  index: number;
+};

@@ -10,6 +10,7 @@ import type { GroupCommit } from '../queue/group-commit.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
 import type { Authenticator } from './authenticate.ts';
+import { awaitOutcomes } from './await-outcomes.ts';
 import { readJsonObject, requireJson } from './body.ts';
 import type { RequestInHand } from './broken-requests.ts';
 import { bytesOf } from './bytes-of.ts';
@@ -138,6 +139,12 @@ async function answer(
   );
   outcome.accepted = plan.objects.length;
   outcome.rejected = plan.rejected;
+  if (!plan.settle) return plan.reply;
+
+  const ids = plan.objects.map(({ id }) => id);
+  const settled = await awaitOutcomes(services.resources.database.pool, ids);
+  if ('errors' in settled) return plan.settle(settled.errors);
+  outcome.error = settled.unknown;
   return plan.reply;
 }
 

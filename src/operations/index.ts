@@ -1,5 +1,12 @@
 import type { Operation } from './operation.ts';
+import { usersAliasNew } from './users.alias.new.ts';
+import { usersAliasUpdate } from './users.alias.update.ts';
+import { usersDelete } from './users.delete.ts';
 import { usersExportIds } from './users.export.ids.ts';
+import { usersExternalIdsRemove } from './users.external_ids.remove.ts';
+import { usersExternalIdsRename } from './users.external_ids.rename.ts';
+import { usersIdentify } from './users.identify.ts';
+import { usersMerge } from './users.merge.ts';
 import { usersTrack } from './users.track.ts';
 
 /**
@@ -8,5 +15,15 @@ import { usersTrack } from './users.track.ts';
  * @param serviceIdField wire name of the service id
  */
 export function allOperations(serviceIdField: string): Operation[] {
-  return [usersTrack(serviceIdField), usersExportIds(serviceIdField)];
+  return [
+    usersTrack(serviceIdField),
+    usersMerge(),
+    usersDelete(serviceIdField),
+    usersAliasNew(),
+    usersAliasUpdate(),
+    usersIdentify(),
+    usersExternalIdsRename(),
+    usersExternalIdsRemove(),
+    usersExportIds(serviceIdField),
+  ];
 }

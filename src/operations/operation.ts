@@ -66,7 +66,14 @@ export interface Plan {
   objects: AcceptedObject[];
   /** Objects that were refused. */
   rejected: number;
+  /** The answer once the objects are on disk; with `settle`, the one to a caller who has waited in vain. */
   reply: Reply;
+  /**
+   * Makes the answer of how the objects have ended, which the request then waits for. Pure.
+   *
+   * @param errors by the id of each object that did not take effect, why
+   */
+  settle?(errors: ReadonlyMap<string, string>): Reply;
 }
 
 /** What a direct operation reaches. */

@@ -1,4 +1,4 @@
-import { ApiError, BadRequest, errors } from '../errors.ts';
+import { ApiError, BadRequest, errors, type Rejection } from '../errors.ts';
 import type { AcceptedObject, TrackKind } from '../jobs/envelope.ts';
 import type { Json } from '../profile/json.ts';
 import type { Schema } from '../schemas/schema.ts';
@@ -57,7 +57,7 @@ export function usersTrack(serviceIdField: string): QueuedOperation {
         }
         if (objects.length > before) counts[`${kind}_processed`] = objects.length - before;
       }
-      if (objects.length === 0) throw new NothingValid(rejected);
+      if (objects.length === 0) throw new BadRequest(errors.nothingValid.message, rejected);
       return {
         objects,
         rejected: rejected.length,
@@ -68,18 +68,6 @@ export function usersTrack(serviceIdField: string): QueuedOperation {
       };
     },
   };
-}
-
-type Rejection = { type: string; input_array: TrackKind; index: number };
-
-/** The fatal answer, which carries the errors of the objects as well. */
-class NothingValid extends BadRequest {
-  readonly errors: Json | undefined;
-
-  constructor(rejected: Rejection[]) {
-    super(errors.nothingValid.message);
-    this.errors = rejected.length > 0 ? rejected : undefined;
-  }
 }
 
 /** Clients send one object where an array is meant, and null for none. */

@@ -33,27 +33,12 @@ export function identifierOf(
   serviceIdField: string,
 ): { identifier: Identifier } | { error: string } {
   const { external_id, user_alias, email, phone } = object;
-  if (isGiven(external_id)) return externalId(external_id);
-  if (isGiven(user_alias) && !isEmptyAlias(user_alias)) return alias(user_alias);
+  if (isGiven(external_id)) return externalIdOf(external_id);
+  if (isGiven(user_alias) && !isEmptyAlias(user_alias)) return userAliasOf(user_alias);
   const serviceId = object[serviceIdField];
-  if (isGiven(serviceId)) {
-    return typeof serviceId === 'string' && SERVICE_ID.test(serviceId)
-      ? { identifier: { service_id: serviceId } }
-      : { error: `'${serviceIdField}' is not valid: it must be 24 lower-case hexadecimal digits` };
-  }
-  if (isGiven(email)) {
-    const address = typeof email === 'string' ? normalizeEmail(email) : undefined;
-    return address
-      ? { identifier: { email: address } }
-      : { error: "The value provided for the 'email' field is not a valid email." };
-  }
-  if (isGiven(phone)) {
-    const digits = Number.isSafeInteger(phone) ? String(phone) : phone;
-    const number = typeof digits === 'string' ? normalizePhone(digits) : undefined;
-    return number?.valid
-      ? { identifier: { phone: number.phone } }
-      : { error: "'phone' is not valid: it must be a phone number in E.164 format" };
-  }
+  if (isGiven(serviceId)) return serviceIdOf(serviceId, serviceIdField);
+  if (isGiven(email)) return emailOf(email);
+  if (isGiven(phone)) return phoneOf(phone);
   return { error: `'external_id', '${serviceIdField}', 'user_alias', 'email' or 'phone' is required` };
 }
 
@@ -64,35 +49,79 @@ export function createsProfile(identifier: Identifier, updateExistingOnly: Json 
   return updateExistingOnly !== true;
 }
 
-function externalId(value: Json): { identifier: Identifier } | { error: string } {
+/**
+ * An external id; an integer is its digits.
+ *
+ * @param field what errors call it
+ */
+export function externalIdOf(
+  value: Json,
+  field = 'external_id',
+): { identifier: { external_id: string } } | { error: string } {
   const id = typeof value === 'number' && Number.isSafeInteger(value) ? String(value) : value;
-  if (typeof id !== 'string') return { error: "'external_id' is not valid: it must be a string" };
+  if (typeof id !== 'string') return { error: `'${field}' is not valid: it must be a string` };
   // A string of n characters has at most 3n bytes, so most need no counting.
   if (id.length * 3 > MAX_EXTERNAL_ID_BYTES && Buffer.byteLength(id) > MAX_EXTERNAL_ID_BYTES) {
-    return { error: "'external_id' must be fewer than 988 bytes" };
+    return { error: `'${field}' must be fewer than 988 bytes` };
   }
   return { identifier: { external_id: id } };
 }
 
-function alias(value: Json): { identifier: Identifier } | { error: string } {
-  if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+/** A user alias object with both of its parts. */
+export function userAliasOf(value: Json): { identifier: { user_alias: UserAlias } } | { error: string } {
+  if (!isRecord(value)) {
     return { error: "'user_alias' is not valid: it must be an object with 'alias_name' and 'alias_label'" };
   }
   const { alias_name, alias_label } = value;
-  for (const [name, part] of [
-    ['alias_name', alias_name],
-    ['alias_label', alias_label],
-  ] as const) {
-    if (typeof part !== 'string' || part === '') {
-      return { error: `'user_alias.${name}' is not valid: it must be a non-empty string` };
-    }
-    if (part.length * 3 > MAX_ALIAS_BYTES && Buffer.byteLength(part) > MAX_ALIAS_BYTES) {
-      return { error: `'user_alias.${name}' is not valid: it must be at most ${MAX_ALIAS_BYTES} bytes` };
-    }
-  }
+  const error =
+    aliasPartError(alias_name, 'user_alias.alias_name') ??
+    aliasPartError(alias_label, 'user_alias.alias_label');
+  if (error !== undefined) return { error };
   return {
     identifier: { user_alias: { alias_name: alias_name as string, alias_label: alias_label as string } },
   };
+}
+
+/**
+ * Why a value can be neither the name nor the label of an alias; undefined when it can, and is a string.
+ *
+ * @param field what the text calls it
+ */
+export function aliasPartError(value: Json | undefined, field: string): string | undefined {
+  if (typeof value !== 'string' || value === '') {
+    return `'${field}' is not valid: it must be a non-empty string`;
+  }
+  if (value.length * 3 > MAX_ALIAS_BYTES && Buffer.byteLength(value) > MAX_ALIAS_BYTES) {
+    return `'${field}' is not valid: it must be at most ${MAX_ALIAS_BYTES} bytes`;
+  }
+  return undefined;
+}
+
+/** @param field what errors call it */
+export function serviceIdOf(
+  value: Json,
+  field: string,
+): { identifier: { service_id: string } } | { error: string } {
+  return typeof value === 'string' && SERVICE_ID.test(value)
+    ? { identifier: { service_id: value } }
+    : { error: `'${field}' is not valid: it must be 24 lower-case hexadecimal digits` };
+}
+
+/** An email address in its lower-case form. */
+export function emailOf(value: Json): { identifier: { email: string } } | { error: string } {
+  const address = typeof value === 'string' ? normalizeEmail(value) : undefined;
+  return address
+    ? { identifier: { email: address } }
+    : { error: "The value provided for the 'email' field is not a valid email." };
+}
+
+/** A phone number in E.164; an integer is its digits. */
+export function phoneOf(value: Json): { identifier: { phone: string } } | { error: string } {
+  const digits = Number.isSafeInteger(value) ? String(value) : value;
+  const number = typeof digits === 'string' ? normalizePhone(digits) : undefined;
+  return number?.valid
+    ? { identifier: { phone: number.phone } }
+    : { error: "'phone' is not valid: it must be a phone number in E.164 format" };
 }
 
 /** Whether an object carries one of the identifiers that belong to one user alone. */
@@ -108,6 +137,6 @@ function isEmptyAlias(value: Json): boolean {
 }
 
 /** Empty strings and null are what clients send for "none". */
-function isGiven(value: Json | undefined): value is Exclude<Json, null> {
+export function isGiven(value: Json | undefined): value is Exclude<Json, null> {
   return value !== undefined && value !== null && value !== '';
 }

@@ -6,15 +6,13 @@ import type { Json } from '../../profile/json.ts';
 import { findUnstorable } from '../../profile/values.ts';
 import { compile, describeError } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
+import { BLOCKED } from '../blocked.ts';
 import type { Caller } from '../operation.ts';
 import { judgeEvent, judgePurchase } from './accept-activity.ts';
 import { judgeAttributes, judgeTokenImport } from './accept-attributes.ts';
 
 /** An object that can be applied, or the text of why it cannot. */
 export type Verdict = { object: TrackObject } | { error: string };
-
-/** Clients match on this text. */
-const blocked = { error: 'provided external_id is blacklisted and disallowed' };
 
 /** What is known of an object before its own rules are looked at. */
 export interface Judge {
@@ -54,7 +52,7 @@ export function createAccept(serviceIdField: string) {
     const chosen = identifierOf(value, serviceIdField);
     if ('error' in chosen) return chosen;
     const { identifier } = chosen;
-    if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return blocked;
+    if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return { error: BLOCKED };
     const shape = shapes[kind];
     if (!shape(value)) return { error: describeError(shape.errors![0]!) };
     const create = createsProfile(identifier, value._update_existing_only);

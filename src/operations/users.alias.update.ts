@@ -1,0 +1,70 @@
+import { aliasPartError } from '../profile/identifier.ts';
+import { judgeObjects, planOf, requiredElements } from './identity/elements.ts';
+import { aliasPart, arrayOf, countedReply, counter, refusal } from './identity/schemas.ts';
+import type { QueuedOperation } from './operation.ts';
+
+const parts = ['alias_label', 'old_alias_name', 'new_alias_name'] as const;
+
+/** POST /users/alias/update: renames aliases. */
+export function usersAliasUpdate(): QueuedOperation {
+  return {
+    kind: 'queued',
+    id: 'users.alias.update',
+    method: 'POST',
+    path: '/users/alias/update',
+    permission: 'users.alias.update',
+    bucket: 'users.identity',
+    summary: 'Rename aliases',
+    description:
+      'At most 50 alias updates. The alias with this label and old name gets the new name; nothing happens when nobody has it, or when somebody has the new one. An element that cannot be read is named in `errors`.',
+    body: {
+      type: 'object',
+      required: ['alias_updates'],
+      properties: {
+        alias_updates: arrayOf(
+          {
+            title: 'AliasUpdate',
+            type: 'object',
+            required: parts,
+            properties: {
+              alias_label: aliasPart('Kind of the alias, which stays.'),
+              old_alias_name: aliasPart('Name of the alias, in its case.'),
+              new_alias_name: aliasPart('What it is called from now on.'),
+            },
+          },
+          'The aliases to rename.',
+        ),
+      },
+    },
+    replies: {
+      201: {
+        description: 'The counted updates are on disk and will take effect.',
+        schema: countedReply(['alias_updates'], {
+          aliases_processed: counter('Number of updates accepted.'),
+        }),
+      },
+    },
+    refusals: ['tooManyIdsAndAliases'],
+    ...refusal(['alias_updates']),
+    example: {
+      body: { alias_updates: [{ alias_label: 'forum', old_alias_name: 'ada', new_alias_name: 'lovelace' }] },
+      reply: { aliases_processed: 1, message: 'success' },
+    },
+
+    plan(_caller, body) {
+      const elements = requiredElements(body, 'alias_updates', 'objects', 'tooManyIdsAndAliases');
+      const judged = judgeObjects('alias_updates', elements, (update) => {
+        for (const part of parts) {
+          const error = aliasPartError(update[part], part);
+          if (error !== undefined) return { error };
+        }
+        const { alias_label, old_alias_name, new_alias_name } = update as Record<
+          (typeof parts)[number],
+          string
+        >;
+        return { kind: 'alias_update', alias_label, old_alias_name, new_alias_name };
+      });
+      return planOf(judged, ['alias_updates'], { aliases_processed: judged.objects.length });
+    },
+  };
+}

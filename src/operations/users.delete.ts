@@ -1,0 +1,141 @@
+import { BadRequest, type ErrorName } from '../errors.ts';
+import type { UserSelector } from '../jobs/identity.ts';
+import { type Identifier, isGiven, serviceIdOf, userAliasOf } from '../profile/identifier.ts';
+import type { Json } from '../profile/json.ts';
+import { isRecord } from '../profile/record.ts';
+import type { Schema } from '../schemas/schema.ts';
+import { userAlias } from '../schemas/track.ts';
+import { readAddress } from './identity/address.ts';
+import { elementsOf, judge, planOf, type Refusal, requireSome } from './identity/elements.ts';
+import { readExternalIdElement } from './identity/external-id.ts';
+import {
+  arrayOf,
+  countedReply,
+  counter,
+  email,
+  externalId,
+  phone,
+  prioritization,
+  refusal,
+} from './identity/schemas.ts';
+import type { QueuedOperation } from './operation.ts';
+
+/** One of the ways to name users: what its array holds, and how an element is read. */
+interface Kind {
+  of: 'objects' | 'strings';
+  tooMany: ErrorName;
+  items: Schema;
+  description: string;
+  read(element: Json): { user: UserSelector } | Refusal;
+}
+
+/**
+ * POST /users/delete: deletes users for good.
+ *
+ * @param serviceIdField wire name of the service id
+ */
+export function usersDelete(serviceIdField: string): QueuedOperation {
+  const kinds = kindsOf(serviceIdField);
+  const fields = Object.keys(kinds);
+  const names = `${fields
+    .slice(0, -1)
+    .map((name) => `'${name}'`)
+    .join(', ')} or '${fields.at(-1)}'`;
+
+  return {
+    kind: 'queued',
+    id: 'users.delete',
+    method: 'POST',
+    path: '/users/delete',
+    permission: 'users.delete',
+    bucket: 'users.identity',
+    summary: 'Delete users',
+    description:
+      'Deletes profiles and all that belongs to them; it cannot be undone. Exactly one kind of identifiers per request, at most 50 of them. An element that cannot be read is named in `errors`; one that means nobody, or an address that is left with more than one user, deletes nobody.',
+    body: {
+      type: 'object',
+      properties: Object.fromEntries(
+        Object.entries(kinds).map(([field, { items, description }]) => [field, arrayOf(items, description)]),
+      ),
+    },
+    replies: {
+      201: {
+        description: 'The deletions are on disk and will take effect.',
+        schema: countedReply(fields, { deleted: counter('Number of ids queued for deletion.') }),
+      },
+    },
+    refusals: ['tooManyIds', 'tooManyIdsAndAliases'],
+    ...refusal(fields),
+    example: { body: { external_ids: ['grace', 'alan'] }, reply: { deleted: 2, message: 'success' } },
+
+    plan(_caller, body) {
+      const given = Object.entries(kinds).flatMap(([field, kind]) => {
+        const elements = elementsOf(body, field, kind.of, kind.tooMany);
+        return elements ? [{ field, kind, elements }] : [];
+      });
+      const [asked, another] = given;
+      if (!asked) throw new BadRequest(`${names} is required`);
+      if (another) throw new BadRequest(`a request must not have more than one of ${names}`);
+      const { field, kind } = asked;
+      const judged = judge(field, requireSome(field, asked.elements), (element) => {
+        const read = kind.read(element);
+        return 'error' in read ? read : { kind: 'delete', ...read };
+      });
+      return planOf(judged, [field], { deleted: judged.objects.length });
+    },
+  };
+}
+
+function kindsOf(serviceIdField: string): Record<string, Kind> {
+  const serviceIds = `${serviceIdField}s`;
+  return {
+    external_ids: {
+      of: 'strings',
+      tooMany: 'tooManyIds',
+      items: externalId('The id that you gave the user.'),
+      description: 'External ids; one that was renamed away deletes who has it now.',
+      read: (element) => {
+        const read = readExternalIdElement(element, 'external_ids');
+        return 'error' in read ? read : { user: { identifier: { external_id: read.id } } };
+      },
+    },
+    user_aliases: {
+      of: 'objects',
+      tooMany: 'tooManyIdsAndAliases',
+      items: userAlias,
+      description: 'Aliases of the users.',
+      read: (element) => userOf(userAliasOf(element)),
+    },
+    [serviceIds]: {
+      of: 'strings',
+      tooMany: 'tooManyIds',
+      items: { type: 'string', description: '24 hexadecimal digits.' },
+      description: "The service's own ids of the users.",
+      read: (element) =>
+        isGiven(element)
+          ? userOf(serviceIdOf(element, serviceIds))
+          : { error: `each element of '${serviceIds}' must be a non-empty string` },
+    },
+    email_addresses: byAddress('email', email, 'email_addresses', 'Email addresses of the users.'),
+    phone_numbers: byAddress('phone', phone, 'phone_numbers', 'Phone numbers of the users.'),
+  };
+}
+
+function byAddress(kind: 'email' | 'phone', address: Schema, field: string, description: string): Kind {
+  return {
+    of: 'objects',
+    tooMany: 'tooManyIds',
+    items: {
+      type: 'object',
+      required: [kind, 'prioritization'],
+      properties: { [kind]: address, prioritization },
+    },
+    description,
+    read: (element) =>
+      isRecord(element)
+        ? readAddress(element, kind)
+        : { error: `each element of '${field}' must be an object` },
+  };
+}
+
+const userOf = (read: { identifier: Identifier } | Refusal) => ('error' in read ? read : { user: read });

@@ -1,0 +1,48 @@
+import type { Schema } from '../schemas/schema.ts';
+import { judge, requiredElements, requireValid } from './identity/elements.ts';
+import { readExternalIdElement } from './identity/external-id.ts';
+import { arrayOf, externalId, refusal } from './identity/schemas.ts';
+import { settledPlan, settledReplies } from './identity/settled-plan.ts';
+import type { QueuedOperation } from './operation.ts';
+
+const removed: Schema = { type: 'string' };
+const lists = { done: 'removed_ids', errors: 'removal_errors', input_array: 'external_ids' };
+
+/** POST /users/external_ids/remove: lets go of external ids that were renamed away. */
+export function usersExternalIdsRemove(): QueuedOperation {
+  return {
+    kind: 'queued',
+    id: 'users.external_ids.remove',
+    method: 'POST',
+    path: '/users/external_ids/remove',
+    permission: 'users.external_ids.remove',
+    bucket: 'users.external_ids',
+    summary: 'Remove deprecated external ids',
+    description:
+      'At most 50 ids, each of which was renamed away: it no longer finds the user, and may be given to another. The answer waits until the removals have taken effect; those that could not are named in `removal_errors`.',
+    body: {
+      type: 'object',
+      required: ['external_ids'],
+      properties: {
+        external_ids: arrayOf(externalId('A deprecated id.'), 'The deprecated ids to remove.'),
+      },
+    },
+    replies: settledReplies(lists, removed),
+    refusals: ['tooManyIds'],
+    ...refusal(['external_ids']),
+    example: {
+      body: { external_ids: ['ada'] },
+      reply: { removed_ids: ['ada'], removal_errors: [], message: 'success' },
+    },
+
+    plan(_caller, body) {
+      const elements = requiredElements(body, 'external_ids', 'strings', 'tooManyIds');
+      const judged = judge('external_ids', elements, (element) => {
+        const read = readExternalIdElement(element, 'external_ids');
+        return 'error' in read ? read : { kind: 'external_id_remove', external_id: read.id };
+      });
+      requireValid(judged, ['external_ids']);
+      return settledPlan(judged, lists, ({ external_id }) => external_id);
+    },
+  };
+}

@@ -1,0 +1,73 @@
+import type { Schema } from '../schemas/schema.ts';
+import { judgeObjects, requiredElements, requireValid } from './identity/elements.ts';
+import { readExternalId, readNewExternalId } from './identity/external-id.ts';
+import { arrayOf, externalId, refusal } from './identity/schemas.ts';
+import { settledPlan, settledReplies } from './identity/settled-plan.ts';
+import type { QueuedOperation } from './operation.ts';
+
+const FIELD = 'external_id_renames';
+
+const rename: Schema = {
+  title: 'ExternalIdRename',
+  type: 'object',
+  required: ['current_external_id', 'new_external_id'],
+  properties: {
+    current_external_id: externalId('The id that the user has.'),
+    new_external_id: externalId('The id that the user gets; nobody has or had it.'),
+  },
+};
+const lists = { done: 'external_ids', errors: 'rename_errors', input_array: FIELD };
+
+/** POST /users/external_ids/rename: gives users another external id. The old one still finds them. */
+export function usersExternalIdsRename(): QueuedOperation {
+  return {
+    kind: 'queued',
+    id: 'users.external_ids.rename',
+    method: 'POST',
+    path: '/users/external_ids/rename',
+    permission: 'users.external_ids.rename',
+    bucket: 'users.external_ids',
+    summary: 'Rename external ids',
+    description:
+      'At most 50 renames. The current id becomes deprecated: everything addressed to it still finds the user, until it is removed. The answer waits until the renames have taken effect; those that could not are named in `rename_errors`.',
+    body: {
+      type: 'object',
+      required: [FIELD],
+      properties: { [FIELD]: arrayOf(rename, 'The renames.') },
+    },
+    replies: settledReplies(lists, rename),
+    refusals: ['tooManyIds'],
+    ...refusal([FIELD]),
+    example: {
+      body: { [FIELD]: [{ current_external_id: 'ada', new_external_id: 'ada-lovelace' }] },
+      reply: {
+        external_ids: [{ current_external_id: 'ada', new_external_id: 'ada-lovelace' }],
+        rename_errors: [],
+        message: 'success',
+      },
+    },
+
+    plan(caller, body) {
+      const elements = requiredElements(body, FIELD, 'objects', 'tooManyIds');
+      const judged = judgeObjects(FIELD, elements, (element) => {
+        const current = readExternalId(element.current_external_id, 'current_external_id');
+        if ('error' in current) return current;
+        const renamed = readNewExternalId(element.new_external_id, 'new_external_id', caller);
+        if ('error' in renamed) return renamed;
+        if (current.id === renamed.id) {
+          return { error: "'new_external_id' must differ from 'current_external_id'" };
+        }
+        return {
+          kind: 'external_id_rename',
+          current_external_id: current.id,
+          new_external_id: renamed.id,
+        };
+      });
+      requireValid(judged, [FIELD]);
+      return settledPlan(judged, lists, ({ current_external_id, new_external_id }) => ({
+        current_external_id,
+        new_external_id,
+      }));
+    },
+  };
+}

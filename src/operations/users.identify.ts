@@ -1,0 +1,108 @@
+import { BadRequest } from '../errors.ts';
+import { isGiven } from '../profile/identifier.ts';
+import type { Schema } from '../schemas/schema.ts';
+import { elementsOf, type Judged, judgeObjects, planOf, requireSome } from './identity/elements.ts';
+import { readNewExternalId } from './identity/external-id.ts';
+import { identifyArrays } from './identity/identify-arrays.ts';
+import { countedReply, counter, refusal } from './identity/schemas.ts';
+import type { QueuedOperation } from './operation.ts';
+
+const fields = Object.keys(identifyArrays) as (keyof typeof identifyArrays)[];
+
+/** POST /users/identify: gives users an external id, or merges them into who has it. */
+export function usersIdentify(): QueuedOperation {
+  return {
+    kind: 'queued',
+    id: 'users.identify',
+    method: 'POST',
+    path: '/users/identify',
+    permission: 'users.identify',
+    bucket: 'users.identity',
+    summary: 'Identify users',
+    description:
+      'At least one of the three arrays, each with at most 50 elements. A user without an external id gets it when nobody has it; otherwise the user is merged into who has it, and is gone. Nothing happens when an alias or an address means nobody, when an address is left with more than one user, or when the user has an external id already. An element that cannot be read is named in `errors`.',
+    body: bodySchema,
+    replies: {
+      201: {
+        description: 'The counted elements are on disk and will take effect.',
+        schema: countedReply(
+          fields,
+          Object.fromEntries(
+            fields.map((field) => [
+              identifyArrays[field].counter,
+              counter(`Number of elements of ${field} accepted; present when it was sent.`),
+            ]),
+          ),
+          [],
+        ),
+      },
+    },
+    refusals: ['tooManyIdsAndAliases'],
+    ...refusal(fields),
+    example: {
+      body: {
+        aliases_to_identify: [
+          { external_id: 'ada', user_alias: { alias_name: 'c-1042', alias_label: 'cookie' } },
+        ],
+        emails_to_identify: [
+          {
+            external_id: 'grace',
+            email: 'grace@example.com',
+            prioritization: ['unidentified', 'most_recently_updated'],
+          },
+        ],
+      },
+      reply: { aliases_processed: 1, emails_processed: 1, message: 'success' },
+    },
+
+    plan(caller, body) {
+      const { merge_behavior } = body;
+      if (isGiven(merge_behavior) && merge_behavior !== 'none' && merge_behavior !== 'merge') {
+        throw new BadRequest("'merge_behavior' is not valid: it must be 'none' or 'merge'");
+      }
+      const sent = fields.flatMap((field) => {
+        const elements = elementsOf(body, field, 'objects', 'tooManyIdsAndAliases');
+        return elements ? [{ field, elements }] : [];
+      });
+      if (!sent[0]) {
+        throw new BadRequest(
+          "'aliases_to_identify', 'emails_to_identify' or 'phone_numbers_to_identify' is required",
+        );
+      }
+      // Clients send an empty array of one kind beside a full one of another.
+      requireSome(
+        sent[0].field,
+        sent.flatMap(({ elements }) => elements),
+      );
+      const judged: Judged = { objects: [], rejected: [] };
+      const counts: Record<string, number> = {};
+      for (const { field, elements } of sent) {
+        const { objects, rejected } = judgeObjects(field, elements, (element) => {
+          const target = readNewExternalId(element.external_id, 'external_id', caller);
+          if ('error' in target) return target;
+          const read = identifyArrays[field].read(element);
+          return 'error' in read ? read : { kind: 'identify', external_id: target.id, ...read };
+        });
+        judged.objects.push(...objects);
+        judged.rejected.push(...rejected);
+        counts[identifyArrays[field].counter] = objects.length;
+      }
+      return planOf(
+        judged,
+        sent.map(({ field }) => field),
+        counts,
+      );
+    },
+  };
+}
+
+const bodySchema: Schema = {
+  type: 'object',
+  properties: {
+    ...Object.fromEntries(fields.map((field) => [field, identifyArrays[field].schema])),
+    merge_behavior: {
+      enum: ['none', 'merge', null],
+      description: 'Data is merged in either case; kept for clients that send it.',
+    },
+  },
+};

@@ -1,0 +1,107 @@
+import { ApiError } from '../errors.ts';
+import { newId } from '../ids.ts';
+import type { AcceptedMerge } from '../jobs/identity.ts';
+import { areRecords } from '../profile/record.ts';
+import type { Schema } from '../schemas/schema.ts';
+import { userAlias } from '../schemas/track.ts';
+import { MAX_ELEMENTS } from './identity/elements.ts';
+import { readMergeUpdate } from './identity/merge-update.ts';
+import { arrayOf, email, phone, prioritization, refusal, replySchema } from './identity/schemas.ts';
+import type { QueuedOperation } from './operation.ts';
+
+/**
+ * POST /users/merge: merges one user into another. Unlike the other identity operations, one bad merge update
+ * refuses the whole request, with the specification's words.
+ */
+export function usersMerge(): QueuedOperation {
+  return {
+    kind: 'queued',
+    id: 'users.merge',
+    method: 'POST',
+    path: '/users/merge',
+    permission: 'users.merge',
+    bucket: 'users.identity',
+    summary: 'Merge users',
+    description:
+      'At most 50 merge updates, each of two identifiers of one type. What the kept user does not have moves to it, activity is summed, and the merged user is gone; all later data for its identifiers goes to the kept user. Nothing happens when either is nobody, when an address is left with more than one user, or when both are the same user. One bad merge update refuses the request.',
+    body: bodySchema,
+    replies: {
+      202: { description: 'The merges are on disk and will take effect.', schema: replySchema({}) },
+    },
+    refusals: [
+      'mergeUpdatesNotObjects',
+      'tooManyMergeUpdates',
+      'malformedMergeIdentifier',
+      'mixedMergeIdentifiers',
+      'extraMergeKeys',
+    ],
+    ...refusal(['merge_updates']),
+    example: {
+      body: {
+        merge_updates: [
+          {
+            identifier_to_merge: { external_id: 'ada-old' },
+            identifier_to_keep: { external_id: 'ada' },
+          },
+          {
+            identifier_to_merge: { email: 'ada@example.com', prioritization: ['unidentified'] },
+            identifier_to_keep: {
+              email: 'ada@example.com',
+              prioritization: ['identified', 'most_recently_updated'],
+            },
+          },
+        ],
+      },
+      reply: { message: 'success' },
+    },
+
+    plan(_caller, { merge_updates }) {
+      // An empty array holds no objects either; the specification has no other text for it.
+      if (!Array.isArray(merge_updates) || merge_updates.length === 0) {
+        throw new ApiError('mergeUpdatesNotObjects');
+      }
+      if (merge_updates.length > MAX_ELEMENTS) throw new ApiError('tooManyMergeUpdates');
+      if (!areRecords(merge_updates)) throw new ApiError('mergeUpdatesNotObjects');
+      const objects = merge_updates.map(
+        (update, index): AcceptedMerge => ({
+          kind: 'merge',
+          id: newId(),
+          request: 0,
+          index,
+          ...readMergeUpdate(update, index),
+        }),
+      );
+      return { objects, rejected: 0, reply: { status: 202, body: { message: 'success' } } };
+    },
+  };
+}
+
+const identifier: Schema = {
+  type: 'object',
+  description:
+    'Exactly one of external_id, user_alias, email and phone; email and phone with a prioritization.',
+  properties: {
+    external_id: { type: 'string', description: 'The id that you gave the user; at most 987 bytes.' },
+    user_alias: userAlias,
+    email,
+    phone,
+    prioritization,
+  },
+};
+
+const bodySchema: Schema = {
+  type: 'object',
+  required: ['merge_updates'],
+  properties: {
+    merge_updates: arrayOf(
+      {
+        title: 'MergeUpdate',
+        type: 'object',
+        required: ['identifier_to_merge', 'identifier_to_keep'],
+        additionalProperties: false,
+        properties: { identifier_to_merge: identifier, identifier_to_keep: identifier },
+      },
+      'Merges, in any order.',
+    ),
+  },
+};

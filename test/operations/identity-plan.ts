@@ -1,0 +1,53 @@
+import { errors } from '../../src/errors.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { Caller, Plan, QueuedOperation } from '../../src/operations/operation.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { callerOf } from './in-process.ts';
+
+export interface IdentityAnswer {
+  status: number;
+  // biome-ignore lint/suspicious/noExplicitAny: the assertions on the body check its shape
+  body: any;
+  /** Without ids and places. */
+  objects: object[];
+  plan?: Plan;
+}
+
+/** The error that more than 50 elements end with, by what is counted. */
+export const tooMany = {
+  ids: errors.tooManyIds.message,
+  idsAndAliases: errors.tooManyIdsAndAliases.message,
+};
+
+/** What cannot be stored, and the end of the text that says so. */
+export const unstorable: [string, string][] = [
+  ['a\u0000b', 'it must not contain the character \\u0000'],
+  ['a\ud800', 'it must not contain half of a surrogate pair'],
+];
+
+/** Tries an identity operation on bodies: the status, the answer, and what the workers are handed. */
+export function identityPlanner(operation: QueuedOperation, change: Partial<Caller> = {}) {
+  const caller = callerOf('018f0000-0000-7000-8000-000000000000', change);
+
+  return function plan(body: Record<string, Json>): IdentityAnswer {
+    let made: Plan;
+    try {
+      made = operation.plan(caller, body);
+    } catch (error) {
+      const { status, message, errors } = error as { status: number; message: string; errors?: Json };
+      return { status, body: operation.errorBody!(message, errors, status), objects: [] };
+    }
+    const { reply, objects } = made;
+    return { status: reply.status, body: reply.body, objects: objects.map(contentOf), plan: made };
+  };
+}
+
+function contentOf({ id: _id, request: _request, index: _index, ...content }: AcceptedObject): object {
+  return content;
+}
+
+/** The text that refuses the only element of an array. */
+export function errorOf({ status, body, objects }: IdentityAnswer): string {
+  if (status !== 400 || objects.length > 0) throw new Error(`accepted: ${JSON.stringify(body)}`);
+  return body.errors[0].type;
+}
