@@ -33,6 +33,8 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     await Promise.all(
       edges.map(async ({ producer }, number) => {
         for (let flush = 0; flush < FLUSHES; flush++) {
+          // A server that has to be taught its scripts again gets no entry of a fence before the others.
+          if (number === 0 && flush % 5 === 0) await scene.operator?.script('FLUSH');
           const first = (number + flush) % LANES;
           const second = (first + 1 + (flush % (LANES - 1))) % LANES;
           const objects = [event((flush + 1) % LANES), bridge(first, second), event(flush % LANES)];
