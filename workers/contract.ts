@@ -1,6 +1,6 @@
 import { validate as isUuid, NIL, v5 as uuidv5 } from 'uuid';
-import { jobs, objectSchemas, requestSchema } from '../src/jobs/catalog.ts';
-import type { AcceptedObject, Envelope, EnvelopeRequest, ObjectKind } from '../src/jobs/envelope.ts';
+import { fenceSchema, jobs, objectSchemas, requestSchema } from '../src/jobs/catalog.ts';
+import type { AcceptedObject, Envelope, EnvelopeRequest, Fence, ObjectKind } from '../src/jobs/envelope.ts';
 import { namedIdentifiers } from '../src/jobs/named-identifiers.ts';
 import { compile, describeError } from '../src/schemas/compile.ts';
 import { identifierText } from '../src/store/dead-letters/identifier-text.ts';
@@ -8,6 +8,7 @@ import type { FailedObject } from '../src/store/dead-letters/insert-dead-letters
 import type { Work } from './track/work.ts';
 
 const checkRequest = compile<EnvelopeRequest>(requestSchema);
+const checkFence = compile<Fence>(fenceSchema);
 const checkObject = Object.fromEntries(
   Object.entries(objectSchemas).map(([kind, schema]) => [kind, compile(schema)]),
 ) as Record<ObjectKind, ReturnType<typeof compile>>;
@@ -23,6 +24,12 @@ export interface Delivery {
 /** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
 export function ledgerKey(jobId: string): string {
   return isUuid(jobId) ? jobId : uuidv5(jobId, NIL);
+}
+
+/** The fence that the lane has come to; undefined for every other envelope, and for what is no fence of this lane. */
+export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
+  const fence: unknown = envelope?.fence;
+  return checkFence(fence) && fence.lanes.includes(lane) ? fence : undefined;
 }
 
 /**

@@ -1,11 +1,13 @@
-import { type Job, Worker } from 'bullmq';
+import { type Job, WaitingError, Worker } from 'bullmq';
 import type { Config } from '../src/config.ts';
 import type { Envelope } from '../src/jobs/envelope.ts';
+import type { Service } from '../src/lifecycle.ts';
 import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { laneName } from '../src/queue/lanes.ts';
 import type { Coalescer } from './coalescer.ts';
-import { ledgerKey } from './contract.ts';
+import { type Delivery, fenceOf, ledgerKey } from './contract.ts';
+import type { Fences } from './fences.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
 const MAX_STALLED = 1_000_000;
@@ -19,20 +21,40 @@ const RUN_RETRY_DELAY = 250;
 /** Milliseconds between two lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
 
+export interface LaneContext {
+  connection: QueueConnection;
+  coalescer: Coalescer;
+  fences: Fences;
+  config: Pick<Config, 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
+  log: Log;
+}
+
 /**
- * Works one lane: takes its jobs one at a time and hands each to the coalescer. The processor never throws,
- * since a failed job would come back behind later ones.
+ * Works one lane: takes its jobs one at a time and hands each to the coalescer; at a fence it waits for the other
+ * lanes. The processor never throws, since a failed job would come back behind later ones. What it gives back when
+ * it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken next on Redis, and on
+ * Postgres it keeps its place in the order.
  */
 export function startLane(
   lane: number,
-  connection: QueueConnection,
-  coalescer: Coalescer,
-  config: Pick<Config, 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>,
-  log: Log,
-) {
+  { connection, coalescer, fences, config, log }: LaneContext,
+): Service {
+  const leaving = new AbortController();
+
+  async function work(job: Job<Envelope>, token?: string): Promise<void> {
+    const delivery: Delivery = { id: ledgerKey(job.id!), lane, envelope: job.data };
+    const fence = fenceOf(delivery);
+    if (!fence) return coalescer.apply(delivery);
+    const apply = () => coalescer.apply({ ...delivery, id: fence.id });
+    if (await fences.cross({ lane, fence, apply, leaving: leaving.signal })) return;
+    // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
+    await job.moveToWait(token).catch(() => {});
+    throw new WaitingError();
+  }
+
   const worker = new Worker<Envelope>(
     laneName(lane),
-    (job: Job<Envelope>) => coalescer.apply({ id: ledgerKey(job.id!), lane, envelope: job.data }),
+    work,
     {
       ...connection.options,
       concurrency: 1,
@@ -51,5 +73,13 @@ export function startLane(
     warned = performance.now();
     log.warn({ err: error, lane }, 'the queue did not answer');
   });
-  return worker;
+  return {
+    name: `lane ${lane}`,
+    stop() {
+      // In this order: a worker that is not closing would take the job again that it gives back.
+      const closed = worker.close();
+      leaving.abort();
+      return closed;
+    },
+  };
 }

@@ -9,6 +9,8 @@ import { everyStatementByIndex } from '../src/store/by-index.ts';
 import { openDatabase } from '../src/store/database.ts';
 import { createCoalescer } from './coalescer.ts';
 import { startDeadLetters } from './dead-letters.ts';
+import { listenForFenceNews } from './fence-news.ts';
+import { createFences } from './fences.ts';
 import { startLane } from './lane.ts';
 import { withLaneLease } from './lane-lease.ts';
 import { createWorkerMetrics } from './metrics.ts';
@@ -45,10 +47,11 @@ async function main(): Promise<void> {
     log,
   );
 
-  const openLane = (lane: number): Service => {
-    const worker = startLane(lane, connection, coalescer, config, log);
-    return { name: `lane ${lane}`, stop: () => worker.close() };
-  };
+  const fences = createFences(database.pool, config.LANES, metrics, log);
+  // One lane meets no other.
+  const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
+
+  const openLane = (lane: number): Service => startLane(lane, { connection, coalescer, fences, config, log });
   const leaseLane = (lane: number): Service =>
     withLaneLease({
       databaseUrl: url,
@@ -68,6 +71,7 @@ async function main(): Promise<void> {
     upkeep,
     deadLetters,
     removals,
+    ...news,
     { name: 'lanes', stop: () => stopLanes(lanes) },
   ];
   if (config.WORKER_PORT > 0)

@@ -40,6 +40,17 @@ export function createWorkerMetrics() {
       buckets: [1, 10, 75, 225, 500, 1000, 2000, 4000, 8000, 16_000],
       registers,
     }),
+    fences: new Counter({
+      name: 'penstock_worker_fences_total',
+      help: 'Fences between lanes that this process has applied.',
+      registers,
+    }),
+    fenceWaitSeconds: new Histogram({
+      name: 'penstock_worker_fence_wait_seconds',
+      help: 'Time that a lane has stood at a fence: the first until all others have come, the others until it is passed.',
+      buckets: [0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10],
+      registers,
+    }),
   };
 }
 

@@ -7,6 +7,7 @@ import { openQueue } from '../src/queue/open-queue.ts';
 import { ensurePartitions } from '../src/store/activity/ensure-partitions.ts';
 import type { Pool } from '../src/store/database.ts';
 import { forgetEnvelopes } from '../src/store/delivery/forget-envelopes.ts';
+import { forgetArrivals } from '../src/store/fences/forget-arrivals.ts';
 import { forgetOutcomes } from '../src/store/outcomes/forget-outcomes.ts';
 import { blockDummyUsers } from './dummy-users.ts';
 
@@ -17,7 +18,8 @@ const TIDY_STORE_MS = 3_600_000;
 /**
  * What a worker looks after beside its lanes: that each lane still lets one job through at a time (the limit
  * lives in the queue, and `obliterate` there would take it away without a word), dummy users, next month's
- * partitions, and old rows of the ledger and of the outcomes. Every worker does it; doing it twice is harmless.
+ * partitions, and old rows of the ledger, of fences and of outcomes. Every worker does it; doing it twice is
+ * harmless.
  */
 export async function startUpkeep(
   connection: QueueConnection,
@@ -40,6 +42,7 @@ export async function startUpkeep(
     await ensurePartitions(pool);
     await forgetEnvelopes(pool, config.LEDGER_DAYS);
     await forgetOutcomes(pool);
+    await forgetArrivals(pool);
   }
 
   const every = (milliseconds: number, work: () => Promise<void>) => {

@@ -9,6 +9,7 @@ export const jobs = { envelope: 'envelope', fence: 'fence' } as const;
 export type JobName = (typeof jobs)[keyof typeof jobs];
 
 const text = { type: 'string' } as const;
+const uuid = { ...text, pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' } as const;
 const alias = {
   type: 'object',
   required: ['alias_name', 'alias_label'],
@@ -94,7 +95,16 @@ export const requestSchema = {
   required: ['request_id', 'workspace_id', 'accepted_at'],
   properties: {
     request_id: text,
-    workspace_id: { ...text, pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' },
+    workspace_id: uuid,
     accepted_at: text,
+  },
+} as const;
+
+export const fenceSchema = {
+  type: 'object',
+  required: ['id', 'lanes'],
+  properties: {
+    id: uuid,
+    lanes: { type: 'array', minItems: 2, items: { type: 'integer', minimum: 0 } },
   },
 } as const;

@@ -11,7 +11,10 @@ import type { AcceptedAttributes, AcceptedObject } from './envelope.ts';
 export function namedIdentifiers(object: AcceptedObject): Identifier[] {
   switch (object.kind) {
     case 'attributes':
-      return object.standard ? [...addressedBy(object), ...newAddresses(object)] : addressedBy(object);
+      // Most set no address, and there are many of them.
+      return object.standard?.email || object.standard?.phone
+        ? [...addressedBy(object), ...newAddresses(object)]
+        : addressedBy(object);
     case 'events':
     case 'purchases':
       return [object.identifier];

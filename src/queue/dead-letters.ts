@@ -1,11 +1,11 @@
 import { v5 as uuidv5, version } from 'uuid';
-import type { AcceptedObject } from '../jobs/envelope.ts';
-import { namedIdentifiers } from '../jobs/named-identifiers.ts';
+import type { AcceptedObject, Envelope } from '../jobs/envelope.ts';
 import type { Database } from '../store/database.ts';
 import { claimWaitingForReplay } from '../store/dead-letters/claim-waiting-for-replay.ts';
 import type { DeadLetter } from '../store/dead-letters/dead-letter.ts';
 import { selectDeadLetters } from '../store/dead-letters/select-dead-letters.ts';
-import { identifierKey, type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
+import { concernedLanes, fenceEntries } from './fence-entries.ts';
+import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
 
 /** Dead letters in one add. Each may hold 50 KB of properties: 5 MB at most. */
 const CHUNK = 100;
@@ -55,7 +55,8 @@ async function replayChunk(
   await claimWaitingForReplay(database.pool, ids);
   const found = await selectDeadLetters(database.pool, ids);
   const replaying = found.filter(({ state }) => state === 'replaying');
-  if (replaying.length > 0) await producer.add(replaying.map((deadLetter) => laneEntry(deadLetter, lanes)));
+  if (replaying.length > 0)
+    await producer.add(replaying.flatMap((deadLetter) => laneEntries(deadLetter, lanes)));
   for (const { id, state } of found) {
     // One that waits again already was in its lane, and has failed again, since it was claimed.
     (state === 'replayed' ? outcome.alreadyReplayed : outcome.enqueued).push(id);
@@ -65,30 +66,31 @@ async function replayChunk(
 }
 
 /**
- * An envelope of its own for each dead letter, in the lane of its identifier: one that fails again fails
- * alone. It goes under the dead letter's id, by which the worker settles it or lets it wait again.
+ * An envelope of its own for each dead letter, in the lane of its identifier, or as a fence in those of all that it
+ * names: one that fails again fails alone. It goes under the dead letter's id, by which the worker settles it or
+ * lets it wait again.
  */
-function laneEntry(deadLetter: DeadLetter, lanes: number): LaneEntry {
-  const { id, workspaceId, requestId, object, replays } = deadLetter;
-  const replayed = { ...(object as unknown as AcceptedObject), id, request: 0 };
-  return {
-    lane: laneOf(workspaceId, placeOf(replayed), lanes),
-    id: uuidv5(String(replays), id),
-    envelope: {
-      requests: [{ request_id: requestId, workspace_id: workspaceId, accepted_at: acceptedAt(deadLetter) }],
-      objects: [replayed],
-      replay: true,
-    },
+function laneEntries(deadLetter: DeadLetter, lanes: number): LaneEntry[] {
+  const { id: letterId, workspaceId, requestId, object, replays } = deadLetter;
+  const replayed = { ...(object as unknown as AcceptedObject), id: letterId, request: 0 };
+  const id = uuidv5(String(replays), letterId);
+  const envelope: Envelope = {
+    requests: [{ request_id: requestId, workspace_id: workspaceId, accepted_at: acceptedAt(deadLetter) }],
+    objects: [replayed],
+    replay: true,
   };
+  const concerned = lanesOf(replayed, workspaceId, lanes);
+  return concerned.length > 1
+    ? fenceEntries(id, concerned, envelope)
+    : [{ lane: concerned[0]!, id, envelope }];
 }
 
-/** What the object is ordered by: its identifier, or, where it has none that can be read, its id. */
-function placeOf(object: AcceptedObject): string {
+/** Ascending. An object that broke its contract, so that no identifier can be read, goes by its id. */
+function lanesOf(object: AcceptedObject, workspaceId: string, lanes: number): number[] {
   try {
-    const [identifier] = namedIdentifiers(object);
-    return identifier ? identifierKey(identifier) : object.id;
+    return [...new Set(concernedLanes(object, workspaceId, lanes))].sort((one, other) => one - other);
   } catch {
-    return object.id;
+    return [laneOf(workspaceId, object.id, lanes)];
   }
 }
 

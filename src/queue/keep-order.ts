@@ -1,5 +1,6 @@
 import type { ClientBase } from 'pg';
 import { QUEUE_SCHEMA } from './connection.ts';
+import { orderFences } from './order-fences.ts';
 
 /**
  * BullMQ's Postgres backend hands out waiting jobs by `seq`. When the worker of an active job goes silent,
@@ -28,9 +29,13 @@ const findTrigger = `
 select from pg_trigger
  where tgname = 'penstock_keep_order' and tgrelid = '${QUEUE_SCHEMA}.job'::regclass`;
 
-/** Lets a job that goes back from active to waiting keep its place. Needs BullMQ's tables; safe to repeat. */
+/**
+ * Lets a job that goes back from active to waiting keep its place, and all fences stand in one order in every lane.
+ * Needs BullMQ's tables; safe to repeat.
+ */
 export async function keepOrder(client: ClientBase): Promise<void> {
   await client.query(createFunction);
   const { rowCount } = await client.query(findTrigger);
   if (!rowCount) await client.query(createTrigger);
+  await orderFences(client);
 }

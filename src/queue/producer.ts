@@ -1,4 +1,5 @@
 import { FlowProducer } from 'bullmq';
+import { newId } from '../ids.ts';
 import { jobs } from '../jobs/catalog.ts';
 import type { Envelope } from '../jobs/envelope.ts';
 import type { Log } from '../log.ts';
@@ -43,7 +44,7 @@ export function createLaneProducer(
 
   async function add(entries: LaneEntry[]): Promise<void> {
     const flows = entries.map(({ lane, id, envelope }) => ({
-      name: jobs.envelope,
+      name: envelope.fence ? jobs.fence : jobs.envelope,
       queueName: laneName(lane),
       data: envelope,
       opts: { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED },
@@ -55,10 +56,10 @@ export function createLaneProducer(
       if (!isScriptMissing(error))
         throw new QueueUnavailable('the queue did not store the objects', { cause: error });
       // After a restart or SCRIPT FLUSH the server has forgotten BullMQ's scripts, and a transaction cannot
-      // load them. A plain add of the first entry does; the same ids make storing it twice harmless.
+      // load them; a plain add does.
       log.warn('the queue had lost its scripts; they are loaded again');
       try {
-        await within(timeout, reload(entries[0]!));
+        await within(timeout, loadScripts(entries[0]!.lane));
         await within(timeout, flow.addBulk(flows));
       } catch (second) {
         throw new QueueUnavailable('the queue did not store the objects', { cause: second });
@@ -66,10 +67,12 @@ export function createLaneProducer(
     }
   }
 
-  async function reload({ lane, id, envelope }: LaneEntry): Promise<void> {
+  /** By an envelope of nothing: one entry of a fence alone would stand in another order than those that follow. */
+  async function loadScripts(lane: number): Promise<void> {
     const queue = openQueue<Envelope>(connection, laneName(lane));
-    await queue.add(jobs.envelope, envelope, { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED });
-    await queue.close();
+    const nothing = { requests: [], objects: [] };
+    const opts = { jobId: newId(), attempts: 1, removeOnComplete: KEEP_COMPLETED };
+    await queue.add(jobs.envelope, nothing, opts).finally(() => queue.close());
   }
 
   return { add, stop: () => flow.close() };

@@ -115,6 +115,43 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     expect(ids).toEqual([uuidv5('1', row.id), uuidv5('2', row.id)].sort());
   });
 
+  test('G3: one that names users of several lanes stands in all of them, each time under the same ids', async () => {
+    const { database, replayContext, laneQueues } = installation;
+    const id = uuidv7();
+    const { workspaceId } = failedEvent();
+    const identifier = { external_id: 'ann' };
+    const emails = Array.from({ length: 50 }, (_, number) => `ann-${number}@example.com`);
+    const lane = laneOf(workspaceId, identifierKey(identifier), 4);
+    const email = emails.find((email) => laneOf(workspaceId, identifierKey({ email }), 4) !== lane)!;
+    const object = {
+      ...{ id, request: 0, index: 0, create: true, kind: 'attributes', identifier },
+      standard: { email },
+    };
+    await commit(database, { ...failedEvent(), id, workspaceId, kind: 'attributes', object });
+    await replayDeadLetters(replayContext, [id]);
+    await replayDeadLetters(replayContext, [id]);
+    const lanes = [lane, laneOf(workspaceId, identifierKey({ email }), 4)].sort();
+    const fence = { id: uuidv5('1', id), lanes };
+    const found = await Promise.all(laneQueues.map((queue) => queue.getJobs()));
+    const fences = found.flat().filter(({ data }) => data.fence?.id === fence.id);
+    expect(fences.map(({ name, queueName, data }) => [name, queueName, data])).toEqual([
+      ['fence', `lane-${lanes[0]}`, expect.objectContaining({ objects: [object], replay: true, fence })],
+      ['fence', `lane-${lanes[1]}`, { requests: [], objects: [], fence }],
+    ]);
+  });
+
+  test.each([
+    ['a delete whose user cannot be read', { kind: 'delete' }, [0, 1, 2, 3]],
+    ['a merge whose users cannot be read', { kind: 'merge' }, undefined],
+  ])('G4: %s is replayed all the same', async (_, object, lanes) => {
+    const { database, replayContext } = installation;
+    const id = uuidv4();
+    await commit(database, { ...failedEvent(), id, kind: object.kind, object });
+    expect((await replayDeadLetters(replayContext, [id])).enqueued).toEqual([id]);
+    const [entry] = await envelopesOf(id);
+    expect(entry!.envelope.fence?.lanes).toEqual(lanes);
+  });
+
   test.each([
     ['nothing', null],
     ['a text', 'text'],

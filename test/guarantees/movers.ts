@@ -1,0 +1,123 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect } from 'vitest';
+import { waitUntil } from '../setup/fixtures.ts';
+import { countProcessed, type Fleet } from './fleet.ts';
+import { createClient } from './keep-alive-client.ts';
+
+/** Steps of one user, each of which adds its number to the array attribute `log`: far below its 500 elements. */
+const MOST_STEPS = 200;
+
+/** Objects that may wait to be applied; with more, the clients hold their next requests back. */
+const MOST_UNAPPLIED = 300;
+
+/** A user, and the numbers of the steps that were acknowledged, in their order. */
+interface Mover {
+  name: string;
+  steps: number[];
+  /** Tags of the events. */
+  tags: string[];
+}
+
+/**
+ * Clients whose users move from one address to the next: an object by external id sets a new email, and what follows
+ * is addressed to that email at once. Only in its order does it find the user: too early, it makes another.
+ */
+export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
+  const movers: Mover[] = [];
+  const failures: unknown[] = [];
+  let acknowledged = 0;
+  let accepted = 0;
+  let processed = 0;
+  let stopping = false;
+
+  async function watchWorkers(): Promise<void> {
+    while (!stopping) {
+      processed = await countProcessed(fleet).catch(() => processed);
+      await sleep(50);
+    }
+  }
+
+  async function run(number: number): Promise<void> {
+    const client = createClient(fleet.workspace.key);
+    let turn = number;
+    const post = async (body: Record<string, unknown[]>) => {
+      while (accepted - processed > MOST_UNAPPLIED && !stopping) await sleep(20);
+      const edge = fleet.edges[turn++ % fleet.edges.length]!;
+      const answer = await client.post(edge.port, '/users/track', body);
+      if (answer.status !== 201 || answer.body?.errors) failures.push(answer);
+      accepted += Object.values(body).flat().length;
+      acknowledged++;
+    };
+    for (let born = 0; !stopping; born++) {
+      const mover: Mover = { name: `mover-${number}-${born}`, steps: [], tags: [] };
+      movers.push(mover);
+      for (let move = 0; mover.steps.length < MOST_STEPS && !stopping; move++) {
+        const email = `${mover.name}-${move}@example.com`;
+        const step = () => {
+          const next = mover.steps.length + 1;
+          mover.steps.push(next);
+          return { log: { add: [next] } };
+        };
+        const tag = `${mover.name}/${move}`;
+        const time = new Date().toISOString();
+        await post({ attributes: [{ external_id: mover.name, email, ...step() }] });
+        await post({
+          attributes: [{ email, ...step() }],
+          events: [{ email, name: 'moved', time, properties: { tag } }],
+        });
+        mover.tags.push(tag);
+        // Ordered behind what was addressed to the email, since it names that too.
+        await post({ attributes: [{ external_id: mover.name, email, ...step() }] });
+      }
+    }
+    client.close();
+  }
+
+  const running = Promise.all([
+    watchWorkers(),
+    ...Array.from({ length: clients }, (_, number) => run(number)),
+  ]);
+  return {
+    movers,
+    failures,
+    /** Resolves when so many more requests have been acknowledged. */
+    async more(requests: number, deadline = 20_000) {
+      const goal = acknowledged + requests;
+      await waitUntil(() => acknowledged >= goal, {
+        what: `${requests} more acknowledged requests`,
+        deadline,
+      });
+    },
+    /** Lets every client finish its request, and waits until all that was accepted is worked off. */
+    async settle(deadline = 30_000) {
+      stopping = true;
+      await running;
+      await waitUntil(async () => (await countProcessed(fleet)) >= accepted, {
+        what: `${accepted} objects to be applied`,
+        deadline,
+      });
+    },
+  };
+}
+
+export type Moves = ReturnType<typeof startMoves>;
+
+/** Every user is one profile with every step and event, each once, in the order of acknowledgement. */
+export async function expectEveryoneFound({ pool }: Fleet, { movers }: Moves): Promise<void> {
+  const { rows } = await pool.query<{ name: string | null; log: number[]; tags: string[] }>(
+    `select profiles.external_id as name, coalesce(profiles.custom_attributes -> 'log', '[]') as log,
+            array(select events.properties ->> 'tag' from events where events.profile_id = profiles.id) as tags
+       from profiles`,
+  );
+  const strangers = rows.filter(({ name }) => name === null);
+  expect(strangers, 'profiles made by what came too early').toEqual([]);
+  const found = new Map(rows.map(({ name, ...rest }) => [name, rest]));
+  const wrong = movers.flatMap(({ name, steps, tags }) => {
+    const { log, tags: events } = found.get(name) ?? { log: [], tags: [] };
+    const place = steps.findIndex((step, index) => log[index] !== step);
+    const late = place < 0 ? [] : [`${name}: ${log.slice(place)} instead of ${steps.slice(place)}`];
+    if (log.length > steps.length) late.push(`${name}: ${log.length} steps instead of ${steps.length}`);
+    return events.sort().join() === [...tags].sort().join() ? late : [...late, `${name}: ${events}`];
+  });
+  expect(wrong).toEqual([]);
+}

@@ -1,0 +1,61 @@
+import { v7 as uuidv7 } from 'uuid';
+import type { AcceptedObject, EnvelopeRequest } from '../../src/jobs/envelope.ts';
+import { identifierKey, laneOf } from '../../src/queue/lanes.ts';
+import type { Packable } from '../../src/queue/pack.ts';
+
+export const LANES = 4;
+export const workspaceId = uuidv7();
+
+/** An external id, or an address, that belongs to the lane. */
+export function userOf(lane: number, number = 0): string {
+  return namesOf(lane, (name) => identifierKey({ external_id: name }), `user-${number}-`);
+}
+
+export function emailOf(lane: number, number = 0): string {
+  return `${namesOf(lane, (name) => identifierKey({ email: `${name}@example.com` }), `mail-${number}-`)}@example.com`;
+}
+
+function namesOf(lane: number, keyOf: (name: string) => string, prefix: string): string {
+  for (let try_ = 0; ; try_++) {
+    const name = `${prefix}${try_}`;
+    if (laneOf(workspaceId, keyOf(name), LANES) === lane) return name;
+  }
+}
+
+const place = () => ({ id: uuidv7(), request: 0, index: 0 });
+
+export function event(lane: number): AcceptedObject {
+  const identifier = { external_id: userOf(lane) };
+  return {
+    ...place(),
+    create: true,
+    kind: 'events',
+    identifier,
+    name: 'visited',
+    time: '2026-01-02T03:04:05Z',
+  };
+}
+
+/** An object that is ordered with two lanes: addressed in the one, it sets an address of the other. */
+export function bridge(lane: number, other: number, number = 0): AcceptedObject {
+  const identifier = { external_id: userOf(lane, number) };
+  return {
+    ...place(),
+    create: true,
+    kind: 'attributes',
+    identifier,
+    standard: { email: emailOf(other, number) },
+  };
+}
+
+export function deletion(lane: number): AcceptedObject {
+  return { ...place(), kind: 'delete', user: { identifier: { external_id: userOf(lane) } } };
+}
+
+export function request(...objects: AcceptedObject[]): Packable {
+  return { request: requestOf(), objects, bytes: 100 * objects.length };
+}
+
+function requestOf(): EnvelopeRequest {
+  return { request_id: uuidv7(), workspace_id: workspaceId, accepted_at: '2026-01-02T03:04:05Z' };
+}

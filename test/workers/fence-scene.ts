@@ -1,0 +1,118 @@
+import { Queue } from 'bullmq';
+import { v7 as uuidv7 } from 'uuid';
+import { readConfig } from '../../src/config.ts';
+import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import { fenceEntries } from '../../src/queue/fence-entries.ts';
+import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
+import { createLaneProducer } from '../../src/queue/producer.ts';
+import { createCoalescer } from '../../workers/coalescer.ts';
+import { listenForFenceNews } from '../../workers/fence-news.ts';
+import { createFences } from '../../workers/fences.ts';
+import { startLane } from '../../workers/lane.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { createDatabase, startRedis } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { openPool, silent } from './batch.ts';
+
+const LANES = 3;
+
+/** Lanes on a queue of the wanted kind, and as many workers as a test likes, each as a process has its parts. */
+export async function createFenceScene(kind: QueueConnection['kind'], settings: Record<string, string> = {}) {
+  const { url } = await createDatabase();
+  const redis = kind === 'redis' ? await startRedis() : undefined;
+  const env = {
+    DATABASE_URL: url,
+    LANES: String(LANES),
+    // A job that nobody gives back is found after much longer than a test waits for it.
+    LOCK_DURATION_MS: '30000',
+    STALLED_INTERVAL_MS: '15000',
+    QUEUE_TIMEOUT_MS: '10000',
+    ...(redis && { REDIS_URL: redis.url }),
+    ...settings,
+  };
+  const config = readConfig(env);
+  const pool = openPool(url);
+  const workspace = await createWorkspace(pool);
+  const connection = connectProducer(config, url);
+  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, silent);
+  const queues = Array.from(
+    { length: LANES },
+    (_, lane) => new Queue<Envelope>(laneName(lane), connection.options, connection.factory),
+  );
+  for (const queue of queues) {
+    await queue.waitUntilReady();
+    await queue.setGlobalConcurrency(1);
+  }
+  const stops: (() => Promise<unknown>)[] = [];
+
+  function envelope(...objects: AcceptedObject[]): Envelope {
+    const request = { request_id: uuidv7(), workspace_id: workspace.id, accepted_at: '2026-01-02T03:04:05Z' };
+    return { requests: objects.length > 0 ? [request] : [], objects };
+  }
+
+  return {
+    env,
+    pool,
+    workspace,
+    producer,
+    queues,
+    plain: (lane: number, ...objects: AcceptedObject[]): LaneEntry => ({
+      lane,
+      id: uuidv7(),
+      envelope: envelope(...objects),
+    }),
+    fence: (lanes: number[], ...objects: AcceptedObject[]) =>
+      fenceEntries(uuidv7(), lanes, envelope(...objects)),
+
+    /** A worker that works these lanes; `deaf` ones hear no news. */
+    startWorker(lanes: number[], { deaf = false } = {}) {
+      const own = connectWorker(config, url);
+      const metrics = createWorkerMetrics();
+      const store = openPool(url);
+      const coalescer = createCoalescer(store, metrics, () => {}, silent);
+      const fences = createFences(store, LANES, metrics, silent);
+      const context = { connection: own, coalescer, fences, config, log: silent };
+      const services = [
+        ...(deaf ? [] : [listenForFenceNews(url, fences.hear, silent)]),
+        ...lanes.map((lane) => startLane(lane, context)),
+      ];
+      const stop = async () => {
+        await Promise.all(services.map((service) => service.stop()));
+        await own.stop();
+        await store.end();
+      };
+      stops.push(stop);
+      /** As SIGTERM does. @returns milliseconds */
+      return async () => {
+        stops.splice(stops.indexOf(stop), 1);
+        const started = performance.now();
+        await stop();
+        return performance.now() - started;
+      };
+    },
+
+    /** Ids of the jobs in a lane, those that wait in the order in which they are taken. */
+    async jobs(lane: number, state: 'active' | 'waiting' | 'completed' | 'failed') {
+      const jobs = await queues[lane]!.getJobs([state], 0, -1, true);
+      return jobs.map(({ id }) => id);
+    },
+    arrivals: async () => {
+      const { rows } = await pool.query('select fence_id, lane from fence_arrivals order by fence_id, lane');
+      return rows.map(({ fence_id: fence, lane }) => ({ fence, lane }));
+    },
+    ledger: async (id: string) => {
+      const { rowCount } = await pool.query('select from ledger where envelope_id = $1', [id]);
+      return rowCount === 1;
+    },
+    async stop() {
+      for (const stop of stops) await stop();
+      await Promise.all(queues.map((queue) => queue.close()));
+      await producer.stop();
+      await connection.stop();
+      await pool.end();
+    },
+  };
+}
+
+export type FenceScene = Awaited<ReturnType<typeof createFenceScene>>;
