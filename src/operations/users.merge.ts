@@ -23,7 +23,7 @@ export function usersMerge(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Merge users',
     description:
-      'At most 50 merge updates, each of two identifiers of one type. What the kept user does not have moves to it, activity is summed, and the merged user is gone; all later data for its identifiers goes to the kept user. Nothing happens when either is nobody, when an address is left with more than one user, or when both are the same user. One bad merge update refuses the request.',
+      'At most 50 merge updates, each of two identifiers of one type. What the kept user does not have moves to it, activity is summed, and the merged user is gone. Nothing happens when either is nobody, when an address is left with more than one user, or when both are the same user. One bad merge update refuses the request.',
     body: bodySchema,
     replies: {
       202: { description: 'The merges are on disk and will take effect.', schema: replySchema({}) },
