@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
-import { postHead } from '../load/bodies.ts';
 import { HttpConnection } from '../load/http-connection.ts';
 import type { Contender } from './contender.ts';
 import type { Environment } from './environment.ts';
 import type { BenchRow, Figure } from './figure.ts';
 import { giveEvents, makeUsers } from './identity-users.ts';
 import { startOurs } from './ours.ts';
+import { post } from './post.ts';
 import type { Size } from './rows.ts';
 
 /** Elements of one request: the specification's most. */
@@ -122,14 +122,6 @@ async function inRequestsOf50(
 async function applied(pool: pg.Pool): Promise<number> {
   const { rows } = await pool.query('select coalesce(sum(objects), 0)::float8 as applied from lane_totals');
   return rows[0].applied;
-}
-
-async function post(connection: HttpConnection, ours: Contender, path: string, body: object): Promise<void> {
-  const text = JSON.stringify(body);
-  const head = postHead(`${ours.target.host}:${ours.target.port}`, path, ours.key);
-  const request = `${head}Content-Length: ${Buffer.byteLength(text)}\r\n\r\n${text}`;
-  const { status, body: answer } = await connection.send(Buffer.from(request));
-  if (status >= 300) throw new Error(`${path}: ${status} ${answer}`);
 }
 
 function many<T>(number: number, make: (user: number) => T): T[] {

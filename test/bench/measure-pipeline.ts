@@ -3,6 +3,7 @@ import type { Contender } from './contender.ts';
 import { costBetween, readCpu } from './cpu.ts';
 import type { Environment } from './environment.ts';
 import type { Figure } from './figure.ts';
+import { trickleIdentity } from './identity-trickle.ts';
 
 export interface Shape {
   objects: number;
@@ -11,6 +12,8 @@ export interface Shape {
   seconds: number;
   /** Ends sooner after so many requests: for a pipeline that accepts much faster than it applies. */
   maxRequests: number;
+  /** Whether 100 identity requests a second pass meanwhile. */
+  withIdentity?: boolean;
 }
 
 /** Share of objects that are wrong on purpose. */
@@ -30,6 +33,7 @@ export async function measurePipeline(
 ): Promise<Figure> {
   const { target, key, observer } = contender;
   const before = await contender.stored();
+  const trickle = shape.withIdentity && trickleIdentity(contender, `trickle-${Date.now()}`);
   const pids = { ...contender.pids, postgres: environment.postgresPid, redis: environment.redisPid };
   const cpuBefore = readCpu(pids);
   const result = await runLoad({
@@ -42,6 +46,7 @@ export async function measurePipeline(
     probe: false,
     drainSeconds: DRAIN_SECONDS,
   });
+  const identityRequests = trickle ? await trickle.stop() : 0;
   const { tally, accept, seconds, generatorCores } = result;
   const applied = result.applied!;
   const cpuAfter = readCpu(pids);
@@ -63,6 +68,7 @@ export async function measurePipeline(
       accepted_per_second: tally.accepted / seconds,
       accept_p50_ms: accept?.p50 ?? 0,
       accept_p99_ms: accept?.p99 ?? 0,
+      ...(trickle && { identity_requests: identityRequests }),
       ...costBetween(cpuBefore, cpuAfter, generatorCores * seconds, { rows, seconds: applied.seconds }),
     },
   };

@@ -17,6 +17,7 @@ const countStored = `
     (select coalesce(sum(attributes), 0) from usage)::float8 as attributes,
     (select coalesce(sum(events), 0) from usage)::float8 as "countedEvents",
     (select coalesce(sum(purchases), 0) from usage)::float8 as "countedPurchases",
+    (select coalesce(sum(identity), 0) from usage)::float8 as identity,
     (select coalesce(sum(objects), 0) from lane_totals)::float8 as "countedObjects",
     (select count(*) from dead_letters)::float8 as "deadLetters",
     (select count(*) from events)::float8 as events,
@@ -78,7 +79,7 @@ export async function startOurs(
       const disagree =
         events !== counted.countedEvents ||
         purchases !== counted.countedPurchases ||
-        attributes + events + purchases !== counted.countedObjects ||
+        attributes + events + purchases + counted.identity! !== counted.countedObjects ||
         counted.deadLetters !== 0;
       if (disagree) throw new Error(`rows and counters disagree: ${JSON.stringify(rows[0])}`);
       return { attributes, events, purchases };

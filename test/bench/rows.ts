@@ -61,6 +61,11 @@ export function benchRows(
       measure: () => measurePipeline(ours, environment, of75(unbounded)),
     },
     {
+      name: 'ours-75-identity',
+      what: 'the same, while 100 identity requests a second pass',
+      measure: () => measurePipeline(ours, environment, { ...of75(unbounded), withIdentity: true }),
+    },
+    {
       name: 'naive-75',
       what: 'naive pipeline, 75 mixed objects per request: objects/s applied',
       measure: () => measurePipeline(naive, environment, of75(size.naiveRequestsOf75)),
@@ -88,4 +93,5 @@ export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['ours-75', 'naive-75'],
   ['ours-1', 'naive-1'],
   ['ours-75', 'copy'],
+  ['ours-75-identity', 'ours-75'],
 ];

@@ -4,7 +4,12 @@ import type { Observer } from './observer.ts';
 
 const findWorkspace = 'select workspace_id::text as id from api_keys where key_hash = $1';
 
-const countApplied = 'select coalesce(sum(objects + dead_letters), 0)::float8 as applied from lane_totals';
+/** Objects of /users/track alone. */
+const countApplied = `
+  select (
+    (select coalesce(sum(objects + dead_letters), 0) from lane_totals) -
+    (select coalesce(sum(identity), 0) from usage)
+  )::float8 as applied`;
 
 /** By the unique index profiles_external_id. */
 const findProfile = 'select from profiles where workspace_id = $1 and external_id = $2';

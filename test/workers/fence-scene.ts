@@ -70,7 +70,13 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       const own = connectWorker(config, url);
       const metrics = createWorkerMetrics();
       const store = openPool(url);
-      const coalescer = createCoalescer(store, metrics, () => {}, () => {}, silent);
+      const coalescer = createCoalescer(
+        store,
+        metrics,
+        () => {},
+        () => {},
+        silent,
+      );
       const fences = createFences(store, LANES, metrics, silent);
       const context = { connection: own, coalescer, fences, config, log: silent };
       const services = [
