@@ -5,14 +5,8 @@ import { announceArrival } from '../src/store/fences/announce-arrival.ts';
 import type { FenceNews } from '../src/store/fences/fence-news.ts';
 import { openFence } from '../src/store/fences/open-fence.ts';
 import { readFence } from '../src/store/fences/read-fence.ts';
-import { createMeeting, type Meeting } from './meeting.ts';
+import { createMeeting, type Meeting, waitAt } from './meeting.ts';
 import type { WorkerMetrics } from './metrics.ts';
-
-/** Milliseconds in which the other lanes of this process may come before the store is asked about the rest. */
-const GRACE_MS = 2;
-
-/** Milliseconds between two looks into the store; only a notification that was lost makes it that long. */
-const POLL_MS = 250;
 
 export interface Crossing {
   lane: number;
@@ -59,12 +53,10 @@ export function createFences(pool: Pool, lanes: number, metrics: WorkerMetrics, 
       const mayGo = first
         ? () => meeting.isPassed() || others.every(meeting.hasArrived)
         : () => meeting.isPassed();
-      await meeting.until(mayGo, GRACE_MS, leaving);
-      while (!mayGo()) {
-        if (leaving.aborted) return false;
-        await (first ? look(meeting, fence) : announce(meeting, fence, lane));
-        await meeting.until(mayGo, POLL_MS, leaving);
-      }
+      const ask = () => (first ? look(meeting, fence) : announce(meeting, fence, lane));
+      const missing = () => others.filter((other) => !meeting.hasArrived(other));
+      if (!(await waitAt(meeting, { mayGo, ask, leaving, slow: () => warn(fence, lane, missing()) })))
+        return false;
       metrics.fenceWaitSeconds.observe((performance.now() - started) / 1000);
       if (first) await pass(meeting, fence, apply);
       return true;
@@ -72,6 +64,10 @@ export function createFences(pool: Pool, lanes: number, metrics: WorkerMetrics, 
       meeting.standing--;
       if (meeting.standing === 0) meetings.delete(fence.id);
     }
+  }
+
+  function warn(fence: Fence, lane: number, missing: number[]): void {
+    log.warn({ fence: fence.id, lane, missing }, 'a lane waits long at a fence');
   }
 
   async function pass(meeting: Meeting, fence: Fence, apply: () => Promise<void>): Promise<void> {

@@ -1,3 +1,12 @@
+/** Milliseconds in which the other lanes of this process may come before the store is asked about the rest. */
+const GRACE_MS = 2;
+
+/** Milliseconds between two looks into the store; only a notification that was lost makes it that long. */
+const POLL_MS = 250;
+
+/** Milliseconds of waiting between two lines about it: longer than the lane of a dead worker stands still. */
+const WARN_MS = 30_000;
+
 /**
  * What this process knows about one fence: which lanes have come to it, and whether it is passed. Both stay true
  * once they are: a lane comes to a fence when everything before it in that lane has taken effect.
@@ -53,3 +62,37 @@ export function createMeeting() {
 }
 
 export type Meeting = ReturnType<typeof createMeeting>;
+
+export interface Wait {
+  mayGo(): boolean;
+  /** Asks the store. */
+  ask(): Promise<void>;
+  leaving: AbortSignal;
+  /** It takes long, and says so. */
+  slow(): void;
+}
+
+/**
+ * Waits in memory alone at first, and then asks the store too, again and again.
+ * @returns false: the lane leaves
+ */
+export async function waitAt(meeting: Meeting, { mayGo, ask, leaving, slow }: Wait): Promise<boolean> {
+  await meeting.until(mayGo, GRACE_MS, leaving);
+  let warned = performance.now();
+  // One question at a time; a store that is silent keeps nobody from leaving.
+  let asking = false;
+  while (!mayGo()) {
+    if (leaving.aborted) return false;
+    if (!asking) {
+      asking = true;
+      void ask().finally(() => {
+        asking = false;
+      });
+    }
+    await meeting.until(mayGo, POLL_MS, leaving);
+    if (performance.now() - warned < WARN_MS) continue;
+    warned = performance.now();
+    slow();
+  }
+  return true;
+}

@@ -1,3 +1,4 @@
+import pg from 'pg';
 import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { forgetArrivals } from '../../src/store/fences/forget-arrivals.ts';
 import { createFences } from '../../workers/fences.ts';
@@ -180,5 +181,22 @@ test('lanes of one worker meet without the store', async () => {
   await Promise.all(crossings);
   expect(order[0]).toBe('applied');
   expect(order.slice(1).sort()).toEqual(['lane 0', 'lane 1', 'lane 2']);
+  await scene.stop();
+});
+
+test('a lane leaves a fence at once also while the store is silent', async () => {
+  const scene = await createFenceScene('postgres');
+  const silentStore = new pg.Pool({ connectionString: scene.env.DATABASE_URL, max: 1 });
+  const taken = await silentStore.connect();
+  const fences = createFences(silentStore, 3, createWorkerMetrics(), silent);
+  const leaving = new AbortController();
+  const fence = { id: scene.workspace.id, lanes: [0, 1] };
+  const apply = () => Promise.reject(new Error('never'));
+  const crossings = [0, 2].map((lane) => fences.cross({ lane, fence, apply, leaving: leaving.signal }));
+  await waitUntil(() => silentStore.waitingCount === 2, { what: 'the questions to the store' });
+  leaving.abort();
+  expect(await Promise.all(crossings)).toEqual([false, false]);
+  taken.release();
+  await silentStore.end();
   await scene.stop();
 });
