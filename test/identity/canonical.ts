@@ -68,7 +68,9 @@ export async function canonical(tx: Connection, { id, works }: { id: string; wor
   const ask = async (text: string, values: unknown[]) => (await tx.query(text, values)).rows;
   const people = (await ask(users, [id])).map((row) => JSON.stringify(row)).sort();
   const letters = await ask('select id from dead_letters where workspace_id = $1', [id]);
-  const outcomes = await ask('select object_id, error from outcomes where object_id = any($1::uuid[])', [ids]);
+  const outcomes = await ask('select object_id, error from outcomes where object_id = any($1::uuid[])', [
+    ids,
+  ]);
   return {
     people: people.map((text) => JSON.parse(text)),
     others: await ask(others, [id]),

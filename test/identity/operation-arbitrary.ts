@@ -154,7 +154,7 @@ export const sequence: fc.Arbitrary<Planned[]> = fc.array(
     { weight: 2, arbitrary: aliasUpdate },
     { weight: 3, arbitrary: identify },
     { weight: 4, arbitrary: merge },
-    { weight: 2, arbitrary: remove },
+    { weight: 3, arbitrary: remove },
     { weight: 2, arbitrary: rename },
     { weight: 1, arbitrary: removeId },
   ),

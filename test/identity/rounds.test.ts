@@ -27,12 +27,10 @@ async function prepare(tx: Connection, planned: Planned[]) {
   await tx.query('insert into workspaces (id, name) values ($1, $2)', [id, id]);
   const groupIds = new Map(groups.map((name) => [name, uuidv7()]));
   for (const channel of ['email', 'sms']) {
-    await tx.query('insert into subscription_groups (id, workspace_id, name, channel) values ($1, $2, $3, $4)', [
-      groupIds.get(channel),
-      id,
-      channel,
-      channel,
-    ]);
+    await tx.query(
+      'insert into subscription_groups (id, workspace_id, name, channel) values ($1, $2, $3, $4)',
+      [groupIds.get(channel), id, channel, channel],
+    );
   }
   for (const [index, external_id] of ['x1', null].entries()) {
     await tx.query(
@@ -85,18 +83,16 @@ async function bothWays(planned: Planned[], stored: number) {
   }
 }
 
-it(
-  'a batch of track objects and identity operations does what the same objects do one by one',
-  { timeout: PATIENCE + 60_000 },
-  async () => {
-    const sequences = fc.asyncProperty(sequence, fc.nat({ max: 6 }), async (planned, stored) => {
-      const [together, alone] = await bothWays(planned, stored);
-      expect(together).toEqual(alone);
-    });
-    await fc.assert(sequences, {
-      numRuns: SEQUENCES,
-      interruptAfterTimeLimit: PATIENCE,
-      markInterruptAsFailure: false,
-    });
-  },
-);
+it('a batch of track objects and identity operations does what the same objects do one by one', {
+  timeout: PATIENCE + 60_000,
+}, async () => {
+  const sequences = fc.asyncProperty(sequence, fc.nat({ max: 6 }), async (planned, stored) => {
+    const [together, alone] = await bothWays(planned, stored);
+    expect(together).toEqual(alone);
+  });
+  await fc.assert(sequences, {
+    numRuns: SEQUENCES,
+    interruptAfterTimeLimit: PATIENCE,
+    markInterruptAsFailure: false,
+  });
+});

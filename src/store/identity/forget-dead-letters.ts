@@ -5,12 +5,25 @@ import { identifierText } from '../dead-letters/identifier-text.ts';
 import { keyValues, type ProfileKey } from './pair.ts';
 
 /**
- * By the index dead_letters_identifiers. Deletes what waits among the dead letters for the named identifiers and
+ * By the index dead_letters_identifiers, and profiles_email and profiles_phone. Deletes what waits among the dead letters for the named identifiers and
  * for every other one that belongs to the profiles alone. An address counts where nobody else has it.
  */
 const statement = `
   with wanted as materialized (
     select * from unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)
+  ), addresses as materialized (
+    select named.workspace_id, named.kind, named.address
+    from unnest($5::uuid[], $6::text[], $7::text[]) as named (workspace_id, kind, address)
+    union
+    select profiles.workspace_id, 'e', profiles.email
+    from wanted
+    join profiles on profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
+    where profiles.email is not null
+    union
+    select profiles.workspace_id, 'p', profiles.phone
+    from wanted
+    join profiles on profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
+    where profiles.phone_valid
   ), names as materialized (
     select named.workspace_id, named.name
     from unnest($3::uuid[], $4::text[]) as named (workspace_id, name)
@@ -34,26 +47,21 @@ const statement = `
     join user_aliases as aliases
       on aliases.workspace_id = wanted.workspace_id and aliases.profile_id = wanted.id
     union all
-    select profiles.workspace_id, 'e:' || profiles.email
-    from wanted
-    join profiles on profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
+    select addresses.workspace_id, addresses.kind || ':' || addresses.address
+    from addresses
     where not exists (
       select from profiles as others
-      where others.workspace_id = profiles.workspace_id
-        and others.email = profiles.email
-        and others.id not in (select gone.id from wanted as gone))
-      and profiles.email is not null
-    union all
-    select profiles.workspace_id, 'p:' || profiles.phone
-    from wanted
-    join profiles on profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
-    where profiles.phone_valid
+      where addresses.kind = 'e'
+        and others.workspace_id = addresses.workspace_id
+        and others.email = addresses.address
+        and (others.workspace_id, others.id) not in (select gone.workspace_id, gone.id from wanted as gone))
       and not exists (
         select from profiles as others
-        where others.workspace_id = profiles.workspace_id
-          and others.phone = profiles.phone
+        where addresses.kind = 'p'
+          and others.workspace_id = addresses.workspace_id
+          and others.phone = addresses.address
           and others.phone_valid
-          and others.id not in (select gone.id from wanted as gone))
+          and (others.workspace_id, others.id) not in (select gone.workspace_id, gone.id from wanted as gone))
   )
   delete from dead_letters using names
   where dead_letters.workspace_id = names.workspace_id
@@ -71,13 +79,27 @@ export async function forgetDeadLetters(
   keys: ProfileKey[],
   named: { workspaceId: string; identifier: Identifier }[],
 ): Promise<void> {
+  const own = named.filter(({ identifier }) => addressOf(identifier) === undefined);
+  const addresses = named.flatMap(({ workspaceId, identifier }) => {
+    const address = addressOf(identifier);
+    return address ? [{ workspaceId, ...address }] : [];
+  });
   await tx.query({
     name: 'forget-dead-letters',
     text: statement,
     values: [
       ...keyValues(keys),
-      plainArray(named, ({ workspaceId }) => workspaceId),
-      named.map(({ identifier }) => identifierText(identifier)),
+      plainArray(own, ({ workspaceId }) => workspaceId),
+      own.map(({ identifier }) => identifierText(identifier)),
+      plainArray(addresses, ({ workspaceId }) => workspaceId),
+      addresses.map(({ kind }) => kind),
+      addresses.map(({ address }) => address),
     ],
   });
+}
+
+/** What several users can have. */
+function addressOf(identifier: Identifier): { kind: 'e' | 'p'; address: string } | undefined {
+  if ('email' in identifier) return { kind: 'e', address: identifier.email };
+  return 'phone' in identifier ? { kind: 'p', address: identifier.phone } : undefined;
 }
