@@ -71,9 +71,3 @@ export function unknownGroup(identifier: Identifier): AcceptedAttributes {
 
 /** Gives a user, new or not, attributes. */
 export { attributes as has, event as does };
-
-/** An alias-only user, from `label:name`. */
-export function aliasOf(text: string): Identifier {
-  const [alias_label, alias_name] = text.split(':') as [string, string];
-  return { user_alias: { alias_label, alias_name } };
-}
