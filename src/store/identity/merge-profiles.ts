@@ -6,7 +6,7 @@ import { type MergePair, pairsTable, pairValues } from './pair.ts';
 /** Those that more hangs on than the column: addresses are moved by the worker, coordinates go in pairs. */
 const apart = ['email', 'phone', 'latitude', 'longitude', 'custom_attributes'];
 
-/** By primary key; both rows are locked already. */
+/** By primary key, each row for itself; both are locked already. */
 const statement = `
   update profiles set
     ${mergedColumns(mergeRules.profiles, 'profiles', 'merged', apart)},
@@ -14,9 +14,13 @@ const statement = `
     longitude = case when profiles.latitude is null then merged.longitude else profiles.longitude end,
     custom_attributes = merged.custom_attributes || profiles.custom_attributes
   from ${pairsTable}
-  join profiles as merged
-    on merged.workspace_id = pairs.workspace_id
-    and merged.id = pairs.merged_id
+  cross join lateral (
+    select profiles.*
+    from profiles
+    where profiles.workspace_id = pairs.workspace_id
+      and profiles.id = pairs.merged_id
+    limit 1
+  ) as merged
   where profiles.workspace_id = pairs.workspace_id
     and profiles.id = pairs.kept_id`;
 
