@@ -5,6 +5,7 @@ import { namedIdentifiers } from '../src/jobs/named-identifiers.ts';
 import { compile, describeError } from '../src/schemas/compile.ts';
 import { identifierText } from '../src/store/dead-letters/identifier-text.ts';
 import type { FailedObject } from '../src/store/dead-letters/insert-dead-letters.ts';
+import type { Parked } from './stretches.ts';
 import type { Work } from './track/work.ts';
 
 const checkRequest = compile<EnvelopeRequest>(requestSchema);
@@ -36,11 +37,12 @@ export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
  * Opens an envelope and holds each object against its contract. What does not fit is parked among the dead
  * letters, whatever it is; the rest goes on.
  */
-export function openEnvelope(delivery: Delivery, works: Work[], failed: FailedObject[]): void {
+export function openEnvelope(delivery: Delivery, works: Work[], failed: Parked[]): void {
   const { envelope } = delivery;
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) {
     const park = { ...unknownRequest, id: delivery.id, object: envelope as unknown as AcceptedObject };
-    failed.push(toFailed(park, 'the job is no envelope that this release knows'));
+    const reason = 'the job is no envelope that this release knows';
+    failed.push({ ...toFailed(park, reason), place: works.length });
     return;
   }
   envelope.objects.forEach((object, index) => {
@@ -56,7 +58,7 @@ export function openEnvelope(delivery: Delivery, works: Work[], failed: FailedOb
     const from = isKnown(request)
       ? { workspaceId: request.workspace_id, requestId: request.request_id }
       : unknownRequest;
-    failed.push(toFailed({ ...from, id, object }, reason));
+    failed.push({ ...toFailed({ ...from, id, object }, reason), place: works.length });
   });
 }
 

@@ -1,6 +1,6 @@
 import type { Log } from '../src/log.ts';
 import { type Connection, type Pool, sendTogether } from '../src/store/database.ts';
-import { type FailedObject, insertDeadLetters } from '../src/store/dead-letters/insert-dead-letters.ts';
+import { insertDeadLetters } from '../src/store/dead-letters/insert-dead-letters.ts';
 import { markReplayed } from '../src/store/dead-letters/mark-replayed.ts';
 import { selectDeadLetters } from '../src/store/dead-letters/select-dead-letters.ts';
 import { claimEnvelopes } from '../src/store/delivery/claim-envelopes.ts';
@@ -11,6 +11,7 @@ import { type Applied, applyObjects } from './apply.ts';
 import { type Delivery, openEnvelope } from './contract.ts';
 import { classify, type Outcome } from './outcome.ts';
 import { recordRefused } from './refused.ts';
+import { cutAtDeletes, type Opened } from './stretches.ts';
 import { tallyLanes, tallyUsage } from './tally.ts';
 import type { Work } from './track/work.ts';
 
@@ -43,21 +44,24 @@ async function attempt(tx: Connection, deliveries: Delivery[], apply: Apply): Pr
   const mine = deliveries.filter(({ id }) => claimed.has(id));
   if (mine.length === 0) return { kind: 'skipped' };
 
-  const works: Work[] = [];
-  const parked: FailedObject[] = [];
-  const replayed: string[] = [];
-  for (const delivery of mine) {
-    const opened = works.length;
-    openEnvelope(delivery, works, parked);
-    if (delivery.envelope?.replay) replayed.push(...works.slice(opened).map(({ object }) => object.id));
+  const opened = open(mine);
+  const applied: Work[] = [];
+  const lost = new Set<string>();
+  let removed = false;
+  for (const stretch of cutAtDeletes(opened)) {
+    if (opened.replayed.size > 0) await leaveOutForgotten(tx, stretch);
+    const { works, parked } = stretch;
+    if (parked.length > 0) await insertDeadLetters(tx, parked);
+    const done = await apply(tx, works, now);
+    for (const { id } of parked) lost.add(id);
+    for (const { work } of done.refused) lost.add(work.object.id);
+    for (const work of works) if (!lost.has(work.object.id)) applied.push(work);
+    removed ||= done.removed;
   }
-  if (parked.length > 0) await insertDeadLetters(tx, parked);
-  if (replayed.length > 0) await leaveOutForgotten(tx, works, replayed);
-  const { refused, removed } = await apply(tx, works, now);
-
-  const lost = new Set([...parked.map(({ id }) => id), ...refused.map(({ work }) => work.object.id)]);
-  const applied = refused.length === 0 ? works : works.filter(({ object }) => !lost.has(object.id));
-  const done = replayed.filter((id) => !lost.has(id));
+  const done =
+    opened.replayed.size === 0
+      ? []
+      : applied.flatMap(({ object: { id } }) => (opened.replayed.has(id) ? [id] : []));
   const seconds = (performance.now() - started) / 1000;
   const usage = tallyUsage(applied);
   await sendTogether(tx, [
@@ -68,12 +72,34 @@ async function attempt(tx: Connection, deliveries: Delivery[], apply: Apply): Pr
   return { kind: 'applied', objects: applied.length, deadLetters: [...lost], removed, seconds };
 }
 
+/** Every object of the envelopes, in order. */
+function open(deliveries: Delivery[]): Opened {
+  const opened: Opened = { works: [], parked: [], replayed: new Set() };
+  const { works, parked, replayed } = opened;
+  for (const delivery of deliveries) {
+    const [firstWork, firstParked] = [works.length, parked.length];
+    openEnvelope(delivery, works, parked);
+    if (!delivery.envelope?.replay) continue;
+    for (const { object } of works.slice(firstWork)) replayed.add(object.id);
+    // Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter.
+    const [alone, ...more] = parked.slice(firstParked);
+    if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id) {
+      replayed.add(alone.id);
+    }
+  }
+  return opened;
+}
+
 /** A dead letter that a delete took away while its replay was on its way has no effect any more. */
-async function leaveOutForgotten(tx: Connection, works: Work[], replayed: string[]): Promise<void> {
-  const kept = new Set((await selectDeadLetters(tx, replayed)).map(({ id }) => id));
-  const forgotten = new Set(replayed.filter((id) => !kept.has(id)));
+async function leaveOutForgotten(tx: Connection, stretch: Opened): Promise<void> {
+  const { works, parked, replayed } = stretch;
+  const ids = [...works.map(({ object }) => object.id), ...parked.map(({ id }) => id)];
+  const asked = ids.filter((id) => replayed.has(id));
+  const kept = new Set((await selectDeadLetters(tx, asked)).map(({ id }) => id));
+  const forgotten = new Set(asked.filter((id) => !kept.has(id)));
   if (forgotten.size === 0) return;
-  works.splice(0, works.length, ...works.filter(({ object }) => !forgotten.has(object.id)));
+  stretch.works = works.filter(({ object }) => !forgotten.has(object.id));
+  stretch.parked = parked.filter(({ id }) => !forgotten.has(id));
 }
 
 /** Applies in halves, each in a savepoint, in order; what fails alone is what cannot be applied. */

@@ -28,7 +28,8 @@ export function callerOf(workspaceId: string, change: Partial<Caller> = {}): Cal
 
 /** A workspace in a database of its own, and the operations on it without server, queue and worker. */
 export async function createStore(serviceIdField = 'service_id') {
-  const database = openDatabase((await createDatabase()).url, 3);
+  const { url } = await createDatabase();
+  const database = openDatabase(url, 3);
   const { id: workspaceId } = await createWorkspace(database.pool);
   const track = usersTrack(serviceIdField);
 
@@ -53,6 +54,7 @@ export async function createStore(serviceIdField = 'service_id') {
   }
 
   return {
+    url,
     database,
     workspaceId,
     apply,

@@ -1,7 +1,7 @@
 import type { AcceptedIdentify, AcceptedMerge } from '../../src/jobs/identity.ts';
 import type { Changes } from '../track/fold.ts';
 import type { HeldProfile } from '../track/held-profile.ts';
-import { canMove, moveEmail, movePhone } from '../track/move-states.ts';
+import { canMove, meetsSealed, moveEmail, movePhone } from '../track/move-states.ts';
 import { LOOK_AGAIN } from '../track/profiles.ts';
 import type { Work } from '../track/work.ts';
 import type { FoldedIdentity } from './fold-identity.ts';
@@ -53,6 +53,8 @@ function combine(
 ): FoldedIdentity {
   if (!merged.holds() || !kept.holds()) return LOOK_AGAIN;
   const { profiles, identity } = changes;
+  // The merged profile loses its addresses, whether the kept one gets them or not.
+  if (meetsSealed(merged.workspaceId, merged, { email: null, phone: null }, changes)) return LOOK_AGAIN;
   const email = kept.email === null ? merged.email : null;
   const phone = kept.phone === null ? merged.phone : null;
   const moving = {

@@ -8,7 +8,7 @@ import { type IdentityChanges, noIdentityChanges } from '../identity/changes.ts'
 import { foldIdentity } from '../identity/fold-identity.ts';
 import { foldAttributes, importTokens } from './fold-attributes.ts';
 import type { HeldProfile } from './held-profile.ts';
-import { canMove } from './move-states.ts';
+import { canMove, meetsSealed } from './move-states.ts';
 import { LOOK_AGAIN, type Profiles } from './profiles.ts';
 import type { States } from './states.ts';
 import { isTrack, type Work } from './work.ts';
@@ -63,6 +63,8 @@ export function fold(works: Work[], changes: Changes): number {
     }
     const { object, workspaceId, ordinal } = work;
     if (object.kind === 'attributes' && !object.identifier) {
+      // A token of somebody who is deleted belongs to nobody afterwards.
+      if (changes.identity.deleted.length > 0) return index;
       const reason = importTokens(work, object, changes);
       if (reason) changes.refused.push({ work, reason });
       continue;
@@ -71,6 +73,7 @@ export function fold(works: Work[], changes: Changes): number {
     if (profile === LOOK_AGAIN) return index;
     if (!profile && !object.create) continue;
     if (object.kind === 'attributes') {
+      if (object.standard && meetsSealed(workspaceId, profile, object.standard, changes)) return index;
       // Reached by an address that it has got in this batch: what the store has of it was not asked for.
       if (profile && !profile.holds(object.change)) return index;
       if (profile && object.standard && !canMove(profile, object.standard, changes)) return index;

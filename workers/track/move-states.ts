@@ -15,6 +15,25 @@ export function subjectOf(profile: HeldProfile, channel: Group['channel']): Subj
   return email === null ? own(profile) : { workspaceId, kind: 'email', name: email };
 }
 
+/**
+ * Whether addresses that a profile gets or loses, if it changes so, are those of somebody whom an identity
+ * operation of the same round merges or deletes.
+ */
+export function meetsSealed(
+  workspaceId: string,
+  profile: Pick<HeldProfile, 'email' | 'phone' | 'phoneValid'> | undefined,
+  { email, phone, phone_valid: phoneValid }: StandardAttributes,
+  { profiles }: Pick<Moving, 'profiles'>,
+): boolean {
+  const emails = email === undefined ? [] : [email, profile?.email];
+  const phones =
+    phone === undefined ? [] : [phoneValid ? phone : null, profile?.phoneValid ? profile.phone : null];
+  return (
+    emails.some((address) => address && profiles.isContested(workspaceId, { email: address })) ||
+    phones.some((address) => address && profiles.isContested(workspaceId, { phone: address }))
+  );
+}
+
 /** Whether memory knows every state that passes on when the profile gets these addresses. */
 export function canMove(profile: HeldProfile, standard: StandardAttributes, { states }: Moving): boolean {
   const { email, phone, phone_valid: phoneValid = null } = standard;

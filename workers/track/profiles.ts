@@ -28,6 +28,7 @@ export class Profiles {
   readonly #candidates = new Map<string, Map<HeldProfile, number>>();
   /** Identifiers that an identity operation gave, took or moved. */
   readonly #sealed = new Set<string>();
+  #anySealed = false;
   readonly newAliases: NewAlias[] = [];
   readonly #now: number;
 
@@ -95,11 +96,24 @@ export class Profiles {
   /** Nothing more is folded into the profile before the round is written. */
   seal(profile: HeldProfile): void {
     profile.sealed = true;
+    this.#anySealed = true;
   }
 
   /** Nor into whom the identifier means. */
   sealIdentifier(workspaceId: string, identifier: Identifier): void {
     this.#sealed.add(scoped(workspaceId, identifierKey(identifier)));
+    this.#anySealed = true;
+  }
+
+  /**
+   * Whether an identity operation of this round decides who has the address. Whether anybody else had it decides
+   * what that does to the states and dead letters of the address: nobody gets or loses it before it is written.
+   */
+  isContested(workspaceId: string, address: { email: string } | { phone: string }): boolean {
+    if (!this.#anySealed) return false;
+    if (this.#sealed.has(scoped(workspaceId, identifierKey(address)))) return true;
+    for (const profile of this.reachable(workspaceId, address)) if (profile.sealed) return true;
+    return false;
   }
 
   /** Gives a profile an alias that nobody has. */

@@ -2,23 +2,26 @@ import type { Connection } from '../database.ts';
 
 /**
  * By primary key and the indexes profiles_email and profiles_phone: forgets the states of addresses that nobody
- * has any more. Runs after the profiles are gone.
+ * has any more. Runs after the profiles are gone. The limits keep the
+ * planner from joining the whole table instead.
  */
 const statement = `
   with unheld as materialized (
     select given.workspace_id, given.kind, given.address
     from unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, kind, address)
-    where not exists (
-      select from profiles
+    where (
+      select 1 from profiles
       where given.kind = 'email'
         and profiles.workspace_id = given.workspace_id
-        and profiles.email = given.address)
-      and not exists (
-        select from profiles
+        and profiles.email = given.address
+      limit 1) is null
+      and (
+        select 1 from profiles
         where given.kind = 'phone'
           and profiles.workspace_id = given.workspace_id
           and profiles.phone = given.address
-          and profiles.phone_valid)
+          and profiles.phone_valid
+        limit 1) is null
   ), states_gone as (
     delete from subscription_states using unheld
     where subscription_states.workspace_id = unheld.workspace_id

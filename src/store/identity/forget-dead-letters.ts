@@ -5,60 +5,81 @@ import { identifierText } from '../dead-letters/identifier-text.ts';
 import { keyValues, type ProfileKey } from './pair.ts';
 
 /**
- * By the index dead_letters_identifiers. Deletes what waits among the dead letters for the named identifiers and
+ * By the index dead_letters_identifiers, and profiles_email and profiles_phone. Deletes what waits among the dead letters for the named identifiers and
  * for every other one that belongs to the profiles alone. An address counts where nobody else has it.
+ *
+ * The limits, and the offset, keep the planner from reading a whole table or workspace instead.
  */
 const statement = `
   with wanted as materialized (
-    select * from unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)
+    select wanted.workspace_id, wanted.id, profile.external_id, profile.email, profile.phone
+    from unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)
+    cross join lateral (
+      select profiles.external_id, profiles.email, case when profiles.phone_valid then profiles.phone end as phone
+      from profiles
+      where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
+      limit 1
+    ) as profile
+  ), addresses as materialized (
+    select named.workspace_id, named.kind, named.address
+    from unnest($5::uuid[], $6::text[], $7::text[]) as named (workspace_id, kind, address)
+    union
+    select wanted.workspace_id, 'e', wanted.email from wanted where wanted.email is not null
+    union
+    select wanted.workspace_id, 'p', wanted.phone from wanted where wanted.phone is not null
   ), names as materialized (
     select named.workspace_id, named.name
     from unnest($3::uuid[], $4::text[]) as named (workspace_id, name)
-    union all
+    union
     select wanted.workspace_id, 's:' || wanted.id
     from wanted
-    union all
-    select profiles.workspace_id, 'x:' || profiles.external_id
+    union
+    select wanted.workspace_id, 'x:' || wanted.external_id
     from wanted
-    join profiles on profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
-    where profiles.external_id is not null
-    union all
+    where wanted.external_id is not null
+    union
     select deprecated.workspace_id, 'x:' || deprecated.external_id
     from wanted
     join deprecated_external_ids as deprecated
       on deprecated.workspace_id = wanted.workspace_id and deprecated.profile_id = wanted.id
-    union all
+    union
     select aliases.workspace_id,
       'a:' || octet_length(aliases.alias_label) || ':' || aliases.alias_label || aliases.alias_name
     from wanted
     join user_aliases as aliases
       on aliases.workspace_id = wanted.workspace_id and aliases.profile_id = wanted.id
-    union all
-    select profiles.workspace_id, 'e:' || profiles.email
-    from wanted
-    join profiles on profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
-    where not exists (
-      select from profiles as others
-      where others.workspace_id = profiles.workspace_id
-        and others.email = profiles.email
-        and others.id not in (select gone.id from wanted as gone))
-      and profiles.email is not null
-    union all
-    select profiles.workspace_id, 'p:' || profiles.phone
-    from wanted
-    join profiles on profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
-    where profiles.phone_valid
-      and not exists (
-        select from profiles as others
-        where others.workspace_id = profiles.workspace_id
-          and others.phone = profiles.phone
+    union
+    select addresses.workspace_id, addresses.kind || ':' || addresses.address
+    from addresses
+    where (
+      select 1 from profiles as others
+      where addresses.kind = 'e'
+        and others.workspace_id = addresses.workspace_id
+        and others.email = addresses.address
+        and (others.workspace_id, others.id) not in (select wanted.workspace_id, wanted.id from wanted)
+      limit 1) is null
+      and (
+        select 1 from profiles as others
+        where addresses.kind = 'p'
+          and others.workspace_id = addresses.workspace_id
+          and others.phone = addresses.address
           and others.phone_valid
-          and others.id not in (select gone.id from wanted as gone))
+          and (others.workspace_id, others.id) not in (select wanted.workspace_id, wanted.id from wanted)
+        limit 1) is null
+  ), found as materialized (
+    select hit.id
+    from names
+    cross join lateral (
+      select dead_letters.id, dead_letters.workspace_id
+      from dead_letters
+      where dead_letters.identifiers @> array[names.name]
+        and dead_letters.identifiers <> '{}'
+      offset 0
+    ) as hit
+    where hit.workspace_id = names.workspace_id
   )
-  delete from dead_letters using names
-  where dead_letters.workspace_id = names.workspace_id
-    and dead_letters.identifiers @> array[names.name]
-    and dead_letters.identifiers <> '{}'`;
+  delete from dead_letters using found
+  where dead_letters.id = found.id`;
 
 /**
  * What was accepted before a delete never comes back after it, not from the dead letters either. Runs while the
@@ -71,13 +92,27 @@ export async function forgetDeadLetters(
   keys: ProfileKey[],
   named: { workspaceId: string; identifier: Identifier }[],
 ): Promise<void> {
+  const own = named.filter(({ identifier }) => addressOf(identifier) === undefined);
+  const addresses = named.flatMap(({ workspaceId, identifier }) => {
+    const address = addressOf(identifier);
+    return address ? [{ workspaceId, ...address }] : [];
+  });
   await tx.query({
     name: 'forget-dead-letters',
     text: statement,
     values: [
       ...keyValues(keys),
-      plainArray(named, ({ workspaceId }) => workspaceId),
-      named.map(({ identifier }) => identifierText(identifier)),
+      plainArray(own, ({ workspaceId }) => workspaceId),
+      own.map(({ identifier }) => identifierText(identifier)),
+      plainArray(addresses, ({ workspaceId }) => workspaceId),
+      addresses.map(({ kind }) => kind),
+      addresses.map(({ address }) => address),
     ],
   });
+}
+
+/** What several users can have. */
+function addressOf(identifier: Identifier): { kind: 'e' | 'p'; address: string } | undefined {
+  if ('email' in identifier) return { kind: 'e', address: identifier.email };
+  return 'phone' in identifier ? { kind: 'p', address: identifier.phone } : undefined;
 }

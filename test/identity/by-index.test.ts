@@ -1,0 +1,135 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { packageRoot } from '../../src/package-root.ts';
+import { everyStatementByIndex } from '../../src/store/by-index.ts';
+import { type Connection, type Database, openDatabase } from '../../src/store/database.ts';
+import { selectRemoved } from '../../src/store/removals/select-removed.ts';
+import { applyObjects } from '../../workers/apply.ts';
+import { settleRemoved } from '../../workers/settle-removed.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { alias, by, identity, merge, remove } from './objects.ts';
+import { does, has } from './scene.ts';
+
+/** Tables that grow with the users and what they do. */
+const tables =
+  /^(profiles|user_aliases|push_tokens|email_addresses|subscription_states|deprecated_external_ids|events.*|purchases.*|.*_summaries|dead_letters|merged_profiles|removed_profiles|outcomes)$/;
+
+let database: Database;
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  database = openDatabase(url, 2, { session: everyStatementByIndex });
+});
+afterAll(() => database.stop());
+
+interface Statement {
+  name: string;
+  text: string;
+}
+
+/** Names of the statements in these folders. */
+function statementsIn(...folders: string[]): string[] {
+  return folders
+    .flatMap((folder) =>
+      readdirSync(path.join(packageRoot, folder)).map((file) =>
+        readFileSync(path.join(packageRoot, folder, file), 'utf8'),
+      ),
+    )
+    .flatMap((text) => [...text.matchAll(/name: '([a-z-]+)'/g)].map(([, name]) => name!));
+}
+
+/** Every statement that identity operations send, as they send it. */
+async function sent(): Promise<Statement[]> {
+  const statements = new Map<string, Statement>();
+  const { pool } = database;
+  pool.on('connect', (tx: Connection) => {
+    const query = tx.query.bind(tx) as (...given: unknown[]) => unknown;
+    tx.query = ((given: Statement, ...more: unknown[]) => {
+      if (given?.name) statements.set(given.name, given);
+      return query(given, ...more);
+    }) as typeof tx.query;
+  });
+  const workspace = await createWorkspace(pool);
+  const tx = await pool.connect();
+  const batches = [
+    [
+      ...['a', 'b', 'c', 'd'].flatMap((name) => [
+        has(name, { standard: { email: 'a@x.com', phone: '+442071838750', phone_valid: true } }),
+        does(name),
+      ]),
+      identity('alias_new', { ...alias('l:a'), external_id: 'a' }),
+    ],
+    [
+      identity('alias_update', { alias_label: 'l', old_alias_name: 'a', new_alias_name: 'b' }),
+      identity('external_id_rename', { current_external_id: 'a', new_external_id: 'a2' }),
+      identity('external_id_remove', { external_id: 'a' }),
+      merge('b', 'c'),
+      identity('identify', { user: by({ email: 'a@x.com' }, 'unidentified'), external_id: 'e' }),
+      identity('merge', { merge: by({ phone: '+442071838750' }), keep: by(alias('l:b')) }),
+      identity('delete', { user: by({ service_id: '0198a1b2c3d4000000000001' }) }),
+      does('a'),
+      remove('d'),
+    ],
+  ];
+  for (const objects of batches) {
+    await tx.query('begin');
+    await applyObjects(
+      tx,
+      objects.map((object, ordinal) => ({
+        ...{ workspaceId: workspace.id, requestId: 'request', lane: 0 },
+        ...{ ordinal, object },
+      })),
+      new Date(),
+    );
+    await tx.query('commit');
+  }
+  tx.release();
+  await settleRemoved(pool, await selectRemoved(pool, 10));
+  return [...statements.values()];
+}
+
+interface Plan {
+  'Node Type': string;
+  'Relation Name'?: string;
+  'Index Cond'?: string;
+  'Recheck Cond'?: string;
+  Plans?: Plan[];
+}
+
+/** What a plan reads of the tables without looking a user up: by nothing, or by the workspace alone. */
+function* readsTooMuch(plan: Plan): Iterable<string> {
+  const table = plan['Relation Name'];
+  if (table && tables.test(table) && plan['Node Type'].includes('Scan')) {
+    const condition = plan['Index Cond'] ?? plan['Recheck Cond'] ?? '';
+    const columns = [...condition.matchAll(/[(.]?"?(\w+)"? (=|@>)/g)].map(([, column]) => column);
+    if (!columns.some((column) => column !== 'workspace_id')) {
+      yield `${plan['Node Type']} on ${table} ${condition}`;
+    }
+  }
+  for (const child of plan.Plans ?? []) yield* readsTooMuch(child);
+}
+
+it('every statement of identity operations and removals goes by index', async () => {
+  const statements = await sent();
+  const names = statementsIn('src/store/identity', 'src/store/removals');
+  // These two read no table.
+  expect(names.filter((name) => !statements.some((one) => one.name === name)).sort()).toEqual([
+    'is-horizon-passed',
+    'read-horizon',
+  ]);
+  const tx = await database.pool.connect();
+  const found: string[] = [];
+  for (const { name, text } of statements) {
+    // It reads in the order of the primary key, no further than its limit.
+    if (name === 'select-removed') continue;
+    const parameters = new Set(text.match(/\$\d+/g)).size;
+    const nulls = Array.from({ length: parameters }, () => 'null').join(', ');
+    await tx.query(`prepare plan_of_one as ${text}`);
+    const { rows } = await tx.query(`explain (format json) execute plan_of_one${nulls && `(${nulls})`}`);
+    await tx.query('deallocate plan_of_one');
+    for (const fault of readsTooMuch(rows[0]['QUERY PLAN'][0].Plan)) found.push(`${name}: ${fault}`);
+  }
+  tx.release();
+  expect(found).toEqual([]);
+});

@@ -1,0 +1,80 @@
+import type { Connection } from '../../src/store/database.ts';
+import type { Work } from '../../workers/track/work.ts';
+
+/** What a user has; `chain` finds whose the events of merged profiles are. */
+const users = `
+  with recursive chain as (
+    select profiles.id as owner, profiles.id as did from profiles where profiles.workspace_id = $1
+    union all
+    select chain.owner, merged_profiles.profile_id
+    from chain
+    join merged_profiles on merged_profiles.workspace_id = $1 and merged_profiles.kept_id = chain.did
+  )
+  select
+    to_jsonb(profiles) - 'workspace_id' - 'id' - 'updated_at' as profile,
+    greatest(
+      updated_at,
+      (select max(updated_at) from event_summaries where workspace_id = $1 and profile_id = profiles.id),
+      (select max(updated_at) from purchase_summaries where workspace_id = $1 and profile_id = profiles.id)
+    )::text as seen,
+    (select jsonb_agg(alias_label || ':' || alias_name order by alias_label)
+      from user_aliases where workspace_id = $1 and profile_id = profiles.id) as aliases,
+    (select jsonb_agg(external_id order by external_id)
+      from deprecated_external_ids where workspace_id = $1 and profile_id = profiles.id) as deprecated,
+    (select jsonb_agg(token order by token)
+      from push_tokens where workspace_id = $1 and profile_id = profiles.id) as tokens,
+    (select jsonb_agg(to_jsonb(event_summaries) - '{workspace_id,profile_id,updated_at}'::text[] order by name)
+      from event_summaries where workspace_id = $1 and profile_id = profiles.id) as events,
+    (select jsonb_agg(to_jsonb(purchase_summaries) - '{workspace_id,profile_id,updated_at}'::text[]
+        order by product_id, currency)
+      from purchase_summaries where workspace_id = $1 and profile_id = profiles.id) as purchases,
+    (select count(*) from events join chain on did = events.profile_id
+      where workspace_id = $1 and owner = profiles.id) as raw_events,
+    (select count(*) from purchases join chain on did = purchases.profile_id
+      where workspace_id = $1 and owner = profiles.id) as raw_purchases,
+    (select jsonb_agg(array[subscription_groups.name, state] order by subscription_groups.name)
+      from subscription_states join subscription_groups on subscription_groups.id = subscription_group_id
+      where subscription_states.workspace_id = $1 and subject_kind = 'profile'
+        and subject = profiles.id::text) as states
+  from profiles
+  where profiles.workspace_id = $1`;
+
+/** What is nobody's own. A row of a profile that is gone would be one too many. */
+const others = `
+  select 'email' as what, array[email, state] as row from email_addresses where workspace_id = $1
+  union all
+  select 'state', array[subject, subscription_groups.name, state]
+  from subscription_states join subscription_groups on subscription_groups.id = subscription_group_id
+  where subscription_states.workspace_id = $1 and subject_kind <> 'profile'
+  union all
+  select 'removed', array[fate, count(*)::text] from removed_profiles where workspace_id = $1 group by fate
+  union all
+  select 'merged', array[count(*)::text] from merged_profiles where workspace_id = $1
+  union all
+  select 'events', array[count(*)::text] from events where workspace_id = $1
+  union all
+  ${['user_aliases', 'deprecated_external_ids', 'push_tokens', 'event_summaries', 'purchase_summaries']
+    .map((table) => `select '${table}', array[count(*)::text] from ${table} where workspace_id = $1`)
+    .join(' union all ')}
+  order by what, row`;
+
+/**
+ * Everything that the store holds of a workspace but ids: two workspaces in which the same has happened look alike.
+ *
+ * @param works what was applied: dead letters and outcomes are told apart by their places
+ */
+export async function canonical(tx: Connection, { id, works }: { id: string; works: Work[] }) {
+  const ids = works.map(({ object }) => object.id);
+  const ask = async (text: string, values: unknown[]) => (await tx.query(text, values)).rows;
+  const people = (await ask(users, [id])).map((row) => JSON.stringify(row)).sort();
+  const letters = await ask('select id from dead_letters where workspace_id = $1', [id]);
+  const outcomes = await ask('select object_id, error from outcomes where object_id = any($1::uuid[])', [
+    ids,
+  ]);
+  return {
+    people: people.map((text) => JSON.parse(text)),
+    others: await ask(others, [id]),
+    deadLetters: letters.map((row) => ids.indexOf(row.id)).sort(),
+    outcomes: outcomes.map(({ object_id, error }) => `${ids.indexOf(object_id)}: ${error}`).sort(),
+  };
+}

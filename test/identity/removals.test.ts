@@ -1,0 +1,239 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, it } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { Pool } from '../../src/store/database.ts';
+import { selectRemoved } from '../../src/store/removals/select-removed.ts';
+import { applyObjects } from '../../workers/apply.ts';
+import { startRemovals } from '../../workers/removals.ts';
+import { settleRemoved } from '../../workers/settle-removed.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { openPool, silent } from '../workers/batch.ts';
+import { merge, remove } from './objects.ts';
+import { createScene, does, has, type Scene } from './scene.ts';
+
+let scene: Scene;
+let pool: Pool;
+beforeAll(async () => {
+  scene = await createScene();
+  pool = openPool(scene.url);
+});
+afterAll(async () => {
+  await pool.end();
+  await scene.stop();
+});
+
+/** Rows that one step erases at most. */
+const SLICE = 5000;
+
+/** A transaction of another lane that has applied an event, and has not committed it yet. */
+async function unfinished(objects: AcceptedObject[]) {
+  const tx = await pool.connect();
+  await tx.query('begin');
+  // As every batch does before it looks anybody up: the claim in the ledger gives it a transaction id.
+  await tx.query('insert into ledger (envelope_id) values ($1)', [uuidv7()]);
+  const works = objects.map((object, ordinal) => ({
+    ...{ workspaceId: scene.workspaceId, requestId: 'request', lane: 1 },
+    ...{ ordinal, object },
+  }));
+  await applyObjects(tx, works, new Date());
+  return {
+    async commit() {
+      await tx.query('commit');
+      tx.release();
+    },
+  };
+}
+
+/** Settles until nothing is left to do, with as many workers as asked for. */
+async function settle(workers = 1): Promise<void> {
+  const running = Array.from({ length: workers }, () => startRemovals(pool, silent));
+  try {
+    await waitUntil(async () => (await left()) === 0, { what: 'removed profiles to be settled' });
+  } finally {
+    await Promise.all(running.map((removals) => removals.stop()));
+  }
+}
+
+async function left(): Promise<number> {
+  return (await scene.rows('select from removed_profiles')).length;
+}
+
+/** How many rows of each table belong to one of the profiles. */
+async function rowsOf(ids: string[]): Promise<Record<string, number>> {
+  const counts: Record<string, number> = {};
+  for (const table of ['events', 'purchases', 'event_summaries', 'purchase_summaries', 'merged_profiles']) {
+    const [row] = await scene.rows(
+      `select count(*)::integer as rows from ${table} where profile_id = any($1::uuid[])`,
+      [ids],
+    );
+    if (row.rows > 0) counts[table] = row.rows;
+  }
+  return counts;
+}
+
+/** Events past the lanes. */
+async function makeEvents(profileId: string, count: number): Promise<void> {
+  await scene.rows(
+    `insert into events (workspace_id, id, profile_id, name, "time")
+     select $1, gen_random_uuid(), $2, 'many', now() from generate_series(1, $3)`,
+    [scene.workspaceId, profileId, count],
+  );
+}
+
+describe('an event of a transaction that found the user before', () => {
+  it('a merge, and commits after it, is counted for the kept user in the end', async () => {
+    await scene.apply([has('late a', {}), has('late b', {}), does('late b', 'late')]);
+    const late = await unfinished([does('late a', 'late')]);
+    await scene.apply([merge('late a', 'late b')]);
+    await late.commit();
+    expect((await scene.user('late b')).custom_events).toMatchObject([{ name: 'late', count: 1 }]);
+    await settle();
+    expect((await scene.user('late b')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
+  });
+
+  it('two merges in a row, and commits after them, is counted for the last one', async () => {
+    await scene.apply([has('row a', {}), has('row b', {}), has('row c', {})]);
+    const late = await unfinished([does('row a', 'late'), does('row b', 'late')]);
+    await scene.apply([merge('row a', 'row b'), merge('row b', 'row c')]);
+    await late.commit();
+    await settle();
+    expect((await scene.user('row c')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
+  });
+
+  it('a delete, and commits after it, is erased: nothing of the user stays', async () => {
+    await scene.apply([has('erased', {}), does('erased')]);
+    const id = await scene.profileId('erased');
+    const late = await unfinished([does('erased', 'late')]);
+    await scene.apply([remove('erased')]);
+    await late.commit();
+    await settle();
+    expect(await rowsOf([id])).toEqual({});
+  });
+
+  it('a merge into somebody who is deleted then is erased with both', async () => {
+    await scene.apply([has('both a', {}), has('both b', {}), does('both a'), does('both b')]);
+    const ids = [await scene.profileId('both a'), await scene.profileId('both b')];
+    const late = await unfinished([does('both a', 'late')]);
+    await scene.apply([merge('both a', 'both b')]);
+    await scene.apply([remove('both b')]);
+    await late.commit();
+    await settle();
+    expect(await rowsOf(ids)).toEqual({});
+  });
+
+  it('holds the settling up for as long as it is under way', async () => {
+    await scene.apply([has('waits', {})]);
+    const id = await scene.profileId('waits');
+    const late = await unfinished([does('waits', 'late')]);
+    await scene.apply([remove('waits')]);
+    let looks = 0;
+    const counting = new Proxy(pool, {
+      get(target, name) {
+        const member = Reflect.get(target, name);
+        if (typeof member !== 'function') return member;
+        return (...given: unknown[]) => {
+          if ((given[0] as { name?: string } | undefined)?.name === 'is-horizon-passed') looks++;
+          return member.apply(target, given);
+        };
+      },
+    });
+    const removals = startRemovals(counting, silent);
+    await waitUntil(() => looks >= 3, { what: 'looks whether the transaction has ended' });
+    expect(await left()).toBe(1);
+    await late.commit();
+    await waitUntil(async () => (await left()) === 0, { what: 'the profile to be settled' });
+    await removals.stop();
+    expect(await rowsOf([id])).toEqual({});
+  });
+});
+
+describe('a user who is deleted', () => {
+  it('is erased in slices, with those who were merged into the user', async () => {
+    await scene.track({
+      attributes: [{ external_id: 'slices a' }, { external_id: 'slices b' }],
+      purchases: ['slices a', 'slices b'].map((external_id) => ({
+        ...{ external_id, product_id: 'book', currency: 'EUR', price: 1, time: '2026-01-01T00:00:00Z' },
+      })),
+    });
+    const ids = [await scene.profileId('slices a'), await scene.profileId('slices b')];
+    await makeEvents(ids[0]!, 12_000);
+    await makeEvents(ids[1]!, 8000);
+    await scene.apply([merge('slices a', 'slices b')]);
+    await settle();
+    expect(await rowsOf(ids)).toMatchObject({ events: 20_000, purchases: 2 });
+    await scene.apply([remove('slices b')]);
+    const erased: number[] = [];
+    for (let before = 20_000; (await left()) > 0; ) {
+      await settleRemoved(pool, await selectRemoved(pool, 100));
+      const { events = 0 } = await rowsOf(ids);
+      erased.push(before - events);
+      before = events;
+    }
+    expect(erased.reduce((sum, rows) => sum + rows)).toBe(20_000);
+    expect(Math.max(...erased)).toBe(SLICE);
+    expect(await rowsOf(ids)).toEqual({});
+  });
+
+  it('leaves what others have done', async () => {
+    await scene.apply([does('stranger'), does('leaves'), remove('leaves')]);
+    const stranger = await scene.profileId('stranger');
+    await settle();
+    expect(await rowsOf([stranger])).toEqual({ events: 1, event_summaries: 1 });
+  });
+});
+
+it('several workers that settle at once count nothing twice and leave nothing', async () => {
+  const names = Array.from({ length: 40 }, (_, place) => `crowd ${place}`);
+  await scene.apply([has('crowd', {}), ...names.map((name) => has(name, {}))]);
+  const ids = await Promise.all(names.map((name) => scene.profileId(name)));
+  const late = await unfinished(names.map((name) => does(name, 'late')));
+  const [merged, deleted] = [names.slice(0, 30), names.slice(30)];
+  await scene.apply([...merged.map((name) => merge(name, 'crowd')), ...deleted.map(remove)]);
+  await makeEvents(ids.at(-1)!, 2 * SLICE);
+  await late.commit();
+  await settle(3);
+  expect((await scene.user('crowd')).custom_events).toMatchObject([{ name: 'late', count: 30 }]);
+  expect(await rowsOf(ids)).toEqual({ events: 30, merged_profiles: 30 });
+});
+
+it('a worker leaves alone what another one has in hand', async () => {
+  await scene.apply([does('in hand'), remove('in hand')]);
+  const keys = await selectRemoved(pool, 100);
+  const tx = await pool.connect();
+  await tx.query('begin');
+  await tx.query('select from removed_profiles for update');
+  expect(await settleRemoved(pool, keys)).toBe(false);
+  await tx.query('rollback');
+  tx.release();
+  expect(await settleRemoved(pool, keys)).toBe(true);
+  await settle();
+});
+
+it('a merge of a user with many events neither reads nor writes a row of events', async () => {
+  await scene.apply([has('busy a', {}), has('busy b', {})]);
+  const id = await scene.profileId('busy a');
+  await makeEvents(id, 20_000);
+  const tx = await pool.connect();
+  // The counters of a session may hold some of what it did before.
+  const touched = async () => {
+    const { rows } = await tx.query(
+      `select sum(seq_scan + coalesce(idx_scan, 0) + n_tup_ins + n_tup_upd + n_tup_del)::integer as touched
+       from pg_stat_xact_user_tables where relname like 'events%' or relname like 'purchases%'`,
+    );
+    return rows[0].touched;
+  };
+  await tx.query('begin');
+  const before = await touched();
+  const object = merge('busy a', 'busy b');
+  await applyObjects(
+    tx,
+    [{ workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object }],
+    new Date(),
+  );
+  const after = await touched();
+  await tx.query('commit');
+  tx.release();
+  expect(after).toBe(before);
+  expect(await rowsOf([id])).toMatchObject({ events: 20_000, merged_profiles: 1 });
+  await settle();
+});

@@ -1,0 +1,98 @@
+import fc from 'fast-check';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { toProfileId } from '../../src/profile/service-id.ts';
+import type { Connection } from '../../src/store/database.ts';
+import { applyObjects } from '../../workers/apply.ts';
+import { canonical } from './canonical.ts';
+import { groups, type Planned, sequence, serviceIds } from './operation-arbitrary.ts';
+import { createScene, type Scene } from './scene.ts';
+
+/** Sequences in one run of the tests, and the time that they may take, in ms. */
+const SEQUENCES = Number(process.env.IDENTITY_SEQUENCES ?? 300);
+const PATIENCE = 90_000;
+
+const now = new Date('2026-05-01T00:00:00.000Z');
+
+let scene: Scene;
+beforeAll(async () => {
+  scene = await createScene();
+});
+afterAll(() => scene.stop());
+
+/** A workspace with two users, and the objects as they are applied in it. */
+async function prepare(tx: Connection, planned: Planned[]) {
+  const id = uuidv7();
+  await tx.query('insert into workspaces (id, name) values ($1, $2)', [id, id]);
+  const groupIds = new Map(groups.map((name) => [name, uuidv7()]));
+  for (const channel of ['email', 'sms']) {
+    await tx.query(
+      'insert into subscription_groups (id, workspace_id, name, channel) values ($1, $2, $3, $4)',
+      [groupIds.get(channel), id, channel, channel],
+    );
+  }
+  for (const [index, external_id] of ['x1', null].entries()) {
+    await tx.query(
+      `insert into profiles (workspace_id, id, external_id, email, created_at, updated_at)
+       values ($1, $2, $3, 'a@x.com', '2026-01-01', $4)`,
+      [id, toProfileId(serviceIds[index]!), external_id, `2026-01-0${index + 1}`],
+    );
+  }
+  const works = planned.map((plan, ordinal) => ({
+    workspaceId: id,
+    requestId: 'request',
+    lane: 0,
+    ordinal,
+    object: makeObject(plan, ordinal, groupIds),
+  }));
+  return { id, works };
+}
+
+function makeObject(plan: Planned, index: number, groupIds: Map<string, string>): AcceptedObject {
+  const settings = plan.subscription_groups as { subscription_group_id: string }[] | undefined;
+  return {
+    ...plan,
+    id: uuidv7(),
+    request: 0,
+    index,
+    create: !('service_id' in ((plan.identifier ?? {}) as object)),
+    ...(settings && {
+      subscription_groups: settings.map((setting) => ({
+        ...setting,
+        subscription_group_id: groupIds.get(setting.subscription_group_id),
+      })),
+    }),
+  } as unknown as AcceptedObject;
+}
+
+/** @param stored objects that are applied one by one, before those of the batch */
+async function bothWays(planned: Planned[], stored: number) {
+  const tx = await scene.pool.connect();
+  try {
+    await tx.query('begin');
+    const alone = await prepare(tx, planned);
+    for (const work of alone.works) await applyObjects(tx, [work], now);
+    const together = await prepare(tx, planned);
+    for (const work of together.works.slice(0, stored)) await applyObjects(tx, [work], now);
+    await applyObjects(tx, together.works.slice(stored), now);
+    return [await canonical(tx, together), await canonical(tx, alone)];
+  } finally {
+    await tx.query('rollback');
+    tx.release();
+  }
+}
+
+it('a batch of track objects and identity operations does what the same objects do one by one', {
+  timeout: PATIENCE + 60_000,
+}, async () => {
+  const sequences = fc.asyncProperty(sequence, fc.nat({ max: 6 }), async (planned, stored) => {
+    const [together, alone] = await bothWays(planned, stored);
+    expect(together).toEqual(alone);
+  });
+  await fc.assert(sequences, {
+    numRuns: SEQUENCES,
+    interruptAfterTimeLimit: PATIENCE,
+    markInterruptAsFailure: false,
+  });
+});

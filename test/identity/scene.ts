@@ -1,0 +1,73 @@
+import { newId } from '../../src/ids.ts';
+import type { AcceptedAttributes, AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { toProfileId } from '../../src/profile/service-id.ts';
+import { createStore } from '../operations/in-process.ts';
+import { attributes, event } from '../workers/batch.ts';
+
+/** A store, and short ways to set a scene in it and to look at it. Tests tell their users apart by name. */
+export async function createScene() {
+  const store = await createStore();
+  const { pool } = store.database;
+
+  async function rows(text: string, values: unknown[] = []) {
+    return (await pool.query(text, values)).rows;
+  }
+
+  /** As exported; undefined: nobody. */
+  async function exported(asked: Record<string, Json>) {
+    return (await store.exportIds(asked)).body.users[0];
+  }
+
+  return {
+    ...store,
+    pool,
+    rows,
+    exported,
+
+    /** Who goes by an external id, as exported. */
+    user: (external_id: string) => exported({ external_ids: [external_id] }),
+
+    /** Who has an alias, `label:name`, as exported. */
+    aliased(text: string) {
+      const [alias_label, alias_name] = text.split(':') as [string, string];
+      return exported({ user_aliases: [{ alias_label, alias_name }] });
+    },
+
+    /** The key of who goes by an external id. */
+    async profileId(external_id: string): Promise<string> {
+      return toProfileId((await exported({ external_ids: [external_id] })).service_id);
+    },
+
+    /** Parks an event of this user among the dead letters; its id. */
+    async park(identifier: Identifier): Promise<string> {
+      const id = newId();
+      await store.apply([{ ...unknownGroup(identifier), id }]);
+      return id;
+    },
+
+    /** Those of the ids that still wait among the dead letters. */
+    async parked(ids: string[]): Promise<string[]> {
+      const found = await rows('select id from dead_letters where id = any($1::uuid[])', [ids]);
+      return ids.filter((id) => found.some((row) => row.id === id));
+    },
+
+    /** The error of an object whose outcome is told; null: none; undefined: no outcome. */
+    async outcome({ id }: AcceptedObject): Promise<string | null | undefined> {
+      return (await rows('select error from outcomes where object_id = $1', [id]))[0]?.error;
+    },
+  };
+}
+
+export type Scene = Awaited<ReturnType<typeof createScene>>;
+
+/** What no worker can apply: it names a subscription group that is not there. */
+export function unknownGroup(identifier: Identifier): AcceptedAttributes {
+  return attributes(identifier, {
+    subscription_groups: [{ subscription_group_id: newId(), subscription_state: 'subscribed' }],
+  });
+}
+
+/** Gives a user, new or not, attributes. */
+export { attributes as has, event as does };
