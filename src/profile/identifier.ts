@@ -17,6 +17,13 @@ export type Identifier =
   /** E.164. */
   | { phone: string };
 
+/** An identifier that several users can have. */
+export type Address = Extract<Identifier, { email: string } | { phone: string }>;
+
+export function isAddress(identifier: Identifier): identifier is Address {
+  return 'email' in identifier || 'phone' in identifier;
+}
+
 /** The longest external id, in bytes of UTF-8. */
 export const MAX_EXTERNAL_ID_BYTES = 987;
 const MAX_ALIAS_BYTES = 236;

@@ -1,8 +1,8 @@
 import type { UserSelector } from '../../src/jobs/identity.ts';
+import { isAddress } from '../../src/profile/identifier.ts';
 import type { Prioritization } from '../../src/profile/prioritization.ts';
 import { MAX_CANDIDATES } from '../../src/store/profiles/find-candidates.ts';
 import type { HeldProfile } from '../track/held-profile.ts';
-import { isAddress } from '../track/load-candidates.ts';
 import { type Found, LOOK_AGAIN, type Profiles } from '../track/profiles.ts';
 
 /** Narrows those who are left, the one updated longest ago first. */

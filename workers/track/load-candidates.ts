@@ -1,18 +1,11 @@
 import type { UserSelector } from '../../src/jobs/identity.ts';
-import type { Identifier } from '../../src/profile/identifier.ts';
+import { type Address, isAddress } from '../../src/profile/identifier.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { findCandidates } from '../../src/store/profiles/find-candidates.ts';
 import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';
 import type { Profiles } from './profiles.ts';
 import { scoped, type Work } from './work.ts';
-
-type Address = { email: string } | { phone: string };
-
-/** Whether several profiles can have it. */
-export function isAddress(identifier: Identifier): identifier is Address {
-  return 'email' in identifier || 'phone' in identifier;
-}
 
 /** Takes in everyone among whom the `prioritization` of an identity operation chooses. */
 export function candidateLoads(tx: Connection, profiles: Profiles, works: Work[]): (() => unknown)[] {

@@ -1,5 +1,5 @@
 import { namedIdentifiers } from '../../src/jobs/named-identifiers.ts';
-import type { Identifier } from '../../src/profile/identifier.ts';
+import { type Identifier, isAddress } from '../../src/profile/identifier.ts';
 import { toProfileId, toServiceId } from '../../src/profile/service-id.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
@@ -12,7 +12,7 @@ import { findByPhone } from '../../src/store/profiles/find-by-phone.ts';
 import { lockProfiles } from '../../src/store/profiles/lock-profiles.ts';
 import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';
 import { MAX_SHARING } from '../../src/store/profiles/sharing-statement.ts';
-import { candidateLoads, isAddress } from './load-candidates.ts';
+import { candidateLoads } from './load-candidates.ts';
 import { Profiles } from './profiles.ts';
 import { isTrack, scoped, type Work } from './work.ts';
 
