@@ -5,7 +5,7 @@ import type { Identifier } from '../../src/profile/identifier.ts';
 import { toServiceId } from '../../src/profile/service-id.ts';
 import { runBatch } from '../../workers/run.ts';
 import { deliver, point, silent } from '../workers/batch.ts';
-import { alias, by, identity, remove, user } from './objects.ts';
+import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene, unknownGroup } from './scene.ts';
 
 let scene: Scene;
@@ -47,6 +47,16 @@ describe('a delete takes dead letters away', () => {
     for (const name of names) ids.push(await scene.park(name));
     expect(await scene.parked(ids)).toEqual(ids);
     await scene.apply([identity('delete', { user: by({ service_id }) })]);
+    expect(await scene.parked(ids)).toEqual([]);
+  });
+
+  it('of everyone whom the user has taken in, whatever they were accepted for', async () => {
+    await scene.apply(['taken a', 'taken b', 'taker'].map((name) => has(name, {})));
+    const ids = [await scene.park(user('taken a')), await scene.park(user('taken b'))];
+    await scene.apply([merge('taken a', 'taken b')]);
+    await scene.apply([merge('taken b', 'taker')]);
+    expect(await scene.parked(ids)).toEqual(ids);
+    await scene.apply([remove('taker')]);
     expect(await scene.parked(ids)).toEqual([]);
   });
 
