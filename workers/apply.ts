@@ -52,6 +52,7 @@ export async function applyObjects(tx: Connection, works: Work[], now: Date): Pr
 async function loadGroups(tx: Connection, works: Work[]): Promise<Map<string, Group>> {
   const ids = new Set<string>();
   for (const { object } of works) {
+    if (object.kind === 'group_state') ids.add(object.subscription_group_id);
     if (object.kind !== 'attributes') continue;
     for (const { subscription_group_id } of object.subscription_groups ?? []) ids.add(subscription_group_id);
   }

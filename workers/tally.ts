@@ -14,7 +14,15 @@ export function tallyUsage(applied: Work[]): UsageRow[] {
     const key = scoped(workspaceId, String(lane));
     let row = rows.get(key);
     if (!row) {
-      row = { workspace_id: workspaceId, lane, attributes: 0, events: 0, purchases: 0, identity: 0 };
+      row = {
+        workspace_id: workspaceId,
+        lane,
+        attributes: 0,
+        events: 0,
+        purchases: 0,
+        identity: 0,
+        subscriptions: 0,
+      };
       rows.set(key, row);
     }
     row[usageOf(object.kind)]++;
@@ -22,8 +30,9 @@ export function tallyUsage(applied: Work[]): UsageRow[] {
   return [...rows.values()];
 }
 
-function usageOf(kind: ObjectKind): 'attributes' | 'events' | 'purchases' | 'identity' {
-  return kind === 'attributes' || kind === 'events' || kind === 'purchases' ? kind : 'identity';
+function usageOf(kind: ObjectKind): Exclude<keyof UsageRow, 'workspace_id' | 'lane'> {
+  if (kind === 'attributes' || kind === 'events' || kind === 'purchases') return kind;
+  return kind === 'group_state' || kind === 'email_change' ? 'subscriptions' : 'identity';
 }
 
 /** What the batch adds to each lane's counters: objects that took effect; its time and dead letters are booked on its first lane. */

@@ -6,12 +6,14 @@ import type { PushTokenRow } from '../../src/store/profiles/upsert-push-tokens.t
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
 import { type IdentityChanges, noIdentityChanges } from '../identity/changes.ts';
 import { foldIdentity } from '../identity/fold-identity.ts';
+import { type EmailChanges, noEmailChanges } from '../subscription/email-changes.ts';
+import { foldSubscription } from '../subscription/fold-subscription.ts';
 import { foldAttributes, importTokens } from './fold-attributes.ts';
 import type { HeldProfile } from './held-profile.ts';
 import { canMove, meetsSealed } from './move-states.ts';
 import { LOOK_AGAIN, type Profiles } from './profiles.ts';
 import type { States } from './states.ts';
-import { isTrack, type Work } from './work.ts';
+import { isSubscription, isTrack, type Work } from './work.ts';
 
 /** What a batch writes. A map is keyed by what may stand once in its statement. */
 export interface Changes {
@@ -23,6 +25,7 @@ export interface Changes {
   states: States;
   events: EventRow[];
   purchases: PurchaseRow[];
+  emails: EmailChanges;
   identity: IdentityChanges;
   /** Objects that cannot be applied, with the reason. */
   refused: { work: Work; reason: string }[];
@@ -42,6 +45,7 @@ export function emptyChanges(
     states,
     events: [],
     purchases: [],
+    emails: noEmailChanges(),
     identity: noIdentityChanges(),
     refused: [],
   };
@@ -55,8 +59,11 @@ export function emptyChanges(
 export function fold(works: Work[], changes: Changes): number {
   for (let index = 0; index < works.length; index++) {
     const work = works[index]!;
+    changes.states.request = work.requestId;
     if (!isTrack(work)) {
-      const folded = foldIdentity(work as Work<IdentityObject>, changes);
+      const folded = isSubscription(work)
+        ? foldSubscription(work, index, changes)
+        : foldIdentity(work as Work<IdentityObject>, changes);
       if (folded === LOOK_AGAIN) return index;
       if (folded !== undefined) changes.refused.push({ work, reason: folded });
       continue;

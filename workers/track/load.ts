@@ -14,14 +14,15 @@ import type { ProfileRow } from '../../src/store/profiles/profile-row.ts';
 import { MAX_SHARING } from '../../src/store/profiles/sharing-statement.ts';
 import { candidateLoads } from './load-candidates.ts';
 import { Profiles } from './profiles.ts';
-import { isTrack, scoped, type Work } from './work.ts';
+import { isSubscription, isTrack, scoped, type Work } from './work.ts';
 
 /** Times that a batch looks again because somebody whom it found was gone when it came to lock them. */
 const MAX_LOOKS = 5;
 
 /**
  * Loads everyone whom a batch names, one statement per kind of identifier, and locks those whom an attribute
- * object or an identity operation may change, in id order.
+ * object or an identity operation may change, in id order, and those of whom a state is set: nobody gives them
+ * another address meanwhile.
  *
  * @throws when they are merged or deleted faster than they can be locked; trying again later helps
  */
@@ -75,7 +76,7 @@ function nameOnce(works: Work[]): Record<Kind, Named> {
     const { workspaceId, object } = work;
     if (!isTrack(work)) {
       for (const identifier of namedIdentifiers(object)) {
-        // An address that an identity operation names is chosen from all its holders.
+        // An identity operation chooses from all holders of an address; a state belongs to the address itself.
         if (!isAddress(identifier)) name(workspaceId, identifier);
       }
     } else if (work.object.identifier) name(workspaceId, work.object.identifier);
@@ -178,7 +179,9 @@ async function lockChanged(tx: Connection, profiles: Profiles, works: Work[]): P
   for (const work of works) {
     const { workspaceId, object } = work;
     if (!isTrack(work)) {
-      for (const identifier of namedIdentifiers(object)) want(workspaceId, identifier, undefined);
+      for (const identifier of namedIdentifiers(object)) {
+        if (!(isSubscription(work) && isAddress(identifier))) want(workspaceId, identifier, undefined);
+      }
     } else if (work.object.kind === 'attributes' && work.object.identifier) {
       want(workspaceId, work.object.identifier, work.object.change);
     }

@@ -1,5 +1,6 @@
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
 import { GLOBAL, type StoredState } from '../../src/store/subscriptions/find-states.ts';
+import type { StateChange } from '../../src/store/subscriptions/record-state-changes.ts';
 import type { EmailState } from '../../src/store/subscriptions/set-email-states.ts';
 import type { GroupState } from '../../src/store/subscriptions/set-subscription-states.ts';
 import { scoped } from './work.ts';
@@ -27,6 +28,10 @@ export class States {
   readonly #said = new Map<string, Map<string, Said>>();
   /** Whether somebody who is not in the batch's hands has an address; missing: not looked up. */
   readonly #held = new Map<string, boolean>();
+  /** All that was said, in its order. */
+  readonly changes: StateChange[] = [];
+  /** Id of the request whose object is being folded: all that is said is said by it. */
+  request = '';
 
   /** From now on the subject's states are known: those taken in. */
   know({ workspaceId, kind, name }: Subject): void {
@@ -95,10 +100,20 @@ export class States {
   }
 
   #say(said: Said): void {
-    const key = keyOf(said.subject.workspaceId, said.subject.kind, said.subject.name);
+    const { subject, group, how, state } = said;
+    this.changes.push({
+      workspace_id: subject.workspaceId,
+      subject_kind: subject.kind,
+      subject: subject.name,
+      subscription: group,
+      how,
+      state,
+      request_id: this.request,
+    });
+    const key = keyOf(subject.workspaceId, subject.kind, subject.name);
     const groups = this.#said.get(key);
-    if (groups) groups.set(said.group, said);
-    else this.#said.set(key, new Map([[said.group, said]]));
+    if (groups) groups.set(group, said);
+    else this.#said.set(key, new Map([[group, said]]));
   }
 
   #saidSo(how: Said['how']): Said[] {

@@ -1,4 +1,5 @@
 import type { AcceptedObject, TrackObject } from '../../src/jobs/envelope.ts';
+import type { SubscriptionObject } from '../../src/jobs/subscription.ts';
 
 /** One accepted object on its way into the store. */
 export interface Work<Accepted extends AcceptedObject = AcceptedObject> {
@@ -10,10 +11,16 @@ export interface Work<Accepted extends AcceptedObject = AcceptedObject> {
   object: Accepted;
 }
 
-/** Whether its object came in by /users/track; all others are identity operations. */
+/** Whether its object came in by /users/track; all others are identity operations or set subscription states. */
 export function isTrack(work: Work): work is Work<TrackObject> {
   const { kind } = work.object;
   return kind === 'attributes' || kind === 'events' || kind === 'purchases';
+}
+
+/** Whether its object sets a subscription or email state, and nothing else. */
+export function isSubscription(work: Work): work is Work<SubscriptionObject> {
+  const { kind } = work.object;
+  return kind === 'group_state' || kind === 'email_change';
 }
 
 /** Objects of different workspaces never share a name. */

@@ -9,8 +9,11 @@ import {
 } from '../../src/store/profiles/update-custom-attributes.ts';
 import { type ProfileUpdate, updateProfiles } from '../../src/store/profiles/update-profiles.ts';
 import { upsertPushTokens } from '../../src/store/profiles/upsert-push-tokens.ts';
+import { clearSpamMarks } from '../../src/store/subscriptions/clear-spam-marks.ts';
 import { dropSubscriptionStates } from '../../src/store/subscriptions/drop-subscription-states.ts';
+import { recordStateChanges } from '../../src/store/subscriptions/record-state-changes.ts';
 import { setEmailStates } from '../../src/store/subscriptions/set-email-states.ts';
+import { setHardBounces } from '../../src/store/subscriptions/set-hard-bounces.ts';
 import { setSubscriptionStates } from '../../src/store/subscriptions/set-subscription-states.ts';
 import { takeEmailStates } from '../../src/store/subscriptions/take-email-states.ts';
 import { takeSubscriptionStates } from '../../src/store/subscriptions/take-subscription-states.ts';
@@ -20,7 +23,7 @@ import type { Changes } from './fold.ts';
 import type { HeldProfile } from './held-profile.ts';
 
 /**
- * Writes a folded round: at most twelve statements, whatever the number of objects, and those of its identity
+ * Writes a folded round: at most fifteen statements, whatever the number of objects, and those of its identity
  * operations.
  *
  * @param now the store's clock at the start of the batch
@@ -38,12 +41,16 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
   const { newAliases } = changes.profiles;
   const pushTokens = [...changes.pushTokens.values()];
   const { states } = changes;
+  const { clearedSpam } = changes.emails;
+  const bounces = [...changes.emails.bounces.values()];
   const emailStates = states.emailStates('set');
   const takenEmailStates = states.emailStates('taken');
   const groupStates = states.groupStates('set');
   const takenGroupStates = states.groupStates('taken');
   const droppedGroupStates = states.groupStates('dropped');
   await sendTogether(tx, [
+    // Before the round's own marks.
+    () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam),
     () => changes.events.length > 0 && recordEvents(tx, changes.events, now),
     () => changes.purchases.length > 0 && recordPurchases(tx, changes.purchases, now),
     () => made.length > 0 && insertProfiles(tx, made, now),
@@ -56,6 +63,9 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
     () => groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
     () => takenGroupStates.length > 0 && takeSubscriptionStates(tx, takenGroupStates, now),
     () => droppedGroupStates.length > 0 && dropSubscriptionStates(tx, droppedGroupStates),
+    () => bounces.length > 0 && setHardBounces(tx, bounces, now),
+    // Behind the states, whose rows it needs locked.
+    () => states.changes.length > 0 && recordStateChanges(tx, states.changes, now),
     () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
     () => writeIdentity(tx, changes.identity, now),
   ]);

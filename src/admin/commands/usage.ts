@@ -43,7 +43,7 @@ async function usage(options: UsageOptions): Promise<void> {
         ...(workspaceId && { workspaceId }),
         ...(options.after && behind(options.after)),
       },
-      _sum: { attributes: true, events: true, purchases: true, identity: true },
+      _sum: { attributes: true, events: true, purchases: true, identity: true, subscriptions: true },
       orderBy: [{ day: 'desc' }, { workspaceId: 'asc' }],
       take: options.limit + 1,
     });
@@ -58,6 +58,7 @@ async function usage(options: UsageOptions): Promise<void> {
       const events = Number(row._sum.events ?? 0);
       const purchases = Number(row._sum.purchases ?? 0);
       const identity = Number(row._sum.identity ?? 0);
+      const subscriptions = Number(row._sum.subscriptions ?? 0);
       return {
         day: dayOf(row.day),
         workspace: names.get(row.workspaceId) ?? row.workspaceId,
@@ -65,7 +66,8 @@ async function usage(options: UsageOptions): Promise<void> {
         events,
         purchases,
         identity,
-        total: attributes + events + purchases + identity,
+        subscriptions,
+        total: attributes + events + purchases + identity + subscriptions,
       };
     });
     printPage(options.json, 'usage', { rows, next });

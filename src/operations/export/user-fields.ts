@@ -115,8 +115,8 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
     },
     push_tokens: listOf({ app: string, token: string, device_id: string }, '`app` is the `app_id` as sent.'),
     email_subscribe: state('State of the email address, shared by everyone who has it.'),
-    email_opted_in_at: time('When the address was last set to `opted_in`, while it is that.'),
-    email_unsubscribed_at: time('When the address was last set to `unsubscribed`, while it is that.'),
+    email_opted_in_at: time('Since when the state is `opted_in`, while it is that.'),
+    email_unsubscribed_at: time('Since when the state is `unsubscribed`, while it is that.'),
     email_hard_bounced_at: time('When the address was found not to exist.'),
     push_subscribe: state('State for push messages.'),
     subscription_groups: listOf(

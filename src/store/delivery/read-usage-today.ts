@@ -6,6 +6,7 @@ export interface UsageToday {
   events: number;
   purchases: number;
   identity: number;
+  subscriptions: number;
 }
 
 /** By the primary key's day within each workspace; one row per workspace and lane. */
@@ -15,7 +16,8 @@ const statement = `
     sum(usage.attributes)::float8 as attributes,
     sum(usage.events)::float8 as events,
     sum(usage.purchases)::float8 as purchases,
-    sum(usage.identity)::float8 as identity
+    sum(usage.identity)::float8 as identity,
+    sum(usage.subscriptions)::float8 as subscriptions
   from usage
   join workspaces on workspaces.id = usage.workspace_id
   where usage.day = (now() at time zone 'UTC')::date

@@ -106,6 +106,21 @@ const subscriptionGroups = `
       and (subscription_groups.channel = 'email') = (subject.address = 'email')
   ) as told`;
 
+/** When the state became what it is: the address's, or that which the profile has for lack of one. */
+const emailStateSince = iso(`
+  case when profiles.email is not null then email_addresses.changed_at else (
+    select subscription_history.changed_at
+    from subscription_history
+    where subscription_history.workspace_id = profiles.workspace_id
+      and subscription_history.subject_kind = 'profile'
+      and subscription_history.subject = profiles.id::text
+      and subscription_history.subscription = ''
+    order by subscription_history.id desc
+    limit 1) end`);
+
+const emailState =
+  'case when profiles.email is null then profiles.email_subscribe else email_addresses.state end';
+
 /** By primary keys and user_aliases_profile, push_tokens_profile; one snapshot, locks nothing. */
 const statement = `
   select
@@ -132,12 +147,9 @@ const statement = `
     ${iso('profiles.date_of_first_session')} as date_of_first_session,
     ${iso('profiles.date_of_last_session')} as date_of_last_session,
     ${iso('profiles.marked_email_as_spam_at')} as marked_email_as_spam_at,
-    coalesce(
-      case when profiles.email is null then profiles.email_subscribe else email_addresses.state end,
-      'subscribed') as email_subscribe,
-    case email_addresses.state when 'opted_in' then ${iso('email_addresses.changed_at')} end as email_opted_in_at,
-    case email_addresses.state when 'unsubscribed' then ${iso('email_addresses.changed_at')} end
-      as email_unsubscribed_at,
+    coalesce(${emailState}, 'subscribed') as email_subscribe,
+    case ${emailState} when 'opted_in' then ${emailStateSince} end as email_opted_in_at,
+    case ${emailState} when 'unsubscribed' then ${emailStateSince} end as email_unsubscribed_at,
     ${iso('email_addresses.hard_bounced_at')} as email_hard_bounced_at,
     coalesce(profiles.push_subscribe, 'subscribed') as push_subscribe,
     ${ifWanted(['custom_attributes'], 'profiles.custom_attributes')} as custom_attributes,

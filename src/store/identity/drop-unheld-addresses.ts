@@ -2,7 +2,7 @@ import type { Connection } from '../database.ts';
 
 /**
  * By primary key and the indexes profiles_email and profiles_phone: forgets the states of addresses that nobody
- * has any more. Runs after the profiles are gone. The limits keep the
+ * has any more, and what they were. Runs after the profiles are gone. The limits keep the
  * planner from joining the whole table instead.
  */
 const statement = `
@@ -27,6 +27,11 @@ const statement = `
     where subscription_states.workspace_id = unheld.workspace_id
       and subscription_states.subject_kind = unheld.kind
       and subscription_states.subject = unheld.address
+  ), history_gone as (
+    delete from subscription_history using unheld
+    where subscription_history.workspace_id = unheld.workspace_id
+      and subscription_history.subject_kind = unheld.kind
+      and subscription_history.subject = unheld.address
   )
   delete from email_addresses using unheld
   where unheld.kind = 'email'
@@ -39,7 +44,7 @@ export interface HeldAddress {
   address: string;
 }
 
-/** With the last user who has an address, the address's subscription states go. */
+/** With the last user who has an address, the address's subscription states go, with their history. */
 export async function dropUnheldAddresses(tx: Connection, addresses: HeldAddress[]): Promise<void> {
   await tx.query({
     name: 'drop-unheld-addresses',

@@ -28,6 +28,12 @@ const statement = `
     where subscription_states.workspace_id = wanted.workspace_id
       and subscription_states.subject_kind = 'profile'
       and subscription_states.subject = wanted.id::text
+  ),
+  subscription_history_gone as (
+    delete from subscription_history using wanted
+    where subscription_history.workspace_id = wanted.workspace_id
+      and subscription_history.subject_kind = 'profile'
+      and subscription_history.subject = wanted.id::text
   )
   delete from profiles using wanted
   where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id`;

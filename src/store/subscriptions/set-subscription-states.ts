@@ -9,7 +9,7 @@ export interface GroupState {
   state: string;
 }
 
-/** Upserts by primary key, sorted by it; each key stands once. */
+/** Upserts by primary key, sorted by it; each key stands once. A state that is said again keeps its time. */
 const statement = `
   insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
   select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $2::timestamptz
@@ -18,7 +18,8 @@ const statement = `
   order by given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id
   on conflict (workspace_id, subject_kind, subject, subscription_group_id) do update set
     state = excluded.state,
-    changed_at = excluded.changed_at`;
+    changed_at = case
+      when subscription_states.state = excluded.state then subscription_states.changed_at else excluded.changed_at end`;
 
 export async function setSubscriptionStates(tx: Connection, states: GroupState[], now: Date): Promise<void> {
   await tx.query({ name: 'set-subscription-states', text: statement, values: [JSON.stringify(states), now] });
