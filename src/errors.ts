@@ -31,6 +31,15 @@ export const errors = {
     status: 400,
     message: "'merge_updates' must only have 'identifier_to_merge' and 'identifier_to_keep'",
   },
+  invalidSubscriptionGroup: { status: 400, message: 'Invalid subscription group ID' },
+  emailAndPhone: {
+    status: 400,
+    message: 'Either an email address or a phone number should be provided, but not both.',
+  },
+  tooManySubscriptionGroups: {
+    status: 400,
+    message: 'The max number of subscription groups per request was exceeded',
+  },
   invalidKey: { status: 401, message: 'Invalid API Key' },
   accessDenied: { status: 403, message: 'Access Denied' },
   notFound: { status: 404, message: 'Not Found' },

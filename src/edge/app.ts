@@ -4,6 +4,7 @@ import type { Operation } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
 import { beginOtherRequest, refuse } from './other-requests.ts';
+import { parseQuery } from './query.ts';
 import { type EdgeServices, type Endpoint, serve } from './serve.ts';
 
 /**
@@ -14,7 +15,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   const app = express();
   app.disable('x-powered-by');
   app.disable('etag');
-  app.set('query parser', 'extended');
+  app.set('query parser', parseQuery);
 
   const exact = new Map<string, Endpoint>();
   const methods = new Map<string, string[]>();

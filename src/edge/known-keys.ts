@@ -3,11 +3,13 @@ import { hashApiKey } from '../admin/api-keys.ts';
 import type { Log } from '../log.ts';
 import type { Pool } from '../store/database.ts';
 import { type ApiKeyRow, findApiKey } from '../store/find-api-key.ts';
+import type { Channel } from '../store/subscriptions/find-groups.ts';
 import { within } from '../within.ts';
 
 export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist' | 'groups' | 'blocked'> {
   permissions: ReadonlySet<string>;
-  groups: ReadonlySet<string>;
+  /** Channels of subscription groups by their ids. */
+  groups: ReadonlyMap<string, Channel>;
   /** External ids. */
   blocked: ReadonlySet<string>;
   /** Absent: any address. */
@@ -117,7 +119,7 @@ function toApiKey(row: ApiKeyRow): ApiKey {
   return {
     ...row,
     permissions: new Set(row.permissions),
-    groups: new Set(row.groups),
+    groups: new Map(Object.entries(row.groups)),
     blocked: new Set(row.blocked),
     allowlist: toBlockList(row.ipAllowlist),
   };

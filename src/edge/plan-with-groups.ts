@@ -1,5 +1,6 @@
 import type { Caller, Plan, QueuedOperation } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
+import type { Channel } from '../store/subscriptions/find-groups.ts';
 
 /**
  * Plans with the subscription groups that the edge remembers; when the request names one that it does not
@@ -9,21 +10,26 @@ export async function planWithGroups(
   operation: QueuedOperation,
   caller: Caller,
   body: Record<string, Json>,
-  renewGroups: () => Promise<ReadonlySet<string>>,
+  renewGroups: () => Promise<ReadonlyMap<string, Channel>>,
 ): Promise<Plan> {
   const missed: string[] = [];
-  const hasGroup = (id: string) => caller.hasGroup(id) || missed.push(id) === 0;
+  const channelOf = (id: string) => {
+    const channel = caller.channelOf(id);
+    if (channel === undefined) missed.push(id);
+    return channel;
+  };
   let plan: Plan | undefined;
   let refusal: unknown;
   try {
-    plan = operation.plan({ ...caller, hasGroup }, body);
+    plan = operation.plan({ ...caller, hasGroup: (id) => channelOf(id) !== undefined, channelOf }, body);
   } catch (error) {
     refusal = error;
   }
   if (missed.length > 0) {
     const groups = await renewGroups();
     if (missed.some((id) => groups.has(id))) {
-      return operation.plan({ ...caller, hasGroup: (id) => groups.has(id) }, body);
+      const renewed = { hasGroup: (id: string) => groups.has(id), channelOf: (id: string) => groups.get(id) };
+      return operation.plan({ ...caller, ...renewed }, body);
     }
   }
   if (plan) return plan;

@@ -122,6 +122,7 @@ async function answer(
     requestId,
     now,
     hasGroup: (id) => key.groups.has(id),
+    channelOf: (id) => key.groups.get(id),
     isBlocked: (externalId) => key.blocked.has(externalId),
   };
   if (operation.kind === 'direct')

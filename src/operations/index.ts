@@ -1,4 +1,15 @@
+import { emailBlacklist } from './email.blacklist.ts';
+import { emailBlocklist } from './email.blocklist.ts';
+import { emailBounceRemove } from './email.bounce.remove.ts';
+import { emailHardBounces } from './email.hard_bounces.ts';
+import { emailSpamRemove } from './email.spam.remove.ts';
+import { emailStatus } from './email.status.ts';
+import { emailUnsubscribe } from './email.unsubscribe.ts';
 import type { Operation } from './operation.ts';
+import { subscriptionGroupsGet } from './subscription.groups.get.ts';
+import { subscriptionStatusGet } from './subscription.status.get.ts';
+import { subscriptionStatusSet } from './subscription.status.set.ts';
+import { subscriptionStatusSetV2 } from './subscription.status.set.v2.ts';
 import { usersAliasNew } from './users.alias.new.ts';
 import { usersAliasUpdate } from './users.alias.update.ts';
 import { usersDelete } from './users.delete.ts';
@@ -25,5 +36,16 @@ export function allOperations(serviceIdField: string): Operation[] {
     usersExternalIdsRename(),
     usersExternalIdsRemove(),
     usersExportIds(serviceIdField),
+    subscriptionStatusSetV2(),
+    subscriptionStatusSet(),
+    subscriptionStatusGet(),
+    subscriptionGroupsGet(),
+    emailStatus(),
+    emailBlocklist(),
+    emailBlacklist(),
+    emailUnsubscribe(),
+    emailHardBounces(),
+    emailBounceRemove(),
+    emailSpamRemove(),
   ];
 }

@@ -4,6 +4,7 @@ import type { Json } from '../profile/json.ts';
 import type { BucketName } from '../schemas/limits.ts';
 import type { Schema } from '../schemas/schema.ts';
 import type { Database } from '../store/database.ts';
+import type { Channel } from '../store/subscriptions/find-groups.ts';
 
 /** Who asks, when, and as which request. */
 export interface Caller {
@@ -12,6 +13,8 @@ export interface Caller {
   requestId: string;
   /** Whether the workspace has this subscription group, archived or not. */
   hasGroup(id: string): boolean;
+  /** The channel of the workspace's subscription group, archived or not; undefined: it has no such group. */
+  channelOf(id: string): Channel | undefined;
   /** Whether objects of the workspace that are addressed to this external id are refused. */
   isBlocked(externalId: string): boolean;
   /** Epoch milliseconds at which the request arrived. */

@@ -1,12 +1,13 @@
 import type { Pool } from './database.ts';
+import type { Channel } from './subscriptions/find-groups.ts';
 
 export interface ApiKeyRow {
   id: string;
   workspaceId: string;
   permissions: string[];
   ipAllowlist: string[];
-  /** Ids of the workspace's subscription groups, archived ones included. */
-  groups: string[];
+  /** Channels of the workspace's subscription groups by their ids, archived ones included. */
+  groups: Record<string, Channel>;
   /** External ids of the workspace whose objects are refused, at most `MAX_BLOCKED`. */
   blocked: string[];
   /** Overrides of this workspace, by bucket. */
@@ -27,11 +28,11 @@ const statement = `
       from rate_limits
       where rate_limits.workspace_id = api_keys.workspace_id
     ), '{}') as limits,
-    array(
-      select subscription_groups.id::text
+    coalesce((
+      select jsonb_object_agg(subscription_groups.id, subscription_groups.channel)
       from subscription_groups
       where subscription_groups.workspace_id = api_keys.workspace_id
-    ) as groups,
+    ), '{}') as groups,
     coalesce((
       select json_agg(blocked_external_ids.external_id)
       from blocked_external_ids

@@ -58,6 +58,6 @@ test('each group that was made just now is found, before the key would be looked
     const group = await createGroup(database.pool, workspace.id, 'email', { name: `group ${time}` });
     const { groups } = await authenticator.renew(`Bearer ${workspace.key}`, '127.0.0.1', from + time);
     expect(groups.size).toBe(time);
-    expect(groups).toContain(group);
+    expect(groups.has(group)).toBe(true);
   }
 });

@@ -10,6 +10,7 @@ import { toProfileId } from '../../src/profile/service-id.ts';
 import { createGroupCommit } from '../../src/queue/group-commit.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
 import { runBatch } from '../../workers/run.ts';
+import { callerOf } from '../operations/in-process.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { canonicalModel, canonicalStore } from './canonical.ts';
@@ -122,7 +123,7 @@ function accept(
   groupIds: Record<string, string>,
 ): AcceptedObject[] {
   const hasGroup = (id: string) => id !== groupIds[groups.unknown];
-  const caller = { workspaceId, requestId: uuidv7(), now: Date.now(), hasGroup, isBlocked: () => false };
+  const caller = callerOf(workspaceId, { hasGroup });
   let objects: AcceptedObject[];
   try {
     ({ objects } = track.plan(caller, structuredClone(request) as unknown as Record<string, Json>));

@@ -21,6 +21,7 @@ export function callerOf(workspaceId: string, change: Partial<Caller> = {}): Cal
     requestId: uuidv7(),
     now: Date.now(),
     hasGroup: () => true,
+    channelOf: () => 'email',
     isBlocked: () => false,
     ...change,
   };

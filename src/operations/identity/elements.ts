@@ -1,25 +1,29 @@
 import { ApiError, BadRequest, type ErrorName, type Rejection } from '../../errors.ts';
 import { newId } from '../../ids.ts';
 import type { IdentityObject } from '../../jobs/identity.ts';
+import type { SubscriptionObject } from '../../jobs/subscription.ts';
 import type { Json } from '../../profile/json.ts';
 import { isRecord } from '../../profile/record.ts';
 import { findUnstorable } from '../../profile/values.ts';
 import type { Plan } from '../operation.ts';
 
-/** Elements of each array of an identity request. */
+/** Elements of each array of an identity or subscription request. */
 export const MAX_ELEMENTS = 50;
 
 /** Why something cannot be applied: the field and the rule. */
 export type Refusal = { error: string };
 
+/** What an element can become. */
+type Element = IdentityObject | SubscriptionObject;
+
 /** What became of the elements of a request's arrays, in their order. */
-export interface Judged<T extends Place = IdentityObject> {
+export interface Judged<T extends Place = Element> {
   objects: T[];
   rejected: Rejection[];
 }
 
 /** An object as its element says it, before it has an id and a place. */
-type Content = WithoutPlace<IdentityObject>;
+type Content = WithoutPlace<Element>;
 type WithoutPlace<T> = T extends unknown ? Omit<T, keyof Place> : never;
 type Place = Pick<IdentityObject, 'id' | 'request' | 'index'>;
 

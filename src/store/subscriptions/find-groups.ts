@@ -1,9 +1,11 @@
 import type { Connection } from '../database.ts';
 
+export type Channel = 'email' | 'sms' | 'whatsapp';
+
 export interface Group {
   workspaceId: string;
   id: string;
-  channel: 'email' | 'sms' | 'whatsapp';
+  channel: Channel;
   archived: boolean;
 }
 

@@ -1,0 +1,17 @@
+import { addresses, ofAddresses, planChange } from './email/addresses.ts';
+import type { QueuedOperation } from './operation.ts';
+
+/** POST /email/bounce/remove */
+export function emailBounceRemove(): QueuedOperation {
+  return {
+    ...ofAddresses,
+    id: 'email.bounce.remove',
+    path: '/email/bounce/remove',
+    permission: 'email.bounce.remove',
+    summary: 'Take addresses off the list of hard bounces',
+    description: 'At most 50 addresses. Their subscription states stay as they are.',
+    body: { type: 'object', required: ['email'], properties: { email: addresses } },
+    example: { body: { email: 'ada@example.com' }, reply: { message: 'success' } },
+    plan: (_caller, body) => planChange(body, { hard_bounced: false }),
+  };
+}

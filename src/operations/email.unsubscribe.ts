@@ -1,0 +1,39 @@
+import { listEmails } from '../store/subscriptions/list-emails.ts';
+import { listParameters, listReply, readPage } from './email/listing.ts';
+import type { DirectOperation } from './operation.ts';
+
+/** GET /email/unsubscribes */
+export function emailUnsubscribe(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'email.unsubscribe',
+    method: 'GET',
+    path: '/email/unsubscribes',
+    permission: 'email.unsubscribe',
+    bucket: 'default',
+    summary: 'List unsubscribed email addresses',
+    description:
+      'Addresses that are unsubscribed now, by when they became so. Either both days or an email are required; the days hold beside an email too.',
+    query: listParameters,
+    replies: {
+      200: {
+        description: 'The addresses.',
+        schema: listReply('unsubscribed_at', 'Since when it is unsubscribed.'),
+      },
+    },
+    example: {
+      query: { start_date: '2026-01-01', end_date: '2026-02-01', sort_direction: 'asc' },
+      reply: {
+        emails: [{ email: 'ada@example.com', unsubscribed_at: '2026-01-31 12:00:01 +0000' }],
+        message: 'success',
+      },
+    },
+
+    async handle({ workspaceId }, { query }, { database }) {
+      const page = readPage(query, 'always');
+      const found = await listEmails(database.pool, workspaceId, 'unsubscribed', page);
+      const emails = found.map(({ email, since }) => ({ email, unsubscribed_at: since }));
+      return { status: 200, body: { emails, message: 'success' } };
+    },
+  };
+}

@@ -1,0 +1,40 @@
+import type { AcceptedEmailChange } from '../../jobs/subscription.ts';
+import { emailOf } from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import { judge, planOf, requiredElements } from '../identity/elements.ts';
+import { arrayOf, countedReply, email, refusal } from '../identity/schemas.ts';
+import type { Plan, QueuedOperation } from '../operation.ts';
+
+const FIELD = 'email';
+
+/** The body's list of addresses. */
+export const addresses = arrayOf(email, 'Email addresses; a single one will do. Nobody need have them.');
+
+/** What the operations that change a list of addresses have in common. */
+export const ofAddresses = {
+  kind: 'queued',
+  method: 'POST',
+  bucket: 'default',
+  replies: {
+    201: { description: 'The changes are on disk and will take effect.', schema: countedReply([FIELD], {}) },
+  },
+  refusals: ['tooManyIds'],
+  ...refusal([FIELD]),
+} as const satisfies Partial<QueuedOperation>;
+
+/**
+ * The plan that changes each address of the body alike; one that cannot be read fails alone.
+ *
+ * @throws {BadRequest|ApiError} without a valid address, and with too many
+ */
+export function planChange(
+  body: Record<string, Json>,
+  change: Pick<AcceptedEmailChange, 'state' | 'hard_bounced' | 'marked_as_spam'>,
+): Plan {
+  const elements = requiredElements(body, FIELD, 'strings', 'tooManyIds');
+  const judged = judge(FIELD, elements, (element) => {
+    const read = emailOf(element);
+    return 'error' in read ? read : { kind: 'email_change' as const, ...read.identifier, ...change };
+  });
+  return planOf(judged, [FIELD], {});
+}

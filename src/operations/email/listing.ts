@@ -1,0 +1,97 @@
+import { BadRequest } from '../../errors.ts';
+import { normalizeEmail } from '../../profile/email.ts';
+import { isGiven } from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import { parseTime, toIso } from '../../profile/time.ts';
+import type { Schema } from '../../schemas/schema.ts';
+import type { Page } from '../../store/subscriptions/list-emails.ts';
+import { count } from '../subscription/schemas.ts';
+import { readOffset, readWholeNumber } from '../subscription/whole-number.ts';
+
+const DEFAULT_LIMIT = 100;
+const MAX_LIMIT = 500;
+const DAY = /^\d{4}-\d\d-\d\d$/;
+
+/** The parameters of a list of addresses. */
+export const listParameters: Schema = {
+  type: 'object',
+  properties: {
+    start_date: day('Since this day, 0:00 UTC; required with end_date, unless there is an email.'),
+    end_date: day('Until this day, 0:00 UTC, which is excluded; required, unless there is an email.'),
+    email: { type: 'string', description: 'Only this address.', rule: 'it must be an email address' },
+    limit: count(1, MAX_LIMIT, `Most addresses of the answer, ${DEFAULT_LIMIT} if absent.`),
+    offset: count(0, undefined, 'Addresses to pass over, 0 if absent.'),
+    sort_direction: {
+      enum: ['asc', 'desc'],
+      default: 'desc',
+      description: '`desc`: the latest first.',
+      rule: "it must be 'asc' or 'desc'",
+    },
+  },
+};
+
+function day(description: string): Schema {
+  return { type: 'string', description: `YYYY-MM-DD. ${description}`, rule: 'it must be a day, YYYY-MM-DD' };
+}
+
+/** The answer with a list of addresses, `since` being the name of their time. */
+export const listReply = (since: string, description: string): Schema => ({
+  type: 'object',
+  required: ['emails', 'message'],
+  properties: {
+    emails: {
+      type: 'array',
+      items: {
+        type: 'object',
+        required: ['email', since],
+        properties: {
+          email: { type: 'string' },
+          [since]: { type: 'string', description: `${description} As in \`2020-06-17 19:27:44 +0000\`.` },
+        },
+      },
+    },
+    message: { const: 'success' },
+  },
+});
+
+/**
+ * Which addresses a query asks for. Without an address it needs both days.
+ *
+ * @param bounds `always`: the days hold beside an address too; `unless-email`: they are passed over then
+ * @throws {BadRequest} naming the parameter
+ */
+export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless-email'): Page {
+  const { email: sent, sort_direction } = query;
+  const start = readDay(query, 'start_date');
+  const end = readDay(query, 'end_date');
+  // No address has a space: it is a + that was not encoded.
+  const email = isGiven(sent) ? normalizeEmail(String(sent).replaceAll(' ', '+')) : undefined;
+  if (isGiven(sent) && email === undefined) {
+    throw new BadRequest("The value provided for the 'email' field is not a valid email.");
+  }
+  if (email === undefined) {
+    if (end === undefined) throw new BadRequest("'end_date' is required, or 'email'");
+    if (start === undefined) throw new BadRequest("'start_date' is required, or 'email'");
+  }
+  if (start !== undefined && end !== undefined && start >= end) {
+    throw new BadRequest("'start_date' is not valid: it must be before 'end_date'");
+  }
+  const bounded = email === undefined || bounds === 'always';
+  return {
+    ...(email !== undefined && { email }),
+    from: bounded && start !== undefined ? toIso(start) : '-infinity',
+    to: bounded && end !== undefined ? toIso(end) : 'infinity',
+    direction: sort_direction === 'asc' ? 'asc' : 'desc',
+    limit: readWholeNumber(query, 'limit', { from: 1, to: MAX_LIMIT, otherwise: DEFAULT_LIMIT }),
+    offset: readOffset(query),
+  };
+}
+
+/** Epoch milliseconds of its midnight, UTC. */
+function readDay(query: Record<string, Json>, name: string): number | undefined {
+  const value = query[name];
+  if (!isGiven(value)) return undefined;
+  const time = typeof value === 'string' && DAY.test(value) ? parseTime(value) : undefined;
+  if (time === undefined) throw new BadRequest(`'${name}' is not valid: it must be a day, YYYY-MM-DD`);
+  return time;
+}

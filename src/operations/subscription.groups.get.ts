@@ -1,0 +1,102 @@
+import { findExported, MAX_SHARING } from '../store/export/find-exported.ts';
+import { readProfiles } from '../store/export/read-profiles.ts';
+import { toUserObject, userFields } from './export/user-fields.ts';
+import type { DirectOperation } from './operation.ts';
+import { readAsked } from './subscription/asked.ts';
+import { count, EXAMPLE_GROUP, queried } from './subscription/schemas.ts';
+import { readOffset, readWholeNumber } from './subscription/whole-number.ts';
+
+/** Most users of one answer. */
+const MAX_USERS = 100;
+
+/** What of a user is shown, as /users/export/ids shows it. */
+const { email, phone, external_id, subscription_groups } = userFields('service_id');
+const shown = Object.entries({ email, phone, external_id, subscription_groups }).map(
+  ([name, field]) => [name, field!] as [string, NonNullable<typeof field>],
+);
+
+/** GET /subscription/user/status: all groups of users. */
+export function subscriptionGroupsGet(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'subscription.groups.get',
+    method: 'GET',
+    path: '/subscription/user/status',
+    permission: 'subscription.groups.get',
+    bucket: 'default',
+    summary: 'Get the subscription groups of users',
+    description: `The groups for which something was said. External ids come before emails and phones. Everyone on an email or phone comes, up to ${MAX_SHARING.toLocaleString('en')}: those with an external id first, then the most recently updated. What nobody has is left out.`,
+    query: {
+      type: 'object',
+      properties: {
+        ...queried,
+        limit: count(1, MAX_USERS, `Most users of the answer, ${MAX_USERS} if absent.`),
+        offset: count(0, undefined, 'Users to pass over, 0 if absent.'),
+      },
+    },
+    replies: {
+      200: {
+        description: 'The users that were found.',
+        schema: {
+          type: 'object',
+          required: ['users', 'total_count', 'message'],
+          properties: {
+            users: {
+              type: 'array',
+              items: {
+                title: 'SubscriptionUser',
+                type: 'object',
+                required: ['subscription_groups'],
+                properties: Object.fromEntries(shown.map(([name, { schema }]) => [name, schema])),
+                additionalProperties: false,
+              },
+            },
+            total_count: { type: 'integer', minimum: 0, description: 'Users on all pages.' },
+            message: { const: 'success' },
+          },
+        },
+      },
+    },
+    refusals: ['emailAndPhone', 'tooManyIds'],
+    example: {
+      query: { external_id: 'ada' },
+      reply: {
+        users: [
+          {
+            email: 'ada@example.com',
+            external_id: 'ada',
+            subscription_groups: [
+              { id: EXAMPLE_GROUP, name: 'News', channel: 'email', status: 'Subscribed' },
+            ],
+          },
+        ],
+        total_count: 1,
+        message: 'success',
+      },
+    },
+
+    async handle({ workspaceId }, { query }, { database }) {
+      const { kind, names } = readAsked(query);
+      const limit = readWholeNumber(query, 'limit', { from: 1, to: MAX_USERS, otherwise: MAX_USERS });
+      const offset = readOffset(query);
+      const wanted = names.flatMap(({ known }, place) =>
+        known === undefined ? [] : [{ place, [kind]: known }],
+      );
+      const found = await findExported(database.pool, workspaceId, wanted);
+      const ids = [...new Set(found.map(({ id }) => id))];
+      const page = ids.slice(offset, offset + limit);
+      const stored = await readProfiles(database.pool, workspaceId, page, ['subscription_groups']);
+      const users = new Map(
+        stored.map((user) => [user.id, { subscription_groups: [], ...toUserObject(user, shown) }]),
+      );
+      return {
+        status: 200,
+        body: {
+          users: page.flatMap((id) => users.get(id) ?? []),
+          total_count: ids.length,
+          message: 'success',
+        },
+      };
+    },
+  };
+}

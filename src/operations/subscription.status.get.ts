@@ -1,0 +1,121 @@
+import { ApiError } from '../errors.ts';
+import type { Database } from '../store/database.ts';
+import { findExported } from '../store/export/find-exported.ts';
+import type { Channel } from '../store/subscriptions/find-groups.ts';
+import { readAddressStates } from '../store/subscriptions/read-address-states.ts';
+import { readProfileStates } from '../store/subscriptions/read-profile-states.ts';
+import type { DirectOperation } from './operation.ts';
+import { type Asked, readAsked } from './subscription/asked.ts';
+import { EXAMPLE_GROUP, groupId, queried } from './subscription/schemas.ts';
+import { readGroupId } from './subscription/setting.ts';
+import { requireChannel } from './subscription/targets.ts';
+
+const answers: Record<string, string> = { subscribed: 'Subscribed', unsubscribed: 'Unsubscribed' };
+
+/** GET /subscription/status/get: the states of users in one group. */
+export function subscriptionStatusGet(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'subscription.status.get',
+    method: 'GET',
+    path: '/subscription/status/get',
+    permission: 'subscription.status.get',
+    bucket: 'default',
+    summary: 'Get the subscription states of users in a group',
+    description:
+      'By external ids, or by emails (a group of emails) or phones (a group of SMS or WhatsApp); external ids come first. `Unknown`: nothing was said, or nobody has the external id. The global state of an email address is not looked at.',
+    query: {
+      type: 'object',
+      required: ['subscription_group_id'],
+      properties: { subscription_group_id: groupId, ...queried },
+    },
+    replies: {
+      200: {
+        description: 'The states.',
+        schema: {
+          type: 'object',
+          required: ['status', 'message'],
+          properties: {
+            status: {
+              type: 'object',
+              description: 'By external id, email or phone, as sent.',
+              additionalProperties: { enum: [...Object.values(answers), 'Unknown'] },
+            },
+            message: { const: 'success' },
+          },
+        },
+      },
+    },
+    refusals: ['invalidSubscriptionGroup', 'emailAndPhone', 'tooManyIds'],
+    example: {
+      query: { subscription_group_id: EXAMPLE_GROUP, external_id: 'ada' },
+      reply: { status: { ada: 'Unknown' }, message: 'success' },
+    },
+
+    async handle({ workspaceId }, { query }, { database }) {
+      const id = readGroupId(query.subscription_group_id);
+      const asked = readAsked(query);
+      const group = await database.prisma.subscriptionGroup.findFirst({
+        where: { id, workspaceId },
+        select: { channel: true },
+      });
+      if (!group) throw new ApiError('invalidSubscriptionGroup');
+      const channel = group.channel as Channel;
+      requireChannel(channel, asked.kind, asked.kind);
+      const states = await readStates(database, workspaceId, { id, channel }, asked);
+      const status = asked.names.map(({ sent }) => [sent, answers[states.get(sent) ?? ''] ?? 'Unknown']);
+      return { status: 200, body: { status: Object.fromEntries(status), message: 'success' } };
+    },
+  };
+}
+
+/** The states by what was sent. */
+async function readStates(
+  { pool }: Database,
+  workspaceId: string,
+  group: { id: string; channel: Channel },
+  { kind, names }: Asked,
+): Promise<Map<string, string>> {
+  const known = names.flatMap(({ sent, known }) => (known === undefined ? [] : [{ sent, known }]));
+  const found =
+    kind === 'external_id'
+      ? await ofUsers(pool, workspaceId, group, known)
+      : await readAddressStates(
+          pool,
+          workspaceId,
+          group.id,
+          kind,
+          known.map((name) => name.known),
+        );
+  const states = new Map(found.map(({ name, state }) => [name, state]));
+  return new Map(
+    known.flatMap((name) => {
+      const state = states.get(name.known);
+      return state === undefined ? [] : [[name.sent, state]];
+    }),
+  );
+}
+
+/** The states by external id. */
+async function ofUsers(
+  pool: Database['pool'],
+  workspaceId: string,
+  { id, channel }: { id: string; channel: Channel },
+  known: { known: string }[],
+): Promise<{ name: string; state: string }[]> {
+  const wanted = known.map((name, place) => ({ place, external_id: name.known }));
+  const users = await findExported(pool, workspaceId, wanted);
+  const address = channel === 'email' ? 'email' : 'phone';
+  const states = await readProfileStates(
+    pool,
+    workspaceId,
+    id,
+    address,
+    users.map((user) => user.id),
+  );
+  const byId = new Map(states.map(({ name, state }) => [name, state]));
+  return users.flatMap((user) => {
+    const state = byId.get(user.id);
+    return state === undefined ? [] : [{ name: known[user.place]!.known, state }];
+  });
+}

@@ -1,0 +1,64 @@
+import type { Rejection } from '../errors.ts';
+import { newId } from '../ids.ts';
+import type { AcceptedGroupState } from '../jobs/subscription.ts';
+import { planOf } from './identity/elements.ts';
+import { countedReply, refusal } from './identity/schemas.ts';
+import type { QueuedOperation } from './operation.ts';
+import { doubleOptIn, EXAMPLE_GROUP, groupId, subscriptionState, targets } from './subscription/schemas.ts';
+import { readSetting } from './subscription/setting.ts';
+import { readTargets } from './subscription/targets.ts';
+
+const fields = Object.keys(targets);
+
+/** POST /subscription/status/set: one state of one group, for users and addresses. */
+export function subscriptionStatusSet(): QueuedOperation {
+  return {
+    kind: 'queued',
+    id: 'subscription.status.set',
+    method: 'POST',
+    path: '/subscription/status/set',
+    permission: 'subscription.status.set',
+    bucket: 'subscription.status.set',
+    summary: 'Set the subscription state of users in a group',
+    description:
+      'At most 50 external ids, and 50 emails (a group of emails) or 50 phones (a group of SMS or WhatsApp). The state is that of the address: everyone who shares it is updated, and it is kept for whoever takes an address that nobody has yet. An element that cannot be read is named in `errors`; the others are stored before the answer is sent. An archived group stays as it is.',
+    body: {
+      type: 'object',
+      required: ['subscription_group_id', 'subscription_state'],
+      properties: {
+        subscription_group_id: groupId,
+        subscription_state: subscriptionState,
+        ...targets,
+        use_double_opt_in_logic: doubleOptIn,
+      },
+    },
+    replies: {
+      201: { description: 'The states are on disk and will take effect.', schema: countedReply(fields, {}) },
+    },
+    refusals: ['invalidSubscriptionGroup', 'emailAndPhone', 'tooManyIds'],
+    ...refusal(fields),
+    example: {
+      body: {
+        subscription_group_id: EXAMPLE_GROUP,
+        subscription_state: 'unsubscribed',
+        email: ['ada@example.com'],
+      },
+      reply: { message: 'success' },
+    },
+
+    plan(caller, body) {
+      const { channel, ...setting } = readSetting(body, caller);
+      const objects: AcceptedGroupState[] = [];
+      const rejected: Rejection[] = [];
+      for (const target of readTargets(body, channel, "'external_id', 'email' or 'phone'", caller)) {
+        const { field, index } = target;
+        if ('error' in target) rejected.push({ type: target.error, input_array: field, index });
+        else {
+          const { identifier } = target;
+          objects.push({ kind: 'group_state', id: newId(), request: 0, index, identifier, ...setting });
+        }
+      }
+      return planOf({ objects, rejected }, fields, {});
+    },
+  };
+}

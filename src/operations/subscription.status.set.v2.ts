@@ -1,0 +1,104 @@
+import { ApiError, BadRequest, type Rejection } from '../errors.ts';
+import { newId } from '../ids.ts';
+import type { AcceptedGroupState } from '../jobs/subscription.ts';
+import type { Json } from '../profile/json.ts';
+import { isRecord } from '../profile/record.ts';
+import { planOf, requiredElements } from './identity/elements.ts';
+import { arrayOf, countedReply, refusal } from './identity/schemas.ts';
+import type { Caller, QueuedOperation } from './operation.ts';
+import { doubleOptIn, EXAMPLE_GROUP, groupId, subscriptionState, targets } from './subscription/schemas.ts';
+import { readSetting } from './subscription/setting.ts';
+import { readTargets } from './subscription/targets.ts';
+
+const FIELD = 'subscription_groups';
+
+/** POST /v2/subscription/status/set: states of several groups. */
+export function subscriptionStatusSetV2(): QueuedOperation {
+  return {
+    kind: 'queued',
+    id: 'subscription.status.set.v2',
+    method: 'POST',
+    path: '/v2/subscription/status/set',
+    permission: 'subscription.status.set',
+    bucket: 'subscription.status.set',
+    summary: 'Set the subscription states of users in several groups',
+    description:
+      'At most 50 elements, each with one group, one state, and at most 50 external ids, and 50 emails (a group of emails) or 50 phones (a group of SMS or WhatsApp). An element with a group, state or kind of address that cannot be refuses the request; an external id, email or phone that cannot be read is named in `errors`, and the others are stored before the answer is sent. Everyone who shares an address is updated, and its state is kept for whoever takes an address that nobody has yet. Of one user, what stands later holds.',
+    body: {
+      type: 'object',
+      required: [FIELD],
+      properties: { [FIELD]: arrayOf(element, 'What is set, in this order.') },
+    },
+    replies: {
+      201: { description: 'The states are on disk and will take effect.', schema: countedReply([FIELD], {}) },
+    },
+    refusals: ['invalidSubscriptionGroup', 'emailAndPhone', 'tooManyIds', 'tooManySubscriptionGroups'],
+    ...refusal([FIELD]),
+    example: {
+      body: {
+        [FIELD]: [
+          {
+            subscription_group_id: EXAMPLE_GROUP,
+            subscription_state: 'subscribed',
+            external_ids: ['ada', 'grace'],
+          },
+          {
+            subscription_group_id: EXAMPLE_GROUP,
+            subscription_state: 'unsubscribed',
+            emails: ['alan@example.com'],
+          },
+        ],
+      },
+      reply: { message: 'success' },
+    },
+
+    plan(caller, body) {
+      const objects: AcceptedGroupState[] = [];
+      const rejected: Rejection[] = [];
+      const elements = requiredElements(body, FIELD, 'objects', 'tooManySubscriptionGroups');
+      elements.forEach((given, index) => {
+        const { setting, targets } = at(index, () => readElement(given, caller));
+        for (const target of targets) {
+          if ('error' in target) {
+            const type = `${target.field}[${target.index}]: ${target.error}`;
+            rejected.push({ type, input_array: FIELD, index });
+            continue;
+          }
+          const { identifier } = target;
+          objects.push({ kind: 'group_state', id: newId(), request: 0, index, identifier, ...setting });
+        }
+      });
+      return planOf({ objects, rejected }, [FIELD], {});
+    },
+  };
+}
+
+function readElement(given: Json, caller: Caller) {
+  if (!isRecord(given)) throw new BadRequest(`each element of '${FIELD}' must be an object`);
+  const { channel, ...setting } = readSetting(given, caller);
+  return { setting, targets: readTargets(given, channel, "'external_ids', 'emails' or 'phones'", caller) };
+}
+
+/** An element that refuses the request is named by its place. */
+function at<T>(index: number, read: () => T): T {
+  try {
+    return read();
+  } catch (error) {
+    if (!(error instanceof ApiError || error instanceof BadRequest)) throw error;
+    throw new BadRequest(error.message, [{ type: error.message, input_array: FIELD, index }]);
+  }
+}
+
+const element = {
+  title: 'SubscriptionGroupUpdate',
+  type: 'object',
+  required: ['subscription_group_id', 'subscription_state'],
+  properties: {
+    subscription_group_id: groupId,
+    subscription_state: subscriptionState,
+    external_ids: targets.external_id,
+    emails: targets.email,
+    phones: targets.phone,
+    use_double_opt_in_logic: doubleOptIn,
+  },
+} as const;

@@ -1,0 +1,60 @@
+import type { Schema } from '../../schemas/schema.ts';
+import { arrayOf, email, externalId, phone } from '../identity/schemas.ts';
+
+/** The group of the documented examples; those who try them out have others. */
+export const EXAMPLE_GROUP = '019c13ec-a2e2-7b61-8f0c-55a3d7000001';
+
+export const groupId: Schema = {
+  type: 'string',
+  description: 'The id (UUID) of a subscription group of the workspace.',
+};
+
+export const subscriptionState: Schema = {
+  enum: ['subscribed', 'unsubscribed'],
+  description: '`subscribed`: in the group; `unsubscribed`: not in it.',
+};
+
+export const doubleOptIn: Schema = {
+  type: 'boolean',
+  default: false,
+  description: 'Must not be true: a confirmation would need a message to the user.',
+};
+
+/** The arrays that name whose states are set; a single value will do. */
+export const targets = {
+  external_id: arrayOf(
+    externalId('The id that you gave the user; one that nobody has changes nothing.'),
+    'Users by external id.',
+  ),
+  email: arrayOf(
+    email,
+    'Email addresses, for a group of emails; everyone who has one, and who will have it.',
+  ),
+  phone: arrayOf(
+    phone,
+    'Phone numbers, for a group of SMS or WhatsApp; everyone who has one, and who will have it.',
+  ),
+} as const;
+
+/** A parameter that may be repeated. */
+export const repeatable = (description: string): Schema => ({
+  type: ['array', 'string'],
+  items: { type: 'string' },
+  description: `${description} At most 50: the name repeated, or with [].`,
+});
+
+/** The parameters of a request that asks for states. */
+export const queried = {
+  external_id: repeatable('The ids that you gave the users; before email and phone.'),
+  email: repeatable('Email addresses; not together with phone.'),
+  phone: repeatable('Phone numbers in E.164; not together with email.'),
+} as const;
+
+/** A number in a query string. */
+export const count = (minimum: number, maximum: number | undefined, description: string): Schema => ({
+  type: ['integer', 'string'],
+  minimum,
+  ...(maximum !== undefined && { maximum }),
+  description,
+  rule: 'it must be a whole number',
+});

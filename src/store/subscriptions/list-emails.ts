@@ -1,0 +1,61 @@
+import type { Pool } from '../database.ts';
+
+/** The lists of email addresses: which are on them, and the column that says since when. */
+const lists = {
+  unsubscribed: { condition: "email_addresses.state = 'unsubscribed'", since: 'email_addresses.changed_at' },
+  hard_bounced: {
+    condition: 'email_addresses.hard_bounced_at is not null',
+    since: 'email_addresses.hard_bounced_at',
+  },
+} as const;
+
+export type EmailList = keyof typeof lists;
+export type Direction = 'asc' | 'desc';
+
+/**
+ * By the index email_addresses_unsubscribed or email_addresses_hard_bounced, in its order; of one address by primary
+ * key.
+ */
+const statementOf = (list: EmailList, direction: Direction, isOne: boolean) => {
+  const { condition, since } = lists[list];
+  return `
+  select
+    email_addresses.email,
+    to_char(${since} at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS "+0000"') as since
+  from email_addresses
+  where email_addresses.workspace_id = $1::uuid
+    and ${condition}
+    and ${since} >= $2::timestamptz
+    and ${since} < $3::timestamptz
+    ${isOne ? 'and email_addresses.email = $6' : ''}
+  order by ${since} ${direction}, email_addresses.email ${direction}
+  limit $4
+  offset $5`;
+};
+
+export interface Page {
+  /** Only this address; absent: all. */
+  email?: string;
+  /** ISO 8601 or infinite, the end excluded. */
+  from: string;
+  to: string;
+  direction: Direction;
+  limit: number;
+  offset: number;
+}
+
+/** A page of a list of addresses. `since` is as in `2020-06-17 19:27:44 +0000`. */
+export async function listEmails(
+  pool: Pool,
+  workspaceId: string,
+  list: EmailList,
+  { email, from, to, direction, limit, offset }: Page,
+): Promise<{ email: string; since: string }[]> {
+  const isOne = email !== undefined;
+  const { rows } = await pool.query<{ email: string; since: string }>({
+    name: `list-emails-${list}-${direction}${isOne ? '-one' : ''}`,
+    text: statementOf(list, direction, isOne),
+    values: [workspaceId, from, to, limit, offset, ...(isOne ? [email] : [])],
+  });
+  return rows;
+}
