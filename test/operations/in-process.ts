@@ -35,10 +35,14 @@ export async function createStore(serviceIdField = 'service_id') {
   const track = usersTrack(serviceIdField);
 
   /** Applies accepted objects, as a worker does with an envelope of them. */
-  async function apply(objects: AcceptedObject[], workspace = workspaceId): Promise<Applied> {
+  async function apply(
+    objects: AcceptedObject[],
+    workspace = workspaceId,
+    requestId = 'request',
+  ): Promise<Applied> {
     const works = objects.map((object, ordinal) => ({
       workspaceId: workspace,
-      requestId: 'request',
+      requestId,
       lane: 0,
       ordinal,
       object,

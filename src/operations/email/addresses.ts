@@ -2,13 +2,14 @@ import type { AcceptedEmailChange } from '../../jobs/subscription.ts';
 import { emailOf } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { judge, planOf, requiredElements } from '../identity/elements.ts';
-import { arrayOf, countedReply, email, refusal } from '../identity/schemas.ts';
+import { countedReply, email, refusal } from '../identity/schemas.ts';
 import type { Plan, QueuedOperation } from '../operation.ts';
+import { listOrOne } from '../subscription/schemas.ts';
 
 const FIELD = 'email';
 
 /** The body's list of addresses. */
-export const addresses = arrayOf(email, 'Email addresses; a single one will do. Nobody need have them.');
+export const addresses = listOrOne(email, 'Email addresses; nobody need have them.');
 
 /** What the operations that change a list of addresses have in common. */
 export const ofAddresses = {

@@ -20,19 +20,25 @@ export const doubleOptIn: Schema = {
   description: 'Must not be true: a confirmation would need a message to the user.',
 };
 
-/** The arrays that name whose states are set; a single value will do. */
+/** An array, or its one element. */
+export const listOrOne = (items: Schema, description: string): Schema => ({
+  ...arrayOf(items, `${description} A single one will do.`),
+  type: ['array', ...[items.type].flat()],
+});
+
+/** The lists that name whose states are set. */
 export const targets = {
-  external_id: arrayOf(
+  external_id: listOrOne(
     externalId('The id that you gave the user; one that nobody has changes nothing.'),
     'Users by external id.',
   ),
-  email: arrayOf(
+  email: listOrOne(
     email,
-    'Email addresses, for a group of emails; everyone who has one, and who will have it.',
+    'Email addresses, for a group of emails: of everyone who has them, and who will have them.',
   ),
-  phone: arrayOf(
+  phone: listOrOne(
     phone,
-    'Phone numbers, for a group of SMS or WhatsApp; everyone who has one, and who will have it.',
+    'Phone numbers, for a group of SMS or WhatsApp: of everyone who has them, and who will have them.',
   ),
 } as const;
 

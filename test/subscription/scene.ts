@@ -1,0 +1,128 @@
+import { parseQuery } from '../../src/edge/query.ts';
+import { BadRequest } from '../../src/errors.ts';
+import { newId } from '../../src/ids.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { AcceptedEmailChange } from '../../src/jobs/subscription.ts';
+import type { DirectOperation, QueuedOperation } from '../../src/operations/operation.ts';
+import { subscriptionStatusGet } from '../../src/operations/subscription.status.get.ts';
+import { subscriptionStatusSet } from '../../src/operations/subscription.status.set.ts';
+import { subscriptionStatusSetV2 } from '../../src/operations/subscription.status.set.v2.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { compile, describeError } from '../../src/schemas/compile.ts';
+import type { Channel } from '../../src/store/subscriptions/find-groups.ts';
+import { createScene } from '../identity/scene.ts';
+import { type Answer, callerOf } from '../operations/in-process.ts';
+import { createGroup } from '../setup/workspace.ts';
+
+type Body = Record<string, Json>;
+
+/** A store with a group of each channel and an archived one, and the endpoints on it without server and queue. */
+export async function createSubscriptionScene() {
+  const scene = await createScene();
+  const { pool, workspaceId } = scene;
+  const groups = {
+    news: await createGroup(pool, workspaceId, 'email', { name: 'news' }),
+    offers: await createGroup(pool, workspaceId, 'email', { name: 'offers' }),
+    texts: await createGroup(pool, workspaceId, 'sms', { name: 'texts' }),
+    chat: await createGroup(pool, workspaceId, 'whatsapp', { name: 'chat' }),
+    archived: await createGroup(pool, workspaceId, 'email', { name: 'archived', archived: true }),
+  };
+  const channels = new Map<string, Channel>([
+    ...[groups.news, groups.offers, groups.archived].map((id) => [id, 'email'] as const),
+    [groups.texts, 'sms'],
+    [groups.chat, 'whatsapp'],
+  ]);
+
+  /** The answer of a queued operation, whose objects have taken effect; refusals are answers too. */
+  async function post(operation: QueuedOperation, body: Body, requestId = 'request'): Promise<Answer> {
+    const caller = callerOf(workspaceId, {
+      requestId,
+      channelOf: (id) => channels.get(id),
+      isBlocked: (id) => id === 'blocked',
+    });
+    return answered(operation, async () => {
+      const { objects, reply } = operation.plan(caller, body);
+      await scene.apply(objects, workspaceId, requestId);
+      return reply as Answer;
+    });
+  }
+
+  /** @param query as it stands in a URL */
+  async function get(operation: DirectOperation, query: string): Promise<Answer> {
+    const check = compile(operation.query!);
+    const parsed = parseQuery(query);
+    return answered(operation, async () => {
+      if (!check(parsed)) throw new BadRequest(describeError(check.errors![0]!));
+      const input = { body: {}, query: parsed, params: {} };
+      const resources = { database: scene.database, serviceIdField: 'service_id' };
+      return (await operation.handle(callerOf(workspaceId), input, resources)) as Answer;
+    });
+  }
+
+  return {
+    ...scene,
+    groups,
+    post,
+    get,
+    set: (body: Body, requestId?: string) => post(subscriptionStatusSet(), body, requestId),
+    setAll: (subscription_groups: Json, requestId?: string) =>
+      post(subscriptionStatusSetV2(), { subscription_groups }, requestId),
+
+    /** The answer's `status`. */
+    async status(group: string, query: string): Promise<Record<string, string>> {
+      const { body } = await get(subscriptionStatusGet(), `subscription_group_id=${group}&${query}`);
+      return body.status ?? body;
+    },
+
+    /** What became of the states of an address or profile, oldest first: subscription, from, to, request. */
+    async history(subject: string): Promise<(string | null)[][]> {
+      const rows = await scene.rows(
+        `select coalesce(subscription_groups.name, '') as name, from_state, to_state, request_id
+         from subscription_history
+         left join subscription_groups on subscription_groups.id::text = subscription_history.subscription
+         where subscription_history.workspace_id = $1 and subject = $2 order by subscription_history.id`,
+        [workspaceId, subject],
+      );
+      return rows.map(({ name, from_state, to_state, request_id }) => [
+        name,
+        from_state,
+        to_state,
+        request_id,
+      ]);
+    },
+  };
+}
+
+export type SubscriptionScene = Awaited<ReturnType<typeof createSubscriptionScene>>;
+
+async function answered({ errorBody }: QueuedOperation | DirectOperation, act: () => Promise<Answer>) {
+  try {
+    return await act();
+  } catch (error) {
+    const { status, message, errors } = error as { status?: number; message: string; errors?: Json };
+    if (status === undefined) throw error;
+    return { status, body: errorBody?.(message, errors, status) ?? { message } } as Answer;
+  }
+}
+
+const base = () => ({ id: newId(), request: 0, index: 0 });
+
+/** What the edge makes of one target of a group. */
+export function says(
+  identifier: Identifier,
+  subscription_group_id: string,
+  subscription_state: 'subscribed' | 'unsubscribed',
+): AcceptedObject {
+  return { ...base(), kind: 'group_state', identifier, subscription_group_id, subscription_state };
+}
+
+export function email(
+  address: string,
+  change: Pick<AcceptedEmailChange, 'state' | 'hard_bounced' | 'marked_as_spam'>,
+): AcceptedObject {
+  return { ...base(), kind: 'email_change', email: address, ...change };
+}
+
+/** Numbers that can exist. */
+export const phones = (index: number) => `+4420718${30000 + index}`;
