@@ -41,7 +41,8 @@ const users = `
 
 /** What is nobody's own. A row of a profile that is gone would be one too many. */
 const others = `
-  select 'email' as what, array[email, state] as row from email_addresses where workspace_id = $1
+  select 'email' as what, array[email, state, (hard_bounced_at is not null)::text] as row
+  from email_addresses where workspace_id = $1
   union all
   select 'state', array[subject, subscription_groups.name, state]
   from subscription_states join subscription_groups on subscription_groups.id = subscription_group_id
@@ -57,6 +58,36 @@ const others = `
     .map((table) => `select '${table}', array[count(*)::text] from ${table} where workspace_id = $1`)
     .join(' union all ')}
   order by what, row`;
+
+/** The last that the history says of each state. A profile has a name of its own in each workspace. */
+const told = `
+  select distinct on (subject_kind, subject, subscription)
+    subject_kind, subject, subscription, to_state as state
+  from subscription_history where workspace_id = $1
+  order by subject_kind, subject, subscription, id desc`;
+
+/** Each state as it is. */
+const stored = `
+  select subject_kind, subject, subscription_group_id::text as subscription, state
+  from subscription_states where workspace_id = $1
+  union all
+  select 'email', email, '', state from email_addresses where workspace_id = $1 and state is not null
+  union all
+  select 'profile', id::text, '', email_subscribe from profiles where workspace_id = $1 and email_subscribe is not null`;
+
+/** Where the two differ, which is nowhere. */
+const untold = `
+  (select * from (${told}) as told where state is not null except (${stored}))
+  union all
+  ((${stored}) except select * from (${told}) as told)`;
+
+/** How often each state of an address has become what. */
+const history = `
+  select subject, coalesce(subscription_groups.name, '') as name, from_state, to_state, count(*)::int
+  from subscription_history
+  left join subscription_groups on subscription_groups.id::text = subscription
+  where subscription_history.workspace_id = $1 and subject_kind <> 'profile'
+  group by 1, 2, 3, 4 order by 1, 2, 3, 4`;
 
 /**
  * Everything that the store holds of a workspace but ids: two workspaces in which the same has happened look alike.
@@ -74,6 +105,8 @@ export async function canonical(tx: Connection, { id, works }: { id: string; wor
   return {
     people: people.map((text) => JSON.parse(text)),
     others: await ask(others, [id]),
+    untold: await ask(untold, [id]),
+    history: await ask(history, [id]),
     deadLetters: letters.map((row) => ids.indexOf(row.id)).sort(),
     outcomes: outcomes.map(({ object_id, error }) => `${ids.indexOf(object_id)}: ${error}`).sort(),
   };

@@ -56,6 +56,7 @@ const standard: fc.Arbitrary<StandardAttributes> = fc.record(
     email: fc.constantFrom(...emails, null),
     phone: fc.constantFrom(...phones, null),
     first_name: fc.constantFrom('Ada', 'Bea', null),
+    marked_email_as_spam_at: fc.constantFrom('2026-01-02T00:00:00.000Z', null),
   },
   { requiredKeys: [] },
 );
@@ -143,6 +144,27 @@ const rename = operation(
 );
 const removeId = operation('external_id_remove', fc.record({ external_id: externalId }));
 
+const groupState = operation(
+  'group_state',
+  fc.record({
+    identifier: fc.oneof(fc.record({ external_id: externalId }), byAddress),
+    subscription_group_id: fc.constantFrom(...groups),
+    subscription_state: state,
+  }),
+);
+const emailChange = operation(
+  'email_change',
+  fc.record(
+    {
+      email: fc.constantFrom(...emails),
+      state: fc.constantFrom('subscribed', 'unsubscribed', 'opted_in'),
+      hard_bounced: fc.boolean(),
+      marked_as_spam: fc.constant(false),
+    },
+    { requiredKeys: ['email'] },
+  ),
+);
+
 /** Sequences in which every kind of object comes. */
 export const sequence: fc.Arbitrary<Planned[]> = fc.array(
   fc.oneof(
@@ -157,6 +179,8 @@ export const sequence: fc.Arbitrary<Planned[]> = fc.array(
     { weight: 3, arbitrary: remove },
     { weight: 2, arbitrary: rename },
     { weight: 1, arbitrary: removeId },
+    { weight: 3, arbitrary: groupState },
+    { weight: 2, arbitrary: emailChange },
   ),
   { minLength: 2, maxLength: 14 },
 );

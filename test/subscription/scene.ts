@@ -11,8 +11,10 @@ import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import type { Channel } from '../../src/store/subscriptions/find-groups.ts';
+import { applyObjects } from '../../workers/apply.ts';
 import { createScene } from '../identity/scene.ts';
 import { type Answer, callerOf } from '../operations/in-process.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup } from '../setup/workspace.ts';
 
 type Body = Record<string, Json>;
@@ -73,6 +75,32 @@ export async function createSubscriptionScene() {
     async status(group: string, query: string): Promise<Record<string, string>> {
       const { body } = await get(subscriptionStatusGet(), `subscription_group_id=${group}&${query}`);
       return body.status ?? body;
+    },
+
+    /**
+     * Applies an object of each of two lanes, each in a transaction of its own: the second one begins, and waits for
+     * a lock, before the first one commits.
+     */
+    async inTwoLanes(
+      first: { object: AcceptedObject; requestId?: string },
+      second: { object: AcceptedObject; requestId?: string },
+    ): Promise<void> {
+      const [one, two] = [await pool.connect(), await pool.connect()];
+      const apply = (tx: typeof one, { object, requestId = 'request' }: typeof first) =>
+        applyObjects(tx, [{ workspaceId, requestId, lane: 0, ordinal: 0, object }], new Date());
+      await one.query('begin');
+      await two.query('begin');
+      const { pid } = (await two.query('select pg_backend_pid() as pid')).rows[0];
+      await apply(one, first);
+      const waiting = apply(two, second);
+      const isWaiting = async () =>
+        (await scene.rows('select from pg_locks where pid = $1 and not granted', [pid])).length > 0;
+      await waitUntil(isWaiting, { what: 'the second lane to wait for the first' });
+      await one.query('commit');
+      await waiting;
+      await two.query('commit');
+      one.release();
+      two.release();
     },
 
     /** What became of the states of an address or profile, oldest first: subscription, from, to, request. */

@@ -1,8 +1,9 @@
 import type { AcceptedGroupState } from '../../src/jobs/subscription.ts';
-import { isAddress } from '../../src/profile/identifier.ts';
+import { type Address, isAddress } from '../../src/profile/identifier.ts';
 import type { Changes } from '../track/fold.ts';
 import { subjectOf } from '../track/move-states.ts';
 import { LOOK_AGAIN } from '../track/profiles.ts';
+import type { Subject } from '../track/states.ts';
 import type { FoldedSubscription } from './fold-subscription.ts';
 
 /**
@@ -14,26 +15,29 @@ export function foldGroupState(
   { identifier, subscription_group_id, subscription_state: state }: AcceptedGroupState,
   { groups, profiles, states }: Changes,
 ): FoldedSubscription {
+  // Whoever deletes its last holder in this round takes the address's states away behind all that the round sets; and a
+  // delete takes the dead letters that come before it, and none behind it.
+  if (isAddress(identifier) && profiles.isContested(workspaceId, identifier)) return LOOK_AGAIN;
+  const profile = isAddress(identifier) ? undefined : profiles.find(workspaceId, identifier);
+  if (profile === LOOK_AGAIN || (profile && !profile.holds())) return LOOK_AGAIN;
+
   const group = groups.get(subscription_group_id);
   if (group?.workspaceId !== workspaceId) {
     return `'subscription_group_id' is not valid: no subscription group has the id ${subscription_group_id}`;
   }
   const { channel, archived } = group;
-  if (isAddress(identifier)) {
-    const kind = 'email' in identifier ? 'email' : 'phone';
-    if ((kind === 'email') !== (channel === 'email')) {
-      return `'${kind}' is not valid: the subscription group ${subscription_group_id} is one for ${channel}`;
-    }
-    // Whoever deletes its last holder in this round takes its states away behind all that the round sets.
-    if (profiles.isContested(workspaceId, identifier)) return LOOK_AGAIN;
-    const name = 'email' in identifier ? identifier.email : identifier.phone;
-    if (!archived) states.set({ workspaceId, kind, name }, group.id, { channel, state });
-    return undefined;
+  const subject = isAddress(identifier)
+    ? addressSubject(workspaceId, identifier)
+    : profile && subjectOf(profile, channel);
+  if (subject && subject.kind !== 'profile' && (subject.kind === 'email') !== (channel === 'email')) {
+    return `'${subject.kind}' is not valid: the subscription group ${subscription_group_id} is one for ${channel}`;
   }
-  const profile = profiles.find(workspaceId, identifier);
-  if (profile === LOOK_AGAIN) return LOOK_AGAIN;
-  if (!profile) return undefined;
-  if (!profile.holds()) return LOOK_AGAIN;
-  if (!archived) states.set(subjectOf(profile, channel), group.id, { channel, state });
+  if (subject && !archived) states.set(subject, group.id, { channel, state });
   return undefined;
+}
+
+function addressSubject(workspaceId: string, address: Address): Subject {
+  return 'email' in address
+    ? { workspaceId, kind: 'email', name: address.email }
+    : { workspaceId, kind: 'phone', name: address.phone };
 }

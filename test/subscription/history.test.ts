@@ -1,0 +1,167 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { emailBlocklist } from '../../src/operations/email.blocklist.ts';
+import { emailStatus } from '../../src/operations/email.status.ts';
+import { merge, remove, user } from '../identity/objects.ts';
+import { has } from '../identity/scene.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createSubscriptionScene, email, phones, type SubscriptionScene, says } from './scene.ts';
+
+let scene: SubscriptionScene;
+beforeAll(async () => {
+  scene = await createSubscriptionScene();
+});
+afterAll(() => scene.stop());
+
+const apply = (requestId: string, ...objects: Parameters<SubscriptionScene['apply']>[0]) =>
+  scene.apply(objects, scene.workspaceId, requestId);
+const joins = (id: string, subscription_state: 'subscribed' | 'unsubscribed' = 'subscribed') => ({
+  subscription_groups: [{ subscription_group_id: id, subscription_state }],
+});
+
+describe('a row per change of state: whose, which, from, to, when, by which request', () => {
+  test('from every endpoint that sets one', async () => {
+    const { news } = scene.groups;
+    const ada = 'ada@x.com';
+    await apply(
+      'track',
+      has('ada', { standard: { email: ada }, email_subscribe: 'opted_in', ...joins(news) }),
+    );
+    await scene.set({ subscription_group_id: news, subscription_state: 'unsubscribed', email: ada }, 'v1');
+    await scene.setAll(
+      [{ subscription_group_id: news, subscription_state: 'subscribed', external_ids: 'ada' }],
+      'v2',
+    );
+    await scene.post(emailStatus(), { email: ada, subscription_state: 'subscribed' }, 'status');
+    await scene.post(emailBlocklist(), { email: ada }, 'blocklist');
+    expect(await scene.history(ada)).toEqual([
+      ['', null, 'opted_in', 'track'],
+      ['news', null, 'subscribed', 'track'],
+      ['news', 'subscribed', 'unsubscribed', 'v1'],
+      ['news', 'unsubscribed', 'subscribed', 'v2'],
+      ['', 'opted_in', 'subscribed', 'status'],
+      ['', 'subscribed', 'unsubscribed', 'blocklist'],
+    ]);
+  });
+
+  test('several in one batch are several rows, and what changes nothing is none', async () => {
+    const { news } = scene.groups;
+    const many = { email: 'many@x.com' };
+    await scene.apply([
+      says(many, news, 'subscribed'),
+      says(many, news, 'subscribed'),
+      says(many, news, 'unsubscribed'),
+      says(many, news, 'subscribed'),
+    ]);
+    await apply('again', says(many, news, 'subscribed'));
+    await apply('last', says(many, news, 'subscribed'), says(many, news, 'unsubscribed'));
+    expect(await scene.history(many.email)).toEqual([
+      ['news', null, 'subscribed', 'request'],
+      ['news', 'subscribed', 'unsubscribed', 'request'],
+      ['news', 'unsubscribed', 'subscribed', 'request'],
+      ['news', 'subscribed', 'unsubscribed', 'last'],
+    ]);
+  });
+
+  test('what a user said for lack of an address passes to the first one', async () => {
+    const { news } = scene.groups;
+    await apply('own', has('bare', { email_subscribe: 'unsubscribed', ...joins(news, 'unsubscribed') }));
+    const id = await scene.profileId('bare');
+    await apply('move', has('bare', { standard: { email: 'bare@x.com' } }));
+    expect((await scene.history(id)).sort()).toEqual([
+      ['', null, 'unsubscribed', 'own'],
+      ['', 'unsubscribed', null, 'move'],
+      ['news', null, 'unsubscribed', 'own'],
+      ['news', 'unsubscribed', null, 'move'],
+    ]);
+    expect((await scene.history('bare@x.com')).sort()).toEqual([
+      ['', null, 'unsubscribed', 'move'],
+      ['news', null, 'unsubscribed', 'move'],
+    ]);
+  });
+
+  test('an address that has a state of its own takes none, and says nothing', async () => {
+    await apply('first', email('held@x.com', { state: 'unsubscribed' }));
+    await apply('own', has('held', { email_subscribe: 'opted_in' }));
+    await apply('move', has('held', { standard: { email: 'held@x.com' } }));
+    expect(await scene.history('held@x.com')).toEqual([['', null, 'unsubscribed', 'first']]);
+  });
+
+  test('a merge that brings a phone along is the request that its states come from', async () => {
+    const { texts } = scene.groups;
+    const phone = phones(1);
+    await apply('set', has('m1', { standard: { phone, phone_valid: true } }));
+    await apply('own', has('m2', joins(texts)));
+    await apply('merge', merge('m1', 'm2'));
+    expect(await scene.history(phone)).toEqual([['texts', null, 'subscribed', 'merge']]);
+  });
+});
+
+test('a state that is said again keeps its time; a change has its own', async () => {
+  const since = async () => (await scene.user('time')).email_unsubscribed_at;
+  await scene.apply([has('time', { standard: { email: 'time@x.com' }, email_subscribe: 'unsubscribed' })]);
+  const first = await since();
+  expect(first).toEqual(expect.any(String));
+  await waitUntil(() => Date.now() > Date.parse(first), { what: 'the next millisecond' });
+  await scene.apply([email('time@x.com', { state: 'unsubscribed' })]);
+  expect(await since()).toBe(first);
+  await scene.apply([email('time@x.com', { state: 'opted_in' })]);
+  expect(await since()).toBeUndefined();
+  expect((await scene.user('time')).email_opted_in_at > first).toBe(true);
+});
+
+test('a user without an address has the time of its own state', async () => {
+  await scene.apply([has('lacks', { email_subscribe: 'opted_in' })]);
+  const { email_opted_in_at: since } = await scene.user('lacks');
+  const [row] = await scene.rows('select changed_at from subscription_history where subject = $1', [
+    await scene.profileId('lacks'),
+  ]);
+  expect(since).toBe(row.changed_at.toISOString());
+});
+
+describe('a delete erases the history', () => {
+  test('of the user, and of the addresses that nobody else has', async () => {
+    const { news, texts } = scene.groups;
+    const [mine, ours, phone] = ['mine@x.com', 'ours@x.com', phones(2)];
+    await scene.apply([
+      has('del', {}),
+      says(user('del'), news, 'subscribed'),
+      has('del', { standard: { email: mine, phone, phone_valid: true } }),
+      says(user('del'), texts, 'subscribed'),
+      ...['share 1', 'share 2'].map((name) => has(name, { standard: { email: ours } })),
+      says({ email: ours }, news, 'subscribed'),
+    ]);
+    const id = await scene.profileId('del');
+    const rows = async () =>
+      Promise.all([id, mine, phone, ours].map(async (name) => (await scene.history(name)).length));
+    expect(await rows()).toEqual([2, 1, 1, 1]);
+    await scene.apply([remove('del'), remove('share 1')]);
+    expect(await rows()).toEqual([0, 0, 0, 1]);
+    await scene.apply([remove('share 2')]);
+    expect(await rows()).toEqual([0, 0, 0, 0]);
+  });
+
+  test('and a merge that of the merged user’s own states', async () => {
+    await scene.apply([has('merged', { email_subscribe: 'unsubscribed' }), has('kept', {})]);
+    const id = await scene.profileId('merged');
+    expect(await scene.history(id)).toHaveLength(1);
+    await scene.apply([merge('merged', 'kept')]);
+    expect(await scene.history(id)).toEqual([]);
+  });
+});
+
+test.each([true, false])(
+  'of two lanes that change one state at once, the second one knows what the first one made of it; stored before: %s',
+  async (isStored) => {
+    const { news } = scene.groups;
+    const lanes = { email: `lanes-${isStored}@x.com` };
+    if (isStored) await apply('stored', says(lanes, news, 'subscribed'));
+    await scene.inTwoLanes(
+      { object: says(lanes, news, 'unsubscribed'), requestId: 'one' },
+      { object: says(lanes, news, 'subscribed'), requestId: 'two' },
+    );
+    expect((await scene.history(lanes.email)).slice(-2)).toEqual([
+      ['news', isStored ? 'subscribed' : null, 'unsubscribed', 'one'],
+      ['news', 'unsubscribed', 'subscribed', 'two'],
+    ]);
+  },
+);

@@ -1,0 +1,239 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { runBatch } from '../../workers/run.ts';
+import { alias, by, identity, merge, remove, user } from '../identity/objects.ts';
+import { does, has } from '../identity/scene.ts';
+import { deliver, silent } from '../workers/batch.ts';
+import { createSubscriptionScene, email, phones, type SubscriptionScene, says } from './scene.ts';
+
+let scene: SubscriptionScene;
+beforeAll(async () => {
+  scene = await createSubscriptionScene();
+});
+afterAll(() => scene.stop());
+
+const at = (address: string) => ({ standard: { email: address } });
+const on = (phone: string) => ({ standard: { phone, phone_valid: true } });
+const joins = (id: string) => ({
+  subscription_groups: [{ subscription_group_id: id, subscription_state: 'subscribed' as const }],
+});
+
+/** Group and global state of a user. */
+async function states(external_id: string) {
+  const found = await scene.user(external_id);
+  return [found.subscription_groups?.[0]?.status, found.email_subscribe];
+}
+
+/** In one batch, and each object in a batch of its own: both have to come to the same. */
+describe.each([
+  ['in one batch', true],
+  ['one by one', false],
+])('ordered with track objects of the same identifier, %s', (_, isOne) => {
+  const name = (text: string) => `${text} ${isOne ? 'together' : 'apart'}`;
+  const address = (text: string) => `${name(text).replaceAll(' ', '-')}@x.com`;
+  async function run(...objects: AcceptedObject[]) {
+    if (isOne) await scene.apply(objects);
+    else for (const object of objects) await scene.apply([object]);
+  }
+
+  test('by external id: behind the object that makes the user, before the one that says otherwise', async () => {
+    const { news } = scene.groups;
+    const ada = name('ada');
+    await run(says(user(ada), news, 'unsubscribed'), has(ada, {}), says(user(ada), news, 'unsubscribed'));
+    expect(await states(ada)).toEqual(['Unsubscribed', 'subscribed']);
+    await run(has(ada, joins(news)), says(user(ada), news, 'unsubscribed'), has(ada, joins(news)));
+    expect(await states(ada)).toEqual(['Subscribed', 'subscribed']);
+  });
+
+  test('by external id: before the address is set it is the user’s own, behind it the address’s', async () => {
+    const { news } = scene.groups;
+    const bob = name('bob');
+    await run(
+      has(bob, {}),
+      says(user(bob), news, 'unsubscribed'),
+      has(bob, at(address('bob1'))),
+      has(bob, at(address('bob2'))),
+      says(user(bob), news, 'subscribed'),
+      has(name('bob two'), at(address('bob1'))),
+    );
+    expect(await states(bob)).toEqual(['Subscribed', 'subscribed']);
+    expect(await states(name('bob two'))).toEqual(['Unsubscribed', 'subscribed']);
+  });
+
+  test('by email: the object that makes its first holder, and the global state', async () => {
+    const eve = address('eve');
+    await run(
+      email(eve, { state: 'unsubscribed' }),
+      has({ email: eve }, { set: { n: 1 } }),
+      has({ email: eve }, { email_subscribe: 'opted_in' }),
+      email(eve, { state: 'unsubscribed' }),
+    );
+    expect((await scene.exported({ email_address: eve })).email_subscribe).toBe('unsubscribed');
+    await run(email(eve, { state: 'unsubscribed' }), has({ email: eve }, { email_subscribe: 'opted_in' }));
+    expect((await scene.exported({ email_address: eve })).email_subscribe).toBe('opted_in');
+  });
+
+  test('a first address that was told off before keeps that, whatever its taker said', async () => {
+    const gone = address('gone');
+    await run(
+      email(gone, { state: 'unsubscribed', hard_bounced: true }),
+      has(name('gone'), { email_subscribe: 'opted_in' }),
+      has(name('gone'), at(gone)),
+    );
+    expect(await scene.user(name('gone'))).toMatchObject({
+      email_subscribe: 'unsubscribed',
+      email_hard_bounced_at: expect.any(String),
+    });
+  });
+
+  test('a first address that only bounced takes what its taker said', async () => {
+    const bounced = address('bounced');
+    await run(
+      email(bounced, { hard_bounced: true }),
+      has(name('bounced'), { email_subscribe: 'unsubscribed' }),
+      has(name('bounced'), at(bounced)),
+    );
+    expect((await scene.user(name('bounced'))).email_subscribe).toBe('unsubscribed');
+  });
+
+  test('by phone: the number that a user takes along, and the one that it leaves', async () => {
+    const { texts } = scene.groups;
+    const [from, to] = [phones(isOne ? 100 : 110), phones(isOne ? 101 : 111)];
+    await run(
+      has(name('mover'), on(from)),
+      says({ phone: from }, texts, 'unsubscribed'),
+      has(name('mover'), on(to)),
+      says({ phone: from }, texts, 'subscribed'),
+      has(name('stays'), on(from)),
+    );
+    expect(await states(name('mover'))).toEqual(['Unsubscribed', 'subscribed']);
+    expect(await states(name('stays'))).toEqual(['Subscribed', 'subscribed']);
+  });
+
+  test('the mark as spam goes from everyone who has the address then, and from nobody else', async () => {
+    const spam = address('spam');
+    const marked = { marked_email_as_spam_at: '2026-01-01T00:00:00.000Z' };
+    const marks = async () =>
+      Promise.all(
+        ['left', 'stayed', 'came', 'later'].map(
+          async (who) => (await scene.user(name(who)))?.marked_email_as_spam_at !== undefined,
+        ),
+      );
+    await run(
+      has(name('left'), { standard: { email: spam, ...marked } }),
+      has(name('stayed'), { standard: { email: spam, ...marked } }),
+      has(name('came'), { standard: marked }),
+      has(name('left'), at(address('elsewhere'))),
+      has(name('came'), at(spam)),
+      email(spam, { marked_as_spam: false }),
+      has(name('later'), { standard: { email: spam, ...marked } }),
+    );
+    expect(await marks()).toEqual([true, false, false, true]);
+    await run(
+      has(name('stayed'), { standard: marked }),
+      email(spam, { marked_as_spam: false }),
+      does(name('stayed')),
+    );
+    expect(await marks()).toEqual([true, false, false, false]);
+  });
+
+  test('a delete of the last holder takes away what was said before it, and nothing that was said after it', async () => {
+    const { news, texts } = scene.groups;
+    const [last, number] = [address('last'), phones(isOne ? 120 : 130)];
+    await run(
+      has(name('last'), { standard: { email: last, phone: number, phone_valid: true } }),
+      says({ email: last }, news, 'unsubscribed'),
+      says({ email: last }, scene.groups.offers, 'unsubscribed'),
+      email(last, { state: 'unsubscribed', hard_bounced: true }),
+      remove(name('last')),
+      says({ email: last }, news, 'subscribed'),
+      says({ phone: number }, texts, 'unsubscribed'),
+      email(last, { state: 'opted_in' }),
+      has(name('heir'), { standard: { email: last, phone: number, phone_valid: true } }),
+    );
+    const heir = await scene.user(name('heir'));
+    expect(heir.email_hard_bounced_at).toBeUndefined();
+    expect(heir.email_subscribe).toBe('opted_in');
+    expect(
+      heir.subscription_groups.map(({ name: group, status }: Record<string, string>) => [group, status]),
+    ).toEqual([
+      ['news', 'Subscribed'],
+      ['texts', 'Unsubscribed'],
+    ]);
+  });
+
+  test('a merge: the kept user reads the states of the address that it takes over', async () => {
+    const { news } = scene.groups;
+    await run(
+      has(name('merged'), at(address('merged'))),
+      says(user(name('merged')), news, 'unsubscribed'),
+      has(name('kept'), {}),
+      says(user(name('kept')), news, 'subscribed'),
+      merge(name('merged'), name('kept')),
+      says(user(name('merged')), news, 'subscribed'),
+    );
+    expect(await states(name('kept'))).toEqual(['Unsubscribed', 'subscribed']);
+    await run(says(user(name('kept')), news, 'subscribed'));
+    expect(await states(name('kept'))).toEqual(['Subscribed', 'subscribed']);
+  });
+
+  test('an identify: the user is found by the new external id behind it', async () => {
+    const { news } = scene.groups;
+    const label = alias(`l:${name('anon')}`);
+    await run(
+      has(label, at(address('anon'))),
+      says(user(name('anon')), news, 'subscribed'),
+      identity('identify', { user: by(label), external_id: name('anon') }),
+      says(user(name('anon')), news, 'unsubscribed'),
+    );
+    expect(await states(name('anon'))).toEqual(['Unsubscribed', 'subscribed']);
+  });
+});
+
+test('G2: an envelope that is delivered twice sets each state once, and counts it once', async () => {
+  const { news } = scene.groups;
+  const twice = 'twice@x.com';
+  const first = deliver({ id: scene.workspaceId }, [
+    says({ email: twice }, news, 'subscribed'),
+    email(twice, { state: 'unsubscribed', hard_bounced: true }),
+  ]);
+  const counted = async () =>
+    (
+      await scene.rows('select sum(subscriptions)::int as n from usage where workspace_id = $1', [
+        scene.workspaceId,
+      ])
+    )[0].n;
+  expect(await runBatch(scene.pool, [first], silent)).toMatchObject({ kind: 'applied', objects: 2 });
+  const second = deliver({ id: scene.workspaceId }, [says({ email: twice }, news, 'unsubscribed')]);
+  await runBatch(scene.pool, [second], silent);
+  expect(await counted()).toBe(3);
+  expect(await runBatch(scene.pool, [first], silent)).toEqual({ kind: 'skipped' });
+  expect(await counted()).toBe(3);
+  expect(await scene.status(news, `email=${twice}`)).toEqual({ [twice]: 'Unsubscribed' });
+  expect(await scene.history(twice)).toHaveLength(3);
+});
+
+test.each([
+  ['a group that is not there', says({ email: 'dead@x.com' }, crypto.randomUUID(), 'subscribed')],
+  ['a phone and a group of emails', () => says({ phone: phones(1) }, scene.groups.news, 'subscribed')],
+  ['an email and a group of SMS', () => says({ email: 'dead@x.com' }, scene.groups.texts, 'subscribed')],
+])('G4: %s ends as a dead letter, and its neighbours are applied', async (kind, made) => {
+  const object = typeof made === 'function' ? made() : made;
+  const good = `${kind.replaceAll(' ', '-').toLowerCase()}@x.com`;
+  const { refused } = await scene.apply([object, says({ email: good }, scene.groups.news, 'subscribed')]);
+  expect(refused.map(({ work }) => work.object.id)).toEqual([object.id]);
+  expect(await scene.parked([object.id])).toEqual([object.id]);
+  expect(await scene.status(scene.groups.news, `email=${good}`)).toEqual({ [good]: 'Subscribed' });
+});
+
+test.each([
+  ['the state', 0],
+  ['the phone', 1],
+])('a user who gets another phone in another lane loses no opt-out: %s first', async (name, place) => {
+  const { texts } = scene.groups;
+  const [from, to] = [phones(140 + place), phones(150 + place)];
+  await scene.apply([has(name, on(from)), says(user(name), texts, 'subscribed')]);
+  const objects = [says(user(name), texts, 'unsubscribed'), has(name, on(to))];
+  await scene.inTwoLanes({ object: objects[place]! }, { object: objects[1 - place]! });
+  expect(await states(name)).toEqual(['Unsubscribed', 'subscribed']);
+});
