@@ -13,7 +13,7 @@ import { backends, type Fleet, startFleet } from './guarantees/fleet.ts';
 import { type ApiAnswer, type ApiRequest, acceptedStatus, exampleOf, send } from './setup/api.ts';
 import { expectCommonHeaders } from './setup/common-headers.ts';
 import { waitUntil } from './setup/fixtures.ts';
-import { createWorkspace } from './setup/workspace.ts';
+import { createGroup, createWorkspace } from './setup/workspace.ts';
 
 const operations = allOperations('service_id');
 const withBody = operations.filter(({ body }) => body);
@@ -25,6 +25,8 @@ const FIVE_MEGABYTES = 5 * 1024 * 1024;
 describe.each(backends)('every operation, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let port: number;
+  /** The subscription group of the examples. */
+  let group: string;
   /** Every key that was sent, good and bad. */
   const sent = new Set<string>();
   beforeAll(async () => {
@@ -35,6 +37,7 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
       env: { LOG_LEVEL: 'info', KEY_CACHE_MS: '300' },
     });
     port = fleet.edges[0]!.port;
+    group = await createGroup(fleet.pool, fleet.workspace.id, 'email');
   });
   afterAll(() => fleet.stop());
 
@@ -49,7 +52,7 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
   }
 
   const accept = (operation: Operation, change: ApiRequest = {}, to = port) =>
-    ask({ ...exampleOf(operation), key: fleet.workspace.key, ...change }, to);
+    ask({ ...exampleOf(operation, group), key: fleet.workspace.key, ...change }, to);
 
   /** A key of the fleet's workspace. */
   async function makeKey(allowed: readonly string[], allowlist: string[] = []): Promise<string> {
@@ -135,11 +138,12 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
         workspace.id,
         operation.bucket,
       ]);
-      const first = await accept(operation, { key: workspace.key });
+      const own = exampleOf(operation, await createGroup(fleet.pool, workspace.id, 'email'));
+      const first = await accept(operation, { ...own, key: workspace.key });
       expect(first).toMatchObject({ status });
       expect(first.headers.get('x-ratelimit-limit')).toBe('1');
       expect(first.headers.get('x-ratelimit-remaining')).toBe('0');
-      const second = await accept(operation, { key: workspace.key });
+      const second = await accept(operation, { ...own, key: workspace.key });
       expectError(operation, second, 'rateLimited');
       expect(second.body.message ?? second.body.detail).toBe('Rate Limited');
       expect(Number(second.headers.get('retry-after'))).toBeGreaterThan(3000);
@@ -205,7 +209,7 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     });
 
     test('refuses a request without a content type: 415', async () => {
-      const { json, ...request } = exampleOf(operation);
+      const { json, ...request } = exampleOf(operation, group);
       const raw = Buffer.from(JSON.stringify(json));
       const headers = { 'content-type': '' };
       expectError(
@@ -229,19 +233,19 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
 
     test('refuses a body over 4 MB: 413', async () => {
       const raw = JSON.stringify({
-        ...(exampleOf(operation).json as object),
+        ...(exampleOf(operation, group).json as object),
         padding: ' '.repeat(FIVE_MEGABYTES),
       });
       expectError(operation, await accept(operation, { raw }), 'bodyTooLarge');
     });
 
     test('takes a body of just under 4 MB', async () => {
-      const raw = `${JSON.stringify(exampleOf(operation).json)}${' '.repeat(4_000_000)}`;
+      const raw = `${JSON.stringify(exampleOf(operation, group).json)}${' '.repeat(4_000_000)}`;
       expect(await accept(operation, { raw })).toMatchObject({ status });
     });
 
     test('takes a gzip body', async () => {
-      const raw = gzipSync(JSON.stringify(exampleOf(operation).json));
+      const raw = gzipSync(JSON.stringify(exampleOf(operation, group).json));
       expect(await accept(operation, { raw, headers: { 'content-encoding': 'gzip' } })).toMatchObject({
         status,
       });
@@ -264,7 +268,10 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
       'takes at most $max $name: 400 for one more',
       async ({ name, max, item }) => {
         const holding = (count: number) => ({
-          json: { ...(operation.example.body as Record<string, Json>), [name]: Array(count).fill(item) },
+          json: {
+            ...(exampleOf(operation, group).json as Record<string, Json>),
+            [name]: Array(count).fill(item),
+          },
         });
         const { status: refused, body } = await accept(operation, holding(max + 1));
         expect(refused).toBe(400);

@@ -9,11 +9,13 @@ import { readOffset, readWholeNumber } from './subscription/whole-number.ts';
 /** Most users of one answer. */
 const MAX_USERS = 100;
 
-/** What of a user is shown, as /users/export/ids shows it. */
+/** What of a user is shown, as /users/export/ids shows it; clients expect each member. */
 const { email, phone, external_id, subscription_groups } = userFields('service_id');
 const shown = Object.entries({ email, phone, external_id, subscription_groups }).map(
   ([name, field]) => [name, field!] as [string, NonNullable<typeof field>],
 );
+
+const nothing = { email: null, phone: null, external_id: null, subscription_groups: [] };
 
 /** GET /subscription/user/status: all groups of users. */
 export function subscriptionGroupsGet(): DirectOperation {
@@ -46,8 +48,13 @@ export function subscriptionGroupsGet(): DirectOperation {
               items: {
                 title: 'SubscriptionUser',
                 type: 'object',
-                required: ['subscription_groups'],
-                properties: Object.fromEntries(shown.map(([name, { schema }]) => [name, schema])),
+                required: shown.map(([name]) => name),
+                properties: {
+                  ...Object.fromEntries(
+                    shown.map(([name, { schema }]) => [name, { ...schema, type: [schema.type, 'null'] }]),
+                  ),
+                  subscription_groups: subscription_groups!.schema,
+                },
                 additionalProperties: false,
               },
             },
@@ -64,6 +71,7 @@ export function subscriptionGroupsGet(): DirectOperation {
         users: [
           {
             email: 'ada@example.com',
+            phone: null,
             external_id: 'ada',
             subscription_groups: [
               { id: EXAMPLE_GROUP, name: 'News', channel: 'email', status: 'Subscribed' },
@@ -86,9 +94,7 @@ export function subscriptionGroupsGet(): DirectOperation {
       const ids = [...new Set(found.map(({ id }) => id))];
       const page = ids.slice(offset, offset + limit);
       const stored = await readProfiles(database.pool, workspaceId, page, ['subscription_groups']);
-      const users = new Map(
-        stored.map((user) => [user.id, { subscription_groups: [], ...toUserObject(user, shown) }]),
-      );
+      const users = new Map(stored.map((user) => [user.id, { ...nothing, ...toUserObject(user, shown) }]));
       return {
         status: 200,
         body: {

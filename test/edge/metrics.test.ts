@@ -32,6 +32,12 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
   ],
   ['data points: events', 'web', /^penstock_usage_today\{workspace="shop",kind="events"\}/, exactly(1)],
   ['data points: purchases', 'web', /^penstock_usage_today\{workspace="shop",kind="purchases"\}/, exactly(1)],
+  [
+    'data points: subscriptions',
+    'web',
+    /^penstock_usage_today\{workspace="shop",kind="subscriptions"\}/,
+    exactly(0),
+  ],
 ];
 
 describe.each(backends)('/metrics after real traffic, queue on %s', (backend) => {

@@ -8,13 +8,14 @@ import { selectRemoved } from '../../src/store/removals/select-removed.ts';
 import { applyObjects } from '../../workers/apply.ts';
 import { settleRemoved } from '../../workers/settle-removed.ts';
 import { createDatabase } from '../setup/fixtures.ts';
-import { createWorkspace } from '../setup/workspace.ts';
+import { createGroup, createWorkspace } from '../setup/workspace.ts';
+import { email, says } from '../subscription/scene.ts';
 import { alias, by, identity, merge, remove } from './objects.ts';
 import { does, has } from './scene.ts';
 
 /** Tables that grow with the users and what they do. */
 const tables =
-  /^(profiles|user_aliases|push_tokens|email_addresses|subscription_states|deprecated_external_ids|events.*|purchases.*|.*_summaries|dead_letters|merged_profiles|removed_profiles|outcomes)$/;
+  /^(profiles|user_aliases|push_tokens|email_addresses|subscription_states|subscription_history|deprecated_external_ids|events.*|purchases.*|.*_summaries|dead_letters|merged_profiles|removed_profiles|outcomes)$/;
 
 let database: Database;
 beforeAll(async () => {
@@ -39,7 +40,7 @@ function statementsIn(...folders: string[]): string[] {
     .flatMap((text) => [...text.matchAll(/name: '([a-z-]+)'/g)].map(([, name]) => name!));
 }
 
-/** Every statement that identity operations send, as they send it. */
+/** Every statement that these operations send, as they send it. */
 async function sent(): Promise<Statement[]> {
   const statements = new Map<string, Statement>();
   const { pool } = database;
@@ -51,8 +52,16 @@ async function sent(): Promise<Statement[]> {
     }) as typeof tx.query;
   });
   const workspace = await createWorkspace(pool);
+  const news = await createGroup(pool, workspace.id, 'email');
   const tx = await pool.connect();
   const batches = [
+    [
+      email('a@x.com', { marked_as_spam: false, state: 'unsubscribed', hard_bounced: true }),
+      says({ email: 'b@x.com' }, news, 'subscribed'),
+      has('e', { email_subscribe: 'unsubscribed' }),
+      says({ external_id: 'e' }, news, 'subscribed'),
+    ],
+    [has('e', { standard: { email: 'e@x.com' } })],
     [
       ...['a', 'b', 'c', 'd'].flatMap((name) => [
         has(name, { standard: { email: 'a@x.com', phone: '+442071838750', phone_valid: true } }),
@@ -110,9 +119,12 @@ function* readsTooMuch(plan: Plan): Iterable<string> {
   for (const child of plan.Plans ?? []) yield* readsTooMuch(child);
 }
 
-it('every statement of identity operations and removals goes by index', async () => {
+it('every statement of identity operations, subscriptions and removals goes by index', async () => {
   const statements = await sent();
   const names = statementsIn('src/store/identity', 'src/store/removals');
+  for (const name of ['clear-spam-marks', 'set-hard-bounces', 'record-state-changes', 'take-email-states']) {
+    expect(statements.map((one) => one.name)).toContain(name);
+  }
   // These two read no table.
   expect(names.filter((name) => !statements.some((one) => one.name === name)).sort()).toEqual([
     'is-horizon-passed',

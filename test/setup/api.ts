@@ -1,4 +1,5 @@
 import type { Operation } from '../../src/operations/operation.ts';
+import { EXAMPLE_GROUP } from '../../src/operations/subscription/schemas.ts';
 import type { Json } from '../../src/profile/json.ts';
 
 export interface ApiAnswer {
@@ -41,17 +42,25 @@ export async function send(port: number, request: ApiRequest): Promise<ApiAnswer
   };
 }
 
-/** The documented example of an operation, as a request. */
-export function exampleOf({ method, path, body, example }: Operation): ApiRequest {
+/**
+ * The documented example of an operation, as a request.
+ *
+ * @param group the subscription group that it names, if it names one
+ */
+export function exampleOf(
+  { method, path, body, example }: Operation,
+  group: string = EXAMPLE_GROUP,
+): ApiRequest {
   const filled = path.replace(/:(\w+)/g, (_, name) =>
     encodeURIComponent(example.params?.[name] ?? 'example'),
   );
   const query = new URLSearchParams(example.query).toString();
-  return {
+  const request = {
     method,
     path: query ? `${filled}?${query}` : filled,
     ...(body && { json: example.body ?? {} }),
   };
+  return JSON.parse(JSON.stringify(request).replaceAll(EXAMPLE_GROUP, group));
 }
 
 /** The documented status of an accepted request. */

@@ -169,7 +169,7 @@ describe('/subscription/user/status', () => {
   test('all groups of a user for which something was said', async () => {
     expect(await ask('external_id=ada')).toEqual({ users: [ada()], total_count: 1, message: 'success' });
     expect(await ask('external_id=bob')).toEqual({
-      users: [{ external_id: 'bob', subscription_groups: [] }],
+      users: [{ email: null, phone: null, external_id: 'bob', subscription_groups: [] }],
       total_count: 1,
       message: 'success',
     });
