@@ -10,7 +10,7 @@ import { settleRemoved } from '../../workers/settle-removed.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { alias, by, identity, merge, remove } from './objects.ts';
-import { does, has } from './scene.ts';
+import { does, has, unknownGroup } from './scene.ts';
 
 /** Tables that grow with the users and what they do. */
 const tables =
@@ -69,6 +69,8 @@ async function sent(): Promise<Statement[]> {
       identity('merge', { merge: by({ phone: '+442071838750' }), keep: by(alias('l:b')) }),
       identity('delete', { user: by({ service_id: '0198a1b2c3d4000000000001' }) }),
       does('a'),
+      unknownGroup(alias('l:b')),
+      unknownGroup({ email: 'a@x.com' }),
       remove('d'),
     ],
   ];

@@ -5,7 +5,7 @@ import type { Identifier } from '../../src/profile/identifier.ts';
 import { toServiceId } from '../../src/profile/service-id.ts';
 import { runBatch } from '../../workers/run.ts';
 import { deliver, point, silent } from '../workers/batch.ts';
-import { alias, by, identity, remove, user } from './objects.ts';
+import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene, unknownGroup } from './scene.ts';
 
 let scene: Scene;
@@ -48,6 +48,35 @@ describe('a delete takes dead letters away', () => {
     expect(await scene.parked(ids)).toEqual(ids);
     await scene.apply([identity('delete', { user: by({ service_id }) })]);
     expect(await scene.parked(ids)).toEqual([]);
+  });
+
+  it('of the user by a name that the user has lost since', async () => {
+    await scene.apply([
+      ...['lost', 'lost x', 'lost into'].map((name) => has(name, {})),
+      has('lost mail', { standard: { email: 'lost@x.com' } }),
+      identity('alias_new', { ...alias('lost:before'), external_id: 'lost' }),
+      identity('external_id_rename', { current_external_id: 'lost x', new_external_id: 'lost y' }),
+    ]);
+    const names: Identifier[] = [user('lost x'), alias('lost:before'), user('lost'), { email: 'lost@x.com' }];
+    const ids = [];
+    for (const name of names) ids.push(await scene.park(name));
+    await scene.apply([
+      identity('alias_update', {
+        alias_label: 'lost',
+        old_alias_name: 'before',
+        new_alias_name: 'after',
+      }),
+      identity('external_id_remove', { external_id: 'lost x' }),
+      has('lost mail', { standard: { email: 'found@x.com' } }),
+      merge('lost y', 'lost'),
+      merge('lost', 'lost into'),
+      has('lost', {}),
+    ]);
+    await scene.apply([remove('lost mail')]);
+    expect(await scene.parked(ids)).toEqual(ids.slice(0, 3));
+    await scene.apply([remove('lost into')]);
+    expect(await scene.parked(ids)).toEqual([]);
+    expect(await scene.user('lost')).toBeDefined();
   });
 
   it('and leaves those of others, of other workspaces, and of an address that somebody else has', async () => {
