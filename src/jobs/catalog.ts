@@ -40,8 +40,8 @@ const selector = {
   required: ['identifier'],
   properties: { identifier, prioritization: { type: 'array', items: { enum: prioritizations } } },
 } as const;
-/** An identity operation of which every field is required. */
-const identity = (properties: Record<string, object>) => ({
+/** An operation of which every field is required. */
+const operation = (properties: Record<string, object>) => ({
   type: 'object',
   required: ['id', 'request', 'index', ...Object.keys(properties)],
   properties: { ...place, ...properties },
@@ -82,12 +82,28 @@ export const objectSchemas: Record<ObjectKind, object> = {
     required: ['id', 'request', 'index', 'user_alias'],
     properties: { ...place, user_alias: alias, external_id: text },
   },
-  alias_update: identity({ alias_label: text, old_alias_name: text, new_alias_name: text }),
-  identify: identity({ user: selector, external_id: text }),
-  merge: identity({ merge: selector, keep: selector }),
-  delete: identity({ user: selector }),
-  external_id_rename: identity({ current_external_id: text, new_external_id: text }),
-  external_id_remove: identity({ external_id: text }),
+  alias_update: operation({ alias_label: text, old_alias_name: text, new_alias_name: text }),
+  identify: operation({ user: selector, external_id: text }),
+  merge: operation({ merge: selector, keep: selector }),
+  delete: operation({ user: selector }),
+  external_id_rename: operation({ current_external_id: text, new_external_id: text }),
+  external_id_remove: operation({ external_id: text }),
+  group_state: operation({
+    identifier,
+    subscription_group_id: text,
+    subscription_state: { enum: ['subscribed', 'unsubscribed'] },
+  }),
+  email_change: {
+    type: 'object',
+    required: ['id', 'request', 'index', 'email'],
+    properties: {
+      ...place,
+      email: text,
+      state: { enum: ['subscribed', 'unsubscribed', 'opted_in'] },
+      hard_bounced: { type: 'boolean' },
+      marked_as_spam: { const: false },
+    },
+  },
 };
 
 export const requestSchema = {

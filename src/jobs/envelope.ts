@@ -2,6 +2,7 @@ import type { AttributesDelta } from '../profile/attributes-delta.ts';
 import type { Identifier } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { IdentityKind, IdentityObject } from './identity.ts';
+import type { SubscriptionKind, SubscriptionObject } from './subscription.ts';
 
 /**
  * What the edge hands to the workers: an envelope of accepted objects, in the order in which they take
@@ -85,5 +86,5 @@ export interface AcceptedPurchase extends AcceptedBase {
 export type TrackObject = AcceptedAttributes | AcceptedEvent | AcceptedPurchase;
 export type TrackKind = TrackObject['kind'];
 
-export type AcceptedObject = TrackObject | IdentityObject;
-export type ObjectKind = TrackKind | IdentityKind;
+export type AcceptedObject = TrackObject | IdentityObject | SubscriptionObject;
+export type ObjectKind = TrackKind | IdentityKind | SubscriptionKind;

@@ -38,6 +38,10 @@ export function namedIdentifiers(object: AcceptedObject): Identifier[] {
       return [object.user.identifier];
     case 'external_id_rename':
       return [{ external_id: object.current_external_id }, { external_id: object.new_external_id }];
+    case 'group_state':
+      return [object.identifier];
+    case 'email_change':
+      return [{ email: object.email }];
     case 'external_id_remove':
       return [{ external_id: object.external_id }];
   }

@@ -6,7 +6,7 @@ import { createRandom, pick } from '../load/random.ts';
 import { raiseLimits } from './limits.ts';
 
 /** `npm run model` asks for 60. */
-const SECONDS = Number(process.env.RACE_SECONDS ?? 12);
+const SECONDS = Number(process.env.RACE_SECONDS ?? 8);
 const USERS = 20;
 const CLIENTS = 12;
 

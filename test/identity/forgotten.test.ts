@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { toServiceId } from '../../src/profile/service-id.ts';
+import { recordRefused } from '../../workers/refused.ts';
 import { runBatch } from '../../workers/run.ts';
 import { deliver, point, silent } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
@@ -19,6 +20,12 @@ const workspace = () => ({ id: scene.workspaceId });
 /** Applies the objects as an envelope that a lane delivers. */
 function run(objects: AcceptedObject[]) {
   return runBatch(scene.pool, [deliver(workspace(), objects)], silent);
+}
+
+/** Parks an object among the dead letters. */
+function refuse(object: AcceptedObject) {
+  const work = { workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object };
+  return recordRefused(scene.pool as never, [{ work, reason: 'it could not be applied' }]);
 }
 
 /** A dead letter that is tried again, as the lane of its user delivers it. */
@@ -77,6 +84,31 @@ describe('a delete takes dead letters away', () => {
     await scene.apply([remove('lost into')]);
     expect(await scene.parked(ids)).toEqual([]);
     expect(await scene.user('lost')).toBeDefined();
+  });
+
+  it('of everyone whom the user has taken in, whatever they were accepted for', async () => {
+    await scene.apply(['taken a', 'taken b', 'taker'].map((name) => has(name, {})));
+    const ids = [await scene.park(user('taken a')), await scene.park(user('taken b'))];
+    await scene.apply([merge('taken a', 'taken b')]);
+    await scene.apply([merge('taken b', 'taker')]);
+    expect(await scene.parked(ids)).toEqual(ids);
+    await scene.apply([remove('taker')]);
+    expect(await scene.parked(ids)).toEqual([]);
+  });
+
+  it('of two users, whoever of those is deleted who have taken them in', async () => {
+    await scene.apply(['two a', 'two b', 'two c', 'two d'].map((name) => has(name, {})));
+    const both = identity('merge', { merge: by(user('two a')), keep: by(user('two b')) });
+    const ids = [both.id];
+    await refuse(both);
+    await scene.apply([merge('two a', 'two c'), merge('two b', 'two d')]);
+    expect(await scene.parked(ids)).toEqual(ids);
+    const identifiers = await scene.rows('select identifiers from dead_letters where id = $1', [both.id]);
+    for (const name of ['two c', 'two d']) {
+      expect(identifiers[0].identifiers).toContain(`s:${await scene.profileId(name)}`);
+    }
+    await scene.apply([remove('two c')]);
+    expect(await scene.parked(ids)).toEqual([]);
   });
 
   it('and leaves those of others, of other workspaces, and of an address that somebody else has', async () => {

@@ -4,6 +4,7 @@ import { deprecateExternalIds } from '../../src/store/identity/deprecate-externa
 import { dropUnheldAddresses, type HeldAddress } from '../../src/store/identity/drop-unheld-addresses.ts';
 import { eraseSummaries } from '../../src/store/identity/erase-summaries.ts';
 import { forgetDeadLetters } from '../../src/store/identity/forget-dead-letters.ts';
+import { handOverDeadLetters } from '../../src/store/identity/hand-over-dead-letters.ts';
 import { mergeAppSummaries } from '../../src/store/identity/merge-app-summaries.ts';
 import { mergeEventSummaries } from '../../src/store/identity/merge-event-summaries.ts';
 import { mergeProfiles } from '../../src/store/identity/merge-profiles.ts';
@@ -44,6 +45,7 @@ export async function writeIdentity(tx: Connection, changes: IdentityChanges, no
 function merging(tx: Connection, merges: MergePair[], now: Date): (() => Promise<void>)[] {
   const gone = merges.map(({ workspace_id, merged_id }) => ({ workspace_id, id: merged_id }));
   return [
+    () => handOverDeadLetters(tx, merges),
     () => mergeProfiles(tx, merges),
     () => moveAliases(tx, merges),
     () => movePushTokens(tx, merges),

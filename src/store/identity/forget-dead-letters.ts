@@ -6,13 +6,13 @@ import { keyValues, type ProfileKey } from './pair.ts';
 
 /**
  * By the index dead_letters_identifiers, and profiles_email and profiles_phone. Deletes what waits among the dead
- * letters for the named identifiers, for every other one that belongs to the profiles alone, and for those whom the
- * profiles have taken in. An address counts where nobody else has it.
+ * letters for the named identifiers and for every other one that belongs to the profiles alone. An address counts where
+ * nobody else has it.
  *
  * The limits, and the offset, keep the planner from reading a whole table or workspace instead.
  */
 const statement = `
-  with recursive wanted as materialized (
+  with wanted as materialized (
     select wanted.workspace_id, wanted.id, profile.external_id, profile.email, profile.phone
     from unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)
     cross join lateral (
@@ -21,14 +21,6 @@ const statement = `
       where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id
       limit 1
     ) as profile
-  ), gone as (
-    select wanted.workspace_id, wanted.id from wanted
-    union
-    select merged_profiles.workspace_id, merged_profiles.profile_id
-    from gone
-    join merged_profiles
-      on merged_profiles.workspace_id = gone.workspace_id
-      and merged_profiles.kept_id = gone.id
   ), addresses as materialized (
     select named.workspace_id, named.kind, named.address
     from unnest($5::uuid[], $6::text[], $7::text[]) as named (workspace_id, kind, address)
@@ -40,8 +32,8 @@ const statement = `
     select named.workspace_id, named.name
     from unnest($3::uuid[], $4::text[]) as named (workspace_id, name)
     union
-    select gone.workspace_id, 's:' || gone.id
-    from gone
+    select wanted.workspace_id, 's:' || wanted.id
+    from wanted
     union
     select wanted.workspace_id, 'x:' || wanted.external_id
     from wanted
