@@ -13,15 +13,47 @@ beforeAll(async () => {
   const [first = '', school = ''] = await makeWorkspaces(url, 'shop', 'school');
   shop = first;
   await database.pool.query(
-    `insert into usage (workspace_id, day, lane, attributes, events, purchases)
-     select workspace_id::uuid, day::date, lane, attributes, events, purchases
-       from jsonb_to_recordset($1) as given (workspace_id text, day text, lane int, attributes int, events int, purchases int)`,
+    `insert into usage (workspace_id, day, lane, attributes, events, purchases, identity)
+     select workspace_id::uuid, day::date, lane, attributes, events, purchases, identity
+       from jsonb_to_recordset($1) as given (workspace_id text, day text, lane int, attributes int, events int, purchases int, identity int)`,
     [
       JSON.stringify([
-        { workspace_id: shop, day: '2026-07-01', lane: 0, attributes: 1, events: 2, purchases: 3 },
-        { workspace_id: shop, day: '2026-07-02', lane: 0, attributes: 10, events: 20, purchases: 30 },
-        { workspace_id: shop, day: '2026-07-02', lane: 1, attributes: 5, events: 5, purchases: 5 },
-        { workspace_id: school, day: '2026-07-02', lane: 0, attributes: 0, events: 7, purchases: 0 },
+        {
+          workspace_id: shop,
+          day: '2026-07-01',
+          lane: 0,
+          attributes: 1,
+          events: 2,
+          purchases: 3,
+          identity: 1,
+        },
+        {
+          workspace_id: shop,
+          day: '2026-07-02',
+          lane: 0,
+          attributes: 10,
+          events: 20,
+          purchases: 30,
+          identity: 1,
+        },
+        {
+          workspace_id: shop,
+          day: '2026-07-02',
+          lane: 1,
+          attributes: 5,
+          events: 5,
+          purchases: 5,
+          identity: 1,
+        },
+        {
+          workspace_id: school,
+          day: '2026-07-02',
+          lane: 0,
+          attributes: 0,
+          events: 7,
+          purchases: 0,
+          identity: 1,
+        },
       ]),
     ],
   );
@@ -35,7 +67,8 @@ const shopSecond = {
   attributes: 15,
   events: 25,
   purchases: 35,
-  total: 75,
+  identity: 2,
+  total: 77,
 };
 const schoolSecond = {
   day: '2026-07-02',
@@ -43,9 +76,18 @@ const schoolSecond = {
   attributes: 0,
   events: 7,
   purchases: 0,
+  identity: 1,
+  total: 8,
+};
+const shopFirst = {
+  day: '2026-07-01',
+  workspace: 'shop',
+  attributes: 1,
+  events: 2,
+  purchases: 3,
+  identity: 1,
   total: 7,
 };
-const shopFirst = { day: '2026-07-01', workspace: 'shop', attributes: 1, events: 2, purchases: 3, total: 6 };
 
 describe('usage', () => {
   test('sums the lanes of each workspace and day, the latest day first', async () => {
@@ -84,7 +126,7 @@ describe('usage', () => {
 
   test('for people is a table, and says so when there is none', async () => {
     expect((await on.run(['usage', ...july])).stdout).toMatch(
-      /^day +workspace +attributes +events +purchases +total\n/,
+      /^day +workspace +attributes +events +purchases +identity +total\n/,
     );
     expect((await on.run('usage --from 2020-01-01 --to 2020-01-02')).stdout).toBe('no usage\n');
   });
