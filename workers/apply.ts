@@ -39,7 +39,8 @@ export async function applyObjects(tx: Connection, works: Work[], now: Date): Pr
     await loadLabels(tx, round, profiles);
     const changes = emptyChanges(profiles, groups, owned, await loadStates(tx, round, profiles));
     const folded = fold(round, changes);
-    if (folded === 0) throw new Error('an identifier means nobody and too many at once');
+    // A mistake of ours: the object becomes a dead letter, and its lane goes on.
+    if (folded === 0) throw new TypeError('the object needs another look at the store after each look');
     await writeChanges(tx, changes, now);
     applied.refused.push(...changes.refused);
     applied.removed ||= changes.identity.merges.length + changes.identity.deleted.length > 0;

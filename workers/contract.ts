@@ -2,6 +2,7 @@ import { validate as isUuid, NIL, v5 as uuidv5 } from 'uuid';
 import { fenceSchema, jobs, objectSchemas, requestSchema } from '../src/jobs/catalog.ts';
 import type { AcceptedObject, Envelope, EnvelopeRequest, Fence, ObjectKind } from '../src/jobs/envelope.ts';
 import { namedIdentifiers } from '../src/jobs/named-identifiers.ts';
+import type { Identifier } from '../src/profile/identifier.ts';
 import { compile, describeError } from '../src/schemas/compile.ts';
 import { identifierText } from '../src/store/dead-letters/identifier-text.ts';
 import type { FailedObject } from '../src/store/dead-letters/insert-dead-letters.ts';
@@ -104,10 +105,11 @@ export function toFailed(
  * Whom an object is about, as far as it can be read: it may be here because it breaks its contract. An address that
  * an attribute object sets is no such name: whoever has that address may be somebody else.
  */
-function identifiersOf(object: AcceptedObject): string[] {
+function identifiersOf(object: AcceptedObject): Identifier[] {
   try {
     const named = object.kind === 'attributes' ? [object.identifier!] : namedIdentifiers(object);
-    return named.map(identifierText);
+    for (const identifier of named) identifierText(identifier);
+    return named;
   } catch {
     return [];
   }

@@ -1,8 +1,8 @@
 import { type Connection, type Pool, sendTogether } from '../src/store/database.ts';
+import { eraseSummaries } from '../src/store/identity/erase-summaries.ts';
 import { mergeEventSummaries } from '../src/store/identity/merge-event-summaries.ts';
 import { mergePurchaseSummaries } from '../src/store/identity/merge-purchase-summaries.ts';
 import type { ProfileKey } from '../src/store/identity/pair.ts';
-import { removeProfiles } from '../src/store/identity/remove-profiles.ts';
 import { inTransaction } from '../src/store/in-transaction.ts';
 import { eraseEvents } from '../src/store/removals/erase-events.ts';
 import { erasePurchases } from '../src/store/removals/erase-purchases.ts';
@@ -43,7 +43,7 @@ async function bringAfter(tx: Connection, merged: RemovedProfile[]): Promise<voi
 async function eraseSlice(tx: Connection, deleted: RemovedProfile[]): Promise<void> {
   if ((await eraseEvents(tx, deleted, SLICE)) === SLICE) return;
   if ((await erasePurchases(tx, deleted, SLICE)) === SLICE) return;
-  // Sums that came late are rows of a profile that is gone already.
-  await removeProfiles(tx, deleted);
+  // Those that came late; the others went with the profile.
+  await eraseSummaries(tx, deleted);
   await finishRemovals(tx, deleted, 'deleted');
 }

@@ -1,4 +1,5 @@
 import { type BulkJobOptions, Queue } from 'bullmq';
+import { validate as isUuid } from 'uuid';
 import type { Json } from '../src/profile/json.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { DEAD_LETTER_QUEUE } from '../src/queue/lanes.ts';
@@ -76,6 +77,18 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     await show(missing.map(({ id }) => id));
     const present = new Set(waiting.map(({ id, replays }) => jobId(id, replays)));
     await forget([...shown.keys()].filter((key) => !present.has(key)));
+    if (refresh) await forgetErased();
+  }
+
+  /** Takes the jobs away whose dead letters are gone with their user, whichever process has shown them. */
+  async function forgetErased(): Promise<void> {
+    const jobs = await queue.getFailed(0, KEPT - 1);
+    for (let start = 0; start < jobs.length; start += CHUNK) {
+      const chunk = jobs.slice(start, start + CHUNK);
+      const ids = chunk.map(({ data }) => data.dead_letter_id).filter((id) => isUuid(id));
+      const kept = new Set((await selectDeadLetters(database.pool, ids)).map(({ id }) => id));
+      for (const job of chunk) if (!kept.has(job.data.dead_letter_id)) await job.remove();
+    }
   }
 
   /** Takes the jobs of dead letters away that are settled, or are shown with a later replay. */

@@ -1,7 +1,8 @@
-import { createPostgresBackend, type QueueOptions } from 'bullmq';
+import type { QueueOptions } from 'bullmq';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import type { Config } from '../config.ts';
+import { createPatientBackend } from './postgres-backend.ts';
 
 /**
  * Where the queue lives. BullMQ's classes take `options` and, as their last argument, `factory`; nothing
@@ -79,10 +80,12 @@ function connect(config: Config, databaseUrl: string, redisOptions: object): Que
   // Every queue, worker and lane that shares the pool listens for its errors.
   pool.setMaxListeners(0);
   pool.on('error', () => {});
+  // BullMQ holds some connections without listening for their errors, which would end the process.
+  pool.on('connect', (client) => client.on('error', () => {}));
   return {
     kind: 'postgres',
     options: { connection: pool as never },
-    factory: createPostgresBackend as unknown as undefined,
+    factory: createPatientBackend as unknown as undefined,
     redis: undefined,
     ready: () => true,
     async ping(patience) {

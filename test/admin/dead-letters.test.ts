@@ -58,7 +58,7 @@ async function fail({ database }: Scene, workspaceId: string, name = 'bought'): 
   await insertDeadLetters(connection, [
     {
       ...{ id, workspaceId, requestId: 'request-of-this', kind: 'events', jobName: 'envelope', object },
-      identifiers: ['x:u'],
+      identifiers: [{ external_id: 'u' }],
       reason: 'the value does not fit',
     },
   ]).finally(() => connection.release());

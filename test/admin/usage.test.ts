@@ -14,13 +14,19 @@ beforeAll(async () => {
   shop = first;
   await database.pool.query(
     `insert into usage (workspace_id, day, lane, attributes, events, purchases, identity, subscriptions)
-     select workspace_id::uuid, day::date, lane, attributes, events, purchases, coalesce(identity, 0),
-       coalesce(subscriptions, 0)
-       from jsonb_to_recordset($1) as given (workspace_id text, day text, lane int, attributes int, events int, purchases int,
-         identity int, subscriptions int)`,
+     select workspace_id::uuid, day::date, lane, attributes, events, purchases, identity, 7
+       from jsonb_to_recordset($1) as given (workspace_id text, day text, lane int, attributes int, events int, purchases int, identity int)`,
     [
       JSON.stringify([
-        { workspace_id: shop, day: '2026-07-01', lane: 0, attributes: 1, events: 2, purchases: 3 },
+        {
+          workspace_id: shop,
+          day: '2026-07-01',
+          lane: 0,
+          attributes: 1,
+          events: 2,
+          purchases: 3,
+          identity: 1,
+        },
         {
           workspace_id: shop,
           day: '2026-07-02',
@@ -28,7 +34,7 @@ beforeAll(async () => {
           attributes: 10,
           events: 20,
           purchases: 30,
-          identity: 4,
+          identity: 1,
         },
         {
           workspace_id: shop,
@@ -37,9 +43,17 @@ beforeAll(async () => {
           attributes: 5,
           events: 5,
           purchases: 5,
-          subscriptions: 7,
+          identity: 1,
         },
-        { workspace_id: school, day: '2026-07-02', lane: 0, attributes: 0, events: 7, purchases: 0 },
+        {
+          workspace_id: school,
+          day: '2026-07-02',
+          lane: 0,
+          attributes: 0,
+          events: 7,
+          purchases: 0,
+          identity: 1,
+        },
       ]),
     ],
   );
@@ -53,9 +67,9 @@ const shopSecond = {
   attributes: 15,
   events: 25,
   purchases: 35,
-  identity: 4,
-  subscriptions: 7,
-  total: 86,
+  identity: 2,
+  subscriptions: 14,
+  total: 91,
 };
 const schoolSecond = {
   day: '2026-07-02',
@@ -63,9 +77,9 @@ const schoolSecond = {
   attributes: 0,
   events: 7,
   purchases: 0,
-  identity: 0,
-  subscriptions: 0,
-  total: 7,
+  identity: 1,
+  subscriptions: 7,
+  total: 15,
 };
 const shopFirst = {
   day: '2026-07-01',
@@ -73,9 +87,9 @@ const shopFirst = {
   attributes: 1,
   events: 2,
   purchases: 3,
-  identity: 0,
-  subscriptions: 0,
-  total: 6,
+  identity: 1,
+  subscriptions: 7,
+  total: 14,
 };
 
 describe('usage', () => {

@@ -71,7 +71,7 @@ export async function startIdentityRows(
     while (!(await gone())) await sleep(0.5);
     const milliseconds = performance.now() - started;
     connection.close();
-    return { rate: 1000 / milliseconds, detail: { milliseconds } };
+    return { rate: 1000 / milliseconds, detail: { rows: 1, milliseconds } };
   }
 
   return {

@@ -70,6 +70,17 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
       expect(await read(installation.database, row.id)).toMatchObject({ state: 'waiting', replays: 0 });
     }));
 
+  test('one that was erased with its user is taken away by a worker that has just started', async () => {
+    const row = failedEvent();
+    await commit(installation.database, row);
+    await withWorker(async ({ show }) => {
+      await show([row.id]);
+      await untilState(`${row.id}_0`, 'failed');
+    });
+    await installation.database.pool.query('delete from dead_letters where id = $1', [row.id]);
+    await withWorker(() => untilState(`${row.id}_0`, 'unknown').then(() => {}));
+  });
+
   test('one is shown once, however often and by however many workers', () =>
     withWorker((one) =>
       withWorker(async (other) => {

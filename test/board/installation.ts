@@ -107,7 +107,13 @@ export function failedEvent(change: Partial<FailedEvent> = {}): FailedEvent {
   };
   const requestId = `request-${id}`;
   const common = { id, workspaceId: uuidv7(), requestId, kind: object.kind, jobName: 'users.track' };
-  return { ...common, identifiers: [`x:user-${id}`], object, reason: 'no such column', ...change };
+  return {
+    ...common,
+    identifiers: [{ external_id: `user-${id}` }],
+    object,
+    reason: 'no such column',
+    ...change,
+  };
 }
 
 /** Commits dead letters as a worker does, with the transaction of their envelope. */

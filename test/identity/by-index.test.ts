@@ -11,7 +11,7 @@ import { createDatabase } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
 import { alias, by, identity, merge, remove } from './objects.ts';
-import { does, has } from './scene.ts';
+import { does, has, unknownGroup } from './scene.ts';
 
 /** Tables that grow with the users and what they do. */
 const tables =
@@ -78,6 +78,8 @@ async function sent(): Promise<Statement[]> {
       identity('merge', { merge: by({ phone: '+442071838750' }), keep: by(alias('l:b')) }),
       identity('delete', { user: by({ service_id: '0198a1b2c3d4000000000001' }) }),
       does('a'),
+      unknownGroup(alias('l:b')),
+      unknownGroup({ email: 'a@x.com' }),
       remove('d'),
     ],
   ];

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { toServiceId } from '../../src/profile/service-id.ts';
+import { recordRefused } from '../../workers/refused.ts';
 import { runBatch } from '../../workers/run.ts';
 import { deliver, point, silent } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
@@ -19,6 +20,12 @@ const workspace = () => ({ id: scene.workspaceId });
 /** Applies the objects as an envelope that a lane delivers. */
 function run(objects: AcceptedObject[]) {
   return runBatch(scene.pool, [deliver(workspace(), objects)], silent);
+}
+
+/** Parks an object among the dead letters. */
+function refuse(object: AcceptedObject) {
+  const work = { workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object };
+  return recordRefused(scene.pool as never, [{ work, reason: 'it could not be applied' }]);
 }
 
 /** A dead letter that is tried again, as the lane of its user delivers it. */
@@ -50,6 +57,35 @@ describe('a delete takes dead letters away', () => {
     expect(await scene.parked(ids)).toEqual([]);
   });
 
+  it('of the user by a name that the user has lost since', async () => {
+    await scene.apply([
+      ...['lost', 'lost x', 'lost into'].map((name) => has(name, {})),
+      has('lost mail', { standard: { email: 'lost@x.com' } }),
+      identity('alias_new', { ...alias('lost:before'), external_id: 'lost' }),
+      identity('external_id_rename', { current_external_id: 'lost x', new_external_id: 'lost y' }),
+    ]);
+    const names: Identifier[] = [user('lost x'), alias('lost:before'), user('lost'), { email: 'lost@x.com' }];
+    const ids = [];
+    for (const name of names) ids.push(await scene.park(name));
+    await scene.apply([
+      identity('alias_update', {
+        alias_label: 'lost',
+        old_alias_name: 'before',
+        new_alias_name: 'after',
+      }),
+      identity('external_id_remove', { external_id: 'lost x' }),
+      has('lost mail', { standard: { email: 'found@x.com' } }),
+      merge('lost y', 'lost'),
+      merge('lost', 'lost into'),
+      has('lost', {}),
+    ]);
+    await scene.apply([remove('lost mail')]);
+    expect(await scene.parked(ids)).toEqual(ids.slice(0, 3));
+    await scene.apply([remove('lost into')]);
+    expect(await scene.parked(ids)).toEqual([]);
+    expect(await scene.user('lost')).toBeDefined();
+  });
+
   it('of everyone whom the user has taken in, whatever they were accepted for', async () => {
     await scene.apply(['taken a', 'taken b', 'taker'].map((name) => has(name, {})));
     const ids = [await scene.park(user('taken a')), await scene.park(user('taken b'))];
@@ -57,6 +93,21 @@ describe('a delete takes dead letters away', () => {
     await scene.apply([merge('taken b', 'taker')]);
     expect(await scene.parked(ids)).toEqual(ids);
     await scene.apply([remove('taker')]);
+    expect(await scene.parked(ids)).toEqual([]);
+  });
+
+  it('of two users, whoever of those is deleted who have taken them in', async () => {
+    await scene.apply(['two a', 'two b', 'two c', 'two d'].map((name) => has(name, {})));
+    const both = identity('merge', { merge: by(user('two a')), keep: by(user('two b')) });
+    const ids = [both.id];
+    await refuse(both);
+    await scene.apply([merge('two a', 'two c'), merge('two b', 'two d')]);
+    expect(await scene.parked(ids)).toEqual(ids);
+    const identifiers = await scene.rows('select identifiers from dead_letters where id = $1', [both.id]);
+    for (const name of ['two c', 'two d']) {
+      expect(identifiers[0].identifiers).toContain(`s:${await scene.profileId(name)}`);
+    }
+    await scene.apply([remove('two c')]);
     expect(await scene.parked(ids)).toEqual([]);
   });
 

@@ -1,9 +1,11 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { Pool } from '../../src/store/database.ts';
+import type { Connection, Pool } from '../../src/store/database.ts';
 import { selectRemoved } from '../../src/store/removals/select-removed.ts';
 import { applyObjects } from '../../workers/apply.ts';
+import { noIdentityChanges } from '../../workers/identity/changes.ts';
+import { writeIdentity } from '../../workers/identity/write-identity.ts';
 import { startRemovals } from '../../workers/removals.ts';
 import { settleRemoved } from '../../workers/settle-removed.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -42,6 +44,23 @@ async function unfinished(objects: AcceptedObject[]) {
       tx.release();
     },
   };
+}
+
+/** The transaction, in which another one commits between the statement of this name and what is before it. */
+function committingBefore(name: string, tx: Connection, other: { commit(): Promise<void> }): Connection {
+  const answers: unknown[] = [];
+  const query = async (given: { name?: string }) => {
+    if (given.name === name) {
+      await Promise.all(answers);
+      await other.commit();
+    }
+    const answer = tx.query(given as never);
+    answers.push(answer);
+    return answer;
+  };
+  return new Proxy(tx, {
+    get: (target, key) => (key === 'query' ? query : Reflect.get(target, key)),
+  });
 }
 
 /** Settles until nothing is left to do, with as many workers as asked for. */
@@ -89,6 +108,31 @@ describe('an event of a transaction that found the user before', () => {
     expect((await scene.user('late b')).custom_events).toMatchObject([{ name: 'late', count: 1 }]);
     await settle();
     expect((await scene.user('late b')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
+  });
+
+  it('a merge, and commits while it is being written, is counted for the kept user in the end', async () => {
+    await scene.apply([has('amid a', {}), has('amid b', {}), does('amid b', 'late')]);
+    const late = await unfinished([does('amid a', 'late')]);
+    const tx = await pool.connect();
+    await tx.query('begin');
+    await writeIdentity(
+      committingBefore('remove-profiles', tx, late),
+      {
+        ...noIdentityChanges(),
+        merges: [
+          {
+            workspace_id: scene.workspaceId,
+            merged_id: await scene.profileId('amid a'),
+            kept_id: await scene.profileId('amid b'),
+          },
+        ],
+      },
+      new Date(),
+    );
+    await tx.query('commit');
+    tx.release();
+    await settle();
+    expect((await scene.user('amid b')).custom_events).toMatchObject([{ name: 'late', count: 2 }]);
   });
 
   it('two merges in a row, and commits after them, is counted for the last one', async () => {

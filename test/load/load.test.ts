@@ -83,11 +83,16 @@ test('the bench measures every row in turn, counts rows in Postgres and writes i
   const { code, text } = await printed(bench);
   expect(code, text).toBe(0);
   const results: Results = JSON.parse(readFileSync(file, 'utf8'));
-  expect(Object.keys(results.rows)).toEqual(['ours-75', 'naive-75', 'copy', 'ours-1', 'naive-1']);
+  expect(Object.keys(results.rows)).toEqual([
+    ...['ours-75', 'ours-75-identity', 'naive-75', 'copy', 'ours-1', 'naive-1'],
+    ...['merges', 'identifies', 'merge-1', 'merge-1000', 'merge-10000'],
+  ]);
   for (const { median, rounds } of Object.values(results.rows)) {
     expect(median).toBeGreaterThan(0);
     expect(rounds[0]?.detail.rows).toBeGreaterThan(0);
   }
-  expect(Object.keys(results.ratios)).toEqual(['ours-75/naive-75', 'ours-1/naive-1', 'ours-75/copy']);
+  expect(Object.keys(results.ratios)).toEqual([
+    ...['ours-75/naive-75', 'ours-1/naive-1', 'ours-75/copy', 'ours-75-identity/ours-75'],
+  ]);
   expect(results.machine.postgres_settings).toMatchObject({ fsync: 'on', synchronous_commit: 'on' });
 }, 180_000);

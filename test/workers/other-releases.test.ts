@@ -57,6 +57,13 @@ describe('what a lane holds is not as this release knows it', () => {
     ['of a kind that no worker of this release knows', { ...event('ann'), kind: 'merges' }, /kind 'merges'/],
     ['without a name', { ...event('ann'), name: undefined }, /'name' is required/],
     ['with an identifier of another kind', { ...event('ann'), identifier: { device: 'x' } }, /'identifier'/],
+    ['with a number as external id', { ...event('ann'), identifier: { external_id: 7 } }, /'identifier/],
+    ['with nothing as identifier', { ...event('ann'), identifier: {} }, /'identifier/],
+    [
+      'with half an alias',
+      { ...event('ann'), identifier: { user_alias: { alias_label: 'l' } } },
+      /'identifier/,
+    ],
     ['without an id', { ...event('ann'), id: undefined }, /'id'/],
     ['of a request that is not there', { ...event('ann'), request: 7 }, /request/],
     ['that is null', null, /request/],

@@ -2,6 +2,7 @@ import { namedIdentifiers } from '../../src/jobs/named-identifiers.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { deprecateExternalIds } from '../../src/store/identity/deprecate-external-ids.ts';
 import { dropUnheldAddresses, type HeldAddress } from '../../src/store/identity/drop-unheld-addresses.ts';
+import { eraseSummaries } from '../../src/store/identity/erase-summaries.ts';
 import { forgetDeadLetters } from '../../src/store/identity/forget-dead-letters.ts';
 import { handOverDeadLetters } from '../../src/store/identity/hand-over-dead-letters.ts';
 import { mergeAppSummaries } from '../../src/store/identity/merge-app-summaries.ts';
@@ -65,6 +66,7 @@ function deleting(tx: Connection, deletes: Work[], deleted: HeldProfile[], now: 
   return [
     () => forgetDeadLetters(tx, gone, named),
     () => gone.length > 0 && recordDeletes(tx, gone, now),
+    () => gone.length > 0 && eraseSummaries(tx, gone),
     () => gone.length > 0 && removeProfiles(tx, gone),
     () => addresses.length > 0 && dropUnheldAddresses(tx, addresses),
   ];

@@ -1,4 +1,6 @@
+import type { Identifier } from '../../profile/identifier.ts';
 import type { Connection } from '../database.ts';
+import { identifierText } from './identifier-text.ts';
 
 /** An object that no retry can apply, as the worker writes it down. */
 export interface FailedObject {
@@ -11,8 +13,8 @@ export interface FailedObject {
   kind: string;
   /** The permanent name of the job that carried the object. */
   jobName: string;
-  /** Whom the object names, as `identifierText` writes it. */
-  identifiers: string[];
+  /** Whom the object names. */
+  identifiers: Identifier[];
   /** Any JSON value: an object may be here because it breaks its contract. */
   object: unknown;
   /** One sentence for a person. */
@@ -21,11 +23,51 @@ export interface FailedObject {
 
 // An object arrives as a string inside the parameter: the cast to json then reads the escapes that jsonb and
 // text refuse (U+0000, lone surrogates) as they are, while `reason` is text and is made storable first.
+// Beside the names that an object has for its user stands the user's service id: names can be lost before the user
+// is deleted. An address means a user whom nobody shares it with. Owners are found by the unique indexes of external
+// ids, deprecated ones too, and aliases, and by profiles_email and profiles_phone.
 // Locks in id order; the primary key finds a dead letter whose replay has failed again.
 const statement = `
 insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, identifiers)
 select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.job_name, failed.object::json,
-       failed.reason, array(select json_array_elements_text(failed.identifiers))
+       failed.reason, array(
+         select named.text
+           from json_to_recordset(failed.identifiers) as named (text text)
+          union
+         select 's:' || owner.id
+           from json_to_recordset(failed.identifiers) as named (kind text, value text, label text)
+          cross join lateral (
+            (select profiles.id from profiles
+              where named.kind = 'external_id'
+                and profiles.workspace_id = failed.workspace_id and profiles.external_id = named.value
+              limit 1)
+            union all
+            (select deprecated.profile_id from deprecated_external_ids as deprecated
+              where named.kind = 'external_id'
+                and deprecated.workspace_id = failed.workspace_id and deprecated.external_id = named.value
+              limit 1)
+            union all
+            (select aliases.profile_id from user_aliases as aliases
+              where named.kind = 'user_alias'
+                and aliases.workspace_id = failed.workspace_id
+                and aliases.alias_label = named.label and aliases.alias_name = named.value
+              limit 1)
+            union all
+            (select min(holders.id::text)::uuid
+               from (select profiles.id from profiles
+                      where named.kind = 'email'
+                        and profiles.workspace_id = failed.workspace_id and profiles.email = named.value
+                      limit 2) as holders
+             having count(*) = 1)
+            union all
+            (select min(holders.id::text)::uuid
+               from (select profiles.id from profiles
+                      where named.kind = 'phone'
+                        and profiles.workspace_id = failed.workspace_id and profiles.phone = named.value
+                        and profiles.phone_valid
+                      limit 2) as holders
+             having count(*) = 1)
+          ) as owner)
   from json_to_recordset($1::json) as failed (
          id uuid, workspace_id uuid, request_id text, kind text, job_name text, object text, reason text,
          identifiers json
@@ -53,12 +95,26 @@ export async function insertDeadLetters(
     job_name: row.jobName,
     object: JSON.stringify(row.object),
     reason: storable(row.reason),
-    identifiers: row.identifiers.map(storable),
+    identifiers: row.identifiers.map(describe),
   }));
   await connection.query({ name: 'insert-dead-letters', text: statement, values: [JSON.stringify(failed)] });
 }
 
+/**
+ * An identifier as the statement looks for it, and as the text that is kept of it. It may be anything that has such a
+ * text: an object may be here because its identifier breaks the contract.
+ */
+function describe(identifier: Identifier) {
+  const text = storable(identifierText(identifier));
+  if ('user_alias' in identifier) {
+    const { alias_label, alias_name } = identifier.user_alias;
+    return { kind: 'user_alias', label: storable(alias_label), value: storable(alias_name), text };
+  }
+  const [kind, value] = Object.entries(identifier)[0] ?? [];
+  return { kind, value: storable(value), text };
+}
+
 /** A text column takes neither U+0000 nor lone surrogates, and a reason may quote the value that was refused. */
-function storable(text: string): string {
-  return Buffer.from(text, 'utf8').toString('utf8').replaceAll('\u0000', '\u2400');
+function storable(text: unknown): string {
+  return Buffer.from(String(text), 'utf8').toString('utf8').replaceAll('\u0000', '\u2400');
 }

@@ -5,8 +5,9 @@ import { identifierText } from '../dead-letters/identifier-text.ts';
 import { keyValues, type ProfileKey } from './pair.ts';
 
 /**
- * By the index dead_letters_identifiers, and profiles_email and profiles_phone. Deletes what waits among the dead letters for the named identifiers and
- * for every other one that belongs to the profiles alone. An address counts where nobody else has it.
+ * By the index dead_letters_identifiers, and profiles_email and profiles_phone. Deletes what waits among the dead
+ * letters for the named identifiers and for every other one that belongs to the profiles alone. An address counts where
+ * nobody else has it.
  *
  * The limits, and the offset, keep the planner from reading a whole table or workspace instead.
  */

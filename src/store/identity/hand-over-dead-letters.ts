@@ -34,7 +34,7 @@ const statement = `
     join user_aliases as aliases
       on aliases.workspace_id = wanted.workspace_id and aliases.profile_id = wanted.merged_id
   ), found as materialized (
-    select distinct hit.id, 's:' || names.kept_id as keeper
+    select hit.id, array_agg(distinct 's:' || names.kept_id) as keepers
     from names
     cross join lateral (
       select dead_letters.id, dead_letters.workspace_id
@@ -44,8 +44,9 @@ const statement = `
       offset 0
     ) as hit
     where hit.workspace_id = names.workspace_id
+    group by hit.id
   )
-  update dead_letters set identifiers = array_append(dead_letters.identifiers, found.keeper)
+  update dead_letters set identifiers = dead_letters.identifiers || found.keepers
   from found
   where dead_letters.id = found.id`;
 

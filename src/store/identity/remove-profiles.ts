@@ -1,15 +1,8 @@
 import type { Connection } from '../database.ts';
 import { keysTable, keyValues, type ProfileKey } from './pair.ts';
 
-/** All that hangs on a profile, by the indexes on its id. Summaries are few: one row per name, not per event. */
-const dependents = [
-  'user_aliases',
-  'deprecated_external_ids',
-  'push_tokens',
-  'app_summaries',
-  'event_summaries',
-  'purchase_summaries',
-];
+/** What hangs on a profile and is written under its lock, by the indexes on its id. */
+const dependents = ['user_aliases', 'deprecated_external_ids', 'push_tokens', 'app_summaries'];
 
 const statement = `
   with wanted as (
@@ -40,7 +33,8 @@ const statement = `
 
 /**
  * Takes profiles away, with all that is theirs alone. Their rows are locked already. Events and purchases stay:
- * whoever took a merged profile in refers to them, and those of a deleted one are erased later.
+ * whoever took a merged profile in refers to them, and those of a deleted one are erased later. So do their sums,
+ * which lock no profile: one that another lane has committed since a merge took the others is still to be counted.
  */
 export async function removeProfiles(tx: Connection, keys: ProfileKey[]): Promise<void> {
   await tx.query({ name: 'remove-profiles', text: statement, values: keyValues(keys) });
