@@ -2,7 +2,7 @@ import { Braze, type UsersTrackObject } from 'braze-api';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { backends, type Fleet, startFleet } from './guarantees/fleet.ts';
 import { waitUntil } from './setup/fixtures.ts';
-import { createWorkspace } from './setup/workspace.ts';
+import { createGroup, createWorkspace } from './setup/workspace.ts';
 
 const time = '2026-01-31T12:00:00.000Z';
 
@@ -135,6 +135,49 @@ describe.each(backends)(
           },
         ],
       });
+    });
+
+    test('subscription and email states are set and read back', async () => {
+      const group = await createGroup(fleet.pool, fleet.workspace.id, 'email');
+      const email = 'list@example.com';
+      await client.users.track({ attributes: [{ external_id: 'list', email, done: true }] });
+      await userDone('list');
+      const setting = { subscription_group_id: group, subscription_state: 'subscribed' as const };
+      const done = { message: 'success' };
+      expect(await client.subscription.status.set({ ...setting, external_id: [], email: [email] })).toEqual(
+        done,
+      );
+      expect(
+        await client.v2.subscription.status.set({
+          subscription_groups: [{ ...setting, external_ids: ['list'] }],
+        }),
+      ).toEqual(done);
+      const status = () =>
+        client.subscription.status.get({ subscription_group_id: group, external_id: ['list', 'no'] });
+      const isSet = async () => {
+        expect((await status()).status).toEqual({ list: 'Subscribed', no: 'Unknown' });
+        return true;
+      };
+      await waitUntil(isSet, { what: 'the state' });
+      expect(await client.subscription.user.status({ external_id: 'list' })).toEqual({
+        users: [
+          {
+            ...{ email, phone: null, external_id: 'list' },
+            subscription_groups: [{ id: group, name: 'email news', channel: 'email', status: 'Subscribed' }],
+          },
+        ],
+        total_count: 1,
+        ...done,
+      });
+      expect(await client.email.blacklist({ email })).toEqual(done);
+      expect(await client.email.bounce.remove({ email })).toEqual(done);
+      expect(await client.email.spam.remove({ email: [email] })).toEqual(done);
+      const isOff = async () => {
+        const { users } = await client.users.export.ids({ external_ids: ['list'] });
+        expect(users[0]).toMatchObject({ email_subscribe: 'unsubscribed' });
+        return true;
+      };
+      await waitUntil(isOff, { what: 'the blocked address' });
     });
 
     test('users.track takes the header of bulk tools', async () => {
