@@ -162,6 +162,17 @@ describe.each([
     ]);
   });
 
+  test('a global state that is set right behind the delete of the last holder stays', async () => {
+    const heirless = address('heirless');
+    await run(
+      has(name('heirless'), { ...at(heirless), email_subscribe: 'opted_in' }),
+      remove(name('heirless')),
+      email(heirless, { state: 'unsubscribed' }),
+    );
+    await run(has(name('heir two'), at(heirless)));
+    expect((await scene.user(name('heir two'))).email_subscribe).toBe('unsubscribed');
+  });
+
   test('a merge: the kept user reads the states of the address that it takes over', async () => {
     const { news } = scene.groups;
     await run(
