@@ -69,6 +69,23 @@ export class SequentialModel {
     } else this.#change(card, object);
   }
 
+  /** Takes what /v2/subscription/status/set has accepted of one element, or /email/status. */
+  set({ subscription_group_id, subscription_state, external_ids, emails, phones, email }: Wire): void {
+    const state = subscription_state as string;
+    if (email !== undefined) {
+      this.addressStates.set(`${email} `, state);
+      return;
+    }
+    if (external_ids === undefined) {
+      if (this.#channels.get(subscription_group_id as string) === 'archived') return;
+      this.addressStates.set(`${emails ?? phones} ${subscription_group_id}`, state);
+      return;
+    }
+    const card = this.cards.find(({ externalId }) => externalId === external_ids);
+    const setting = { subscription_group_id: subscription_group_id!, subscription_state: state };
+    if (card) this.#subscribe(card, { subscription_groups: [setting] });
+  }
+
   /** By the first identifier of external id, alias, service id, email, phone. */
   #find(object: Wire): Card | undefined {
     const { external_id, user_alias, service_id, email, phone } = object;

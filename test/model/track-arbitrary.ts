@@ -211,7 +211,32 @@ export interface TrackRequest {
   attributes: Wire[];
   events: Wire[];
   purchases: Wire[];
+  /** What other endpoints set behind it: a state of a group, or of an email address. */
+  settings: Wire[];
 }
+
+const setting = fc.oneof(
+  {
+    weight: 3,
+    arbitrary: fc
+      .tuple(
+        subscription,
+        fc.oneof(
+          fc.record({ external_ids: fc.constantFrom('u1', 'u2', 'u4') }),
+          fc.record({ emails: fc.constantFrom(...emails) }),
+          fc.record({ phones: fc.constantFrom(...phones) }),
+        ),
+      )
+      .map(([state, who]): Wire => ({ ...state, ...who })),
+  },
+  {
+    weight: 1,
+    arbitrary: fc.record({
+      email: fc.constantFrom(...emails),
+      subscription_state: fc.constantFrom(...states),
+    }),
+  },
+);
 
 export const trackRequest: fc.Arbitrary<TrackRequest> = fc.record({
   attributes: fc.array(
@@ -232,4 +257,5 @@ export const trackRequest: fc.Arbitrary<TrackRequest> = fc.record({
     { maxLength: 3, size: 'max' },
   ),
   purchases: fc.array(purchase, { maxLength: 2 }),
+  settings: fc.array(setting, { maxLength: 3 }),
 });

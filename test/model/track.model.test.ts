@@ -2,8 +2,12 @@ import fc from 'fast-check';
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ApiError, BadRequest } from '../../src/errors.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/log.ts';
+import { emailStatus } from '../../src/operations/email.status.ts';
+import type { Caller, QueuedOperation } from '../../src/operations/operation.ts';
+import { subscriptionStatusSetV2 } from '../../src/operations/subscription.status.set.v2.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { toProfileId } from '../../src/profile/service-id.ts';
@@ -123,20 +127,35 @@ function accept(
   groupIds: Record<string, string>,
 ): AcceptedObject[] {
   const hasGroup = (id: string) => id !== groupIds[groups.unknown];
-  const caller = callerOf(workspaceId, { hasGroup });
-  let objects: AcceptedObject[];
-  try {
-    ({ objects } = track.plan(caller, structuredClone(request) as unknown as Record<string, Json>));
-  } catch {
-    return [];
-  }
+  const channelOf = (id: string) =>
+    hasGroup(id) ? (id === groupIds[groups.sms] ? ('sms' as const) : ('email' as const)) : undefined;
+  const caller = callerOf(workspaceId, { hasGroup, channelOf });
+  const objects = planned(track, caller, structuredClone(request) as unknown as Record<string, Json>);
   const places = new Set(objects.map(({ kind, index }) => `${kind} ${index}`));
   for (const kind of ['attributes', 'events', 'purchases'] as const) {
     for (const [index, object] of request[kind].entries()) {
       if (places.has(`${kind} ${index}`) && !isPoison(object)) model.apply(kind, object);
     }
   }
+  for (const setting of request.settings) {
+    const set =
+      'email' in setting
+        ? planned(emailStatus(), caller, setting)
+        : planned(subscriptionStatusSetV2(), caller, { subscription_groups: [setting] });
+    if (set.length > 0) model.set(setting);
+    objects.push(...set);
+  }
   return objects;
+}
+
+/** None when the request is refused. */
+function planned(operation: QueuedOperation, caller: Caller, body: Record<string, Json>): AcceptedObject[] {
+  try {
+    return operation.plan(caller, body).objects;
+  } catch (error) {
+    if (error instanceof ApiError || error instanceof BadRequest) return [];
+    throw error;
+  }
 }
 
 function isPoison(object: Wire): boolean {

@@ -31,9 +31,9 @@ describe.each(backends)('subscriptions, with the queue in %s', (backend) => {
   };
   const states = (group: string, query: string) =>
     get(`/subscription/status/get?subscription_group_id=${group}&${query}`);
-  const shows = async (read: () => Promise<unknown>, expected: object) => {
+  const shows = async (read: () => Promise<unknown>, expected: unknown) => {
     const seen = async () => {
-      expect(await read()).toMatchObject(expected);
+      expect({ read: await read() }).toMatchObject({ read: expected });
       return true;
     };
     await waitUntil(seen, { what: JSON.stringify(expected) });
@@ -135,6 +135,28 @@ describe.each(backends)('subscriptions, with the queue in %s', (backend) => {
     expect((await states(news, query)).status).toEqual(
       Object.fromEntries(users.map((user, index) => [user, index % 2 === 0 ? 'Subscribed' : 'Unsubscribed'])),
     );
+  });
+
+  test('G1, G2: what was acknowledged takes effect once, though workers are killed', async () => {
+    const counted = async () =>
+      (await fleet.pool.query('select coalesce(sum(subscriptions), 0)::int as n from usage')).rows[0]
+        .n as number;
+    const before = await counted();
+    const addresses = Array.from({ length: 60 }, (_, index) => `killed${index}@x.com`);
+    for (const [index, email] of addresses.entries()) {
+      if (index % 20 === 10) await Promise.all([fleet.end(fleet.workers[0]!), fleet.startWorker()]);
+      await post('/subscription/status/set', {
+        ...{ subscription_group_id: news, subscription_state: 'unsubscribed', email },
+      });
+      await post('/email/blocklist', { email });
+    }
+    await shows(counted, before + 2 * addresses.length);
+    const { rows } = await fleet.pool.query(
+      `select subject, count(*)::int as changes, count(distinct request_id)::int as requests
+       from subscription_history where subject like 'killed%' group by subject`,
+    );
+    expect(rows).toHaveLength(addresses.length);
+    for (const row of rows) expect(row).toMatchObject({ changes: 2, requests: 2 });
   });
 
   test('a state that was acknowledged is soon seen by the next get of the same client', async ({
