@@ -1,7 +1,7 @@
 import { ApiError } from '../errors.ts';
 import type { Database } from '../store/database.ts';
 import { findExported } from '../store/export/find-exported.ts';
-import type { Channel } from '../store/subscriptions/find-groups.ts';
+import { type Channel, findGroups } from '../store/subscriptions/find-groups.ts';
 import { readAddressStates } from '../store/subscriptions/read-address-states.ts';
 import { readProfileStates } from '../store/subscriptions/read-profile-states.ts';
 import type { DirectOperation } from './operation.ts';
@@ -55,14 +55,10 @@ export function subscriptionStatusGet(): DirectOperation {
     async handle({ workspaceId }, { query }, { database }) {
       const id = readGroupId(query.subscription_group_id);
       const asked = readAsked(query);
-      const group = await database.prisma.subscriptionGroup.findFirst({
-        where: { id, workspaceId },
-        select: { channel: true },
-      });
-      if (!group) throw new ApiError('invalidSubscriptionGroup');
-      const channel = group.channel as Channel;
-      requireChannel(channel, asked.kind, asked.kind);
-      const states = await readStates(database, workspaceId, { id, channel }, asked);
+      const [group] = await findGroups(database.pool, [id]);
+      if (group?.workspaceId !== workspaceId) throw new ApiError('invalidSubscriptionGroup');
+      requireChannel(group.channel, asked.kind, asked.kind);
+      const states = await readStates(database, workspaceId, group, asked);
       const status = asked.names.map(({ sent }) => [sent, answers[states.get(sent) ?? ''] ?? 'Unknown']);
       return { status: 200, body: { status: Object.fromEntries(status), message: 'success' } };
     },

@@ -1,4 +1,4 @@
-import type { Connection } from '../database.ts';
+import type { Connection, Pool } from '../database.ts';
 
 export type Channel = 'email' | 'sms' | 'whatsapp';
 
@@ -19,7 +19,7 @@ const statement = `
   from subscription_groups
   where subscription_groups.id = any($1::uuid[])`;
 
-export async function findGroups(tx: Connection, ids: string[]): Promise<Group[]> {
+export async function findGroups(tx: Pick<Connection | Pool, 'query'>, ids: string[]): Promise<Group[]> {
   const { rows } = await tx.query<Group>({ name: 'find-groups', text: statement, values: [ids] });
   return rows;
 }
