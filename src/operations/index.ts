@@ -1,4 +1,10 @@
 import type { Operation } from './operation.ts';
+import { preferenceCenterCreate } from './preference_center.create.ts';
+import { preferenceCenterGet } from './preference_center.get.ts';
+import { preferenceCenterList } from './preference_center.list.ts';
+import { preferenceCenterSave } from './preference_center.save.ts';
+import { preferenceCenterUpdate } from './preference_center.update.ts';
+import { preferenceCenterUserGet } from './preference_center.user.get.ts';
 import { usersAliasNew } from './users.alias.new.ts';
 import { usersAliasUpdate } from './users.alias.update.ts';
 import { usersDelete } from './users.delete.ts';
@@ -25,5 +31,11 @@ export function allOperations(serviceIdField: string): Operation[] {
     usersExternalIdsRename(),
     usersExternalIdsRemove(),
     usersExportIds(serviceIdField),
+    preferenceCenterList(),
+    preferenceCenterGet(),
+    preferenceCenterCreate(),
+    preferenceCenterUpdate(),
+    preferenceCenterSave(),
+    preferenceCenterUserGet(),
   ];
 }
