@@ -32,7 +32,7 @@ export function preferenceCenterUserGet(): DirectOperation {
     },
     refusals: ['draftPreferenceCenter', 'userWithoutEmail', 'unknownPreferenceCenter', 'unknownUser'],
     example: {
-      params: { preferenceCenterExternalId: exampleId, userId: 'ada' },
+      params: { preferenceCenterExternalId: exampleId, userId: 'lovelace' },
       reply: { preference_center_url: 'https://penstock.example/preferences/AQGcE-yi4rYfDFWj1wAAAZwT7KL6' },
     },
 

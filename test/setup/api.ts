@@ -41,16 +41,23 @@ export async function send(port: number, request: ApiRequest): Promise<ApiAnswer
   };
 }
 
-/** The documented example of an operation, as a request. */
-export function exampleOf({ method, path, body, example }: Operation): ApiRequest {
+/** Members of a body that no two requests may have alike, by operation. */
+const unlike: Record<string, string> = { 'preference_center.create': 'name' };
+let made = 0;
+
+/** The documented example of an operation, as a request that is accepted however often it is made. */
+export function exampleOf({ id, method, path, body, example }: Operation): ApiRequest {
   const filled = path.replace(/:(\w+)/g, (_, name) =>
     encodeURIComponent(example.params?.[name] ?? 'example'),
   );
   const query = new URLSearchParams(example.query).toString();
+  const name = unlike[id];
   return {
     method,
     path: query ? `${filled}?${query}` : filled,
-    ...(body && { json: example.body ?? {} }),
+    ...(body && {
+      json: { ...(example.body as Record<string, Json>), ...(name && { [name]: `made-${++made}` }) },
+    }),
   };
 }
 
