@@ -1,14 +1,14 @@
+import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
-import { Worker } from 'node:worker_threads';
 import { packageRoot } from '../package-root.ts';
-import { HEAP, MAX_WAITING, RENDER_DEADLINE, THREADS } from './limits.ts';
-import type { Rendered, Rendering } from './render-thread.ts';
+import { HEAP, MAX_WAITING, RENDER_DEADLINE, RENDERERS } from './limits.ts';
+import type { Rendered, Rendering } from './render-process.ts';
 import { TemplateError, TemplateTooCostly } from './template-error.ts';
 
-/** A thread is a file of its own, and Node runs only the compiled one. */
-const FILE = path.join(packageRoot, 'dist/src/preferences/render-thread.js');
+/** Node runs only the compiled one. */
+const FILE = path.join(packageRoot, 'dist/src/preferences/render-process.js');
 
-/** Milliseconds that a new thread has until it is ready, on a machine that is busy with other things. */
+/** Milliseconds that a new process has until it is ready, on a machine that is busy with other things. */
 const START_DEADLINE = 10_000;
 
 /** More pages are asked for than can be rendered now. */
@@ -25,13 +25,13 @@ interface Job {
 }
 
 /**
- * Renders templates in a few threads. One that takes longer than `RENDER_DEADLINE`, or more memory than it has,
- * is ended and replaced; what waits for it goes on.
+ * Renders templates in a few processes, started when the first page is asked for. One that takes longer than
+ * `RENDER_DEADLINE`, or more memory than it has, is ended and replaced; what waits for it goes on.
  */
-export function createRenderer(threads = THREADS) {
+export function createRenderer(most = RENDERERS) {
   const waiting: Job[] = [];
-  const idle: Worker[] = [];
-  const living = new Set<Worker>();
+  const idle: ChildProcess[] = [];
+  const living = new Set<ChildProcess>();
   let stopped = false;
 
   /**
@@ -49,68 +49,75 @@ export function createRenderer(threads = THREADS) {
   }
 
   function next(): void {
-    if (waiting.length === 0) return;
-    const worker = idle.pop();
-    if (worker) run(worker, waiting.shift()!);
-    else if (living.size < threads) start();
+    if (waiting.length === 0 || stopped) return;
+    const child = idle.pop();
+    if (child) run(child, waiting.shift()!);
+    else if (living.size < most) start();
   }
 
   /** Joins the idle ones when it is ready. */
   function start(): void {
-    const worker = new Worker(FILE, {
+    const child = fork(FILE, {
       env: {},
-      execArgv: [],
-      resourceLimits: { maxOldGenerationSizeMb: HEAP, maxYoungGenerationSizeMb: HEAP / 4 },
+      execArgv: [`--max-old-space-size=${HEAP}`],
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
-    living.add(worker);
-    worker.unref();
-    expect(worker, START_DEADLINE, (outcome) => {
-      if (outcome !== 'ready') waiting.shift()?.reject(new RendererBusy('no thread to render with'));
-      else idle.push(worker);
+    living.add(child);
+    awaitWord(child, START_DEADLINE, (word) => {
+      if (word === 'ready') idle.push(child);
+      else waiting.shift()?.reject(new RendererBusy('no process to render with'));
       next();
     });
   }
 
-  function run(worker: Worker, { rendering, resolve, reject }: Job): void {
-    expect(worker, RENDER_DEADLINE, (outcome) => {
-      if (outcome === undefined) {
-        reject(new TemplateTooCostly('it takes more time or memory than a page may'));
-      } else {
-        idle.push(worker);
-        const rendered = outcome as Rendered;
+  function run(child: ChildProcess, { rendering, resolve, reject }: Job): void {
+    awaitWord(child, RENDER_DEADLINE, (word) => {
+      if (word === undefined) reject(new TemplateTooCostly('it takes more time or memory than a page may'));
+      else {
+        idle.push(child);
+        const rendered = word as Rendered;
         if ('html' in rendered) resolve(rendered);
         else reject(new (rendered.costly ? TemplateTooCostly : TemplateError)(rendered.problem));
       }
       next();
     });
-    worker.postMessage(rendering);
+    child.send(rendering, () => {});
   }
 
-  /** Calls back with the next message, or without one when the thread has ended or was ended for its silence. */
-  function expect(worker: Worker, deadline: number, settle: (outcome?: unknown) => void): void {
-    const timer = setTimeout(() => end(), deadline);
-    const end = (outcome?: unknown) => {
+  /** Calls back with its next word, or with none when it has ended, or was ended for its silence. */
+  function awaitWord(child: ChildProcess, deadline: number, settle: (word?: unknown) => void): void {
+    const end = (word?: unknown) => {
       clearTimeout(timer);
-      for (const event of ['message', 'error', 'exit']) worker.removeAllListeners(event);
-      if (outcome === undefined) {
-        living.delete(worker);
-        // Out of memory is an error of the thread, which ends by itself and must not end the process.
-        worker.on('error', () => {});
-        void worker.terminate();
-      }
-      settle(outcome);
+      for (const event of ['message', 'error', 'exit']) child.removeAllListeners(event);
+      if (word === undefined) forget(child);
+      // One that ends while it has nothing to do is missed by nobody.
+      else for (const event of ['error', 'exit']) child.once(event, () => forget(child));
+      settle(word);
     };
-    worker.once('message', end);
-    worker.once('error', () => end());
-    worker.once('exit', () => end());
+    const timer = setTimeout(() => end(), deadline);
+    for (const event of ['message', 'error', 'exit']) child.removeAllListeners(event);
+    child.once('message', end);
+    child.once('error', () => end());
+    child.once('exit', () => end());
+  }
+
+  function forget(child: ChildProcess): void {
+    living.delete(child);
+    if (idle.includes(child)) idle.splice(idle.indexOf(child), 1);
+    child.on('error', () => {});
+    child.kill('SIGKILL');
   }
 
   return {
     render,
+    /** Ends the processes; what waits is refused. */
     async stop(): Promise<void> {
       stopped = true;
       for (const { reject } of waiting.splice(0)) reject(new RendererBusy('the process stops'));
-      await Promise.all([...living].map((worker) => worker.terminate()));
+      const ended = [...living].map((child) => new Promise((resolve) => child.once('exit', resolve)));
+      for (const child of living) child.kill('SIGKILL');
+      await Promise.all(ended);
     },
   };
 }

@@ -1,7 +1,7 @@
 import type { Json } from '../profile/json.ts';
 import type { GlobalState, GroupStateName } from './form-fields.ts';
 
-/** What a template is told of its user. Plain data: it is handed to another thread. */
+/** What a template is told of its user. Plain data: it is handed to another process. */
 export interface View {
   /** By the names that templates know; see `attributeNames`. */
   attributes: Record<string, string>;

@@ -127,10 +127,6 @@ describe('a mistake is told with its line', () => {
 });
 
 describe('a template that costs too much is stopped', () => {
-  /** One regular expression that takes a minute and more: Liquid has no chance to look at the clock. */
-  const stuck = `{{ custom_attribute.\${big} | strip_html | size }}`;
-  const big = '<script'.repeat(60_000);
-
   test.each([
     ['a loop of a billion', '{% for i in (1..1000000000) %}x{% endfor %}'],
     ['loops in loops', nested(4)],
@@ -147,19 +143,23 @@ describe('a template that costs too much is stopped', () => {
     expect(longest).toBeLessThan(500);
   });
 
-  test('one that Liquid cannot stop is ended with its thread, and the next page is rendered', async () => {
-    const started = performance.now();
-    const { longest, error } = await watched(() => render(stuck, { customAttributes: { big } }));
+  test('one that Liquid cannot stop in time is ended with its process, and the next page is rendered', async () => {
+    const { longest, error } = await watched(() =>
+      render(
+        '{{ (1..1200000) | sort_natural | size }}{{ (1..1200000) | sort_natural | size }}{{ (1..1200000) | sort_natural | size }}',
+      ),
+    );
     expect(error).toBeInstanceOf(TemplateTooCostly);
-    expect(performance.now() - started).toBeLessThan(10_000);
     expect(longest).toBeLessThan(500);
     expect(await render('{{${first_name}}}')).toBe('Ada');
   });
 
-  test('one that takes more memory than a thread has harms nobody else', async () => {
-    const greedy = `{% capture c %}{% for i in (1..99999) %}{% capture d %}${'x'.repeat(9999)}{{ i }}{% endcapture %}{% assign all = all | concat: d %}{% endfor %}{% endcapture %}`;
-    const { error } = await watched(() => render(greedy));
-    expect(error).toBeInstanceOf(TemplateError);
+  test('one that needs more memory than a rendering process has ends only that process', async () => {
+    for (let times = 0; times < 3; times++) {
+      const { longest, error } = await watched(() => render('{{ (1..4900000) | reverse | size }}'));
+      expect(error).toBeInstanceOf(TemplateTooCostly);
+      expect(longest).toBeLessThan(500);
+    }
     expect(await render('{{${first_name}}}')).toBe('Ada');
   });
 

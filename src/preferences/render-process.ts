@@ -1,10 +1,10 @@
-import { parentPort } from 'node:worker_threads';
+import { setPriority } from 'node:os';
 import { createEngine } from './engine.ts';
 import { type Field, readForms } from './read-forms.ts';
 import { TemplateTooCostly } from './template-error.ts';
 import type { View } from './view.ts';
 
-/** What a thread is asked. */
+/** What a rendering process is asked. */
 export interface Rendering {
   template: string;
   view: View;
@@ -20,8 +20,12 @@ export type Rendered =
     }
   | { problem: string; costly: boolean };
 
-// A thread of its own, with an empty environment: nothing that a template makes Liquid do can hold up the process
-// or reach a secret of it. The process ends it when it takes too long.
+// A process of its own, with an empty environment and little memory: nothing that a template makes Liquid do can
+// hold up the web process, end it, or reach a secret of it. It gives way to everything else on the machine.
+setPriority(10);
+for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {});
+process.on('disconnect', () => process.exit());
+
 const engine = createEngine();
 
 function answer({ template, view }: Rendering): Rendered {
@@ -34,5 +38,5 @@ function answer({ template, view }: Rendering): Rendered {
   }
 }
 
-parentPort!.on('message', (rendering: Rendering) => parentPort!.postMessage(answer(rendering)));
-parentPort!.postMessage('ready');
+process.on('message', (rendering: Rendering) => process.send!(answer(rendering)));
+process.send!('ready');
