@@ -26,6 +26,8 @@ export function preferencePolicy(links: LinkSettings): RequestHandler[] {
       },
       referrerPolicy: { policy: 'no-referrer' },
       frameguard: { action: 'deny' },
+      // The sandbox gives the page an origin of its own, which is more.
+      originAgentCluster: false,
       // TLS is the proxy's affair.
       strictTransportSecurity: false,
     }),

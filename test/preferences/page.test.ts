@@ -261,10 +261,19 @@ describe.each(backends)('the page of a preference center, with the queue in %s',
     const started = performance.now();
     expect((await scene.api('GET', '/preference_center/v1/list')).status).toBe(200);
     expect(performance.now() - started).toBeLessThan(1500);
-    for (const page of await Promise.all(pages)) {
-      expect(page.status).toBe(500);
-      expect(await page.text()).toContain('This page cannot be shown');
-    }
+    // On a machine that is busy with other tests, some may be asked to come again.
+    for (const page of await Promise.all(pages)) expect([500, 503]).toContain(page.status);
+    const page = await waitUntil(
+      async () => {
+        const answer = await fetch(url);
+        return answer.status !== 503 && answer;
+      },
+      { what: 'the plain page' },
+    );
+    expect([page.status, await page.text()]).toEqual([
+      500,
+      expect.stringContaining('This page cannot be shown'),
+    ]);
     // What somebody says there still counts.
     const answer = await scene.submit(url, { email_global_state: 'unsubscribed' });
     expect([answer.status, await answer.text()]).toEqual([
