@@ -266,7 +266,7 @@ describe.each(backends)('the page of a preference center, with the queue in %s',
     const page = await waitUntil(
       async () => {
         const answer = await fetch(url);
-        return answer.status !== 503 && answer;
+        return answer.status === 503 ? undefined : answer;
       },
       { what: 'the plain page' },
     );
