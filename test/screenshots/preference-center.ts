@@ -6,13 +6,13 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
 import { chromium } from 'playwright-core';
-import { freePort } from '../src/embedded/ports.ts';
-import { packageRoot } from '../src/package-root.ts';
-import { findChromium } from '../test/setup/chromium.ts';
-import { spawnOnLeash } from '../test/setup/leash.ts';
+import { freePort } from '../../src/embedded/ports.ts';
+import { packageRoot } from '../../src/package-root.ts';
+import { findChromium } from '../setup/chromium.ts';
+import { spawnOnLeash } from '../setup/leash.ts';
 
 // Writes docs/preference-center.png: the page of docs/preference-center.html, of a Penstock that this starts in a
-// temporary folder and ends again. npm run build && node dist/scripts/screenshot-preference-center.js
+// temporary folder and ends again. npm run build && npm run screenshot
 
 const folder = mkdtempSync(path.join(tmpdir(), 'penstock-screenshot-'));
 const key = randomBytes(24).toString('hex');
