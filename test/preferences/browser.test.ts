@@ -24,13 +24,16 @@ const template = (file: string, { news, offers }: { news: string; offers: string
     .replaceAll('NEWS_GROUP', news)
     .replaceAll('OFFERS_GROUP', offers);
 
-describe.each([true, false])(
-  'a preference center in a browser, with JavaScript on: %s',
-  (javaScriptEnabled) => {
+describe.each([
+  { backend: 'redis', javaScriptEnabled: true },
+  { backend: 'postgres', javaScriptEnabled: false },
+] as const)(
+  'a preference center in a browser, JavaScript: $javaScriptEnabled, queue in $backend',
+  ({ backend, javaScriptEnabled }) => {
     let scene: Scene;
     let browser: BrowserContext;
     beforeAll(async () => {
-      scene = await createScene('postgres');
+      scene = await createScene(backend);
       browser = await chromium.launchPersistentContext(temporaryFolder('penstock-browser-'), {
         executablePath: await findChromium(),
         headless: true,

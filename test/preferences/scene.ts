@@ -108,3 +108,17 @@ export function pageWith(...groups: string[]): string {
 <label><input type="checkbox" name="{% form_field_name :email_global_state %}" value="unsubscribed"{% if subscribed_state.\${email_global} == 'unsubscribed' %} checked{% endif %}> Unsubscribe from all</label>
 <button>Save</button></form>`;
 }
+
+/** A center with a box for each email group, and a link of a new user. */
+export async function openCenter(scene: Scene, externalId: string) {
+  const { news, offers } = scene.groups;
+  const center = await scene.addCenter(
+    pageWith(news, offers),
+    `{{subscribed_state.\${email_global}}} {{subscribed_state.\${${news}}}} {{subscribed_state.\${${offers}}}}`,
+  );
+  const profile = await scene.addUser(externalId, `${externalId}@example.com`);
+  return { center, profile, url: await scene.urlOf(center, externalId) };
+}
+
+export const tokenOf = (url: string) => url.split('/').at(-1)!;
+export const withToken = (url: string, token: string) => url.replace(tokenOf(url), token);
