@@ -1,4 +1,11 @@
 import type { Operation } from './operation.ts';
+import { discoveryOperations } from './scim/discovery.ts';
+import { scimUsersCreate } from './scim.users.create.ts';
+import { scimUsersDelete } from './scim.users.delete.ts';
+import { scimUsersGet } from './scim.users.get.ts';
+import { scimUsersList } from './scim.users.list.ts';
+import { scimUsersPatch } from './scim.users.patch.ts';
+import { scimUsersReplace } from './scim.users.replace.ts';
 import { usersAliasNew } from './users.alias.new.ts';
 import { usersAliasUpdate } from './users.alias.update.ts';
 import { usersDelete } from './users.delete.ts';
@@ -25,5 +32,12 @@ export function allOperations(serviceIdField: string): Operation[] {
     usersExternalIdsRename(),
     usersExternalIdsRemove(),
     usersExportIds(serviceIdField),
+    scimUsersGet(),
+    scimUsersList(),
+    scimUsersCreate(),
+    scimUsersReplace(),
+    scimUsersPatch(),
+    scimUsersDelete(),
+    ...discoveryOperations(),
   ];
 }
