@@ -1,4 +1,4 @@
-import { parse } from 'scim2-parse-filter';
+import { filter, parse } from 'scim2-parse-filter';
 import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attributes.ts';
 import { USER } from './messages.ts';
 import { invalid } from './scim-error.ts';
@@ -6,13 +6,11 @@ import { invalid } from './scim-error.ts';
 /** A name and, of a list, a filter of its values. */
 const SEGMENT = /^([\w$-]+)(?:\[((?:[^"\]]|"(?:[^"\\]|\\.)*")*)\])?(?:\.(?=.)|$)/;
 
-export interface PatchPath {
-  /** What the path leads to. */
+/** One step of a path. */
+export interface Step {
   attribute: Attribute;
-  /** The path as our attributes are spelled, without the URN. */
-  spelled: string;
-  /** Whether it chooses among the values of the attribute. */
-  selects: boolean;
+  /** Which values of a list it goes to; absent: the attribute as a whole. */
+  chooses?: (value: unknown) => boolean;
 }
 
 /**
@@ -21,35 +19,32 @@ export interface PatchPath {
  *
  * @throws {ScimError} 400 `invalidPath` or `mutability`
  */
-export function readPath(path: string): PatchPath {
+export function readPath(path: string): Step[] {
   let rest = withoutUrn(path, USER);
   let among: Attribute[] | undefined = allAttributes;
-  let attribute: Attribute | undefined;
-  let selects = false;
-  const spelled: string[] = [];
+  const steps: Step[] = [];
   while (rest !== '') {
-    const [whole, name, filter] = SEGMENT.exec(rest) ?? [];
-    attribute = name === undefined ? undefined : findAttribute(among, name);
+    const [whole, name, inBrackets] = SEGMENT.exec(rest) ?? [];
+    const attribute = name === undefined ? undefined : findAttribute(among, name);
     if (!attribute) throw invalid(`'path' is not valid: there is no attribute '${path}'`, 'invalidPath');
     if (attribute.mutability === 'readOnly')
       throw invalid(`'path' is not valid: '${attribute.name}' cannot be changed`, 'mutability');
-    selects = filter !== undefined;
-    if (filter !== undefined) requireFilter(filter, attribute, path);
-    spelled.push(filter === undefined ? attribute.name : `${attribute.name}[${filter}]`);
+    steps.push({
+      attribute,
+      ...(inBrackets !== undefined && { chooses: readValueFilter(inBrackets, attribute, path) }),
+    });
     among = attribute.subAttributes;
     rest = rest.slice(whole!.length);
   }
-  if (!attribute) throw invalid("'path' is not valid: it is empty", 'invalidPath');
-  return { attribute, spelled: spelled.join('.'), selects };
+  if (steps.length === 0) throw invalid("'path' is not valid: it is empty", 'invalidPath');
+  return steps;
 }
 
-function requireFilter(filter: string, attribute: Attribute, path: string): void {
+function readValueFilter(text: string, attribute: Attribute, path: string): (value: unknown) => boolean {
   const wrong = (reason: string) => invalid(`'path' is not valid: '${path}' ${reason}`, 'invalidPath');
   if (!attribute.multiValued || !attribute.subAttributes) throw wrong('filters what is no list of objects');
-  // The library finds the URN of a path by its last colon.
-  if (/[:()[\]]/.test(filter)) throw wrong('has a colon, parenthesis or bracket in its filter: use an id');
   try {
-    parse(filter);
+    return filter(parse(text));
   } catch {
     throw wrong('has a filter that cannot be parsed');
   }

@@ -3,8 +3,8 @@ import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/schema.ts';
 import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attributes.ts';
 import { PATCH_OP, USER } from './messages.ts';
-import { readPath } from './patch-path.ts';
-import { invalid, ScimError, type ScimType } from './scim-error.ts';
+import { readPath, type Step } from './patch-path.ts';
+import { invalid, type ScimType } from './scim-error.ts';
 
 type Member = Record<string, Json>;
 
@@ -61,42 +61,77 @@ export type GivenOperation = { op: string; path?: string; value?: Json };
  * @throws {ScimError} 400 by RFC 7644 §3.5.2: `invalidPath`, `noTarget`, `mutability`, `invalidValue`
  */
 export function applyPatch(resource: Member, operations: GivenOperation[]): Member {
-  const copy = structuredClone(resource) as Member & ScimResource;
-  return operations.flatMap(spellOut).reduce((patched, operation) => {
-    try {
-      return scimPatch(patched, [operation]);
-    } catch (error) {
-      const { scimCode, message } = error as { scimCode?: ScimType; message: string };
-      throw scimCode ? invalid(message, scimCode) : invalid(`the operation cannot be applied: ${message}`);
-    }
-  }, copy) as unknown as Member;
+  const patched = structuredClone(resource);
+  for (const operation of operations) {
+    for (const { op, steps, value } of spellOut(operation)) applyAt(patched, steps, op, value);
+  }
+  return patched;
 }
 
-/** One operation for each attribute that it changes, with paths and members as our attributes are spelled. */
-function spellOut({ op: given, path, value }: GivenOperation): ScimPatchOperation[] {
-  const op = given.toLowerCase() as 'add' | 'remove' | 'replace';
+interface Change {
+  op: 'add' | 'remove' | 'replace';
+  steps: Step[];
+  value?: Json;
+}
+
+/** One change for each attribute that the operation names. */
+function spellOut({ op: given, path, value }: GivenOperation): Change[] {
+  const op = given.toLowerCase() as Change['op'];
   if (op !== 'remove' && value === undefined)
-    throw invalid(`'Operations' are not valid: ${op} needs a value`, 'invalidValue');
-  if (path === undefined) {
-    if (op === 'remove')
-      throw new ScimError('scimInvalid', 'noTarget', "'Operations' are not valid: remove needs a path");
-    if (!isMember(value))
-      throw invalid(`'Operations' are not valid: without a path, the value of ${op} is an object`);
-    // What cannot be written is passed over here, as in the body of a create.
-    return Object.entries(value).flatMap(([name, member]) => {
-      const known = findByPath(name);
-      return known && known.at(-1)!.mutability !== 'readOnly'
-        ? spellOut({ op, path: known.map((one) => one.name).join('.'), value: member })
-        : [];
-    });
+    throw invalid(`'Operations' are not valid: ${op} needs a value`);
+  if (path !== undefined) return [{ op, steps: readPath(path), ...(value !== undefined && { value }) }];
+  if (op === 'remove') throw invalid("'Operations' are not valid: remove needs a path", 'noTarget');
+  if (!isMember(value))
+    throw invalid(`'Operations' are not valid: without a path, the value of ${op} is an object`);
+  // What cannot be written is passed over here, as in the body of a create.
+  return Object.entries(value).flatMap(([name, member]) => {
+    const known = findByPath(name);
+    return known && known.at(-1)!.mutability !== 'readOnly'
+      ? [{ op, steps: known.map((attribute) => ({ attribute })), value: member }]
+      : [];
+  });
+}
+
+/**
+ * Goes to where a change is made, and leaves making it to the library: its own reading of paths fails without a
+ * word where a filter stands behind a dot.
+ */
+function applyAt(target: Member, [step, ...rest]: Step[], op: Change['op'], value: Json | undefined): void {
+  const { attribute, chooses } = step!;
+  const { name } = attribute;
+  if (chooses) {
+    const values = (target[name] as Json[] | undefined) ?? [];
+    const chosen = values.filter(chooses) as Member[];
+    if (op === 'remove' && rest.length === 0) {
+      target[name] = values.filter((one) => !chooses(one));
+      return;
+    }
+    if (chosen.length === 0)
+      throw invalid(`'path' is not valid: no value of '${name}' fits its filter`, 'noTarget');
+    for (const one of chosen) {
+      if (rest.length > 0) applyAt(one, rest, op, value);
+      else change(one, { op, value: spellValue(value!, attribute, true) });
+    }
+  } else if (rest.length > 0) {
+    if (op === 'remove' && target[name] === undefined) return;
+    target[name] ??= attribute.multiValued ? [] : {};
+    // Of a list, the change is made in each value.
+    for (const one of [target[name]].flat() as Member[]) applyAt(one, rest, op, value);
+  } else if (op === 'remove' && value === undefined && attribute.multiValued) {
+    target[name] = [];
+  } else {
+    const spelled = value === undefined ? {} : { value: spellValue(value, attribute, false) };
+    change(target, { op, path: name, ...spelled });
   }
-  const { attribute, spelled, selects } = readPath(path);
-  if (op === 'remove') {
-    return [
-      { op, path: spelled, ...(value !== undefined && { value: spellValue(value, attribute, selects) }) },
-    ];
+}
+
+function change(target: Member, operation: object): void {
+  try {
+    scimPatch(target as unknown as ScimResource, [operation as ScimPatchOperation]);
+  } catch (error) {
+    const { scimCode, message } = error as { scimCode?: ScimType; message: string };
+    throw invalid(`the operation cannot be applied: ${message}`, scimCode ?? 'invalidValue');
   }
-  return [{ op, path: spelled, value: spellValue(value!, attribute, selects) }];
 }
 
 /** `name.givenName` as well as `name`; nothing when there is no such attribute. */
@@ -115,12 +150,12 @@ function findByPath(path: string): Attribute[] | undefined {
  * A value with only the members that the attribute has, as they are spelled: the library would take a member's
  * name for a path.
  *
- * @param selects whether the path chooses among the values, so that this is one of them
+ * @param one whether it is one value of a list
  */
-function spellValue(value: Json, attribute: Attribute, selects: boolean): Json {
-  if (attribute.multiValued && !selects) {
+function spellValue(value: Json, attribute: Attribute, one: boolean): Json {
+  if (attribute.multiValued && !one) {
     const list = Array.isArray(value) ? value : [value];
-    return list.map((one) => spellValue(one, attribute, true));
+    return list.map((each) => spellValue(each, attribute, true));
   }
   if (!attribute.subAttributes) return value;
   if (!isMember(value))
