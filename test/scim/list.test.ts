@@ -153,7 +153,13 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     const tx = await scene.pool.connect();
     try {
       await tx.query('begin');
-      await tx.query('set local enable_seqscan = off');
+      await tx.query(
+        `insert into accounts (id, company_id, user_name, email, given_name, family_name, department, external_id)
+         select gen_random_uuid(), $1, n || '@a', n || '@a', 'g' || n, 'f' || n, 'pm', n
+         from generate_series(1, 20000) as n`,
+        [provider.companyId],
+      );
+      await tx.query('analyze accounts');
       for (const [condition, index] of Object.entries(plans)) {
         const { rows } = await tx.query(
           `explain select 1 from accounts

@@ -25,7 +25,7 @@ export function readPath(path: string): Step[] {
   const steps: Step[] = [];
   while (rest !== '') {
     const [whole, name, inBrackets] = SEGMENT.exec(rest) ?? [];
-    const attribute = name === undefined ? undefined : findAttribute(among, name);
+    const attribute: Attribute | undefined = name === undefined ? undefined : findAttribute(among, name);
     if (!attribute) throw invalid(`'path' is not valid: there is no attribute '${path}'`, 'invalidPath');
     if (attribute.mutability === 'readOnly')
       throw invalid(`'path' is not valid: '${attribute.name}' cannot be changed`, 'mutability');
