@@ -145,8 +145,8 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     const plans = {
       // The index of the dashboard's sign-in serves an address as well.
       'accounts.email = $1': /accounts_(email|sign_in)/,
-X
       "accounts.email like 'ada%'": /accounts_(email|sign_in)/,
+      "lower(accounts.given_name) like 'ada%'": /accounts_given_name/,
       'lower(accounts.family_name) = $1': /accounts_family_name/,
       'accounts.external_id = $1': /accounts_external_id/,
     };
