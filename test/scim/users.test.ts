@@ -129,7 +129,7 @@ describe('POST /scim/v2/Users', () => {
     expect(answer).toMatchObject(
       refusal(
         400,
-        "'department' is not valid: there is no department 'sales'; there are " + departments.join(', '),
+        `'department' is not valid: there is no department 'sales'; there are ${departments.join(', ')}`,
       ),
     );
   });
