@@ -92,3 +92,9 @@ export async function createScene(env: Record<string, string> = {}): Promise<Sce
     stop: () => fleet.stop(),
   };
 }
+
+/** The answer to a request that is refused. */
+export const refusal = (status: number, detail: unknown, scimType?: string) => ({
+  status,
+  body: { schemas: [ERROR], ...(scimType && { scimType }), detail, status },
+});
