@@ -5,17 +5,24 @@ import { databaseUrl } from './database-url.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { connectProducer } from './queue/connection.ts';
+import { openDatabase } from './store/database.ts';
 
 /** The process `board`: Bull Board over the lanes and the dead letters, behind a sign-in. */
 async function main(): Promise<void> {
   const config = readConfig();
   const log = createLog('board', config.LOG_LEVEL);
-  // The dashboard needs no database but the one that the queue may live in.
-  const connection = connectProducer(config, config.REDIS_URL ? '' : databaseUrl(config));
+  const url = databaseUrl(config);
+  const connection = connectProducer(config, url);
+  // Of accounts. Whoever signs in as BOARD_USER gets in without it.
+  const database = openDatabase(url, 2);
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
   const account = { user: config.BOARD_USER, password };
-  const board = await startBoard({ config, account, connection, log });
-  stopOnSignal([{ name: 'queue connection', stop: connection.stop }, board], log, config.SHUTDOWN_TIMEOUT_MS);
+  const board = await startBoard({ config, account, connection, database, log });
+  stopOnSignal(
+    [{ name: 'database', stop: database.stop }, { name: 'queue connection', stop: connection.stop }, board],
+    log,
+    config.SHUTDOWN_TIMEOUT_MS,
+  );
   log.info({ url: board.url }, 'ready');
   // Not a log line: it must be seen at every log level, and be copied without quotes.
   if (!config.BOARD_PASSWORD) {

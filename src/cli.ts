@@ -2,12 +2,17 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Command, CommanderError } from 'commander';
+import { addAccounts } from './admin/commands/accounts.ts';
+import { addCompanies } from './admin/commands/companies.ts';
 import { addDeadLetters } from './admin/commands/dead-letters.ts';
 import { addGroups } from './admin/commands/groups.ts';
 import { addKeys } from './admin/commands/keys.ts';
 import { addLimits } from './admin/commands/limits.ts';
 import { addMigrate } from './admin/commands/migrate.ts';
+import { addPermissionSets } from './admin/commands/permission-sets.ts';
 import { addPreferenceCenters } from './admin/commands/preference-centers.ts';
+import { addScimTokens } from './admin/commands/scim-tokens.ts';
+import { addTeams } from './admin/commands/teams.ts';
 import { addUsage } from './admin/commands/usage.ts';
 import { addUsers } from './admin/commands/users.ts';
 import { addWorkspaces } from './admin/commands/workspaces.ts';
@@ -26,11 +31,16 @@ function program(): Command {
     .configureOutput({ outputError: (text) => fail(text) })
     .showSuggestionAfterError(true)
     .exitOverride();
+  addCompanies(command);
   addWorkspaces(command);
   addKeys(command);
   addGroups(command);
   addUsers(command);
   addPreferenceCenters(command);
+  addAccounts(command);
+  addTeams(command);
+  addPermissionSets(command);
+  addScimTokens(command);
   addLimits(command);
   addUsage(command);
   addDeadLetters(command);

@@ -47,6 +47,20 @@ export const settings = {
     pattern: '^([!-~]{16,500})?$',
     rule: 'must be 16 to 500 visible ASCII characters',
   },
+  BOOTSTRAP_SCIM_TOKEN: {
+    ...text(
+      '',
+      '',
+      'First SCIM token of the company default, set while that company has never had one; 16 to 500 visible ASCII characters.',
+    ),
+    pattern: '^([!-~]{16,500})?$',
+    rule: 'must be 16 to 500 visible ASCII characters',
+  },
+  BOOTSTRAP_SCIM_ORIGIN: {
+    ...text('', '', 'What X-Request-Origin has to be with BOOTSTRAP_SCIM_TOKEN; set both or neither.'),
+    pattern: '^([!-~]{1,255})?$',
+    rule: 'must be 1 to 255 visible ASCII characters',
+  },
   SERVICE_ID_FIELD: {
     ...text(
       'service_id',
@@ -184,6 +198,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   const config = Object.freeze(values) as Config;
   if (config.MAX_PENDING_BYTES < config.MAX_BODY_BYTES) {
     throw new ConfigError('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
+  }
+  if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
+    throw new ConfigError('wrong setting: set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither');
   }
   return config;
 }

@@ -3,6 +3,7 @@ import { readConfig } from './config.ts';
 import { databaseUrl } from './database-url.ts';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator } from './edge/authenticate.ts';
+import { createScimAuthenticator } from './edge/authenticate-scim.ts';
 import { answerBrokenRequests } from './edge/broken-requests.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
@@ -50,6 +51,7 @@ async function main(): Promise<void> {
 
   const metrics = createEdgeMetrics();
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
+  const scimAuthenticator = createScimAuthenticator(database.pool, log);
   const rateLimiter = createRateLimiter(
     connection.redis ? redisTokenBuckets(connection.redis) : memoryTokenBuckets(),
   );
@@ -57,7 +59,17 @@ async function main(): Promise<void> {
   const renderer = createRenderer();
   const links = createLinkSettings(config);
   const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links };
-  const services = { config, log, metrics, authenticator, rateLimiter, queue, overload, resources };
+  const services = {
+    config,
+    log,
+    metrics,
+    authenticator,
+    scimAuthenticator,
+    rateLimiter,
+    queue,
+    overload,
+    resources,
+  };
   const operations = allOperations(config.SERVICE_ID_FIELD);
   const handle = createApp(operations, services, (app) => {
     addDocsPages(app, openApiDocument(operations));

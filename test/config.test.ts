@@ -72,7 +72,9 @@ describe('settings', () => {
 
   test('SERVICE_ID_FIELD is the name of no other field and no attribute, nor is its plural', () => {
     const names = new Set(['constructor', ...NAMED_ATTRIBUTES]);
-    for (const { body, query, replies, errorSchema } of allOperations('zz_field'))
+    // SCIM has no service id, and names of its own.
+    const others = allOperations('zz_field').filter(({ auth }) => auth === undefined);
+    for (const { body, query, replies, errorSchema } of others)
       collectMembers([body, query, replies, errorSchema], names);
     expect(names.size).toBeGreaterThan(70);
     const given = [...names].filter((name) => /^[a-z][a-z0-9_]*$/.test(name) && !name.startsWith('zz_field'));
@@ -81,6 +83,22 @@ describe('settings', () => {
         `SERVICE_ID_FIELD must not be the name of another field (it is "${name}")`,
       );
     }
+  });
+
+  test('a SCIM token of the environment comes with its origin, or not at all', () => {
+    const token = { BOOTSTRAP_SCIM_TOKEN: 'x'.repeat(16) };
+    const origin = { BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example' };
+    expect(readConfig({ ...token, ...origin })).toMatchObject({ ...token, ...origin });
+    for (const half of [token, origin])
+      expect(() => readConfig(half)).toThrow(
+        'set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither',
+      );
+    expect(() => readConfig({ ...origin, BOOTSTRAP_SCIM_TOKEN: 'short' })).toThrow(
+      'BOOTSTRAP_SCIM_TOKEN must be 16 to 500 visible ASCII characters',
+    );
+    expect(() => readConfig({ ...token, BOOTSTRAP_SCIM_ORIGIN: 'a b' })).toThrow(
+      'BOOTSTRAP_SCIM_ORIGIN must be 1 to 255 visible ASCII characters',
+    );
   });
 
   test('a body of MAX_BODY_BYTES is never more than may wait', () => {

@@ -10,14 +10,16 @@ import type { Json } from '../src/profile/json.ts';
 import { compile } from '../src/schemas/compile.ts';
 import type { Schema } from '../src/schemas/schema.ts';
 import { backends, type Fleet, startFleet } from './guarantees/fleet.ts';
+import { createAccess, createCompany } from './setup/access.ts';
 import { type ApiAnswer, type ApiRequest, acceptedStatus, exampleOf, send } from './setup/api.ts';
 import { expectCommonHeaders } from './setup/common-headers.ts';
-import { liftLimits, seedExamples } from './setup/examples.ts';
+import { liftLimits } from './setup/examples.ts';
 import { waitUntil } from './setup/fixtures.ts';
-import { createGroup, createWorkspace } from './setup/workspace.ts';
+import { createWorkspace } from './setup/workspace.ts';
 
 const operations = allOperations('service_id');
 const withBody = operations.filter(({ body }) => body);
+const withApiKey = operations.filter(({ auth }) => auth === undefined);
 
 /** Longer than the body limit, also when it is JSON. */
 const FIVE_MEGABYTES = 5 * 1024 * 1024;
@@ -26,8 +28,7 @@ const FIVE_MEGABYTES = 5 * 1024 * 1024;
 describe.each(backends)('every operation, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let port: number;
-  /** The subscription group of the examples. */
-  let group: string;
+  let access: ReturnType<typeof createAccess>;
   /** Every key that was sent, good and bad. */
   const sent = new Set<string>();
   beforeAll(async () => {
@@ -38,9 +39,8 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
       env: { LOG_LEVEL: 'info', KEY_CACHE_MS: '300' },
     });
     port = fleet.edges[0]!.port;
-    group = await createGroup(fleet.pool, fleet.workspace.id, 'email');
     await liftLimits(fleet.pool, fleet.workspace.id);
-    await seedExamples(fleet.pool, fleet.workspace.id);
+    access = createAccess(fleet.pool);
   });
   afterAll(() => fleet.stop());
 
@@ -54,8 +54,12 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     return answer;
   }
 
-  const accept = (operation: Operation, change: ApiRequest = {}, to = port) =>
-    ask({ ...exampleOf(operation, group), key: fleet.workspace.key, ...change }, to);
+  /** What the operation accepts, changed, from someone whom it admits. */
+  async function accept(operation: Operation, change: ApiRequest = {}, to = port, whose = fleet.workspace) {
+    const admitted = await access.admit(operation, whose);
+    const headers = { ...admitted.headers, ...change.headers };
+    return ask({ ...(await access.example(operation, whose)), ...admitted, ...change, headers }, to);
+  }
 
   /** A key of the fleet's workspace. */
   async function makeKey(allowed: readonly string[], allowlist: string[] = []): Promise<string> {
@@ -89,25 +93,67 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     });
 
     test('refuses a request without a key, with another scheme and with an unknown key: 401', async () => {
+      const { key: good } = await access.admit(operation, fleet.workspace);
       const unknown = `pk_${'x'.repeat(43)}`;
-      const basic = Buffer.from(`user:${fleet.workspace.key}`).toString('base64');
+      const basic = Buffer.from(`user:${good}`).toString('base64');
       for (const change of [
         { key: undefined },
         { key: unknown },
-        { key: `${fleet.workspace.key}x` },
-        { key: fleet.workspace.key.toUpperCase() },
+        { key: `${good}x` },
+        { key: good.toUpperCase() },
         { key: undefined, headers: { authorization: `Basic ${basic}` } },
       ]) {
         const answer = await accept(operation, change);
-        expectError(operation, answer, 'invalidKey');
+        expectError(operation, answer, operation.auth === 'scim' ? 'scimUnauthorized' : 'invalidKey');
         expect(answer.headers.get('x-ratelimit-limit')).toBe('');
       }
     });
 
     test('takes the scheme in any case', async () => {
-      const headers = { authorization: `bEARER ${fleet.workspace.key}` };
+      const { key } = await access.admit(operation, fleet.workspace);
+      const headers = { authorization: `bEARER ${key}` };
       expect(await accept(operation, { key: undefined, headers })).toMatchObject({ status });
     });
+
+    test('refuses what is over the limit of its workspace: 429 with Retry-After', async () => {
+      const workspace = await createWorkspace(fleet.pool, `limited-${operation.id}`);
+      const company = await createCompany(fleet.pool, `limited-${operation.id}`);
+      await fleet.pool.query('update workspaces set company_id = $1 where id = $2', [company, workspace.id]);
+      await fleet.pool.query('insert into rate_limits values ($1, $2, 1, 3600)', [
+        workspace.id,
+        operation.bucket,
+      ]);
+      const first = await accept(operation, {}, port, workspace);
+      expect(first).toMatchObject({ status });
+      expect(first.headers.get('x-ratelimit-limit')).toBe('1');
+      expect(first.headers.get('x-ratelimit-remaining')).toBe('0');
+      const second = await accept(operation, {}, port, workspace);
+      expectError(operation, second, 'rateLimited');
+      expect(second.body.message ?? second.body.detail).toBe('Rate Limited');
+      expect(Number(second.headers.get('retry-after'))).toBeGreaterThan(3000);
+      expect(second.headers.get('x-ratelimit-remaining')).toBe('0');
+    });
+
+    test('answers another method with 405 and Allow, a path below it with 404', async () => {
+      const path = exampleOf(operation).path!.split('?')[0]!;
+      const allowed = operations.filter((other) => other.path === operation.path).map(({ method }) => method);
+      const method = ['DELETE', 'PATCH', 'PUT', 'POST', 'GET'].find(
+        (name) => !allowed.includes(name as never),
+      )!;
+      const other = await ask({ method, path, key: fleet.workspace.key });
+      expect(other).toMatchObject({ status: 405, body: noOperation(operation, 'Method Not Allowed', 405) });
+      expect(other.headers.get('allow')?.split(', ')).toEqual(allowed);
+      const below = await ask({
+        method: operation.method,
+        path: `${path}/nowhere/at/all`,
+        key: fleet.workspace.key,
+      });
+      expect(below).toMatchObject({ status: 404, body: noOperation(operation, 'Not Found', 404) });
+    });
+  });
+
+  describe.each(withApiKey)('$id, which takes an API key,', (operation) => {
+    const status = expect.toBeOneOf(acceptedStatuses(operation));
 
     test('refuses a revoked key on every edge within seconds: 401', async () => {
       const key = await makeKey([operation.permission]);
@@ -133,42 +179,6 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
       expectError(operation, await accept(operation, { key }), 'accessDenied');
       const local = await makeKey(permissions, ['127.0.0.0/8', '::1/128']);
       expect(await accept(operation, { key: local })).toMatchObject({ status });
-    });
-
-    test('refuses what is over the limit of its workspace: 429 with Retry-After', async () => {
-      const workspace = await createWorkspace(fleet.pool, `limited-${operation.id}`);
-      await seedExamples(fleet.pool, workspace.id);
-      await fleet.pool.query('insert into rate_limits values ($1, $2, 1, 3600)', [
-        workspace.id,
-        operation.bucket,
-      ]);
-      const own = exampleOf(operation, await createGroup(fleet.pool, workspace.id, 'email'));
-      const first = await accept(operation, { ...own, key: workspace.key });
-      expect(first).toMatchObject({ status });
-      expect(first.headers.get('x-ratelimit-limit')).toBe('1');
-      expect(first.headers.get('x-ratelimit-remaining')).toBe('0');
-      const second = await accept(operation, { ...own, key: workspace.key });
-      expectError(operation, second, 'rateLimited');
-      expect(second.body.message ?? second.body.detail).toBe('Rate Limited');
-      expect(Number(second.headers.get('retry-after'))).toBeGreaterThan(3000);
-      expect(second.headers.get('x-ratelimit-remaining')).toBe('0');
-    });
-
-    test('answers another method with 405 and Allow, a path below it with 404', async () => {
-      const path = exampleOf(operation).path!.split('?')[0]!;
-      const allowed = operations.filter((other) => other.path === operation.path).map(({ method }) => method);
-      const method = ['DELETE', 'PATCH', 'PUT', 'POST', 'GET'].find(
-        (name) => !allowed.includes(name as never),
-      )!;
-      const other = await ask({ method, path, key: fleet.workspace.key });
-      expect(other).toMatchObject({ status: 405, body: { message: 'Method Not Allowed' } });
-      expect(other.headers.get('allow')?.split(', ')).toEqual(allowed);
-      const below = await ask({
-        method: operation.method,
-        path: `${path}/nowhere/at/all`,
-        key: fleet.workspace.key,
-      });
-      expect(below).toMatchObject({ status: 404, body: { message: 'Not Found' } });
     });
   });
 
@@ -213,14 +223,9 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     });
 
     test('refuses a request without a content type: 415', async () => {
-      const { json, ...request } = exampleOf(operation, group);
-      const raw = Buffer.from(JSON.stringify(json));
-      const headers = { 'content-type': '' };
-      expectError(
-        operation,
-        await ask({ ...request, raw, headers, key: fleet.workspace.key }),
-        'unsupportedMediaType',
-      );
+      const raw = Buffer.from(JSON.stringify(exampleOf(operation).json));
+      const answer = await accept(operation, { raw, headers: { 'content-type': '' } });
+      expectError(operation, answer, 'unsupportedMediaType');
     });
 
     test('reads a hostile content type as quickly as an honest one', async () => {
@@ -236,20 +241,23 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     });
 
     test('refuses a body over 4 MB: 413', async () => {
+      const { json } = await access.example(operation, fleet.workspace);
       const raw = JSON.stringify({
-        ...(exampleOf(operation, group).json as object),
+        ...(json as object),
         padding: ' '.repeat(FIVE_MEGABYTES),
       });
       expectError(operation, await accept(operation, { raw }), 'bodyTooLarge');
     });
 
     test('takes a body of just under 4 MB', async () => {
-      const raw = `${JSON.stringify(exampleOf(operation, group).json)}${' '.repeat(4_000_000)}`;
+      const { json } = await access.example(operation, fleet.workspace);
+      const raw = `${JSON.stringify(json)}${' '.repeat(4_000_000)}`;
       expect(await accept(operation, { raw })).toMatchObject({ status });
     });
 
     test('takes a gzip body', async () => {
-      const raw = gzipSync(JSON.stringify(exampleOf(operation, group).json));
+      const { json } = await access.example(operation, fleet.workspace);
+      const raw = gzipSync(JSON.stringify(json));
       expect(await accept(operation, { raw, headers: { 'content-encoding': 'gzip' } })).toMatchObject({
         status,
       });
@@ -271,16 +279,17 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     test.each(cappedArrays(operation))(
       'takes at most $max $name: 400 for one more',
       async ({ name, max, item }) => {
+        const { json } = await access.example(operation, fleet.workspace);
         const holding = (count: number) => ({
           json: {
-            ...(exampleOf(operation, group).json as Record<string, Json>),
+            ...(json as Record<string, Json>),
             [name]: Array(count).fill(item),
           },
         });
         const { status: refused, body } = await accept(operation, holding(max + 1));
         expect(refused).toBe(400);
         const texts: string[] = (operation.refusals ?? []).map((entry) => errors[entry].message);
-        if (operation.refusals) expect(texts).toContain(body.message);
+        if (operation.refusals && !operation.auth) expect(texts).toContain(body.message);
       },
     );
   });
@@ -304,7 +313,8 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     const named = Object.values(body.paths).flatMap((methods) =>
       Object.values(methods as Record<string, { operationId: string }>).map(({ operationId }) => operationId),
     );
-    expect(named).toEqual(operations.map(({ id }) => id));
+    // The document goes by paths, the list by the specification.
+    expect(named.sort()).toEqual(operations.map(({ id }) => id).sort());
   });
 
   test('the pages beside the operations have the headers of every answer, with no limit', async () => {
@@ -343,6 +353,11 @@ function errorSchemaOf({ errorSchema }: Operation): Schema {
   return (
     errorSchema ?? { type: 'object', required: ['message'], properties: { message: { type: 'string' } } }
   );
+}
+
+/** The body of what is no operation, beside one: in the form of its protocol. */
+function noOperation({ auth, errorBody }: Operation, message: string, status: number): Json {
+  return (auth && errorBody?.(message, undefined, status)) || { message };
 }
 
 function expectError(operation: Operation, { status, body }: ApiAnswer, entry: ErrorName): void {

@@ -35,6 +35,42 @@ test('release does not wait for anything when its work is done', async () => {
   expect(Date.now() - last).toBeLessThan(8000);
 });
 
+test('BOOTSTRAP_SCIM_TOKEN is the first SCIM token of the company default, which owns the workspace default', async () => {
+  const { url } = await createBareDatabase();
+  // Also where the workspace is there already.
+  await release({ DATABASE_URL: url });
+  const set = { BOOTSTRAP_SCIM_TOKEN: 'chosen-by-someone', BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example' };
+  const { code, text } = await release({ DATABASE_URL: url, ...set });
+  expect(code).toBe(0);
+  expect(text).not.toContain(set.BOOTSTRAP_SCIM_TOKEN);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const tokens = () =>
+    client.query(
+      `select companies.name as company, workspaces.name as workspace, token_hash, origin, revoked_at is null as opens
+       from scim_tokens
+       join companies on companies.id = scim_tokens.company_id
+       join workspaces on workspaces.company_id = companies.id`,
+    );
+  try {
+    expect((await tokens()).rows).toEqual([
+      {
+        company: 'default',
+        workspace: 'default',
+        token_hash: hashApiKey(set.BOOTSTRAP_SCIM_TOKEN),
+        origin: set.BOOTSTRAP_SCIM_ORIGIN,
+        opens: true,
+      },
+    ]);
+    // One that was revoked does not come back with the next release.
+    await client.query('update scim_tokens set revoked_at = now()');
+    await release({ DATABASE_URL: url, ...set });
+    expect((await tokens()).rows.map(({ opens }) => opens)).toEqual([false]);
+  } finally {
+    await client.end();
+  }
+});
+
 test('BOOTSTRAP_API_KEY sets the key, which is not shown', async () => {
   const { url } = await createBareDatabase();
   const { code, text } = await release({ DATABASE_URL: url, BOOTSTRAP_API_KEY: 'pk_chosen_by_someone' });

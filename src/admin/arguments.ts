@@ -3,6 +3,7 @@ import { InvalidArgumentError } from 'commander';
 import { DateTime } from 'luxon';
 import { validate } from 'uuid';
 import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
+import { workspacePermissions } from '../schemas/scim-permissions.ts';
 import { type Permission, permissions } from './permissions.ts';
 
 /** The largest value of a Postgres integer. */
@@ -70,6 +71,35 @@ export function parsePermissions(text: string): Permission[] {
     throw new InvalidArgumentError(`${wrong}The permissions are: all, ${permissions.join(', ')}.`);
   }
   return permissions.filter((permission) => names.includes(permission));
+}
+
+/** Names from the list of what a dashboard account may do in a workspace. */
+export function parseWorkspacePermissions(text: string): string[] {
+  const names = listOf(text);
+  const unknown = names.filter((name) => !workspacePermissions.includes(name));
+  if (unknown.length > 0 || names.length === 0) {
+    const wrong = unknown.length > 0 ? `There is no workspace permission ${unknown.join(', ')}. ` : '';
+    throw new InvalidArgumentError(`${wrong}The permissions are: ${workspacePermissions.join(', ')}.`);
+  }
+  return names;
+}
+
+/** What a header holds as it is. */
+export function parseOrigin(text: string): string {
+  if (!/^[!-~]{1,255}$/.test(text)) {
+    throw new InvalidArgumentError(
+      'An origin has 1 to 255 visible ASCII characters, as https://idp.example.',
+    );
+  }
+  return text;
+}
+
+/** Of a page, without a slash at the end. */
+export function parseBaseUrl(text: string): string {
+  if (!URL.canParse(text) || !/^https?:$/.test(new URL(text).protocol)) {
+    throw new InvalidArgumentError('It is a URL that starts with http:// or https://.');
+  }
+  return text.replace(/\/+$/, '');
 }
 
 /** IP addresses and CIDR subnets, each as Node's own block list understands it. */

@@ -3,24 +3,31 @@ import type { Config } from '../config.ts';
 import type { Database } from '../store/database.ts';
 import { describeApiKey, newApiKey } from './api-keys.ts';
 import { permissions } from './permissions.ts';
+import { describeScimToken } from './scim-tokens.ts';
 
 /** The workspace that a new installation starts with. */
 const FIRST_WORKSPACE = 'default';
+
+/** The company that the tables come with. */
+const FIRST_COMPANY = 'default';
 
 /** Any constant will do, as long as no other lock has it. */
 const BOOTSTRAP_LOCK = 7_365_747;
 
 /**
  * Where there is no workspace yet, makes `default` with one API key that may do everything:
- * `BOOTSTRAP_API_KEY`, or a random one. Safe to race: the workspace and its key are made together, once.
+ * `BOOTSTRAP_API_KEY`, or a random one; it belongs to the company `default`, which the tables come with and
+ * whose first SCIM token is `BOOTSTRAP_SCIM_TOKEN`. Safe to race: the workspace and its key are made together, once.
  * @returns the key when it was made now; its secret cannot be had again.
  */
 export async function bootstrap(
   { prisma }: Database,
-  config: Pick<Config, 'BOOTSTRAP_API_KEY'>,
+  config: Pick<Config, 'BOOTSTRAP_API_KEY'> &
+    Partial<Pick<Config, 'BOOTSTRAP_SCIM_TOKEN' | 'BOOTSTRAP_SCIM_ORIGIN'>>,
 ): Promise<{ apiKey?: string }> {
   return prisma.$transaction(async (tx) => {
     await tx.$executeRaw`select pg_advisory_xact_lock(${BOOTSTRAP_LOCK})`;
+    await setFirstScimToken(tx, config);
     if (await tx.workspace.findFirst()) return {};
     const key = config.BOOTSTRAP_API_KEY ? describeApiKey(config.BOOTSTRAP_API_KEY) : newApiKey();
     await tx.workspace.create({
@@ -39,5 +46,31 @@ export async function bootstrap(
       },
     });
     return { apiKey: key.secret };
+  });
+}
+
+type Transaction = Parameters<Parameters<Database['prisma']['$transaction']>[0]>[0];
+
+/** A token that was revoked stays the first one: nothing brings it back. */
+async function setFirstScimToken(
+  tx: Transaction,
+  {
+    BOOTSTRAP_SCIM_TOKEN: secret,
+    BOOTSTRAP_SCIM_ORIGIN: origin,
+  }: Partial<Pick<Config, 'BOOTSTRAP_SCIM_TOKEN' | 'BOOTSTRAP_SCIM_ORIGIN'>>,
+): Promise<void> {
+  if (!secret || !origin) return;
+  const company = await tx.company.findUnique({ where: { name: FIRST_COMPANY } });
+  if (company === null || (await tx.scimToken.findFirst({ where: { companyId: company.id } }))) return;
+  const { identifier, hash } = describeScimToken(secret);
+  await tx.scimToken.create({
+    data: {
+      id: uuidv7(),
+      companyId: company.id,
+      name: 'bootstrap',
+      identifier,
+      tokenHash: new Uint8Array(hash),
+      origin,
+    },
   });
 }

@@ -30,14 +30,15 @@ const securityHeaders = helmet({
 });
 
 export interface BoardAppOptions extends SignInOptions {
-  /** Bull Board. */
+  /** Bull Board, and the one for people who may only look. */
   board: Express;
+  readOnlyBoard: Express;
   /** Whether the queue is connected. */
   ready(): boolean;
 }
 
 /** The dashboard's stages, in order: nothing but /healthz and /sign-in is reached without a session. */
-export function createBoardApp({ board, ready, ...signIn }: BoardAppOptions): Express {
+export function createBoardApp({ board, readOnlyBoard, ready, ...signIn }: BoardAppOptions): Express {
   const { log } = signIn;
   const app = express();
   app.disable('x-powered-by');
@@ -52,9 +53,12 @@ export function createBoardApp({ board, ready, ...signIn }: BoardAppOptions): Ex
   app.use(securityHeaders);
   app.use(refuseOtherOrigins);
   app.use(createSignIn(signIn));
+  app.use(refuseChangesByReaders);
   app.use('/api', forbidCaching, answerInTime(ready));
   app.use(logActions(log));
-  app.use(board);
+  app.use((request, response, next) => {
+    (response.locals.readOnly ? readOnlyBoard : board)(request, response, next);
+  });
   app.use((_request, response) => {
     response.status(404).json({ message: 'Not Found' });
   });
@@ -70,6 +74,12 @@ export function createBoardApp({ board, ready, ...signIn }: BoardAppOptions): Ex
 function refuseOtherOrigins(request: Request, response: Response, next: NextFunction): void {
   if (isSameOrigin(request)) next();
   else response.status(403).json({ message: 'Only the dashboard itself may send this.' });
+}
+
+/** What accounts may do beside looking follows their permissions. */
+function refuseChangesByReaders(request: Request, response: Response, next: NextFunction): void {
+  if (!response.locals.readOnly || request.method === 'GET' || request.method === 'HEAD') next();
+  else response.status(403).json({ message: 'Your account may look, and change nothing.' });
 }
 
 /** What people sent is not left behind in the browser. */

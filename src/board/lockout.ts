@@ -8,9 +8,8 @@ const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 60_000;
 
 /**
- * Slows guessing down: after some wrong passwords in a row nobody can sign in for a while, with the right
- * one neither. There is one account, so there is one count, whatever address a guess comes from. Whoever is
- * signed in stays so.
+ * Slows guessing down: after some wrong passwords in a row nobody can sign in to an account for a while, with the
+ * right one neither, whatever address a guess comes from. Whoever is signed in stays so.
  */
 export function createLockout(now: () => number = Date.now) {
   let failures = 0;
@@ -30,6 +29,7 @@ export function createLockout(now: () => number = Date.now) {
 
     succeeded(): void {
       failures = 0;
+      lockedUntil = 0;
     },
   };
 }

@@ -1,4 +1,7 @@
-/** The dashboard's own pages, before and after the board itself. Nothing in them comes from a request. */
+/**
+ * The dashboard's own pages, before and after the board itself. Nothing in them comes from a request, but the token
+ * of an invitation that there is.
+ */
 
 /** The form to sign in; `problem` says why the last attempt did not. */
 export function signInPage(problem?: string): string {
@@ -21,6 +24,31 @@ export function signOutPage(): string {
       <button>Sign out</button>
       <a href="/">Back to the dashboard</a>
     </form>`,
+  );
+}
+
+/**
+ * The form to set a password; `problem` says why the last attempt did not.
+ * @param token letters, digits, `_` and `-`
+ */
+export function invitationPage(token: string, problem?: string): string {
+  return page(
+    'Set your password',
+    `<form method="post" action="/invitation">
+      ${problem ? `<p role="alert">${problem}</p>` : ''}
+      <input type="hidden" name="token" value="${token}">
+      <label>New password <input name="password" type="password" autocomplete="new-password" required autofocus></label>
+      <label>Once more <input name="again" type="password" autocomplete="new-password" required></label>
+      <button>Set the password</button>
+    </form>`,
+  );
+}
+
+export function invitationEndedPage(): string {
+  return page(
+    'Invitation',
+    `<p role="alert">This invitation was used, replaced, or is too old. Ask for another one.</p>
+      <a href="/sign-in">Sign in</a>`,
   );
 }
 

@@ -26,40 +26,47 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
   const deadLetters = open(DEAD_LETTER_QUEUE);
   const laneQueues = Array.from({ length: lanes }, (_, lane) => open(laneName(lane)));
 
-  const server = new ExpressAdapter();
-  server.setBasePath('/');
-  createBullBoard({
-    serverAdapter: server,
-    queues: [
-      new BullMQAdapter(deadLetters, {
-        displayName: 'Dead letters',
-        description: 'Objects that could not be applied, with the reason. Retry replays one, exactly once.',
-      }),
-      ...laneQueues.map((queue, lane) => {
-        const adapter = new BullMQAdapter(queue, {
-          displayName: `Lane ${lane}`,
-          description: 'Accepted objects on their way to the store, first in, first out.',
-          readOnlyMode: true,
-        });
-        adapter.setFormatter('data', readable);
-        return adapter;
-      }),
-    ],
-    options: {
-      handlerHooks: { before: refuseAllButRetries },
-      uiConfig: {
-        boardTitle: 'Penstock',
-        sortQueues: false,
-        hideDocsLink: true,
-        miscLinks: [{ text: 'Sign out', url: '/sign-out' }],
+  const router = (readOnly: boolean) => {
+    const server = new ExpressAdapter();
+    server.setBasePath('/');
+    createBullBoard({
+      serverAdapter: server,
+      queues: [
+        new BullMQAdapter(deadLetters, {
+          readOnlyMode: readOnly,
+          displayName: 'Dead letters',
+          description: 'Objects that could not be applied, with the reason. Retry replays one, exactly once.',
+        }),
+        ...laneQueues.map((queue, lane) => {
+          const adapter = new BullMQAdapter(queue, {
+            displayName: `Lane ${lane}`,
+            description: 'Accepted objects on their way to the store, first in, first out.',
+            readOnlyMode: true,
+          });
+          adapter.setFormatter('data', readable);
+          return adapter;
+        }),
+      ],
+      options: {
+        handlerHooks: { before: refuseAllButRetries },
+        uiConfig: {
+          boardTitle: 'Penstock',
+          sortQueues: false,
+          hideDocsLink: true,
+          miscLinks: [{ text: 'Sign out', url: '/sign-out' }],
+        },
       },
-    },
-  });
+    });
 
-  const router = server.getRouter() as Express;
-  router.disable('x-powered-by');
+    const router = server.getRouter() as Express;
+    router.disable('x-powered-by');
+    return router;
+  };
+
   return {
-    router,
+    router: router(false),
+    /** The same, with nothing to press. */
+    readOnlyRouter: router(true),
     async stop() {
       await Promise.all([deadLetters, ...laneQueues].map((queue) => queue.close()));
     },

@@ -5,8 +5,10 @@ import type { Config } from '../config.ts';
 import type { Service } from '../lifecycle.ts';
 import type { Log } from '../log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
+import type { Database } from '../store/database.ts';
+import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
-import { createLockout } from './lockout.ts';
+import { createLockouts } from './lockouts.ts';
 import { createQueueBoard } from './queues.ts';
 import { createSessions } from './sessions.ts';
 import type { Account } from './sign-in.ts';
@@ -15,6 +17,8 @@ export interface BoardOptions {
   config: Pick<Config, 'BOARD_HOST' | 'BOARD_PORT' | 'LANES'>;
   account: Account;
   connection: QueueConnection;
+  /** Of dashboard accounts. */
+  database: Pick<Database, 'prisma'>;
   log: Log;
 }
 
@@ -27,14 +31,22 @@ export interface Board extends Service {
  * Serves the dashboard.
  * @throws {Error} naming the setting when the port is taken.
  */
-export async function startBoard({ config, account, connection, log }: BoardOptions): Promise<Board> {
+export async function startBoard({
+  config,
+  account,
+  connection,
+  database,
+  log,
+}: BoardOptions): Promise<Board> {
   const queues = createQueueBoard(connection, config.LANES);
   const app = createBoardApp({
     board: queues.router,
+    readOnlyBoard: queues.readOnlyRouter,
     ready: connection.ready,
     account,
+    accounts: createAccounts(database),
     sessions: createSessions(),
-    lockout: createLockout(),
+    lockouts: createLockouts(),
     log,
   });
   const server = createServer(app);

@@ -1,10 +1,13 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import express, { type Request, type Response, type Router } from 'express';
 import type { Log } from '../log.ts';
-import type { Lockout } from './lockout.ts';
+import type { Accounts } from './accounts.ts';
+import { readNamed } from './form.ts';
+import { createInvitation } from './invitation.ts';
+import type { Lockouts } from './lockouts.ts';
 import { signInPage, signOutPage } from './pages.ts';
 import { clearSessionCookie, readSessionCookie, writeSessionCookie } from './session-cookie.ts';
-import type { Sessions } from './sessions.ts';
+import { OPERATOR, type Sessions } from './sessions.ts';
 
 export interface Account {
   user: string;
@@ -13,13 +16,17 @@ export interface Account {
 
 export interface SignInOptions {
   account: Account;
+  accounts: Accounts;
   sessions: Sessions;
-  lockout: Lockout;
+  lockouts: Lockouts;
   log: Log;
 }
 
-/** Signing in and out. Serves /sign-in to everybody; the rest needs the session that /sign-in opens. */
-export function createSignIn({ account, sessions, lockout, log }: SignInOptions): Router {
+/**
+ * Signing in and out. Serves /sign-in and /invitation to everybody; the rest needs the session that /sign-in
+ * opens. Behind it `response.locals.readOnly` says whether the person may only look.
+ */
+export function createSignIn({ account, accounts, sessions, lockouts, log }: SignInOptions): Router {
   const router = express.Router();
   // A user name, a password, and nothing that is worth more than this.
   const readForm = express.urlencoded({ extended: false, limit: 4096 });
@@ -29,25 +36,50 @@ export function createSignIn({ account, sessions, lockout, log }: SignInOptions)
     else response.send(signInPage());
   });
 
-  router.post('/sign-in', readForm, (request, response) => {
+  router.post('/sign-in', readForm, async (request, response) => {
+    const { user, password } = readNamed(request.body, 'user', 'password');
+    // Every name without an @ can only mean the operator, who is one: so there is one count.
+    const isOperator = user === account.user || !user.includes('@');
+    const lockout = lockouts.of(isOperator ? '' : user.toLowerCase());
     const seconds = lockout.secondsLeft();
     if (seconds > 0) {
       response.set('Retry-After', String(seconds)).status(429);
       response.send(signInPage(`Too many wrong passwords. Try again in ${seconds} s.`));
-    } else if (isAccount(request.body, account)) {
+      return;
+    }
+    if (!isOperator && accounts.isBusy()) {
+      response.set('Retry-After', '1').status(429);
+      response.send(signInPage('Too many people are signing in. Try again.'));
+      return;
+    }
+    // Counted before it is compared, so that guesses at the same moment are all counted.
+    lockout.failed();
+    const whose = isOperator
+      ? isAccount({ user, password }, account) && OPERATOR
+      : await accounts.signIn(user.toLowerCase(), password);
+    if (whose) {
       lockout.succeeded();
-      writeSessionCookie(response, sessions.open());
-      log.info('signed in to the dashboard');
+      writeSessionCookie(response, sessions.open(whose));
+      log.info(whose === OPERATOR ? {} : { account_id: whose.accountId }, 'signed in to the dashboard');
       response.redirect(303, '/');
     } else {
-      lockout.failed();
       log.warn({ address: request.socket.remoteAddress }, 'wrong user or password for the dashboard');
       response.status(401).send(signInPage('Wrong user or password.'));
     }
   });
 
-  router.use((request: Request, response: Response, next) => {
-    if (sessions.isOpen(readSessionCookie(request))) return next();
+  router.use(createInvitation(accounts, log));
+
+  router.use(async (request: Request, response: Response, next) => {
+    const id = readSessionCookie(request);
+    const whose = sessions.whoseIs(id);
+    // Looked up each time, so that whoever is deactivated or deleted is out at once.
+    const rights = whose === OPERATOR ? { readOnly: false } : whose && (await accounts.rightsOf(whose));
+    if (rights) {
+      response.locals.readOnly = rights.readOnly;
+      return next();
+    }
+    sessions.close(id);
     if (request.method === 'GET' && request.accepts(['json', 'html']) === 'html')
       response.redirect(303, '/sign-in');
     else response.status(401).json({ message: 'Sign in to the dashboard first.' });
@@ -67,15 +99,14 @@ export function createSignIn({ account, sessions, lockout, log }: SignInOptions)
 }
 
 /** Compares both, and takes as long whichever differs, and wherever. */
-function isAccount(form: unknown, { user, password }: Account): boolean {
-  const given = (form ?? {}) as Record<string, unknown>;
+function isAccount(given: Account, { user, password }: Account): boolean {
   const rightUser = equal(given.user, user);
   const rightPassword = equal(given.password, password);
   return rightUser && rightPassword;
 }
 
-function equal(given: unknown, expected: string): boolean {
-  return typeof given === 'string' && timingSafeEqual(digest(given), digest(expected));
+function equal(given: string, expected: string): boolean {
+  return timingSafeEqual(digest(given), digest(expected));
 }
 
 /** Digests have one length, as the comparison needs. */

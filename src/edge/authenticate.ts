@@ -60,7 +60,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
 export type Authenticator = ReturnType<typeof createAuthenticator>;
 
 /** The secret of `Bearer <secret>`; the scheme's case does not matter, the secret's does. */
-function bearer(header: string | undefined): string | undefined {
+export function bearer(header: string | undefined): string | undefined {
   if (!header || header.length > 512) return undefined;
   const space = header.indexOf(' ');
   return space > 0 && header.slice(0, space).toLowerCase() === 'bearer'
@@ -69,6 +69,6 @@ function bearer(header: string | undefined): string | undefined {
 }
 
 /** An IPv4 address that came over an IPv6 socket. */
-function plain(address: string): string {
+export function plain(address: string): string {
   return address.startsWith('::ffff:') ? address.slice(7) : address;
 }

@@ -126,7 +126,7 @@ function toApiKey(row: ApiKeyRow): ApiKey {
 }
 
 /** Addresses and CIDR ranges, checked when the key was made. */
-function toBlockList(entries: string[]): BlockList | undefined {
+export function toBlockList(entries: string[]): BlockList | undefined {
   if (entries.length === 0) return undefined;
   const list = new BlockList();
   for (const entry of entries) {

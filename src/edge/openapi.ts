@@ -47,6 +47,11 @@ export function openApiDocument(operations: Operation[]): OpenApiDocument {
           scheme: 'bearer',
           description: "An API key that has the operation's permission.",
         },
+        scimToken: {
+          type: 'http',
+          scheme: 'bearer',
+          description: 'A SCIM token; `X-Request-Origin` has to be the origin that it was issued for.',
+        },
       },
       headers,
     },
@@ -65,31 +70,52 @@ const headers = {
 
 function describe(operation: Operation, all: Operation[]): Described {
   const { id, path, permission, summary, query, body, example } = operation;
-  const parameters = [...pathParameters(path, example.params), ...queryParameters(query, example.query)];
+  const isScim = operation.auth === 'scim';
+  const parameters = [
+    ...pathParameters(path, example.params),
+    ...(isScim ? [requestOrigin] : []),
+    ...queryParameters(query, example.query),
+  ];
   return {
     operationId: id,
     tags: [path.split('/').find((part) => part && !/^v\d+$/.test(part))!],
     summary,
-    description: `${operation.description}\n\nPermission: \`${permission}\`. ${limitOf(operation, all)}`,
+    description: `${operation.description}\n\n${isScim ? 'A SCIM token.' : `Permission: \`${permission}\`.`} ${limitOf(operation, all)}`,
+    ...(isScim && { security: [{ scimToken: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(body && {
       requestBody: {
         required: true,
-        content: { 'application/json': { schema: documented(body), example: example.body } },
+        content: Object.fromEntries(
+          typesOf(operation).map((type) => [type, { schema: documented(body), example: example.body }]),
+        ),
       },
     }),
     responses: responsesOf(operation),
   };
 }
 
+const requestOrigin = {
+  name: 'X-Request-Origin',
+  in: 'header',
+  required: true,
+  schema: { type: 'string' },
+  description: 'The origin that the SCIM token was issued for.',
+};
+
+/** The types that a body may have. */
+function typesOf({ contentType }: Operation): string[] {
+  return contentType ? [contentType, 'application/json'] : ['application/json'];
+}
+
 const windows: Record<number, string> = { 60: 'minute', 3600: 'hour', 86400: 'day' };
 
-function limitOf({ id, bucket }: Operation, all: Operation[]): string {
+function limitOf({ id, bucket, auth }: Operation, all: Operation[]): string {
   const { requests, windowSeconds } = buckets[bucket];
   const window = windows[windowSeconds] ?? `${windowSeconds} seconds`;
   const sharing = all.filter((other) => other.bucket === bucket && other.id !== id);
   const shared = sharing.length > 0 ? `, shared with ${sharing.map((other) => other.id).join(', ')}` : '';
-  return `Limit: ${requests.toLocaleString('en')} requests per ${window} and workspace${shared}.`;
+  return `Limit: ${requests.toLocaleString('en')} requests per ${window} and ${auth === 'scim' ? 'company' : 'workspace'}${shared}.`;
 }
 
 function pathParameters(path: string, example: Record<string, string> = {}) {
@@ -114,12 +140,11 @@ function queryParameters(query: Schema | undefined, example: Record<string, stri
 }
 
 /** The errors that an operation can end with: those of every operation, and its own. */
-function errorsOf({ body, refusals = [] }: Operation): ErrorName[] {
+function errorsOf({ body, refusals = [], auth }: Operation): ErrorName[] {
   return [
     ...(body ? (['malformedBody', 'bodyNotObject'] as const) : []),
     ...refusals,
-    'invalidKey',
-    'accessDenied',
+    ...(auth === 'scim' ? (['scimUnauthorized'] as const) : (['invalidKey', 'accessDenied'] as const)),
     ...(body ? (['bodyTooSlow', 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),
     'rateLimited',
     'internal',
@@ -132,18 +157,33 @@ function responsesOf(operation: Operation): Record<string, unknown> {
   const errorSchema = operation.errorSchema ?? messageSchema;
   const responses: Record<string, unknown> = {};
   if (query)
-    responses[400] = response('A parameter is missing or not valid.', { schema: documented(errorSchema) });
+    responses[400] = response(
+      'A parameter is missing or not valid.',
+      { schema: documented(errorSchema) },
+      false,
+      operation.contentType,
+    );
   const [accepted] = Object.keys(replies);
   for (const [status, { description, schema }] of Object.entries(replies)) {
     const content = { schema: documented(schema), ...(status === accepted && { example: example.reply }) };
-    responses[status] = response(description, status === '204' ? undefined : content);
+    responses[status] = response(
+      description,
+      status === '204' ? undefined : content,
+      false,
+      operation.contentType,
+    );
   }
   for (const [status, names] of byStatus(errorsOf(operation))) {
     const own = replies[status];
     const description = own?.description ?? names.map((name) => errors[name].message).join(' · ');
     const schema = documented(own?.schema ?? errorSchema);
     const examples = Object.fromEntries(names.map((name) => [name, { value: errorBody(operation, name) }]));
-    responses[status] = response(description, { schema, examples }, status === 429 || status === 503);
+    responses[status] = response(
+      description,
+      { schema, examples },
+      status === 429 || status === 503,
+      operation.contentType,
+    );
   }
   return responses;
 }
@@ -166,7 +206,12 @@ function errorBody(operation: Operation, name: ErrorName): Json {
   return operation.errorBody?.(message, undefined, status) ?? { message };
 }
 
-function response(description: string, content: object | undefined, retryable = false) {
+function response(
+  description: string,
+  content: object | undefined,
+  retryable = false,
+  type = 'application/json',
+) {
   const { 'Retry-After': _, ...always } = headers;
   return {
     description,
@@ -176,6 +221,6 @@ function response(description: string, content: object | undefined, retryable = 
         { $ref: `#/components/headers/${name}` },
       ]),
     ),
-    ...(content && { content: { 'application/json': content } }),
+    ...(content && { content: { [type]: content } }),
   };
 }

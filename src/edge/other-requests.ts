@@ -3,6 +3,7 @@ import type { Express, Request, RequestHandler, Response } from 'express';
 import { type ErrorName, errors } from '../errors.ts';
 import { newId } from '../ids.ts';
 import type { Log } from '../log.ts';
+import { SCIM_ROOT, SCIM_TYPE, scimErrorBody } from '../operations/scim/messages.ts';
 import { sendJson } from './reply.ts';
 import { levelOf, requestLine } from './request-line.ts';
 
@@ -44,7 +45,18 @@ export function refuse(
   headers: Record<string, string> = {},
 ): void {
   const { status, message } = errors[entry];
-  sendJson(response, status, { message }, String(response.getHeader('X-Request-Id')), undefined, headers);
+  const requestId = String(response.getHeader('X-Request-Id'));
+  if (isScim(response.req)) {
+    const typed = { 'Content-Type': SCIM_TYPE, ...headers };
+    sendJson(response, status, scimErrorBody(message, undefined, status), requestId, undefined, typed);
+  } else {
+    sendJson(response, status, { message }, requestId, undefined, headers);
+  }
+}
+
+/** Clients of SCIM read errors in its own form, whatever it is that is no operation. */
+function isScim({ url = '' }: IncomingMessage): boolean {
+  return new RegExp(`^${SCIM_ROOT}(?:[/?]|$)`, 'i').test(url);
 }
 
 /** A page that is read: GET and HEAD; any other method is refused with 405 and those two. */

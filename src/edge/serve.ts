@@ -9,12 +9,15 @@ import type { Json } from '../profile/json.ts';
 import type { GroupCommit } from '../queue/group-commit.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
+import { aboutRequest } from './about-request.ts';
 import type { Authenticator } from './authenticate.ts';
+import type { ScimAuthenticator } from './authenticate-scim.ts';
 import { awaitOutcomes } from './await-outcomes.ts';
 import { readJsonObject, requireJson } from './body.ts';
 import type { RequestInHand } from './broken-requests.ts';
 import { bytesOf } from './bytes-of.ts';
 import { clientAddress } from './client-address.ts';
+import type { ApiKey } from './known-keys.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import { planWithGroups } from './plan-with-groups.ts';
 import type { Allowance, RateLimiter } from './rate-limit.ts';
@@ -27,6 +30,7 @@ export interface EdgeServices {
   log: Log;
   metrics: EdgeMetrics;
   authenticator: Authenticator;
+  scimAuthenticator: ScimAuthenticator;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
   /** Says why nothing more may be accepted, if so. */
@@ -69,13 +73,18 @@ export async function serve(
     const { errors } = error as { errors?: unknown };
     if (Array.isArray(errors)) outcome.rejected = errors.length;
   }
-  sendJson(response, reply.status, reply.body, requestId, outcome.allowance, reply.headers ?? {});
+  const headers = {
+    ...(operation.contentType && reply.body !== undefined && { 'Content-Type': operation.contentType }),
+    ...reply.headers,
+  };
+  sendJson(response, reply.status, reply.body, requestId, outcome.allowance, headers);
   record(operation, request, requestId, reply.status, outcome, performance.now() - started, services);
 }
 
 /** What the log line and the headers say about a request, as far as it got. */
 interface Outcome {
   workspaceId?: string;
+  companyId?: string | undefined;
   allowance?: Allowance;
   accepted: number;
   rejected: number;
@@ -94,8 +103,13 @@ async function answer(
   const now = Date.now();
   const address = clientAddress(request, services.config.TRUST_PROXY_HOPS);
 
-  const key = await services.authenticator.authenticate(request.headers.authorization, address, now);
-  outcome.workspaceId = key.workspaceId;
+  const key: ApiKey & { companyId?: string } =
+    operation.auth === 'scim'
+      ? await services.scimAuthenticator.authenticate(request.headers, address, now)
+      : await services.authenticator.authenticate(request.headers.authorization, address, now);
+  const { companyId } = key;
+  if (companyId === undefined) outcome.workspaceId = key.workspaceId;
+  outcome.companyId = companyId;
   if (!key.permissions.has(operation.permission)) throw new ApiError('accessDenied');
 
   const allowance = await services.rateLimiter.take(key, operation.bucket);
@@ -119,6 +133,7 @@ async function answer(
 
   const caller: Caller = {
     workspaceId: key.workspaceId,
+    ...(companyId !== undefined && { companyId }),
     requestId,
     now,
     hasGroup: (id) => key.groups.has(id),
@@ -126,7 +141,11 @@ async function answer(
     isBlocked: (externalId) => key.blocked.has(externalId),
   };
   if (operation.kind === 'direct')
-    return operation.handle(caller, { body, query, params }, services.resources);
+    return operation.handle(
+      caller,
+      { body, query, params, request: aboutRequest(request, services.config.TRUST_PROXY_HOPS) },
+      services.resources,
+    );
 
   const plan = await planWithGroups(operation, caller, body, async () => {
     const renewed = await services.authenticator.renew(request.headers.authorization, address, now);
@@ -167,6 +186,7 @@ function record(
       ...requestLine(request, requestId, status, milliseconds),
       operation: operation.id,
       workspace_id: outcome.workspaceId,
+      ...(outcome.companyId && { company_id: outcome.companyId }),
       accepted: outcome.accepted,
       rejected: outcome.rejected,
       ...(outcome.error && { error: outcome.error }),

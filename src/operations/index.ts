@@ -12,6 +12,13 @@ import { preferenceCenterList } from './preference_center.list.ts';
 import { preferenceCenterSave } from './preference_center.save.ts';
 import { preferenceCenterUpdate } from './preference_center.update.ts';
 import { preferenceCenterUserGet } from './preference_center.user.get.ts';
+import { discoveryOperations } from './scim/discovery.ts';
+import { scimUsersCreate } from './scim.users.create.ts';
+import { scimUsersDelete } from './scim.users.delete.ts';
+import { scimUsersGet } from './scim.users.get.ts';
+import { scimUsersList } from './scim.users.list.ts';
+import { scimUsersPatch } from './scim.users.patch.ts';
+import { scimUsersReplace } from './scim.users.replace.ts';
 import { subscriptionGroupsGet } from './subscription.groups.get.ts';
 import { subscriptionStatusGet } from './subscription.status.get.ts';
 import { subscriptionStatusSet } from './subscription.status.set.ts';
@@ -59,5 +66,12 @@ export function allOperations(serviceIdField: string): Operation[] {
     preferenceCenterUpdate(),
     preferenceCenterSave(),
     preferenceCenterUserGet(),
+    scimUsersGet(),
+    scimUsersList(),
+    scimUsersCreate(),
+    scimUsersReplace(),
+    scimUsersPatch(),
+    scimUsersDelete(),
+    ...discoveryOperations(),
   ];
 }

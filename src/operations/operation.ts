@@ -10,6 +10,8 @@ import type { Channel } from '../store/subscriptions/find-groups.ts';
 /** Who asks, when, and as which request. */
 export interface Caller {
   workspaceId: string;
+  /** The company of the SCIM token that was shown; absent with an API key. */
+  companyId?: string;
   /** The `X-Request-Id` of the answer. */
   requestId: string;
   /** Whether the workspace has this subscription group, archived or not. */
@@ -35,6 +37,8 @@ interface Described {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** Express syntax: `/users/track`, `/scim/v2/Users/:id`. */
   path: string;
+  /** How callers prove who they are, if not by an API key: a SCIM token opens every operation of SCIM. */
+  auth?: 'scim';
   /** What the key must carry. */
   permission: string;
   /** The rate limit that it shares with the other operations of the same bucket. */
@@ -50,6 +54,8 @@ interface Described {
   refusals?: readonly ErrorName[];
   /** The body of an error answer; `{message}` unless the specification wants more. */
   errorBody?(message: string, errors: Json | undefined, status: number): Json;
+  /** Of its answers with a body, if not `application/json`. */
+  contentType?: string;
   /** Schema of what `errorBody` makes. */
   errorSchema?: Schema;
   /** A request that is accepted as it stands, and the answer to it. */
@@ -108,6 +114,17 @@ export interface DirectInput {
   body: Record<string, Json>;
   query: Record<string, Json>;
   params: Record<string, string>;
+  /** Absent where an operation is tried without a server. */
+  request?: AboutRequest;
+}
+
+/** What an operation may want to know of the request beside what it carries. */
+export interface AboutRequest {
+  /** Scheme and host that the caller knows us by, without a slash at the end. */
+  baseUrl: string;
+  /** The header of this name. */
+  ifMatch?: string;
+  ifNoneMatch?: string;
 }
 
 export type Operation = QueuedOperation | DirectOperation;

@@ -1,7 +1,10 @@
 import { describe, expect, test } from 'vitest';
 import { expectRefusal, penstock } from './penstock.ts';
 
-const nouns = ['workspaces', 'keys', 'groups', 'users', 'preference-centers', 'limits', 'dead-letters'];
+const nouns = [
+  ...['companies', 'workspaces', 'keys', 'groups', 'users', 'preference-centers', 'accounts', 'teams'],
+  ...['permission-sets', 'scim-tokens', 'limits', 'dead-letters'],
+];
 const verbs = [
   'workspaces create',
   'workspaces list',
@@ -20,6 +23,19 @@ const verbs = [
   'limits set',
   'limits list',
   'limits reset',
+  'companies create',
+  'companies list',
+  'teams create',
+  'teams list',
+  'permission-sets create',
+  'permission-sets list',
+  'scim-tokens issue',
+  'scim-tokens list',
+  'scim-tokens rotate',
+  'scim-tokens revoke',
+  'accounts list',
+  'accounts show',
+  'accounts invite',
   'usage',
   'dead-letters list',
   'dead-letters show',

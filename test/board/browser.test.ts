@@ -1,5 +1,7 @@
 import { type BrowserContext, chromium } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newInvitation } from '../../src/admin/invitations.ts';
+import { createAccount } from '../setup/access.ts';
 import { findChromium } from '../setup/chromium.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { account, commit, createInstallation, failedEvent, type Installation, read } from './installation.ts';
@@ -70,5 +72,41 @@ describe('the dashboard in a browser', () => {
     await page.goto(board.url);
     expect(page.url()).toBe(`${board.url}/sign-in`);
     expect([...answeredBy]).toEqual([board.url]);
+  });
+
+  test('an invited person sets a password, signs in with it, and has nothing to retry', async () => {
+    const { database, startBoard } = installation;
+    const board = await startBoard();
+    const company = '00000000-0000-7000-8000-000000000001';
+    const id = await createAccount(database.pool as never, company, 'ada@example.com');
+    const { secret, hash, expiresAt } = newInvitation(new Date());
+    await database.prisma.account.update({
+      where: { id },
+      data: { invitationHash: hash, invitationExpiresAt: expiresAt },
+    });
+    await commit(database, failedEvent({ reason: 'price does not fit' }));
+    const page = await browser.newPage();
+
+    await page.goto(`${board.url}/invitation?token=${secret}`);
+    await page.getByLabel('New password').fill('short');
+    await page.getByLabel('Once more').fill('short');
+    await page.getByRole('button', { name: 'Set the password' }).click();
+    await page.getByRole('alert').getByText('12 to 128 characters').waitFor();
+    await page.getByLabel('New password').fill('seven wooden ladders');
+    await page.getByLabel('Once more').fill('seven wooden ladders');
+    await page.getByRole('button', { name: 'Set the password' }).click();
+    await page.waitForURL(`${board.url}/sign-in`);
+    await page.getByLabel('User').fill('ada@example.com');
+    await page.getByLabel('Password').fill('seven wooden ladders');
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByText('Lane 0').waitFor();
+    await page.getByRole('link', { name: 'dead-letters' }).click();
+    await page.getByRole('link', { name: /^failed/i }).click();
+    await page.getByText('price does not fit').first().waitFor();
+    expect(await page.locator('button:has(.lucide-refresh-cw)').count()).toBe(0);
+
+    await database.prisma.account.delete({ where: { id } });
+    await page.goto(board.url);
+    expect(page.url()).toBe(`${board.url}/sign-in`);
   });
 });

@@ -70,7 +70,7 @@ export async function createInstallation(kind: QueueConnection['kind']) {
     },
 
     async startBoard() {
-      const board = await startBoard({ config, account, connection, log });
+      const board = await startBoard({ config, account, connection, database, log });
       stops.push(board.stop);
       return board;
     },

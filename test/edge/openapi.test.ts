@@ -73,7 +73,11 @@ describe.each(operations)('$id', (operation) => {
 
   test('is described under its id, with its permission and its limit', () => {
     expect(described.operationId).toBe(operation.id);
-    expect(described.description).toContain(`Permission: \`${operation.permission}\`. Limit: `);
+    expect(described.description).toContain(
+      operation.auth === 'scim'
+        ? 'A SCIM token. Limit: '
+        : `Permission: \`${operation.permission}\`. Limit: `,
+    );
   });
 
   test('has examples that fit their own schemas', () => {
@@ -83,13 +87,20 @@ describe.each(operations)('$id', (operation) => {
   });
 
   test('documents every error that every operation can give, with the body that it has', () => {
-    const statuses = [401, 403, 429, 500, 503, ...(operation.body ? [400, 408, 413, 415] : [])];
+    const statuses = [
+      401,
+      ...(operation.auth ? [] : [403]),
+      429,
+      500,
+      503,
+      ...(operation.body ? [400, 408, 413, 415] : []),
+    ];
     expect(Object.keys(described.responses)).toEqual(expect.arrayContaining(statuses.map(String)));
     for (const status of statuses) {
       const { content } = described.responses[status] as {
         content: Record<string, { schema: Schema; examples: Record<string, { value: unknown }> }>;
       };
-      const { schema, examples } = content['application/json']!;
+      const { schema, examples } = content[operation.contentType ?? 'application/json']!;
       expect(Object.keys(examples)).not.toEqual([]);
       for (const { value } of Object.values(examples)) expectFit(schema, value);
     }

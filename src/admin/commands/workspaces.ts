@@ -1,8 +1,9 @@
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
-import type { Workspace } from '../../generated/prisma/client.ts';
+import type { Prisma } from '../../generated/prisma/client.ts';
 import { parseCount, parseId, parseName } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
+import { findCompany } from '../find-company.ts';
 import { withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
 import { codeOf, Refusal } from '../refusal.ts';
@@ -17,6 +18,7 @@ export function addWorkspaces(program: Command): void {
     example: 'workspaces create --name shop',
   })
     .requiredOption('--name <name>', 'name, unlike that of any other workspace', parseName)
+    .option('--company <company>', 'name or id of the company that owns it', 'default')
     .action(create);
   addVerb(noun, 'list', {
     sentence: 'List the workspaces, the oldest first.',
@@ -27,12 +29,21 @@ export function addWorkspaces(program: Command): void {
     .action(list);
 }
 
-async function create({ name, json }: { name: string; json?: boolean }): Promise<void> {
+interface CreateOptions {
+  name: string;
+  company: string;
+  json?: boolean;
+}
+
+async function create({ name, company, json }: CreateOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const workspace = await database.prisma.workspace.create({ data: { id: v7(), name } }).catch((error) => {
-      if (codeOf(error) !== 'P2002') throw error;
-      throw new Refusal(`a workspace is named '${name}' already; names of workspaces are unique`);
-    });
+    const { id: companyId } = await findCompany(database, company);
+    const workspace = await database.prisma.workspace
+      .create({ data: { id: v7(), companyId, name }, include: named })
+      .catch((error) => {
+        if (codeOf(error) !== 'P2002') throw error;
+        throw new Refusal(`a workspace is named '${name}' already; names of workspaces are unique`);
+      });
     printRow(json, rowOf(workspace));
   });
 }
@@ -43,15 +54,19 @@ async function list(options: { limit: number; after?: string; json?: boolean }):
       where: options.after ? { id: { gt: options.after } } : {},
       orderBy: { id: 'asc' },
       take: options.limit + 1,
+      include: named,
     });
     const { shown, next } = pageOf(found, options.limit, (last) => last.id);
     printPage(options.json, 'workspaces', { rows: shown.map(rowOf), next });
   });
 }
 
-function rowOf(workspace: Workspace): Row {
+const named = { company: { select: { name: true } } } satisfies Prisma.WorkspaceInclude;
+
+function rowOf(workspace: Prisma.WorkspaceGetPayload<{ include: typeof named }>): Row {
   return {
     workspace_id: workspace.id,
+    company: workspace.company.name,
     name: workspace.name,
     created_at: workspace.createdAt.toISOString(),
   };

@@ -1,0 +1,149 @@
+import type { Command } from 'commander';
+import { validate } from 'uuid';
+import type { Config } from '../../config.ts';
+import type { Prisma } from '../../generated/prisma/client.ts';
+import type { Json } from '../../profile/json.ts';
+import type { Database } from '../../store/database.ts';
+import { parseBaseUrl, parseCount, parseId } from '../arguments.ts';
+import { addNoun, addVerb } from '../command.ts';
+import { findCompanyId } from '../find-company.ts';
+import { withInstallation } from '../installation.ts';
+import { newInvitation } from '../invitations.ts';
+import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { Refusal } from '../refusal.ts';
+
+export function addAccounts(program: Command): void {
+  const noun = addNoun(program, 'accounts', {
+    sentence:
+      'Show dashboard accounts and invite them to the dashboard; they are made and changed over SCIM.',
+    example: 'accounts list --company default',
+  });
+  addVerb(noun, 'list', {
+    sentence: 'List the dashboard accounts, the oldest first.',
+    example: 'accounts list --company default --json',
+  })
+    .option('--company <company>', 'only accounts of this company (name or id)')
+    .option('--limit <number>', 'most accounts to show', parseCount, 100)
+    .option('--after <id>', 'go on behind this account', parseId)
+    .action(list);
+  addVerb(noun, 'show', {
+    sentence: 'Show one dashboard account with its permissions.',
+    example: 'accounts show ada@example.com',
+  })
+    .argument('<account>', 'email address or id')
+    .option('--company <company>', 'its company, where several have an account of this address')
+    .action(show);
+  addVerb(noun, 'invite', {
+    sentence:
+      'Print a link by which a person sets the password of an account: once, within three days; an earlier link ends.',
+    example: 'accounts invite ada@example.com',
+  })
+    .argument('<account>', 'email address or id')
+    .option('--company <company>', 'its company, where several have an account of this address')
+    .option(
+      '--board-url <url>',
+      'how people reach the dashboard (default: BOARD_HOST, BOARD_PORT)',
+      parseBaseUrl,
+    )
+    .action(invite);
+}
+
+interface ListOptions {
+  company?: string;
+  limit: number;
+  after?: string;
+  json?: boolean;
+}
+
+async function list(options: ListOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const companyId = await findCompanyId(database, options.company);
+    const found = await database.prisma.account.findMany({
+      where: { ...(companyId && { companyId }), ...(options.after && { id: { gt: options.after } }) },
+      orderBy: { id: 'asc' },
+      take: options.limit + 1,
+      include: named,
+    });
+    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
+    printPage(options.json, 'accounts', { rows: shown.map(rowOf), next });
+  });
+}
+
+interface OneOptions {
+  company?: string;
+  json?: boolean;
+}
+
+async function show(account: string, options: OneOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const found = await findAccount(database, account, options.company);
+    printRow(options.json, { ...rowOf(found), app_groups: found.appGroups as Json });
+  });
+}
+
+async function invite(account: string, options: OneOptions & { boardUrl?: string }): Promise<void> {
+  await withInstallation(async ({ database, config }) => {
+    const found = await findAccount(database, account, options.company);
+    if (!found.active)
+      throw new Refusal(`the account ${found.userName} is not active; activate it over SCIM`);
+    const { secret, hash, expiresAt } = newInvitation(new Date());
+    await database.prisma.account.update({
+      where: { id: found.id },
+      data: { invitationHash: hash, invitationExpiresAt: expiresAt },
+    });
+    printRow(
+      options.json,
+      {
+        invitation: `${options.boardUrl ?? boardUrl(config)}/invitation?token=${secret}`,
+        account_id: found.id,
+        user_name: found.userName,
+        expires_at: expiresAt.toISOString(),
+      },
+      'Give the link to nobody else. The dashboard shows what clients sent to every workspace of this installation.',
+    );
+  });
+}
+
+function boardUrl({ BOARD_HOST, BOARD_PORT }: Config): string {
+  return `http://${BOARD_HOST.includes(':') ? `[${BOARD_HOST}]` : BOARD_HOST}:${BOARD_PORT}`;
+}
+
+/** @throws {Refusal} when there is none, or several of different companies */
+async function findAccount(database: Database, emailOrId: string, company?: string): Promise<Shown> {
+  const companyId = await findCompanyId(database, company);
+  const which = validate(emailOrId) ? { id: emailOrId } : { email: emailOrId.toLowerCase() };
+  const [found, ...others] = await database.prisma.account.findMany({
+    where: { ...which, ...(companyId && { companyId }) },
+    include: named,
+    take: 10,
+  });
+  if (found === undefined) {
+    throw new Refusal(`no account has the email address or id '${emailOrId}'; see penstock accounts list`);
+  }
+  if (others.length > 0) {
+    const companies = [found, ...others].map((one) => one.company.name).join(', ');
+    throw new Refusal(
+      `several companies have an account '${emailOrId}'; name one with --company: ${companies}`,
+    );
+  }
+  return found;
+}
+
+const named = { company: { select: { name: true } } } satisfies Prisma.AccountInclude;
+
+type Shown = Prisma.AccountGetPayload<{ include: typeof named }>;
+
+function rowOf(account: Shown): Row {
+  return {
+    account_id: account.id,
+    company: account.company.name,
+    user_name: account.userName,
+    name: `${account.givenName} ${account.familyName}`,
+    department: account.department,
+    active: account.active,
+    company_permissions: account.companyPermissions,
+    has_password: account.passwordHash !== null,
+    created_at: account.createdAt.toISOString(),
+    last_sign_in_at: account.lastSignInAt?.toISOString() ?? null,
+  };
+}

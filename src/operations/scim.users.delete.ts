@@ -1,0 +1,37 @@
+import type { DirectOperation } from './operation.ts';
+import { requireMatch } from './scim/change-account.ts';
+import { EXAMPLE_ID } from './scim/example.ts';
+import { companyOf, findAccount, requestOf } from './scim/find-account.ts';
+import { scim } from './scim/messages.ts';
+import { ScimError } from './scim/scim-error.ts';
+
+/** DELETE /scim/v2/Users/{id}: deletes a dashboard account for good (RFC 7644 §3.6). */
+export function scimUsersDelete(): DirectOperation {
+  return {
+    ...scim,
+    kind: 'direct',
+    id: 'scim.users.delete',
+    method: 'DELETE',
+    path: '/scim/v2/Users/:id',
+    summary: 'Delete a dashboard account',
+    description:
+      'The account is signed out at once, and its email address is free again. With `If-Match`, only an account of that version is deleted.',
+    replies: { 204: { description: 'It is deleted.', schema: {} } },
+    refusals: ['scimUserNotFound', 'scimVersionChanged'],
+    example: { params: { id: EXAMPLE_ID }, reply: null },
+
+    async handle(caller, input, { database: { prisma } }) {
+      const companyId = companyOf(caller);
+      const { ifMatch } = requestOf(input);
+      const account = await findAccount(prisma, companyId, input.params.id!, 'scimUserNotFound');
+      requireMatch(ifMatch, account);
+      const { id, version } = account;
+      const deleted = await prisma.account.deleteMany({
+        where: { id, companyId, ...(ifMatch !== undefined && { version }) },
+      });
+      if (deleted.count === 0)
+        throw new ScimError(ifMatch === undefined ? 'scimUserNotFound' : 'scimVersionChanged');
+      return { status: 204, body: undefined };
+    },
+  };
+}

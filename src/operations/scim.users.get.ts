@@ -1,0 +1,38 @@
+import type { DirectOperation } from './operation.ts';
+import { resourceSchema } from './scim/account-schema.ts';
+import { namesVersion, replyWith } from './scim/change-account.ts';
+import { EXAMPLE_ID, exampleResource } from './scim/example.ts';
+import { companyOf, findAccount, requestOf } from './scim/find-account.ts';
+import { scim } from './scim/messages.ts';
+import { readProjection } from './scim/projection.ts';
+import { projectionQuery } from './scim/query.ts';
+import { versionOf } from './scim/resource.ts';
+
+/** GET /scim/v2/Users/{id}: one dashboard account (RFC 7644 §3.4.1). */
+export function scimUsersGet(): DirectOperation {
+  return {
+    ...scim,
+    kind: 'direct',
+    id: 'scim.users.get',
+    method: 'GET',
+    path: '/scim/v2/Users/:id',
+    summary: 'Read a dashboard account',
+    description:
+      'With `If-None-Match`, an account that still has one of the versions named is answered with 304.',
+    query: projectionQuery,
+    replies: {
+      200: { description: 'The account.', schema: resourceSchema },
+    },
+    refusals: ['scimResourceNotFound'],
+    example: { params: { id: EXAMPLE_ID }, query: {}, reply: exampleResource },
+
+    async handle(caller, input, { database: { prisma } }) {
+      const { baseUrl, ifNoneMatch } = requestOf(input);
+      const project = readProjection(input.query);
+      const account = await findAccount(prisma, companyOf(caller), input.params.id!, 'scimResourceNotFound');
+      if (ifNoneMatch !== undefined && namesVersion(ifNoneMatch, account))
+        return { status: 304, body: undefined, headers: { ETag: versionOf(account) } };
+      return replyWith(200, account, prisma, baseUrl, project);
+    },
+  };
+}

@@ -1,0 +1,88 @@
+import type { Json } from '../profile/json.ts';
+import { findAccounts, SearchTooLong } from '../store/accounts/find-accounts.ts';
+import type { DirectOperation } from './operation.ts';
+import { resourceSchema } from './scim/account-schema.ts';
+import { exampleResource } from './scim/example.ts';
+import { readFilter } from './scim/filter.ts';
+import { companyOf, requestOf } from './scim/find-account.ts';
+import { LIST_RESPONSE, scim } from './scim/messages.ts';
+import { MAX_COUNT, nextCursor, readPage } from './scim/page.ts';
+import { readProjection } from './scim/projection.ts';
+import { listQuery } from './scim/query.ts';
+import { readNames, toResource } from './scim/resource.ts';
+import { ScimError } from './scim/scim-error.ts';
+
+/** GET /scim/v2/Users: the accounts of the company, or those that a filter finds (RFC 7644 §3.4.2). */
+export function scimUsersList(): DirectOperation {
+  const { schemas: _, ...listed } = exampleResource;
+  return {
+    ...scim,
+    kind: 'direct',
+    id: 'scim.users.list',
+    method: 'GET',
+    path: '/scim/v2/Users',
+    summary: 'Find dashboard accounts',
+    description: `A filter compares \`userName\`, \`name\`, \`name.givenName\`, \`name.familyName\`, \`department\`, \`id\`, \`externalId\` by \`eq\`, \`co\` and \`sw\`, and \`active\` by \`eq\`, with \`and\`, \`or\` and parentheses. Case counts only in ids. Accounts come in the order in which they were made, at most ${MAX_COUNT} at a time. Pages by \`cursor\` stay whole also while accounts are deleted.`,
+    query: listQuery,
+    replies: {
+      200: {
+        description: 'The accounts that were found, a page of them.',
+        schema: {
+          type: 'object',
+          required: ['schemas', 'totalResults', 'Resources'],
+          properties: {
+            schemas: { type: 'array', items: { const: LIST_RESPONSE } },
+            totalResults: { type: 'integer', description: 'How many there are on all pages.' },
+            startIndex: { type: 'integer', description: 'Place of the first one here, from 1.' },
+            itemsPerPage: { type: 'integer', description: 'How many are here.' },
+            nextCursor: { type: 'string', description: 'Of the next page, when asked by `cursor`.' },
+            Resources: { type: 'array', items: resourceSchema },
+          },
+        },
+      },
+    },
+    refusals: ['scimUnparsable', 'scimTooMany'],
+    example: {
+      query: { filter: 'userName eq "ada@example.com"' },
+      reply: {
+        schemas: [LIST_RESPONSE],
+        totalResults: 1,
+        startIndex: 1,
+        itemsPerPage: 1,
+        Resources: [listed],
+      },
+    },
+
+    async handle(caller, input, { database: { pool, prisma } }) {
+      const { filter } = input.query;
+      const project = readProjection(input.query);
+      const page = readPage(input.query);
+      const condition = filter === undefined ? undefined : readFilter(filter as string);
+      const found = await findAccounts(pool, companyOf(caller), condition, page).catch((error) => {
+        throw error instanceof SearchTooLong ? new ScimError('scimTooMany', 'tooMany') : error;
+      });
+      const accounts = await prisma.account.findMany({
+        where: { id: { in: found.page.map(({ id }) => id) } },
+        orderBy: { position: 'asc' },
+      });
+      const names = await readNames(prisma, accounts);
+      const { baseUrl } = requestOf(input);
+      const Resources = accounts.map((account): Json => {
+        // The specification's list has them without.
+        const { schemas: _schemas, ...resource } = project(toResource(account, names, baseUrl));
+        return resource;
+      });
+      return {
+        status: 200,
+        body: {
+          schemas: [LIST_RESPONSE],
+          totalResults: found.total,
+          ...(page.after === undefined && { startIndex: page.skip + 1 }),
+          itemsPerPage: Resources.length,
+          ...nextCursor(page, found.page),
+          Resources,
+        },
+      };
+    },
+  };
+}

@@ -1,0 +1,47 @@
+import type { Json } from '../profile/json.ts';
+import { compile, describeError } from '../schemas/compile.ts';
+import type { DirectOperation } from './operation.ts';
+import { replaceSchema, resourceSchema } from './scim/account-schema.ts';
+import { changeAccount } from './scim/change-account.ts';
+import { EXAMPLE_ID, exampleResource } from './scim/example.ts';
+import { PATCH_OP, scim } from './scim/messages.ts';
+import { applyPatch, type GivenOperation, patchSchema } from './scim/patch.ts';
+import { projectionQuery } from './scim/query.ts';
+import { invalid } from './scim/scim-error.ts';
+
+/** What a patch results in has to be an account that a client could have sent. */
+const check = compile<Record<string, Json>>(replaceSchema);
+
+/** PATCH /scim/v2/Users/{id}: changes parts of a dashboard account (RFC 7644 §3.5.2). */
+export function scimUsersPatch(): DirectOperation {
+  return {
+    ...scim,
+    kind: 'direct',
+    id: 'scim.users.patch',
+    method: 'PATCH',
+    path: '/scim/v2/Users/:id',
+    summary: 'Change parts of a dashboard account',
+    description:
+      'All operations take effect, or none. `active: false` deactivates: the account cannot sign in, and is signed out at once. With `If-Match`, only an account of that version is changed.',
+    body: patchSchema,
+    query: projectionQuery,
+    replies: { 200: { description: 'The account as it is now.', schema: resourceSchema } },
+    refusals: ['scimUserNotFound', 'scimVersionChanged'],
+    example: {
+      params: { id: EXAMPLE_ID },
+      body: { schemas: [PATCH_OP], Operations: [{ op: 'replace', path: 'active', value: false }] },
+      query: {},
+      reply: { ...exampleResource, active: false },
+    },
+
+    handle: (caller, input, resources) =>
+      changeAccount(caller, input, resources, async (_current, resource) => {
+        const patched = applyPatch(await resource(), input.body.Operations as GivenOperation[]);
+        if (!check(patched)) throw invalid(describeError(check.errors![0]!));
+        for (const name of ['userName', 'active']) {
+          if (patched[name] === undefined) throw invalid(`'${name}' is required`);
+        }
+        return patched;
+      }),
+  };
+}

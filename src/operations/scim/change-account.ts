@@ -1,0 +1,98 @@
+import { ApiError } from '../../errors.ts';
+import { normalizeEmail } from '../../profile/email.ts';
+import type { Json } from '../../profile/json.ts';
+import type { Database } from '../../store/database.ts';
+import type { Caller, DirectInput, Reply, Resources } from '../operation.ts';
+import { companyOf, findAccount, requestOf } from './find-account.ts';
+import { readProjection } from './projection.ts';
+import { type AccountValues, readAccount } from './read-account.ts';
+import { type Account, locationOf, readNames, toResource, versionOf } from './resource.ts';
+import { invalid, ScimError } from './scim-error.ts';
+
+/** How often a change is tried again that meets another one. */
+const TRIES = 5;
+
+/**
+ * Changes an account: reads it, checks the precondition, and writes what `bodyFor` makes of it, unless it has
+ * been changed meanwhile; then once more from the start.
+ *
+ * @param bodyFor the account's new body, which has passed `replaceSchema`
+ * @throws {ScimError} 404, 412, 400
+ */
+export async function changeAccount(
+  caller: Caller,
+  input: DirectInput,
+  { database: { prisma } }: Resources,
+  bodyFor: (current: Account, resource: () => Promise<Record<string, Json>>) => Promise<Record<string, Json>>,
+): Promise<Reply> {
+  const companyId = companyOf(caller);
+  const { baseUrl, ifMatch } = requestOf(input);
+  const project = readProjection(input.query);
+  for (let tries = 0; tries < TRIES; tries++) {
+    const current = await findAccount(prisma, companyId, input.params.id!, 'scimUserNotFound');
+    requireMatch(ifMatch, current);
+    const body = await bodyFor(current, async () =>
+      toResource(current, await readNames(prisma, [current]), baseUrl),
+    );
+    requireSameUserName(body.userName, current);
+    const values = await readAccount(prisma, companyId, body, current.active);
+    const changed = await write(prisma, current, values, new Date(caller.now));
+    if (changed) return replyWith(200, changed, prisma, baseUrl, project);
+  }
+  throw new ApiError('unavailable', undefined, { 'Retry-After': '1' });
+}
+
+/** RFC 7644 §3.14. @throws {ScimError} 412 when the client knows another version than there is */
+export function requireMatch(ifMatch: string | undefined, account: Account): void {
+  if (ifMatch !== undefined && !namesVersion(ifMatch, account)) throw new ScimError('scimVersionChanged');
+}
+
+/** Whether one of the entity tags is that of the account; a weak one and a strong one are the same. */
+export function namesVersion(tags: string, account: Account): boolean {
+  const opaque = versionOf(account).replace(/^W\//, '');
+  return tags.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === opaque);
+}
+
+export async function replyWith(
+  status: number,
+  account: Account,
+  prisma: Database['prisma'],
+  baseUrl: string,
+  project: (resource: Record<string, Json>) => Record<string, Json>,
+): Promise<Reply> {
+  const resource = toResource(account, await readNames(prisma, [account]), baseUrl);
+  return {
+    status,
+    body: project(resource),
+    headers: {
+      ETag: versionOf(account),
+      [status === 201 ? 'Location' : 'Content-Location']: locationOf(account, baseUrl),
+    },
+  };
+}
+
+/** The specification: it cannot be updated. RFC 7644 §3.5.1: the value that there is may be sent. */
+function requireSameUserName(given: Json | undefined, { email }: Account): void {
+  if (given === undefined || normalizeEmail(String(given)) === email) return;
+  throw invalid("'userName' cannot be changed", 'mutability');
+}
+
+/** @returns nothing when another change was faster */
+async function write(
+  prisma: Database['prisma'],
+  { id, companyId, version }: Account,
+  values: AccountValues,
+  now: Date,
+): Promise<Account | undefined> {
+  const [changed] = await prisma.account.updateManyAndReturn({
+    where: { id, companyId, version },
+    data: {
+      ...values,
+      version: { increment: 1 },
+      modifiedAt: now,
+      // Whoever is deactivated is signed out for good, also when the account is active again a moment later.
+      ...(!values.active && { sessionEpoch: { increment: 1 } }),
+    },
+  });
+  return changed;
+}

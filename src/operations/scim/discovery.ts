@@ -1,0 +1,165 @@
+import type { Json } from '../../profile/json.ts';
+import type { Schema } from '../../schemas/schema.ts';
+import type { DirectInput, DirectOperation, Reply } from '../operation.ts';
+import { type Attribute, userAttributes } from './attributes.ts';
+import { requestOf } from './find-account.ts';
+import { LIST_RESPONSE, SCIM_ROOT, scim, USER } from './messages.ts';
+import { MAX_COUNT } from './page.ts';
+import { ScimError } from './scim-error.ts';
+
+type Document = Record<string, Json>;
+
+/** RFC 7643 §5: what of SCIM we have. */
+export function serviceProviderConfig(baseUrl: string): Document {
+  return {
+    schemas: ['urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig'],
+    patch: { supported: true },
+    bulk: { supported: false, maxOperations: 0, maxPayloadSize: 0 },
+    filter: { supported: true, maxResults: MAX_COUNT },
+    changePassword: { supported: false },
+    sort: { supported: false },
+    etag: { supported: true },
+    pagination: {
+      cursor: true,
+      index: true,
+      defaultPaginationMethod: 'index',
+      defaultPageSize: 100,
+      maxPageSize: MAX_COUNT,
+    },
+    authenticationSchemes: [
+      {
+        type: 'oauthbearertoken',
+        name: 'SCIM token',
+        description: 'Authorization: Bearer with a SCIM token, and X-Request-Origin with its origin.',
+        primary: true,
+      },
+    ],
+    meta: metaOf('ServiceProviderConfig', '/ServiceProviderConfig', baseUrl),
+  };
+}
+
+/** RFC 7643 §6. */
+export function userResourceType(baseUrl: string): Document {
+  return {
+    schemas: ['urn:ietf:params:scim:schemas:core:2.0:ResourceType'],
+    id: 'User',
+    name: 'User',
+    endpoint: '/Users',
+    description: 'Dashboard account',
+    schema: USER,
+    schemaExtensions: [],
+    meta: metaOf('ResourceType', '/ResourceTypes/User', baseUrl),
+  };
+}
+
+/** RFC 7643 §7. */
+export function userSchema(baseUrl: string): Document {
+  return {
+    schemas: ['urn:ietf:params:scim:schemas:core:2.0:Schema'],
+    id: USER,
+    name: 'User',
+    description: 'Dashboard account',
+    attributes: userAttributes.map(toDocument),
+    meta: metaOf('Schema', `/Schemas/${USER}`, baseUrl),
+  };
+}
+
+function toDocument({ subAttributes, canonicalValues, ...characteristics }: Attribute): Document {
+  return {
+    ...characteristics,
+    ...(canonicalValues && { canonicalValues: [...canonicalValues] }),
+    ...(subAttributes && { subAttributes: subAttributes.map(toDocument) }),
+  };
+}
+
+function metaOf(resourceType: string, path: string, baseUrl: string): Json {
+  return { resourceType, location: `${baseUrl}${SCIM_ROOT}${path}` };
+}
+
+/** A message that lists all of a kind: there is never more than a page of it. */
+function listOf(resources: Document[]): Document {
+  return {
+    schemas: [LIST_RESPONSE],
+    totalResults: resources.length,
+    startIndex: 1,
+    itemsPerPage: resources.length,
+    Resources: resources,
+  };
+}
+
+const EXAMPLE_BASE = 'https://penstock.example';
+
+/** An operation that answers with a document, for instance /Schemas. A filter on it is 403 (RFC 7644 §4). */
+function discovery(
+  described: Pick<DirectOperation, 'id' | 'path' | 'summary'> & { params?: Record<string, string> },
+  documentFor: (baseUrl: string, params: Record<string, string>) => Document | undefined,
+): DirectOperation {
+  const { params, ...rest } = described;
+  return {
+    ...scim,
+    ...rest,
+    kind: 'direct',
+    method: 'GET',
+    description: 'One of the three endpoints by which a client of SCIM learns what there is.',
+    query: { type: 'object', properties: { filter: { type: 'string', description: 'Refused: 403.' } } },
+    replies: { 200: { description: 'The document.', schema: aDocument } },
+    refusals: ['scimNoFilterHere', ...(params ? (['scimResourceNotFound'] as const) : [])],
+    example: {
+      query: {},
+      ...(params && { params }),
+      reply: documentFor(EXAMPLE_BASE, params ?? {})!,
+    },
+    handle: async (_caller, input: DirectInput): Promise<Reply> => {
+      if (input.query.filter !== undefined) throw new ScimError('scimNoFilterHere');
+      const body = documentFor(requestOf(input).baseUrl, input.params);
+      if (!body) throw new ScimError('scimResourceNotFound');
+      return { status: 200, body };
+    },
+  };
+}
+
+const aDocument: Schema = {
+  type: 'object',
+  required: ['schemas'],
+  properties: { schemas: { type: 'array', items: { type: 'string' } } },
+};
+
+/** RFC 7644 §4: the endpoints by which a client learns what there is. */
+export function discoveryOperations(): DirectOperation[] {
+  const at = (path: string) => `${SCIM_ROOT}${path}`;
+  return [
+    discovery(
+      {
+        id: 'scim.service_provider_config',
+        path: at('/ServiceProviderConfig'),
+        summary: 'What of SCIM there is',
+      },
+      serviceProviderConfig,
+    ),
+    discovery(
+      { id: 'scim.resource_types', path: at('/ResourceTypes'), summary: 'The types of resources' },
+      (baseUrl) => listOf([userResourceType(baseUrl)]),
+    ),
+    discovery(
+      {
+        id: 'scim.resource_types.get',
+        path: at('/ResourceTypes/:id'),
+        summary: 'One type of resources',
+        params: { id: 'User' },
+      },
+      (baseUrl, { id }) => (id === 'User' ? userResourceType(baseUrl) : undefined),
+    ),
+    discovery({ id: 'scim.schemas', path: at('/Schemas'), summary: 'The schemas of resources' }, (baseUrl) =>
+      listOf([userSchema(baseUrl)]),
+    ),
+    discovery(
+      {
+        id: 'scim.schemas.get',
+        path: at('/Schemas/:id'),
+        summary: 'One schema of resources',
+        params: { id: USER },
+      },
+      (baseUrl, { id }) => (id === USER ? userSchema(baseUrl) : undefined),
+    ),
+  ];
+}

@@ -1,0 +1,172 @@
+import { type ScimPatchOperation, type ScimResource, scimPatch } from 'scim-patch';
+import type { Json } from '../../profile/json.ts';
+import type { Schema } from '../../schemas/schema.ts';
+import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attributes.ts';
+import { PATCH_OP, USER } from './messages.ts';
+import { readPath, type Step } from './patch-path.ts';
+import { invalid, type ScimType } from './scim-error.ts';
+
+type Member = Record<string, Json>;
+
+const MAX_OPERATIONS = 100;
+
+/** The body of a PATCH (RFC 7644 §3.5.2). */
+export const patchSchema: Schema = {
+  type: 'object',
+  required: ['schemas', 'Operations'],
+  properties: {
+    schemas: {
+      type: 'array',
+      contains: { const: PATCH_OP },
+      items: { type: 'string' },
+      rule: `it must be an array of strings that holds ${PATCH_OP}`,
+    },
+    Operations: {
+      type: 'array',
+      minItems: 1,
+      maxItems: MAX_OPERATIONS,
+      rule: `it must be an array of 1 to ${MAX_OPERATIONS} operations`,
+      items: {
+        type: 'object',
+        required: ['op'],
+        rule: 'it must be an object',
+        properties: {
+          op: {
+            type: 'string',
+            pattern: '^(?:[Aa]dd|[Rr]emove|[Rr]eplace)$',
+            description: 'What is done: add, remove or replace.',
+            rule: 'it must be add, remove or replace',
+          },
+          path: {
+            type: 'string',
+            minLength: 1,
+            maxLength: 500,
+            description: 'What it is done to; without it, to the attributes that are the members of value.',
+            rule: 'it must be a string of 1 to 500 characters',
+          },
+          value: { description: 'What is added, replaced or, from a list, removed.' },
+        },
+      },
+    },
+  },
+};
+
+/** An operation of the right form. */
+export type GivenOperation = { op: string; path?: string; value?: Json };
+
+/**
+ * What the operations, one after the other, make of a resource. The result may break every rule of a resource:
+ * it has to be checked like a body.
+ *
+ * @throws {ScimError} 400 by RFC 7644 §3.5.2: `invalidPath`, `noTarget`, `mutability`, `invalidValue`
+ */
+export function applyPatch(resource: Member, operations: GivenOperation[]): Member {
+  const patched = structuredClone(resource);
+  for (const operation of operations) {
+    for (const { op, steps, value } of spellOut(operation)) applyAt(patched, steps, op, value);
+  }
+  return patched;
+}
+
+interface Change {
+  op: 'add' | 'remove' | 'replace';
+  steps: Step[];
+  value?: Json;
+}
+
+/** One change for each attribute that the operation names. */
+function spellOut({ op: given, path, value }: GivenOperation): Change[] {
+  const op = given.toLowerCase() as Change['op'];
+  if (op !== 'remove' && value === undefined)
+    throw invalid(`'Operations' are not valid: ${op} needs a value`);
+  if (path !== undefined) return [{ op, steps: readPath(path), ...(value !== undefined && { value }) }];
+  if (op === 'remove') throw invalid("'Operations' are not valid: remove needs a path", 'noTarget');
+  if (!isMember(value))
+    throw invalid(`'Operations' are not valid: without a path, the value of ${op} is an object`);
+  // What cannot be written is passed over here, as in the body of a create.
+  return Object.entries(value).flatMap(([name, member]) => {
+    const known = findByPath(name);
+    return known && known.at(-1)!.mutability !== 'readOnly'
+      ? [{ op, steps: known.map((attribute) => ({ attribute })), value: member }]
+      : [];
+  });
+}
+
+/**
+ * Goes to where a change is made, and leaves making it to the library: its own reading of paths fails without a
+ * word where a filter stands behind a dot.
+ */
+function applyAt(target: Member, [step, ...rest]: Step[], op: Change['op'], value: Json | undefined): void {
+  const { attribute, chooses } = step!;
+  const { name } = attribute;
+  if (chooses) {
+    const values = (target[name] as Json[] | undefined) ?? [];
+    const chosen = values.filter(chooses) as Member[];
+    if (op === 'remove' && rest.length === 0) {
+      target[name] = values.filter((one) => !chooses(one));
+      return;
+    }
+    if (chosen.length === 0)
+      throw invalid(`'path' is not valid: no value of '${name}' fits its filter`, 'noTarget');
+    for (const one of chosen) {
+      if (rest.length > 0) applyAt(one, rest, op, value);
+      else change(one, { op, value: spellValue(value!, attribute, true) });
+    }
+  } else if (rest.length > 0) {
+    if (op === 'remove' && target[name] === undefined) return;
+    target[name] ??= attribute.multiValued ? [] : {};
+    // Of a list, the change is made in each value.
+    for (const one of [target[name]].flat() as Member[]) applyAt(one, rest, op, value);
+  } else if (op === 'remove' && value === undefined && attribute.multiValued) {
+    target[name] = [];
+  } else {
+    const spelled = value === undefined ? {} : { value: spellValue(value, attribute, false) };
+    change(target, { op, path: name, ...spelled });
+  }
+}
+
+function change(target: Member, operation: object): void {
+  try {
+    scimPatch(target as unknown as ScimResource, [operation as ScimPatchOperation]);
+  } catch (error) {
+    const { scimCode, message } = error as { scimCode?: ScimType; message: string };
+    throw invalid(`the operation cannot be applied: ${message}`, scimCode ?? 'invalidValue');
+  }
+}
+
+/** `name.givenName` as well as `name`; nothing when there is no such attribute. */
+function findByPath(path: string): Attribute[] | undefined {
+  const found: Attribute[] = [];
+  for (const name of withoutUrn(path, USER).split('.')) {
+    const among = found.length === 0 ? allAttributes : found.at(-1)!.subAttributes;
+    const attribute = findAttribute(among, name);
+    if (!attribute) return undefined;
+    found.push(attribute);
+  }
+  return found;
+}
+
+/**
+ * A value with only the members that the attribute has, as they are spelled: the library would take a member's
+ * name for a path.
+ *
+ * @param one whether it is one value of a list
+ */
+function spellValue(value: Json, attribute: Attribute, one: boolean): Json {
+  if (attribute.multiValued && !one) {
+    const list = Array.isArray(value) ? value : [value];
+    return list.map((each) => spellValue(each, attribute, true));
+  }
+  if (!attribute.subAttributes) return value;
+  if (!isMember(value))
+    throw invalid(`'${attribute.name}' is not valid: ${JSON.stringify(value)} is no object`);
+  const members = Object.entries(value).flatMap(([name, member]) => {
+    const sub = findAttribute(attribute.subAttributes, name);
+    return sub ? [[sub.name, spellValue(member, sub, false)] as const] : [];
+  });
+  return Object.fromEntries(members);
+}
+
+function isMember(value: Json | undefined): value is Member {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

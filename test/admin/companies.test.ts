@@ -1,0 +1,146 @@
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Database, openDatabase } from '../../src/store/database.ts';
+import { createAccount } from '../setup/access.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { expectRefusal, type PenstockOn, penstockOn } from './penstock.ts';
+
+let on: PenstockOn;
+let database: Database;
+let school: { company_id: string };
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  on = penstockOn(url);
+  database = openDatabase(url, 1);
+  school = await on.json('companies create --name school');
+});
+afterAll(() => database.stop());
+
+describe('companies', () => {
+  test('the company default is there from the start; names are unique', async () => {
+    const { companies } = await on.json('companies list');
+    expect(companies.map(({ name }: { name: string }) => name)).toEqual(['default', 'school']);
+    expectRefusal(await on.run('companies create --name school'), "'school'", 'unique');
+  });
+
+  test('a workspace belongs to default, or to the company that is named', async () => {
+    expect(await on.json('workspaces create --name shop')).toMatchObject({ company: 'default' });
+    const made = await on.json(['workspaces', 'create', '--name', 'class', '--company', school.company_id]);
+    expect(made).toMatchObject({ company: 'school' });
+    expectRefusal(await on.run('workspaces create --name x --company moon'), "'moon'", 'companies list');
+  });
+});
+
+describe('teams and permission sets', () => {
+  test('a team is made in a workspace and listed; its name is taken once there', async () => {
+    const team = await on.json('teams create --workspace shop --name Berlin');
+    expect(team).toEqual({
+      team_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
+      workspace: 'shop',
+      name: 'Berlin',
+      created_at: expect.any(String),
+    });
+    await on.json('teams create --workspace class --name Berlin');
+    expect(await on.json('teams list --workspace shop')).toEqual({ teams: [team], next: null });
+    expectRefusal(await on.run('teams create --workspace shop --name Berlin'), "'Berlin'");
+  });
+
+  test('a permission set has workspace permissions; an unknown one is refused by name', async () => {
+    const words = ['permission-sets', 'create', '--company', 'school', '--name', 'Analyst', '--permissions'];
+    const set = await on.json([...words, 'basic_access, view_segments']);
+    expect(set).toMatchObject({ company: 'school', permissions: ['basic_access', 'view_segments'] });
+    expect((await on.json('permission-sets list --company default')).permission_sets).toEqual([]);
+    expect((await on.json('permission-sets list')).permission_sets).toEqual([set]);
+    expectRefusal(await on.run([...words, 'basic_access']), "'Analyst'");
+    expectRefusal(await on.run([...words, 'fly']), 'no workspace permission fly', 'view_segments');
+  });
+});
+
+describe('scim-tokens', () => {
+  const stored = async (id: string) =>
+    (await database.pool.query('select * from scim_tokens where id = $1', [id])).rows[0];
+
+  test('issue shows the secret once, with its origin and allowlist; only its SHA-256 is stored', async () => {
+    const token = await on.json(
+      'scim-tokens issue --company school --origin https://idp.example --name okta --ip-allowlist 10.0.0.0/8',
+    );
+    expect(token).toEqual({
+      scim_token: expect.stringMatching(/^scim_[\w-]{43}$/),
+      scim_token_id: expect.any(String),
+      company: 'school',
+      name: 'okta',
+      identifier: token.scim_token.slice(0, 11),
+      origin: 'https://idp.example',
+      ip_allowlist: ['10.0.0.0/8'],
+      created_at: expect.any(String),
+      last_seen_at: null,
+      revoked_at: null,
+    });
+    const row = await stored(token.scim_token_id);
+    expect(row.token_hash).toEqual(createHash('sha256').update(token.scim_token).digest());
+    const listed = await on.run('scim-tokens list --company school');
+    expect(listed.stdout).toContain(token.identifier);
+    expect(listed.stdout).not.toContain(token.scim_token);
+    expect((await on.json('scim-tokens list --company default')).scim_tokens).toEqual([]);
+  });
+
+  test('rotate gives another secret and keeps the rest', async () => {
+    const { scim_token: old, ...token } = await on.json('scim-tokens issue --company school --origin o');
+    const { scim_token: fresh, ...rotated } = await on.json(['scim-tokens', 'rotate', token.scim_token_id]);
+    expect(fresh).not.toBe(old);
+    expect(rotated).toEqual({ ...token, identifier: fresh.slice(0, 11) });
+    expect((await stored(token.scim_token_id)).token_hash).toEqual(
+      createHash('sha256').update(fresh).digest(),
+    );
+  });
+
+  test('revoke is for good: the second time nothing changes, and rotate is refused', async () => {
+    const { scim_token_id: id } = await on.json('scim-tokens issue --company school --origin o');
+    const revoked = await on.json(['scim-tokens', 'revoke', id]);
+    expect(revoked.revoked_at).toEqual(expect.any(String));
+    expect(await on.json(['scim-tokens', 'revoke', id])).toEqual(revoked);
+    expectRefusal(await on.run(['scim-tokens', 'rotate', id]), 'revoked');
+    expectRefusal(await on.run(['scim-tokens', 'revoke', school.company_id]), 'scim-tokens list');
+  });
+
+  test('an origin that no header can hold is refused', async () => {
+    expectRefusal(await on.run(['scim-tokens', 'issue', '--company', 'school', '--origin', 'a b']), 'ASCII');
+  });
+});
+
+describe('accounts', () => {
+  test('list and show say who there is, and never what a password became', async () => {
+    const id = await createAccount(database.pool as never, school.company_id, 'Ada@example.com');
+    await database.pool.query("update accounts set password_hash = 'hidden' where id = $1", [id]);
+    const { accounts } = await on.json('accounts list --company school');
+    expect(accounts).toMatchObject([
+      { account_id: id, company: 'school', user_name: 'Ada@example.com', active: true, has_password: true },
+    ]);
+    const shown = await on.run('accounts show ADA@example.com --json');
+    expect(JSON.parse(shown.stdout)).toMatchObject({ account_id: id, app_groups: [] });
+    expect(shown.stdout).not.toContain('hidden');
+  });
+
+  test('invite prints a link for three days, of which only a hash is stored; the next one ends it', async () => {
+    const invite = () => on.json('accounts invite ada@example.com --board-url https://board.example/');
+    const first = await invite();
+    const { token } = /^https:\/\/board\.example\/invitation\?token=(?<token>[\w-]{43})$/.exec(
+      first.invitation,
+    )!.groups as { token: string };
+    const hash = async () =>
+      (await database.pool.query('select invitation_hash from accounts')).rows[0].invitation_hash;
+    expect(await hash()).toEqual(createHash('sha256').update(token).digest());
+    expect(Date.parse(first.expires_at) - Date.now()).toBeGreaterThan(2.9 * 86_400_000);
+    await invite();
+    expect(await hash()).not.toEqual(createHash('sha256').update(token).digest());
+  });
+
+  test('an address of several companies needs --company; one that is not active is not invited', async () => {
+    const { companies } = await on.json('companies list');
+    await createAccount(database.pool as never, companies[0].company_id, 'ada@example.com');
+    expectRefusal(await on.run('accounts invite ada@example.com'), '--company', 'school', 'default');
+    await database.pool.query('update accounts set active = false');
+    expectRefusal(await on.run('accounts invite ada@example.com --company school'), 'not active');
+    expectRefusal(await on.run('accounts show nobody@example.com'), "'nobody@example.com'", 'accounts list');
+  });
+});

@@ -1,0 +1,281 @@
+import { randomBytes } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newInvitation } from '../../src/admin/invitations.ts';
+import { createLockouts } from '../../src/board/lockouts.ts';
+import { hashPassword, isPassword, passwordProblem } from '../../src/board/passwords.ts';
+import type { Board } from '../../src/board/server.ts';
+import { createAccount } from '../setup/access.ts';
+import { createVisitor } from './browser-session.ts';
+import { account, commit, createInstallation, failedEvent, type Installation, read } from './installation.ts';
+
+const DEFAULT_COMPANY = '00000000-0000-7000-8000-000000000001';
+const PASSWORD = 'seven wooden ladders';
+
+let installation: Installation;
+let board: Board;
+beforeAll(async () => {
+  installation = await createInstallation('postgres');
+  board = await installation.startBoard();
+});
+afterAll(() => installation.stop());
+
+const query = (text: string, values: unknown[] = []) => installation.database.pool.query(text, values);
+
+/** A link as the admin command makes it; its token. */
+async function invite(id: string, at = new Date()): Promise<string> {
+  const { secret, hash, expiresAt } = newInvitation(at);
+  await query('update accounts set invitation_hash = $2, invitation_expires_at = $3 where id = $1', [
+    id,
+    Buffer.from(hash),
+    expiresAt,
+  ]);
+  return secret;
+}
+
+const accept = (token: string, password = PASSWORD, again = password) =>
+  createVisitor(board).send('POST', '/invitation', { body: new URLSearchParams({ token, password, again }) });
+
+/** An account with a password, and a browser of its own that is signed in. */
+async function arrive(companyPermissions: string[] = []) {
+  const email = `${randomBytes(4).toString('hex')}@example.com`;
+  const id = await createAccount(installation.database.pool as never, DEFAULT_COMPANY, email);
+  await query('update accounts set company_permissions = $2 where id = $1', [id, companyPermissions]);
+  expect((await accept(await invite(id))).status).toBe(303);
+  const visitor = createVisitor(board);
+  const answer = await visitor.signIn(email, PASSWORD);
+  expect([answer.status, answer.headers.get('location')]).toEqual([303, '/']);
+  return { id, email, visitor };
+}
+
+const looks = async (visitor: ReturnType<typeof createVisitor>) => (await visitor.get('/api/queues')).status;
+
+describe('an invitation', () => {
+  test('sets the password once; the link is of no use then', async () => {
+    const id = await createAccount(installation.database.pool as never, DEFAULT_COMPANY);
+    const token = await invite(id);
+    const page = await createVisitor(board).get(`/invitation?token=${token}`);
+    expect(page.status).toBe(200);
+    expect(page.headers.get('cache-control')).toBe('no-store');
+    expect(await page.text()).toContain('New password');
+    const answers = await Promise.all([accept(token), accept(token)]);
+    expect(answers.map(({ status }) => status).sort()).toEqual([303, 410]);
+    expect((await accept(token)).status).toBe(410);
+    expect((await createVisitor(board).get(`/invitation?token=${token}`)).status).toBe(410);
+    const { rows } = await query('select password_hash from accounts where id = $1', [id]);
+    expect(rows[0].password_hash).toMatch(/^scrypt\$32768\$8\$3\$[\w-]{22}\$[\w-]{43}$/);
+  });
+
+  test('ends after three days, when it is replaced, and with its account', async () => {
+    const id = await createAccount(installation.database.pool as never, DEFAULT_COMPANY);
+    const old = await invite(id, new Date(Date.now() - 3 * 86_400_000 - 1000));
+    expect((await accept(old)).status).toBe(410);
+    const replaced = await invite(id);
+    const token = await invite(id);
+    expect((await accept(replaced)).status).toBe(410);
+    await query('update accounts set active = false where id = $1', [id]);
+    expect((await accept(token)).status).toBe(410);
+    await query('delete from accounts where id = $1', [id]);
+    expect((await accept(token)).status).toBe(410);
+  });
+
+  test.each(['', 'x', 'x'.repeat(43), '"><script>', `${'x'.repeat(43)}"`])(
+    'a token that is none is 410, and is not in the page: %j',
+    async (token) => {
+      const page = await createVisitor(board).get(`/invitation?token=${encodeURIComponent(token)}`);
+      expect(page.status).toBe(410);
+      if (token.length > 1) expect(await page.text()).not.toContain(token);
+    },
+  );
+
+  test('a password that will not do is 400 with the rule, and the link stays of use', async () => {
+    const id = await createAccount(installation.database.pool as never, DEFAULT_COMPANY);
+    const token = await invite(id);
+    for (const [password, again, rule] of [
+      ['short', 'short', '12 to 128 characters'],
+      [PASSWORD, `${PASSWORD}!`, 'not the same'],
+    ] as const) {
+      const answer = await accept(token, password, again);
+      expect([answer.status, await answer.text()]).toEqual([400, expect.stringContaining(rule)]);
+    }
+    expect((await accept(token)).status).toBe(303);
+  });
+
+  test('an invitation that is accepted ends the sessions of the old password', async () => {
+    const { id, visitor } = await arrive(['admin']);
+    await accept(await invite(id), 'another long password');
+    expect(await looks(visitor)).toBe(401);
+  });
+});
+
+describe('a dashboard account', () => {
+  test('signs in by email address in any case and password, and the time is noted', async () => {
+    const { id, email } = await arrive();
+    const before = Date.now();
+    expect((await createVisitor(board).signIn(email.toUpperCase(), PASSWORD)).status).toBe(303);
+    const { rows } = await query('select last_sign_in_at, version from accounts where id = $1', [id]);
+    expect(rows[0].last_sign_in_at.getTime()).toBeGreaterThanOrEqual(before - 1000);
+    // The entity tag tells that what is shown of the account has changed.
+    expect(rows[0].version).toBe(3);
+  });
+
+  test('a wrong password, an account without one, and nobody at all are told apart by nothing', async () => {
+    const { email } = await arrive();
+    await createAccount(installation.database.pool as never, DEFAULT_COMPANY, 'without@example.com');
+    const pages = new Set<string>();
+    for (const [user, password] of [
+      [email, 'wrong password here'],
+      ['without@example.com', ''],
+      ['nobody@example.com', PASSWORD],
+    ] as const) {
+      const answer = await createVisitor(board).signIn(user, password);
+      expect(answer.status).toBe(401);
+      pages.add(await answer.text());
+    }
+    expect(pages.size).toBe(1);
+  });
+
+  test('of one address in two companies each has its own password', async () => {
+    const { email } = await arrive();
+    const { rows } = await query("insert into companies values (gen_random_uuid(), 'two') returning id");
+    const other = await createAccount(installation.database.pool as never, rows[0].id, email);
+    await accept(await invite(other), 'another long password');
+    for (const password of [PASSWORD, 'another long password'])
+      expect((await createVisitor(board).signIn(email, password)).status).toBe(303);
+  });
+
+  test.each([
+    ['deactivated', 'update accounts set active = false, session_epoch = session_epoch + 1 where id = $1'],
+    ['deleted', 'delete from accounts where id = $1'],
+  ])('that is %s is signed out at once, for good, and cannot sign in', async (_, statement) => {
+    const { id, email, visitor } = await arrive(['admin']);
+    expect(await looks(visitor)).toBe(200);
+    await query(statement, [id]);
+    expect(await looks(visitor)).toBe(401);
+    expect((await createVisitor(board).signIn(email, PASSWORD)).status).toBe(401);
+    await query('update accounts set active = true where id = $1', [id]);
+    expect(await looks(visitor)).toBe(401);
+  });
+
+  test('that was deactivated and activated again between two looks is signed out too', async () => {
+    const { id, visitor } = await arrive(['admin']);
+    await query('update accounts set session_epoch = session_epoch + 1 where id = $1', [id]);
+    expect(await looks(visitor)).toBe(401);
+  });
+
+  test('signs out', async () => {
+    const { visitor } = await arrive();
+    expect((await visitor.signOut()).status).toBe(303);
+    expect(await looks(visitor)).toBe(401);
+  });
+});
+
+describe('what an account may do', () => {
+  const retry = async (companyPermissions: string[]) => {
+    const { visitor } = await arrive(companyPermissions);
+    const [id] = (await commit(installation.database, failedEvent())) as [string];
+    expect(await looks(visitor)).toBe(200);
+    return { answer: await visitor.put(`/api/queues/dead-letters/${id}/retry`), id };
+  };
+
+  test.each([[[]], [['add_remove_app_groups']]])(
+    'with the company permissions %j: looks, retries nothing',
+    async (given) => {
+      const { answer, id } = await retry(given);
+      expect([answer.status, await answer.json()]).toEqual([
+        403,
+        { message: 'Your account may look, and change nothing.' },
+      ]);
+      expect((await read(installation.database, id)).state).toBe('waiting');
+    },
+  );
+
+  test.each([[['admin']], [['manage_company_settings']]])('with %j: everything', async (given) => {
+    // It is not on the dashboard yet, but the request is let through to it.
+    expect((await retry(given)).answer.status).not.toBe(403);
+  });
+
+  test('changes with its permissions, from one request to the next', async () => {
+    const { id, visitor } = await arrive(['admin']);
+    await query("update accounts set company_permissions = '{}' where id = $1", [id]);
+    expect((await visitor.put('/api/queues/dead-letters/some/retry')).status).toBe(403);
+  });
+
+  test('for people who may only look there is nothing to press', async () => {
+    const queues = async (visitor: ReturnType<typeof createVisitor>) =>
+      ((await (await visitor.get('/api/queues')).json()) as { queues: { readOnlyMode: boolean }[] }).queues;
+    expect((await queues((await arrive()).visitor)).every(({ readOnlyMode }) => readOnlyMode)).toBe(true);
+    expect((await queues((await arrive(['admin'])).visitor)).every(({ readOnlyMode }) => readOnlyMode)).toBe(
+      false,
+    );
+  });
+});
+
+describe('guessing', () => {
+  test('after five wrong passwords the account has to wait, and nobody else', async () => {
+    const { email } = await arrive();
+    const { email: other } = await arrive();
+    for (let guess = 0; guess < 5; guess++)
+      expect((await createVisitor(board).signIn(email, 'a wrong password')).status).toBe(401);
+    const answer = await createVisitor(board).signIn(email.toUpperCase(), PASSWORD);
+    expect([answer.status, answer.headers.get('retry-after')]).toEqual([429, '1']);
+    expect((await createVisitor(board).signIn(other, PASSWORD)).status).toBe(303);
+    expect((await createVisitor(board).signIn()).status).toBe(303);
+  });
+
+  test('of fifty guesses at the same moment no more are compared than one after the other', async () => {
+    const statuses = await Promise.all(
+      Array.from(
+        { length: 50 },
+        async () => (await createVisitor(board).signIn('all@example.com', 'guess')).status,
+      ),
+    );
+    expect(statuses.filter((status) => status === 401).length).toBeLessThanOrEqual(5);
+  });
+
+  test('BOARD_USER gets in also while there is no store of accounts', async () => {
+    const visitor = createVisitor(board);
+    await query('alter table accounts rename to away');
+    try {
+      expect((await visitor.signIn(account.user, account.password)).status).toBe(303);
+      expect(await looks(visitor)).toBe(200);
+    } finally {
+      await query('alter table away rename to accounts');
+    }
+  });
+
+  test('ten thousand names are remembered, and the one tried longest ago is forgotten', () => {
+    const lockouts = createLockouts(() => 0);
+    for (let failure = 0; failure < 5; failure++) lockouts.of('first').failed();
+    for (let name = 0; name < 9999; name++) lockouts.of(String(name));
+    expect(lockouts.of('first').secondsLeft()).toBe(1);
+    for (let name = 0; name < 10_000; name++) lockouts.of(`other ${name}`);
+    expect(lockouts.of('first').secondsLeft()).toBe(0);
+  });
+});
+
+describe('passwords', () => {
+  test('are kept as salted scrypt hashes: two of one password differ, and both fit it alone', async () => {
+    const [one, two] = await Promise.all([
+      hashPassword('caf\u00e9 au lait x'),
+      hashPassword('caf\u00e9 au lait x'),
+    ]);
+    expect(one).not.toBe(two);
+    // The same letters, composed in another way.
+    expect(await isPassword('cafe\u0301 au lait x', one)).toBe(true);
+    expect(await isPassword('caf\u00e9 au lait y', two)).toBe(false);
+  });
+
+  test.each([
+    ['eleven char', '12 to 128'],
+    ['x'.repeat(129), '12 to 128'],
+    ['abababababab', 'different characters'],
+    ['my lovelace@example.com', 'email address'],
+    ['Lovelace was here', 'email address'],
+  ])('%s is refused with the rule', (password, rule) => {
+    expect(passwordProblem(password, 'lovelace@example.com')).toContain(rule);
+  });
+
+  test('a long one of words will do', () => {
+    expect(passwordProblem(PASSWORD, 'lovelace@example.com')).toBeUndefined();
+  });
+});

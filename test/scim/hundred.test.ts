@@ -1,0 +1,45 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { ORIGIN } from '../setup/access.ts';
+import { discoverClient, type Resource } from './client.ts';
+import { createScene, type Scene } from './scene.ts';
+
+let scene: Scene;
+beforeAll(async () => {
+  scene = await createScene();
+});
+afterAll(() => scene.stop());
+
+test('a client that knows only RFC 7644 creates, patches, lists page by page and deletes a hundred accounts', async () => {
+  const client = await discoverClient(`http://127.0.0.1:${scene.port}/scim/v2`, {
+    authorization: `Bearer ${scene.provider.token}`,
+    'x-request-origin': ORIGIN,
+  });
+  const names = Array.from({ length: 100 }, (_, index) => `user-${index}@example.com`);
+  const permissions = { appGroup: [{ appGroupName: 'shop', appGroupPermissions: ['basic_access'] }] };
+  const created = await Promise.all(
+    names.map((userName) =>
+      client.create({
+        userName,
+        name: { givenName: 'Some', familyName: 'One' },
+        department: 'pm',
+        permissions,
+      }),
+    ),
+  );
+  expect(created.map(({ userName }) => userName)).toEqual(names);
+
+  const patched = await Promise.all(
+    created.map((user) => client.patch(user, [{ op: 'replace', path: 'active', value: false }])),
+  );
+  expect(new Set(patched.map(({ active }) => active))).toEqual(new Set([false]));
+
+  const pages: Resource[][] = [];
+  for await (const page of client.list(30)) pages.push(page);
+  expect(pages.map((page) => page.length)).toEqual([30, 30, 30, 10]);
+  const listed = pages.flat();
+  const byId = (users: Resource[]) => new Map(users.map(({ schemas: _, ...user }) => [user.id, user]));
+  expect(byId(listed)).toEqual(byId(patched));
+
+  await Promise.all(listed.map((user) => client.remove(user)));
+  for await (const page of client.list(30)) expect(page).toEqual([]);
+});

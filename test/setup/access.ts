@@ -1,0 +1,103 @@
+import type pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { newScimToken } from '../../src/admin/scim-tokens.ts';
+import type { Operation } from '../../src/operations/operation.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { type ApiRequest, exampleOf } from './api.ts';
+import { seedExamples } from './examples.ts';
+import { createGroup, type TestWorkspace } from './workspace.ts';
+
+/** What SCIM requests of the tests send as X-Request-Origin. */
+export const ORIGIN = 'https://idp.example';
+
+/** A company of its own; its id. */
+export async function createCompany(pool: pg.Pool, name: string): Promise<string> {
+  const id = uuidv7();
+  await pool.query('insert into companies (id, name) values ($1, $2)', [id, name]);
+  return id;
+}
+
+/** A SCIM token of the company; its secret. */
+export async function createScimToken(
+  pool: pg.Pool,
+  companyId: string,
+  { origin = ORIGIN, allowlist = [] as string[] } = {},
+): Promise<string> {
+  const { secret, identifier, hash } = newScimToken();
+  await pool.query(
+    `insert into scim_tokens (id, company_id, name, identifier, token_hash, origin, ip_allowlist)
+     values ($1, $2, 'test', $3, $4, $5, $6)`,
+    [uuidv7(), companyId, identifier, hash, origin, allowlist],
+  );
+  return secret;
+}
+
+/** The company that owns a workspace. */
+export async function companyOf(pool: pg.Pool, workspaceId: string): Promise<string> {
+  const { rows } = await pool.query('select company_id from workspaces where id = $1', [workspaceId]);
+  return rows[0].company_id;
+}
+
+/** An account of the company; its id. */
+export async function createAccount(
+  pool: pg.Pool,
+  companyId: string,
+  email = `${uuidv7()}@example.com`,
+): Promise<string> {
+  const id = uuidv7();
+  await pool.query(
+    `insert into accounts (id, company_id, user_name, email, given_name, family_name, department)
+     values ($1, $2, $3, lower($3), 'Ada', 'Lovelace', 'engineering')`,
+    [id, companyId, email],
+  );
+  return id;
+}
+
+/**
+ * How the tests come in to an operation, and a request that it accepts: its documented example, made to fit
+ * what the store holds.
+ */
+export function createAccess(pool: pg.Pool) {
+  const tokens = new Map<string, string>();
+  const groups = new Map<string, Promise<string>>();
+
+  /** Makes what the examples name, once in each workspace; the subscription group of them. */
+  async function prepare(workspaceId: string): Promise<string> {
+    await seedExamples(pool, workspaceId);
+    return createGroup(pool, workspaceId, 'email');
+  }
+
+  return {
+    /** The secret that opens the operation for a workspace, and what has to come with it. */
+    async admit(operation: Operation, { id, key }: TestWorkspace): Promise<ApiRequest & { key: string }> {
+      if (operation.auth !== 'scim') return { key };
+      const token = tokens.get(id) ?? (await createScimToken(pool, await companyOf(pool, id)));
+      tokens.set(id, token);
+      return { key: token, headers: { 'x-request-origin': ORIGIN } };
+    },
+
+    /** The example, with rows for what it names, and with an address that nobody has yet. */
+    async example(operation: Operation, { id: workspaceId }: TestWorkspace): Promise<ApiRequest> {
+      const group = groups.get(workspaceId) ?? prepare(workspaceId);
+      groups.set(workspaceId, group);
+      const request = exampleOf(operation, await group);
+      if (operation.auth !== 'scim') return request;
+      const { rows } = await pool.query('select name, company_id from workspaces where id = $1', [
+        workspaceId,
+      ]);
+      const [{ name, company_id: companyId }] = rows;
+      if (/\/Users\/:id$/.test(operation.path)) {
+        const account = await createAccount(pool, companyId);
+        request.path = request.path!.replace(encodeURIComponent(operation.example.params!.id!), account);
+      }
+      const body = structuredClone(operation.example.body) as Record<string, Json> | undefined;
+      if (!body) return request;
+      if (body.userName) body.userName = `${uuidv7()}@example.com`;
+      if (body.permissions) {
+        const { appGroup } = body.permissions as { appGroup: { appGroupName: string }[] };
+        appGroup[0]!.appGroupName = name;
+      }
+      return { ...request, json: body };
+    },
+  };
+}
