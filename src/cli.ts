@@ -7,6 +7,7 @@ import { addGroups } from './admin/commands/groups.ts';
 import { addKeys } from './admin/commands/keys.ts';
 import { addLimits } from './admin/commands/limits.ts';
 import { addMigrate } from './admin/commands/migrate.ts';
+import { addPreferenceCenters } from './admin/commands/preference-centers.ts';
 import { addUsage } from './admin/commands/usage.ts';
 import { addUsers } from './admin/commands/users.ts';
 import { addWorkspaces } from './admin/commands/workspaces.ts';
@@ -29,6 +30,7 @@ function program(): Command {
   addKeys(command);
   addGroups(command);
   addUsers(command);
+  addPreferenceCenters(command);
   addLimits(command);
   addUsage(command);
   addDeadLetters(command);

@@ -133,6 +133,17 @@ export const settings = {
     'proxies',
     'Reverse proxies in front of the web process, whose X-Forwarded-For is believed for IP allowlists.',
   ),
+  PUBLIC_URL: {
+    ...text(
+      '',
+      '',
+      'Address under which the world reaches the web process, for the links to preference centers; empty: HOST and PORT.',
+    ),
+    // It becomes part of a policy in a header.
+    pattern: '^(https?://[^\\s?#;,\'"<>]+)?$',
+    rule: 'must start with http:// or https:// and have neither a query nor quotes',
+  },
+  PREFERENCE_LINK_DAYS: integer(90, 1, 3650, 'days', 'How long a new link to a preference center opens it.'),
   SHUTDOWN_TIMEOUT_MS: integer(5000, 100, 600_000, 'ms', 'Time a process may take to stop after SIGTERM.'),
   LEDGER_DAYS: integer(
     7,

@@ -7,13 +7,14 @@ import { type Config, readConfig } from './config.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { createLog, type Log } from './log.ts';
 import { packageRoot } from './package-root.ts';
+import { reachable } from './reachable.ts';
 import { banner } from './start/banner.ts';
 import { type EndOfStart, endOfStart } from './start/end.ts';
 import { type FirstKey, firstKey } from './start/first-key.ts';
 import { claimPorts, type Ports } from './start/ports.ts';
 import { startProcesses } from './start/processes.ts';
 import { parseProcfile } from './start/procfile.ts';
-import { reachable, waitUntilReady } from './start/ready.ts';
+import { waitUntilReady } from './start/ready.ts';
 import { openDatabase } from './store/database.ts';
 import { migrate } from './store/migrate.ts';
 

@@ -7,14 +7,17 @@ import { answerBrokenRequests } from './edge/broken-requests.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { addHealthPages } from './edge/health-pages.ts';
+import { createLinkSettings } from './edge/link-settings.ts';
 import { limitConnections, listen, serverOptions } from './edge/listen.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
 import { openApiDocument } from './edge/openapi.ts';
+import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { memoryTokenBuckets, redisTokenBuckets } from './edge/token-bucket.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { allOperations } from './operations/index.ts';
+import { createRenderer } from './preferences/renderer.ts';
 import { connectProducer } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
@@ -51,11 +54,14 @@ async function main(): Promise<void> {
     connection.redis ? redisTokenBuckets(connection.redis) : memoryTokenBuckets(),
   );
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
-  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD };
+  const renderer = createRenderer();
+  const links = createLinkSettings(config);
+  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links };
   const services = { config, log, metrics, authenticator, rateLimiter, queue, overload, resources };
   const operations = allOperations(config.SERVICE_ID_FIELD);
   const handle = createApp(operations, services, (app) => {
     addDocsPages(app, openApiDocument(operations));
+    addPreferencePages(app, services);
     addHealthPages(app, {
       pool: database.pool,
       connection,
@@ -75,6 +81,7 @@ async function main(): Promise<void> {
       { name: 'database', stop: () => database.stop() },
       { name: 'queue connection', stop: () => connection.stop() },
       { name: 'producer', stop: () => producer.stop() },
+      { name: 'renderer', stop: () => renderer.stop() },
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,
       { name: 'queue', stop: () => queue.drain() },

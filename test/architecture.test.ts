@@ -10,8 +10,9 @@ const rooms: Record<string, string[]> = {
   jobs: ['schemas', 'profile'],
   store: ['schemas', 'profile', 'jobs', 'generated'],
   queue: ['schemas', 'profile', 'jobs', 'store'],
-  operations: ['schemas', 'profile', 'jobs', 'store'],
-  edge: ['schemas', 'profile', 'jobs', 'store', 'queue', 'operations'],
+  preferences: ['profile', 'jobs'],
+  operations: ['schemas', 'profile', 'jobs', 'store', 'preferences', 'generated'],
+  edge: ['schemas', 'profile', 'jobs', 'store', 'queue', 'preferences', 'operations'],
   workers: ['schemas', 'profile', 'jobs', 'store', 'queue'],
 };
 
@@ -22,8 +23,9 @@ const shared: Record<string, string[]> = {
   jobs: [],
   store: ['package-root'],
   queue: ['config', 'ids', 'lifecycle', 'log', 'within'],
+  preferences: ['package-root'],
   operations: ['errors', 'ids'],
-  edge: ['config', 'errors', 'ids', 'lifecycle', 'log', 'package-root', 'readiness', 'within'],
+  edge: ['config', 'errors', 'ids', 'lifecycle', 'log', 'package-root', 'reachable', 'readiness', 'within'],
   workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],
 };
 

@@ -12,6 +12,7 @@ import type { Schema } from '../src/schemas/schema.ts';
 import { backends, type Fleet, startFleet } from './guarantees/fleet.ts';
 import { type ApiAnswer, type ApiRequest, acceptedStatus, exampleOf, send } from './setup/api.ts';
 import { expectCommonHeaders } from './setup/common-headers.ts';
+import { liftLimits, seedExamples } from './setup/examples.ts';
 import { waitUntil } from './setup/fixtures.ts';
 import { createGroup, createWorkspace } from './setup/workspace.ts';
 
@@ -38,6 +39,8 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     });
     port = fleet.edges[0]!.port;
     group = await createGroup(fleet.pool, fleet.workspace.id, 'email');
+    await liftLimits(fleet.pool, fleet.workspace.id);
+    await seedExamples(fleet.pool, fleet.workspace.id);
   });
   afterAll(() => fleet.stop());
 
@@ -134,6 +137,7 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
 
     test('refuses what is over the limit of its workspace: 429 with Retry-After', async () => {
       const workspace = await createWorkspace(fleet.pool, `limited-${operation.id}`);
+      await seedExamples(fleet.pool, workspace.id);
       await fleet.pool.query('insert into rate_limits values ($1, $2, 1, 3600)', [
         workspace.id,
         operation.bucket,

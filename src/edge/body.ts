@@ -54,7 +54,13 @@ export async function readJsonObject(request: IncomingMessage, limit: number): P
   return value;
 }
 
-async function readBody(request: IncomingMessage, limit: number): Promise<Buffer> {
+/**
+ * Reads a body, and unpacks it.
+ *
+ * @param limit bytes, of the body as sent and as decompressed
+ * @throws {ApiError} 400 cannot be unpacked, 408 incomplete, 413 over the limit, 415 an encoding that we do not read
+ */
+export async function readBody(request: IncomingMessage, limit: number): Promise<Buffer> {
   if (Number(request.headers['content-length'] ?? 0) > limit) throw new ApiError('bodyTooLarge');
   const raw = await collect(request, limit);
   const encoding = request.headers['content-encoding']?.toLowerCase();

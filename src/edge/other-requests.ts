@@ -9,6 +9,11 @@ import { levelOf, requestLine } from './request-line.ts';
 /** Asked every few seconds by machines, which look at the answer: they leave no line in the log. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 
+/** What a page leaves for the log line of its request. */
+export interface PageLocals {
+  known?: Record<string, unknown>;
+}
+
 /**
  * Begins a request that is no operation's: gives its answer the headers that every answer has, and the log its
  * line when the answer has ended, except for probes. The line names the path only where it is one of ours:
@@ -27,7 +32,8 @@ export function beginOtherRequest(request: IncomingMessage, response: ServerResp
     const isRead = request.method === 'GET' || request.method === 'HEAD';
     if (path !== undefined && PROBES.has(path) && isRead) return;
     const line = requestLine(request, requestId, statusCode, performance.now() - started);
-    log[levelOf(statusCode)]({ ...line, method: request.method, ...(path && { path }) }, 'request');
+    const { known } = (response as Response<unknown, PageLocals>).locals ?? {};
+    log[levelOf(statusCode)]({ ...line, method: request.method, ...(path && { path }), ...known }, 'request');
   });
 }
 

@@ -1,6 +1,7 @@
 import { ApiError, BadRequest, errors } from '../errors.ts';
 import type { Log } from '../log.ts';
 import type { Operation, Reply } from '../operations/operation.ts';
+import { RendererBusy } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 
@@ -19,7 +20,7 @@ export function toReply(error: unknown, operation: Operation, log: Log, requestI
   if (error instanceof ApiError || error instanceof BadRequest) {
     ({ status, message, headers } = error);
     details = (error as { errors?: Json }).errors;
-  } else if (error instanceof QueueUnavailable || isUnreachable(error)) {
+  } else if (isUnavailable(error)) {
     ({ status, message } = errors.unavailable);
     headers = { 'Retry-After': RETRY_AFTER };
   } else {
@@ -27,6 +28,11 @@ export function toReply(error: unknown, operation: Operation, log: Log, requestI
   }
   const body = operation.errorBody?.(message, details, status) ?? { message };
   return { status, body, headers };
+}
+
+/** Whether the same request may well succeed in a moment. */
+export function isUnavailable(error: unknown): boolean {
+  return error instanceof QueueUnavailable || error instanceof RendererBusy || isUnreachable(error);
 }
 
 /** Whether a store or the queue could not be reached: its error names a connection, not a mistake. */

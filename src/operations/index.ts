@@ -6,6 +6,12 @@ import { emailSpamRemove } from './email.spam.remove.ts';
 import { emailStatus } from './email.status.ts';
 import { emailUnsubscribe } from './email.unsubscribe.ts';
 import type { Operation } from './operation.ts';
+import { preferenceCenterCreate } from './preference_center.create.ts';
+import { preferenceCenterGet } from './preference_center.get.ts';
+import { preferenceCenterList } from './preference_center.list.ts';
+import { preferenceCenterSave } from './preference_center.save.ts';
+import { preferenceCenterUpdate } from './preference_center.update.ts';
+import { preferenceCenterUserGet } from './preference_center.user.get.ts';
 import { subscriptionGroupsGet } from './subscription.groups.get.ts';
 import { subscriptionStatusGet } from './subscription.status.get.ts';
 import { subscriptionStatusSet } from './subscription.status.set.ts';
@@ -47,5 +53,11 @@ export function allOperations(serviceIdField: string): Operation[] {
     emailHardBounces(),
     emailBounceRemove(),
     emailSpamRemove(),
+    preferenceCenterList(),
+    preferenceCenterCreate(),
+    preferenceCenterGet(),
+    preferenceCenterUpdate(),
+    preferenceCenterSave(),
+    preferenceCenterUserGet(),
   ];
 }

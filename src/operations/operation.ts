@@ -1,5 +1,6 @@
 import type { ErrorName } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
+import type { Renderer } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
 import type { BucketName } from '../schemas/limits.ts';
 import type { Schema } from '../schemas/schema.ts';
@@ -84,6 +85,17 @@ export interface Resources {
   database: Database;
   /** Wire name of the service id. */
   serviceIdField: string;
+  /** Tries templates. */
+  renderer: Renderer;
+  links: LinkSettings;
+}
+
+/** How the links that open preference centers are made. */
+export interface LinkSettings {
+  /** Address of the page of a token, as the world knows it. */
+  urlOf(token: string): string;
+  /** Days for which a new link opens its page. */
+  days: number;
 }
 
 /** Answered from the store. */

@@ -4,13 +4,6 @@ import { setTimeout as sleep } from 'node:timers/promises';
 const DEADLINE_MS = 120_000;
 const POLL_MS = 50;
 
-/** An address that the wildcard addresses answer on as well. */
-export function reachable(host: string): string {
-  if (host === '0.0.0.0') return '127.0.0.1';
-  if (host === '::') return '[::1]';
-  return host.includes(':') ? `[${host}]` : host;
-}
-
 /**
  * Resolves when `api` says that it is ready and `board` answers.
  * @param signal ends the wait when it is aborted.

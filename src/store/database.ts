@@ -59,7 +59,12 @@ export function openDatabase(
   // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
   pool.on('error', () => {});
   const prisma = new PrismaClient({
-    adapter: new PrismaPg({ connectionString: url, max: Math.min(size, 3) }),
+    adapter: new PrismaPg({
+      connectionString: url,
+      max: Math.min(size, 3),
+      connectionTimeoutMillis: patience.connection,
+      ...(patience.statement !== undefined && { query_timeout: patience.statement }),
+    }),
   });
   return {
     pool,

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
 import { expectRefusal, penstock } from './penstock.ts';
 
-const nouns = ['workspaces', 'keys', 'groups', 'users', 'limits', 'dead-letters'];
+const nouns = ['workspaces', 'keys', 'groups', 'users', 'preference-centers', 'limits', 'dead-letters'];
 const verbs = [
   'workspaces create',
   'workspaces list',
@@ -14,6 +14,9 @@ const verbs = [
   'users block',
   'users unblock',
   'users blocked',
+  'preference-centers list',
+  'preference-centers show',
+  'preference-centers revoke',
   'limits set',
   'limits list',
   'limits reset',

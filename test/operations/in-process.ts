@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { BadRequest } from '../../src/errors.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { Caller, DirectOperation, Reply } from '../../src/operations/operation.ts';
+import type { Caller, DirectOperation, Reply, Resources } from '../../src/operations/operation.ts';
 import { usersExportIds } from '../../src/operations/users.export.ids.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
@@ -84,7 +84,7 @@ export type Store = Awaited<ReturnType<typeof createStore>>;
 /** The stages that a direct operation has behind the body's parser. */
 function call(
   operation: DirectOperation,
-  resources: Parameters<DirectOperation['handle']>[2],
+  resources: Pick<Resources, 'database' | 'serviceIdField'>,
   workspaceId: string,
 ) {
   const check = compile(operation.body!);
@@ -93,7 +93,7 @@ function call(
     return (await operation.handle(
       callerOf(workspace),
       { body, query: {}, params: {} },
-      resources,
+      resources as Resources,
     )) as Answer;
   };
 }

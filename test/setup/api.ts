@@ -42,23 +42,30 @@ export async function send(port: number, request: ApiRequest): Promise<ApiAnswer
   };
 }
 
+/** Members of a body that no two requests may have alike, by operation. */
+const unlike: Record<string, string> = { 'preference_center.create': 'name' };
+let made = 0;
+
 /**
- * The documented example of an operation, as a request.
+ * The documented example of an operation, as a request that is accepted however often it is made.
  *
  * @param group the subscription group that it names, if it names one
  */
 export function exampleOf(
-  { method, path, body, example }: Operation,
+  { id, method, path, body, example }: Operation,
   group: string = EXAMPLE_GROUP,
 ): ApiRequest {
   const filled = path.replace(/:(\w+)/g, (_, name) =>
     encodeURIComponent(example.params?.[name] ?? 'example'),
   );
   const query = new URLSearchParams(example.query).toString();
+  const name = unlike[id];
   const request = {
     method,
     path: query ? `${filled}?${query}` : filled,
-    ...(body && { json: example.body ?? {} }),
+    ...(body && {
+      json: { ...(example.body as Record<string, Json>), ...(name && { [name]: `made-${++made}` }) },
+    }),
   };
   return JSON.parse(JSON.stringify(request).replaceAll(EXAMPLE_GROUP, group));
 }

@@ -3,7 +3,7 @@ import { BadRequest } from '../../src/errors.ts';
 import { newId } from '../../src/ids.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { AcceptedEmailChange } from '../../src/jobs/subscription.ts';
-import type { DirectOperation, QueuedOperation } from '../../src/operations/operation.ts';
+import type { DirectOperation, QueuedOperation, Resources } from '../../src/operations/operation.ts';
 import { subscriptionStatusGet } from '../../src/operations/subscription.status.get.ts';
 import { subscriptionStatusSet } from '../../src/operations/subscription.status.set.ts';
 import { subscriptionStatusSetV2 } from '../../src/operations/subscription.status.set.v2.ts';
@@ -57,7 +57,8 @@ export async function createSubscriptionScene() {
     return answered(operation, async () => {
       if (!check(parsed)) throw new BadRequest(describeError(check.errors![0]!));
       const input = { body: {}, query: parsed, params: {} };
-      const resources = { database: scene.database, serviceIdField: 'service_id' };
+      // These operations make no links and render nothing.
+      const resources = { database: scene.database, serviceIdField: 'service_id' } as Resources;
       return (await operation.handle(callerOf(workspaceId), input, resources)) as Answer;
     });
   }

@@ -1,0 +1,58 @@
+import { escapeHtml } from '../preferences/document.ts';
+
+/** What a visitor is told instead of the page: nothing about why, and what to do. */
+const notices = {
+  unknown: {
+    status: 404,
+    title: 'This link does not work',
+    text: 'Please open it again from your message. It may have been copied without its end.',
+  },
+  over: {
+    status: 410,
+    title: 'This link is no longer valid',
+    text: 'The latest message that you got from us has a new one.',
+  },
+  unreadable: {
+    status: 400,
+    title: 'Your choices could not be read',
+    text: 'Nothing has been changed. Please go back, and tell us if it happens again.',
+  },
+  busy: {
+    status: 503,
+    title: 'Please try again in a moment',
+    text: 'We are busy right now, and nothing has been changed. Reloading this page tries again.',
+  },
+  broken: {
+    status: 500,
+    title: 'This page cannot be shown',
+    text: 'The mistake is ours, and we have noted it.',
+  },
+  saved: { status: 200, title: 'Saved', text: 'Your choices have been saved.' },
+} as const;
+
+export type NoticeName = keyof typeof notices;
+
+export function statusOfNotice(name: NoticeName): number {
+  return notices[name].status;
+}
+
+/** A whole page. */
+export function noticePage(name: NoticeName): string {
+  const { title, text } = notices[name];
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(title)}</title>
+<style>
+body { font: 1.1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto; padding: 0 1.5rem; }
+</style>
+</head>
+<body>
+<h1>${escapeHtml(title)}</h1>
+<p>${escapeHtml(text)}</p>
+</body>
+</html>
+`;
+}

@@ -1,0 +1,165 @@
+import { MAX_TEMPLATE } from '../../preferences/limits.ts';
+import type { Schema } from '../../schemas/schema.ts';
+
+export const states = ['active', 'draft'];
+
+/** As of the documents of the protocol; null is what clients send for "none". */
+const optional = (type: string, rule: string, rest: Schema): Schema => ({
+  type: [type, 'null'],
+  rule,
+  ...rest,
+});
+
+const template = (description: string): Schema => ({
+  type: 'string',
+  minLength: 1,
+  maxLength: MAX_TEMPLATE,
+  description: `${description} A Liquid template of 1 to ${MAX_TEMPLATE.toLocaleString('en')} characters.`,
+  rule: `it must be a string of 1 to ${MAX_TEMPLATE} characters`,
+});
+
+const text = (description: string): Schema => ({
+  type: 'string',
+  maxLength: 2048,
+  description,
+  rule: 'it must be a string of at most 2048 characters',
+});
+
+const linkTag: Schema = {
+  type: 'object',
+  description: 'A link element in the head of the page.',
+  required: ['rel', 'href'],
+  additionalProperties: false,
+  properties: {
+    rel: {
+      enum: ['icon', 'shortcut icon', 'apple-touch-icon'],
+      rule: 'it must be icon, shortcut icon or apple-touch-icon',
+    },
+    type: {
+      enum: ['image/png', 'image/svg', 'image/gif', 'image/x-icon', 'image/svg+xml', 'mask-icon'],
+      rule: 'it must be image/png, image/svg, image/gif, image/x-icon, image/svg+xml or mask-icon',
+    },
+    sizes: text('Sizes of the icon.'),
+    color: text('Colour of a mask-icon.'),
+    href: { ...text('Address of the icon.'), minLength: 1 },
+  },
+  rule: "it must be an object with 'rel' and 'href', and no others than 'type', 'sizes' and 'color'",
+};
+
+const options = optional('object', "it must be an object with 'meta-viewport-content' and 'links-tags'", {
+  description: 'What else stands in the head of the page.',
+  properties: {
+    'meta-viewport-content': text('Content of the viewport meta element.'),
+    'links-tags': {
+      type: 'array',
+      maxItems: 20,
+      items: linkTag,
+      description: 'Icons of the page.',
+      rule: 'it must be an array of at most 20 objects',
+    },
+  },
+});
+
+const contents: Record<string, Schema> = {
+  preference_center_title: optional('string', 'it must be a string of 1 to 255 characters', {
+    minLength: 1,
+    maxLength: 255,
+    description: 'Title of the page; `Preference Center` for a new one without.',
+  }),
+  preference_center_page_html: template('HTML of the page.'),
+  confirmation_page_html: template('HTML of the page that confirms what was sent.'),
+  options,
+  state: {
+    enum: [...states, null],
+    description: 'Links open only an active one; a new one is active unless told otherwise.',
+    rule: 'it must be active or draft',
+  },
+};
+
+const name: Schema = {
+  type: 'string',
+  maxLength: 255,
+  pattern: '^[A-Za-z0-9_-]+$',
+  description: 'Letters, digits, `-` and `_`; unlike that of any other of the workspace, and for good.',
+  rule: 'it must be 1 to 255 letters, digits, - and _, without spaces',
+};
+
+const htmls = ['preference_center_page_html', 'confirmation_page_html'];
+
+export const createBody: Schema = {
+  type: 'object',
+  required: ['name', ...htmls],
+  properties: { name, ...contents },
+};
+
+/** The name is passed over where a center exists, so that its rule is the creation's. */
+export const updateBody: Schema = {
+  type: 'object',
+  required: htmls,
+  properties: {
+    name: { description: 'Passed over: a preference center keeps its name.' },
+    ...contents,
+  },
+};
+
+export const saveBody: Schema = {
+  type: 'object',
+  required: htmls,
+  properties: {
+    name: {
+      description: 'Required, and as for a new one, when there is no preference center with this id yet.',
+    },
+    ...contents,
+  },
+};
+
+const id: Schema = { type: 'string', format: 'uuid', description: 'Id of the preference center.' };
+const time = (description: string): Schema => ({ type: 'string', format: 'date-time', description });
+
+const stamps = {
+  created_at: time('When it was made.'),
+  updated_at: time('When it was last changed.'),
+};
+
+export const createdReply: Schema = {
+  type: 'object',
+  required: ['preference_center_api_id', 'liquid_tag', 'created_at', 'updated_at', 'message'],
+  properties: {
+    preference_center_api_id: id,
+    liquid_tag: { type: 'string', description: 'The tag for its link in a message.' },
+    ...stamps,
+    message: { const: 'success' },
+  },
+};
+
+export const updatedReply: Schema = {
+  type: 'object',
+  required: ['preference_center_api_id', 'created_at', 'updated_at', 'message'],
+  properties: { preference_center_api_id: id, ...stamps, message: { const: 'success' } },
+};
+
+const listed = { name: { type: 'string' }, preference_center_api_id: id, ...stamps };
+
+export const listReply: Schema = {
+  type: 'object',
+  required: ['preference_centers'],
+  properties: {
+    preference_centers: {
+      type: 'array',
+      items: { type: 'object', required: Object.keys(listed), properties: listed },
+      description: 'The oldest first.',
+    },
+  },
+};
+
+const viewed = {
+  ...listed,
+  preference_center_title: { type: 'string' },
+  preference_center_page_html: { type: 'string' },
+  confirmation_page_html: { type: 'string' },
+  redirect_page_html: { type: 'null', description: 'Always null.' },
+  preference_center_options: { type: 'object', additionalProperties: true },
+  state: { enum: states },
+};
+
+export const viewReply: Schema = { type: 'object', required: Object.keys(viewed), properties: viewed };

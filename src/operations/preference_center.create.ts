@@ -1,0 +1,45 @@
+import { newId } from '../ids.ts';
+import type { DirectOperation } from './operation.ts';
+import { readContents } from './preference-center/contents.ts';
+import { exampleContents, exampleStamps } from './preference-center/example.ts';
+import { createBody, createdReply } from './preference-center/schemas.ts';
+import { createdBody } from './preference-center/stored.ts';
+import { createCenter } from './preference-center/write.ts';
+
+/** POST /preference_center/v1 */
+export function preferenceCenterCreate(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'preference_center.create',
+    method: 'POST',
+    path: '/preference_center/v1',
+    permission: 'preference_center.update',
+    bucket: 'preference_center.write',
+    summary: 'Create a preference center',
+    description:
+      'Both templates are tried before they are stored: what they name has to exist, and a mistake is told with its line. A name is given once and for good.',
+    body: createBody,
+    replies: { 201: { description: 'The preference center is stored.', schema: createdReply } },
+    refusals: ['nameTaken'],
+    example: {
+      body: { name: 'newsletters', ...exampleContents },
+      reply: {
+        ...exampleStamps,
+        liquid_tag: '{{preference_center.${newsletters}}}',
+        message: 'success',
+      },
+    },
+
+    async handle({ workspaceId, now }, { body }, resources) {
+      const contents = await readContents(workspaceId, body, resources);
+      const center = await createCenter(resources.database, {
+        workspaceId,
+        id: newId(),
+        name: body.name as string,
+        contents,
+        now: new Date(now),
+      });
+      return { status: 201, body: createdBody(center) };
+    },
+  };
+}

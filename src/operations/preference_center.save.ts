@@ -1,0 +1,71 @@
+import { BadRequest } from '../errors.ts';
+import type { Database } from '../store/database.ts';
+import type { DirectOperation } from './operation.ts';
+import { type Contents, readContents } from './preference-center/contents.ts';
+import { exampleContents, exampleId, exampleStamps } from './preference-center/example.ts';
+import { createdReply, saveBody, updatedReply } from './preference-center/schemas.ts';
+import { centerIdOf, createdBody, type PreferenceCenter, updatedBody } from './preference-center/stored.ts';
+import { createCenter, requireName, updateCenter } from './preference-center/write.ts';
+
+/** POST /preference_center/v1/{preferenceCenterExternalId} */
+export function preferenceCenterSave(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'preference_center.save',
+    method: 'POST',
+    path: '/preference_center/v1/:preferenceCenterExternalId',
+    permission: 'preference_center.update',
+    bucket: 'preference_center.write',
+    summary: 'Update a preference center, or create it under an id of your own',
+    description:
+      'As PUT where there is a preference center with this id. Where there is none, one is made with it: the id has to be a UUID, and a name is required.',
+    body: saveBody,
+    replies: {
+      200: { description: 'The preference center is changed.', schema: updatedReply },
+      201: { description: 'There was none with this id, and now there is.', schema: createdReply },
+    },
+    refusals: ['nameTaken'],
+    example: {
+      params: { preferenceCenterExternalId: exampleId },
+      body: { name: 'newsletters', ...exampleContents },
+      reply: { ...exampleStamps, message: 'success' },
+    },
+
+    async handle({ workspaceId, now }, { body, params }, resources) {
+      const id = centerIdOf(params);
+      if (!id) {
+        throw new BadRequest("'preferenceCenterExternalId' is not valid: it must be a UUID");
+      }
+      const contents = await readContents(workspaceId, body, resources);
+      const { database } = resources;
+      const at = new Date(now);
+      const updated = await updateCenter(database, workspaceId, id, contents, at);
+      if (updated) return { status: 200, body: updatedBody(updated) };
+      const name = requireName(body);
+      const created = await createUnlessThere(database, { workspaceId, id, name, contents, now: at });
+      if (created) return { status: 201, body: createdBody(created) };
+      // Somebody has made it meanwhile.
+      const center = await updateCenter(database, workspaceId, id, contents, at);
+      return { status: 200, body: updatedBody(center!) };
+    },
+  };
+}
+
+interface New {
+  workspaceId: string;
+  id: string;
+  name: string;
+  contents: Contents;
+  now: Date;
+}
+
+async function createUnlessThere(database: Database, center: New): Promise<PreferenceCenter | undefined> {
+  const { workspaceId, id } = center;
+  try {
+    return await createCenter(database, center);
+  } catch (error) {
+    const there = await database.prisma.preferenceCenter.count({ where: { workspaceId, id } });
+    if (there > 0) return undefined;
+    throw error;
+  }
+}

@@ -1,0 +1,39 @@
+import { ApiError } from '../errors.ts';
+import type { DirectOperation } from './operation.ts';
+import { readContents } from './preference-center/contents.ts';
+import { exampleContents, exampleId, exampleStamps } from './preference-center/example.ts';
+import { updateBody, updatedReply } from './preference-center/schemas.ts';
+import { centerIdOf, updatedBody } from './preference-center/stored.ts';
+import { updateCenter } from './preference-center/write.ts';
+
+/** PUT /preference_center/v1/{preferenceCenterExternalId} */
+export function preferenceCenterUpdate(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'preference_center.update',
+    method: 'PUT',
+    path: '/preference_center/v1/:preferenceCenterExternalId',
+    permission: 'preference_center.update',
+    bucket: 'preference_center.write',
+    summary: 'Update a preference center',
+    description:
+      'Both templates are replaced, and what else is given; what is not given stays. Links that are there open the new page.',
+    body: updateBody,
+    replies: { 200: { description: 'The preference center is changed.', schema: updatedReply } },
+    refusals: ['unknownPreferenceCenter'],
+    example: {
+      params: { preferenceCenterExternalId: exampleId },
+      body: exampleContents,
+      reply: { ...exampleStamps, message: 'success' },
+    },
+
+    async handle({ workspaceId, now }, { body, params }, resources) {
+      const id = centerIdOf(params);
+      if (!id) throw new ApiError('unknownPreferenceCenter');
+      const contents = await readContents(workspaceId, body, resources);
+      const center = await updateCenter(resources.database, workspaceId, id, contents, new Date(now));
+      if (!center) throw new ApiError('unknownPreferenceCenter');
+      return { status: 200, body: updatedBody(center) };
+    },
+  };
+}

@@ -1,0 +1,67 @@
+import { ApiError } from '../errors.ts';
+import { signLink } from '../preferences/link.ts';
+import { findLinkUser } from '../store/preference-centers/find-link-user.ts';
+import { requireLinkKey } from '../store/preference-centers/link-key.ts';
+import type { DirectOperation } from './operation.ts';
+import { exampleId } from './preference-center/example.ts';
+import { centerIdOf } from './preference-center/stored.ts';
+
+const DAY = 86_400_000;
+
+/** GET /preference_center/v1/{preferenceCenterExternalId}/url/{userId} */
+export function preferenceCenterUserGet(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'preference_center.user.get',
+    method: 'GET',
+    path: '/preference_center/v1/:preferenceCenterExternalId/url/:userId',
+    permission: 'preference_center.user.get',
+    bucket: 'preference_center.read',
+    summary: 'Make the link that opens a preference center for one user',
+    description:
+      'Whoever has the link sees and changes the states of this user, and of nobody else. `userId` is an external id; the user needs an email address. Each call makes another link, which opens the page for `PREFERENCE_LINK_DAYS` days unless it is revoked.',
+    replies: {
+      200: {
+        description: 'The link.',
+        schema: {
+          type: 'object',
+          required: ['preference_center_url'],
+          properties: { preference_center_url: { type: 'string', description: 'Address of the page.' } },
+        },
+      },
+    },
+    refusals: ['draftPreferenceCenter', 'userWithoutEmail', 'unknownPreferenceCenter', 'unknownUser'],
+    example: {
+      params: { preferenceCenterExternalId: exampleId, userId: 'lovelace' },
+      reply: { preference_center_url: 'https://penstock.example/preferences/AQGcE-yi4rYfDFWj1wAAAZwT7KL6' },
+    },
+
+    async handle({ workspaceId }, { params }, { database, links }) {
+      const id = centerIdOf(params);
+      const center =
+        id &&
+        (await database.prisma.preferenceCenter.findUnique({
+          where: { workspaceId_id: { workspaceId, id } },
+          select: { state: true },
+        }));
+      if (!center) throw new ApiError('unknownPreferenceCenter');
+      if (center.state === 'draft') throw new ApiError('draftPreferenceCenter');
+
+      const userId = params.userId!;
+      // Postgres would refuse the text, and nobody has such an id.
+      const user = userId.includes('\0') ? undefined : await findLinkUser(database.pool, workspaceId, userId);
+      if (!user) throw new ApiError('unknownUser');
+      if (user.email === null) throw new ApiError('userWithoutEmail');
+
+      const link = {
+        workspaceId,
+        centerId: id,
+        profileId: user.id,
+        madeAt: user.now,
+        expiresAt: user.now + links.days * DAY,
+      };
+      const token = signLink(link, await requireLinkKey(database, workspaceId));
+      return { status: 200, body: { preference_center_url: links.urlOf(token) } };
+    },
+  };
+}

@@ -1,0 +1,49 @@
+import type { Json } from '../profile/json.ts';
+
+/** The document around a page's HTML: what a center has beside its templates. */
+export interface Head {
+  title: string;
+  options: { 'meta-viewport-content'?: string; 'links-tags'?: Record<string, Json>[] };
+}
+
+const LINK_ATTRIBUTES = ['rel', 'type', 'sizes', 'color', 'href'];
+
+/**
+ * The whole document. HTML that is one already gets the head's elements put into its head; a title of its own
+ * stays.
+ */
+export function documentOf(html: string, { title, options }: Head): string {
+  const whole = /<html[\s>]/i.test(html);
+  const viewport = options['meta-viewport-content'];
+  const elements = [
+    '<meta charset="utf-8">',
+    ...(whole && /<title[\s>]/i.test(html) ? [] : [`<title>${escapeHtml(title)}</title>`]),
+    ...(viewport === undefined ? [] : [`<meta name="viewport" content="${escapeHtml(viewport)}">`]),
+    ...(options['links-tags'] ?? []).map(linkOf),
+  ].join('\n');
+  if (!whole) {
+    return `<!doctype html>\n<html>\n<head>\n${elements}\n</head>\n<body>\n${html}\n</body>\n</html>\n`;
+  }
+  const head = /<head(?:\s[^>]*)?>/i.exec(html) ?? /<html(?:\s[^>]*)?>/i.exec(html);
+  const end = head ? head.index + head[0].length : 0;
+  return `${html.slice(0, end)}\n${elements}${html.slice(end)}`;
+}
+
+function linkOf(link: Record<string, Json>): string {
+  const attributes = LINK_ATTRIBUTES.flatMap((name) =>
+    typeof link[name] === 'string' ? [`${name}="${escapeHtml(link[name])}"`] : [],
+  );
+  return `<link ${attributes.join(' ')}>`;
+}
+
+const entities: Record<string, string> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+export function escapeHtml(text: string): string {
+  return text.replace(/[&<>"']/g, (character) => entities[character]!);
+}

@@ -1,0 +1,125 @@
+import { type ChildProcess, fork } from 'node:child_process';
+import path from 'node:path';
+import { packageRoot } from '../package-root.ts';
+import { HEAP, MAX_WAITING, RENDER_DEADLINE, RENDERERS } from './limits.ts';
+import type { Rendered, Rendering } from './render-process.ts';
+import { TemplateError, TemplateTooCostly } from './template-error.ts';
+
+/** Node runs only the compiled one. */
+const FILE = path.join(packageRoot, 'dist/src/preferences/render-process.js');
+
+/** Milliseconds that a new process has until it is ready, on a machine that is busy with other things. */
+const START_DEADLINE = 10_000;
+
+/** More pages are asked for than can be rendered now. */
+export class RendererBusy extends Error {
+  override name = 'RendererBusy';
+}
+
+export type Page = Exclude<Rendered, { problem: string }>;
+
+interface Job {
+  rendering: Rendering;
+  resolve(page: Page): void;
+  reject(error: Error): void;
+}
+
+/**
+ * Renders templates in a few processes, started when the first page is asked for. One that takes longer than
+ * `RENDER_DEADLINE`, or more memory than it has, is ended and replaced; what waits for it goes on.
+ */
+export function createRenderer(most = RENDERERS) {
+  const waiting: Job[] = [];
+  const idle: ChildProcess[] = [];
+  const living = new Set<ChildProcess>();
+  let stopped = false;
+
+  /**
+   * @throws {TemplateError} when the template is at fault, in words for whoever wrote it
+   * @throws {RendererBusy} at once, when too many wait
+   */
+  function render(rendering: Rendering): Promise<Page> {
+    if (stopped || waiting.length >= MAX_WAITING) {
+      return Promise.reject(new RendererBusy('too many pages wait to be rendered'));
+    }
+    return new Promise((resolve, reject) => {
+      waiting.push({ rendering, resolve, reject });
+      next();
+    });
+  }
+
+  function next(): void {
+    if (waiting.length === 0 || stopped) return;
+    const child = idle.pop();
+    if (child) run(child, waiting.shift()!);
+    else if (living.size < most) start();
+  }
+
+  /** Joins the idle ones when it is ready. */
+  function start(): void {
+    const child = fork(FILE, {
+      env: {},
+      execArgv: [`--max-old-space-size=${HEAP}`],
+      serialization: 'advanced',
+      stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
+    });
+    living.add(child);
+    awaitWord(child, START_DEADLINE, (word) => {
+      if (word === 'ready') idle.push(child);
+      else waiting.shift()?.reject(new RendererBusy('no process to render with'));
+      next();
+    });
+  }
+
+  function run(child: ChildProcess, { rendering, resolve, reject }: Job): void {
+    awaitWord(child, RENDER_DEADLINE, (word) => {
+      if (word === undefined) reject(new TemplateTooCostly('it takes more time or memory than a page may'));
+      else {
+        idle.push(child);
+        const rendered = word as Rendered;
+        if ('html' in rendered) resolve(rendered);
+        else reject(new (rendered.costly ? TemplateTooCostly : TemplateError)(rendered.problem));
+      }
+      next();
+    });
+    child.send(rendering, () => {});
+  }
+
+  /** Calls back with its next word, or with none when it has ended, or was ended for its silence. */
+  function awaitWord(child: ChildProcess, deadline: number, settle: (word?: unknown) => void): void {
+    const end = (word?: unknown) => {
+      clearTimeout(timer);
+      for (const event of ['message', 'error', 'exit']) child.removeAllListeners(event);
+      if (word === undefined) forget(child);
+      // One that ends while it has nothing to do is missed by nobody.
+      else for (const event of ['error', 'exit']) child.once(event, () => forget(child));
+      settle(word);
+    };
+    const timer = setTimeout(() => end(), deadline);
+    for (const event of ['message', 'error', 'exit']) child.removeAllListeners(event);
+    child.once('message', end);
+    child.once('error', () => end());
+    child.once('exit', () => end());
+  }
+
+  function forget(child: ChildProcess): void {
+    living.delete(child);
+    if (idle.includes(child)) idle.splice(idle.indexOf(child), 1);
+    child.on('error', () => {});
+    child.kill('SIGKILL');
+  }
+
+  return {
+    render,
+    /** Ends the processes; what waits is refused. */
+    async stop(): Promise<void> {
+      stopped = true;
+      for (const { reject } of waiting.splice(0)) reject(new RendererBusy('the process stops'));
+      const ended = [...living].map((child) => new Promise((resolve) => child.once('exit', resolve)));
+      for (const child of living) child.kill('SIGKILL');
+      await Promise.all(ended);
+    },
+  };
+}
+
+export type Renderer = ReturnType<typeof createRenderer>;

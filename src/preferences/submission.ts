@@ -1,0 +1,111 @@
+import type { AcceptedEmailChange, AcceptedGroupState } from '../jobs/subscription.ts';
+import {
+  GLOBAL_FIELD,
+  type GlobalState,
+  type GroupStateName,
+  globalStates,
+  groupOfField,
+  groupStates,
+} from './form-fields.ts';
+import type { Field } from './read-forms.ts';
+
+/** A subscription group of the workspace that still changes. */
+export interface LiveGroup {
+  id: string;
+  channel: string;
+}
+
+/** What a user has chosen; what is not named stays as it is. */
+export interface Choice {
+  emailGlobal?: GlobalState;
+  groups: Record<string, GroupStateName>;
+}
+
+/** A form whose fields have other values than states: whoever wrote the template has to mend it. */
+export class NotAChoice extends Error {
+  override name = 'NotAChoice';
+}
+
+/**
+ * Reads a sent form. A browser does not send a box that is not ticked, so that a box for being subscribed which is
+ * missing means unsubscribed: in the form that was sent, and no other of the page. Of several values of one field
+ * the last counts. Whoever unsubscribes from email as a whole is unsubscribed from every email group.
+ *
+ * @param sent the pairs of the form, in order
+ * @param forms those of the page as this user sees it
+ * @throws {NotAChoice} naming the field
+ */
+export function readChoice(
+  sent: Iterable<[name: string, value: string]>,
+  forms: Field[][],
+  groups: LiveGroup[],
+): Choice {
+  const values = new Map<string, string>(sent);
+  for (const name of untickedOf(forms, values)) values.set(name, 'unsubscribed');
+
+  const live = new Set(groups.map(({ id }) => id));
+  const choice: Choice = { groups: {} };
+  for (const [name, value] of values) {
+    const group = groupOfField(name);
+    if (name === GLOBAL_FIELD) choice.emailGlobal = oneOf(globalStates, name, value);
+    else if (group && live.has(group)) choice.groups[group] = oneOf(groupStates, name, value);
+  }
+  if (choice.emailGlobal === 'unsubscribed') {
+    for (const { id, channel } of groups) if (channel === 'email') choice.groups[id] = 'unsubscribed';
+  }
+  return choice;
+}
+
+/** The boxes for being subscribed that were shown and not sent. */
+function untickedOf(forms: Field[][], values: ReadonlyMap<string, string>): string[] {
+  const names = (form: Field[]) => new Set(form.map(({ name }) => name));
+  const mayBeSent = forms.filter((form) => {
+    const own = names(form);
+    return own.size > 0 && [...values.keys()].every((name) => own.has(name));
+  });
+  const boxes = mayBeSent.map((form) => {
+    const shown = form.filter(({ name, checkbox, value }) => checkbox && isSubscribing(name, value));
+    return [...names(shown)].filter((name) => !values.has(name));
+  });
+  const [first = [], ...others] = boxes;
+  // Where the sent fields leave it open which form it was, only what every one of them says counts.
+  return first.filter((name) => others.every((other) => other.includes(name)));
+}
+
+function isSubscribing(name: string, value: string): boolean {
+  const known = name === GLOBAL_FIELD || groupOfField(name) !== undefined;
+  return known && (value === 'subscribed' || value === 'opted_in');
+}
+
+function oneOf<T extends string>(states: readonly T[], field: string, value: string): T {
+  const state = states.find((name) => name === value);
+  if (state === undefined) throw new NotAChoice(`the field ${field} must be one of ${states.join(', ')}`);
+  return state;
+}
+
+/**
+ * The objects that bring a choice about, in the order of the page: email as a whole first.
+ *
+ * @param newId gives each its id
+ */
+export function objectsOf(
+  choice: Choice,
+  user: { externalId: string; email: string },
+  newId: () => string,
+): (AcceptedEmailChange | AcceptedGroupState)[] {
+  const objects: (AcceptedEmailChange | AcceptedGroupState)[] = [];
+  const place = () => ({ id: newId(), request: 0, index: objects.length });
+  if (choice.emailGlobal) {
+    objects.push({ kind: 'email_change', ...place(), email: user.email, state: choice.emailGlobal });
+  }
+  for (const [group, state] of Object.entries(choice.groups)) {
+    objects.push({
+      kind: 'group_state',
+      ...place(),
+      identifier: { external_id: user.externalId },
+      subscription_group_id: group,
+      subscription_state: state,
+    });
+  }
+  return objects;
+}

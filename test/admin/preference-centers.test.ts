@@ -1,0 +1,82 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createScene, type Scene } from '../preferences/scene.ts';
+import { expectRefusal, type PenstockOn, penstockOn } from './penstock.ts';
+
+let scene: Scene;
+let on: PenstockOn;
+let center: string;
+beforeAll(async () => {
+  scene = await createScene('postgres');
+  on = penstockOn(scene.fleet.env.DATABASE_URL!);
+  center = await scene.addCenter('<p>page\nof two lines</p>');
+  await scene.addCenter('second');
+  await scene.addUser('ada', 'ada@example.com');
+  await scene.addUser('bob', 'bob@example.com');
+});
+afterAll(() => scene?.stop());
+
+const status = async (url: string) => (await fetch(url)).status;
+
+test('list shows those of a workspace, page by page, without their templates', async () => {
+  const first = await on.json('preference-centers list --workspace shop --limit 1');
+  expect(first.preference_centers).toEqual([
+    {
+      preference_center_api_id: center,
+      name: 'center-1',
+      state: 'active',
+      created_at: expect.any(String),
+      updated_at: expect.any(String),
+    },
+  ]);
+  const rest = await on.json(['preference-centers', 'list', '--workspace', 'shop', '--after', first.next]);
+  expect(rest).toMatchObject({ preference_centers: [{ name: 'center-2' }], next: null });
+  expectRefusal(await on.run('preference-centers list --workspace moon'), "'moon'");
+});
+
+test('show tells everything, and when its links were revoked', async () => {
+  expect(await on.json(`preference-centers show ${center} --workspace shop`)).toMatchObject({
+    preference_center_page_html: '<p>page\nof two lines</p>',
+    preference_center_title: 'Choices',
+    links_revoked_at: null,
+  });
+  const id = '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f';
+  expectRefusal(
+    await on.run(`preference-centers show ${id} --workspace shop`),
+    id,
+    'preference-centers list',
+  );
+});
+
+describe('revoke', () => {
+  test('by user: every link of the user, whichever center; later ones open', async () => {
+    const [adas, bobs] = [await scene.urlOf(center, 'ada'), await scene.urlOf(center, 'bob')];
+    const revoked = await on.json('preference-centers revoke --workspace shop --external-id ada');
+    expect(revoked).toEqual({ workspace: 'shop', external_id: 'ada', links_revoked_at: expect.any(String) });
+    expect([await status(adas), await status(bobs)]).toEqual([410, 200]);
+    expect(await status(await scene.urlOf(center, 'ada'))).toBe(200);
+  });
+
+  test('by center: every link to it, whoever it is for', async () => {
+    const urls = [await scene.urlOf(center, 'ada'), await scene.urlOf(center, 'bob')];
+    const revoked = await on.json(`preference-centers revoke --workspace shop --center ${center}`);
+    for (const url of urls) expect(await status(url)).toBe(410);
+    expect(await on.json(`preference-centers show ${center} --workspace shop`)).toMatchObject({
+      links_revoked_at: revoked.links_revoked_at,
+    });
+    expect(await status(await scene.urlOf(center, 'ada'))).toBe(200);
+  });
+
+  test('wants one of the two, and somebody or something that there is', async () => {
+    expectRefusal(await on.run('preference-centers revoke --workspace shop'), '--center', '--external-id');
+    expectRefusal(
+      await on.run(`preference-centers revoke --workspace shop --center ${center} --external-id ada`),
+      '--center',
+    );
+    expectRefusal(
+      await on.run('preference-centers revoke --workspace shop --external-id nobody'),
+      "'nobody'",
+    );
+    const id = '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f';
+    expectRefusal(await on.run(`preference-centers revoke --workspace shop --center ${id}`), id);
+  });
+});

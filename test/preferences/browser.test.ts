@@ -1,0 +1,133 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { type BrowserContext, chromium } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { packageRoot } from '../../src/package-root.ts';
+import { findChromium } from '../setup/chromium.ts';
+import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { createScene, type Scene } from './scene.ts';
+
+/** Nothing that calls home, nothing that needs a screen or a sandbox of its own. */
+const args = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+/** The one of the documentation. */
+const template = (file: string, { news, offers }: { news: string; offers: string }) =>
+  readFileSync(path.join(packageRoot, 'docs', file), 'utf8')
+    .replaceAll('NEWS_GROUP', news)
+    .replaceAll('OFFERS_GROUP', offers);
+
+describe.each([
+  { backend: 'redis', javaScriptEnabled: true },
+  { backend: 'postgres', javaScriptEnabled: false },
+] as const)(
+  'a preference center in a browser, JavaScript: $javaScriptEnabled, queue in $backend',
+  ({ backend, javaScriptEnabled }) => {
+    let scene: Scene;
+    let browser: BrowserContext;
+    beforeAll(async () => {
+      scene = await createScene(backend);
+      browser = await chromium.launchPersistentContext(temporaryFolder('penstock-browser-'), {
+        executablePath: await findChromium(),
+        headless: true,
+        javaScriptEnabled,
+        args,
+      });
+    }, 300_000);
+    afterAll(async () => {
+      await browser?.close();
+      await scene?.stop();
+    });
+
+    test('one opens the link, changes two groups, saves, and sees it confirmed; the states follow', async () => {
+      const { groups, pool, workspace } = scene;
+      await scene.addUser('ada', 'ada@example.com', { firstName: 'Ada <b>' });
+      await pool.query(
+        "insert into subscription_states values ($1, 'email', 'ada@example.com', $2, 'subscribed', now())",
+        [workspace.id, groups.offers],
+      );
+      const { status, body } = await scene.api('POST', '/preference_center/v1', {
+        name: 'choices',
+        preference_center_title: 'Your choices',
+        preference_center_page_html: template('preference-center.html', groups),
+        confirmation_page_html: template('preference-center-saved.html', groups),
+      });
+      expect(status).toBe(201);
+
+      const page = await browser.newPage();
+      const complaints: string[] = [];
+      page.on('console', (message) => complaints.push(message.text()));
+      page.on('pageerror', (error) => complaints.push(error.message));
+      await page.goto(await scene.urlOf(body.preference_center_api_id, 'ada'));
+      expect(await page.title()).toBe('Your choices');
+      await page.getByRole('heading', { name: 'What may we send you, Ada <b>?' }).waitFor();
+      const news = page.getByLabel('News');
+      const offers = page.getByLabel('Offers');
+      expect([await news.isChecked(), await offers.isChecked()]).toEqual([false, true]);
+      await news.check();
+      await offers.uncheck();
+      await page.getByRole('button', { name: 'Save' }).click();
+
+      await page.getByRole('heading', { name: 'Saved' }).waitFor();
+      await page.getByText('News: subscribed').waitFor();
+      await page.getByText('Offers: unsubscribed').waitFor();
+      await page.getByText('Email as a whole: subscribed').waitFor();
+      expect(complaints).toEqual([]);
+
+      const queued = await scene.queued();
+      expect(queued.map(({ kind }) => kind)).toEqual(['group_state', 'group_state']);
+      const wanted = { [groups.news]: 'subscribed', [groups.offers]: 'unsubscribed' };
+      for (const object of queued) {
+        if (object.kind !== 'group_state') continue;
+        expect(object.identifier).toEqual({ external_id: 'ada' });
+        expect(object.subscription_state).toBe(wanted[object.subscription_group_id]);
+      }
+
+      await scene.fleet.startWorker();
+      await waitUntil(async () => (await statesOf('ada')) === 'Subscribed Unsubscribed', {
+        what: 'the states to be read back through the API',
+      });
+      // The page shows what the store has now.
+      await page.getByRole('link', { name: 'Back to your choices' }).click();
+      await page.getByRole('button', { name: 'Save' }).waitFor();
+      expect([await news.isChecked(), await offers.isChecked()]).toEqual([true, false]);
+    });
+
+    /** Of the two groups, News first. */
+    async function statesOf(externalId: string): Promise<string> {
+      const { body } = await scene.api('POST', '/users/export/ids', { external_ids: [externalId] });
+      const groups: { name: string; status: string }[] = body.users[0]?.subscription_groups ?? [];
+      return groups.map(({ status }) => status).join(' ');
+    }
+
+    test('script of the template and of an attribute does not run, and nothing leaves for the API', async () => {
+      await scene.addUser('eve', 'eve@example.com', { firstName: '<img src=x onerror="document.title=1">' });
+      const center = await scene.addCenter(
+        `<p id="name">{{\${first_name}}}</p><script>document.title = 'run'</script><img src="x" onerror="document.title='run'">
+       <form action="/users/track" method="post"><button>Track</button></form>
+       <iframe src="/docs"></iframe><img src="/metrics">`,
+      );
+      const page = await browser.newPage();
+      const answered: string[] = [];
+      page.on('response', (response) => answered.push(new URL(response.url()).pathname));
+      const url = await scene.urlOf(center, 'eve');
+      await page.goto(url);
+      expect(await page.title()).toBe('Choices');
+      expect(await page.locator('#name').textContent()).toBe('<img src=x onerror="document.title=1">');
+      const refused = page.waitForEvent('console', (message) => message.text().includes('form-action'));
+      // By the keyboard: a click would wait for the navigation that must not come.
+      await page.getByRole('button', { name: 'Track' }).focus();
+      await page.keyboard.press('Enter', { delay: 10 });
+      await refused;
+      expect(page.url()).toBe(url);
+      expect(answered).toEqual([new URL(url).pathname]);
+    });
+  },
+);

@@ -1,0 +1,58 @@
+import { randomBytes } from 'node:crypto';
+import { expect, test } from 'vitest';
+import { isSigned, type Link, readLink, signLink } from '../../src/preferences/link.ts';
+
+const key = randomBytes(32);
+const link: Link = {
+  workspaceId: '019c13ec-a2e2-7b61-8f0c-55a3d7000001',
+  centerId: '019c13ec-a2e2-7b61-8f0c-55a3d7000002',
+  profileId: '019c13ec-a2e2-7b61-8f0c-55a3d4000000',
+  madeAt: Date.UTC(2026, 0, 31, 12),
+  expiresAt: Date.UTC(2026, 3, 31, 12),
+};
+const token = signLink(link, key);
+
+const opens = (text: string, secret: Uint8Array = key) =>
+  readLink(text) !== undefined && isSigned(text, secret);
+
+test('a link says whose page it opens and until when, in characters that need no escape', () => {
+  expect(readLink(token)).toEqual(link);
+  expect(opens(token)).toBe(true);
+  expect(encodeURIComponent(token)).toBe(token);
+});
+
+test('changed in any one byte it is signed by nobody', () => {
+  const bytes = Buffer.from(token, 'base64url');
+  for (let place = 0; place < bytes.length; place++) {
+    for (const bit of [1, 128]) {
+      const changed = Buffer.from(bytes);
+      changed[place]! ^= bit;
+      expect(opens(changed.toString('base64url')), `byte ${place}`).toBe(false);
+    }
+  }
+});
+
+test('changed in any one character it opens nothing, also where the decoder would read the same bytes', () => {
+  for (let place = 0; place < token.length; place++) {
+    for (const character of ['A', '_', '-', '+', '/', '=', '%', '.', ' ', '\0']) {
+      if (token[place] === character) continue;
+      const changed = token.slice(0, place) + character + token.slice(place + 1);
+      expect(opens(changed), `character ${place}: ${character}`).toBe(false);
+    }
+  }
+  for (const changed of [
+    '',
+    token.slice(1),
+    token.slice(0, -1),
+    `${token}A`,
+    `${token}=`,
+    token.slice(0, 60),
+  ]) {
+    expect(opens(changed)).toBe(false);
+  }
+});
+
+test('signed with the key of another workspace it opens nothing', () => {
+  expect(opens(token, randomBytes(32))).toBe(false);
+  expect(opens(signLink(link, randomBytes(32)))).toBe(false);
+});
