@@ -1,6 +1,9 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { emailBlocklist } from '../../src/operations/email.blocklist.ts';
 import { emailStatus } from '../../src/operations/email.status.ts';
+import { packageRoot } from '../../src/package-root.ts';
 import { merge, remove, user } from '../identity/objects.ts';
 import { has } from '../identity/scene.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -165,3 +168,32 @@ test.each([true, false])(
     ]);
   },
 );
+
+test('states that are older than the history are its first rows', async () => {
+  const { news, texts } = scene.groups;
+  const [address, phone] = ['older@x.com', phones(3)];
+  await scene.apply([
+    has('older', { email_subscribe: 'unsubscribed', ...joins(news) }),
+    email(address, { state: 'opted_in' }),
+    says({ email: address }, news, 'subscribed'),
+    says({ phone }, texts, 'unsubscribed'),
+  ]);
+  const id = await scene.profileId('older');
+  const file = path.join(packageRoot, 'prisma/migrations/0007_subscriptions/migration.sql');
+  const [seed] = /insert into subscription_history[^;]+;/.exec(readFileSync(file, 'utf8'))!;
+  await scene.rows('delete from subscription_history');
+  await scene.rows(seed);
+  expect((await scene.history(id)).sort()).toEqual([
+    ['', null, 'unsubscribed', 'unknown'],
+    ['news', null, 'subscribed', 'unknown'],
+  ]);
+  expect((await scene.history(address)).sort()).toEqual([
+    ['', null, 'opted_in', 'unknown'],
+    ['news', null, 'subscribed', 'unknown'],
+  ]);
+  await apply('next', says({ phone }, texts, 'subscribed'));
+  expect(await scene.history(phone)).toEqual([
+    ['texts', null, 'unsubscribed', 'unknown'],
+    ['texts', 'unsubscribed', 'subscribed', 'next'],
+  ]);
+});
