@@ -141,6 +141,22 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     expect((await provider.ask('GET', '/Users?filter=a&filter=b')).status).toBe(400);
   });
 
+  test('a search that takes longer than a second is ended, with 400 tooMany', async () => {
+    const tx = await scene.pool.connect();
+    try {
+      await tx.query('begin');
+      await tx.query('lock table accounts in access exclusive mode');
+      expect(await list({ filter: 'userName co "a"' })).toMatchObject({
+        status: 400,
+        body: { scimType: 'tooMany' },
+      });
+    } finally {
+      await tx.query('rollback');
+      tx.release();
+    }
+    expect((await list({ filter: 'userName co "a"' })).status).toBe(200);
+  });
+
   test('every comparison but co is answered by an index', async () => {
     const plans = {
       // The index of the dashboard's sign-in serves an address as well.
