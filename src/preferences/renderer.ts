@@ -25,10 +25,12 @@ interface Job {
 }
 
 /**
- * Renders templates in a few processes, started when the first page is asked for. One that takes longer than
- * `RENDER_DEADLINE`, or more memory than it has, is ended and replaced; what waits for it goes on.
+ * Renders templates in a few processes, started when the first page is asked for. One that takes longer than the
+ * deadline, or more memory than it has, is ended and replaced; what waits for it goes on.
+ *
+ * @param deadline milliseconds
  */
-export function createRenderer(most = RENDERERS) {
+export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE) {
   const waiting: Job[] = [];
   const idle: ChildProcess[] = [];
   const living = new Set<ChildProcess>();
@@ -72,7 +74,7 @@ export function createRenderer(most = RENDERERS) {
   }
 
   function run(child: ChildProcess, { rendering, resolve, reject }: Job): void {
-    awaitWord(child, RENDER_DEADLINE, (word) => {
+    awaitWord(child, deadline, (word) => {
       if (word === undefined) reject(new TemplateTooCostly('it takes more time or memory than a page may'));
       else {
         idle.push(child);
@@ -86,7 +88,7 @@ export function createRenderer(most = RENDERERS) {
   }
 
   /** Calls back with its next word, or with none when it has ended, or was ended for its silence. */
-  function awaitWord(child: ChildProcess, deadline: number, settle: (word?: unknown) => void): void {
+  function awaitWord(child: ChildProcess, patience: number, settle: (word?: unknown) => void): void {
     const end = (word?: unknown) => {
       clearTimeout(timer);
       for (const event of ['message', 'error', 'exit']) child.removeAllListeners(event);
@@ -95,7 +97,7 @@ export function createRenderer(most = RENDERERS) {
       else for (const event of ['error', 'exit']) child.once(event, () => forget(child));
       settle(word);
     };
-    const timer = setTimeout(() => end(), deadline);
+    const timer = setTimeout(() => end(), patience);
     for (const event of ['message', 'error', 'exit']) child.removeAllListeners(event);
     child.once('message', end);
     child.once('error', () => end());
