@@ -80,9 +80,9 @@ test('a browser without any other network shows every operation and breaks no ru
       if (url.protocol !== 'data:') asked.add(url.origin);
     });
     await page.goto(`${origin}/docs`);
-    for (const { path, summary } of operations) {
+    for (const { method, path, summary } of operations) {
       const row = page
-        .locator('.opblock-summary')
+        .locator(`.opblock-${method.toLowerCase()} .opblock-summary`)
         .filter({ has: page.locator(`[data-path="${path.replace(/:(\w+)/g, '{$1}')}"]`) });
       await row.filter({ hasText: summary }).click();
     }
