@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { buckets } from '../../src/schemas/limits.ts';
 
 /** The preference center and the user that the documented examples of the endpoints name. */
-const CENTER = '019c13ec-a2e2-7b61-8f0c-55a3d7000001';
+const CENTER = '019c13ec-a2e2-7c24-9a1e-7d30b4f0c2e1';
 const USER = {
   id: '019c13ec-a2e2-7b61-8f0c-55a3d4000000',
   externalId: 'lovelace',

@@ -1,7 +1,7 @@
 import type { Json } from '../../profile/json.ts';
 
 /** The center of every example. */
-export const exampleId = '019c13ec-a2e2-7b61-8f0c-55a3d7000001';
+export const exampleId = '019c13ec-a2e2-7c24-9a1e-7d30b4f0c2e1';
 
 export const exampleContents = {
   preference_center_title: 'Your choices',
