@@ -80,11 +80,14 @@ test('a browser without any other network shows every operation and breaks no ru
       if (url.protocol !== 'data:') asked.add(url.origin);
     });
     await page.goto(`${origin}/docs`);
-    for (const { method, path, summary } of operations) {
+    for (const { id, method, path, summary } of operations) {
       const row = page
         .locator(`.opblock-${method.toLowerCase()} .opblock-summary`)
         .filter({ has: page.locator(`[data-path="${path.replace(/:(\w+)/g, '{$1}')}"]`) });
-      await row.filter({ hasText: summary }).click();
+      const shown = row.filter({ hasText: summary });
+      await shown.waitFor();
+      // One of each shape is opened: with a body, and with a query.
+      if (['users.track', 'subscription.status.get'].includes(id)) await shown.click();
     }
     await page.locator('.opblock-body .response').first().waitFor();
     expect([...asked]).toEqual([origin]);
