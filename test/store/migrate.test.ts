@@ -104,6 +104,9 @@ test('the Prisma models read every table that they name', async () => {
       prisma.permissionSet,
       prisma.scimToken,
       prisma.account,
+      prisma.preferenceCenter,
+      prisma.preferenceLinkKey,
+      prisma.preferenceLinkRevocation,
     ];
     const schema = readFileSync(path.join(packageRoot, 'prisma/schema.prisma'), 'utf8');
     // The tables come with one company.

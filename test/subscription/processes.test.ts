@@ -63,15 +63,15 @@ describe.each(backends)('subscriptions, with the queue in %s', (backend) => {
       total_count: 1,
     });
     await post('/email/status', { email: address.email, subscription_state: 'opted_in' });
-    await post('/email/blocklist', { email: 'blocked@x.com' });
-    await post('/email/blacklist', { email: ['blacked@x.com'] });
-    await post('/email/bounce/remove', { email: 'blacked@x.com' });
+    await post('/email/blocklist', { email: 'a.blocked@x.com' });
+    await post('/email/blacklist', { email: ['b.blacked@x.com'] });
+    await post('/email/bounce/remove', { email: 'b.blacked@x.com' });
     await post('/email/spam/remove', { email: address.email });
     const days = 'start_date=2020-01-01&end_date=2100-01-01&sort_direction=asc';
     await shows(() => get(`/email/unsubscribes?${days}`), {
-      emails: [{ email: 'blocked@x.com' }, { email: 'blacked@x.com' }],
+      emails: [{ email: 'a.blocked@x.com' }, { email: 'b.blacked@x.com' }],
     });
-    await shows(() => get(`/email/hard_bounces?${days}`), { emails: [{ email: 'blocked@x.com' }] });
+    await shows(() => get(`/email/hard_bounces?${days}`), { emails: [{ email: 'a.blocked@x.com' }] });
     await shows(
       async () =>
         (
