@@ -1,5 +1,7 @@
 import type { AcceptedEvent, AcceptedPurchase } from '../../src/jobs/envelope.ts';
 import type { IdentityObject } from '../../src/jobs/identity.ts';
+import { namedIdentifiers } from '../../src/jobs/named-identifiers.ts';
+import { isAddress } from '../../src/profile/identifier.ts';
 import type { EventRow } from '../../src/store/activity/record-events.ts';
 import type { PurchaseRow } from '../../src/store/activity/record-purchases.ts';
 import type { PushTokenRow } from '../../src/store/profiles/upsert-push-tokens.ts';
@@ -65,7 +67,7 @@ export function fold(works: Work[], changes: Changes): number {
         ? foldSubscription(work, index, changes)
         : foldIdentity(work as Work<IdentityObject>, changes);
       if (folded === LOOK_AGAIN) return index;
-      if (folded !== undefined) changes.refused.push({ work, reason: folded });
+      if (folded !== undefined && refuse(work, folded, changes)) return index + 1;
       continue;
     }
     const { object, workspaceId, ordinal } = work;
@@ -85,7 +87,7 @@ export function fold(works: Work[], changes: Changes): number {
       if (profile && !profile.holds(object.change)) return index;
       if (profile && object.standard && !canMove(profile, object.standard, changes)) return index;
       const reason = foldAttributes(profile, work, object, changes);
-      if (reason) changes.refused.push({ work, reason });
+      if (reason && refuse(work, reason, changes)) return index + 1;
       continue;
     }
     profile ??= changes.profiles.create(workspaceId, object.identifier);
@@ -94,6 +96,17 @@ export function fold(works: Work[], changes: Changes): number {
     else foldPurchase(profile, object, changes, ordinal);
   }
   return works.length;
+}
+
+/**
+ * Notes an object that cannot be applied.
+ *
+ * @returns whether the round ends behind it: its dead letter says whom the object meant, and another user may have the
+ * address that names it by the end of the round
+ */
+function refuse(work: Work, reason: string, changes: Changes): boolean {
+  changes.refused.push({ work, reason });
+  return namedIdentifiers(work.object).some(isAddress);
 }
 
 function foldEvent(profile: HeldProfile, event: AcceptedEvent, changes: Changes, ordinal: number): void {
