@@ -68,9 +68,9 @@ describe.each(backends)('subscriptions, with the queue in %s', (backend) => {
     await post('/email/bounce/remove', { email: 'b.blacked@x.com' });
     await post('/email/spam/remove', { email: address.email });
     const days = 'start_date=2020-01-01&end_date=2100-01-01&sort_direction=asc';
-    await shows(() => get(`/email/unsubscribes?${days}`), {
-      emails: [{ email: 'a.blocked@x.com' }, { email: 'b.blacked@x.com' }],
-    });
+    // Two lanes may apply them in either order.
+    const blocked = ['a.blocked@x.com', 'b.blacked@x.com'].map((email) => expect.objectContaining({ email }));
+    await shows(() => get(`/email/unsubscribes?${days}`), { emails: expect.arrayContaining(blocked) });
     await shows(() => get(`/email/hard_bounces?${days}`), { emails: [{ email: 'a.blocked@x.com' }] });
     await shows(
       async () =>
