@@ -29,6 +29,17 @@ describe('a merge', () => {
     });
   });
 
+  it('does nothing when both have a phone number that cannot exist', async () => {
+    const phone = { standard: { phone: '+12', phone_valid: false } };
+    await scene.apply(
+      ['phone a', 'phone b', 'phone c'].map((name) => has(name, name === 'phone c' ? {} : phone)),
+    );
+    await scene.apply([merge('phone a', 'phone b')]);
+    expect([await scene.user('phone a'), await scene.user('phone b')]).not.toContain(undefined);
+    await scene.apply([merge('phone a', 'phone c')]);
+    expect(await scene.user('phone a')).toBeUndefined();
+  });
+
   it('moves a place as a pair, or not at all', async () => {
     const at = (longitude: number, latitude: number) => ({ current_location: { longitude, latitude } });
     await scene.track({

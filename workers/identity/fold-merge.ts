@@ -7,13 +7,22 @@ import type { Work } from '../track/work.ts';
 import type { FoldedIdentity } from './fold-identity.ts';
 import { pick } from './pick.ts';
 
-/** Nothing happens unless each side means exactly one user, and not the same. */
+/**
+ * Nothing happens unless each side means exactly one user, and not the same; nor when both have a phone number that
+ * cannot exist.
+ */
 export function foldMerge(work: Work, { merge, keep }: AcceptedMerge, changes: Changes): FoldedIdentity {
   const merged = pick(changes.profiles, work.workspaceId, merge);
   const kept = pick(changes.profiles, work.workspaceId, keep);
   if (merged === LOOK_AGAIN || kept === LOOK_AGAIN) return LOOK_AGAIN;
   if (!merged || !kept || merged === kept) return undefined;
+  if (!merged.holds() || !kept.holds()) return LOOK_AGAIN;
+  if (hasInvalidPhone(merged) && hasInvalidPhone(kept)) return undefined;
   return combine(merged, kept, work, changes);
+}
+
+function hasInvalidPhone({ phone, phoneValid }: HeldProfile): boolean {
+  return phone !== null && !phoneValid;
 }
 
 /**
