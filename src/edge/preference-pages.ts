@@ -23,7 +23,7 @@ import { createTurns } from './turns.ts';
  * Pages in work at once: they share Postgres with the API. Some more wait a moment, since one page takes milliseconds;
  * who would wait for longer is asked to come again.
  */
-const TURNS = { atOnce: 16, most: 256, patience: 1000 };
+const TURNS = { atOnce: 16, most: 256, patience: 3000 };
 
 /** Bytes of a sent form: 450 groups, each sent twice, take 55,000. */
 const MAX_FORM = 131_072;

@@ -25,5 +25,5 @@ export const RENDERERS = 2;
 /** Renderings that may wait for a process; more are refused. */
 export const MAX_WAITING = 32;
 
-/** Milliseconds that a rendering waits for a process: less than a visitor, and enough to start one. */
+/** Milliseconds that a rendering waits for processes that have others in hand. */
 export const TURN_PATIENCE = 2000;

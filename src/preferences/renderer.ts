@@ -37,6 +37,7 @@ export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE, pat
   const waiting: Job[] = [];
   const idle: ChildProcess[] = [];
   const living = new Set<ChildProcess>();
+  let starting = 0;
   let stopped = false;
 
   /**
@@ -48,13 +49,19 @@ export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE, pat
       return Promise.reject(new RendererBusy('too many pages wait to be rendered'));
     }
     return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        waiting.splice(waiting.indexOf(job), 1);
-        reject(new RendererBusy('no process was free to render the page'));
-      }, patience);
-      const job = { rendering, timer, resolve, reject };
+      const job: Job = { rendering, timer: setTimeout(giveUp, patience), resolve, reject };
       waiting.push(job);
       next();
+
+      function giveUp(): void {
+        // That a process takes its time to start is bounded by itself.
+        if (starting > 0) {
+          job.timer = setTimeout(giveUp, patience);
+          return;
+        }
+        waiting.splice(waiting.indexOf(job), 1);
+        reject(new RendererBusy('no process was free to render the page'));
+      }
     });
   }
 
@@ -81,7 +88,9 @@ export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE, pat
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     living.add(child);
+    starting++;
     awaitWord(child, START_DEADLINE, (word) => {
+      starting--;
       if (word === 'ready') idle.push(child);
       else taken()?.reject(new RendererBusy('no process to render with'));
       next();

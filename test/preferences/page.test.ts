@@ -93,15 +93,15 @@ describe.each(backends)('the page of a preference center, with the queue in %s',
 
   test('of many pages at once each is shown: they wait for each other', async () => {
     const { url } = await open('many');
+    expect((await fetch(url)).status).toBe(200);
     const answers = await Promise.all(
-      Array.from({ length: 100 }, async () => {
+      Array.from({ length: 40 }, async () => {
         const { status, headers } = await fetch(url);
         return [status, headers.get('retry-after')];
       }),
     );
-    // One that has waited in vain says when to come again; here, other tests share the machine.
     for (const answer of answers) expect([`200,`, `503,2`]).toContain(String(answer));
-    expect(answers.filter(([status]) => status === 200).length).toBeGreaterThan(32);
+    expect(answers.filter(([status]) => status === 200).length).toBeGreaterThan(20);
   });
 
   test('unsubscribe from all: the address, and every email group that is not archived', async () => {
