@@ -6,6 +6,7 @@ import { createAuthenticator } from './edge/authenticate.ts';
 import { createScimAuthenticator } from './edge/authenticate-scim.ts';
 import { answerBrokenRequests } from './edge/broken-requests.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
+import { createEffects } from './edge/effects.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { addHealthPages } from './edge/health-pages.ts';
 import { createLinkSettings } from './edge/link-settings.ts';
@@ -68,6 +69,7 @@ async function main(): Promise<void> {
     rateLimiter,
     queue,
     overload,
+    effects: createEffects(database.pool),
     resources,
   };
   const operations = allOperations(config.SERVICE_ID_FIELD);

@@ -12,7 +12,8 @@ const FIRST_PAUSE = 5;
 /** Milliseconds between two looks at most. */
 const LONGEST_PAUSE = 50;
 
-const UNDECIDED = 'the workers have not come to it yet';
+/** What the log says of a request whose answer could wait no longer. */
+export const UNDECIDED = 'the workers have not come to it yet';
 
 /** How all objects have ended, or why that is not known. */
 export type Settled = { errors: ReadonlyMap<string, string> } | { unknown: string };

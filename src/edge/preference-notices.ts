@@ -10,7 +10,7 @@ const notices = {
   over: {
     status: 410,
     title: 'This link is no longer valid',
-    text: 'The latest message that you got from us has a new one.',
+    text: 'Please use the link in our latest message to you.',
   },
   unreadable: {
     status: 400,
@@ -25,7 +25,7 @@ const notices = {
   broken: {
     status: 500,
     title: 'This page cannot be shown',
-    text: 'The mistake is ours, and we have noted it.',
+    text: 'The mistake is ours, and we have noted it. Please try again later.',
   },
   saved: { status: 200, title: 'Saved', text: 'Your choices have been saved.' },
 } as const;
@@ -46,12 +46,18 @@ export function noticePage(name: NoticeName): string {
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <title>${escapeHtml(title)}</title>
 <style>
-body { font: 1.1rem/1.5 system-ui, sans-serif; max-width: 32rem; margin: 15vh auto; padding: 0 1.5rem; }
+body { font: 1rem/1.5 system-ui, sans-serif; color: #1d2733; background: #eef2f5; margin: 0; padding: 0 1rem; }
+main { max-width: 30rem; margin: 3rem auto; padding: 2rem clamp(1.25rem, 6vw, 2.5rem); background: #fff;
+  border-radius: 12px; }
+h1 { margin: 0; font-size: 1.5rem; line-height: 1.3; }
+p { margin: 1rem 0 0; }
 </style>
 </head>
 <body>
+<main>
 <h1>${escapeHtml(title)}</h1>
 <p>${escapeHtml(text)}</p>
+</main>
 </body>
 </html>
 `;

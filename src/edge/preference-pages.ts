@@ -4,7 +4,7 @@ import { newId } from '../ids.ts';
 import { messageOf } from '../log.ts';
 import { documentOf, type Head } from '../preferences/document.ts';
 import { readLink } from '../preferences/link.ts';
-import type { Field } from '../preferences/read-forms.ts';
+import type { Form } from '../preferences/read-forms.ts';
 import { RendererBusy } from '../preferences/renderer.ts';
 import { type Choice, NotAChoice, objectsOf, readChoice } from '../preferences/submission.ts';
 import { TemplateError } from '../preferences/template-error.ts';
@@ -17,9 +17,13 @@ import { type NoticeName, noticePage, statusOfNotice } from './preference-notice
 import { preferencePolicy } from './preference-policy.ts';
 import type { EdgeServices } from './serve.ts';
 import { isUnavailable } from './to-reply.ts';
+import { createTurns } from './turns.ts';
 
-/** Pages in work at once; more are asked to come again. They share Postgres with the API. */
-const MAX_AT_ONCE = 16;
+/**
+ * Pages in work at once: they share Postgres with the API. Some more wait a moment, since one page takes milliseconds;
+ * who would wait for longer is asked to come again.
+ */
+const TURNS = { atOnce: 16, most: 256, patience: 3000 };
 
 /** Bytes of a sent form: 450 groups, each sent twice, take 55,000. */
 const MAX_FORM = 131_072;
@@ -39,12 +43,12 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   const { resources, log, queue, metrics } = services;
   const { renderer, links, database } = resources;
   const opener = createLinkOpener(database);
-  let atOnce = 0;
+  const { take } = createTurns(TURNS);
 
   app
     .route(`${PREFERENCES}/:token`)
     .all(...preferencePolicy(links))
-    .get((request, response) => answer(response, () => bounded(() => show(tokenOf(request)))))
+    .get((request, response) => answer(response, () => take(() => show(tokenOf(request)))))
     .post((request, response) => answer(response, () => submit(request, response)))
     .all((_request, response) => refuse(response, 'methodNotAllowed', { Allow: 'GET, HEAD, POST' }));
 
@@ -60,7 +64,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     if (!readLink(token)) throw new LinkRefused(404);
     if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
     const body = await readBody(request, MAX_FORM);
-    return bounded(async () => {
+    return take(async () => {
       const opened = await open(token);
       const choice = readChoice(
         new URLSearchParams(body.toString('utf8')),
@@ -84,9 +88,9 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   }
 
   /** A page that cannot be rendered has no boxes to look at; what was sent still counts. */
-  async function formsOf({ center, view }: Opened): Promise<Field[][]> {
+  async function formsOf({ center, view }: Opened): Promise<Form[]> {
     try {
-      return (await renderer.render({ template: center.pageHtml, view })).forms;
+      return (await renderer.render({ template: center.pageHtml, view })).page.forms;
     } catch (error) {
       if (error instanceof TemplateError) return [];
       throw error;
@@ -113,16 +117,6 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
 
   function open(token: string): Promise<Opened> {
     return opener.open(token, links.urlOf(token), Date.now());
-  }
-
-  async function bounded<T>(work: () => Promise<T>): Promise<T> {
-    if (atOnce >= MAX_AT_ONCE) throw new RendererBusy('too many pages at once');
-    atOnce++;
-    try {
-      return await work();
-    } finally {
-      atOnce--;
-    }
   }
 
   async function answer(response: Answer, make: () => Promise<string>): Promise<void> {

@@ -8,15 +8,17 @@ import type { Caller, Operation, Reply, Resources } from '../operations/operatio
 import type { Json } from '../profile/json.ts';
 import type { GroupCommit } from '../queue/group-commit.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
+import { envelopesOf } from '../queue/pack.ts';
 import { describeError } from '../schemas/compile.ts';
 import { aboutRequest } from './about-request.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { ScimAuthenticator } from './authenticate-scim.ts';
-import { awaitOutcomes } from './await-outcomes.ts';
+import { awaitOutcomes, UNDECIDED } from './await-outcomes.ts';
 import { readJsonObject, requireJson } from './body.ts';
 import type { RequestInHand } from './broken-requests.ts';
 import { bytesOf } from './bytes-of.ts';
 import { clientAddress } from './client-address.ts';
+import type { Effects } from './effects.ts';
 import type { ApiKey } from './known-keys.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import { planWithGroups } from './plan-with-groups.ts';
@@ -35,6 +37,7 @@ export interface EdgeServices {
   queue: GroupCommit;
   /** Says why nothing more may be accepted, if so. */
   overload(): string | undefined;
+  effects: Effects;
   resources: Resources;
 }
 
@@ -152,13 +155,15 @@ async function answer(
     return renewed.groups;
   });
   const accepted_at = new Date(now).toISOString();
-  await services.queue.enqueue(
-    { request_id: requestId, workspace_id: key.workspaceId, accepted_at },
-    plan.objects,
-    bytesOf(request, plan.objects),
-  );
+  const accepted = { request_id: requestId, workspace_id: key.workspaceId, accepted_at };
+  const entries = await services.queue.enqueue(accepted, plan.objects, bytesOf(request, plan.objects));
   outcome.accepted = plan.objects.length;
   outcome.rejected = plan.rejected;
+  const { readBackWithin } = operation;
+  if (readBackWithin !== undefined) {
+    const ids = envelopesOf(accepted, entries);
+    if (!(await services.effects.awaited(ids, readBackWithin))) outcome.error = UNDECIDED;
+  }
   if (!plan.settle) return plan.reply;
 
   const ids = plan.objects.map(({ id }) => id);

@@ -66,6 +66,11 @@ interface Described {
 export interface QueuedOperation extends Described {
   kind: 'queued';
   /**
+   * Milliseconds for which the answer waits until the objects have taken effect, so that the caller reads them back;
+   * then it is given all the same. Absent: it means that they are on disk, and says so at once.
+   */
+  readBackWithin?: number;
+  /**
    * Separates what can be applied from what cannot. Pure.
    * @throws {BadRequest|ApiError} when nothing of the request can be accepted
    */

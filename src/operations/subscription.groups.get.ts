@@ -2,7 +2,7 @@ import { findExported, MAX_SHARING } from '../store/export/find-exported.ts';
 import { readProfiles } from '../store/export/read-profiles.ts';
 import { toUserObject, userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
-import { readAsked } from './subscription/asked.ts';
+import { readAskedOrNobody } from './subscription/asked.ts';
 import { count, EXAMPLE_GROUP, queried } from './subscription/schemas.ts';
 import { readOffset, readWholeNumber } from './subscription/whole-number.ts';
 
@@ -84,7 +84,7 @@ export function subscriptionGroupsGet(): DirectOperation {
     },
 
     async handle({ workspaceId }, { query }, { database }) {
-      const { kind, names } = readAsked(query);
+      const { kind, names } = readAskedOrNobody(query);
       const limit = readWholeNumber(query, 'limit', { from: 1, to: MAX_USERS, otherwise: MAX_USERS });
       const offset = readOffset(query);
       const wanted = names.flatMap(({ known }, place) =>

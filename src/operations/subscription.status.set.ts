@@ -4,7 +4,14 @@ import type { AcceptedGroupState } from '../jobs/subscription.ts';
 import { planOf } from './identity/elements.ts';
 import { countedReply, refusal } from './identity/schemas.ts';
 import type { QueuedOperation } from './operation.ts';
-import { doubleOptIn, EXAMPLE_GROUP, groupId, subscriptionState, targets } from './subscription/schemas.ts';
+import {
+  doubleOptIn,
+  EXAMPLE_GROUP,
+  groupId,
+  READ_BACK_WITHIN,
+  subscriptionState,
+  targets,
+} from './subscription/schemas.ts';
 import { readSetting } from './subscription/setting.ts';
 import { readTargets } from './subscription/targets.ts';
 
@@ -19,6 +26,7 @@ export function subscriptionStatusSet(): QueuedOperation {
     path: '/subscription/status/set',
     permission: 'subscription.status.set',
     bucket: 'subscription.status.set',
+    readBackWithin: READ_BACK_WITHIN,
     summary: 'Set the subscription state of users in a group',
     description:
       'At most 50 external ids, and 50 emails (a group of emails) or 50 phones (a group of SMS or WhatsApp). The state is that of the address: everyone who shares it is updated, and it is kept for whoever takes an address that nobody has yet. An element that cannot be read is named in `errors`; the others are stored before the answer is sent. An archived group stays as it is.',
@@ -33,7 +41,10 @@ export function subscriptionStatusSet(): QueuedOperation {
       },
     },
     replies: {
-      201: { description: 'The states are on disk and will take effect.', schema: countedReply(fields, {}) },
+      201: {
+        description: 'The states are on disk, and unless the workers are behind the next get sees them.',
+        schema: countedReply(fields, {}),
+      },
     },
     refusals: ['invalidSubscriptionGroup', 'emailAndPhone', 'tooManyIds'],
     ...refusal(fields),

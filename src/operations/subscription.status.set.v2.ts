@@ -6,7 +6,14 @@ import { isRecord } from '../profile/record.ts';
 import { planOf, requiredElements } from './identity/elements.ts';
 import { arrayOf, countedReply, refusal } from './identity/schemas.ts';
 import type { Caller, QueuedOperation } from './operation.ts';
-import { doubleOptIn, EXAMPLE_GROUP, groupId, subscriptionState, targets } from './subscription/schemas.ts';
+import {
+  doubleOptIn,
+  EXAMPLE_GROUP,
+  groupId,
+  READ_BACK_WITHIN,
+  subscriptionState,
+  targets,
+} from './subscription/schemas.ts';
 import { readSetting } from './subscription/setting.ts';
 import { readTargets } from './subscription/targets.ts';
 
@@ -21,6 +28,7 @@ export function subscriptionStatusSetV2(): QueuedOperation {
     path: '/v2/subscription/status/set',
     permission: 'subscription.status.set',
     bucket: 'subscription.status.set',
+    readBackWithin: READ_BACK_WITHIN,
     summary: 'Set the subscription states of users in several groups',
     description:
       'At most 50 elements, each with one group, one state, and at most 50 external ids, and 50 emails (a group of emails) or 50 phones (a group of SMS or WhatsApp). An element with a group, state or kind of address that cannot be refuses the request; an external id, email or phone that cannot be read is named in `errors`, and the others are stored before the answer is sent. Everyone who shares an address is updated, and its state is kept for whoever takes an address that nobody has yet. Of one user, what stands later holds.',
@@ -30,7 +38,10 @@ export function subscriptionStatusSetV2(): QueuedOperation {
       properties: { [FIELD]: arrayOf(element, 'What is set, in this order.') },
     },
     replies: {
-      201: { description: 'The states are on disk and will take effect.', schema: countedReply([FIELD], {}) },
+      201: {
+        description: 'The states are on disk, and unless the workers are behind the next get sees them.',
+        schema: countedReply([FIELD], {}),
+      },
     },
     refusals: ['invalidSubscriptionGroup', 'emailAndPhone', 'tooManyIds', 'tooManySubscriptionGroups'],
     ...refusal([FIELD]),

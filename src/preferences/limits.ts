@@ -23,4 +23,7 @@ export const HEAP = 64;
 export const RENDERERS = 2;
 
 /** Renderings that may wait for a process; more are refused. */
-export const MAX_WAITING = 16;
+export const MAX_WAITING = 32;
+
+/** Milliseconds that a rendering waits for processes that have others in hand. */
+export const TURN_PATIENCE = 2000;

@@ -1,6 +1,6 @@
 import { setPriority } from 'node:os';
 import { createEngine } from './engine.ts';
-import { type Field, readForms } from './read-forms.ts';
+import { type PageForms, readForms } from './read-forms.ts';
 import { TemplateTooCostly } from './template-error.ts';
 import type { View } from './view.ts';
 
@@ -16,7 +16,7 @@ export type Rendered =
       html: string;
       /** Ids of the subscription groups that the template names. */
       groups: string[];
-      forms: Field[][];
+      page: PageForms;
     }
   | { problem: string; costly: boolean };
 
@@ -32,7 +32,7 @@ function answer({ template, view }: Rendering): Rendered {
   try {
     const parsed = engine.parse(template);
     const html = engine.render(parsed, view);
-    return { html, groups: parsed.groups, forms: readForms(html) };
+    return { html, groups: parsed.groups, page: readForms(html) };
   } catch (error) {
     return { problem: (error as Error).message, costly: error instanceof TemplateTooCostly };
   }

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
 import { packageRoot } from '../package-root.ts';
-import { HEAP, MAX_WAITING, RENDER_DEADLINE, RENDERERS } from './limits.ts';
+import { HEAP, MAX_WAITING, RENDER_DEADLINE, RENDERERS, TURN_PATIENCE } from './limits.ts';
 import type { Rendered, Rendering } from './render-process.ts';
 import { TemplateError, TemplateTooCostly } from './template-error.ts';
 
@@ -20,6 +20,8 @@ export type Page = Exclude<Rendered, { problem: string }>;
 
 interface Job {
   rendering: Rendering;
+  /** Ends its waiting. */
+  timer: NodeJS.Timeout;
   resolve(page: Page): void;
   reject(error: Error): void;
 }
@@ -28,33 +30,53 @@ interface Job {
  * Renders templates in a few processes, started when the first page is asked for. One that takes longer than the
  * deadline, or more memory than it has, is ended and replaced; what waits for it goes on.
  *
- * @param deadline milliseconds
+ * @param deadline milliseconds that one rendering may take
+ * @param patience milliseconds that it may wait for a process
  */
-export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE) {
+export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE, patience = TURN_PATIENCE) {
   const waiting: Job[] = [];
   const idle: ChildProcess[] = [];
   const living = new Set<ChildProcess>();
+  let starting = 0;
   let stopped = false;
 
   /**
    * @throws {TemplateError} when the template is at fault, in words for whoever wrote it
-   * @throws {RendererBusy} at once, when too many wait
+   * @throws {RendererBusy} at once when too many wait, and when its turn has not come in time
    */
   function render(rendering: Rendering): Promise<Page> {
     if (stopped || waiting.length >= MAX_WAITING) {
       return Promise.reject(new RendererBusy('too many pages wait to be rendered'));
     }
     return new Promise((resolve, reject) => {
-      waiting.push({ rendering, resolve, reject });
+      const job: Job = { rendering, timer: setTimeout(giveUp, patience), resolve, reject };
+      waiting.push(job);
       next();
+
+      function giveUp(): void {
+        // That a process takes its time to start is bounded by itself.
+        if (starting > 0) {
+          job.timer = setTimeout(giveUp, patience);
+          return;
+        }
+        waiting.splice(waiting.indexOf(job), 1);
+        reject(new RendererBusy('no process was free to render the page'));
+      }
     });
   }
 
   function next(): void {
     if (waiting.length === 0 || stopped) return;
     const child = idle.pop();
-    if (child) run(child, waiting.shift()!);
+    if (child) run(child, taken()!);
     else if (living.size < most) start();
+  }
+
+  /** The one that has waited longest. */
+  function taken(): Job | undefined {
+    const job = waiting.shift();
+    clearTimeout(job?.timer);
+    return job;
   }
 
   /** Joins the idle ones when it is ready. */
@@ -66,9 +88,11 @@ export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE) {
       stdio: ['ignore', 'ignore', 'ignore', 'ipc'],
     });
     living.add(child);
+    starting++;
     awaitWord(child, START_DEADLINE, (word) => {
+      starting--;
       if (word === 'ready') idle.push(child);
-      else waiting.shift()?.reject(new RendererBusy('no process to render with'));
+      else taken()?.reject(new RendererBusy('no process to render with'));
       next();
     });
   }
@@ -116,7 +140,7 @@ export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE) {
     /** Ends the processes; what waits is refused. */
     async stop(): Promise<void> {
       stopped = true;
-      for (const { reject } of waiting.splice(0)) reject(new RendererBusy('the process stops'));
+      for (let job = taken(); job; job = taken()) job.reject(new RendererBusy('the process stops'));
       const ended = [...living].map((child) => new Promise((resolve) => child.once('exit', resolve)));
       for (const child of living) child.kill('SIGKILL');
       await Promise.all(ended);

@@ -7,7 +7,7 @@ import {
   groupOfField,
   groupStates,
 } from './form-fields.ts';
-import type { Field } from './read-forms.ts';
+import type { Field, Form } from './read-forms.ts';
 
 /** A subscription group of the workspace that still changes. */
 export interface LiveGroup {
@@ -37,7 +37,7 @@ export class NotAChoice extends Error {
  */
 export function readChoice(
   sent: Iterable<[name: string, value: string]>,
-  forms: Field[][],
+  forms: Form[],
   groups: LiveGroup[],
 ): Choice {
   const values = new Map<string, string>(sent);
@@ -57,14 +57,14 @@ export function readChoice(
 }
 
 /** The boxes for being subscribed that were shown and not sent. */
-function untickedOf(forms: Field[][], values: ReadonlyMap<string, string>): string[] {
-  const names = (form: Field[]) => new Set(form.map(({ name }) => name));
-  const mayBeSent = forms.filter((form) => {
-    const own = names(form);
+function untickedOf(forms: Form[], values: ReadonlyMap<string, string>): string[] {
+  const names = (fields: Field[]) => new Set(fields.map(({ name }) => name));
+  const mayBeSent = forms.filter(({ fields }) => {
+    const own = names(fields);
     return own.size > 0 && [...values.keys()].every((name) => own.has(name));
   });
-  const boxes = mayBeSent.map((form) => {
-    const shown = form.filter(({ name, checkbox, value }) => checkbox && isSubscribing(name, value));
+  const boxes = mayBeSent.map(({ fields }) => {
+    const shown = fields.filter(({ name, checkbox, value }) => checkbox && isSubscribing(name, value));
     return [...names(shown)].filter((name) => !values.has(name));
   });
   const [first = [], ...others] = boxes;

@@ -1,10 +1,10 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
-import { type LaneProducer, QueueUnavailable } from './lanes.ts';
+import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
 
 interface Waiting extends Packable {
-  resolve(): void;
+  resolve(entries: LaneEntry[]): void;
   reject(error: Error): void;
 }
 
@@ -49,9 +49,10 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   /**
    * Resolves when the objects are on disk.
    * @param bytes of the objects' JSON text, about; they are shared over the objects
+   * @returns the envelopes of its flush, of which `envelopesOf` tells its own
    * @throws {QueueUnavailable} when that is not known, or at once when too much is waiting already.
    */
-  function enqueue(request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): Promise<void> {
+  function enqueue(request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): Promise<LaneEntry[]> {
     if (pendingObjects + objects.length > options.maxPendingObjects) {
       return Promise.reject(new QueueUnavailable('too many objects are waiting for the queue'));
     }
@@ -73,8 +74,9 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
       if (options.backlog() >= BEHIND * options.lanes && !fillsEnvelope()) await sleep(LINGER);
       const batch = takeBatch();
       try {
-        await producer.add(pack(batch, options.lanes, options.maxEnvelopeObjects));
-        settle(batch);
+        const entries = pack(batch, options.lanes, options.maxEnvelopeObjects);
+        await producer.add(entries);
+        settle(batch, entries);
       } catch (error) {
         // What waited behind this flush would wait as long again; it is refused with it.
         const refused = [...batch, ...waiting];
@@ -102,12 +104,12 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     return waiting.splice(0, count);
   }
 
-  function settle(batch: Waiting[], error?: Error): void {
+  function settle(batch: Waiting[], result: LaneEntry[] | Error): void {
     for (const { objects, bytes, resolve, reject } of batch) {
       pendingObjects -= objects.length;
       pendingBytes -= bytes;
-      if (error) reject(error);
-      else resolve();
+      if (result instanceof Error) reject(result);
+      else resolve(result);
     }
   }
 

@@ -61,6 +61,14 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
   return entries;
 }
 
+/**
+ * The ids of the envelopes that hold objects of a request, which are the keys of their ledger rows.
+ * @param request the very one that was packed
+ */
+export function envelopesOf(request: EnvelopeRequest, entries: LaneEntry[]): string[] {
+  return entries.filter(({ envelope }) => envelope.requests.includes(request)).map(({ id }) => id);
+}
+
 /** Each object into its own lane; those of lanes that meet, into the first of these. */
 function placeAll(batch: Packable[], lanes: number): Places {
   const places = new Uint8Array(batch.reduce((sum, { objects }) => sum + objects.length, 0));

@@ -17,6 +17,7 @@ const verbs = [
   'users block',
   'users unblock',
   'users blocked',
+  'users history',
   'preference-centers list',
   'preference-centers show',
   'preference-centers revoke',

@@ -73,7 +73,13 @@ const stored = `
   union all
   select 'email', email, '', state from email_addresses where workspace_id = $1 and state is not null
   union all
-  select 'profile', id::text, '', email_subscribe from profiles where workspace_id = $1 and email_subscribe is not null`;
+  select 'profile', id::text, '', email_subscribe from profiles where workspace_id = $1 and email_subscribe is not null
+  union all
+  select 'email', email, 'hard_bounce', 'hard_bounced' from email_addresses
+  where workspace_id = $1 and hard_bounced_at is not null
+  union all
+  select 'profile', id::text, 'spam', 'marked_as_spam' from profiles
+  where workspace_id = $1 and marked_email_as_spam_at is not null`;
 
 /** Where the two differ, which is nowhere. */
 const untold = `
@@ -83,7 +89,7 @@ const untold = `
 
 /** How often each state of an address has become what. */
 const history = `
-  select subject, coalesce(subscription_groups.name, '') as name, from_state, to_state, count(*)::int
+  select subject, coalesce(subscription_groups.name, subscription) as name, from_state, to_state, count(*)::int
   from subscription_history
   left join subscription_groups on subscription_groups.id::text = subscription
   where subscription_history.workspace_id = $1 and subject_kind <> 'profile'

@@ -124,6 +124,7 @@ describe('an event of a transaction that found the user before', () => {
             workspace_id: scene.workspaceId,
             merged_id: await scene.profileId('amid a'),
             kept_id: await scene.profileId('amid b'),
+            request_id: 'request',
           },
         ],
       },

@@ -24,3 +24,67 @@ test('rename and remove of external ids share 1,000 requests a minute', () => {
     paths: ['/users/external_ids/remove', '/users/external_ids/rename'],
   });
 });
+
+test('both forms of /subscription/status/set share 5,000 requests a minute', () => {
+  expect(limitOf('subscription.status.set')).toEqual({
+    requests: 5000,
+    windowSeconds: 60,
+    paths: ['/subscription/status/set', '/v2/subscription/status/set'],
+  });
+});
+
+test('reading states and all of /email share the default of 250,000 requests an hour', () => {
+  expect(limitOf('default')).toEqual({
+    requests: 250_000,
+    windowSeconds: 3600,
+    paths: [
+      '/email/blacklist',
+      '/email/blocklist',
+      '/email/bounce/remove',
+      '/email/hard_bounces',
+      '/email/spam/remove',
+      '/email/status',
+      '/email/unsubscribes',
+      '/subscription/status/get',
+      '/subscription/user/status',
+    ],
+  });
+});
+
+const center = '/preference_center/v1/:preferenceCenterExternalId';
+
+test('list, view and link of preference centers share 1,000 requests a minute, what writes them 10', () => {
+  expect(limitOf('preference_center.read')).toEqual({
+    requests: 1000,
+    windowSeconds: 60,
+    paths: [center, `${center}/url/:userId`, '/preference_center/v1/list'],
+  });
+  expect(limitOf('preference_center.write')).toEqual({
+    requests: 10,
+    windowSeconds: 60,
+    paths: ['/preference_center/v1', center, center],
+  });
+});
+
+test.each([
+  ['POST /subscription/status/set', 'subscription.status.set'],
+  ['POST /v2/subscription/status/set', 'subscription.status.set'],
+  ['GET /subscription/status/get', 'subscription.status.get'],
+  ['GET /subscription/user/status', 'subscription.groups.get'],
+  ['POST /email/status', 'email.status'],
+  ['POST /email/blocklist', 'email.blacklist'],
+  ['POST /email/blacklist', 'email.blacklist'],
+  ['GET /email/unsubscribes', 'email.unsubscribe'],
+  ['GET /email/hard_bounces', 'email.hard_bounces'],
+  ['POST /email/bounce/remove', 'email.bounce.remove'],
+  ['POST /email/spam/remove', 'email.spam.remove'],
+  ['GET /preference_center/v1/list', 'preference_center.list'],
+  [`GET ${center}`, 'preference_center.get'],
+  ['POST /preference_center/v1', 'preference_center.update'],
+  [`PUT ${center}`, 'preference_center.update'],
+  [`POST ${center}`, 'preference_center.update'],
+  [`GET ${center}/url/:userId`, 'preference_center.user.get'],
+])('%s needs the permission %s', (endpoint, permission) => {
+  const found = allOperations('service_id').find(({ method, path }) => `${method} ${path}` === endpoint);
+  expect(found?.permission).toBe(permission);
+});

@@ -75,36 +75,56 @@ describe.each([
       await offers.uncheck();
       await page.getByRole('button', { name: 'Save' }).click();
 
-      await page.getByRole('heading', { name: 'Saved' }).waitFor();
-      await page.getByText('News: subscribed').waitFor();
-      await page.getByText('Offers: unsubscribed').waitFor();
-      await page.getByText('Email as a whole: subscribed').waitFor();
+      await page.getByRole('heading', { name: 'Your choices are saved' }).waitFor();
+      await page.getByText('News subscribed').waitFor();
+      await page.getByText('Offers not subscribed').waitFor();
       expect(complaints).toEqual([]);
 
       const queued = await scene.queued();
-      expect(queued.map(({ kind }) => kind)).toEqual(['group_state', 'group_state']);
+      expect(queued.map(({ kind }) => kind).sort()).toEqual(['email_change', 'group_state', 'group_state']);
       const wanted = { [groups.news]: 'subscribed', [groups.offers]: 'unsubscribed' };
       for (const object of queued) {
+        if (object.kind === 'email_change') expect(object.state).toBe('subscribed');
         if (object.kind !== 'group_state') continue;
         expect(object.identifier).toEqual({ external_id: 'ada' });
         expect(object.subscription_state).toBe(wanted[object.subscription_group_id]);
       }
 
       await scene.fleet.startWorker();
-      await waitUntil(async () => (await statesOf('ada')) === 'Subscribed Unsubscribed', {
-        what: 'the states to be read back through the API',
-      });
+      const read = (states: string) =>
+        waitUntil(async () => (await statesOf('ada')) === states, {
+          what: `the states to be read back through the API: ${states}`,
+        });
+      await read('subscribed Subscribed Unsubscribed');
       // The page shows what the store has now.
       await page.getByRole('link', { name: 'Back to your choices' }).click();
       await page.getByRole('button', { name: 'Save' }).waitFor();
       expect([await news.isChecked(), await offers.isChecked()]).toEqual([true, false]);
+
+      // Unsubscribed from all, whatever is ticked, and back again.
+      const all = page.getByLabel('Unsubscribe from all');
+      await all.check();
+      await page.getByRole('button', { name: 'Save' }).click();
+      await page.getByText('ada@example.com gets no more email from us.').waitFor();
+      await read('unsubscribed Unsubscribed Unsubscribed');
+      await page.getByRole('link', { name: 'Back to your choices' }).click();
+      expect([await news.isChecked(), await offers.isChecked(), await all.isChecked()]).toEqual([
+        ...[false, false, true],
+      ]);
+      await all.uncheck();
+      await offers.check();
+      await page.getByRole('button', { name: 'Save' }).click();
+      await page.getByText('Offers subscribed').waitFor();
+      await read('subscribed Unsubscribed Subscribed');
     });
 
-    /** Of the two groups, News first. */
+    /** Of email as a whole, then of the two groups, News first. */
     async function statesOf(externalId: string): Promise<string> {
       const { body } = await scene.api('POST', '/users/export/ids', { external_ids: [externalId] });
-      const groups: { name: string; status: string }[] = body.users[0]?.subscription_groups ?? [];
-      return groups.map(({ status }) => status).join(' ');
+      const { email_subscribe, subscription_groups = [] } = body.users[0] ?? {};
+      return [email_subscribe, ...subscription_groups.map(({ status }: { status: string }) => status)].join(
+        ' ',
+      );
     }
 
     test('script of the template and of an attribute does not run, and nothing leaves for the API', async () => {

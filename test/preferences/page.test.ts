@@ -79,6 +79,31 @@ describe.each(backends)('the page of a preference center, with the queue in %s',
     });
   });
 
+  test('a box that its form= joins to a form elsewhere counts when it is not ticked', async () => {
+    const { news } = scene.groups;
+    await scene.addUser('bea', 'bea@example.com');
+    const center = await scene.addCenter(
+      `<input type="checkbox" form="f" name="{% form_field_name :subscription_group ${news} %}" value="subscribed" checked>
+       <form id="f" method="post" action="{{preference_center_submit_url}}"><button>Save</button></form>`,
+    );
+    expect((await scene.submit(await scene.urlOf(center, 'bea'), {})).status).toBe(200);
+    const queued = (await scene.queued()).filter((object) => JSON.stringify(object).includes('"bea"'));
+    expect(queued).toMatchObject([{ subscription_group_id: news, subscription_state: 'unsubscribed' }]);
+  });
+
+  test('of many pages at once each is shown: they wait for each other', async () => {
+    const { url } = await open('many');
+    expect((await fetch(url)).status).toBe(200);
+    const answers = await Promise.all(
+      Array.from({ length: 40 }, async () => {
+        const { status, headers } = await fetch(url);
+        return [status, headers.get('retry-after')];
+      }),
+    );
+    for (const answer of answers) expect([`200,`, `503,2`]).toContain(String(answer));
+    expect(answers.filter(([status]) => status === 200).length).toBeGreaterThan(20);
+  });
+
   test('unsubscribe from all: the address, and every email group that is not archived', async () => {
     const { url } = await open('carol');
     const answer = await scene.submit(url, { email_global_state: 'unsubscribed' });

@@ -16,7 +16,7 @@ const box = (name: string, value = 'subscribed', rest = '') =>
 const form = (...controls: string[]) => `<form method="post">${controls.join('')}</form>`;
 
 const choose = (html: string, sent: Record<string, string>) =>
-  readChoice(Object.entries(sent), readForms(html), groups);
+  readChoice(Object.entries(sent), readForms(html).forms, groups);
 
 describe('a box that is not ticked', () => {
   const page = form(box(field(NEWS), 'subscribed', 'checked'), box(field(OFFERS)));
@@ -61,7 +61,7 @@ describe('what is sent', () => {
     const sent = (...values: string[]) =>
       readChoice(
         values.map((value) => [field(NEWS), value]),
-        readForms(page),
+        readForms(page).forms,
         groups,
       );
     expect(sent('unsubscribed')).toEqual({ groups: { [NEWS]: 'unsubscribed' } });

@@ -178,14 +178,28 @@ describe('a template that costs too much is stopped', () => {
   });
 
   test('more pages than can wait are refused at once', async () => {
-    const own = createRenderer(1);
-    const asked = Array.from({ length: 40 }, () => own.render({ template: 'x', view: sampleView }));
+    const own = createRenderer(1, 30_000, 60_000);
+    const asked = Array.from({ length: 60 }, () => own.render({ template: 'x', view: sampleView }));
     const ends = await Promise.allSettled(asked);
     const refused = ends.filter(({ status }) => status === 'rejected') as PromiseRejectedResult[];
     expect(refused.length).toBeGreaterThan(0);
     expect(ends.length - refused.length).toBeGreaterThan(10);
     for (const { reason } of refused) expect(reason).toBeInstanceOf(RendererBusy);
     await own.stop();
+  });
+
+  test('a page waits for others a bounded time, however long they take', async () => {
+    const own = createRenderer(1, 10_000, 300);
+    const asked = (template: string) => own.render({ template, view });
+    expect((await asked('x')).html).toBe('x');
+    const slow = asked(`{{ (1..200000)${' | sort_natural | sort'.repeat(11)} | size }}`).catch(() => {});
+    const from = performance.now();
+    const stuck = await asked('{{${first_name}}}').catch((reason: unknown) => reason);
+    expect(stuck).toBeInstanceOf(RendererBusy);
+    expect(performance.now() - from).toBeGreaterThan(290);
+    expect(performance.now() - from).toBeLessThan(2000);
+    await own.stop();
+    await slow;
   });
 });
 

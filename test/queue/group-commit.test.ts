@@ -37,7 +37,7 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
   test('G3: objects of one identifier stand in their lane in the order of their requests', async () => {
     const { send, adds } = await scene.begin();
     // Some while others are on their way, so that they leave in several adds.
-    const sent: Promise<void>[] = [];
+    const sent: Promise<unknown>[] = [];
     for (let number = 0; number < 90; number++) {
       sent.push(send(number, people(10)));
       if (number % 30 === 29) await sent[number - 20];

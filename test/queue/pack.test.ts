@@ -1,7 +1,7 @@
 import { validate } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
-import { pack } from '../../src/queue/pack.ts';
+import { envelopesOf, pack } from '../../src/queue/pack.ts';
 import { bridge, deletion, event, LANES, request } from './named-objects.ts';
 
 const MANY = 1000;
@@ -91,4 +91,17 @@ test('without an object that names two lanes there is no fence', () => {
 test('one lane has no fences', () => {
   const objects = [bridge(0, 1), deletion(2), event(3)];
   expect(outline(pack([request(...objects)], 1, MANY))).toEqual([{ lane: 0, objects: idsOf(...objects) }]);
+});
+
+test('the envelopes of a request are those that hold an object of it, and no marks of fences', () => {
+  const [one, two] = [request(event(0), bridge(3, 1), event(2)), request(event(2))];
+  const entries = pack([one, two], LANES, MANY);
+  const holds = (id: string) =>
+    entries
+      .filter(({ envelope }) => envelope.objects.some((object) => object.id === id))
+      .map((entry) => entry.id);
+  expect(new Set(envelopesOf(one.request, entries))).toEqual(
+    new Set(one.objects.flatMap(({ id }) => holds(id))),
+  );
+  expect(envelopesOf(two.request, entries)).toEqual(holds(two.objects[0]!.id));
 });

@@ -191,7 +191,10 @@ describe('/subscription/user/status', () => {
       total_count: 0,
       message: 'success',
     });
-    expect(await ask('email=nonsense')).toMatchObject({ users: [] });
+    for (const query of ['email=nonsense', 'external_id=', 'external_id[]=&email=', 'phone=']) {
+      expect(await ask(query)).toEqual({ users: [], total_count: 0, message: 'success' });
+    }
+    expect(await ask('external_id=&email=ada@x.com')).toMatchObject({ total_count: 2 });
   });
 
   test('page by page', async () => {

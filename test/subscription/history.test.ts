@@ -2,6 +2,8 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { emailBlocklist } from '../../src/operations/email.blocklist.ts';
+import { emailBounceRemove } from '../../src/operations/email.bounce.remove.ts';
+import { emailSpamRemove } from '../../src/operations/email.spam.remove.ts';
 import { emailStatus } from '../../src/operations/email.status.ts';
 import { packageRoot } from '../../src/package-root.ts';
 import { merge, remove, user } from '../identity/objects.ts';
@@ -43,6 +45,43 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
       ['news', 'unsubscribed', 'subscribed', 'v2'],
       ['', 'opted_in', 'subscribed', 'status'],
       ['', 'subscribed', 'unsubscribed', 'blocklist'],
+      ['hard_bounce', null, 'hard_bounced', 'blocklist'],
+    ]);
+  });
+
+  test('an address that bounces, and that no longer does: by /email/blocklist and /email/bounce/remove', async () => {
+    const email = 'bounce@x.com';
+    await scene.post(emailBounceRemove(), { email }, 'in vain');
+    await scene.post(emailBlocklist(), { email }, 'one');
+    await scene.post(emailBlocklist(), { email }, 'again');
+    await scene.post(emailBounceRemove(), { email }, 'two');
+    await scene.post(emailBounceRemove(), { email }, 'in vain');
+    expect(await scene.history(email)).toEqual([
+      ['', null, 'unsubscribed', 'one'],
+      ['hard_bounce', null, 'hard_bounced', 'one'],
+      ['hard_bounce', 'hard_bounced', null, 'two'],
+    ]);
+  });
+
+  test('a user who marks email as spam, a merge that brings the mark along, and who loses it by /email/spam/remove', async () => {
+    const marked = { email: 'spam@x.com', marked_email_as_spam_at: '2026-01-02T00:00:00.000Z' };
+    await apply('one', has('s1', { standard: marked }), has('s2', { standard: marked }), has('s3', {}));
+    await apply('again', has('s1', { standard: marked }));
+    const [first, third] = [await scene.profileId('s1'), await scene.profileId('s3')];
+    await apply('merge', merge('s2', 's3'));
+    await scene.post(emailSpamRemove(), { email: ['spam@x.com', 'other@x.com'] }, 'remove');
+    await scene.post(emailSpamRemove(), { email: 'spam@x.com' }, 'in vain');
+    await apply('two', has('s1', { standard: marked }));
+    await apply('null', has('s1', { standard: { marked_email_as_spam_at: null } }));
+    expect(await scene.history(first)).toEqual([
+      ['spam', null, 'marked_as_spam', 'one'],
+      ['spam', 'marked_as_spam', null, 'remove'],
+      ['spam', null, 'marked_as_spam', 'two'],
+      ['spam', 'marked_as_spam', null, 'null'],
+    ]);
+    expect(await scene.history(third)).toEqual([
+      ['spam', null, 'marked_as_spam', 'merge'],
+      ['spam', 'marked_as_spam', null, 'remove'],
     ]);
   });
 
@@ -169,6 +208,12 @@ test.each([true, false])(
   },
 );
 
+/** What the migration writes for what is older than it. */
+const seedOf = (migration: string) => {
+  const file = path.join(packageRoot, 'prisma/migrations', migration, 'migration.sql');
+  return /insert into subscription_history[^;]+;/.exec(readFileSync(file, 'utf8'))![0];
+};
+
 test('states that are older than the history are its first rows', async () => {
   const { news, texts } = scene.groups;
   const [address, phone] = ['older@x.com', phones(3)];
@@ -179,10 +224,8 @@ test('states that are older than the history are its first rows', async () => {
     says({ phone }, texts, 'unsubscribed'),
   ]);
   const id = await scene.profileId('older');
-  const file = path.join(packageRoot, 'prisma/migrations/0007_subscriptions/migration.sql');
-  const [seed] = /insert into subscription_history[^;]+;/.exec(readFileSync(file, 'utf8'))!;
   await scene.rows('delete from subscription_history');
-  await scene.rows(seed);
+  await scene.rows(seedOf('0007_subscriptions'));
   expect((await scene.history(id)).sort()).toEqual([
     ['', null, 'unsubscribed', 'unknown'],
     ['news', null, 'subscribed', 'unknown'],
@@ -195,5 +238,26 @@ test('states that are older than the history are its first rows', async () => {
   expect(await scene.history(phone)).toEqual([
     ['texts', null, 'unsubscribed', 'unknown'],
     ['texts', 'unsubscribed', 'subscribed', 'next'],
+  ]);
+});
+
+test('marks that are older than their history are its first rows', async () => {
+  const email = 'old.mark@x.com';
+  await scene.apply([
+    has('old mark', { standard: { email, marked_email_as_spam_at: '2026-01-02T00:00:00.000Z' } }),
+  ]);
+  await scene.post(emailBlocklist(), { email });
+  const id = await scene.profileId('old mark');
+  await scene.rows('delete from subscription_history');
+  await scene.rows(seedOf('0011_marks_in_history'));
+  await scene.post(emailBounceRemove(), { email }, 'bounce');
+  await scene.post(emailSpamRemove(), { email }, 'spam');
+  expect(await scene.history(email)).toEqual([
+    ['hard_bounce', null, 'hard_bounced', 'unknown'],
+    ['hard_bounce', 'hard_bounced', null, 'bounce'],
+  ]);
+  expect(await scene.history(id)).toEqual([
+    ['spam', null, 'marked_as_spam', 'unknown'],
+    ['spam', 'marked_as_spam', null, 'spam'],
   ]);
 });

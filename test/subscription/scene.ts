@@ -107,7 +107,7 @@ export async function createSubscriptionScene() {
     /** What became of the states of an address or profile, oldest first: subscription, from, to, request. */
     async history(subject: string): Promise<(string | null)[][]> {
       const rows = await scene.rows(
-        `select coalesce(subscription_groups.name, '') as name, from_state, to_state, request_id
+        `select coalesce(subscription_groups.name, subscription_history.subscription) as name, from_state, to_state, request_id
          from subscription_history
          left join subscription_groups on subscription_groups.id::text = subscription_history.subscription
          where subscription_history.workspace_id = $1 and subject = $2 order by subscription_history.id`,

@@ -57,7 +57,7 @@ export function foldIdentify(
 function combine(
   merged: HeldProfile,
   kept: HeldProfile,
-  { ordinal }: Work,
+  { ordinal, requestId }: Work,
   changes: Changes,
 ): FoldedIdentity {
   if (!merged.holds() || !kept.holds()) return LOOK_AGAIN;
@@ -74,7 +74,12 @@ function combine(
   kept.change(ordinal);
   if (email !== null) moveEmail(kept, email, changes);
   if (phone !== null) movePhone(kept, phone, merged.phoneValid, changes);
-  identity.merges.push({ workspace_id: kept.workspaceId, merged_id: merged.id, kept_id: kept.id });
+  identity.merges.push({
+    workspace_id: kept.workspaceId,
+    merged_id: merged.id,
+    kept_id: kept.id,
+    request_id: requestId,
+  });
   profiles.seal(merged);
   profiles.seal(kept);
   return undefined;

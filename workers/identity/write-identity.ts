@@ -46,7 +46,7 @@ function merging(tx: Connection, merges: MergePair[], now: Date): (() => Promise
   const gone = merges.map(({ workspace_id, merged_id }) => ({ workspace_id, id: merged_id }));
   return [
     () => handOverDeadLetters(tx, merges),
-    () => mergeProfiles(tx, merges),
+    () => mergeProfiles(tx, merges, now),
     () => moveAliases(tx, merges),
     () => movePushTokens(tx, merges),
     () => mergeEventSummaries(tx, merges),

@@ -22,12 +22,14 @@ export function foldEmailChange(
   if (profiles.isContested(workspaceId, { email })) return LOOK_AGAIN;
   if (marked_as_spam === false) {
     if (emails.clearedSpam.length !== place) return LOOK_AGAIN;
-    emails.clearedSpam.push({ workspace_id: workspaceId, email });
+    emails.clearedSpam.push({ workspace_id: workspaceId, email, request_id: states.request });
   }
+  const address = { workspaceId, kind: 'email', name: email } as const;
   if (state !== undefined) {
-    states.set({ workspaceId, kind: 'email', name: email }, GLOBAL, { channel: 'email', state });
+    states.set(address, GLOBAL, { channel: 'email', state });
   }
   if (hard_bounced !== undefined) {
+    states.mark(address, 'hard_bounce', hard_bounced);
     emails.bounces.set(scoped(workspaceId, email), { workspace_id: workspaceId, email, hard_bounced });
   }
   return undefined;

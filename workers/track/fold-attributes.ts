@@ -4,7 +4,7 @@ import type { Group } from '../../src/store/subscriptions/find-groups.ts';
 import { GLOBAL } from '../../src/store/subscriptions/find-states.ts';
 import type { Changes } from './fold.ts';
 import type { HeldProfile } from './held-profile.ts';
-import { moveEmail, movePhone, subjectOf } from './move-states.ts';
+import { moveEmail, movePhone, own, subjectOf } from './move-states.ts';
 import { scoped, type Work } from './work.ts';
 
 /**
@@ -95,6 +95,8 @@ function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes:
 
 function setStandard(profile: HeldProfile, standard: StandardAttributes, changes: Changes): void {
   const { email, phone, phone_valid, ...columns } = standard;
+  const { marked_email_as_spam_at: spam } = columns;
+  if (spam !== undefined) changes.states.mark(own(profile), 'spam', spam !== null);
   Object.assign(profile.columns, columns);
   if (email !== undefined) moveEmail(profile, email, changes);
   if (phone !== undefined) movePhone(profile, phone, phone_valid ?? null, changes);

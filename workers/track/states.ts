@@ -1,5 +1,6 @@
 import type { Group } from '../../src/store/subscriptions/find-groups.ts';
 import { GLOBAL, type StoredState } from '../../src/store/subscriptions/find-states.ts';
+import { type Mark, marks } from '../../src/store/subscriptions/marks.ts';
 import type { StateChange } from '../../src/store/subscriptions/record-state-changes.ts';
 import type { EmailState } from '../../src/store/subscriptions/set-email-states.ts';
 import type { GroupState } from '../../src/store/subscriptions/set-subscription-states.ts';
@@ -79,6 +80,11 @@ export class States {
     this.#say({ subject, group, channel, state, how: 'dropped' });
   }
 
+  /** Notes a mark for the history; what bears it is written elsewhere. */
+  mark(subject: Subject, mark: Mark, isMarked: boolean): void {
+    this.#note(subject, mark, isMarked ? 'set' : 'dropped', marks[mark]);
+  }
+
   /** The global states of addresses to write. */
   emailStates(how: Said['how']): EmailState[] {
     return this.#saidSo(how)
@@ -101,19 +107,23 @@ export class States {
 
   #say(said: Said): void {
     const { subject, group, how, state } = said;
-    this.changes.push({
-      workspace_id: subject.workspaceId,
-      subject_kind: subject.kind,
-      subject: subject.name,
-      subscription: group,
-      how,
-      state,
-      request_id: this.request,
-    });
+    this.#note(subject, group, how, state);
     const key = keyOf(subject.workspaceId, subject.kind, subject.name);
     const groups = this.#said.get(key);
     if (groups) groups.set(group, said);
     else this.#said.set(key, new Map([[group, said]]));
+  }
+
+  #note({ workspaceId, kind, name }: Subject, subscription: string, how: Said['how'], state: string): void {
+    this.changes.push({
+      workspace_id: workspaceId,
+      subject_kind: kind,
+      subject: name,
+      subscription,
+      how,
+      state,
+      request_id: this.request,
+    });
   }
 
   #saidSo(how: Said['how']): Said[] {

@@ -50,7 +50,7 @@ export async function writeChanges(tx: Connection, changes: Changes, now: Date):
   const droppedGroupStates = states.groupStates('dropped');
   await sendTogether(tx, [
     // Before the round's own marks.
-    () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam),
+    () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
     () => changes.events.length > 0 && recordEvents(tx, changes.events, now),
     () => changes.purchases.length > 0 && recordPurchases(tx, changes.purchases, now),
     () => made.length > 0 && insertProfiles(tx, made, now),

@@ -8,11 +8,12 @@ import { findWorkspace, findWorkspaceId } from '../find-workspace.ts';
 import { withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
 import { Refusal } from '../refusal.ts';
+import { addUsersHistory } from './users-history.ts';
 
 export function addUsers(program: Command): void {
   const noun = addNoun(program, 'users', {
     sentence:
-      'Block dummy users by their external ids, and let them in again: objects for a blocked one are refused.',
+      'Block dummy users by their external ids, and let them in again; show what became of subscription states.',
     example: 'users blocked --workspace default',
   });
   addVerb(noun, 'block', {
@@ -40,6 +41,7 @@ export function addUsers(program: Command): void {
     .option('--limit <number>', 'most external ids to show', parseCount, 100)
     .option('--after <workspace/id>', 'go on behind this one', parsePlace)
     .action(blocked);
+  addUsersHistory(noun);
 }
 
 interface Named {

@@ -4,7 +4,7 @@ import type { Json } from '../../profile/json.ts';
 import { judge, planOf, requiredElements } from '../identity/elements.ts';
 import { countedReply, email, refusal } from '../identity/schemas.ts';
 import type { Plan, QueuedOperation } from '../operation.ts';
-import { listOrOne } from '../subscription/schemas.ts';
+import { listOrOne, READ_BACK_WITHIN } from '../subscription/schemas.ts';
 
 const FIELD = 'email';
 
@@ -16,8 +16,12 @@ export const ofAddresses = {
   kind: 'queued',
   method: 'POST',
   bucket: 'default',
+  readBackWithin: READ_BACK_WITHIN,
   replies: {
-    201: { description: 'The changes are on disk and will take effect.', schema: countedReply([FIELD], {}) },
+    201: {
+      description: 'The changes are on disk, and unless the workers are behind the next get sees them.',
+      schema: countedReply([FIELD], {}),
+    },
   },
   refusals: ['tooManyIds'],
   ...refusal([FIELD]),

@@ -1,4 +1,5 @@
 import { BadRequest } from '../../errors.ts';
+import { formProblem } from '../../preferences/form-problem.ts';
 import { TemplateError } from '../../preferences/template-error.ts';
 import { sampleView } from '../../preferences/view.ts';
 import type { Json } from '../../profile/json.ts';
@@ -49,10 +50,12 @@ async function tryTemplate(
   template: string,
   { renderer, database: { prisma } }: Resources,
 ): Promise<void> {
-  const { groups } = await renderer.render({ template, view: sampleView }).catch((error) => {
+  const { groups, page } = await renderer.render({ template, view: sampleView }).catch((error) => {
     if (!(error instanceof TemplateError)) throw error;
     throw new BadRequest(`'${field}' is not valid: ${error.message}`);
   });
+  const problem = formProblem(page, sampleView.submitUrl);
+  if (problem !== undefined) throw new BadRequest(`'${field}' is not valid: ${problem}`);
   if (groups.length === 0) return;
   const found = await prisma.subscriptionGroup.findMany({
     where: { workspaceId, id: { in: groups } },

@@ -13,6 +13,21 @@ export interface Asked {
   names: { sent: string; known: string | undefined }[];
 }
 
+/** Parameters that name users. */
+const KINDS = ['external_id', 'email', 'phone'] as const;
+
+/**
+ * As `readAsked`; names that are there and blank are nobody's, which clients of this list are used to.
+ *
+ * @throws {BadRequest|ApiError} when no name is there, too many are, or both emails and phones
+ */
+export function readAskedOrNobody(query: Record<string, Json>): Asked {
+  const isBlank = (kind: Kind) => query[kind] !== undefined && listOf(query[kind]).length === 0;
+  const isNamed = KINDS.some((kind) => listOf(query[kind]).length > 0);
+  const blank = isNamed ? undefined : KINDS.find(isBlank);
+  return blank === undefined ? readAsked(query) : { kind: blank, names: [] };
+}
+
 /**
  * External ids come first; emails and phones beside them are passed over. Whatever is sent twice is asked once.
  *

@@ -1,6 +1,12 @@
 import type { Schema } from '../../schemas/schema.ts';
 import { arrayOf, email, externalId, phone } from '../identity/schemas.ts';
 
+/**
+ * Milliseconds that a setting waits to take effect: whoever sets a state looks at it next. With the 700 that the queue
+ * may take, this stays below the 2 s after which clients give up.
+ */
+export const READ_BACK_WITHIN = 1000;
+
 /** The group of the documented examples; those who try them out have others. */
 export const EXAMPLE_GROUP = '019c13ec-a2e2-7b61-8f0c-55a3d7000001';
 

@@ -5,6 +5,8 @@ export interface MergePair {
   workspace_id: string;
   merged_id: string;
   kept_id: string;
+  /** Of the merge. */
+  request_id: string;
 }
 
 /** The table of the pairs, from the parameters $1 to $3. */

@@ -1,5 +1,5 @@
 import { plainArray } from '../arrays.ts';
-import type { Connection } from '../database.ts';
+import type { Connection, Pool } from '../database.ts';
 import { type ProfileRow, profileColumns } from './profile-row.ts';
 
 /** By the primary keys of deprecated_external_ids and profiles; locks nothing. */
@@ -15,7 +15,7 @@ const statement = `
 
 /** Those whom external ids named before they were renamed. */
 export async function findByDeprecatedExternalId(
-  tx: Connection,
+  tx: Pick<Connection | Pool, 'query'>,
   workspaceIds: string[],
   externalIds: string[],
 ): Promise<(ProfileRow & { deprecatedId: string })[]> {

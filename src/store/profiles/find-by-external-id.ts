@@ -1,5 +1,5 @@
 import { plainArray } from '../arrays.ts';
-import type { Connection } from '../database.ts';
+import type { Connection, Pool } from '../database.ts';
 
 /** A profile, and which of the wanted ones it is. */
 export interface FoundProfile {
@@ -30,7 +30,7 @@ const statement = `
 
 /** What the caller knows already is not sent back: this is the statement with the most rows of all. */
 export async function findByExternalId(
-  tx: Connection,
+  tx: Pick<Connection | Pool, 'query'>,
   workspaceIds: string[],
   externalIds: string[],
 ): Promise<FoundProfile[]> {

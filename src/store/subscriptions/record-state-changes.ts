@@ -7,7 +7,7 @@ export interface StateChange {
   subject_kind: GroupState['subject_kind'];
   /** The address, or the profile's id. */
   subject: string;
-  /** A group's id, or GLOBAL. */
+  /** A group's id, GLOBAL, or a mark's name. */
   subscription: string;
   /** `taken`: only where there is none yet; then it is the first that the set says of it. `dropped`: away. */
   how: 'set' | 'taken' | 'dropped';
