@@ -91,10 +91,7 @@ describe('npm start', () => {
     } finally {
       if (npm.exitCode === null) process.kill(-npm.pid!, 'SIGKILL');
     }
-    await waitUntil(() => runningOn(env.DATA_DIR).length === 0, {
-      what: 'the end of all processes',
-      deadline: 1000,
-    });
+    await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
     const stops = [...text.matchAll(/"process":"(\w+)".*"msg":"stopped"/g)].map((match) => match[1]);
     expect(stops).toEqual(['web', 'worker', 'board', 'start']);
   });
@@ -137,10 +134,7 @@ describe('npm start', () => {
       expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
       // A key that nobody would ever see is not made.
       expect(output(start)).not.toMatch(KEY);
-      await waitUntil(() => runningOn(env.DATA_DIR).length === 0, {
-        what: 'the end of all processes',
-        deadline: 1000,
-      });
+      await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
     } finally {
       other.close();
     }

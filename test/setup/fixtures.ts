@@ -151,11 +151,11 @@ export function temporaryFolder(prefix = 'penstock-'): string {
 
 /**
  * Asks again and again until the answer is truthy, and returns it. An error counts as no.
- * @throws {Error} naming `what` and the last error, `deadline` milliseconds later (default 20,000).
+ * @throws {Error} naming `what` and the last error, `deadline` milliseconds later (default 30,000).
  */
 export async function waitUntil<T>(
   condition: () => T | Promise<T>,
-  { what, deadline = 20_000 }: { what: string; deadline?: number },
+  { what, deadline = 30_000 }: { what: string; deadline?: number },
 ): Promise<NonNullable<T>> {
   const end = Date.now() + deadline;
   let last: unknown;
