@@ -82,7 +82,7 @@ export async function startRedis(
   };
   leftBehind.push(() => end('SIGKILL'));
   const url = `redis://127.0.0.1:${port}`;
-  await waitUntil(() => answersPing(url), { what: `redis-server on port ${port}`, deadline: 10_000 });
+  await waitUntil(() => answersPing(url), { what: `redis-server on port ${port}` });
   return { url, port, dir, pid: child.pid!, stop: () => end('SIGTERM'), kill: () => end('SIGKILL') };
 }
 
@@ -151,11 +151,11 @@ export function temporaryFolder(prefix = 'penstock-'): string {
 
 /**
  * Asks again and again until the answer is truthy, and returns it. An error counts as no.
- * @throws {Error} naming `what` and the last error, `deadline` milliseconds later (default 30,000).
+ * @throws {Error} naming `what` and the last error, `deadline` milliseconds later (default 60,000).
  */
 export async function waitUntil<T>(
   condition: () => T | Promise<T>,
-  { what, deadline = 30_000 }: { what: string; deadline?: number },
+  { what, deadline = 60_000 }: { what: string; deadline?: number },
 ): Promise<NonNullable<T>> {
   const end = Date.now() + deadline;
   let last: unknown;
