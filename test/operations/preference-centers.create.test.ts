@@ -1,12 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createScene, type Scene } from '../preferences/scene.ts';
-import type { ApiAnswer } from '../setup/api.ts';
+import { base, centersOf, expectRefusal, htmls, time, unknown } from './centers.ts';
 
-const base = '/preference_center/v1';
 const uuid = expect.stringMatching(/^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
-const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
-const htmls = { preference_center_page_html: '<p>page</p>', confirmation_page_html: '<p>saved</p>' };
-const unknown = '019c13ec-a2e2-7000-8000-00000000dead';
 
 let scene: Scene;
 beforeAll(async () => {
@@ -14,21 +10,7 @@ beforeAll(async () => {
 });
 afterAll(() => scene?.stop());
 
-const create = (body: object) => scene.api('POST', base, body);
-const view = (id: string) => scene.api('GET', `${base}/${id}`);
-
-async function created(body: object): Promise<string> {
-  const { status, body: reply } = await create({ ...htmls, ...body });
-  expect({ status, reply }).toMatchObject({ status: 201 });
-  return reply.preference_center_api_id;
-}
-
-function expectRefusal({ status, body }: ApiAnswer, message: string | RegExp, expected = 400): void {
-  expect({ status, body }).toEqual({
-    status: expected,
-    body: { message: typeof message === 'string' ? message : expect.stringMatching(message) },
-  });
-}
+const { create, view, created } = centersOf(() => scene);
 
 describe('create', () => {
   test('answers with the id, the tag of its link and the times; title and state have defaults', async () => {
