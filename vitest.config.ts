@@ -8,6 +8,6 @@ export default defineConfig({
     // Two cores, on which Postgres, Redis and the processes under test run as well.
     maxWorkers: 2,
     testTimeout: 120_000,
-    hookTimeout: 120_000,
+    hookTimeout: 300_000,
   },
 });
