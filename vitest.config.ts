@@ -7,7 +7,7 @@ export default defineConfig({
     pool: 'forks',
     // Two cores, on which Postgres, Redis and the processes under test run as well.
     maxWorkers: 2,
-    testTimeout: 60_000,
-    hookTimeout: 60_000,
+    testTimeout: 120_000,
+    hookTimeout: 300_000,
   },
 });

@@ -186,6 +186,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     allErrors: true,
     strict: false,
     verbose: true,
+    validateSchema: false,
   });
   const values: Record<string, unknown> = {};
   for (const name of Object.keys(settings)) {

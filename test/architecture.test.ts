@@ -48,12 +48,6 @@ const environment = new Map([
 
 const MOST_LINES = 300;
 
-/** Longer files, each with its reason. */
-const longer = new Map([
-  ['test/contract.test.ts', 'one contract, held against every operation'],
-  ['test/journey.test.ts', 'one journey through everything that can be tracked'],
-]);
-
 interface Source {
   file: string;
   text: string;
@@ -159,9 +153,7 @@ test('every exception is still one', () => {
   expect(readers).toEqual([]);
 });
 
-test(`no file has more than ${MOST_LINES} lines without a reason`, () => {
-  const long = sources.filter(
-    ({ file, text }) => text.split('\n').length > MOST_LINES + 1 && !longer.has(file),
-  );
+test(`no file has more than ${MOST_LINES} lines`, () => {
+  const long = sources.filter(({ text }) => text.split('\n').length > MOST_LINES + 1);
   expect(long.map(({ file }) => file)).toEqual([]);
 });

@@ -1,7 +1,7 @@
 import { execFile } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { promisify } from 'node:util';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../src/package-root.ts';
 import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
 import {
@@ -16,15 +16,18 @@ import {
   track,
 } from './setup/npm-start.ts';
 
-afterEach(endStarted);
-
 describe('the admin command on a running npm start', () => {
+  let env: Awaited<ReturnType<typeof settings>>;
+  beforeAll(async () => {
+    env = await settings();
+    await startAndWait(env);
+  });
+  afterAll(() => endStarted());
+
   test.each([
     ['npx penstock', 'npx', ['penstock']],
     ['npm run -s penstock --', 'npm', ['run', '-s', 'penstock', '--']],
   ])('%s keys create makes a key that opens the endpoint at once', async (_, file, words) => {
-    const env = await settings();
-    await startAndWait(env);
     const args = 'keys create --workspace default --permissions users.track --json'.split(' ');
     const { stdout } = await promisify(execFile)(file, [...words, ...args], {
       cwd: packageRoot,
@@ -37,6 +40,8 @@ describe('the admin command on a running npm start', () => {
 });
 
 describe('npm start with stores of your own', () => {
+  afterEach(() => endStarted());
+
   test.each([
     ['REDIS_URL', 'DATABASE_URL'],
     ['REDIS_URL', 'the embedded Postgres'],

@@ -1,6 +1,6 @@
 import { spawn } from 'node:child_process';
 import { createServer } from 'node:net';
-import { afterEach, describe, expect, test } from 'vitest';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../src/package-root.ts';
 import { type TestProcess, waitUntil } from './setup/fixtures.ts';
 import {
@@ -15,12 +15,17 @@ import {
   track,
 } from './setup/npm-start.ts';
 
-afterEach(endStarted);
+describe('the first start', () => {
+  let env: Awaited<ReturnType<typeof settings>>;
+  let start: TestProcess;
+  beforeAll(async () => {
+    env = await settings();
+    start = await startAndWait(env);
+  });
+  afterEach(() => endStarted(1));
+  afterAll(() => endStarted());
 
-describe('npm start', () => {
-  test('the first start makes an API key, shows it, and its curl lines work as they are', async () => {
-    const env = await settings();
-    const start = await startAndWait(env);
+  test('makes an API key, shows it, and its curl lines work as they are', async () => {
     const key = KEY.exec(output(start))?.[0];
     expect(key).toBeDefined();
     expect(output(start).match(/shown this once/g)).toHaveLength(1);
@@ -43,6 +48,30 @@ describe('npm start', () => {
       `200 http://127.0.0.1:${env.BOARD_PORT}/`,
     );
   });
+
+  test('a second start on the same data names it and exits 1', async () => {
+    const second = begin({ ...(await settings()), DATA_DIR: env.DATA_DIR });
+    expect(await second.exit).toMatchObject({ code: 1 });
+    expect(output(second)).toContain(
+      `another npm start (process ${start.pid}) is running on ${env.DATA_DIR}`,
+    );
+    expect((await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).status).toBe(200);
+  });
+
+  test('a process that is killed is started again', async () => {
+    const web = runningOn(env.DATA_DIR).find(({ command }) => command.includes('dist/src/web.js'))!;
+    process.kill(web.pid, 'SIGKILL');
+    await waitUntil(() => start.log.some((line) => line.name === 'web' && line.signal === 'SIGKILL'), {
+      what: 'the log line about it',
+    });
+    await waitUntil(async () => (await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).ok, {
+      what: 'a new web',
+    });
+  });
+});
+
+describe('npm start', () => {
+  afterEach(() => endStarted());
 
   test('BOOTSTRAP_API_KEY is the key of the first start and is not shown', async () => {
     const key = 'pk_chosen_by_someone';
@@ -84,17 +113,14 @@ describe('npm start', () => {
     });
     const exit = new Promise((resolve) => npm.once('exit', (code) => resolve(code)));
     try {
-      await waitUntil(() => text.includes('Penstock is ready'), { what: 'the greeting', deadline: 30_000 });
+      await waitUntil(() => text.includes('Penstock is ready'), { what: 'the greeting', deadline: 60_000 });
       expect(runningOn(env.DATA_DIR).length).toBeGreaterThan(4);
       process.kill(-npm.pid!, 'SIGINT');
       expect(await exit).toBe(0);
     } finally {
       if (npm.exitCode === null) process.kill(-npm.pid!, 'SIGKILL');
     }
-    await waitUntil(() => runningOn(env.DATA_DIR).length === 0, {
-      what: 'the end of all processes',
-      deadline: 1000,
-    });
+    await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
     const stops = [...text.matchAll(/"process":"(\w+)".*"msg":"stopped"/g)].map((match) => match[1]);
     expect(stops).toEqual(['web', 'worker', 'board', 'start']);
   });
@@ -116,17 +142,6 @@ describe('npm start', () => {
     await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of what was left behind' });
   });
 
-  test('a second start on the same data names the first and exits 1', async () => {
-    const env = await settings();
-    const first = await startAndWait(env);
-    const second = begin({ ...(await settings()), DATA_DIR: env.DATA_DIR });
-    expect(await second.exit).toMatchObject({ code: 1 });
-    expect(output(second)).toContain(
-      `another npm start (process ${first.pid}) is running on ${env.DATA_DIR}`,
-    );
-    expect((await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).status).toBe(200);
-  });
-
   test.each(['PORT', 'BOARD_PORT', 'WORKER_PORT'] as const)('a %s in use is said by name', async (name) => {
     const env = await settings();
     const other = createServer();
@@ -137,26 +152,10 @@ describe('npm start', () => {
       expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
       // A key that nobody would ever see is not made.
       expect(output(start)).not.toMatch(KEY);
-      await waitUntil(() => runningOn(env.DATA_DIR).length === 0, {
-        what: 'the end of all processes',
-        deadline: 1000,
-      });
+      await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
     } finally {
       other.close();
     }
-  });
-
-  test('a process that is killed is started again', async () => {
-    const env = await settings();
-    const start = await startAndWait(env);
-    const web = runningOn(env.DATA_DIR).find(({ command }) => command.includes('dist/src/web.js'))!;
-    process.kill(web.pid, 'SIGKILL');
-    await waitUntil(() => start.log.some((line) => line.name === 'web' && line.signal === 'SIGKILL'), {
-      what: 'the log line about it',
-    });
-    await waitUntil(async () => (await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).ok, {
-      what: 'a new web',
-    });
   });
 
   test('a wrong setting is said by name', async () => {

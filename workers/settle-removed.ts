@@ -4,8 +4,7 @@ import { mergeEventSummaries } from '../src/store/identity/merge-event-summaries
 import { mergePurchaseSummaries } from '../src/store/identity/merge-purchase-summaries.ts';
 import type { ProfileKey } from '../src/store/identity/pair.ts';
 import { inTransaction } from '../src/store/in-transaction.ts';
-import { eraseEvents } from '../src/store/removals/erase-events.ts';
-import { erasePurchases } from '../src/store/removals/erase-purchases.ts';
+import { eraseActivity } from '../src/store/removals/erase-activity.ts';
 import { findKept } from '../src/store/removals/find-kept.ts';
 import { finishRemovals } from '../src/store/removals/finish-removals.ts';
 import { lockRemoved } from '../src/store/removals/lock-removed.ts';
@@ -41,8 +40,8 @@ async function bringAfter(tx: Connection, merged: RemovedProfile[]): Promise<voi
 }
 
 async function eraseSlice(tx: Connection, deleted: RemovedProfile[]): Promise<void> {
-  if ((await eraseEvents(tx, deleted, SLICE)) === SLICE) return;
-  if ((await erasePurchases(tx, deleted, SLICE)) === SLICE) return;
+  if ((await eraseActivity(tx, 'events', deleted, SLICE)) === SLICE) return;
+  if ((await eraseActivity(tx, 'purchases', deleted, SLICE)) === SLICE) return;
   // Those that came late; the others went with the profile.
   await eraseSummaries(tx, deleted);
   await finishRemovals(tx, deleted, 'deleted');

@@ -1,5 +1,5 @@
 import { parse } from 'tldts';
-import validator from 'validator';
+import isEmail from 'validator/lib/isEmail.js';
 
 /** RFC 5321, in bytes. */
 const MAX_LOCAL = 64;
@@ -33,7 +33,7 @@ export function normalizeEmail(text: string): string | undefined {
   const local = address.slice(0, split);
   const host = address.slice(split + 1);
   // The general check costs more than all the rest, and says nothing new of a plain local part.
-  if (!PLAIN_LOCAL.test(local) && !(LOCAL.test(local) && validator.isEmail(address))) return undefined;
+  if (!PLAIN_LOCAL.test(local) && !(LOCAL.test(local) && isEmail.default(address))) return undefined;
   if (!isAllowedAt(host, local)) return undefined;
   return parse(host, ICANN_ONLY).isIcann ? address : undefined;
 }

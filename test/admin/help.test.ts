@@ -1,4 +1,6 @@
+import type { Command } from 'commander';
 import { describe, expect, test } from 'vitest';
+import { createProgram } from '../../src/admin/program.ts';
 import { expectRefusal, penstock } from './penstock.ts';
 
 const nouns = [
@@ -44,6 +46,21 @@ const verbs = [
   'migrate',
 ];
 
+/** What the command shows, without a process for each. */
+async function helpOf(words: string): Promise<string> {
+  const shown: string[] = [];
+  const program = createProgram((text) => expect.fail(text));
+  for (const command of withSubcommands(program))
+    command.configureOutput({ writeOut: (text) => void shown.push(text) });
+  const end = program.parseAsync([...words.split(' '), '--help'], { from: 'user' });
+  await expect(end).rejects.toMatchObject({ exitCode: 0 });
+  return shown.join('');
+}
+
+function withSubcommands(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(withSubcommands)];
+}
+
 describe('penstock --help', () => {
   test('lists every command and needs no database', async () => {
     const { code, stdout, stderr } = await penstock(['--help']);
@@ -53,8 +70,7 @@ describe('penstock --help', () => {
   });
 
   test.each(nouns)('%s --help lists its verbs with a sentence and an example', async (noun) => {
-    const { code, stdout } = await penstock([noun, '--help']);
-    expect(code).toBe(0);
+    const stdout = await helpOf(noun);
     expect(stdout).toContain(`Example:\n  $ penstock ${noun} `);
     for (const verb of verbs.filter((name) => name.startsWith(`${noun} `))) {
       expect(stdout).toMatch(new RegExp(`^  ${verb.slice(noun.length + 1)} .*[A-Z]`, 'm'));
@@ -62,11 +78,15 @@ describe('penstock --help', () => {
   });
 
   test.each(verbs)('%s --help says what it does, with an example and --json', async (verb) => {
-    const { code, stdout } = await penstock([...verb.split(' '), '--help']);
-    expect(code).toBe(0);
+    const stdout = await helpOf(verb);
     expect(stdout).toMatch(/^Usage: penstock .*\n\n[A-Z][^.]*\./);
     expect(stdout).toContain(`Example:\n  $ penstock ${verb}`);
     expect(stdout).toContain('--json');
+  });
+
+  test.each(['keys', 'keys create'])('penstock %s --help shows the same', async (words) => {
+    const ending = await penstock([...words.split(' '), '--help']);
+    expect(ending).toEqual({ code: 0, stdout: await helpOf(words), stderr: '' });
   });
 
   test('the version is that of the package', async () => {

@@ -1,5 +1,5 @@
 import type { Board } from '../../src/board/server.ts';
-import { account } from './installation.ts';
+import { account, createInstallation, type Installation } from './installation.ts';
 
 /** Requests as the dashboard's page makes them, with the headers that a browser adds by itself. */
 export function createVisitor({ url }: Pick<Board, 'url'>) {
@@ -35,4 +35,14 @@ export function createVisitor({ url }: Pick<Board, 'url'>) {
 
     signOut: () => send('POST', '/sign-out'),
   };
+}
+
+export type Visitor = ReturnType<typeof createVisitor>;
+
+/** An installation with its dashboard, and somebody who is signed in there. */
+export async function openDashboard(kind: Parameters<typeof createInstallation>[0]) {
+  const installation: Installation = await createInstallation(kind);
+  const visitor = createVisitor(await installation.startBoard());
+  await visitor.signIn();
+  return { installation, visitor };
 }

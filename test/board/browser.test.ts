@@ -1,32 +1,17 @@
-import { type BrowserContext, chromium } from 'playwright-core';
+import type { BrowserContext } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newInvitation } from '../../src/admin/invitations.ts';
 import { createAccount } from '../setup/access.ts';
-import { findChromium } from '../setup/chromium.ts';
-import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { openBrowser } from '../setup/browser.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 import { account, commit, createInstallation, failedEvent, type Installation, read } from './installation.ts';
-
-/** Nothing that calls home, nothing that needs a screen or a sandbox of its own. */
-const args = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-];
 
 describe('the dashboard in a browser', () => {
   let installation: Installation;
   let browser: BrowserContext;
   beforeAll(async () => {
     installation = await createInstallation('postgres');
-    browser = await chromium.launchPersistentContext(temporaryFolder('penstock-browser-'), {
-      executablePath: await findChromium(),
-      headless: true,
-      args,
-    });
+    browser = await openBrowser();
   }, 300_000);
   afterAll(async () => {
     await browser?.close();

@@ -6,23 +6,14 @@ import { DEAD_LETTER_QUEUE, QueueUnavailable } from '../../src/queue/lanes.ts';
 import { claimWaitingForReplay } from '../../src/store/dead-letters/claim-waiting-for-replay.ts';
 import { createShownDeadLetters } from '../../workers/shown-dead-letters.ts';
 import { waitUntil } from '../setup/fixtures.ts';
-import { createVisitor } from './browser-session.ts';
-import {
-  commit,
-  commitReplayed,
-  createInstallation,
-  failedEvent,
-  type Installation,
-  read,
-} from './installation.ts';
+import { openDashboard, type Visitor } from './browser-session.ts';
+import { commit, commitReplayed, failedEvent, type Installation, read } from './installation.ts';
 
 describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, queue on %s', (kind) => {
   let installation: Installation;
-  let visitor: ReturnType<typeof createVisitor>;
+  let visitor: Visitor;
   beforeAll(async () => {
-    installation = await createInstallation(kind);
-    visitor = createVisitor(await installation.startBoard());
-    await visitor.signIn();
+    ({ installation, visitor } = await openDashboard(kind));
   });
   afterAll(() => installation.stop());
 

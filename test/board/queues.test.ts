@@ -1,16 +1,14 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { DEAD_LETTER_QUEUE, laneName } from '../../src/queue/lanes.ts';
-import { createVisitor } from './browser-session.ts';
-import { createInstallation, failedEvent, type Installation } from './installation.ts';
+import { openDashboard, type Visitor } from './browser-session.ts';
+import { failedEvent, type Installation } from './installation.ts';
 
 describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s', (kind) => {
   let installation: Installation;
-  let visitor: ReturnType<typeof createVisitor>;
+  let visitor: Visitor;
   beforeAll(async () => {
-    installation = await createInstallation(kind);
-    visitor = createVisitor(await installation.startBoard());
-    await visitor.signIn();
+    ({ installation, visitor } = await openDashboard(kind));
   });
   afterAll(() => installation.stop());
 

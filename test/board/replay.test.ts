@@ -3,17 +3,15 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTER_QUEUE, identifierKey, laneOf } from '../../src/queue/lanes.ts';
 import { startProcess, waitUntil } from '../setup/fixtures.ts';
-import { createVisitor } from './browser-session.ts';
-import { createInstallation, failedEvent, type Installation, read } from './installation.ts';
+import { openDashboard, type Visitor } from './browser-session.ts';
+import { failedEvent, type Installation, read } from './installation.ts';
 
 /** The whole way, with worker processes: from an object that the store refuses to its one effect. */
 describe.each(['redis', 'postgres'] as const)('a replay from the dashboard, queue on %s', (kind) => {
   let installation: Installation;
-  let visitor: ReturnType<typeof createVisitor>;
+  let visitor: Visitor;
   beforeAll(async () => {
-    installation = await createInstallation(kind);
-    visitor = createVisitor(await installation.startBoard());
-    await visitor.signIn();
+    ({ installation, visitor } = await openDashboard(kind));
   });
   afterAll(() => installation.stop());
 

@@ -2,13 +2,11 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import express from 'express';
-import { type BrowserContext, chromium } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { addDocsPages } from '../../src/edge/docs-pages.ts';
 import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
-import { findChromium } from '../setup/chromium.ts';
-import { temporaryFolder } from '../setup/fixtures.ts';
+import { openBrowser } from '../setup/browser.ts';
 
 const operations = allOperations('service_id');
 let server: Server;
@@ -59,14 +57,7 @@ test('/openapi.json is the document itself', async () => {
 });
 
 test('a browser without any other network shows every operation and breaks no rule of the policy', async () => {
-  const browser: BrowserContext = await chromium.launchPersistentContext(
-    temporaryFolder('penstock-browser-'),
-    {
-      executablePath: await findChromium(),
-      headless: true,
-      args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'],
-    },
-  );
+  const browser = await openBrowser();
   try {
     const page = await browser.newPage();
     const complaints: string[] = [];

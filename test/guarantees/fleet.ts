@@ -1,4 +1,5 @@
 import { get } from 'node:http';
+import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { freePort } from '../../src/embedded/ports.ts';
 import {
@@ -116,7 +117,8 @@ export async function startFleet(
       throw new Error(`${name} ended with ${code ?? signal}: ${JSON.stringify(process.log.slice(-3))}`);
     });
     const ready = async () => (await statusOf(port, '/readyz')) === 200;
-    await Promise.race([waitUntil(ready, { what: `${name} to be ready` }), ended]);
+    // Its end is noticed at once; a busy machine needs its time.
+    await Promise.race([waitUntil(ready, { what: `${name} to be ready`, deadline: 100_000 }), ended]);
     ended.catch(() => {});
     list.push(member);
     return member;
@@ -160,6 +162,26 @@ export async function countProcessed({ pool }: Fleet): Promise<number> {
     'select coalesce(sum(objects + dead_letters), 0)::integer as objects from lane_totals',
   );
   return rows[0].objects;
+}
+
+/** Follows `countProcessed` until `leave` is called, also while Postgres is away. */
+export function watchWorkers(fleet: Fleet) {
+  let processed = 0;
+  let left = false;
+  const watch = async () => {
+    while (!left) {
+      processed = await countProcessed(fleet).catch(() => processed);
+      await sleep(50);
+    }
+  };
+  return {
+    processed: () => processed,
+    /** Resolves after `leave`. */
+    watching: watch(),
+    leave() {
+      left = true;
+    },
+  };
 }
 
 /** Resolves when every lane has applied another envelope. @returns milliseconds */

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { waitUntil } from '../setup/fixtures.ts';
-import { countProcessed, type Fleet } from './fleet.ts';
+import { countProcessed, type Fleet, watchWorkers } from './fleet.ts';
 import { createClient } from './keep-alive-client.ts';
 
 /** Steps of one user, each of which adds its number to the array attribute `log`: far below its 500 elements. */
@@ -27,21 +27,14 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
   const failures: unknown[] = [];
   let acknowledged = 0;
   let accepted = 0;
-  let processed = 0;
   let stopping = false;
-
-  async function watchWorkers(): Promise<void> {
-    while (!stopping) {
-      processed = await countProcessed(fleet).catch(() => processed);
-      await sleep(50);
-    }
-  }
+  const workers = watchWorkers(fleet);
 
   async function run(number: number): Promise<void> {
     const client = createClient(fleet.workspace.key);
     let turn = number;
     const post = async (body: Record<string, unknown[]>) => {
-      while (accepted - processed > MOST_UNAPPLIED && !stopping) await sleep(20);
+      while (accepted - workers.processed() > MOST_UNAPPLIED && !stopping) await sleep(20);
       const edge = fleet.edges[turn++ % fleet.edges.length]!;
       const answer = await client.post(edge.port, '/users/track', body);
       if (answer.status !== 201 || answer.body?.errors) failures.push(answer);
@@ -74,7 +67,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
   }
 
   const running = Promise.all([
-    watchWorkers(),
+    workers.watching,
     ...Array.from({ length: clients }, (_, number) => run(number)),
   ]);
   return {
@@ -91,6 +84,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
     /** Lets every client finish its request, and waits until all that was accepted is worked off. */
     async settle(deadline = 30_000) {
       stopping = true;
+      workers.leave();
       await running;
       await waitUntil(async () => (await countProcessed(fleet)) >= accepted, {
         what: `${accepted} objects to be applied`,

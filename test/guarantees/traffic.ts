@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { waitUntil } from '../setup/fixtures.ts';
-import { countProcessed, type Fleet } from './fleet.ts';
+import { type Fleet, watchWorkers } from './fleet.ts';
 import { type Answer, type Client, createClient } from './keep-alive-client.ts';
 import { countGood, createPerson, type Person, type Round, type Sent } from './person.ts';
 
@@ -42,15 +42,8 @@ export function startTraffic(fleet: Fleet, { clients = 8 } = {}): Traffic {
   const flights = new Map<string, number>();
   let acknowledged = 0;
   let accepted = 0;
-  let processed = 0;
   let stopping = false;
-
-  async function watchWorkers(): Promise<void> {
-    while (!stopping) {
-      processed = await countProcessed(fleet).catch(() => processed);
-      await sleep(50);
-    }
-  }
+  const workers = watchWorkers(fleet);
 
   async function run(number: number): Promise<void> {
     const client = createClient(fleet.workspace.key);
@@ -59,7 +52,7 @@ export function startTraffic(fleet: Fleet, { clients = 8 } = {}): Traffic {
     const users = Array.from({ length: USERS }, (_, index) => createPerson(index, number));
     let born = USERS;
     for (let turn = number; !stopping; turn++) {
-      while (accepted - processed > MOST_UNAPPLIED && !stopping) await sleep(50);
+      while (accepted - workers.processed() > MOST_UNAPPLIED && !stopping) await sleep(50);
       const round: Round = { attributes: [], events: [], purchases: [], sent: [] };
       for (let index = 0; index < USERS_PER_REQUEST; index++) {
         const place = (turn + index) % USERS;
@@ -93,7 +86,7 @@ export function startTraffic(fleet: Fleet, { clients = 8 } = {}): Traffic {
   }
 
   const running = Promise.all([
-    watchWorkers(),
+    workers.watching,
     ...Array.from({ length: clients }, (_, number) => run(number)),
   ]);
   return {
@@ -106,6 +99,7 @@ export function startTraffic(fleet: Fleet, { clients = 8 } = {}): Traffic {
     },
     async stop() {
       stopping = true;
+      workers.leave();
       await running;
       return log;
     },

@@ -4,7 +4,7 @@ import { runModel, settled } from './run.ts';
 import { describeCards, readStored } from './stored.ts';
 
 /** `npm run model` asks for more. */
-const operations = Number(process.env.MODEL_OPERATIONS ?? 3000);
+const operations = Number(process.env.MODEL_OPERATIONS ?? 1500);
 const seed = Number(process.env.MODEL_SEED ?? Date.now() % 1_000_000);
 
 const fleets: { backend: Backend; lanes: number }[] = [

@@ -63,7 +63,7 @@ test('the load command names the way out when it meets the rate limit', async ()
   const { url, key, databaseUrl } = await startPenstock();
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
   await pool.query(`insert into rate_limits (workspace_id, bucket, requests, window_seconds)
-    select id, 'users.track', 5, 60 from workspaces`);
+    select id, 'users.track', 1, 60 from workspaces`);
   await pool.end();
   const args = ['--url', url, '--key', key, '--seconds', '0.5', '--connections', '2'];
   const { text } = await printed(startProcess('dist/test/load/main.js', {}, args));
@@ -79,7 +79,8 @@ test('load is not sent to another machine unless that is asked for', async () =>
 
 test('the bench measures every row in turn, counts rows in Postgres and writes its results', async () => {
   const file = path.join(temporaryFolder(), 'results.json');
-  const bench = startProcess('dist/test/bench/main.js', {}, ['--quick', '--seconds', '1', '--output', file]);
+  const short = ['--quick', '--seconds', '0.3', '--patience', '0.1'];
+  const bench = startProcess('dist/test/bench/main.js', {}, [...short, '--output', file]);
   const { code, text } = await printed(bench);
   expect(code, text).toBe(0);
   const results: Results = JSON.parse(readFileSync(file, 'utf8'));

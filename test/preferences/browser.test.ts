@@ -1,22 +1,11 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { type BrowserContext, chromium } from 'playwright-core';
+import type { BrowserContext } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../../src/package-root.ts';
-import { findChromium } from '../setup/chromium.ts';
-import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { openBrowser } from '../setup/browser.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 import { createScene, type Scene } from './scene.ts';
-
-/** Nothing that calls home, nothing that needs a screen or a sandbox of its own. */
-const args = [
-  '--no-sandbox',
-  '--disable-gpu',
-  '--disable-quic',
-  '--no-first-run',
-  '--disable-background-networking',
-  '--disable-component-update',
-  '--disable-sync',
-];
 
 /** The one of the documentation. */
 const template = (file: string, { news, offers }: { news: string; offers: string }) =>
@@ -34,12 +23,7 @@ describe.each([
     let browser: BrowserContext;
     beforeAll(async () => {
       scene = await createScene(backend);
-      browser = await chromium.launchPersistentContext(temporaryFolder('penstock-browser-'), {
-        executablePath: await findChromium(),
-        headless: true,
-        javaScriptEnabled,
-        args,
-      });
+      browser = await openBrowser({ javaScriptEnabled });
     }, 300_000);
     afterAll(async () => {
       await browser?.close();

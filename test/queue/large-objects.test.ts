@@ -28,10 +28,14 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
   test('G5: what is too many bytes to hold is refused at once, while the rest waits for the queue', async () => {
     const { send } = await scene.begin({ maxPendingBytes: 1_000_000 });
     const resume = await scene.stall();
-    const waiting = people(10).map((_, index) => send(index, ['ann'], 100_000));
-    const started = performance.now();
+    let answered = 0;
+    const waiting = people(10).map((_, index) =>
+      send(index, ['ann'], 100_000).finally(() => {
+        answered++;
+      }),
+    );
     await expect(send(10, ['one too many'], 100)).rejects.toBeInstanceOf(QueueUnavailable);
-    expect(performance.now() - started).toBeLessThan(50);
+    expect(answered).toBe(0);
     await resume();
     await Promise.all(waiting);
     expect(await scene.everything()).toHaveLength(10);

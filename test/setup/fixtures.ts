@@ -37,7 +37,8 @@ async function copyDatabase(template: string): Promise<TestDatabase> {
   const name = `test_${randomBytes(6).toString('hex')}`;
   const url = new URL(inject('postgresUrl'));
   url.pathname = name;
-  await administer(`create database ${name} template ${template}`);
+  // As files: otherwise every page of the template goes through the log.
+  await administer(`create database ${name} template ${template} strategy file_copy`);
   const drop = () => administer(`drop database if exists ${name} with (force)`);
   leftBehind.push(drop);
   return { url: url.href, drop };
@@ -81,7 +82,7 @@ export async function startRedis(
   };
   leftBehind.push(() => end('SIGKILL'));
   const url = `redis://127.0.0.1:${port}`;
-  await waitUntil(() => answersPing(url), { what: `redis-server on port ${port}`, deadline: 10_000 });
+  await waitUntil(() => answersPing(url), { what: `redis-server on port ${port}` });
   return { url, port, dir, pid: child.pid!, stop: () => end('SIGTERM'), kill: () => end('SIGKILL') };
 }
 
@@ -113,7 +114,7 @@ export interface TestProcess {
  */
 export function startProcess(file: string, env: Record<string, string>, args: string[] = []): TestProcess {
   const { PATH, HOME, TMPDIR } = process.env;
-  const { child, exit } = spawnOnLeash([process.execPath, '--enable-source-maps', file, ...args], {
+  const { child, exit } = spawnOnLeash([process.execPath, file, ...args], {
     cwd: packageRoot,
     env: { PATH, HOME, ...(TMPDIR && { TMPDIR }), ...env },
     stdout: 'pipe',
@@ -150,11 +151,11 @@ export function temporaryFolder(prefix = 'penstock-'): string {
 
 /**
  * Asks again and again until the answer is truthy, and returns it. An error counts as no.
- * @throws {Error} naming `what` and the last error, `deadline` milliseconds later (default 20,000).
+ * @throws {Error} naming `what` and the last error, `deadline` milliseconds later (default 60,000).
  */
 export async function waitUntil<T>(
   condition: () => T | Promise<T>,
-  { what, deadline = 20_000 }: { what: string; deadline?: number },
+  { what, deadline = 60_000 }: { what: string; deadline?: number },
 ): Promise<NonNullable<T>> {
   const end = Date.now() + deadline;
   let last: unknown;

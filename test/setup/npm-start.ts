@@ -7,9 +7,9 @@ export const KEY = /pk_[\w-]{43}/;
 
 const started: TestProcess[] = [];
 
-/** Ends what a test has started. */
-export async function endStarted(): Promise<void> {
-  for (const start of started.splice(0)) {
+/** Ends what a test has started; the first `kept` are of all tests. */
+export async function endStarted(kept = 0): Promise<void> {
+  for (const start of started.splice(kept)) {
     start.kill('SIGKILL');
     await start.exit;
   }
@@ -36,7 +36,7 @@ export async function startAndWait(env: Record<string, string>): Promise<TestPro
   const start = begin(env);
   await waitUntil(() => output(start).includes('Penstock is ready'), {
     what: 'the greeting',
-    deadline: 30_000,
+    deadline: 60_000,
   });
   return start;
 }

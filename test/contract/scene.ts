@@ -1,0 +1,90 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { newApiKey } from '../../src/admin/api-keys.ts';
+import { allOperations } from '../../src/operations/index.ts';
+import type { Operation } from '../../src/operations/operation.ts';
+import { type Backend, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { createAccess } from '../setup/access.ts';
+import { type ApiAnswer, type ApiRequest, send } from '../setup/api.ts';
+import { expectCommonHeaders } from '../setup/common-headers.ts';
+import { liftLimits } from '../setup/examples.ts';
+
+/** Whatever is promised here is promised by each one: an operation that is added is held to it without a line. */
+export const operations = allOperations('service_id');
+
+export type ContractScene = ReturnType<typeof contractScene>;
+
+/** Processes for the tests of a `describe`, and at its end the test that their log tells nothing of what was sent. */
+export function contractScene(backend: Backend, { edges = 1 } = {}) {
+  let fleet: Fleet;
+  let access: ReturnType<typeof createAccess>;
+  /** Every key that was sent, good and bad. */
+  const sent = new Set<string>();
+  beforeAll(async () => {
+    fleet = await startFleet(backend, {
+      edges,
+      // Some answers say what the workers made of the request.
+      workers: 1,
+      env: { LOG_LEVEL: 'info', KEY_CACHE_MS: '300' },
+    });
+    await liftLimits(fleet.pool, fleet.workspace.id);
+    access = createAccess(fleet.pool);
+  });
+  afterAll(() => fleet.stop());
+
+  const port = () => fleet.edges[0]!.port;
+
+  /** Sends, and checks what holds for each answer whatever its status. */
+  async function ask(request: ApiRequest, to = port()): Promise<ApiAnswer> {
+    if (request.key !== undefined) sent.add(request.key);
+    const answer = await send(to, request);
+    expectCommonHeaders(answer.headers, /^\d*$/);
+    if (answer.status !== 204)
+      expect(answer.headers.get('content-type')).toMatch(/^application\/(scim\+)?json/);
+    return answer;
+  }
+
+  return {
+    fleet: () => fleet,
+    access: () => access,
+    port,
+
+    ask,
+
+    /** What the operation accepts, changed, from someone whom it admits. */
+    async accept(
+      operation: Operation,
+      change: ApiRequest = {},
+      to = port(),
+      whose = fleet.workspace,
+    ): Promise<ApiAnswer> {
+      const admitted = await access.admit(operation, whose);
+      const headers = { ...admitted.headers, ...change.headers };
+      const example = await access.example(operation, whose);
+      return ask({ ...example, ...admitted, ...change, headers }, to);
+    },
+
+    /** A key of the fleet's workspace. */
+    async makeKey(allowed: readonly string[], allowlist: string[] = []): Promise<string> {
+      const { secret, identifier, hash } = newApiKey();
+      await fleet.pool.query(
+        `insert into api_keys (id, workspace_id, name, identifier, key_hash, permissions, ip_allowlist)
+         values ($1, $2, 'test', $3, $4, $5, $6)`,
+        [uuidv7(), fleet.workspace.id, identifier, hash, allowed, allowlist],
+      );
+      return secret;
+    },
+
+    /** The last test of a `describe`: of all that the ones before have sent. */
+    staysPrivate() {
+      test('no key and nothing about a person is in the log', () => {
+        const lines = fleet.edges[0]!.log.map((line) => JSON.stringify(line));
+        expect(lines.length).toBeGreaterThan(operations.length * 4);
+        expect(sent.size).toBeGreaterThan(1);
+        const all = lines.join('\n');
+        for (const key of sent) expect(all.includes(key), `the log holds the key ${key}`).toBe(false);
+        expect(all).not.toContain('ada@example.com');
+      });
+    },
+  };
+}

@@ -1,0 +1,24 @@
+import { type BrowserContext, chromium } from 'playwright-core';
+import { findChromium } from './chromium.ts';
+import { temporaryFolder } from './fixtures.ts';
+
+/** Nothing that calls home, nothing that needs a screen or a sandbox of its own. */
+const ARGUMENTS = [
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+
+/** A browser with a profile of its own. */
+export async function openBrowser({ javaScriptEnabled = true } = {}): Promise<BrowserContext> {
+  return chromium.launchPersistentContext(temporaryFolder('penstock-browser-'), {
+    executablePath: await findChromium(),
+    headless: true,
+    javaScriptEnabled,
+    args: ARGUMENTS,
+  });
+}
