@@ -1,4 +1,5 @@
 import { newId } from '../ids.ts';
+import { inTime } from '../store/accounts/in-time.ts';
 import type { DirectOperation } from './operation.ts';
 import { createSchema, resourceSchema } from './scim/account-schema.ts';
 import { replyWith } from './scim/change-account.ts';
@@ -34,22 +35,15 @@ export function scimUsersCreate(): DirectOperation {
       const email = readEmail(body.userName as string);
       const values = await readAccount(prisma, companyId, body, true);
       const now = new Date(caller.now);
-      const account = await prisma.account
-        .create({
-          data: {
-            id: newId(),
-            companyId,
-            userName: body.userName as string,
-            email,
-            ...values,
-            createdAt: now,
-            modifiedAt: now,
-          },
-        })
-        .catch((error: { code?: string }) => {
-          // The one unique thing that a client chooses is the email address.
-          throw error.code === 'P2002' ? new ScimError('scimUserExists', 'uniqueness') : error;
-        });
+      const userName = body.userName as string;
+      const dates = { createdAt: now, modifiedAt: now };
+      const create = prisma.account.create({
+        data: { id: newId(), companyId, userName, email, ...values, ...dates },
+      });
+      const account = await inTime(prisma, create).catch((error: { code?: string }) => {
+        // The one unique thing that a client chooses is the email address.
+        throw error.code === 'P2002' ? new ScimError('scimUserExists', 'uniqueness') : error;
+      });
       return replyWith(201, account, prisma, requestOf(input).baseUrl, project);
     },
   };

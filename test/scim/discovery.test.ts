@@ -80,14 +80,15 @@ describe('RFC 7644 §4: what a client can learn', () => {
   });
 });
 
-test('locations have the host that was asked, and the scheme of a trusted proxy only', () => {
-  const about = (hops: number, headers: Record<string, string>) =>
-    aboutRequest({ headers } as IncomingMessage, hops).baseUrl;
+test('RFC 7643 §3.1: locations have the host that was asked, and the scheme of a trusted proxy only, or PUBLIC_URL', () => {
+  const about = (hops: number, headers: Record<string, string>, PUBLIC_URL = '') =>
+    aboutRequest({ headers } as IncomingMessage, { TRUST_PROXY_HOPS: hops, PUBLIC_URL }).baseUrl;
   const forwarded = { host: 'api.example:8443', 'x-forwarded-proto': 'https' };
   expect(about(0, forwarded)).toBe('http://api.example:8443');
   expect(about(1, forwarded)).toBe('https://api.example:8443');
   expect(about(1, { host: 'api.example' })).toBe('http://api.example');
   expect(about(0, { host: 'evil"<script>' })).toBe('');
+  expect(about(0, forwarded, 'https://users.example/penstock/')).toBe('https://users.example/penstock');
 });
 
 test('the lists of permissions are those of the protocol', () => {
