@@ -17,6 +17,9 @@ export interface ScimKey extends ApiKey {
   companyId: string;
 }
 
+/** RFC 7644 §2: a refusal says how to come in. */
+const refused = () => new ApiError('scimUnauthorized', undefined, { 'WWW-Authenticate': 'Bearer' });
+
 const SCIM_PERMISSION: ReadonlySet<string> = new Set(['scim']);
 const NONE: ReadonlySet<string> = new Set();
 
@@ -33,10 +36,10 @@ export function createScimAuthenticator(pool: Pool, log: Log) {
     async authenticate(headers: IncomingHttpHeaders, address: string, now: number): Promise<ScimKey> {
       const secret = bearer(headers.authorization);
       const token = secret && (await findScimToken(pool, hashApiKey(secret)));
-      if (!token || headers['x-request-origin'] !== token.origin) throw new ApiError('scimUnauthorized');
+      if (!token || headers['x-request-origin'] !== token.origin) throw refused();
       const allowed = toBlockList(token.ipAllowlist);
       if (allowed && !allowed.check(plain(address), isIPv6(plain(address)) ? 'ipv6' : 'ipv4'))
-        throw new ApiError('scimUnauthorized');
+        throw refused();
       if (now - (token.lastSeenAt?.getTime() ?? 0) > TOUCH_INTERVAL) {
         await touchScimToken(pool, token.id, new Date(now)).catch((error) =>
           log.warn({ err: error }, 'last use of a SCIM token not noted'),

@@ -130,6 +130,7 @@ async function answer(
   if (operation.body) {
     requireJson(request);
     body = await readJsonObject(request, services.config.MAX_BODY_BYTES);
+    if (operation.spell) body = operation.spell(body);
     if (checkBody && !checkBody(body)) throw new BadRequest(describeError(checkBody.errors![0]!));
   }
   if (checkQuery && !checkQuery(query)) throw new BadRequest(describeError(checkQuery.errors![0]!));

@@ -10,6 +10,7 @@ import { readProjection } from './scim/projection.ts';
 import { projectionQuery } from './scim/query.ts';
 import { readAccount, readEmail } from './scim/read-account.ts';
 import { ScimError } from './scim/scim-error.ts';
+import { spellResource } from './scim/spell.ts';
 
 /** POST /scim/v2/Users: makes a dashboard account (RFC 7644 §3.3). */
 export function scimUsersCreate(): DirectOperation {
@@ -23,6 +24,7 @@ export function scimUsersCreate(): DirectOperation {
     description:
       'Workspaces, teams and permission sets are named by name or by id, and answered with both. `active` is true unless given. Members that we do not know are passed over.',
     body: createSchema,
+    spell: spellResource,
     query: projectionQuery,
     replies: { 201: { description: 'The account that was made.', schema: resourceSchema } },
     refusals: ['scimUserExists'],

@@ -27,6 +27,8 @@ describe('a SCIM token', () => {
     expect((await list(provider.token)).status).toBe(200);
     const without = await send(scene.port, { method: 'GET', path: '/scim/v2/Users', key: provider.token });
     expect(without).toMatchObject(unauthorized);
+    // RFC 7644 §2: it says how to come in.
+    expect(without.headers.get('www-authenticate')).toBe('Bearer');
     for (const origin of ['https://other.example', `${ORIGIN}/`, ORIGIN.toUpperCase(), ''])
       expect(await list(provider.token, origin)).toMatchObject(unauthorized);
   });

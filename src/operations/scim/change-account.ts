@@ -1,6 +1,6 @@
 import { isDeepStrictEqual } from 'node:util';
 import { ApiError } from '../../errors.ts';
-import { normalizeEmail } from '../../profile/email.ts';
+import { normalizeStaffEmail } from '../../profile/email.ts';
 import type { Json } from '../../profile/json.ts';
 import { inTime } from '../../store/accounts/in-time.ts';
 import type { Database } from '../../store/database.ts';
@@ -78,7 +78,7 @@ export async function replyWith(
 
 /** The specification: it cannot be updated. RFC 7644 §3.5.1: the value that there is may be sent. */
 function requireSameUserName(given: Json | undefined, { email }: Account): void {
-  if (given === undefined || normalizeEmail(String(given)) === email) return;
+  if (given === undefined || normalizeStaffEmail(String(given)) === email) return;
   throw invalid("'userName' cannot be changed", 'mutability');
 }
 
