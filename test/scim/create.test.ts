@@ -78,58 +78,6 @@ describe('POST /scim/v2/Users', () => {
     expect(status).toBe(409);
   });
 
-  test('RFC 7643 §2.1: names of attributes have no case; one that is given twice is 400', async () => {
-    const { schemas, userName, department } = accountOf('shop');
-    const set = { appgroupname: 'shop', appGroupPermissionSets: [{ appGroupPermissionSetID: setId }] };
-    const given = {
-      SCHEMAS: schemas!,
-      username: userName!,
-      NAME: { GivenName: 'Ada', familyname: 'L' },
-      Permissions: { AppGroup: [set] },
-    };
-    const { status, body } = await provider.ask('POST', '/Users', {
-      ...given,
-      Department: department!,
-    });
-    expect({ status, body }).toMatchObject({
-      status: 201,
-      body: {
-        userName,
-        department,
-        name: { givenName: 'Ada', familyName: 'L' },
-        permissions: { appGroup: [{ appGroupPermissionSets: [{ appGroupPermissionSetName: 'Analyst' }] }] },
-      },
-    });
-    const put = await provider.ask('PUT', `/Users/${body.id}`, { ...given, DEPARTMENT: 'bi' });
-    expect(put).toMatchObject({ status: 200, body: { department: 'bi' } });
-    const twice = { ...accountOf('shop'), username: 'two@example.com' };
-    expect(await provider.ask('POST', '/Users', twice)).toMatchObject(
-      refusal(400, "'userName' is not valid: it is given twice", 'invalidSyntax'),
-    );
-  });
-
-  test('RFC 7643 §2.5: null is an attribute that is not there', async () => {
-    const created = await provider.create({ externalId: null, active: null });
-    expect(created.active).toBe(true);
-    expect(created).not.toHaveProperty('externalId');
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', { department: null }));
-    expect(answer).toMatchObject(refusal(400, "'department' is required", 'invalidValue'));
-  });
-
-  test.each<[string, Json]>([
-    ["'Boss'", [{ roleName: 'Boss' }]],
-    ["'r-7', 'Boss'", [{ roleId: 'r-7' }, { roleName: 'Boss' }]],
-  ])('roles in permissions, which we do not have, are 400 and named: %s', async (names, roles) => {
-    const permissions = { roles, appGroup: [] };
-    const answer = await provider.ask('POST', '/Users', accountOf('shop', { permissions }));
-    expect(answer).toMatchObject(
-      refusal(400, expect.stringContaining(`'permissions.roles' is not valid: there is no role ${names}`)),
-    );
-    expect(
-      (await provider.create({ permissions: { roles: [], appGroup: [] } })).permissions,
-    ).not.toHaveProperty('roles');
-  });
-
   test('RFC 7644 §3.8: what is no JSON is 415', async () => {
     const type = { 'content-type': 'application/xml' };
     expect(await provider.ask('POST', '/Users', accountOf('shop'), type)).toMatchObject(

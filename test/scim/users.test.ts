@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAccount } from '../setup/access.ts';
-import { waitUntil } from '../setup/fixtures.ts';
 import { accountOf, createScene, type Provider, refusal, type Scene } from './scene.ts';
 
 const NOBODY = '019c13ec-a2e2-7b61-8f0c-000000000000';
@@ -122,44 +121,6 @@ describe('PUT /scim/v2/Users/{id}', () => {
       Array.from({ length: 10 }, () => provider.ask('PUT', `/Users/${id}`, given, { 'if-match': 'W/"1"' })),
     );
     expect(answers.map(({ status }) => status).sort()).toEqual([200, ...Array(9).fill(412)]);
-  });
-});
-
-describe('503', () => {
-  test('a change that met a lock is answered with 503, and is not made when the lock is gone', async () => {
-    const [one, two] = [await provider.create(), await provider.create()];
-    const given = accountOf('shop', { userName: 'late@example.com' });
-    const tx = await scene.pool.connect();
-    let answers: Awaited<ReturnType<Provider['ask']>>[];
-    try {
-      // It can be read meanwhile.
-      await tx.query('begin; lock table accounts in exclusive mode');
-      answers = await Promise.all([
-        provider.ask('POST', '/Users', given),
-        provider.patch(one.id, [{ op: 'replace', path: 'active', value: false }]),
-        provider.ask('DELETE', `/Users/${two.id}`),
-      ]);
-    } finally {
-      await tx.query('rollback');
-      tx.release();
-    }
-    for (const answer of answers) {
-      expect(answer).toMatchObject(refusal(503, 'Service Unavailable'));
-      expect(answer.headers.get('retry-after')).toBe('1');
-    }
-    // Whoever was waiting for the lock has it now, or never.
-    await waitUntil(
-      async () => {
-        const { rows } = await scene.pool.query(
-          "select 1 from pg_stat_activity where datname = current_database() and state = 'active' and query ~* 'accounts' and pid <> pg_backend_pid()",
-        );
-        return rows.length === 0;
-      },
-      { what: 'no statement on accounts' },
-    );
-    expect((await provider.ask('GET', `/Users/${one.id}`)).body).toEqual(one);
-    expect((await provider.ask('GET', `/Users/${two.id}`)).body).toEqual(two);
-    expect((await provider.ask('POST', '/Users', given)).status).toBe(201);
   });
 });
 
