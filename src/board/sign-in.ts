@@ -54,7 +54,6 @@ export function createSignIn({ account, accounts, sessions, lockouts, log }: Sig
       response.send(signInPage({ problem: 'Too many people are signing in. Try again.', user }));
       return;
     }
-    // Counted before it is compared, so that guesses at the same moment are all counted.
     lockout.failed();
     const whose = isOperator
       ? isAccount({ user, password }, account) && OPERATOR
@@ -65,6 +64,7 @@ export function createSignIn({ account, accounts, sessions, lockouts, log }: Sig
       log.info(whose === OPERATOR ? {} : { account_id: whose.accountId }, 'signed in to the dashboard');
       response.redirect(303, '/');
     } else {
+      lockout.answered();
       log.warn({ address: request.socket.remoteAddress }, 'wrong user or password for the dashboard');
       response.status(401).send(signInPage({ problem: 'Wrong user or password.', user }));
     }

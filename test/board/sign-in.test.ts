@@ -171,4 +171,13 @@ describe('time', () => {
     lockout.failed();
     expect(lockout.secondsLeft()).toBe(0);
   });
+
+  test('a wait begins when the wrong password has been answered, however long comparing it took', () => {
+    const lockout = createLockout(() => now);
+    for (let failure = 0; failure < 5; failure++) lockout.failed();
+    now += 5000;
+    expect(lockout.secondsLeft()).toBe(0);
+    lockout.answered();
+    expect(lockout.secondsLeft()).toBe(1);
+  });
 });

@@ -7,6 +7,7 @@ let provider: Provider;
 beforeAll(async () => {
   scene = await createScene();
   provider = scene.provider;
+  await provider.create({ userName: 'ada@example.com' });
 });
 afterAll(() => scene.stop());
 
