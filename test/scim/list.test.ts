@@ -223,7 +223,10 @@ describe('RFC 7644 §3.4.2.4: pages', () => {
     const last = await page(third.nextCursor);
     expect(last.Resources.map(({ id }: Listed) => id)).toEqual([late]);
     expect(last).not.toHaveProperty('nextCursor');
-    expect((await other.ask('GET', '/Users?cursor=x')).status).toBe(400);
+    expect(await other.ask('GET', '/Users?cursor=x')).toMatchObject({
+      status: 400,
+      body: { scimType: 'invalidCursor' },
+    });
     expect((await other.ask('GET', '/Users?cursor=&startIndex=1')).status).toBe(400);
   });
 });
