@@ -70,6 +70,9 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     ['name co "ada b"', ['ada.byron']],
     ['name eq "Grace Hopper"', ['grace']],
     ['department eq "engineering"', ['ada', 'grace']],
+    ['department sw "ENG"', ['ada', 'grace']],
+    ['department co "nanc"', ['ada.byron']],
+    ['name sw "grace h"', ['grace']],
     ['department eq "ENGINEERING" and name.givenName sw "G"', ['grace']],
     ['name.familyName eq "Hopper" or department eq "finance"', ['ada.byron', 'grace']],
     ['userName sw "ada" and (department eq "finance" or department eq "pm")', ['ada.byron']],
@@ -85,9 +88,10 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     expect(await find(filter)).toEqual(found);
   });
 
-  test('id eq and id sw find by the id', async () => {
+  test('id eq, id sw and id co find by the id', async () => {
     expect(await find(`id eq "${ids[2]}"`)).toEqual(['grace']);
     expect(await find(`id sw "${ids[2]!.slice(0, 30)}" and id eq "${ids[2]}"`)).toEqual(['grace']);
+    expect(await find(`id co "${ids[2]!.slice(4)}"`)).toEqual(['grace']);
   });
 
   test('a wildcard of SQL stands for itself', async () => {
