@@ -87,6 +87,15 @@ describe('the values of PATCH', () => {
     });
   });
 
+  test('null among the values of a list is 400', async () => {
+    const { id } = await provider.create();
+    const { status, body } = await provider.patch(id, [
+      { op: 'add', path: 'permissions.appGroup', value: [null] },
+      { op: 'replace', path: 'permissions.appGroup.appGroupPermissions', value: ['admin'] },
+    ]);
+    expect({ status, body }).toMatchObject({ status: 400, body: { scimType: 'invalidValue' } });
+  });
+
   test('RFC 7643 §2.4: a filter finds a string of a list by its value', async () => {
     const path = (name: string) => `permissions.companyPermissions[value eq "${name}"]`;
     const { id } = await provider.create();

@@ -166,7 +166,7 @@ function findByPath(path: string): Attribute[] | undefined {
  * @param one whether it is one value of a list
  */
 function spellValue(value: Json, attribute: Attribute, one: boolean): Json {
-  if (value === null) return null;
+  if (value === null && !one) return null;
   if (attribute.multiValued && !one) {
     const list = Array.isArray(value) ? value : [value];
     return list.map((each) => spellValue(each, attribute, true));
