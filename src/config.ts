@@ -151,7 +151,7 @@ export const settings = {
     ...text(
       '',
       '',
-      'Address under which the world reaches the web process, for the links to preference centers; empty: HOST and PORT.',
+      'Address under which the world reaches the web process, for the links to preference centers and the locations of SCIM; empty: HOST and PORT, and for SCIM the host that was asked.',
     ),
     // It becomes part of a policy in a header.
     pattern: '^(https?://[^\\s?#;,\'"<>]+)?$',

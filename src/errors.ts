@@ -67,6 +67,7 @@ export const errors = {
   rateLimited: { status: 429, message: 'Rate Limited' },
   headersTooLarge: { status: 431, message: 'Request Header Fields Too Large' },
   internal: { status: 500, message: 'Internal Server Error' },
+  notImplemented: { status: 501, message: 'Not Implemented' },
   unavailable: { status: 503, message: 'Service Unavailable' },
 } as const satisfies Record<string, { status: number; message: string }>;
 

@@ -16,6 +16,7 @@ import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { memoryTokenBuckets, redisTokenBuckets } from './edge/token-bucket.ts';
+import { createTurns } from './edge/turns.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { allOperations } from './operations/index.ts';
@@ -25,10 +26,13 @@ import { watchDepth } from './queue/depth.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
 import { createLaneProducer } from './queue/producer.ts';
 import { requireRedisSettings } from './queue/redis-settings.ts';
-import { openDatabase } from './store/database.ts';
+import { openDatabase, ROW_CONNECTIONS } from './store/database.ts';
 
 /** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */
 const PATIENCE = { connection: 1000, statement: 1500 };
+
+/** Connectors send everyone at once, and wait for half a minute and more. */
+const SCIM_TURNS = { mostWaiting: 1000, patience: 10_000 };
 
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
 async function main(): Promise<void> {
@@ -53,6 +57,10 @@ async function main(): Promise<void> {
   const metrics = createEdgeMetrics();
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
   const scimAuthenticator = createScimAuthenticator(database.pool, log);
+  const scimTurns = createTurns({
+    ...SCIM_TURNS,
+    atOnce: Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS),
+  });
   const rateLimiter = createRateLimiter(
     connection.redis ? redisTokenBuckets(connection.redis) : memoryTokenBuckets(),
   );
@@ -66,6 +74,7 @@ async function main(): Promise<void> {
     metrics,
     authenticator,
     scimAuthenticator,
+    scimTurns,
     rateLimiter,
     queue,
     overload,

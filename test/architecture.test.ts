@@ -23,9 +23,20 @@ const shared: Record<string, string[]> = {
   jobs: [],
   store: ['package-root'],
   queue: ['config', 'ids', 'lifecycle', 'log', 'within'],
-  preferences: ['package-root'],
+  preferences: ['escape-html', 'package-root'],
   operations: ['errors', 'ids'],
-  edge: ['config', 'errors', 'ids', 'lifecycle', 'log', 'package-root', 'reachable', 'readiness', 'within'],
+  edge: [
+    'config',
+    'errors',
+    'escape-html',
+    'ids',
+    'lifecycle',
+    'log',
+    'package-root',
+    'reachable',
+    'readiness',
+    'within',
+  ],
   workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],
 };
 

@@ -16,3 +16,10 @@ export function codeOf(error: unknown): string | undefined {
   const code = error instanceof Error && 'code' in error ? error.code : undefined;
   return typeof code === 'string' ? code : undefined;
 }
+
+/** For `catch`: what is unique and there already is refused with these words; anything else goes on. */
+export function refuseTaken(words: string): (error: unknown) => never {
+  return (error) => {
+    throw codeOf(error) === 'P2002' ? new Refusal(words) : error;
+  };
+}

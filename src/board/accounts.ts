@@ -49,14 +49,14 @@ export function createAccounts({ prisma }: Pick<Database, 'prisma'>) {
     },
 
     /** What a person who has signed in may do now; nothing when the account is gone or was signed out. */
-    async rightsOf({ accountId, epoch }: Person): Promise<{ readOnly: boolean } | undefined> {
+    async rightsOf({ accountId, epoch }: Person): Promise<{ user: string; readOnly: boolean } | undefined> {
       const account = await prisma.account.findUnique({
         where: { id: accountId, active: true, sessionEpoch: epoch },
-        select: { companyPermissions: true },
+        select: { userName: true, companyPermissions: true },
       });
-      return account
-        ? { readOnly: !account.companyPermissions.some((name) => FULL.includes(name)) }
-        : undefined;
+      if (!account) return undefined;
+      const readOnly = !account.companyPermissions.some((name) => FULL.includes(name));
+      return { user: account.userName, readOnly };
     },
 
     /** The address that an invitation is for, while it can be used. */

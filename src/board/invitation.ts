@@ -3,6 +3,10 @@ import type { Log } from '../log.ts';
 import type { Accounts } from './accounts.ts';
 import { readNamed } from './form.ts';
 import { invitationEndedPage, invitationPage } from './pages.ts';
+import { PASSWORD_RULE } from './passwords.ts';
+
+/** The form to sign in, with a word that the password is set. */
+export const AFTER_INVITATION = '/sign-in?password=set';
 
 /** Where the link of an invitation leads: one sets a password there, and signs in with it. */
 export function createInvitation(accounts: Accounts, log: Log): Router {
@@ -12,13 +16,15 @@ export function createInvitation(accounts: Accounts, log: Log): Router {
   router.get('/invitation', async (request, response) => {
     const { token } = readNamed(request.query, 'token');
     response.set('Cache-Control', 'no-store');
-    if ((await accounts.invited(token)) === undefined) response.status(410).send(invitationEndedPage());
-    else response.send(invitationPage(token));
+    const email = await accounts.invited(token);
+    if (email === undefined) response.status(410).send(invitationEndedPage());
+    else response.send(invitationPage({ token, email, rule: PASSWORD_RULE }));
   });
 
   router.post('/invitation', readForm, async (request, response) => {
     const { token, password, again } = readNamed(request.body, 'token', 'password', 'again');
-    if ((await accounts.invited(token)) === undefined) {
+    const email = await accounts.invited(token);
+    if (email === undefined) {
       response.status(410).send(invitationEndedPage());
       return;
     }
@@ -27,8 +33,8 @@ export function createInvitation(accounts: Accounts, log: Log): Router {
     if (outcome === 'ended') response.status(410).send(invitationEndedPage());
     else if (outcome === 'done') {
       log.info('an invitation to the dashboard was accepted');
-      response.redirect(303, '/sign-in');
-    } else response.status(400).send(invitationPage(token, outcome.problem));
+      response.redirect(303, AFTER_INVITATION);
+    } else response.status(400).send(invitationPage({ token, email, rule: PASSWORD_RULE }, outcome.problem));
   });
 
   return router;

@@ -15,17 +15,25 @@ export function createLockout(now: () => number = Date.now) {
   let failures = 0;
   let lockedUntil = 0;
 
+  function beginWait(): void {
+    if (failures < FREE_FAILURES) return;
+    lockedUntil = now() + Math.min(FIRST_WAIT_MS * 2 ** (failures - FREE_FAILURES), LONGEST_WAIT_MS);
+  }
+
   return {
     /** Seconds to wait until the next attempt, rounded up; 0: none. */
     secondsLeft(): number {
       return Math.max(0, Math.ceil((lockedUntil - now()) / 1000));
     },
 
+    /** Counts an attempt, before it is compared: attempts at the same moment are all counted. */
     failed(): void {
       failures++;
-      if (failures < FREE_FAILURES) return;
-      lockedUntil = now() + Math.min(FIRST_WAIT_MS * 2 ** (failures - FREE_FAILURES), LONGEST_WAIT_MS);
+      beginWait();
     },
+
+    /** Begins the wait anew when the attempt has been answered: comparing a password takes a part of it. */
+    answered: beginWait,
 
     succeeded(): void {
       failures = 0;

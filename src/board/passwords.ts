@@ -12,6 +12,9 @@ const SHORTEST = 12;
 const LONGEST = 128;
 const FEWEST_DIFFERENT = 5;
 
+/** For whoever chooses one. */
+export const PASSWORD_RULE = `It has ${SHORTEST} characters or more; a few words that do not belong together will do.`;
+
 /** What is wrong with a new password, in words; nothing when it will do. Length counts for more than mixture. */
 export function passwordProblem(password: string, email: string): string | undefined {
   const characters = [...password];

@@ -50,7 +50,7 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
       options: {
         handlerHooks: { before: refuseAllButRetries },
         uiConfig: {
-          boardTitle: 'Penstock',
+          boardTitle: readOnly ? 'Penstock (read only)' : 'Penstock',
           sortQueues: false,
           hideDocsLink: true,
           miscLinks: [{ text: 'Sign out', url: '/sign-out' }],

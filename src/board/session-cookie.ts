@@ -14,9 +14,13 @@ export function readSessionCookie(request: Request): string | undefined {
   return undefined;
 }
 
-/** Without an end of its own: it goes when the browser is closed. */
-export function writeSessionCookie(response: Response, id: string): void {
-  response.cookie(NAME, id, attributes);
+/**
+ * Without an end of its own: it goes when the browser is closed. Where the form came from a page of https, which a
+ * proxy in front of us ended, the browser never sends it over http.
+ */
+export function writeSessionCookie(request: Request, response: Response, id: string): void {
+  const secure = request.headers.origin?.startsWith('https:') === true;
+  response.cookie(NAME, id, { ...attributes, secure });
 }
 
 export function clearSessionCookie(response: Response): void {

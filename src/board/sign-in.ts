@@ -24,7 +24,7 @@ export interface SignInOptions {
 
 /**
  * Signing in and out. Serves /sign-in and /invitation to everybody; the rest needs the session that /sign-in
- * opens. Behind it `response.locals.readOnly` says whether the person may only look.
+ * opens. Behind it `response.locals.user` says who it is, and `response.locals.readOnly` whether the person may only look.
  */
 export function createSignIn({ account, accounts, sessions, lockouts, log }: SignInOptions): Router {
   const router = express.Router();
@@ -33,6 +33,8 @@ export function createSignIn({ account, accounts, sessions, lockouts, log }: Sig
 
   router.get('/sign-in', (request, response) => {
     if (sessions.isOpen(readSessionCookie(request))) response.redirect(303, '/');
+    else if (readNamed(request.query, 'password').password === 'set')
+      response.send(signInPage({ notice: 'Your password is set. Sign in with it.' }));
     else response.send(signInPage());
   });
 
@@ -44,27 +46,27 @@ export function createSignIn({ account, accounts, sessions, lockouts, log }: Sig
     const seconds = lockout.secondsLeft();
     if (seconds > 0) {
       response.set('Retry-After', String(seconds)).status(429);
-      response.send(signInPage(`Too many wrong passwords. Try again in ${seconds} s.`));
+      response.send(signInPage({ problem: `Too many wrong passwords. Try again in ${seconds} s.`, user }));
       return;
     }
     if (!isOperator && accounts.isBusy()) {
       response.set('Retry-After', '1').status(429);
-      response.send(signInPage('Too many people are signing in. Try again.'));
+      response.send(signInPage({ problem: 'Too many people are signing in. Try again.', user }));
       return;
     }
-    // Counted before it is compared, so that guesses at the same moment are all counted.
     lockout.failed();
     const whose = isOperator
       ? isAccount({ user, password }, account) && OPERATOR
       : await accounts.signIn(user.toLowerCase(), password);
     if (whose) {
       lockout.succeeded();
-      writeSessionCookie(response, sessions.open(whose));
+      writeSessionCookie(request, response, sessions.open(whose));
       log.info(whose === OPERATOR ? {} : { account_id: whose.accountId }, 'signed in to the dashboard');
       response.redirect(303, '/');
     } else {
+      lockout.answered();
       log.warn({ address: request.socket.remoteAddress }, 'wrong user or password for the dashboard');
-      response.status(401).send(signInPage('Wrong user or password.'));
+      response.status(401).send(signInPage({ problem: 'Wrong user or password.', user }));
     }
   });
 
@@ -74,9 +76,12 @@ export function createSignIn({ account, accounts, sessions, lockouts, log }: Sig
     const id = readSessionCookie(request);
     const whose = sessions.whoseIs(id);
     // Looked up each time, so that whoever is deactivated or deleted is out at once.
-    const rights = whose === OPERATOR ? { readOnly: false } : whose && (await accounts.rightsOf(whose));
+    const rights =
+      whose === OPERATOR
+        ? { user: account.user, readOnly: false }
+        : whose && (await accounts.rightsOf(whose));
     if (rights) {
-      response.locals.readOnly = rights.readOnly;
+      Object.assign(response.locals, rights);
       return next();
     }
     sessions.close(id);
@@ -86,7 +91,8 @@ export function createSignIn({ account, accounts, sessions, lockouts, log }: Sig
   });
 
   router.get('/sign-out', (_request, response) => {
-    response.send(signOutPage());
+    const { user, readOnly } = response.locals as { user: string; readOnly: boolean };
+    response.send(signOutPage({ user, readOnly }));
   });
 
   router.post('/sign-out', (request, response) => {

@@ -1,6 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import express, { type Express } from 'express';
 import type { Operation } from '../operations/operation.ts';
+import { NOT_IMPLEMENTED } from '../operations/scim/messages.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
 import { beginOtherRequest, refuse } from './other-requests.ts';
@@ -44,6 +45,8 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     next();
   });
   pages(app);
+  for (const path of NOT_IMPLEMENTED)
+    app.all(path, (_request, response) => refuse(response, 'notImplemented'));
   for (const [path, allowed] of methods) {
     app.all(path, (_request, response) =>
       refuse(response, 'methodNotAllowed', { Allow: allowed.join(', ') }),

@@ -17,6 +17,9 @@ export interface ScimKey extends ApiKey {
   companyId: string;
 }
 
+/** RFC 7644 §2: a refusal says how to come in. */
+const refused = () => new ApiError('scimUnauthorized', undefined, { 'WWW-Authenticate': 'Bearer' });
+
 const SCIM_PERMISSION: ReadonlySet<string> = new Set(['scim']);
 const NONE: ReadonlySet<string> = new Set();
 
@@ -25,6 +28,16 @@ const NONE: ReadonlySet<string> = new Set();
  * takes effect at once.
  */
 export function createScimAuthenticator(pool: Pool, log: Log) {
+  /** Tokens whose last use is being noted: of a burst one request does it, and no other waits for its row. */
+  const noting = new Set<string>();
+
+  async function note(id: string, at: Date): Promise<void> {
+    noting.add(id);
+    await touchScimToken(pool, id, at)
+      .catch((error) => log.warn({ err: error }, 'last use of a SCIM token not noted'))
+      .finally(() => noting.delete(id));
+  }
+
   return {
     /**
      * @throws {ApiError} 401 without a valid token, with another `X-Request-Origin` than the token's, and from an
@@ -33,15 +46,12 @@ export function createScimAuthenticator(pool: Pool, log: Log) {
     async authenticate(headers: IncomingHttpHeaders, address: string, now: number): Promise<ScimKey> {
       const secret = bearer(headers.authorization);
       const token = secret && (await findScimToken(pool, hashApiKey(secret)));
-      if (!token || headers['x-request-origin'] !== token.origin) throw new ApiError('scimUnauthorized');
+      if (!token || headers['x-request-origin'] !== token.origin) throw refused();
       const allowed = toBlockList(token.ipAllowlist);
       if (allowed && !allowed.check(plain(address), isIPv6(plain(address)) ? 'ipv6' : 'ipv4'))
-        throw new ApiError('scimUnauthorized');
-      if (now - (token.lastSeenAt?.getTime() ?? 0) > TOUCH_INTERVAL) {
-        await touchScimToken(pool, token.id, new Date(now)).catch((error) =>
-          log.warn({ err: error }, 'last use of a SCIM token not noted'),
-        );
-      }
+        throw refused();
+      const seenLately = now - (token.lastSeenAt?.getTime() ?? 0) <= TOUCH_INTERVAL;
+      if (!seenLately && !noting.has(token.id)) await note(token.id, new Date(now));
       return {
         id: token.id,
         companyId: token.companyId,

@@ -1,4 +1,4 @@
-import { escapeHtml } from '../preferences/document.ts';
+import { escapeHtml } from '../escape-html.ts';
 
 /** What a visitor is told instead of the page: nothing about why, and what to do. */
 const notices = {

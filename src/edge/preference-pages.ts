@@ -23,7 +23,7 @@ import { createTurns } from './turns.ts';
  * Pages in work at once: they share Postgres with the API. Some more wait a moment, since one page takes milliseconds;
  * who would wait for longer is asked to come again.
  */
-const TURNS = { atOnce: 16, most: 256, patience: 3000 };
+const TURNS = { atOnce: 16, mostWaiting: 256, patience: 3000 };
 
 /** Bytes of a sent form: 450 groups, each sent twice, take 55,000. */
 const MAX_FORM = 131_072;
@@ -43,12 +43,12 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   const { resources, log, queue, metrics } = services;
   const { renderer, links, database } = resources;
   const opener = createLinkOpener(database);
-  const { take } = createTurns(TURNS);
+  const inTurn = createTurns(TURNS);
 
   app
     .route(`${PREFERENCES}/:token`)
     .all(...preferencePolicy(links))
-    .get((request, response) => answer(response, () => take(() => show(tokenOf(request)))))
+    .get((request, response) => answer(response, () => inTurn(() => show(tokenOf(request)))))
     .post((request, response) => answer(response, () => submit(request, response)))
     .all((_request, response) => refuse(response, 'methodNotAllowed', { Allow: 'GET, HEAD, POST' }));
 
@@ -64,7 +64,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     if (!readLink(token)) throw new LinkRefused(404);
     if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
     const body = await readBody(request, MAX_FORM);
-    return take(async () => {
+    return inTurn(async () => {
       const opened = await open(token);
       const choice = readChoice(
         new URLSearchParams(body.toString('utf8')),

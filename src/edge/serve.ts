@@ -26,6 +26,7 @@ import type { Allowance, RateLimiter } from './rate-limit.ts';
 import { sendJson } from './reply.ts';
 import { levelOf, requestLine } from './request-line.ts';
 import { toReply } from './to-reply.ts';
+import type { InTurn } from './turns.ts';
 
 export interface EdgeServices {
   config: Config;
@@ -33,6 +34,8 @@ export interface EdgeServices {
   metrics: EdgeMetrics;
   authenticator: Authenticator;
   scimAuthenticator: ScimAuthenticator;
+  /** What connectors send in bursts, a few requests at a time. */
+  scimTurns: InTurn;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
   /** Says why nothing more may be accepted, if so. */
@@ -130,6 +133,7 @@ async function answer(
   if (operation.body) {
     requireJson(request);
     body = await readJsonObject(request, services.config.MAX_BODY_BYTES);
+    if (operation.spell) body = operation.spell(body);
     if (checkBody && !checkBody(body)) throw new BadRequest(describeError(checkBody.errors![0]!));
   }
   if (checkQuery && !checkQuery(query)) throw new BadRequest(describeError(checkQuery.errors![0]!));
@@ -143,12 +147,11 @@ async function answer(
     channelOf: (id) => key.groups.get(id),
     isBlocked: (externalId) => key.blocked.has(externalId),
   };
-  if (operation.kind === 'direct')
-    return operation.handle(
-      caller,
-      { body, query, params, request: aboutRequest(request, services.config.TRUST_PROXY_HOPS) },
-      services.resources,
-    );
+  if (operation.kind === 'direct') {
+    const input = { body, query, params, request: aboutRequest(request, services.config) };
+    const handle = () => operation.handle(caller, input, services.resources);
+    return operation.auth === 'scim' ? services.scimTurns(handle) : handle();
+  }
 
   const plan = await planWithGroups(operation, caller, body, async () => {
     const renewed = await services.authenticator.renew(request.headers.authorization, address, now);

@@ -32,15 +32,23 @@ export function toReply(error: unknown, operation: Operation, log: Log, requestI
 
 /** Whether the same request may well succeed in a moment. */
 export function isUnavailable(error: unknown): boolean {
-  return error instanceof QueueUnavailable || error instanceof RendererBusy || isUnreachable(error);
+  return (
+    error instanceof QueueUnavailable ||
+    error instanceof RendererBusy ||
+    (error instanceof ApiError && error.status === 503) ||
+    isUnreachable(error)
+  );
 }
 
-/** Whether a store or the queue could not be reached: its error names a connection, not a mistake. */
+/**
+ * Whether a store or the queue could not be reached, or was held up by someone else (a lock, 55P03; a statement that
+ * Postgres ended in time, 57014): its error names a connection or a wait, not a mistake.
+ */
 function isUnreachable(error: unknown): boolean {
   const { code, message, name } = error as { code?: string; message?: string; name?: string };
   return (
-    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53)/.test(code ?? '') ||
-    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded|Query read timeout/i.test(
+    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53|55P03|57014)/.test(code ?? '') ||
+    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded|Query read timeout|canceling statement due to/i.test(
       message ?? '',
     ) ||
     name === 'MaxRetriesPerRequestError'

@@ -1,54 +1,59 @@
-import { RendererBusy } from '../preferences/renderer.ts';
+import { ApiError } from '../errors.ts';
 
-interface Waiting {
-  begin(): void;
+export interface TurnSettings {
+  /** How many work at a time. */
+  atOnce: number;
+  /** How many may wait; whoever comes behind them is refused at once. */
+  mostWaiting: number;
+  /** How long one waits, in ms. */
+  patience: number;
 }
 
 /**
- * Lets so much work be done at once; what comes beyond that waits for its turn, a bounded time in a bounded queue.
- *
- * @param atOnce works in hand
- * @param most works that may wait
- * @param patience milliseconds that one may wait
+ * Lets requests in one after the other that share a few connections: whoever is in gets through, instead of all
+ * getting through a step at a time and none in time.
  */
-export function createTurns({ atOnce, most, patience }: { atOnce: number; most: number; patience: number }) {
-  const waiting = new Set<Waiting>();
-  let inHand = 0;
+export function createTurns({ atOnce, mostWaiting, patience }: TurnSettings) {
+  let busy = 0;
+  /** In the order in which they came. */
+  const waiting = new Set<() => void>();
 
-  /** @throws {RendererBusy} when its turn did not come, at once when too many wait; and what the work throws */
-  async function take<T>(work: () => Promise<T>): Promise<T> {
-    if (inHand < atOnce) inHand++;
-    else await turn();
-    try {
-      return await work();
-    } finally {
-      // Whoever is next takes this place over, so that nobody overtakes those who wait.
-      const [next] = waiting;
-      if (next) next.begin();
-      else inHand--;
-    }
-  }
-
-  function turn(): Promise<void> {
-    if (waiting.size >= most) return Promise.reject(new RendererBusy('too many pages wait'));
+  function untilTurn(): Promise<void> {
     return new Promise((resolve, reject) => {
-      const end = () => {
-        clearTimeout(timer);
-        waiting.delete(one);
-      };
+      const refuse = () => reject(new ApiError('unavailable', undefined, { 'Retry-After': '1' }));
+      if (waiting.size >= mostWaiting) return refuse();
       const timer = setTimeout(() => {
-        end();
-        reject(new RendererBusy('too many pages at once'));
+        waiting.delete(begin);
+        refuse();
       }, patience);
-      const one: Waiting = {
-        begin() {
-          end();
-          resolve();
-        },
-      };
-      waiting.add(one);
+      function begin(): void {
+        clearTimeout(timer);
+        resolve();
+      }
+      waiting.add(begin);
     });
   }
 
-  return { take };
+  function pass(): void {
+    const [next] = waiting;
+    if (next === undefined) {
+      busy--;
+      return;
+    }
+    waiting.delete(next);
+    next();
+  }
+
+  /** @throws {ApiError} 503 when too many wait, or one has waited too long; else what the work throws */
+  return async function inTurn<T>(work: () => Promise<T>): Promise<T> {
+    if (busy < atOnce) busy++;
+    else await untilTurn();
+    try {
+      return await work();
+    } finally {
+      pass();
+    }
+  };
 }
+
+export type InTurn = ReturnType<typeof createTurns>;

@@ -47,6 +47,8 @@ interface Described {
   description: string;
   /** Schema of the whole body; what it refuses is refused with 400. */
   body?: Schema;
+  /** Makes of a body the one that its schema describes, where clients may write it in several ways. */
+  spell?(body: Record<string, Json>): Record<string, Json>;
   query?: Schema;
   /** Schema of each answer, by status. */
   replies: Record<number, { description: string; schema: Schema }>;

@@ -1,4 +1,5 @@
 import { newId } from '../ids.ts';
+import { inTime } from '../store/accounts/in-time.ts';
 import type { DirectOperation } from './operation.ts';
 import { createSchema, resourceSchema } from './scim/account-schema.ts';
 import { replyWith } from './scim/change-account.ts';
@@ -9,6 +10,7 @@ import { readProjection } from './scim/projection.ts';
 import { projectionQuery } from './scim/query.ts';
 import { readAccount, readEmail } from './scim/read-account.ts';
 import { ScimError } from './scim/scim-error.ts';
+import { spellResource } from './scim/spell.ts';
 
 /** POST /scim/v2/Users: makes a dashboard account (RFC 7644 §3.3). */
 export function scimUsersCreate(): DirectOperation {
@@ -22,6 +24,7 @@ export function scimUsersCreate(): DirectOperation {
     description:
       'Workspaces, teams and permission sets are named by name or by id, and answered with both. `active` is true unless given. Members that we do not know are passed over.',
     body: createSchema,
+    spell: spellResource,
     query: projectionQuery,
     replies: { 201: { description: 'The account that was made.', schema: resourceSchema } },
     refusals: ['scimUserExists'],
@@ -34,22 +37,15 @@ export function scimUsersCreate(): DirectOperation {
       const email = readEmail(body.userName as string);
       const values = await readAccount(prisma, companyId, body, true);
       const now = new Date(caller.now);
-      const account = await prisma.account
-        .create({
-          data: {
-            id: newId(),
-            companyId,
-            userName: body.userName as string,
-            email,
-            ...values,
-            createdAt: now,
-            modifiedAt: now,
-          },
-        })
-        .catch((error: { code?: string }) => {
-          // The one unique thing that a client chooses is the email address.
-          throw error.code === 'P2002' ? new ScimError('scimUserExists', 'uniqueness') : error;
-        });
+      const userName = body.userName as string;
+      const dates = { createdAt: now, modifiedAt: now };
+      const create = prisma.account.create({
+        data: { id: newId(), companyId, userName, email, ...values, ...dates },
+      });
+      const account = await inTime(prisma, create).catch((error: { code?: string }) => {
+        // The one unique thing that a client chooses is the email address.
+        throw error.code === 'P2002' ? new ScimError('scimUserExists', 'uniqueness') : error;
+      });
       return replyWith(201, account, prisma, requestOf(input).baseUrl, project);
     },
   };

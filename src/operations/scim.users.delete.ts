@@ -1,3 +1,4 @@
+import { inTime } from '../store/accounts/in-time.ts';
 import type { DirectOperation } from './operation.ts';
 import { requireMatch } from './scim/change-account.ts';
 import { EXAMPLE_ID } from './scim/example.ts';
@@ -26,9 +27,8 @@ export function scimUsersDelete(): DirectOperation {
       const account = await findAccount(prisma, companyId, input.params.id!, 'scimUserNotFound');
       requireMatch(ifMatch, account);
       const { id, version } = account;
-      const deleted = await prisma.account.deleteMany({
-        where: { id, companyId, ...(ifMatch !== undefined && { version }) },
-      });
+      const where = { id, companyId, ...(ifMatch !== undefined && { version }) };
+      const deleted = await inTime(prisma, prisma.account.deleteMany({ where }));
       if (deleted.count === 0)
         throw new ScimError(ifMatch === undefined ? 'scimUserNotFound' : 'scimVersionChanged');
       return { status: 204, body: undefined };

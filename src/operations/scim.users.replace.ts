@@ -4,6 +4,7 @@ import { changeAccount } from './scim/change-account.ts';
 import { EXAMPLE_ID, exampleGiven, exampleResource } from './scim/example.ts';
 import { scim } from './scim/messages.ts';
 import { projectionQuery } from './scim/query.ts';
+import { spellResource } from './scim/spell.ts';
 
 /** PUT /scim/v2/Users/{id}: replaces what a dashboard account is and may do (RFC 7644 §3.5.1). */
 export function scimUsersReplace(): DirectOperation {
@@ -18,6 +19,7 @@ export function scimUsersReplace(): DirectOperation {
     description:
       '`userName` cannot be changed; the one that there is may be sent. An account stays active or not, as it is, when `active` is absent. With `If-Match`, only an account of that version is replaced.',
     body: replaceSchema,
+    spell: spellResource,
     query: projectionQuery,
     replies: { 200: { description: 'The account as it is now.', schema: resourceSchema } },
     refusals: ['scimUserNotFound', 'scimVersionChanged'],

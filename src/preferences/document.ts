@@ -1,3 +1,4 @@
+import { escapeHtml } from '../escape-html.ts';
 import type { Json } from '../profile/json.ts';
 
 /** The document around a page's HTML: what a center has beside its templates. */
@@ -34,16 +35,4 @@ function linkOf(link: Record<string, Json>): string {
     typeof link[name] === 'string' ? [`${name}="${escapeHtml(link[name])}"`] : [],
   );
   return `<link ${attributes.join(' ')}>`;
-}
-
-const entities: Record<string, string> = {
-  '&': '&amp;',
-  '<': '&lt;',
-  '>': '&gt;',
-  '"': '&quot;',
-  "'": '&#39;',
-};
-
-export function escapeHtml(text: string): string {
-  return text.replace(/[&<>"']/g, (character) => entities[character]!);
 }

@@ -15,6 +15,8 @@ const LOCAL = /^[\p{L}\p{N}_-](?:[\p{L}\p{M}\p{N}_.+'&#/-]*[\p{L}\p{M}\p{N}_-])?
 /** As a whole label: a name like deliver.com only contains "live". */
 const MICROSOFT_HOST = /(?:^|\.)(?:msn|hotmail|outlook|live)\./;
 const MICROSOFT_LOCAL = /^\w[\w-]*(?:\.[\w-]+)*$/;
+/** An IPv4 address, or what looks like one. */
+const NUMERIC_END = /\.[0-9]+$/;
 const GMAIL_HOST = /(?:^|\.)(?:gmail|googlemail)\.com$/;
 
 const ICANN_ONLY = { allowPrivateDomains: false, extractHostname: false, detectIp: false } as const;
@@ -25,17 +27,31 @@ const ICANN_ONLY = { allowPrivateDomains: false, extractHostname: false, detectI
  * domain of ICANN's list.
  */
 export function normalizeEmail(text: string): string | undefined {
+  const { address, local, host } = split(text) ?? {};
+  if (address === undefined || !isAllowedAt(host!, local!)) return undefined;
+  return parse(host!, ICANN_ONLY).isIcann ? address : undefined;
+}
+
+/**
+ * As `normalizeEmail`, of somebody's own people and not of customers: the host may be of a private network
+ * (`corp.internal`), and no provider's rules are known better than by whoever gave the address out.
+ */
+export function normalizeStaffEmail(text: string): string | undefined {
+  const { address, host } = split(text) ?? {};
+  return host !== undefined && !NUMERIC_END.test(host) ? address : undefined;
+}
+
+/** Of the general form, in lower case. */
+function split(text: string): { address: string; local: string; host: string } | undefined {
   const at = text.lastIndexOf('@');
   if (at < 1 || at > MAX_LOCAL || text.length - at - 1 > MAX_HOST) return undefined;
   if (!HOST.test(text.slice(at + 1))) return undefined;
   const address = text.toLowerCase();
-  const split = address.lastIndexOf('@');
-  const local = address.slice(0, split);
-  const host = address.slice(split + 1);
+  const end = address.lastIndexOf('@');
+  const local = address.slice(0, end);
   // The general check costs more than all the rest, and says nothing new of a plain local part.
   if (!PLAIN_LOCAL.test(local) && !(LOCAL.test(local) && isEmail.default(address))) return undefined;
-  if (!isAllowedAt(host, local)) return undefined;
-  return parse(host, ICANN_ONLY).isIcann ? address : undefined;
+  return { address, local, host: address.slice(end + 1) };
 }
 
 /** What the large providers do not hand out. */

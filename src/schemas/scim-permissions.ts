@@ -26,6 +26,11 @@ const shared = [
   ...verbs(['view', 'edit', 'export'], 'promotion_codes'),
   'view_content_blocks',
   'view_banner_templates',
+  'view_media_library_assets',
+  'view_multi_language_settings',
+  'use_operator',
+  'view_decisioning_studio_agents',
+  'view_decisioning_studio_conversion_event',
   'edit_reports',
   'launch_campaigns',
   'launch_canvases',
@@ -53,14 +58,9 @@ export const workspacePermissions: readonly string[] = [
     // The granular set.
     'edit_content_blocks',
     'archive_content_blocks',
-    'view_media_library_assets',
     'edit_media_library_assets',
     'delete_media_library_assets',
-    'view_multi_language_settings',
-    'use_operator',
-    'view_decisioning_studio_agents',
     'view_decisioning_studio_audience',
-    'view_decisioning_studio_conversion_event',
     'view_decisioning_studio_guardrails',
     'view_import_users',
     'import_users',
@@ -87,7 +87,9 @@ export const workspacePermissions: readonly string[] = [
   ]),
 ];
 
-export const teamPermissions: readonly string[] = [...new Set<string>([...shared, 'create_reports'])];
+export const teamPermissions: readonly string[] = [
+  ...new Set<string>([...shared, 'view_reports', 'create_reports']),
+];
 
 function verbs(names: string[], ...things: string[]): string[] {
   return things.flatMap((thing) => names.map((name) => `${name}_${thing}`));

@@ -28,6 +28,9 @@ export interface Patience {
   statement?: number;
 }
 
+/** Most connections of `prisma`: what is one row at a time is short, and never in the way of whole sets. */
+export const ROW_CONNECTIONS = 3;
+
 /**
  * Opens lazily: the first statement connects.
  *
@@ -61,7 +64,7 @@ export function openDatabase(
   const prisma = new PrismaClient({
     adapter: new PrismaPg({
       connectionString: url,
-      max: Math.min(size, 3),
+      max: Math.min(size, ROW_CONNECTIONS),
       connectionTimeoutMillis: patience.connection,
       ...(patience.statement !== undefined && { query_timeout: patience.statement }),
     }),

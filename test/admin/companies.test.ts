@@ -40,7 +40,10 @@ describe('teams and permission sets', () => {
       name: 'Berlin',
       created_at: expect.any(String),
     });
-    await on.json('teams create --workspace class --name Berlin');
+    const other = await on.json('teams create --workspace class --name Berlin');
+    expect(await on.json('teams list --limit 1')).toEqual({ teams: [team], next: team.team_id });
+    const behind = await on.json(['teams', 'list', '--limit', '1', '--after', team.team_id]);
+    expect(behind).toEqual({ teams: [other], next: null });
     expect(await on.json('teams list --workspace shop')).toEqual({ teams: [team], next: null });
     expectRefusal(await on.run('teams create --workspace shop --name Berlin'), "'Berlin'");
   });

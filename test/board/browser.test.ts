@@ -30,11 +30,11 @@ describe('the dashboard in a browser', () => {
 
     await page.goto(board.url);
     expect(page.url()).toBe(`${board.url}/sign-in`);
-    await page.getByLabel('User').fill(account.user);
+    await page.getByLabel('Email address or user').fill(account.user);
     await page.getByLabel('Password').fill('guess');
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByRole('alert').getByText('Wrong user or password.').waitFor();
-    await page.getByLabel('User').fill(account.user);
+    expect(await page.getByLabel('Email address or user').inputValue()).toBe(account.user);
     await page.getByLabel('Password').fill(account.password);
     await page.getByRole('button', { name: 'Sign in' }).click();
     for (const lane of [0, 1, 2, 3]) await page.getByText(`Lane ${lane}`).waitFor();
@@ -73,6 +73,8 @@ describe('the dashboard in a browser', () => {
     const page = await browser.newPage();
 
     await page.goto(`${board.url}/invitation?token=${secret}`);
+    expect(await page.getByLabel('Email address').inputValue()).toBe('ada@example.com');
+    await page.getByText('12 characters or more').waitFor();
     await page.getByLabel('New password').fill('short');
     await page.getByLabel('Once more').fill('short');
     await page.getByRole('button', { name: 'Set the password' }).click();
@@ -80,16 +82,19 @@ describe('the dashboard in a browser', () => {
     await page.getByLabel('New password').fill('seven wooden ladders');
     await page.getByLabel('Once more').fill('seven wooden ladders');
     await page.getByRole('button', { name: 'Set the password' }).click();
-    await page.waitForURL(`${board.url}/sign-in`);
-    await page.getByLabel('User').fill('ada@example.com');
+    await page.getByRole('status').getByText('Your password is set.').waitFor();
+    await page.getByLabel('Email address or user').fill('ada@example.com');
     await page.getByLabel('Password').fill('seven wooden ladders');
     await page.getByRole('button', { name: 'Sign in' }).click();
     await page.getByText('Lane 0').waitFor();
+    await page.getByText('Penstock (read only)').waitFor();
     await page.getByRole('link', { name: 'dead-letters' }).click();
     await page.getByRole('link', { name: /^failed/i }).click();
     await page.getByText('price does not fit').first().waitFor();
     expect(await page.locator('button:has(.lucide-refresh-cw)').count()).toBe(0);
 
+    await page.goto(`${board.url}/sign-out`);
+    await page.getByText('signed in as ada@example.com, and may look but change nothing').waitFor();
     await database.prisma.account.delete({ where: { id } });
     await page.goto(board.url);
     expect(page.url()).toBe(`${board.url}/sign-in`);

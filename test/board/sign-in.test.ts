@@ -49,6 +49,29 @@ describe('signing in to the dashboard', () => {
     expect((await visitor.get('/api/queues')).status).toBe(200);
   });
 
+  test('behind a proxy that ends TLS the browser keeps the session to https', async () => {
+    const { board, visitor } = await arrive();
+    const answer = await visitor.send('POST', '/sign-in', {
+      body: new URLSearchParams({ user: account.user, password: account.password }),
+      headers: { origin: board.url.replace('http:', 'https:') },
+    });
+    expect(answer.headers.getSetCookie()).toEqual([expect.stringMatching(/; Secure;/)]);
+  });
+
+  test('the form keeps the user of a wrong attempt, as text', async () => {
+    const { visitor } = await arrive();
+    const page = await (await visitor.signIn('"><script>alert(1)</script>', 'wrong')).text();
+    expect(page).toContain('value="&quot;&gt;&lt;script&gt;alert(1)&lt;/script&gt;"');
+    expect(page).not.toContain('<script');
+  });
+
+  test('the page to sign out says who one is', async () => {
+    const { visitor } = await arrive();
+    await visitor.signIn();
+    const page = await (await visitor.get('/sign-out', { accept: 'text/html' })).text();
+    expect(page).toContain('signed in as <strong>admin</strong>.');
+  });
+
   test('a wrong user, a wrong password, a made-up cookie and no form at all do not', async () => {
     const { visitor } = await arrive();
     expect((await visitor.signIn('admin', 'wrong')).status).toBe(401);
@@ -147,5 +170,14 @@ describe('time', () => {
     now += 60_000;
     lockout.failed();
     expect(lockout.secondsLeft()).toBe(0);
+  });
+
+  test('a wait begins when the wrong password has been answered, however long comparing it took', () => {
+    const lockout = createLockout(() => now);
+    for (let failure = 0; failure < 5; failure++) lockout.failed();
+    now += 5000;
+    expect(lockout.secondsLeft()).toBe(0);
+    lockout.answered();
+    expect(lockout.secondsLeft()).toBe(1);
   });
 });

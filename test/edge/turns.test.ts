@@ -1,64 +1,68 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, test } from 'vitest';
 import { createTurns } from '../../src/edge/turns.ts';
-import { RendererBusy } from '../../src/preferences/renderer.ts';
 
-/** Works that end when told, with what has begun so far. */
-function works() {
-  const begun: number[] = [];
-  const ends: (() => void)[] = [];
-  const work = (number: number) => () =>
-    new Promise<number>((resolve) => {
-      begun.push(number);
-      ends[number] = () => resolve(number);
-    });
-  return { begun, work, end: (number: number) => ends[number]!() };
+/** Work that ends when it is told to. */
+function held() {
+  let end = () => {};
+  const done = new Promise<void>((resolve) => {
+    end = resolve;
+  });
+  return { work: () => done, end };
 }
 
-test('so many are in hand at once; the others wait for their turn, in their order', async () => {
-  const { take } = createTurns({ atOnce: 2, most: 10, patience: 10_000 });
-  const { begun, work, end } = works();
-  const all = [0, 1, 2, 3].map((number) => take(work(number)));
-  await sleep(10);
+const refused = { status: 503, headers: { 'Retry-After': '1' } };
+
+test('as many work at a time as may, the others in the order in which they came', async () => {
+  const inTurn = createTurns({ atOnce: 2, mostWaiting: 10, patience: 60_000 });
+  const begun: number[] = [];
+  const all = [0, 1, 2, 3, 4].map(() => held());
+  const ends = all.map(({ work }, one) =>
+    inTurn(() => {
+      begun.push(one);
+      return work();
+    }),
+  );
   expect(begun).toEqual([0, 1]);
-  end(1);
-  expect(await all[1]).toBe(1);
+  all[1]!.end();
+  await ends[1];
   expect(begun).toEqual([0, 1, 2]);
-  end(0);
-  end(2);
-  await all[2];
-  end(3);
-  expect(await Promise.all(all)).toEqual([0, 1, 2, 3]);
-  // Nobody is left: all places are free again.
-  const again = [4, 5].map((number) => take(work(number)));
-  expect(begun.slice(-2)).toEqual([4, 5]);
-  for (const number of [4, 5]) end(number);
-  await Promise.all(again);
+  for (const { end } of all) end();
+  await Promise.all(ends);
+  expect(begun).toEqual([0, 1, 2, 3, 4]);
 });
 
-test('whoever waits too long is refused, and is no longer in the way', async () => {
-  const { take } = createTurns({ atOnce: 1, most: 10, patience: 100 });
-  const { begun, work, end } = works();
-  const first = take(work(0));
-  await expect(take(work(1))).rejects.toThrow(RendererBusy);
-  end(0);
-  await first;
-  const third = take(work(2));
-  end(2);
-  await third;
-  expect(begun).toEqual([0, 2]);
+test('work that fails gives its turn on, and its error to its caller', async () => {
+  const inTurn = createTurns({ atOnce: 1, mostWaiting: 10, patience: 60_000 });
+  const failed = inTurn(() => Promise.reject(new Error('no')));
+  const behind = inTurn(async () => 'done');
+  await expect(failed).rejects.toThrow('no');
+  expect(await behind).toBe('done');
+  expect(await inTurn(async () => 'later')).toBe('later');
 });
 
-test('G5: with too many waiting it is refused at once; work that fails gives its place on', async () => {
-  const { take } = createTurns({ atOnce: 1, most: 1, patience: 10_000 });
-  const failing = take(async () => {
-    await sleep(50);
-    throw new Error('broken');
-  });
-  const waiting = take(async () => 'done');
-  const from = performance.now();
-  await expect(take(async () => 'refused')).rejects.toThrow(RendererBusy);
-  expect(performance.now() - from).toBeLessThan(40);
-  await expect(failing).rejects.toThrow('broken');
+test('whoever comes when too many wait is refused at once with 503, and the waiting are not', async () => {
+  const inTurn = createTurns({ atOnce: 1, mostWaiting: 1, patience: 60_000 });
+  const first = held();
+  const working = inTurn(first.work);
+  const waiting = inTurn(async () => 'done');
+  await expect(inTurn(async () => 'never')).rejects.toMatchObject(refused);
+  first.end();
+  await working;
   expect(await waiting).toBe('done');
+});
+
+test('whoever has waited too long is refused with 503, is not begun, and leaves a place to wait', async () => {
+  const inTurn = createTurns({ atOnce: 1, mostWaiting: 1, patience: 20 });
+  const first = held();
+  const working = inTurn(first.work);
+  let begun = false;
+  const late = inTurn(async () => {
+    begun = true;
+  });
+  await expect(late).rejects.toMatchObject(refused);
+  const next = inTurn(async () => 'done');
+  first.end();
+  await working;
+  expect(await next).toBe('done');
+  expect(begun).toBe(false);
 });

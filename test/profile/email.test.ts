@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import validator from 'validator';
 import { describe, expect, test } from 'vitest';
-import { normalizeEmail } from '../../src/profile/email.ts';
+import { normalizeEmail, normalizeStaffEmail } from '../../src/profile/email.ts';
 
 test('an email address is lowered', () => {
   expect(normalizeEmail('Ada.Lovelace@Example.COM')).toBe('ada.lovelace@example.com');
@@ -93,4 +93,28 @@ test('no text makes it throw', () => {
       (text) => void normalizeEmail(text),
     ),
   );
+});
+
+describe("the address of somebody's own people", () => {
+  test.each([
+    'Ada@corp.internal',
+    'ada@host.local',
+    'ada@mail.example.lan',
+    'a@gmail.com',
+    'Ada@Example.com',
+  ])('is accepted, also of a private network: %s', (address) => {
+    expect(normalizeStaffEmail(address)).toBe(address.toLowerCase());
+  });
+
+  test.each([
+    'ada',
+    'ada@host',
+    'ada@10.0.0.1',
+    'ada@corp.7',
+    'a b@corp.internal',
+    'ada@corp..internal',
+    '@a.b',
+  ])('is refused: %s', (address) => {
+    expect(normalizeStaffEmail(address)).toBeUndefined();
+  });
 });

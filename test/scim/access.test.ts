@@ -27,6 +27,8 @@ describe('a SCIM token', () => {
     expect((await list(provider.token)).status).toBe(200);
     const without = await send(scene.port, { method: 'GET', path: '/scim/v2/Users', key: provider.token });
     expect(without).toMatchObject(unauthorized);
+    // RFC 7644 §2: it says how to come in.
+    expect(without.headers.get('www-authenticate')).toBe('Bearer');
     for (const origin of ['https://other.example', `${ORIGIN}/`, ORIGIN.toUpperCase(), ''])
       expect(await list(provider.token, origin)).toMatchObject(unauthorized);
   });
@@ -71,6 +73,10 @@ test('5,000 requests a day for a company, shared by its tokens and all verbs, an
     Number((await answer).headers.get('x-ratelimit-remaining'));
   const first = await other.ask('GET', '/Users');
   expect(first.headers.get('x-ratelimit-limit')).toBe('5000');
+  // One of 5,000 comes back within 17 seconds: a 5,000th of a day.
+  const wait = Number(first.headers.get('x-ratelimit-reset')) - Date.now() / 1000;
+  expect(wait).toBeGreaterThan(1);
+  expect(wait).toBeLessThan(20);
   const left = await remaining(Promise.resolve(first));
   expect(await remaining(other.ask('GET', '/Schemas'))).toBe(left - 1);
   expect(await remaining(other.ask('DELETE', '/Users/nobody'))).toBe(left - 2);

@@ -67,6 +67,24 @@ describe('POST /scim/v2/Users', () => {
     expect(headers.get('etag')).toBe('W/"1"');
   });
 
+  test('an email address of a private network is taken', async () => {
+    const { userName } = await provider.create({ userName: 'Ada@corp.internal' });
+    expect(userName).toBe('Ada@corp.internal');
+    const { status } = await provider.ask(
+      'POST',
+      '/Users',
+      accountOf('shop', { userName: 'ada@CORP.internal' }),
+    );
+    expect(status).toBe(409);
+  });
+
+  test('RFC 7644 §3.8: what is no JSON is 415', async () => {
+    const type = { 'content-type': 'application/xml' };
+    expect(await provider.ask('POST', '/Users', accountOf('shop'), type)).toMatchObject(
+      refusal(415, 'Unsupported Media Type'),
+    );
+  });
+
   test('RFC 7644 §3.1: application/json is taken as well', async () => {
     const type = { 'content-type': 'application/json' };
     expect((await provider.ask('POST', '/Users', accountOf('shop'), type)).status).toBe(201);

@@ -80,14 +80,15 @@ describe('RFC 7644 §4: what a client can learn', () => {
   });
 });
 
-test('locations have the host that was asked, and the scheme of a trusted proxy only', () => {
-  const about = (hops: number, headers: Record<string, string>) =>
-    aboutRequest({ headers } as IncomingMessage, hops).baseUrl;
+test('RFC 7643 §3.1: locations have the host that was asked, and the scheme of a trusted proxy only, or PUBLIC_URL', () => {
+  const about = (hops: number, headers: Record<string, string>, PUBLIC_URL = '') =>
+    aboutRequest({ headers } as IncomingMessage, { TRUST_PROXY_HOPS: hops, PUBLIC_URL }).baseUrl;
   const forwarded = { host: 'api.example:8443', 'x-forwarded-proto': 'https' };
   expect(about(0, forwarded)).toBe('http://api.example:8443');
   expect(about(1, forwarded)).toBe('https://api.example:8443');
   expect(about(1, { host: 'api.example' })).toBe('http://api.example');
   expect(about(0, { host: 'evil"<script>' })).toBe('');
+  expect(about(0, forwarded, 'https://users.example/penstock/')).toBe('https://users.example/penstock');
 });
 
 test('the lists of permissions are those of the protocol', () => {
@@ -101,7 +102,11 @@ test('the lists of permissions are those of the protocol', () => {
   const ofTeams =
     'admin basic_access approve_deny_campaigns approve_deny_canvases send_campaigns_canvases publish_cards edit_segments export_user_data view_user_profile manage_dashboard_users manage_media_library';
   expect(teamPermissions).toEqual(expect.arrayContaining(ofTeams.split(' ')));
-  expect(teamPermissions.filter((name) => !all.has(name))).toEqual(['create_reports']);
-  for (const name of ['view_pii', 'dev_console', 'edit_api_keys', 'view_tags'])
+  const granularOfTeams =
+    'view_campaigns archive_canvases edit_frequency_caps view_message_prioritization view_content_blocks edit_feature_flags archive_segments edit_global_control_group archive_iam_templates edit_email_templates view_webhook_templates edit_link_templates archive_locations export_promotion_codes edit_preference_centers view_reports create_reports edit_reports view_banner_templates view_media_library_assets view_multi_language_settings use_operator view_decisioning_studio_agents view_decisioning_studio_conversion_event launch_campaigns launch_canvases edit_dashboard_users';
+  expect(teamPermissions).toEqual(expect.arrayContaining(granularOfTeams.split(' ')));
+  // Reports have these two in teams only.
+  expect(teamPermissions.filter((name) => !all.has(name))).toEqual(['view_reports', 'create_reports']);
+  for (const name of ['view_pii', 'dev_console', 'edit_api_keys', 'view_tags', 'edit_media_library_assets'])
     expect(teamPermissions).not.toContain(name);
 });

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ORIGIN } from '../setup/access.ts';
 import { discoverClient, type Resource } from './client.ts';
-import { createScene, type Scene } from './scene.ts';
+import { accountOf, createScene, type Scene } from './scene.ts';
 
 let scene: Scene;
 beforeAll(async () => {
@@ -48,4 +48,20 @@ test('a client that knows only RFC 7644 creates, patches, lists page by page and
 
   await tenAtATime(listed, (user) => client.remove(user));
   for await (const page of client.list(30)) expect(page).toEqual([]);
+});
+
+test('a hundred creates at the same instant are all made, also when each takes a while', async () => {
+  // Longer together than one of them waits for a connection.
+  await scene.pool.query(`
+    create function take_a_while() returns trigger language plpgsql as
+      'begin perform pg_sleep(0.1); return new; end';
+    create trigger take_a_while before insert on accounts for each row execute function take_a_while()`);
+  try {
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, () => scene.provider.ask('POST', '/Users', accountOf('shop'))),
+    );
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([201]));
+  } finally {
+    await scene.pool.query('drop function take_a_while cascade');
+  }
 });

@@ -70,6 +70,9 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     ['name co "ada b"', ['ada.byron']],
     ['name eq "Grace Hopper"', ['grace']],
     ['department eq "engineering"', ['ada', 'grace']],
+    ['department sw "ENG"', ['ada', 'grace']],
+    ['department co "nanc"', ['ada.byron']],
+    ['name sw "grace h"', ['grace']],
     ['department eq "ENGINEERING" and name.givenName sw "G"', ['grace']],
     ['name.familyName eq "Hopper" or department eq "finance"', ['ada.byron', 'grace']],
     ['userName sw "ada" and (department eq "finance" or department eq "pm")', ['ada.byron']],
@@ -85,9 +88,10 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     expect(await find(filter)).toEqual(found);
   });
 
-  test('id eq and id sw find by the id', async () => {
+  test('id eq, id sw and id co find by the id', async () => {
     expect(await find(`id eq "${ids[2]}"`)).toEqual(['grace']);
     expect(await find(`id sw "${ids[2]!.slice(0, 30)}" and id eq "${ids[2]}"`)).toEqual(['grace']);
+    expect(await find(`id co "${ids[2]!.slice(4)}"`)).toEqual(['grace']);
   });
 
   test('a wildcard of SQL stands for itself', async () => {
@@ -139,22 +143,6 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
 
   test('a filter that is given twice is 400', async () => {
     expect((await provider.ask('GET', '/Users?filter=a&filter=b')).status).toBe(400);
-  });
-
-  test('a search that takes longer than a second is ended, with 400 tooMany', async () => {
-    const tx = await scene.pool.connect();
-    try {
-      await tx.query('begin');
-      await tx.query('lock table accounts in access exclusive mode');
-      expect(await list({ filter: 'userName co "a"' })).toMatchObject({
-        status: 400,
-        body: { scimType: 'tooMany' },
-      });
-    } finally {
-      await tx.query('rollback');
-      tx.release();
-    }
-    expect((await list({ filter: 'userName co "a"' })).status).toBe(200);
   });
 
   test('every comparison but co is answered by an index', async () => {
@@ -239,7 +227,10 @@ describe('RFC 7644 §3.4.2.4: pages', () => {
     const last = await page(third.nextCursor);
     expect(last.Resources.map(({ id }: Listed) => id)).toEqual([late]);
     expect(last).not.toHaveProperty('nextCursor');
-    expect((await other.ask('GET', '/Users?cursor=x')).status).toBe(400);
+    expect(await other.ask('GET', '/Users?cursor=x')).toMatchObject({
+      status: 400,
+      body: { scimType: 'invalidCursor' },
+    });
     expect((await other.ask('GET', '/Users?cursor=&startIndex=1')).status).toBe(400);
   });
 });

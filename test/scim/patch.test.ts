@@ -136,6 +136,18 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect(body).toMatchObject({ department: 'bi', lastSignInAt: 'N/A' });
   });
 
+  test('§3.5.2.1: what is as it was already changes neither the version nor the time of the last change', async () => {
+    const created = await provider.create({ externalId: 'hr-1' });
+    const { status, headers, body } = await provider.patch(created.id, [
+      { op: 'add', path: 'department', value: 'engineering' },
+      { op: 'replace', value: { active: 'True', externalId: 'hr-1' } },
+      { op: 'add', path: 'permissions.companyPermissions', value: ['manage_company_settings'] },
+      { op: 'remove', path: 'permissions.appGroup[appGroupName eq "none"]' },
+    ]);
+    expect({ status, body }).toEqual({ status: 200, body: created });
+    expect(headers.get('etag')).toBe('W/"1"');
+  });
+
   test('all operations take effect or none', async () => {
     const created = await provider.create();
     const { status } = await provider.patch(created.id, [

@@ -4,12 +4,13 @@ import type { Config } from '../../config.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { Json } from '../../profile/json.ts';
 import type { Database } from '../../store/database.ts';
-import { parseBaseUrl, parseCount, parseId } from '../arguments.ts';
+import { parseBaseUrl } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
 import { findCompanyId } from '../find-company.ts';
 import { withInstallation } from '../installation.ts';
 import { newInvitation } from '../invitations.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { addList } from '../listing.ts';
+import { printRow, type Row } from '../output.ts';
 import { Refusal } from '../refusal.ts';
 
 export function addAccounts(program: Command): void {
@@ -18,14 +19,15 @@ export function addAccounts(program: Command): void {
       'Show dashboard accounts and invite them to the dashboard; they are made and changed over SCIM.',
     example: 'accounts list --company default',
   });
-  addVerb(noun, 'list', {
+  addList(noun, {
+    one: 'account',
+    many: 'accounts',
     sentence: 'List the dashboard accounts, the oldest first.',
     example: 'accounts list --company default --json',
-  })
-    .option('--company <company>', 'only accounts of this company (name or id)')
-    .option('--limit <number>', 'most accounts to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this account', parseId)
-    .action(list);
+    owner: 'company',
+    find: (prisma, page) => prisma.account.findMany({ ...page, include: named }),
+    rowOf,
+  });
   addVerb(noun, 'show', {
     sentence: 'Show one dashboard account with its permissions.',
     example: 'accounts show ada@example.com',
@@ -46,27 +48,6 @@ export function addAccounts(program: Command): void {
       parseBaseUrl,
     )
     .action(invite);
-}
-
-interface ListOptions {
-  company?: string;
-  limit: number;
-  after?: string;
-  json?: boolean;
-}
-
-async function list(options: ListOptions): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const companyId = await findCompanyId(database, options.company);
-    const found = await database.prisma.account.findMany({
-      where: { ...(companyId && { companyId }), ...(options.after && { id: { gt: options.after } }) },
-      orderBy: { id: 'asc' },
-      take: options.limit + 1,
-      include: named,
-    });
-    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
-    printPage(options.json, 'accounts', { rows: shown.map(rowOf), next });
-  });
 }
 
 interface OneOptions {

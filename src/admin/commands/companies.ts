@@ -1,11 +1,12 @@
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Company } from '../../generated/prisma/client.ts';
-import { parseCount, parseId, parseName } from '../arguments.ts';
+import { parseName } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
 import { withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
-import { codeOf, Refusal } from '../refusal.ts';
+import { addList } from '../listing.ts';
+import { printRow, type Row } from '../output.ts';
+import { refuseTaken } from '../refusal.ts';
 
 export function addCompanies(program: Command): void {
   const noun = addNoun(program, 'companies', {
@@ -18,34 +19,22 @@ export function addCompanies(program: Command): void {
   })
     .requiredOption('--name <name>', 'name, unlike that of any other company', parseName)
     .action(create);
-  addVerb(noun, 'list', {
+  addList(noun, {
+    one: 'company',
+    many: 'companies',
     sentence: 'List the companies, the oldest first.',
     example: 'companies list --json',
-  })
-    .option('--limit <number>', 'most companies to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this company', parseId)
-    .action(list);
+    find: (prisma, page) => prisma.company.findMany(page),
+    rowOf,
+  });
 }
 
 async function create({ name, json }: { name: string; json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const company = await database.prisma.company.create({ data: { id: v7(), name } }).catch((error) => {
-      if (codeOf(error) !== 'P2002') throw error;
-      throw new Refusal(`a company is named '${name}' already; names of companies are unique`);
-    });
+    const company = await database.prisma.company
+      .create({ data: { id: v7(), name } })
+      .catch(refuseTaken(`a company is named '${name}' already; names of companies are unique`));
     printRow(json, rowOf(company));
-  });
-}
-
-async function list(options: { limit: number; after?: string; json?: boolean }): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const found = await database.prisma.company.findMany({
-      where: options.after ? { id: { gt: options.after } } : {},
-      orderBy: { id: 'asc' },
-      take: options.limit + 1,
-    });
-    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
-    printPage(options.json, 'companies', { rows: shown.map(rowOf), next });
   });
 }
 

@@ -1,12 +1,13 @@
 import { type Command, Option } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
-import { parseCount, parseId, parseName } from '../arguments.ts';
+import { parseId, parseName } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
-import { findWorkspace, findWorkspaceId } from '../find-workspace.ts';
+import { findWorkspace } from '../find-workspace.ts';
 import { withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
-import { codeOf, Refusal } from '../refusal.ts';
+import { addList } from '../listing.ts';
+import { printRow, type Row } from '../output.ts';
+import { Refusal, refuseTaken } from '../refusal.ts';
 
 const channels = ['email', 'sms', 'whatsapp'];
 
@@ -27,14 +28,16 @@ export function addGroups(program: Command): void {
         .makeOptionMandatory(),
     )
     .action(create);
-  addVerb(noun, 'list', {
+  addList(noun, {
+    one: 'group',
+    many: 'groups',
+    nouns: 'subscription groups',
     sentence: 'List the subscription groups, the oldest first, archived ones too.',
     example: 'groups list --workspace default --json',
-  })
-    .option('--workspace <workspace>', 'only groups of this workspace (name or id)')
-    .option('--limit <number>', 'most groups to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this group', parseId)
-    .action(list);
+    owner: 'workspace',
+    find: (prisma, page) => prisma.subscriptionGroup.findMany({ ...page, include: named }),
+    rowOf,
+  });
   addVerb(noun, 'archive', {
     sentence: 'Archive a subscription group: its states stay, and changes to them are ignored from then on.',
     example: 'groups archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
@@ -55,34 +58,10 @@ async function create({ workspace, name, channel, json }: CreateOptions): Promis
     const { id: workspaceId } = await findWorkspace(database, workspace);
     const group = await database.prisma.subscriptionGroup
       .create({ data: { id: v7(), workspaceId, name, channel }, include: named })
-      .catch((error) => {
-        if (codeOf(error) !== 'P2002') throw error;
-        throw new Refusal(
-          `a group of this workspace is named '${name}' already; archived groups keep their names`,
-        );
-      });
+      .catch(
+        refuseTaken(`a group of this workspace is named '${name}' already; archived groups keep their names`),
+      );
     printRow(json, rowOf(group));
-  });
-}
-
-interface ListOptions {
-  workspace?: string;
-  limit: number;
-  after?: string;
-  json?: boolean;
-}
-
-async function list(options: ListOptions): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const workspaceId = await findWorkspaceId(database, options.workspace);
-    const found = await database.prisma.subscriptionGroup.findMany({
-      where: { ...(workspaceId && { workspaceId }), ...(options.after && { id: { gt: options.after } }) },
-      orderBy: { id: 'asc' },
-      take: options.limit + 1,
-      include: named,
-    });
-    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
-    printPage(options.json, 'subscription groups', { rows: shown.map(rowOf), next });
   });
 }
 

@@ -3,11 +3,12 @@ import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { Database } from '../../store/database.ts';
 import { newApiKey } from '../api-keys.ts';
-import { parseCount, parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
+import { parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
-import { findWorkspace, findWorkspaceId } from '../find-workspace.ts';
+import { findWorkspace } from '../find-workspace.ts';
 import { withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { addList } from '../listing.ts';
+import { printRow, type Row } from '../output.ts';
 import { permissions } from '../permissions.ts';
 import { Refusal } from '../refusal.ts';
 
@@ -31,14 +32,16 @@ export function addKeys(program: Command): void {
       parseIpAllowlist,
     )
     .action(create);
-  addVerb(noun, 'list', {
+  addList(noun, {
+    one: 'key',
+    many: 'keys',
     sentence: 'List the API keys, the oldest first; secrets are stored nowhere and cannot be listed.',
     example: 'keys list --workspace default --json',
-  })
-    .option('--workspace <workspace>', 'only keys of this workspace (name or id)')
-    .option('--limit <number>', 'most keys to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this key', parseId)
-    .action(list);
+    owner: 'workspace',
+    find: (prisma, page) => prisma.apiKey.findMany({ ...page, select: columns }),
+    rowOf,
+    cellsOf: (key) => ({ ...rowOf(key), permissions: brief(key.permissions) }),
+  });
   addVerb(noun, 'revoke', {
     sentence: 'Revoke an API key for good: every process refuses it within KEY_CACHE_MS.',
     example: 'keys revoke --identifier pk_3fX9a',
@@ -77,31 +80,6 @@ async function create(options: CreateOptions): Promise<void> {
       { api_key: secret, ...rowOf(key) },
       'Keep the api_key now: it is stored nowhere and cannot be shown again.',
     );
-  });
-}
-
-interface ListOptions {
-  workspace?: string;
-  limit: number;
-  after?: string;
-  json?: boolean;
-}
-
-async function list(options: ListOptions): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const workspaceId = await findWorkspaceId(database, options.workspace);
-    const found = await database.prisma.apiKey.findMany({
-      where: { ...(workspaceId && { workspaceId }), ...(options.after && { id: { gt: options.after } }) },
-      orderBy: { id: 'asc' },
-      take: options.limit + 1,
-      select: columns,
-    });
-    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
-    const rows = shown.map((key) => ({
-      ...rowOf(key),
-      ...(!options.json && { permissions: brief(key.permissions) }),
-    }));
-    printPage(options.json, 'keys', { rows, next });
   });
 }
 

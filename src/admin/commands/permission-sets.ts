@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
-import { parseCount, parseId, parseName, parseWorkspacePermissions } from '../arguments.ts';
+import { parseName, parseWorkspacePermissions } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
-import { findCompany, findCompanyId } from '../find-company.ts';
+import { findCompany } from '../find-company.ts';
 import { withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
-import { codeOf, Refusal } from '../refusal.ts';
+import { addList } from '../listing.ts';
+import { printRow, type Row } from '../output.ts';
+import { refuseTaken } from '../refusal.ts';
 
 export function addPermissionSets(program: Command): void {
   const noun = addNoun(program, 'permission-sets', {
@@ -26,14 +27,16 @@ export function addPermissionSets(program: Command): void {
       parseWorkspacePermissions,
     )
     .action(create);
-  addVerb(noun, 'list', {
+  addList(noun, {
+    one: 'set',
+    many: 'sets',
+    nouns: 'permission sets',
     sentence: 'List the permission sets, the oldest first.',
     example: 'permission-sets list --company default --json',
-  })
-    .option('--company <company>', 'only sets of this company (name or id)')
-    .option('--limit <number>', 'most sets to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this set', parseId)
-    .action(list);
+    owner: 'company',
+    find: (prisma, page) => prisma.permissionSet.findMany({ ...page, include: named }),
+    rowOf,
+  });
 }
 
 interface CreateOptions {
@@ -48,32 +51,8 @@ async function create({ company, name, permissions, json }: CreateOptions): Prom
     const { id: companyId } = await findCompany(database, company);
     const set = await database.prisma.permissionSet
       .create({ data: { id: v7(), companyId, name, permissions }, include: named })
-      .catch((error) => {
-        if (codeOf(error) !== 'P2002') throw error;
-        throw new Refusal(`a permission set of this company is named '${name}' already`);
-      });
+      .catch(refuseTaken(`a permission set of this company is named '${name}' already`));
     printRow(json, rowOf(set));
-  });
-}
-
-interface ListOptions {
-  company?: string;
-  limit: number;
-  after?: string;
-  json?: boolean;
-}
-
-async function list(options: ListOptions): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const companyId = await findCompanyId(database, options.company);
-    const found = await database.prisma.permissionSet.findMany({
-      where: { ...(companyId && { companyId }), ...(options.after && { id: { gt: options.after } }) },
-      orderBy: { id: 'asc' },
-      take: options.limit + 1,
-      include: named,
-    });
-    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
-    printPage(options.json, 'permission sets', { rows: shown.map(rowOf), next });
   });
 }
 

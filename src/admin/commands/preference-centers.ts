@@ -4,11 +4,12 @@ import type { Json } from '../../profile/json.ts';
 import type { Database } from '../../store/database.ts';
 import { findLinkUser } from '../../store/preference-centers/find-link-user.ts';
 import { type Revoked, revokeLinks } from '../../store/preference-centers/revoke-links.ts';
-import { parseCount, parseExternalId, parseId } from '../arguments.ts';
+import { parseExternalId, parseId } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
 import { findWorkspace } from '../find-workspace.ts';
 import { withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { addList } from '../listing.ts';
+import { printRow, type Row } from '../output.ts';
 import { Refusal } from '../refusal.ts';
 
 export function addPreferenceCenters(program: Command): void {
@@ -17,14 +18,16 @@ export function addPreferenceCenters(program: Command): void {
       'List and show preference centers, and revoke the links that open them. They are written through the API.',
     example: 'preference-centers list --workspace default',
   });
-  addVerb(noun, 'list', {
+  addList(noun, {
+    one: 'preference center',
+    many: 'preference centers',
     sentence: 'List the preference centers of a workspace, the oldest id first, drafts too.',
     example: 'preference-centers list --workspace default --json',
-  })
-    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .option('--limit <number>', 'most preference centers to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this preference center', parseId)
-    .action(list);
+    owner: 'workspace',
+    required: true,
+    find: (prisma, page) => prisma.preferenceCenter.findMany(page),
+    rowOf,
+  });
   addVerb(noun, 'show', {
     sentence: 'Show a preference center with its templates, and when its links were last revoked.',
     example: 'preference-centers show 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --workspace default',
@@ -45,26 +48,6 @@ export function addPreferenceCenters(program: Command): void {
       parseExternalId,
     )
     .action(revoke);
-}
-
-interface ListOptions {
-  workspace: string;
-  limit: number;
-  after?: string;
-  json?: boolean;
-}
-
-async function list({ workspace, limit, after, json }: ListOptions): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const { id: workspaceId } = await findWorkspace(database, workspace);
-    const found = await database.prisma.preferenceCenter.findMany({
-      where: { workspaceId, ...(after && { id: { gt: after } }) },
-      orderBy: { id: 'asc' },
-      take: limit + 1,
-    });
-    const { shown, next } = pageOf(found, limit, (last) => last.id);
-    printPage(json, 'preference centers', { rows: shown.map(rowOf), next });
-  });
 }
 
 async function show(id: string, { workspace, json }: { workspace: string; json?: boolean }): Promise<void> {

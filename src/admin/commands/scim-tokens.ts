@@ -2,11 +2,12 @@ import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { Database } from '../../store/database.ts';
-import { parseCount, parseId, parseIpAllowlist, parseName, parseOrigin } from '../arguments.ts';
+import { parseId, parseIpAllowlist, parseName, parseOrigin } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
-import { findCompany, findCompanyId } from '../find-company.ts';
+import { findCompany } from '../find-company.ts';
 import { withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
+import { addList } from '../listing.ts';
+import { printRow, type Row } from '../output.ts';
 import { Refusal } from '../refusal.ts';
 import { newScimToken } from '../scim-tokens.ts';
 
@@ -30,14 +31,16 @@ export function addScimTokens(program: Command): void {
       parseIpAllowlist,
     )
     .action(issue);
-  addVerb(noun, 'list', {
+  addList(noun, {
+    one: 'token',
+    many: 'tokens',
+    nouns: 'scim tokens',
     sentence: 'List the SCIM tokens, the oldest first; secrets are stored nowhere and cannot be listed.',
     example: 'scim-tokens list --company default --json',
-  })
-    .option('--company <company>', 'only tokens of this company (name or id)')
-    .option('--limit <number>', 'most tokens to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this token', parseId)
-    .action(list);
+    owner: 'company',
+    find: (prisma, page) => prisma.scimToken.findMany({ ...page, select: columns }),
+    rowOf,
+  });
   addVerb(noun, 'rotate', {
     sentence: 'Give a SCIM token a new secret and show it, once; the old one is refused from then on.',
     example: 'scim-tokens rotate 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
@@ -70,27 +73,6 @@ async function issue({ company, origin, name, ipAllowlist = [], json }: IssueOpt
       select: columns,
     });
     printRow(json, { scim_token: secret, ...rowOf(token) }, KEEP);
-  });
-}
-
-interface ListOptions {
-  company?: string;
-  limit: number;
-  after?: string;
-  json?: boolean;
-}
-
-async function list(options: ListOptions): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const companyId = await findCompanyId(database, options.company);
-    const found = await database.prisma.scimToken.findMany({
-      where: { ...(companyId && { companyId }), ...(options.after && { id: { gt: options.after } }) },
-      orderBy: { id: 'asc' },
-      take: options.limit + 1,
-      select: columns,
-    });
-    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
-    printPage(options.json, 'scim tokens', { rows: shown.map(rowOf), next });
   });
 }
 

@@ -1,12 +1,13 @@
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
-import { parseCount, parseId, parseName } from '../arguments.ts';
+import { parseName } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
 import { findCompany } from '../find-company.ts';
 import { withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow, type Row } from '../output.ts';
-import { codeOf, Refusal } from '../refusal.ts';
+import { addList } from '../listing.ts';
+import { printRow, type Row } from '../output.ts';
+import { refuseTaken } from '../refusal.ts';
 
 export function addWorkspaces(program: Command): void {
   const noun = addNoun(program, 'workspaces', {
@@ -20,13 +21,14 @@ export function addWorkspaces(program: Command): void {
     .requiredOption('--name <name>', 'name, unlike that of any other workspace', parseName)
     .option('--company <company>', 'name or id of the company that owns it', 'default')
     .action(create);
-  addVerb(noun, 'list', {
+  addList(noun, {
+    one: 'workspace',
+    many: 'workspaces',
     sentence: 'List the workspaces, the oldest first.',
     example: 'workspaces list --limit 20',
-  })
-    .option('--limit <number>', 'most workspaces to show', parseCount, 100)
-    .option('--after <id>', 'go on behind this workspace', parseId)
-    .action(list);
+    find: (prisma, page) => prisma.workspace.findMany({ ...page, include: named }),
+    rowOf,
+  });
 }
 
 interface CreateOptions {
@@ -40,24 +42,8 @@ async function create({ name, company, json }: CreateOptions): Promise<void> {
     const { id: companyId } = await findCompany(database, company);
     const workspace = await database.prisma.workspace
       .create({ data: { id: v7(), companyId, name }, include: named })
-      .catch((error) => {
-        if (codeOf(error) !== 'P2002') throw error;
-        throw new Refusal(`a workspace is named '${name}' already; names of workspaces are unique`);
-      });
+      .catch(refuseTaken(`a workspace is named '${name}' already; names of workspaces are unique`));
     printRow(json, rowOf(workspace));
-  });
-}
-
-async function list(options: { limit: number; after?: string; json?: boolean }): Promise<void> {
-  await withInstallation(async ({ database }) => {
-    const found = await database.prisma.workspace.findMany({
-      where: options.after ? { id: { gt: options.after } } : {},
-      orderBy: { id: 'asc' },
-      take: options.limit + 1,
-      include: named,
-    });
-    const { shown, next } = pageOf(found, options.limit, (last) => last.id);
-    printPage(options.json, 'workspaces', { rows: shown.map(rowOf), next });
   });
 }
 

@@ -1,6 +1,8 @@
+import { isDeepStrictEqual } from 'node:util';
 import { ApiError } from '../../errors.ts';
-import { normalizeEmail } from '../../profile/email.ts';
+import { normalizeStaffEmail } from '../../profile/email.ts';
 import type { Json } from '../../profile/json.ts';
+import { inTime } from '../../store/accounts/in-time.ts';
 import type { Database } from '../../store/database.ts';
 import type { Caller, DirectInput, Reply, Resources } from '../operation.ts';
 import { companyOf, findAccount, requestOf } from './find-account.ts';
@@ -36,7 +38,10 @@ export async function changeAccount(
     );
     requireSameUserName(body.userName, current);
     const values = await readAccount(prisma, companyId, body, current.active);
-    const changed = await write(prisma, current, values, new Date(caller.now));
+    // RFC 7644 §3.5.2.1: what changes nothing leaves the time of the last change, and so the version.
+    const changed = hasAll(current, values)
+      ? current
+      : await write(prisma, current, values, new Date(caller.now));
     if (changed) return replyWith(200, changed, prisma, baseUrl, project);
   }
   throw new ApiError('unavailable', undefined, { 'Retry-After': '1' });
@@ -73,26 +78,34 @@ export async function replyWith(
 
 /** The specification: it cannot be updated. RFC 7644 §3.5.1: the value that there is may be sent. */
 function requireSameUserName(given: Json | undefined, { email }: Account): void {
-  if (given === undefined || normalizeEmail(String(given)) === email) return;
+  if (given === undefined || normalizeStaffEmail(String(given)) === email) return;
   throw invalid("'userName' cannot be changed", 'mutability');
+}
+
+function hasAll(account: Account, values: AccountValues): boolean {
+  return Object.entries(values).every(([name, value]) =>
+    isDeepStrictEqual(account[name as keyof AccountValues], value),
+  );
 }
 
 /** @returns nothing when another change was faster */
 async function write(
   prisma: Database['prisma'],
-  { id, companyId, version }: Account,
+  { id, companyId, version, modifiedAt }: Account,
   values: AccountValues,
   now: Date,
 ): Promise<Account | undefined> {
-  const [changed] = await prisma.account.updateManyAndReturn({
+  const update = prisma.account.updateManyAndReturn({
     where: { id, companyId, version },
     data: {
       ...values,
       version: { increment: 1 },
-      modifiedAt: now,
+      // A request that waited for its turn came earlier than one that did not.
+      modifiedAt: now > modifiedAt ? now : modifiedAt,
       // Whoever is deactivated is signed out for good, also when the account is active again a moment later.
       ...(!values.active && { sessionEpoch: { increment: 1 } }),
     },
   });
+  const [changed] = await inTime(prisma, update);
   return changed;
 }

@@ -14,6 +14,11 @@ export const SCIM_TYPE = 'application/scim+json';
 /** Every path of SCIM begins with it. */
 export const SCIM_ROOT = '/scim/v2';
 
+/** Endpoints of RFC 7644 §3.2 that a service may have, and that this one says it has not: 501 (§3.11, §3.12). */
+export const NOT_IMPLEMENTED = ['/Me', '/Bulk', '/.search', '/Users/.search'].map(
+  (path) => `${SCIM_ROOT}${path}`,
+);
+
 /** The body of an error: `status` is an integer here, as the specification has it, and no string. */
 export function scimErrorBody(message: string, details: Json | undefined, status: number): Json {
   const scimType = (details as { scimType?: ScimType } | undefined)?.scimType ?? usualType(message, status);

@@ -23,7 +23,8 @@ export function readPage(query: Record<string, Json>): Page {
   const limit = Math.min(MAX_COUNT, Math.max(0, Number(count ?? DEFAULT_COUNT)));
   if (cursor === undefined) return { skip: Math.max(1, Number(startIndex ?? 1)) - 1, limit };
   if (startIndex !== undefined) throw invalid("'cursor' and 'startIndex' cannot be used together");
-  if (!/^\d{0,15}$/.test(cursor)) throw invalid("'cursor' is not valid: it is what a page before ended with");
+  if (!/^\d{0,15}$/.test(cursor))
+    throw invalid("'cursor' is not valid: it is what a page before ended with", 'invalidCursor');
   return { skip: 0, limit, after: Number(cursor || 0) };
 }
 

@@ -42,9 +42,11 @@ export function readPath(path: string): Step[] {
 
 function readValueFilter(text: string, attribute: Attribute, path: string): (value: unknown) => boolean {
   const wrong = (reason: string) => invalid(`'path' is not valid: '${path}' ${reason}`, 'invalidPath');
-  if (!attribute.multiValued || !attribute.subAttributes) throw wrong('filters what is no list of objects');
+  if (!attribute.multiValued) throw wrong('filters what is no list');
   try {
-    return filter(parse(text));
+    const fits = filter(parse(text));
+    // What is in a list of strings is its `value` (RFC 7643 §2.4).
+    return attribute.subAttributes ? fits : (value) => fits({ value });
   } catch {
     throw wrong('has a filter that cannot be parsed');
   }

@@ -5,8 +5,7 @@ import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attr
 import { PATCH_OP, USER } from './messages.ts';
 import { readPath, type Step } from './patch-path.ts';
 import { invalid, type ScimType } from './scim-error.ts';
-
-type Member = Record<string, Json>;
+import { isMember, type Member, refuseRoles, spellResource } from './spell.ts';
 
 const MAX_OPERATIONS = 100;
 
@@ -65,7 +64,7 @@ export function applyPatch(resource: Member, operations: GivenOperation[]): Memb
   for (const operation of operations) {
     for (const { op, steps, value } of spellOut(operation)) applyAt(patched, steps, op, value);
   }
-  return patched;
+  return spellResource(patched);
 }
 
 interface Change {
@@ -79,17 +78,26 @@ function spellOut({ op: given, path, value }: GivenOperation): Change[] {
   const op = given.toLowerCase() as Change['op'];
   if (op !== 'remove' && value === undefined)
     throw invalid(`'Operations' are not valid: ${op} needs a value`);
-  if (path !== undefined) return [{ op, steps: readPath(path), ...(value !== undefined && { value }) }];
+  if (path !== undefined) return [toChange(op, readPath(path), value)];
   if (op === 'remove') throw invalid("'Operations' are not valid: remove needs a path", 'noTarget');
   if (!isMember(value))
     throw invalid(`'Operations' are not valid: without a path, the value of ${op} is an object`);
   // What cannot be written is passed over here, as in the body of a create.
   return Object.entries(value).flatMap(([name, member]) => {
     const known = findByPath(name);
-    return known && known.at(-1)!.mutability !== 'readOnly'
-      ? [{ op, steps: known.map((attribute) => ({ attribute })), value: member }]
-      : [];
+    if (!known || known.at(-1)!.mutability === 'readOnly') {
+      refuseRoles(withoutUrn(name, USER), member);
+      return [];
+    }
+    const steps = known.map((attribute) => ({ attribute }));
+    return [toChange(op, steps, member)];
   });
+}
+
+/** Null is an attribute without a value (RFC 7643 §2.5): to set it is to remove what there is. */
+function toChange(op: Change['op'], steps: Step[], value: Json | undefined): Change {
+  if (value === null) return { op: 'remove', steps };
+  return { op, steps, ...(value !== undefined && { value }) };
 }
 
 /**
@@ -108,6 +116,11 @@ function applyAt(target: Member, [step, ...rest]: Step[], op: Change['op'], valu
     }
     if (chosen.length === 0)
       throw invalid(`'path' is not valid: no value of '${name}' fits its filter`, 'noTarget');
+    if (!attribute.subAttributes) {
+      // A list of strings: each is the `value` that the filter speaks of.
+      target[name] = values.map((one) => (chooses(one) ? value! : one));
+      return;
+    }
     for (const one of chosen) {
       if (rest.length > 0) applyAt(one, rest, op, value);
       else change(one, { op, value: spellValue(value!, attribute, true) });
@@ -153,6 +166,7 @@ function findByPath(path: string): Attribute[] | undefined {
  * @param one whether it is one value of a list
  */
 function spellValue(value: Json, attribute: Attribute, one: boolean): Json {
+  if (value === null && !one) return null;
   if (attribute.multiValued && !one) {
     const list = Array.isArray(value) ? value : [value];
     return list.map((each) => spellValue(each, attribute, true));
@@ -162,11 +176,8 @@ function spellValue(value: Json, attribute: Attribute, one: boolean): Json {
     throw invalid(`'${attribute.name}' is not valid: ${JSON.stringify(value)} is no object`);
   const members = Object.entries(value).flatMap(([name, member]) => {
     const sub = findAttribute(attribute.subAttributes, name);
+    if (!sub) refuseRoles(`${attribute.name}.${name}`, member);
     return sub ? [[sub.name, spellValue(member, sub, false)] as const] : [];
   });
   return Object.fromEntries(members);
-}
-
-function isMember(value: Json | undefined): value is Member {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -1,4 +1,4 @@
-import { normalizeEmail } from '../../profile/email.ts';
+import { normalizeStaffEmail } from '../../profile/email.ts';
 import type { Json } from '../../profile/json.ts';
 import {
   companyPermissions,
@@ -76,7 +76,7 @@ export async function readAccount(
 
 /** The lower-case form of a user name. @throws {ScimError} 400 when it is no email address */
 export function readEmail(userName: string): string {
-  const email = normalizeEmail(userName);
+  const email = normalizeStaffEmail(userName);
   if (email === undefined) throw invalid("'userName' is not valid: it must be an email address");
   return email;
 }

@@ -9,8 +9,8 @@ interface Row {
 }
 
 /**
- * Workspaces, teams and permission sets of a company, by the names or ids that a client has given: three
- * statements, whatever their number. Rows of other companies are as unknown as those that there are not.
+ * Workspaces, teams and permission sets of a company, by the names or ids that a client has given: a
+ * statement for each kind that is named. Rows of other companies are as unknown as those that there are not.
  *
  * @throws {ScimError} 400, naming what is unknown and where it stands
  */
@@ -28,11 +28,15 @@ export async function resolveGroups(
   };
   const [workspaces, sets, teams] = await Promise.all([
     prisma.workspace.findMany({ where: { companyId, OR: anyOf(named.workspaces) }, select }),
-    prisma.permissionSet.findMany({ where: { companyId, OR: anyOf(named.sets) }, select }),
-    prisma.team.findMany({
-      where: { workspace: { companyId }, OR: anyOf(named.teams) },
-      select: { ...select, workspaceId: true },
-    }),
+    named.sets.length === 0
+      ? []
+      : prisma.permissionSet.findMany({ where: { companyId, OR: anyOf(named.sets) }, select }),
+    named.teams.length === 0
+      ? []
+      : prisma.team.findMany({
+          where: { workspace: { companyId }, OR: anyOf(named.teams) },
+          select: { ...select, workspaceId: true },
+        }),
   ]);
 
   const seen = new Set<string>();

@@ -21,20 +21,18 @@ export interface Names {
   permissionSets: Map<string, string>;
 }
 
-/** The names of all that these accounts point to, in three statements. */
+/** The names of all that these accounts point to: a statement for each kind that they name. */
 export async function readNames(prisma: Database['prisma'], accounts: Account[]): Promise<Names> {
   const groups = accounts.flatMap(groupsOf);
-  const select = { id: true, name: true };
+  const named = (ids: string[]) =>
+    ids.length > 0 && { where: { id: { in: [...new Set(ids)] } }, select: { id: true, name: true } };
+  const ofWorkspaces = named(groups.map((one) => one.workspace));
+  const ofTeams = named(groups.flatMap((one) => one.teams.map(({ team }) => team)));
+  const ofSets = named(groups.flatMap((one) => one.permissionSet ?? []));
   const [workspaces, teams, permissionSets] = await Promise.all([
-    prisma.workspace.findMany({ where: { id: { in: unique(groups.map((one) => one.workspace)) } }, select }),
-    prisma.team.findMany({
-      where: { id: { in: unique(groups.flatMap((one) => one.teams.map(({ team }) => team))) } },
-      select,
-    }),
-    prisma.permissionSet.findMany({
-      where: { id: { in: unique(groups.flatMap((one) => one.permissionSet ?? [])) } },
-      select,
-    }),
+    ofWorkspaces ? prisma.workspace.findMany(ofWorkspaces) : [],
+    ofTeams ? prisma.team.findMany(ofTeams) : [],
+    ofSets ? prisma.permissionSet.findMany(ofSets) : [],
   ]);
   return { workspaces: byId(workspaces), teams: byId(teams), permissionSets: byId(permissionSets) };
 }
@@ -102,8 +100,4 @@ export function groupsOf({ appGroups }: Pick<Account, 'appGroups'>): StoredGroup
 
 function byId(rows: { id: string; name: string }[]): Map<string, string> {
   return new Map(rows.map(({ id, name }) => [id, name]));
-}
-
-function unique(ids: string[]): string[] {
-  return [...new Set(ids)];
 }

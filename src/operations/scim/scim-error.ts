@@ -1,6 +1,6 @@
 import { ApiError, type ErrorName } from '../../errors.ts';
 
-/** The kinds of errors of RFC 7644 §3.12 that we have. */
+/** The kinds of errors of RFC 7644 §3.12 that we have, and that of RFC 9865 §3.2. */
 export type ScimType =
   | 'invalidFilter'
   | 'tooMany'
@@ -9,7 +9,8 @@ export type ScimType =
   | 'invalidSyntax'
   | 'invalidPath'
   | 'noTarget'
-  | 'invalidValue';
+  | 'invalidValue'
+  | 'invalidCursor';
 
 /** Ends a request of SCIM with an entry of the catalogue, or with a text of its own. */
 export class ScimError extends ApiError {

@@ -52,3 +52,10 @@ export function conditionSql(condition: Condition, values: unknown[]): string {
   const pattern = `${folded.replace(/[\\%_]/g, '\\$&')}%`;
   return `${expression} like $${values.push(pattern)}::text`;
 }
+
+/** Whether a condition compares what no index helps with, so that every account of the company is read. */
+export function readsEveryone(condition: Condition): boolean {
+  if ('conditions' in condition) return condition.conditions.some(readsEveryone);
+  const { op, column } = condition;
+  return op === 'co' || column === 'name' || (op === 'sw' && column === 'id');
+}

@@ -1,6 +1,6 @@
 import type { Pool } from '../database.ts';
 import { inTransaction } from '../in-transaction.ts';
-import { type Condition, conditionSql } from './condition.ts';
+import { type Condition, conditionSql, readsEveryone } from './condition.ts';
 
 export interface Found {
   /** How many there are in all. */
@@ -12,7 +12,10 @@ export interface Found {
 /** Longest that a search may take, in ms: less than a client waits. */
 const MAX_TIME = 1000;
 
-/** A search that was ended by its time. */
+/** Longest that it waits for a lock that another has, in ms: that is no fault of the search. */
+const MAX_WAIT = 500;
+
+/** A search that reads every account, and was ended by its time. */
 export class SearchTooLong extends Error {
   override name = 'SearchTooLong';
 }
@@ -51,12 +54,13 @@ export async function findAccounts(
       // One snapshot, so that the page and the count are of one moment.
       await tx.query(`set transaction isolation level repeatable read, read only`);
       await tx.query(`set local statement_timeout = ${MAX_TIME}`);
+      await tx.query(`set local lock_timeout = ${MAX_WAIT}`);
       const counted = await tx.query<{ total: number }>(count);
       const found = limit === 0 ? { rows: [] } : await tx.query<{ id: string; position: number }>(page);
       return { total: counted.rows[0]!.total, page: found.rows };
     });
   } catch (error) {
-    if ((error as { code?: string }).code === '57014') throw new SearchTooLong();
-    throw error;
+    const tooLong = (error as { code?: string }).code === '57014';
+    throw tooLong && condition && readsEveryone(condition) ? new SearchTooLong() : error;
   }
 }

@@ -1,0 +1,48 @@
+import { randomBytes } from 'node:crypto';
+import { expect } from 'vitest';
+import { newInvitation } from '../../src/admin/invitations.ts';
+import type { Board } from '../../src/board/server.ts';
+import { createAccount } from '../setup/access.ts';
+import { createVisitor } from './browser-session.ts';
+import type { Installation } from './installation.ts';
+
+export const DEFAULT_COMPANY = '00000000-0000-7000-8000-000000000001';
+export const PASSWORD = 'seven wooden ladders';
+
+export type Visitor = ReturnType<typeof createVisitor>;
+
+/** Dashboard accounts, and the people who have them. */
+export function createPeople({ database: { pool } }: Installation, board: Board) {
+  /** A link as the admin command makes it; its token. */
+  async function invite(id: string, at = new Date()): Promise<string> {
+    const { secret, hash, expiresAt } = newInvitation(at);
+    await pool.query('update accounts set invitation_hash = $2, invitation_expires_at = $3 where id = $1', [
+      id,
+      Buffer.from(hash),
+      expiresAt,
+    ]);
+    return secret;
+  }
+
+  const accept = (token: string, password = PASSWORD, again = password) =>
+    createVisitor(board).send('POST', '/invitation', {
+      body: new URLSearchParams({ token, password, again }),
+    });
+
+  /** An account with a password, and a browser of its own that is signed in. */
+  async function arrive(companyPermissions: string[] = []) {
+    const email = `${randomBytes(4).toString('hex')}@example.com`;
+    const id = await createAccount(pool as never, DEFAULT_COMPANY, email);
+    await pool.query('update accounts set company_permissions = $2 where id = $1', [id, companyPermissions]);
+    expect((await accept(await invite(id))).status).toBe(303);
+    const visitor = createVisitor(board);
+    const answer = await visitor.signIn(email, PASSWORD);
+    expect([answer.status, answer.headers.get('location')]).toEqual([303, '/']);
+    return { id, email, visitor };
+  }
+
+  return { invite, accept, arrive };
+}
+
+/** The status of a look at the queues. */
+export const looks = async (visitor: Visitor) => (await visitor.get('/api/queues')).status;

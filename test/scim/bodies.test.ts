@@ -1,0 +1,125 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Json } from '../../src/profile/json.ts';
+import { accountOf, createScene, type Provider, refusal, type Scene } from './scene.ts';
+
+let scene: Scene;
+let provider: Provider;
+let setId: string;
+beforeAll(async () => {
+  scene = await createScene();
+  provider = scene.provider;
+  const { rows } = await scene.pool.query(
+    'insert into permission_sets (id, company_id, name, permissions) values (gen_random_uuid(), $1, $2, $3) returning id',
+    [provider.companyId, 'Analyst', ['basic_access']],
+  );
+  setId = rows[0].id;
+});
+afterAll(() => scene.stop());
+
+describe('the body of POST and PUT', () => {
+  test('RFC 7643 §2.1: names of attributes have no case; one that is given twice is 400', async () => {
+    const { schemas, userName, department } = accountOf('shop');
+    const set = { appgroupname: 'shop', appGroupPermissionSets: [{ appGroupPermissionSetID: setId }] };
+    const given = {
+      SCHEMAS: schemas!,
+      username: userName!,
+      NAME: { GivenName: 'Ada', familyname: 'L' },
+      Permissions: { AppGroup: [set] },
+    };
+    const { status, body } = await provider.ask('POST', '/Users', {
+      ...given,
+      Department: department!,
+    });
+    expect({ status, body }).toMatchObject({
+      status: 201,
+      body: {
+        userName,
+        department,
+        name: { givenName: 'Ada', familyName: 'L' },
+        permissions: { appGroup: [{ appGroupPermissionSets: [{ appGroupPermissionSetName: 'Analyst' }] }] },
+      },
+    });
+    const put = await provider.ask('PUT', `/Users/${body.id}`, { ...given, DEPARTMENT: 'bi' });
+    expect(put).toMatchObject({ status: 200, body: { department: 'bi' } });
+    const twice = { ...accountOf('shop'), username: 'two@example.com' };
+    expect(await provider.ask('POST', '/Users', twice)).toMatchObject(
+      refusal(400, "'userName' is not valid: it is given twice", 'invalidSyntax'),
+    );
+  });
+
+  test('RFC 7643 §2.5: null is an attribute that is not there', async () => {
+    const created = await provider.create({ externalId: null, active: null });
+    expect(created.active).toBe(true);
+    expect(created).not.toHaveProperty('externalId');
+    const answer = await provider.ask('POST', '/Users', accountOf('shop', { department: null }));
+    expect(answer).toMatchObject(refusal(400, "'department' is required", 'invalidValue'));
+  });
+
+  test.each<[string, Json]>([
+    ["'Boss'", [{ roleName: 'Boss' }]],
+    ["'r-7', 'Boss'", [{ roleId: 'r-7' }, { roleName: 'Boss' }]],
+  ])('roles in permissions, which we do not have, are 400 and named: %s', async (names, roles) => {
+    const permissions = { roles, appGroup: [] };
+    const answer = await provider.ask('POST', '/Users', accountOf('shop', { permissions }));
+    expect(answer).toMatchObject(
+      refusal(400, expect.stringContaining(`'permissions.roles' is not valid: there is no role ${names}`)),
+    );
+    expect(
+      (await provider.create({ permissions: { roles: [], appGroup: [] } })).permissions,
+    ).not.toHaveProperty('roles');
+  });
+});
+
+describe('the values of PATCH', () => {
+  test('RFC 7643 §2.5: to set null is to remove', async () => {
+    const { id } = await provider.create({ externalId: 'x' });
+    const one = await provider.patch(id, [
+      { op: 'replace', path: 'permissions.companyPermissions', value: null },
+      { op: 'replace', value: { externalId: null, department: 'bi' } },
+    ]);
+    expect(one.body).toMatchObject({ department: 'bi', permissions: { companyPermissions: [] } });
+    expect(one.body).not.toHaveProperty('externalId');
+    expect(
+      await provider.patch(id, [{ op: 'replace', path: 'name', value: { givenName: null } }]),
+    ).toMatchObject({
+      status: 400,
+      body: { scimType: 'invalidValue', detail: "'name.givenName' is required" },
+    });
+  });
+
+  test('null among the values of a list is 400', async () => {
+    const { id } = await provider.create();
+    const { status, body } = await provider.patch(id, [
+      { op: 'add', path: 'permissions.appGroup', value: [null] },
+      { op: 'replace', path: 'permissions.appGroup.appGroupPermissions', value: ['admin'] },
+    ]);
+    expect({ status, body }).toMatchObject({ status: 400, body: { scimType: 'invalidValue' } });
+  });
+
+  test('RFC 7643 §2.4: a filter finds a string of a list by its value', async () => {
+    const path = (name: string) => `permissions.companyPermissions[value eq "${name}"]`;
+    const { id } = await provider.create();
+    const { body } = await provider.patch(id, [
+      { op: 'add', path: 'permissions.companyPermissions', value: ['admin', 'add_remove_app_groups'] },
+      { op: 'remove', path: path('manage_company_settings') },
+      { op: 'replace', path: path('add_remove_app_groups'), value: 'manage_company_settings' },
+    ]);
+    expect(body.permissions.companyPermissions).toEqual(['admin', 'manage_company_settings']);
+  });
+
+  test('roles in permissions, which we do not have, are 400 and named', async () => {
+    const { id } = await provider.create();
+    const roles = [{ roleName: 'Boss' }];
+    for (const operation of [
+      { op: 'replace', value: { permissions: { roles } } },
+      { op: 'add', value: { 'permissions.roles': roles } },
+      { op: 'replace', path: 'permissions', value: { roles } },
+    ]) {
+      const { status, body } = await provider.patch(id, [operation]);
+      expect({ status, detail: body.detail }).toEqual({
+        status: 400,
+        detail: expect.stringContaining("there is no role 'Boss'"),
+      });
+    }
+  });
+});
