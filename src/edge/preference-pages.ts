@@ -152,6 +152,6 @@ function headOf({ center }: Opened): Head {
 
 function noticeOf(error: unknown): NoticeName {
   if (error instanceof LinkRefused) return error.status === 404 ? 'unknown' : 'over';
-  if (error instanceof NotAChoice || error instanceof ApiError) return 'unreadable';
-  return isUnavailable(error) ? 'busy' : 'broken';
+  if (isUnavailable(error)) return 'busy';
+  return error instanceof NotAChoice || error instanceof ApiError ? 'unreadable' : 'broken';
 }
