@@ -1,6 +1,10 @@
 import type { Pool } from '../database.ts';
 
-const newest = 'select pg_snapshot_xmax(pg_current_snapshot())::text as horizon';
+/**
+ * An id of its own, later than all that were given out. A snapshot's xmax is not: it follows the last transaction
+ * that has ended, and one that is under way may lie beyond it.
+ */
+const newest = 'select pg_current_xact_id()::text as horizon';
 const passed = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as passed';
 
 /** A point that every transaction which has an id now lies before. */
