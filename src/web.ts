@@ -11,6 +11,7 @@ import { addHealthPages } from './edge/health-pages.ts';
 import { createLinkSettings } from './edge/link-settings.ts';
 import { limitConnections, listen, serverOptions } from './edge/listen.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
+import { createOnce } from './edge/once.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
@@ -67,6 +68,7 @@ async function main(): Promise<void> {
     scimAuthenticator,
     rateLimiter,
     queue,
+    once: createOnce(database.pool, log),
     overload,
     resources,
   };

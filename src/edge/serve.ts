@@ -4,12 +4,14 @@ import type { Config } from '../config.ts';
 import { ApiError, BadRequest } from '../errors.ts';
 import { newId } from '../ids.ts';
 import { type Log, messageOf } from '../log.ts';
-import type { Caller, Operation, Reply, Resources } from '../operations/operation.ts';
+import type { Caller, Operation, Plan, Reply, Resources } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
 import type { GroupCommit } from '../queue/group-commit.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
+import type { Pool } from '../store/database.ts';
 import { aboutRequest } from './about-request.ts';
+import { directAttempt, queuedAttempt } from './attempts.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { ScimAuthenticator } from './authenticate-scim.ts';
 import { awaitOutcomes } from './await-outcomes.ts';
@@ -17,8 +19,10 @@ import { readJsonObject, requireJson } from './body.ts';
 import type { RequestInHand } from './broken-requests.ts';
 import { bytesOf } from './bytes-of.ts';
 import { clientAddress } from './client-address.ts';
+import { readIdempotencyKey } from './idempotency-key.ts';
 import type { ApiKey } from './known-keys.ts';
 import type { EdgeMetrics } from './metrics.ts';
+import type { Kept, Once } from './once.ts';
 import { planWithGroups } from './plan-with-groups.ts';
 import type { Allowance, RateLimiter } from './rate-limit.ts';
 import { sendJson } from './reply.ts';
@@ -33,6 +37,7 @@ export interface EdgeServices {
   scimAuthenticator: ScimAuthenticator;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
+  once: Once;
   /** Says why nothing more may be accepted, if so. */
   overload(): string | undefined;
   resources: Resources;
@@ -77,7 +82,8 @@ export async function serve(
     ...(operation.contentType && reply.body !== undefined && { 'Content-Type': operation.contentType }),
     ...reply.headers,
   };
-  sendJson(response, reply.status, reply.body, requestId, outcome.allowance, headers);
+  const answered = outcome.repeats ?? requestId;
+  sendJson(response, reply.status, reply.body, answered, outcome.allowance, headers);
   record(operation, request, requestId, reply.status, outcome, performance.now() - started, services);
 }
 
@@ -86,6 +92,8 @@ interface Outcome {
   workspaceId?: string;
   companyId?: string | undefined;
   allowance?: Allowance;
+  /** The first request with the same `Idempotency-Key`, whose answer this one gets. */
+  repeats?: string;
   accepted: number;
   rejected: number;
   error?: string;
@@ -110,7 +118,8 @@ async function answer(
   const { companyId } = key;
   if (companyId === undefined) outcome.workspaceId = key.workspaceId;
   outcome.companyId = companyId;
-  if (!key.permissions.has(operation.permission)) throw new ApiError('accessDenied');
+  if (operation.permission !== undefined && !key.permissions.has(operation.permission))
+    throw new ApiError('accessDenied');
 
   const allowance = await services.rateLimiter.take(key, operation.bucket);
   outcome.allowance = allowance;
@@ -140,31 +149,64 @@ async function answer(
     channelOf: (id) => key.groups.get(id),
     isBlocked: (externalId) => key.blocked.has(externalId),
   };
-  if (operation.kind === 'direct')
-    return operation.handle(
-      caller,
-      { body, query, params, request: aboutRequest(request, services.config.TRUST_PROXY_HOPS) },
-      services.resources,
-    );
+  const { once, queue, resources } = services;
+  const sent = request.headers['idempotency-key'];
+  const ownerId = companyId ?? key.workspaceId;
+  const idempotent =
+    sent === undefined ? undefined : readIdempotencyKey(sent, { ownerId, operation, params, query, body });
 
-  const plan = await planWithGroups(operation, caller, body, async () => {
-    const renewed = await services.authenticator.renew(request.headers.authorization, address, now);
-    return renewed.groups;
-  });
+  if (operation.kind === 'direct') {
+    const about = aboutRequest(request, services.config.TRUST_PROXY_HOPS);
+    const input = { body, query, params, request: about };
+    if (idempotent && operation.isRead) await once.read(idempotent, requestId);
+    if (!idempotent || operation.isRead) return operation.handle(caller, input, resources);
+    const handle = (as: string) => operation.handle({ ...caller, requestId: as }, input, resources);
+    return answerOnce(once.once(idempotent, directAttempt(requestId, handle)), requestId, outcome);
+  }
+
+  const makePlan = () =>
+    planWithGroups(operation, caller, body, async () => {
+      const renewed = await services.authenticator.renew(request.headers.authorization, address, now);
+      return renewed.groups;
+    });
   const accepted_at = new Date(now).toISOString();
-  await services.queue.enqueue(
-    { request_id: requestId, workspace_id: key.workspaceId, accepted_at },
-    plan.objects,
-    bytesOf(request, plan.objects),
-  );
+  const envelopeRequest = { request_id: requestId, workspace_id: key.workspaceId, accepted_at };
+  const settle = (plan: Plan) => settled(plan, resources.database.pool, outcome);
+  if (idempotent) {
+    const attempt = queuedAttempt({
+      queue,
+      request: envelopeRequest,
+      makePlan,
+      bytesOf: (objects) => bytesOf(request, objects),
+      settle,
+    });
+    return answerOnce(once.once(idempotent, attempt), requestId, outcome);
+  }
+
+  const plan = await makePlan();
+  await queue.enqueue(envelopeRequest, plan.objects, bytesOf(request, plan.objects));
   outcome.accepted = plan.objects.length;
   outcome.rejected = plan.rejected;
-  if (!plan.settle) return plan.reply;
+  return plan.settle ? settle(plan) : plan.reply;
+}
 
-  const ids = plan.objects.map(({ id }) => id);
-  const settled = await awaitOutcomes(services.resources.database.pool, ids);
-  if ('errors' in settled) return plan.settle(settled.errors);
-  outcome.error = settled.unknown;
+/** The answer that everyone with the same `Idempotency-Key` gets. */
+async function answerOnce(answering: Promise<Kept>, requestId: string, outcome: Outcome): Promise<Reply> {
+  const kept = await answering;
+  outcome.accepted = kept.accepted;
+  outcome.rejected = kept.rejected;
+  if (kept.requestId !== requestId) outcome.repeats = kept.requestId;
+  return kept.reply;
+}
+
+/** The answer that says how the objects ended, or, when the workers take long, that all are accepted. */
+async function settled(plan: Plan, pool: Pool, outcome: Outcome): Promise<Reply> {
+  const ended = await awaitOutcomes(
+    pool,
+    plan.objects.map(({ id }) => id),
+  );
+  if ('errors' in ended) return plan.settle!(ended.errors);
+  outcome.error = ended.unknown;
   return plan.reply;
 }
 
@@ -187,6 +229,7 @@ function record(
       operation: operation.id,
       workspace_id: outcome.workspaceId,
       ...(outcome.companyId && { company_id: outcome.companyId }),
+      ...(outcome.repeats && { repeats: outcome.repeats }),
       accepted: outcome.accepted,
       rejected: outcome.rejected,
       ...(outcome.error && { error: outcome.error }),

@@ -12,7 +12,10 @@ export interface Caller {
   workspaceId: string;
   /** The company of the SCIM token that was shown; absent with an API key. */
   companyId?: string;
-  /** The `X-Request-Id` of the answer. */
+  /**
+   * The `X-Request-Id` of the answer, a UUID. What the request makes has it as its id: a request that is tried again
+   * because nobody knows how far it got is tried under the same one, and finds what it has made already.
+   */
   requestId: string;
   /** Whether the workspace has this subscription group, archived or not. */
   hasGroup(id: string): boolean;
@@ -39,8 +42,8 @@ interface Described {
   path: string;
   /** How callers prove who they are, if not by an API key: a SCIM token opens every operation of SCIM. */
   auth?: 'scim';
-  /** What the key must carry. */
-  permission: string;
+  /** What the key must carry; absent: any key of the workspace opens it. */
+  permission?: string;
   /** The rate limit that it shares with the other operations of the same bucket. */
   bucket: BucketName;
   summary: string;
@@ -107,6 +110,8 @@ export interface LinkSettings {
 /** Answered from the store. */
 export interface DirectOperation extends Described {
   kind: 'direct';
+  /** Changes nothing: it is answered anew also where an `Idempotency-Key` promises one effect. */
+  isRead?: true;
   handle(caller: Caller, input: DirectInput, resources: Resources): Promise<Reply>;
 }
 

@@ -1,4 +1,3 @@
-import { newId } from '../ids.ts';
 import type { DirectOperation } from './operation.ts';
 import { createSchema, resourceSchema } from './scim/account-schema.ts';
 import { replyWith } from './scim/change-account.ts';
@@ -34,10 +33,11 @@ export function scimUsersCreate(): DirectOperation {
       const email = readEmail(body.userName as string);
       const values = await readAccount(prisma, companyId, body, true);
       const now = new Date(caller.now);
+      const id = caller.requestId;
       const account = await prisma.account
         .create({
           data: {
-            id: newId(),
+            id,
             companyId,
             userName: body.userName as string,
             email,
@@ -46,9 +46,12 @@ export function scimUsersCreate(): DirectOperation {
             modifiedAt: now,
           },
         })
-        .catch((error: { code?: string }) => {
+        .catch(async (error: { code?: string }) => {
+          if (error.code !== 'P2002') throw error;
+          const made = await prisma.account.findFirst({ where: { id, companyId } });
+          if (made) return made;
           // The one unique thing that a client chooses is the email address.
-          throw error.code === 'P2002' ? new ScimError('scimUserExists', 'uniqueness') : error;
+          throw new ScimError('scimUserExists', 'uniqueness');
         });
       return replyWith(201, account, prisma, requestOf(input).baseUrl, project);
     },

@@ -1,9 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
-import { type LaneProducer, QueueUnavailable } from './lanes.ts';
+import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
+import { inPresentLanes } from './present-lanes.ts';
 
-interface Waiting extends Packable {
+interface Waiting extends Partial<Packable> {
+  /** What waits in envelopes of its own; else there are `request` and `objects`. */
+  entries?: LaneEntry[];
+  count: number;
+  bytes: number;
   resolve(): void;
   reject(error: Error): void;
 }
@@ -52,16 +57,30 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
    * @throws {QueueUnavailable} when that is not known, or at once when too much is waiting already.
    */
   function enqueue(request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): Promise<void> {
-    if (pendingObjects + objects.length > options.maxPendingObjects) {
+    return wait({ request, objects, count: objects.length, bytes });
+  }
+
+  /**
+   * As `enqueue`, for envelopes that have been packed, and perhaps added, before: those that the queue holds already
+   * stay as they are.
+   */
+  function add(entries: LaneEntry[], bytes: number): Promise<void> {
+    const count = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
+    return wait({ entries: inPresentLanes(entries, options.lanes), count, bytes });
+  }
+
+  function wait(what: Omit<Waiting, 'resolve' | 'reject'>): Promise<void> {
+    const { count, bytes } = what;
+    if (pendingObjects + count > options.maxPendingObjects) {
       return Promise.reject(new QueueUnavailable('too many objects are waiting for the queue'));
     }
     if (pendingBytes + bytes > options.maxPendingBytes) {
       return Promise.reject(new QueueUnavailable('too many bytes are waiting for the queue'));
     }
-    pendingObjects += objects.length;
+    pendingObjects += count;
     pendingBytes += bytes;
     return new Promise((resolve, reject) => {
-      waiting.push({ request, objects, bytes, resolve, reject });
+      waiting.push({ ...what, resolve, reject });
       flushing ??= flushAll();
     });
   }
@@ -73,7 +92,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
       if (options.backlog() >= BEHIND * options.lanes && !fillsEnvelope()) await sleep(LINGER);
       const batch = takeBatch();
       try {
-        await producer.add(pack(batch, options.lanes, options.maxEnvelopeObjects));
+        await producer.add(entriesOf(batch));
         settle(batch);
       } catch (error) {
         // What waited behind this flush would wait as long again; it is refused with it.
@@ -85,6 +104,13 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     flushing = undefined;
   }
 
+  function entriesOf(batch: Waiting[]): LaneEntry[] {
+    const { lanes, maxEnvelopeObjects } = options;
+    if (!batch.some(({ entries }) => entries)) return pack(batch as Packable[], lanes, maxEnvelopeObjects);
+    const loose = batch.filter(({ entries }) => !entries) as Packable[];
+    return [...pack(loose, lanes, maxEnvelopeObjects), ...batch.flatMap(({ entries }) => entries ?? [])];
+  }
+
   function fillsEnvelope(): boolean {
     return pendingObjects >= options.maxEnvelopeObjects || pendingBytes >= MAX_ENVELOPE_BYTES;
   }
@@ -94,7 +120,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     let bytes = 0;
     let count = 0;
     for (const next of waiting) {
-      objects += next.objects.length;
+      objects += next.count;
       bytes += next.bytes;
       if (count > 0 && (objects > MAX_FLUSH_OBJECTS || bytes > MAX_FLUSH_BYTES)) break;
       count++;
@@ -103,8 +129,8 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   }
 
   function settle(batch: Waiting[], error?: Error): void {
-    for (const { objects, bytes, resolve, reject } of batch) {
-      pendingObjects -= objects.length;
+    for (const { count, bytes, resolve, reject } of batch) {
+      pendingObjects -= count;
       pendingBytes -= bytes;
       if (error) reject(error);
       else resolve();
@@ -113,6 +139,10 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
 
   return {
     enqueue,
+    add,
+    /** One request in envelopes of its own, which are not added yet. */
+    pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
+      pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
     /** Objects that wait for the queue, those of the flush on its way included. */
     pending: () => pendingObjects,
     /** Resolves when nothing waits any more. */
