@@ -69,18 +69,19 @@ const headers = {
 };
 
 function describe(operation: Operation, all: Operation[]): Described {
-  const { id, path, permission, summary, query, body, example } = operation;
+  const { id, method, path, permission, summary, query, body, example } = operation;
   const isScim = operation.auth === 'scim';
   const parameters = [
     ...pathParameters(path, example.params),
     ...(isScim ? [requestOrigin] : []),
+    ...(method === 'POST' ? [idempotencyKey] : []),
     ...queryParameters(query, example.query),
   ];
   return {
     operationId: id,
     tags: [path.split('/').find((part) => part && !/^v\d+$/.test(part))!],
     summary,
-    description: `${operation.description}\n\n${isScim ? 'A SCIM token.' : `Permission: \`${permission}\`.`} ${limitOf(operation, all)}`,
+    description: `${operation.description}\n\n${isScim ? 'A SCIM token.' : `Permission: ${permission ? `\`${permission}\`` : 'any API key of the workspace'}.`} ${limitOf(operation, all)}`,
     ...(isScim && { security: [{ scimToken: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(body && {
@@ -101,6 +102,15 @@ const requestOrigin = {
   required: true,
   schema: { type: 'string' },
   description: 'The origin that the SCIM token was issued for.',
+};
+
+const idempotencyKey = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  schema: { type: 'string', maxLength: 255 },
+  description:
+    'A name of your own for this request, a UUID for instance. For 24 hours the same key with the same body has one effect and gets the same answer; with another body it is refused with 422. A request that was refused, or met 429 or 5xx, may be sent again with the same key.',
 };
 
 /** The types that a body may have. */
@@ -140,15 +150,20 @@ function queryParameters(query: Schema | undefined, example: Record<string, stri
 }
 
 /** The errors that an operation can end with: those of every operation, and its own. */
-function errorsOf({ body, refusals = [], auth }: Operation): ErrorName[] {
+function errorsOf(operation: Operation): ErrorName[] {
+  const { method, body, refusals = [], auth } = operation;
+  const takesKey = method === 'POST';
+  const isRead = operation.kind === 'direct' && operation.isRead;
   return [
     ...(body ? (['malformedBody', 'bodyNotObject'] as const) : []),
     ...refusals,
+    ...(takesKey ? (['invalidIdempotencyKey', 'idempotencyKeyReused'] as const) : []),
     ...(auth === 'scim' ? (['scimUnauthorized'] as const) : (['invalidKey', 'accessDenied'] as const)),
     ...(body ? (['bodyTooSlow', 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),
     'rateLimited',
     'internal',
     'unavailable',
+    ...(takesKey && !isRead ? (['keyInUse'] as const) : []),
   ];
 }
 
