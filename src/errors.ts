@@ -62,6 +62,7 @@ export const errors = {
   notFound: { status: 404, message: 'Not Found' },
   unknownPreferenceCenter: { status: 404, message: 'Preference center not found' },
   unknownUser: { status: 404, message: 'User not found' },
+  unknownRequest: { status: 404, message: 'Nothing is known of an accepted request with this id' },
   methodNotAllowed: { status: 405, message: 'Method Not Allowed' },
   bodyTooSlow: { status: 408, message: 'Request Timeout' },
   scimUserExists: { status: 409, message: 'User already exists in the database.' },

@@ -22,6 +22,7 @@ import { allOperations } from './operations/index.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { connectProducer } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
+import { createWaitingSearch } from './queue/find-waiting.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
 import { createLaneProducer } from './queue/producer.ts';
 import { requireRedisSettings } from './queue/redis-settings.ts';
@@ -59,7 +60,8 @@ async function main(): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
-  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links };
+  const waiting = createWaitingSearch(connection, config.LANES, config.QUEUE_TIMEOUT_MS);
+  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links, waiting };
   const services = {
     config,
     log,
@@ -98,6 +100,7 @@ async function main(): Promise<void> {
       { name: 'renderer', stop: () => renderer.stop() },
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,
+      waiting,
       { name: 'queue', stop: () => queue.drain() },
       await listen(server, config.PORT, config.HOST),
     ],

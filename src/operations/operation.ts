@@ -1,5 +1,6 @@
 import type { ErrorName } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
+import type { Trace } from '../jobs/traces.ts';
 import type { Renderer } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
 import type { BucketName } from '../schemas/limits.ts';
@@ -97,6 +98,20 @@ export interface Resources {
   /** Tries templates. */
   renderer: Renderer;
   links: LinkSettings;
+  waiting: Waiting;
+}
+
+/** What is in the lanes. */
+export interface Waiting {
+  /**
+   * The envelopes with ids of the range that carry objects of the request.
+   * @throws when the queue does not answer
+   */
+  find(
+    requestId: string,
+    workspaceId: string,
+    ids: [string, string],
+  ): Promise<{ envelopeId: string; trace: Trace }[]>;
 }
 
 /** How the links that open preference centers are made. */
