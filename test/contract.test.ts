@@ -20,6 +20,10 @@ import { createWorkspace } from './setup/workspace.ts';
 const operations = allOperations('service_id');
 const withBody = operations.filter(({ body }) => body);
 const withApiKey = operations.filter(({ auth }) => auth === undefined);
+const withPermission = operations.flatMap(({ permission, ...operation }) =>
+  operation.auth === undefined && permission !== undefined ? [{ ...operation, permission } as Operation] : [],
+);
+const withKey = operations.filter(({ method }) => method === 'POST');
 
 /** Longer than the body limit, also when it is JSON. */
 const FIVE_MEGABYTES = 5 * 1024 * 1024;
@@ -156,7 +160,7 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
     const status = expect.toBeOneOf(acceptedStatuses(operation));
 
     test('refuses a revoked key on every edge within seconds: 401', async () => {
-      const key = await makeKey([operation.permission]);
+      const key = await makeKey(operation.permission ? [operation.permission] : []);
       const ports = fleet.edges.map((edge) => edge.port);
       expect(ports).toHaveLength(2);
       const statuses = () =>
@@ -169,16 +173,42 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
       await waitUntil(refused, { what: 'the revoked key to be refused by both', deadline: 3000 });
     });
 
-    test('refuses a key without its permission: 403', async () => {
-      const key = await makeKey(permissions.filter((permission) => permission !== operation.permission));
-      expectError(operation, await accept(operation, { key }), 'accessDenied');
-    });
-
     test("refuses an address outside the key's allowlist: 403", async () => {
       const key = await makeKey(permissions, ['10.0.0.0/8', '192.0.2.1']);
       expectError(operation, await accept(operation, { key }), 'accessDenied');
       const local = await makeKey(permissions, ['127.0.0.0/8', '::1/128']);
       expect(await accept(operation, { key: local })).toMatchObject({ status });
+    });
+  });
+
+  test.each(withPermission)('$id refuses a key without its permission: 403', async (operation) => {
+    const key = await makeKey(permissions.filter((permission) => permission !== operation.permission));
+    expectError(operation, await accept(operation, { key }), 'accessDenied');
+  });
+
+  describe.each(withKey)('$id, which takes an Idempotency-Key,', (operation) => {
+    const status = expect.toBeOneOf(acceptedStatuses(operation));
+
+    test('answers the same request with the same answer on every edge, and refuses another: 422', async () => {
+      const headers = { 'Idempotency-Key': uuidv7() };
+      const { json } = await access.example(operation, fleet.workspace);
+      const request = { json: json!, headers };
+      const first = await accept(operation, request);
+      expect(first).toMatchObject({ status });
+      const { port: other } = fleet.edges[1]!;
+      const second = await accept(operation, request, other);
+      expect({ status: second.status, body: second.body }).toEqual({
+        status: first.status,
+        body: first.body,
+      });
+      const changed = { ...(json as Record<string, Json>), changed: true };
+      const third = await accept(operation, { json: changed, headers }, other);
+      expectError(operation, third, 'idempotencyKeyReused');
+    });
+
+    test('refuses a key that is none: 400', async () => {
+      const answer = await accept(operation, { headers: { 'Idempotency-Key': 'two words' } });
+      expectError(operation, answer, 'invalidIdempotencyKey');
     });
   });
 
