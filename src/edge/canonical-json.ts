@@ -3,11 +3,15 @@ import type { Json } from '../profile/json.ts';
 /** Members of an object up to which their order makes no difference: sorting more would take its time. */
 const MOST_SORTED = 1000;
 
-/** Characters of a piece, about: enough for few pieces, few enough for any body. */
+/** Characters of a piece, about: few pieces, and no string as long as a body. */
 const PIECE = 65_536;
 
-/** What stands between values. */
-class Mark {
+/** Ends of arrays and objects on the stack. */
+const ARRAY_END = Symbol(']');
+const OBJECT_END = Symbol('}');
+
+/** A member's name on the stack. */
+class Name {
   readonly text: string;
 
   constructor(text: string) {
@@ -16,29 +20,29 @@ class Mark {
 }
 
 /**
- * A JSON value as text, in pieces: the same for values that say the same, whatever the order of members. Without
- * recursion, since a body may be nested as deep as it is long.
+ * A JSON value as text, in pieces: the same for values that say the same, whatever the order of members, and for no
+ * others. A comma stands before every value. Without recursion, since a body may be nested as deep as it is long.
  */
 export function* canonicalPieces(value: Json): Generator<string> {
-  const stack: (Json | Mark)[] = [value];
+  const stack: (Json | Name | symbol)[] = [value];
   let piece = '';
   while (stack.length > 0) {
     const next = stack.pop()!;
-    if (next instanceof Mark) piece += next.text;
-    else if (typeof next !== 'object' || next === null) piece += JSON.stringify(next);
+    if (next === ARRAY_END) piece += ']';
+    else if (next === OBJECT_END) piece += '}';
+    else if (next instanceof Name) piece += JSON.stringify(next.text);
+    else if (typeof next !== 'object' || next === null) piece += `,${JSON.stringify(next)}`;
     else if (Array.isArray(next)) {
-      piece += '[';
-      stack.push(new Mark(']'));
-      for (let index = next.length - 1; index >= 0; index--) stack.push(COMMA, next[index]!);
+      piece += ',[';
+      stack.push(ARRAY_END);
+      for (let index = next.length - 1; index >= 0; index--) stack.push(next[index]!);
     } else {
-      piece += '{';
-      stack.push(new Mark('}'));
+      piece += ',{';
+      stack.push(OBJECT_END);
       const names = Object.keys(next);
       if (names.length <= MOST_SORTED) names.sort();
-      for (let index = names.length - 1; index >= 0; index--) {
-        const name = names[index]!;
-        stack.push(COMMA, next[name]!, new Mark(`${JSON.stringify(name)}:`));
-      }
+      for (let index = names.length - 1; index >= 0; index--)
+        stack.push(next[names[index]!]!, new Name(names[index]!));
     }
     if (piece.length < PIECE) continue;
     yield piece;
@@ -46,5 +50,3 @@ export function* canonicalPieces(value: Json): Generator<string> {
   }
   yield piece;
 }
-
-const COMMA = new Mark(',');
