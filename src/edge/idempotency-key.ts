@@ -7,6 +7,8 @@ import { canonicalPieces } from './canonical-json.ts';
 
 /** A key as the specification of structured headers writes a string. */
 const QUOTED = /^"((?:[^"\\]|\\["\\])*)"$/;
+/** A few milliseconds' work. */
+const PIECES_IN_A_ROW = 4;
 const VISIBLE = /^[!-~]{1,255}$/;
 
 /** What the key of a request has to mean one request of. */
@@ -26,16 +28,21 @@ export interface Asked {
  * @param header as it was sent, quoted or not
  * @throws {ApiError} 400 when it can be no key
  */
-export function readIdempotencyKey(
+export async function readIdempotencyKey(
   header: string | string[] | undefined,
   { ownerId, operation, params, query, body }: Asked,
-): Key | undefined {
+): Promise<Key | undefined> {
   if (header === undefined || operation.method !== 'POST') return undefined;
   const sent = String(header).trim();
   const key = QUOTED.exec(sent)?.[1]?.replace(/\\(["\\])/g, '$1') ?? sent;
   if (!VISIBLE.test(key)) throw new ApiError('invalidIdempotencyKey');
   const fingerprint = createHash('sha256');
-  for (const piece of canonicalPieces([params, query, body])) fingerprint.update(piece);
+  let pieces = 0;
+  for (const piece of canonicalPieces([params, query, body])) {
+    fingerprint.update(piece);
+    // Others get their turn while a large body is read.
+    if (++pieces % PIECES_IN_A_ROW === 0) await new Promise(setImmediate);
+  }
   return {
     ownerId,
     operation: operation.id,

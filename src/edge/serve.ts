@@ -153,7 +153,9 @@ async function answer(
   const sent = request.headers['idempotency-key'];
   const ownerId = companyId ?? key.workspaceId;
   const idempotent =
-    sent === undefined ? undefined : readIdempotencyKey(sent, { ownerId, operation, params, query, body });
+    sent === undefined
+      ? undefined
+      : await readIdempotencyKey(sent, { ownerId, operation, params, query, body });
 
   if (operation.kind === 'direct') {
     const about = aboutRequest(request, services.config.TRUST_PROXY_HOPS);

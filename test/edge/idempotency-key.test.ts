@@ -66,29 +66,40 @@ describe('a key', () => {
     query: {},
     body: { events: [] },
   };
-  const hashOf = (header: string) => readIdempotencyKey(header, asked)?.hash.toString('hex');
+  const hashOf = async (header: string) => (await readIdempotencyKey(header, asked))?.hash.toString('hex');
 
-  test('is the same with and without quotes and escapes', () => {
-    expect(hashOf('"abc"')).toBe(hashOf('abc'));
-    expect(hashOf('"a\\"b\\\\c"')).toBe(hashOf('a"b\\c'));
-    expect(hashOf('"abc')).not.toBe(hashOf('abc'));
-    expect(hashOf('ABC')).not.toBe(hashOf('abc'));
-    expect(hashOf('x'.repeat(255))).toBeDefined();
+  test('is the same with and without quotes and escapes', async () => {
+    expect(await hashOf('"abc"')).toBe(await hashOf('abc'));
+    expect(await hashOf('"a\\"b\\\\c"')).toBe(await hashOf('a"b\\c'));
+    expect(await hashOf('"abc')).not.toBe(await hashOf('abc'));
+    expect(await hashOf('ABC')).not.toBe(await hashOf('abc'));
+    expect(await hashOf('x'.repeat(255))).toBeDefined();
   });
 
-  test('means a request with its path, its query and its body', () => {
-    const prints = [
-      asked,
-      { ...asked, body: {} },
-      { ...asked, params: { id: '1' } },
-      { ...asked, query: { attributes: 'id' } },
-    ].map((request) => readIdempotencyKey('key', request)!.fingerprint.toString('hex'));
+  test('means a request with its path, its query and its body', async () => {
+    const prints = await Promise.all(
+      [
+        asked,
+        { ...asked, body: {} },
+        { ...asked, params: { id: '1' } },
+        { ...asked, query: { attributes: 'id' } },
+      ].map(async (request) => (await readIdempotencyKey('key', request))!.fingerprint.toString('hex')),
+    );
     expect(new Set(prints).size).toBe(4);
   });
 
-  test('is none where there is no header, and where the method needs none', () => {
-    expect(readIdempotencyKey(undefined, asked)).toBeUndefined();
+  test('is none where there is no header, and where the method needs none', async () => {
+    expect(await readIdempotencyKey(undefined, asked)).toBeUndefined();
     const read = { ...asked, operation: { ...asked.operation, method: 'GET' as const } };
-    expect(readIdempotencyKey('two words', read)).toBeUndefined();
+    expect(await readIdempotencyKey('two words', read)).toBeUndefined();
+  });
+
+  test('lets others have their turn while a large body is read', async () => {
+    const body = { events: Array.from({ length: 400_000 }, (_, index) => index) };
+    let turns = 0;
+    const timer = setInterval(() => turns++, 0);
+    await readIdempotencyKey('key', { ...asked, body });
+    clearInterval(timer);
+    expect(turns).toBeGreaterThan(2);
   });
 });
