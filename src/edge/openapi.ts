@@ -61,7 +61,11 @@ export function openApiDocument(operations: Operation[]): OpenApiDocument {
 const digits = (description: string) => ({ description, schema: { type: 'string', pattern: '^[0-9]*$' } });
 
 const headers = {
-  'X-Request-Id': { description: 'Names this request in logs and jobs.', schema: { type: 'string' } },
+  'X-Request-Id': {
+    description:
+      'Names this request in logs and jobs; the answer to a request that repeats another names that other.',
+    schema: { type: 'string' },
+  },
   'X-RateLimit-Limit': digits('Requests of the whole limit. Empty while it is not known who asks.'),
   'X-RateLimit-Remaining': digits('Requests left now.'),
   'X-RateLimit-Reset': digits('Epoch seconds at which the whole limit is free again.'),
