@@ -161,10 +161,11 @@ export const settings = {
   SHUTDOWN_TIMEOUT_MS: integer(5000, 100, 600_000, 'ms', 'Time a process may take to stop after SIGTERM.'),
   LEDGER_DAYS: integer(
     7,
-    1,
+    // An Idempotency-Key may hand over an envelope again for a day.
+    2,
     3650,
     'days',
-    'How long applied envelopes are remembered, so that a late second delivery is recognised.',
+    'How long applied envelopes are remembered, so that a late second delivery is recognised and a request can be followed.',
   ),
 } as const;
 

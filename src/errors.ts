@@ -49,6 +49,10 @@ export const errors = {
   },
   scimInvalid: { status: 400, message: 'The request is not valid' },
   scimTooMany: { status: 400, message: 'The filter takes too long to answer. Ask for less.' },
+  invalidIdempotencyKey: {
+    status: 400,
+    message: "'Idempotency-Key' is not valid: it must be 1 to 255 visible ASCII characters",
+  },
   invalidKey: { status: 401, message: 'Invalid API Key' },
   scimUnauthorized: { status: 401, message: 'Unauthorized' },
   accessDenied: { status: 403, message: 'Access Denied' },
@@ -58,16 +62,25 @@ export const errors = {
   notFound: { status: 404, message: 'Not Found' },
   unknownPreferenceCenter: { status: 404, message: 'Preference center not found' },
   unknownUser: { status: 404, message: 'User not found' },
+  unknownRequest: { status: 404, message: 'Nothing is known of an accepted request with this id' },
   methodNotAllowed: { status: 405, message: 'Method Not Allowed' },
   bodyTooSlow: { status: 408, message: 'Request Timeout' },
   scimUserExists: { status: 409, message: 'User already exists in the database.' },
   scimVersionChanged: { status: 412, message: 'The account has another version than If-Match names.' },
   bodyTooLarge: { status: 413, message: 'Request Entity Too Large' },
   unsupportedMediaType: { status: 415, message: 'Unsupported Media Type' },
+  idempotencyKeyReused: {
+    status: 422,
+    message: 'This Idempotency-Key came with another request within the last 24 hours',
+  },
   rateLimited: { status: 429, message: 'Rate Limited' },
   headersTooLarge: { status: 431, message: 'Request Header Fields Too Large' },
   internal: { status: 500, message: 'Internal Server Error' },
   notImplemented: { status: 501, message: 'Not Implemented' },
+  keyInUse: {
+    status: 503,
+    message: 'A request with this Idempotency-Key is still being worked on',
+  },
   unavailable: { status: 503, message: 'Service Unavailable' },
 } as const satisfies Record<string, { status: number; message: string }>;
 

@@ -12,6 +12,7 @@ import { addHealthPages } from './edge/health-pages.ts';
 import { createLinkSettings } from './edge/link-settings.ts';
 import { limitConnections, listen, serverOptions } from './edge/listen.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
+import { createOnce } from './edge/once.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
@@ -23,6 +24,7 @@ import { allOperations } from './operations/index.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { connectProducer } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
+import { createWaitingSearch } from './queue/find-waiting.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
 import { createLaneProducer } from './queue/producer.ts';
 import { requireRedisSettings } from './queue/redis-settings.ts';
@@ -67,7 +69,8 @@ async function main(): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
-  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links };
+  const waiting = createWaitingSearch(connection, config.LANES, config.QUEUE_TIMEOUT_MS);
+  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links, waiting };
   const services = {
     config,
     log,
@@ -77,6 +80,7 @@ async function main(): Promise<void> {
     scimTurns,
     rateLimiter,
     queue,
+    once: createOnce(database.pool, log),
     overload,
     effects: createEffects(database.pool),
     resources,
@@ -107,6 +111,7 @@ async function main(): Promise<void> {
       { name: 'renderer', stop: () => renderer.stop() },
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,
+      waiting,
       { name: 'queue', stop: () => queue.drain() },
       await listen(server, config.PORT, config.HOST),
     ],

@@ -1,3 +1,4 @@
+import { encodeTraces } from '../src/jobs/traces.ts';
 import type { Log } from '../src/log.ts';
 import { type Connection, type Pool, sendTogether } from '../src/store/database.ts';
 import { insertDeadLetters } from '../src/store/dead-letters/insert-dead-letters.ts';
@@ -39,8 +40,10 @@ export async function runBatch(pool: Pool, deliveries: Delivery[], log: Log): Pr
 
 async function attempt(tx: Connection, deliveries: Delivery[], apply: Apply): Promise<Outcome> {
   const started = performance.now();
-  const ids = deliveries.map(({ id }) => id);
-  const { claimed, now } = await claimEnvelopes(tx, ids);
+  const { claimed, now } = await claimEnvelopes(
+    tx,
+    deliveries.map(({ id, envelope }) => ({ id, traces: encodeTraces(envelope) })),
+  );
   const mine = deliveries.filter(({ id }) => claimed.has(id));
   if (mine.length === 0) return { kind: 'skipped' };
 

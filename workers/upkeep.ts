@@ -8,6 +8,7 @@ import { ensurePartitions } from '../src/store/activity/ensure-partitions.ts';
 import type { Pool } from '../src/store/database.ts';
 import { forgetEnvelopes } from '../src/store/delivery/forget-envelopes.ts';
 import { forgetArrivals } from '../src/store/fences/forget-arrivals.ts';
+import { forgetKeys } from '../src/store/idempotency/forget-keys.ts';
 import { forgetOutcomes } from '../src/store/outcomes/forget-outcomes.ts';
 import { blockDummyUsers } from './dummy-users.ts';
 
@@ -18,7 +19,8 @@ const TIDY_STORE_MS = 3_600_000;
 /**
  * What a worker looks after beside its lanes: that each lane still lets one job through at a time (the limit
  * lives in the queue, and `obliterate` there would take it away without a word), dummy users, next month's
- * partitions, and old rows of the ledger, of fences and of outcomes. Every worker does it; doing it twice is
+ * partitions, and old rows of the ledger, of fences, of outcomes and of
+ * idempotency keys. Every worker does it; doing it twice is
  * harmless.
  */
 export async function startUpkeep(
@@ -43,6 +45,7 @@ export async function startUpkeep(
     await forgetEnvelopes(pool, config.LEDGER_DAYS);
     await forgetOutcomes(pool);
     await forgetArrivals(pool);
+    await forgetKeys(pool);
   }
 
   const every = (milliseconds: number, work: () => Promise<void>) => {

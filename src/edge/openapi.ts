@@ -61,7 +61,11 @@ export function openApiDocument(operations: Operation[]): OpenApiDocument {
 const digits = (description: string) => ({ description, schema: { type: 'string', pattern: '^[0-9]*$' } });
 
 const headers = {
-  'X-Request-Id': { description: 'Names this request in logs and jobs.', schema: { type: 'string' } },
+  'X-Request-Id': {
+    description:
+      'Names this request in logs and jobs; the answer to a request that repeats another names that other.',
+    schema: { type: 'string' },
+  },
   'X-RateLimit-Limit': digits('Requests of the whole limit. Empty while it is not known who asks.'),
   'X-RateLimit-Remaining': digits('Requests left now.'),
   'X-RateLimit-Reset': digits('Epoch seconds at which the whole limit is free again.'),
@@ -69,18 +73,19 @@ const headers = {
 };
 
 function describe(operation: Operation, all: Operation[]): Described {
-  const { id, path, permission, summary, query, body, example } = operation;
+  const { id, method, path, permission, summary, query, body, example } = operation;
   const isScim = operation.auth === 'scim';
   const parameters = [
     ...pathParameters(path, example.params),
     ...(isScim ? [requestOrigin] : []),
+    ...(method === 'POST' ? [idempotencyKey] : []),
     ...queryParameters(query, example.query),
   ];
   return {
     operationId: id,
     tags: [path.split('/').find((part) => part && !/^v\d+$/.test(part))!],
     summary,
-    description: `${operation.description}\n\n${isScim ? 'A SCIM token.' : `Permission: \`${permission}\`.`} ${limitOf(operation, all)}`,
+    description: `${operation.description}\n\n${isScim ? 'A SCIM token.' : `Permission: ${permission ? `\`${permission}\`` : 'any API key of the workspace'}.`} ${limitOf(operation, all)}`,
     ...(isScim && { security: [{ scimToken: [] }] }),
     ...(parameters.length > 0 && { parameters }),
     ...(body && {
@@ -101,6 +106,15 @@ const requestOrigin = {
   required: true,
   schema: { type: 'string' },
   description: 'The origin that the SCIM token was issued for.',
+};
+
+const idempotencyKey = {
+  name: 'Idempotency-Key',
+  in: 'header',
+  required: false,
+  schema: { type: 'string', maxLength: 255 },
+  description:
+    'A name of your own for this request, a UUID for instance. For 24 hours the same key with the same body has one effect and gets the same answer; with another body it is refused with 422. A request that was refused, or met 429 or 5xx, may be sent again with the same key.',
 };
 
 /** The types that a body may have. */
@@ -140,15 +154,20 @@ function queryParameters(query: Schema | undefined, example: Record<string, stri
 }
 
 /** The errors that an operation can end with: those of every operation, and its own. */
-function errorsOf({ body, refusals = [], auth }: Operation): ErrorName[] {
+function errorsOf(operation: Operation): ErrorName[] {
+  const { method, body, refusals = [], auth } = operation;
+  const takesKey = method === 'POST';
+  const isRead = operation.kind === 'direct' && operation.isRead;
   return [
     ...(body ? (['malformedBody', 'bodyNotObject'] as const) : []),
     ...refusals,
+    ...(takesKey ? (['invalidIdempotencyKey', 'idempotencyKeyReused'] as const) : []),
     ...(auth === 'scim' ? (['scimUnauthorized'] as const) : (['invalidKey', 'accessDenied'] as const)),
     ...(body ? (['bodyTooSlow', 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),
     'rateLimited',
     'internal',
     'unavailable',
+    ...(takesKey && !isRead ? (['keyInUse'] as const) : []),
   ];
 }
 

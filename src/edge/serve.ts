@@ -4,13 +4,14 @@ import type { Config } from '../config.ts';
 import { ApiError, BadRequest } from '../errors.ts';
 import { newId } from '../ids.ts';
 import { type Log, messageOf } from '../log.ts';
-import type { Caller, Operation, Reply, Resources } from '../operations/operation.ts';
+import type { Caller, Operation, Plan, QueuedOperation, Reply, Resources } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
 import type { GroupCommit } from '../queue/group-commit.ts';
-import { QueueUnavailable } from '../queue/lanes.ts';
+import { type LaneEntry, QueueUnavailable } from '../queue/lanes.ts';
 import { envelopesOf } from '../queue/pack.ts';
 import { describeError } from '../schemas/compile.ts';
 import { aboutRequest } from './about-request.ts';
+import { directAttempt, queuedAttempt } from './attempts.ts';
 import type { Authenticator } from './authenticate.ts';
 import type { ScimAuthenticator } from './authenticate-scim.ts';
 import { awaitOutcomes, UNDECIDED } from './await-outcomes.ts';
@@ -19,8 +20,10 @@ import type { RequestInHand } from './broken-requests.ts';
 import { bytesOf } from './bytes-of.ts';
 import { clientAddress } from './client-address.ts';
 import type { Effects } from './effects.ts';
+import { readIdempotencyKey } from './idempotency-key.ts';
 import type { ApiKey } from './known-keys.ts';
 import type { EdgeMetrics } from './metrics.ts';
+import type { Kept, Once } from './once.ts';
 import { planWithGroups } from './plan-with-groups.ts';
 import type { Allowance, RateLimiter } from './rate-limit.ts';
 import { sendJson } from './reply.ts';
@@ -38,6 +41,7 @@ export interface EdgeServices {
   scimTurns: InTurn;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
+  once: Once;
   /** Says why nothing more may be accepted, if so. */
   overload(): string | undefined;
   effects: Effects;
@@ -83,7 +87,8 @@ export async function serve(
     ...(operation.contentType && reply.body !== undefined && { 'Content-Type': operation.contentType }),
     ...reply.headers,
   };
-  sendJson(response, reply.status, reply.body, requestId, outcome.allowance, headers);
+  const answered = outcome.repeats ?? requestId;
+  sendJson(response, reply.status, reply.body, answered, outcome.allowance, headers);
   record(operation, request, requestId, reply.status, outcome, performance.now() - started, services);
 }
 
@@ -92,6 +97,8 @@ interface Outcome {
   workspaceId?: string;
   companyId?: string | undefined;
   allowance?: Allowance;
+  /** The first request with the same `Idempotency-Key`, whose answer this one gets. */
+  repeats?: string;
   accepted: number;
   rejected: number;
   error?: string;
@@ -116,7 +123,8 @@ async function answer(
   const { companyId } = key;
   if (companyId === undefined) outcome.workspaceId = key.workspaceId;
   outcome.companyId = companyId;
-  if (!key.permissions.has(operation.permission)) throw new ApiError('accessDenied');
+  if (operation.permission !== undefined && !key.permissions.has(operation.permission))
+    throw new ApiError('accessDenied');
 
   const allowance = await services.rateLimiter.take(key, operation.bucket);
   outcome.allowance = allowance;
@@ -147,32 +155,80 @@ async function answer(
     channelOf: (id) => key.groups.get(id),
     isBlocked: (externalId) => key.blocked.has(externalId),
   };
+  const { once, resources } = services;
+  const sent = request.headers['idempotency-key'];
+  const ownerId = companyId ?? key.workspaceId;
+  const idempotent =
+    sent === undefined
+      ? undefined
+      : await readIdempotencyKey(sent, { ownerId, operation, params, query, body });
+
   if (operation.kind === 'direct') {
     const input = { body, query, params, request: aboutRequest(request, services.config) };
-    const handle = () => operation.handle(caller, input, services.resources);
-    return operation.auth === 'scim' ? services.scimTurns(handle) : handle();
+    const handle = (as: string) => {
+      const work = () => operation.handle({ ...caller, requestId: as }, input, resources);
+      return operation.auth === 'scim' ? services.scimTurns(work) : work();
+    };
+    if (idempotent && operation.isRead) await once.read(idempotent, requestId);
+    if (!idempotent || operation.isRead) return handle(requestId);
+    return answerOnce(once.once(idempotent, directAttempt(requestId, handle)), requestId, outcome);
   }
 
-  const plan = await planWithGroups(operation, caller, body, async () => {
-    const renewed = await services.authenticator.renew(request.headers.authorization, address, now);
-    return renewed.groups;
-  });
+  const makePlan = () =>
+    planWithGroups(operation, caller, body, async () => {
+      const renewed = await services.authenticator.renew(request.headers.authorization, address, now);
+      return renewed.groups;
+    });
   const accepted_at = new Date(now).toISOString();
-  const accepted = { request_id: requestId, workspace_id: key.workspaceId, accepted_at };
-  const entries = await services.queue.enqueue(accepted, plan.objects, bytesOf(request, plan.objects));
+  const envelopeRequest = { request_id: requestId, workspace_id: key.workspaceId, accepted_at };
+  const settle = (plan: Plan, entries: LaneEntry[]) =>
+    settled(operation, plan, () => envelopesOf(envelopeRequest, entries), services, outcome);
+  if (idempotent) {
+    const attempt = queuedAttempt({
+      queue: services.queue,
+      request: envelopeRequest,
+      makePlan,
+      bytesOf: (objects) => bytesOf(request, objects),
+      settle,
+      waits: operation.readBackWithin !== undefined,
+    });
+    return answerOnce(once.once(idempotent, attempt), requestId, outcome);
+  }
+
+  const plan = await makePlan();
+  const entries = await services.queue.enqueue(envelopeRequest, plan.objects, bytesOf(request, plan.objects));
   outcome.accepted = plan.objects.length;
   outcome.rejected = plan.rejected;
+  const waits = operation.readBackWithin !== undefined || plan.settle !== undefined;
+  return waits ? settle(plan, entries) : plan.reply;
+}
+
+/** The answer that everyone with the same `Idempotency-Key` gets. */
+async function answerOnce(answering: Promise<Kept>, requestId: string, outcome: Outcome): Promise<Reply> {
+  const kept = await answering;
+  outcome.accepted = kept.accepted;
+  outcome.rejected = kept.rejected;
+  if (kept.requestId !== requestId) outcome.repeats = kept.requestId;
+  return kept.reply;
+}
+
+/** The answer when the objects are on disk; some wait until these have taken effect, or say how they ended. */
+async function settled(
+  operation: QueuedOperation,
+  plan: Plan,
+  envelopes: () => string[],
+  { effects, resources }: EdgeServices,
+  outcome: Outcome,
+): Promise<Reply> {
   const { readBackWithin } = operation;
-  if (readBackWithin !== undefined) {
-    const ids = envelopesOf(accepted, entries);
-    if (!(await services.effects.awaited(ids, readBackWithin))) outcome.error = UNDECIDED;
+  if (readBackWithin !== undefined && !(await effects.awaited(envelopes(), readBackWithin))) {
+    outcome.error = UNDECIDED;
   }
   if (!plan.settle) return plan.reply;
-
   const ids = plan.objects.map(({ id }) => id);
-  const settled = await awaitOutcomes(services.resources.database.pool, ids);
-  if ('errors' in settled) return plan.settle(settled.errors);
-  outcome.error = settled.unknown;
+  const ended = await awaitOutcomes(resources.database.pool, ids);
+  if ('errors' in ended) return plan.settle(ended.errors);
+  outcome.error = ended.unknown;
   return plan.reply;
 }
 
@@ -195,6 +251,7 @@ function record(
       operation: operation.id,
       workspace_id: outcome.workspaceId,
       ...(outcome.companyId && { company_id: outcome.companyId }),
+      ...(outcome.repeats && { repeats: outcome.repeats }),
       accepted: outcome.accepted,
       rejected: outcome.rejected,
       ...(outcome.error && { error: outcome.error }),

@@ -113,6 +113,7 @@ export const requestSchema = {
     request_id: text,
     workspace_id: uuid,
     accepted_at: text,
+    objects: { type: 'integer', minimum: 1 },
   },
 } as const;
 

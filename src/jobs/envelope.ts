@@ -37,6 +37,8 @@ export interface EnvelopeRequest {
   workspace_id: string;
   /** ISO 8601, the edge's clock: when the request was accepted. */
   accepted_at: string;
+  /** Accepted objects of the whole request; absent: all of them are in one envelope. */
+  objects?: number;
 }
 
 /** What every object of /users/track carries. */

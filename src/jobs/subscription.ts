@@ -12,6 +12,8 @@ interface SubscriptionBase {
 /** What one user, or whoever has an address, wants of one subscription group. */
 export interface AcceptedGroupState extends SubscriptionBase {
   kind: 'group_state';
+  /** Where the object stood in the request; absent: an element of `subscription_groups`. */
+  input_array?: 'external_id' | 'external_ids' | 'email' | 'emails' | 'phone' | 'phones';
   identifier: Identifier;
   subscription_group_id: string;
   subscription_state: 'subscribed' | 'unsubscribed';

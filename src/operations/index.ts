@@ -12,6 +12,7 @@ import { preferenceCenterList } from './preference_center.list.ts';
 import { preferenceCenterSave } from './preference_center.save.ts';
 import { preferenceCenterUpdate } from './preference_center.update.ts';
 import { preferenceCenterUserGet } from './preference_center.user.get.ts';
+import { requestsGet } from './requests.get.ts';
 import { discoveryOperations } from './scim/discovery.ts';
 import { scimUsersCreate } from './scim.users.create.ts';
 import { scimUsersDelete } from './scim.users.delete.ts';
@@ -73,5 +74,6 @@ export function allOperations(serviceIdField: string): Operation[] {
     scimUsersPatch(),
     scimUsersDelete(),
     ...discoveryOperations(),
+    requestsGet(serviceIdField),
   ];
 }

@@ -1,5 +1,6 @@
 import type { ErrorName } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
+import type { Trace } from '../jobs/traces.ts';
 import type { Renderer } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
 import type { BucketName } from '../schemas/limits.ts';
@@ -12,7 +13,10 @@ export interface Caller {
   workspaceId: string;
   /** The company of the SCIM token that was shown; absent with an API key. */
   companyId?: string;
-  /** The `X-Request-Id` of the answer. */
+  /**
+   * The `X-Request-Id` of the answer, a UUID. What the request makes has it as its id: a request that is tried again
+   * because nobody knows how far it got is tried under the same one, and finds what it has made already.
+   */
   requestId: string;
   /** Whether the workspace has this subscription group, archived or not. */
   hasGroup(id: string): boolean;
@@ -39,8 +43,8 @@ interface Described {
   path: string;
   /** How callers prove who they are, if not by an API key: a SCIM token opens every operation of SCIM. */
   auth?: 'scim';
-  /** What the key must carry. */
-  permission: string;
+  /** What the key must carry; absent: any key of the workspace opens it. */
+  permission?: string;
   /** The rate limit that it shares with the other operations of the same bucket. */
   bucket: BucketName;
   summary: string;
@@ -101,6 +105,20 @@ export interface Resources {
   /** Tries templates. */
   renderer: Renderer;
   links: LinkSettings;
+  waiting: Waiting;
+}
+
+/** What is in the lanes. */
+export interface Waiting {
+  /**
+   * The envelopes with ids of the range that carry objects of the request.
+   * @throws when the queue does not answer
+   */
+  find(
+    requestId: string,
+    workspaceId: string,
+    ids: [string, string],
+  ): Promise<{ envelopeId: string; trace: Trace }[]>;
 }
 
 /** How the links that open preference centers are made. */
@@ -114,6 +132,8 @@ export interface LinkSettings {
 /** Answered from the store. */
 export interface DirectOperation extends Described {
   kind: 'direct';
+  /** Changes nothing: it is answered anew also where an `Idempotency-Key` promises one effect. */
+  isRead?: true;
   handle(caller: Caller, input: DirectInput, resources: Resources): Promise<Reply>;
 }
 

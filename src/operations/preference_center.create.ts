@@ -1,4 +1,3 @@
-import { newId } from '../ids.ts';
 import type { DirectOperation } from './operation.ts';
 import { readContents } from './preference-center/contents.ts';
 import { exampleContents, exampleStamps } from './preference-center/example.ts';
@@ -30,14 +29,19 @@ export function preferenceCenterCreate(): DirectOperation {
       },
     },
 
-    async handle({ workspaceId, now }, { body }, resources) {
+    async handle({ workspaceId, requestId: id, now }, { body }, resources) {
       const contents = await readContents(workspaceId, body, resources);
-      const center = await createCenter(resources.database, {
-        workspaceId,
-        id: newId(),
-        name: body.name as string,
-        contents,
+      const { database } = resources;
+      const name = body.name as string;
+      const center = await createCenter(database, {
+        ...{ workspaceId, id, name, contents },
         now: new Date(now),
+      }).catch(async (error: unknown) => {
+        const made = await database.prisma.preferenceCenter.findUnique({
+          where: { workspaceId_id: { workspaceId, id } },
+        });
+        if (!made) throw error;
+        return made;
       });
       return { status: 201, body: createdBody(center) };
     },

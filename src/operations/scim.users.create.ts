@@ -1,4 +1,3 @@
-import { newId } from '../ids.ts';
 import { inTime } from '../store/accounts/in-time.ts';
 import type { DirectOperation } from './operation.ts';
 import { createSchema, resourceSchema } from './scim/account-schema.ts';
@@ -37,14 +36,16 @@ export function scimUsersCreate(): DirectOperation {
       const email = readEmail(body.userName as string);
       const values = await readAccount(prisma, companyId, body, true);
       const now = new Date(caller.now);
+      const id = caller.requestId;
       const userName = body.userName as string;
       const dates = { createdAt: now, modifiedAt: now };
-      const create = prisma.account.create({
-        data: { id: newId(), companyId, userName, email, ...values, ...dates },
-      });
-      const account = await inTime(prisma, create).catch((error: { code?: string }) => {
+      const create = prisma.account.create({ data: { id, companyId, userName, email, ...values, ...dates } });
+      const account = await inTime(prisma, create).catch(async (error: { code?: string }) => {
+        if (error.code !== 'P2002') throw error;
+        const made = await prisma.account.findFirst({ where: { id, companyId } });
+        if (made) return made;
         // The one unique thing that a client chooses is the email address.
-        throw error.code === 'P2002' ? new ScimError('scimUserExists', 'uniqueness') : error;
+        throw new ScimError('scimUserExists', 'uniqueness');
       });
       return replyWith(201, account, prisma, requestOf(input).baseUrl, project);
     },

@@ -66,7 +66,15 @@ export function subscriptionStatusSet(): QueuedOperation {
         if ('error' in target) rejected.push({ type: target.error, input_array: field, index });
         else {
           const { identifier } = target;
-          objects.push({ kind: 'group_state', id: newId(), request: 0, index, identifier, ...setting });
+          objects.push({
+            kind: 'group_state',
+            id: newId(),
+            request: 0,
+            index,
+            input_array: field,
+            identifier,
+            ...setting,
+          });
         }
       }
       return planOf({ objects, rejected }, fields, {});

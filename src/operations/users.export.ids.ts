@@ -20,6 +20,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
 
   return {
     kind: 'direct',
+    isRead: true,
     id: 'users.export.ids',
     method: 'POST',
     path: '/users/export/ids',

@@ -2,8 +2,13 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
+import { inPresentLanes } from './present-lanes.ts';
 
-interface Waiting extends Packable {
+interface Waiting extends Partial<Packable> {
+  /** What waits in envelopes of its own; else there are `request` and `objects`. */
+  entries?: LaneEntry[];
+  count: number;
+  bytes: number;
   resolve(entries: LaneEntry[]): void;
   reject(error: Error): void;
 }
@@ -53,16 +58,30 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
    * @throws {QueueUnavailable} when that is not known, or at once when too much is waiting already.
    */
   function enqueue(request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): Promise<LaneEntry[]> {
-    if (pendingObjects + objects.length > options.maxPendingObjects) {
+    return wait({ request, objects, count: objects.length, bytes });
+  }
+
+  /**
+   * As `enqueue`, for envelopes that have been packed, and perhaps added, before: those that the queue holds already
+   * stay as they are.
+   */
+  function add(entries: LaneEntry[], bytes: number): Promise<LaneEntry[]> {
+    const count = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
+    return wait({ entries: inPresentLanes(entries, options.lanes), count, bytes });
+  }
+
+  function wait(what: Omit<Waiting, 'resolve' | 'reject'>): Promise<LaneEntry[]> {
+    const { count, bytes } = what;
+    if (pendingObjects + count > options.maxPendingObjects) {
       return Promise.reject(new QueueUnavailable('too many objects are waiting for the queue'));
     }
     if (pendingBytes + bytes > options.maxPendingBytes) {
       return Promise.reject(new QueueUnavailable('too many bytes are waiting for the queue'));
     }
-    pendingObjects += objects.length;
+    pendingObjects += count;
     pendingBytes += bytes;
     return new Promise((resolve, reject) => {
-      waiting.push({ request, objects, bytes, resolve, reject });
+      waiting.push({ ...what, resolve, reject });
       flushing ??= flushAll();
     });
   }
@@ -74,7 +93,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
       if (options.backlog() >= BEHIND * options.lanes && !fillsEnvelope()) await sleep(LINGER);
       const batch = takeBatch();
       try {
-        const entries = pack(batch, options.lanes, options.maxEnvelopeObjects);
+        const entries = entriesOf(batch);
         await producer.add(entries);
         settle(batch, entries);
       } catch (error) {
@@ -87,6 +106,13 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     flushing = undefined;
   }
 
+  function entriesOf(batch: Waiting[]): LaneEntry[] {
+    const { lanes, maxEnvelopeObjects } = options;
+    if (!batch.some(({ entries }) => entries)) return pack(batch as Packable[], lanes, maxEnvelopeObjects);
+    const loose = batch.filter(({ entries }) => !entries) as Packable[];
+    return [...pack(loose, lanes, maxEnvelopeObjects), ...batch.flatMap(({ entries }) => entries ?? [])];
+  }
+
   function fillsEnvelope(): boolean {
     return pendingObjects >= options.maxEnvelopeObjects || pendingBytes >= MAX_ENVELOPE_BYTES;
   }
@@ -96,7 +122,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     let bytes = 0;
     let count = 0;
     for (const next of waiting) {
-      objects += next.objects.length;
+      objects += next.count;
       bytes += next.bytes;
       if (count > 0 && (objects > MAX_FLUSH_OBJECTS || bytes > MAX_FLUSH_BYTES)) break;
       count++;
@@ -105,8 +131,8 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   }
 
   function settle(batch: Waiting[], result: LaneEntry[] | Error): void {
-    for (const { objects, bytes, resolve, reject } of batch) {
-      pendingObjects -= objects.length;
+    for (const { count, bytes, resolve, reject } of batch) {
+      pendingObjects -= count;
       pendingBytes -= bytes;
       if (result instanceof Error) reject(result);
       else resolve(result);
@@ -115,6 +141,10 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
 
   return {
     enqueue,
+    add,
+    /** One request in envelopes of its own, which are not added yet. */
+    pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
+      pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
     /** Objects that wait for the queue, those of the flush on its way included. */
     pending: () => pendingObjects,
     /** Resolves when nothing waits any more. */

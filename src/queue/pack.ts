@@ -38,6 +38,7 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
   let place = 0;
   for (const { request, objects, bytes } of batch) {
     const share = bytes / objects.length;
+    let parts = 0;
     for (const object of objects) {
       const lane = places ? places.lanes[place++]! : 0;
       let current = open.get(lane);
@@ -52,6 +53,8 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
       if (current.request !== request) {
         current.envelope.requests.push(request);
         current.request = request;
+        // The first part holds the same request, so that every one of them says it.
+        if (++parts === 2) request.objects = objects.length;
       }
       object.request = current.envelope.requests.length - 1;
       current.envelope.objects.push(object);

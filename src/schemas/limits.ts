@@ -11,6 +11,7 @@ export const buckets = {
   'users.export.ids': { requests: 2500, windowSeconds: 60 },
   /** Shared by /subscription/status/set and /v2/subscription/status/set. */
   'subscription.status.set': { requests: 5000, windowSeconds: 60 },
+  requests: { requests: 2500, windowSeconds: 60 },
   /** Shared by every operation without a bucket of its own. */
   default: { requests: 250_000, windowSeconds: 3600 },
   /** Shared by every verb of SCIM. */

@@ -76,7 +76,7 @@ describe.each(operations)('$id', (operation) => {
     expect(described.description).toContain(
       operation.auth === 'scim'
         ? 'A SCIM token. Limit: '
-        : `Permission: \`${operation.permission}\`. Limit: `,
+        : `Permission: ${operation.permission ? `\`${operation.permission}\`` : 'any API key of the workspace'}. Limit: `,
     );
   });
 
@@ -94,6 +94,7 @@ describe.each(operations)('$id', (operation) => {
       500,
       503,
       ...(operation.body ? [400, 408, 413, 415] : []),
+      ...(operation.method === 'POST' ? [400, 422] : []),
     ];
     expect(Object.keys(described.responses)).toEqual(expect.arrayContaining(statuses.map(String)));
     for (const status of statuses) {

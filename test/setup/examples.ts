@@ -1,4 +1,8 @@
+import { randomUUID } from 'node:crypto';
 import type pg from 'pg';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { encodeTraces } from '../../src/jobs/traces.ts';
+import { EXAMPLE_REQUEST } from '../../src/operations/requests.get.ts';
 import { buckets } from '../../src/schemas/limits.ts';
 
 /** The preference center and the user that the documented examples of the endpoints name. */
@@ -21,6 +25,14 @@ export async function seedExamples(pool: pg.Pool, workspaceId: string): Promise<
      values ($1, $2, $3, $4, now(), now())`,
     [workspaceId, USER.id, USER.externalId, USER.email],
   );
+  // The envelope of the example's request: its id begins with the same time.
+  const envelopeId = EXAMPLE_REQUEST.slice(0, 18) + randomUUID().slice(18);
+  const request = { request_id: EXAMPLE_REQUEST, workspace_id: workspaceId, accepted_at: 'then' };
+  const object = { kind: 'events', id: randomUUID(), request: 0, index: 0 } as unknown as AcceptedObject;
+  await pool.query('insert into ledger (envelope_id, requests) values ($1, $2)', [
+    envelopeId,
+    encodeTraces({ requests: [request], objects: [object] }),
+  ]);
 }
 
 /** Limits that no test of another rule comes to. */

@@ -1,4 +1,5 @@
 import { ApiError, BadRequest } from '../../errors.ts';
+import type { AcceptedGroupState } from '../../jobs/subscription.ts';
 import { emailOf, type Identifier, phoneOf } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { findUnstorable } from '../../profile/values.ts';
@@ -10,8 +11,10 @@ import type { Caller } from '../operation.ts';
 
 export type Kind = 'external_id' | 'email' | 'phone';
 
+type Field = NonNullable<AcceptedGroupState['input_array']>;
+
 /** Names of each kind's array: clients send the singular to both forms of the endpoint. */
-const fields: Record<Kind, string[]> = {
+const fields: Record<Kind, Field[]> = {
   external_id: ['external_id', 'external_ids'],
   email: ['email', 'emails'],
   phone: ['phone', 'phones'],
@@ -24,7 +27,7 @@ const described: Record<Channel, string> = {
 };
 
 /** One element of an array, and whose state it means, if it can mean anybody. */
-export type Target = { field: string; index: number } & ({ identifier: Identifier } | Refusal);
+export type Target = { field: Field; index: number } & ({ identifier: Identifier } | Refusal);
 
 /**
  * Whose states an object sets.

@@ -6,8 +6,9 @@ import type { Connection } from '../database.ts';
  */
 const statement = `
   with claimed as (
-    insert into ledger (envelope_id)
-    select unnest($1::uuid[])
+    insert into ledger (envelope_id, requests)
+    select given.envelope_id, given.requests
+    from unnest($1::uuid[], $2::bytea[]) as given (envelope_id, requests)
     on conflict (envelope_id) do nothing
     returning ledger.envelope_id
   )
@@ -17,16 +18,18 @@ const statement = `
 
 /**
  * Claims envelopes for the open transaction: those returned were never applied, and are once it commits.
+ * `traces` are kept with them: which requests they carry.
  * `now` is the store's clock, the only one that orders what several workers write.
  */
 export async function claimEnvelopes(
   tx: Connection,
-  ids: string[],
+  envelopes: { id: string; traces: Buffer | undefined }[],
 ): Promise<{ claimed: Set<string>; now: Date }> {
+  const sorted = [...envelopes].sort((one, other) => (one.id < other.id ? -1 : 1));
   const { rows } = await tx.query<{ ids: string[]; now: Date }>({
     name: 'claim-envelopes',
     text: statement,
-    values: [[...ids].sort()],
+    values: [sorted.map(({ id }) => id), sorted.map(({ traces }) => traces ?? null)],
   });
   return { claimed: new Set(rows[0]!.ids), now: rows[0]!.now };
 }

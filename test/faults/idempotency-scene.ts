@@ -1,0 +1,153 @@
+import { randomUUID } from 'node:crypto';
+import { Redis } from 'ioredis';
+import type { Json } from '../../src/profile/json.ts';
+import type { Fleet } from '../guarantees/fleet.ts';
+import { type ApiAnswer, type ApiRequest, send } from '../setup/api.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+
+const time = '2026-01-02T03:04:05Z';
+
+/** One of everything that can be tracked, to be counted afterwards; with an address, so that lanes meet. */
+export function tracked(user: string): Record<string, Json> {
+  return {
+    attributes: [{ external_id: user, email: `${user}@example.com`, points: { inc: 1 } }],
+    events: [{ external_id: user, name: 'seen', time }],
+    purchases: [{ external_id: user, product_id: 'book', currency: 'EUR', price: 2, time }],
+  };
+}
+
+/** What stands in the store when `tracked` has had one effect. */
+export const ONCE = { points: 1, events: 1, purchases: 1 };
+
+export const newKey = (): string => randomUUID();
+
+/** Sends a request with a key to one of the edges. */
+export function ask(
+  { edges, workspace }: Fleet,
+  key: string,
+  { path = '/users/track', headers, ...request }: ApiRequest,
+  edge = 0,
+): Promise<ApiAnswer> {
+  return send(edges[edge % edges.length]!.port, {
+    path,
+    key: workspace.key,
+    headers: { 'Idempotency-Key': key, ...headers },
+    ...request,
+  });
+}
+
+/** As `ask`, again and again while the answer is to come again, as a client does. */
+export async function askUntilAnswered(
+  fleet: Fleet,
+  key: string,
+  request: ApiRequest,
+  edge = 0,
+): Promise<ApiAnswer> {
+  let answer: ApiAnswer | undefined;
+  const isAnswered = async () => {
+    answer = await ask(fleet, key, request, edge);
+    if (answer.status === 503 && answer.headers.get('retry-after') !== '1') throw new Error('no Retry-After');
+    return answer.status !== 503;
+  };
+  await waitUntil(isAnswered, { what: 'an answer', deadline: 30_000 });
+  return answer!;
+}
+
+/** The same request, so many times at once, to all edges in turn. */
+export function askAtOnce(fleet: Fleet, times: number, key: string, request: ApiRequest) {
+  return Promise.all(
+    Array.from({ length: times }, (_, index) => askUntilAnswered(fleet, key, request, index)),
+  );
+}
+
+/** What two answers have to have in common, to be one. */
+export function saidBy({ status, body, headers }: ApiAnswer) {
+  return { status, body, requestId: headers.get('x-request-id') };
+}
+
+/** How often each part of `tracked` has taken effect for each user, once all that was accepted before has. */
+export async function effectsOn(fleet: Fleet, users: string[]) {
+  const { pool, edges, workspace } = fleet;
+  const last = `last-${randomUUID()}`;
+  for (let start = 0; start < users.length; start += 75) {
+    const events = users.slice(start, start + 75).map((external_id) => ({ external_id, name: last, time }));
+    const { status } = await send(edges[0]!.port, {
+      path: '/users/track',
+      key: workspace.key,
+      json: { events },
+    });
+    if (status !== 201) throw new Error(`answered with ${status}`);
+  }
+  const marked = async () => {
+    const { rows } = await pool.query('select count(*)::integer from event_summaries where name = $1', [
+      last,
+    ]);
+    return rows[0].count === users.length;
+  };
+  await waitUntil(marked, { what: 'what was accepted to be applied', deadline: 30_000 });
+  const { rows } = await pool.query(
+    `select external_id as user, (custom_attributes -> 'points')::integer as points,
+            (select coalesce(sum(count), 0)::integer from event_summaries
+              where profile_id = profiles.id and name = 'seen') as events,
+            (select coalesce(sum(count), 0)::integer from purchase_summaries
+              where profile_id = profiles.id) as purchases
+       from profiles where external_id = any($1)`,
+    [users],
+  );
+  return new Map(rows.map(({ user, ...effects }) => [user, effects]));
+}
+
+/** Keeps the lanes from taking anything until the answer is called; rate limits are taken as ever. */
+export async function closeLanes({ redis, pool }: Fleet): Promise<() => Promise<void>> {
+  if (redis) {
+    const operator = new Redis(redis.url);
+    await operator.call('ACL', 'SETUSER', 'default', 'resetkeys', '~{penstock}:limit:*');
+    return async () => {
+      await operator.call('ACL', 'SETUSER', 'default', 'allkeys');
+      operator.disconnect();
+    };
+  }
+  const client = await pool.connect();
+  await client.query('begin; lock table bullmq.job in exclusive mode');
+  return async () => {
+    await client.query('rollback');
+    client.release();
+  };
+}
+
+/** Any constant will do, as long as no other lock of the database has it. */
+const ANSWERS = 4_711;
+
+/**
+ * Lets nobody write an answer down until the returned function is called: then whoever was about to is cut off, as if
+ * its machine had died with it.
+ */
+export async function holdAnswers({ pool }: Fleet): Promise<() => Promise<void>> {
+  await pool.query(`
+    create or replace function hold_answers() returns trigger language plpgsql as $$
+    begin perform pg_advisory_xact_lock_shared(${ANSWERS}); return new; end $$;
+    create or replace trigger hold_answers before update on idempotency_keys for each row
+    when (old.staged is not null and new.staged is null) execute function hold_answers()`);
+  const client = await pool.connect();
+  await client.query(`select pg_advisory_lock(${ANSWERS})`);
+  return async () => {
+    await client.query(
+      `select pg_terminate_backend(pid) from pg_locks where locktype = 'advisory' and objid = ${ANSWERS} and not granted`,
+    );
+    await client.query(`select pg_advisory_unlock(${ANSWERS})`);
+    client.release();
+  };
+}
+
+/** The request id under which a key was written down that nobody has seen an answer to. */
+export function openRequest({ pool }: Fleet, operation: string): Promise<string> {
+  const find = async () => {
+    const { rows } = await pool.query(
+      `select request_id from idempotency_keys
+        where operation = $1 and (status is null or staged is not null)`,
+      [operation],
+    );
+    return rows[0]?.request_id as string | undefined;
+  };
+  return waitUntil(find, { what: 'a key to be written down' });
+}

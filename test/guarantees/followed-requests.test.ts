@@ -1,0 +1,193 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type PenstockOn, penstockOn } from '../admin/penstock.ts';
+import { type ApiRequest, send } from '../setup/api.ts';
+import { liftLimits } from '../setup/examples.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { refuseEvents } from '../workers/batch.ts';
+import { backends, type Fleet, startFleet } from './fleet.ts';
+
+const time = '2026-01-02T03:04:05Z';
+const UNKNOWN = { status: 404, body: { message: 'Nothing is known of an accepted request with this id' } };
+
+describe.each(backends)('G6: an accepted request can be followed; queue on %s, four lanes', (backend) => {
+  let fleet: Fleet;
+  let on: PenstockOn;
+  beforeAll(async () => {
+    // The workers come later: what is accepted waits until then.
+    fleet = await startFleet(backend, { edges: 2, workers: 0, env: { LANES: '4' } });
+    on = penstockOn(fleet.env.DATABASE_URL!, fleet.env);
+    await liftLimits(fleet.pool, fleet.workspace.id);
+    await refuseEvents(fleet.pool, 'poison');
+  });
+  afterAll(() => fleet?.stop());
+
+  const track = async (json: ApiRequest['json'], request: ApiRequest = {}): Promise<string> => {
+    const answer = await send(fleet.edges[0]!.port, {
+      path: '/users/track',
+      key: fleet.workspace.key,
+      json,
+      ...request,
+    });
+    expect(answer).toMatchObject({ status: 201 });
+    return answer.headers.get('x-request-id')!;
+  };
+  const follow = async (id: string, key = fleet.workspace.key, edge = 1) => {
+    const { status, body } = await send(fleet.edges[edge]!.port, {
+      method: 'GET',
+      path: `/requests/${id}`,
+      key,
+    });
+    return { status, body };
+  };
+  const become = (id: string, wanted: string) =>
+    waitUntil(
+      async () => {
+        const { body } = await follow(id);
+        return body.status === wanted && body;
+      },
+      { what: `the request to be ${wanted}` },
+    );
+
+  /** One request over all lanes, one of which is a fence. */
+  const everyone = Array.from({ length: 75 }, (_, user) => ({
+    external_id: `user-${user}`,
+    name: 'seen',
+    time,
+  }));
+  const wide = { events: everyone, attributes: [{ external_id: 'ada', email: 'ada@example.com' }] };
+  const places = (status: string) => [
+    { input_array: 'attributes', index: 0, status },
+    ...everyone.map((_, index) => ({ input_array: 'events', index, status })),
+  ];
+  const byPlace = (objects: { input_array: string; index: number }[]) =>
+    [...objects].sort(
+      (one, other) => one.input_array.localeCompare(other.input_array) || one.index - other.index,
+    );
+
+  let waiting: string;
+  let partly: string;
+  let repeated: string;
+
+  test('accepted, object by object, while no worker has come to it; what the answer refused is not listed', async () => {
+    waiting = await track(wide);
+    const { status, body } = await follow(waiting);
+    expect({ status, ...body, objects: byPlace(body.objects) }).toEqual({
+      status: 'accepted',
+      request_id: waiting,
+      accepted_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
+      objects: places('accepted'),
+      message: 'success',
+    });
+    expect(status).toBe(200);
+    expect(Math.abs(Date.parse(body.accepted_at) - Date.now())).toBeLessThan(60_000);
+
+    partly = await track({
+      events: [
+        { external_id: 'grace', name: 'seen', time },
+        { external_id: 'grace' },
+        { external_id: 'grace', name: 'poison', time },
+      ],
+    });
+    expect((await follow(partly)).body.objects).toEqual([
+      { input_array: 'events', index: 0, status: 'accepted' },
+      { input_array: 'events', index: 2, status: 'accepted' },
+    ]);
+  });
+
+  test('a request that repeats another is that other', async () => {
+    const request = { headers: { 'Idempotency-Key': uuidv7() } };
+    const json = { events: [{ external_id: 'alan', name: 'seen', time }] };
+    repeated = await track(json, request);
+    expect(await track(json, request)).toBe(repeated);
+    expect((await follow(repeated)).body).toMatchObject({ status: 'accepted', objects: [{ index: 0 }] });
+  });
+
+  test("another workspace's key, an id that is none, and one that is nobody's find nothing: 404", async () => {
+    const other = await createWorkspace(fleet.pool, 'other');
+    expect(await follow(waiting, other.key)).toEqual(UNKNOWN);
+    for (const id of [uuidv7(), 'nonsense', `${waiting}0`, '00000000-0000-4000-8000-000000000000'])
+      expect(await follow(id)).toEqual(UNKNOWN);
+    expect(await follow(waiting.toUpperCase())).toMatchObject({ status: 200 });
+  });
+
+  test('what is answered from the store at once has nothing to follow: 404', async () => {
+    const { headers } = await send(fleet.edges[0]!.port, {
+      path: '/users/export/ids',
+      key: fleet.workspace.key,
+      json: { external_ids: ['ada'] },
+    });
+    expect(await follow(headers.get('x-request-id')!)).toEqual(UNKNOWN);
+  });
+
+  test('any key of the workspace opens it, whatever else it may do', async () => {
+    const { id } = fleet.workspace;
+    const { key } = await createWorkspace(fleet.pool, 'to be given away', []);
+    await fleet.pool.query(
+      "update api_keys set workspace_id = $1 where workspace_id = (select id from workspaces where name = 'to be given away')",
+      [id],
+    );
+    expect(await follow(waiting, key)).toMatchObject({ status: 200 });
+  });
+
+  test('applied when the workers have come to it, failed with its reason, applied again when it is replayed', async () => {
+    await fleet.startWorker();
+    await fleet.startWorker();
+    const applied = await become(waiting, 'applied');
+    expect(byPlace(applied.objects)).toEqual(places('applied'));
+    await become(repeated, 'applied');
+
+    const failed = await become(partly, 'partially_applied');
+    expect(failed.objects).toEqual([
+      { input_array: 'events', index: 0, status: 'applied' },
+      { input_array: 'events', index: 2, status: 'failed', reason: 'poison is refused' },
+    ]);
+
+    await fleet.pool.query('drop trigger refuse on events');
+    expect(await on.run('dead-letters replay --all')).toMatchObject({ code: 0 });
+    const replayed = await become(partly, 'applied');
+    expect(replayed.objects).toEqual([
+      { input_array: 'events', index: 0, status: 'applied' },
+      { input_array: 'events', index: 2, status: 'applied' },
+    ]);
+  });
+
+  test('every kind of object, under the name of its array', async () => {
+    const post = async (path: string, json: ApiRequest['json']) => {
+      const { status, headers, body } = await send(fleet.edges[0]!.port, {
+        path,
+        key: fleet.workspace.key,
+        json,
+      });
+      expect({ status, body }).toMatchObject({ body: { message: 'success' } });
+      return headers.get('x-request-id')!;
+    };
+    const alias = { alias_label: 'device', alias_name: 'tablet' };
+    for (const [path, json, input_array] of [
+      ['/users/alias/new', { user_aliases: [alias] }, 'user_aliases'],
+      [
+        '/users/identify',
+        { aliases_to_identify: [{ external_id: 'x', user_alias: alias }] },
+        'aliases_to_identify',
+      ],
+      ['/users/delete', { user_aliases: [alias] }, 'user_aliases'],
+      ['/email/status', { email: ['x@example.com'], subscription_state: 'subscribed' }, 'email'],
+    ] as const) {
+      const { objects } = await become(await post(path, json as unknown as ApiRequest['json']), 'applied');
+      expect(objects).toEqual([{ input_array, index: 0, status: 'applied' }]);
+    }
+  });
+
+  test('what an earlier release has applied, without a word about it, is unknown and not passed over', async () => {
+    const { rowCount } = await fleet.pool.query(
+      `update ledger set requests = null where envelope_id in (
+         select envelope_id from ledger where position($1::bytea in requests) > 0 limit 1)`,
+      [Buffer.from(waiting.replaceAll('-', ''), 'hex')],
+    );
+    expect(rowCount).toBe(1);
+    const { body } = await follow(waiting);
+    expect(body.status).toBe('partially_applied');
+    expect(body.objects.length + body.unknown).toBe(76);
+  });
+});

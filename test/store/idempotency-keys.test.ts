@@ -1,0 +1,89 @@
+import { randomBytes } from 'node:crypto';
+import pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { findKey } from '../../src/store/idempotency/find-key.ts';
+import { forgetKeys } from '../../src/store/idempotency/forget-keys.ts';
+import { insertKeyIfAbsent } from '../../src/store/idempotency/insert-key.ts';
+import type { Key } from '../../src/store/idempotency/key.ts';
+import { recordAnswer } from '../../src/store/idempotency/record-answer.ts';
+import { takeLease } from '../../src/store/idempotency/take-lease.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+
+let pool: pg.Pool;
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  pool = new pg.Pool({ connectionString: url, max: 5 });
+  pool.on('error', () => {});
+});
+afterAll(() => pool?.end());
+
+const newKey = (): Key => ({
+  ownerId: uuidv7(),
+  operation: 'users.track',
+  hash: randomBytes(32),
+  fingerprint: randomBytes(32),
+});
+const ANSWER = { status: 201, body: { message: 'success', odd: 'a\u0000b\ud800' } };
+
+test('of many at once one writes the key down, and everyone finds what it wrote', async () => {
+  const key = newKey();
+  const staged = { entries: [{ lane: 0 }], answer: ANSWER };
+  const ids = Array.from({ length: 20 }, () => uuidv7());
+  const inserted = await Promise.all(
+    ids.map((requestId) => insertKeyIfAbsent(pool, key, { requestId, staged }, 60_000)),
+  );
+  const winner = ids[inserted.indexOf(true)]!;
+  expect(inserted.filter(Boolean)).toHaveLength(1);
+  expect(await findKey(pool, key)).toEqual({
+    fingerprint: key.fingerprint,
+    requestId: winner,
+    leased: true,
+    staged,
+  });
+});
+
+test('of several answers the first is kept, and what was staged goes', async () => {
+  const key = newKey();
+  const requestId = uuidv7();
+  await insertKeyIfAbsent(pool, key, { requestId }, 60_000);
+  const late = { status: 500, body: undefined };
+  const recorded = [
+    await recordAnswer(pool, key, requestId, { ...ANSWER, headers: { ETag: 'W/"1"' } }),
+    await recordAnswer(pool, key, requestId, late),
+  ];
+  expect(recorded).toEqual([true, false]);
+  const found = await findKey(pool, key);
+  expect(found).toEqual({
+    fingerprint: key.fingerprint,
+    requestId,
+    leased: false,
+    answer: { ...ANSWER, headers: { ETag: 'W/"1"' } },
+  });
+});
+
+test('a lease is taken once it is over, by one', async () => {
+  const key = newKey();
+  const requestId = uuidv7();
+  await insertKeyIfAbsent(pool, key, { requestId }, 60_000);
+  expect(await takeLease(pool, key, requestId, 1000)).toBe(false);
+  await pool.query('update idempotency_keys set lease_until = now() where request_id = $1', [requestId]);
+  const taken = await Promise.all(Array.from({ length: 10 }, () => takeLease(pool, key, requestId, 60_000)));
+  expect(taken.filter(Boolean)).toHaveLength(1);
+});
+
+test('keys of the day before are forgotten, however many, and no others', async () => {
+  const key = newKey();
+  await insertKeyIfAbsent(pool, key, { requestId: uuidv7() }, 60_000);
+  await pool.query(
+    `insert into idempotency_keys (owner_id, operation, key_hash, fingerprint, request_id, created_at)
+     select gen_random_uuid(), 'users.track', '', '', gen_random_uuid(), now() - interval '24 hours'
+       from generate_series(1, 2500)`,
+  );
+  await forgetKeys(pool);
+  const { rows } = await pool.query(
+    "select count(*)::integer from idempotency_keys where created_at < now() - interval '23 hours'",
+  );
+  expect(rows[0].count).toBe(0);
+  expect(await findKey(pool, key)).toBeDefined();
+});
