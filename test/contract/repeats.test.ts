@@ -36,5 +36,5 @@ describe.each(backends)('every operation that takes an Idempotency-Key, with the
     });
   });
 
-  staysPrivate();
+  staysPrivate(withKey.length);
 });
