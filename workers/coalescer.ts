@@ -29,19 +29,20 @@ export function createCoalescer(
   log: Log,
 ) {
   let held: Held[] = [];
-  let running = false;
+  let running = 0;
+  const slots = Number(process.env.SLOTS ?? 1);
   const abandon = new AbortController();
 
   /** Resolves when the envelope has taken effect; never rejects. After `abandon` it may stay open. */
   function apply(delivery: Delivery): Promise<void> {
     return new Promise((done) => {
       held.push({ delivery, done });
-      if (!running) void runAll();
+      if (running < slots) void runAll();
     });
   }
 
   async function runAll(): Promise<void> {
-    running = true;
+    running++;
     while (held.length > 0 && !abandon.signal.aborted) {
       const batch = held;
       held = [];
@@ -49,7 +50,7 @@ export function createCoalescer(
       if (!outcome) return;
       for (const { done } of batch) done();
     }
-    running = false;
+    running--;
   }
 
   /** Undefined: abandoned. */
