@@ -21,23 +21,25 @@ const addEvents = `
          now() - random() * interval '60 days', 'web', '{"plan": "pro", "page": "/pricing", "duration_ms": 1200}'
   from generate_series(1, $1::integer / 100) as number
   cross join lateral (
-    select workspace_id, id from profiles where external_id >= 'grown-' || (number * 7919 % 900000)
+    select workspace_id, id from profiles where external_id >= 'grown-' || (number * 7919 % $2::integer)
       and external_id < 'grown-z' order by external_id limit 100
   ) as profiles`;
 
 const countEvents = 'select count(*)::float8 as events from events';
+
 /** The counters that the workers keep agree with the rows. */
 const countAdded = [
   'update usage set events = events + $1 where ctid = (select min(ctid) from usage)',
   'update lane_totals set objects = objects + $1 where lane = (select min(lane) from lane_totals)',
 ];
+
 const STEP = 500_000;
-const PROFILES = 1_000_000;
+const MOST_PROFILES = 1_000_000;
 
 /**
  * The first row again when the tables have grown. Each size is measured once, in the order given.
  *
- * @param sizes events that the table holds, ascending; a million profiles stand beside
+ * @param sizes events that the table holds, ascending; as many profiles stand beside, at most a million
  */
 export function growthRows(
   fleets: Fleets,
@@ -68,17 +70,19 @@ export function growthRows(
 
   return [0, ...sizes].map((events) => ({
     name: `growth-${events}`,
-    what: `75 objects per request on tables of ${events.toLocaleString('en')} events and ${events ? 'a million' : 'few'} profiles`,
+    what: `75 objects per request on tables of ${events.toLocaleString('en')} events`,
     measure: () => measure(events),
   }));
 }
 
 async function grow(pool: pg.Pool, events: number): Promise<void> {
-  for (let first = 1; first < PROFILES; first += STEP)
-    await pool.query(addProfiles, [first, first + STEP - 1]);
+  const profiles = Math.min(MOST_PROFILES, events);
+  for (let first = 1; first <= profiles; first += STEP) {
+    await pool.query(addProfiles, [first, Math.min(first + STEP - 1, profiles)]);
+  }
   const { rows } = await pool.query<{ events: number }>(countEvents);
   for (let there = rows[0]!.events; there < events; there += STEP) {
-    const { rowCount } = await pool.query(addEvents, [Math.min(STEP, events - there)]);
+    const { rowCount } = await pool.query(addEvents, [Math.min(STEP, events - there), profiles]);
     for (const statement of countAdded) await pool.query(statement, [rowCount]);
   }
   await pool.query('vacuum analyze');
