@@ -29,20 +29,19 @@ export function createCoalescer(
   log: Log,
 ) {
   let held: Held[] = [];
-  let running = 0;
-  const slots = Number(process.env.SLOTS ?? 1);
+  let running = false;
   const abandon = new AbortController();
 
   /** Resolves when the envelope has taken effect; never rejects. After `abandon` it may stay open. */
   function apply(delivery: Delivery): Promise<void> {
     return new Promise((done) => {
       held.push({ delivery, done });
-      if (running < slots) void runAll();
+      if (!running) void runAll();
     });
   }
 
   async function runAll(): Promise<void> {
-    running++;
+    running = true;
     while (held.length > 0 && !abandon.signal.aborted) {
       const batch = held;
       held = [];
@@ -50,7 +49,7 @@ export function createCoalescer(
       if (!outcome) return;
       for (const { done } of batch) done();
     }
-    running--;
+    running = false;
   }
 
   /** Undefined: abandoned. */
