@@ -79,7 +79,10 @@ export async function readBody(request: IncomingMessage, limit: number): Promise
 function collect(request: RequestInHand, limit: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     // The rest did not come in time, or its sender is gone. Nothing more comes then, not even what has arrived.
-    const incomplete = () => reject(new ApiError(request.broken ?? 'bodyTooSlow'));
+    let whole = false;
+    const incomplete = () => {
+      if (!whole) reject(new ApiError(request.broken ?? 'bodyTooSlow'));
+    };
     if (request.destroyed) return incomplete();
     const chunks: Buffer[] = [];
     let size = 0;
@@ -93,7 +96,11 @@ function collect(request: RequestInHand, limit: number): Promise<Buffer> {
       }
       chunks.push(chunk);
     });
-    request.on('end', () => resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size)));
+    request.on('end', () => {
+      // Every request closes some time, and an error costs a stack.
+      whole = true;
+      resolve(chunks.length === 1 ? chunks[0]! : Buffer.concat(chunks, size));
+    });
     request.on('error', incomplete);
     request.on('close', incomplete);
   });

@@ -14,49 +14,83 @@ export interface Allowance {
   retryAfter: number;
 }
 
-interface Batch {
+interface Bucket {
   waiting: ((allowance: Allowance | Error) => void)[];
   running: boolean;
+  /** What the last take left: in the store, and here for requests to come. */
+  left: number;
+  ahead: number;
+  /** Epoch seconds. */
+  reset: number;
+  /** Of `performance.now()`: when it was taken. */
+  takenAt: number;
+  /** Requests that asked since. */
+  asked: number;
 }
 
-/**
- * Takes one token per request. Requests of one bucket that arrive while a take is under way share the next
- * one, which asks for as many tokens as there are requests: one round trip for all of them, and never more
- * granted than the bucket holds.
- */
-export function createRateLimiter(buckets: TokenBuckets) {
-  const batches = new Map<string, Batch>();
+/** Milliseconds for which a busy edge takes tokens ahead, at the rate of its last requests. */
+const AHEAD = 100;
 
-  function take(key: ApiKey, bucket: BucketName): Promise<Allowance> {
-    const { requests, windowSeconds } = key.limits[bucket] ?? defaults[bucket];
-    const name = `${key.workspaceId}:${bucket}`;
-    let batch = batches.get(name);
-    if (!batch) {
-      batch = { waiting: [], running: false };
-      batches.set(name, batch);
+/** Fewer save too little to be kept from the other edges. */
+const LEAST_AHEAD = 8;
+
+/** Milliseconds over which a rate is measured at least: a few requests at once are no rate. */
+const RATE_OVER = 25;
+
+/** Milliseconds after which tokens that were taken ahead are dropped; more than AHEAD, since a rate is an estimate. */
+const LEASE = 500;
+
+/** Part of what a bucket holds that one edge takes ahead at most: near its end it keeps nothing from the others. */
+const MOST_AHEAD = 1 / 32;
+
+/**
+ * One token per request. Requests of one bucket that arrive while a take is under way share the next one: one
+ * round trip for all of them, and never more granted than the bucket holds. A busy edge takes some ahead, since a
+ * take is a write that the store brings to disk before it answers.
+ */
+export function createRateLimiter(store: TokenBuckets) {
+  const buckets = new Map<string, Bucket>();
+
+  function take(key: ApiKey, bucketName: BucketName): Allowance | Promise<Allowance> {
+    const { requests, windowSeconds } = key.limits[bucketName] ?? defaults[bucketName];
+    const name = `${key.workspaceId}:${bucketName}`;
+    let bucket = buckets.get(name);
+    if (!bucket) {
+      bucket = { waiting: [], running: false, left: 0, ahead: 0, reset: 0, takenAt: 0, asked: 0 };
+      buckets.set(name, bucket);
     }
-    const current = batch;
+    const current = bucket;
+    current.asked++;
+    if (current.waiting.length === 0 && hasAhead(current)) return takeAhead(current, requests);
     return new Promise((resolve, reject) => {
       current.waiting.push((result) => (result instanceof Error ? reject(result) : resolve(result)));
       if (!current.running) void run(name, current, requests, windowSeconds);
     });
   }
 
-  async function run(name: string, batch: Batch, limit: number, windowSeconds: number): Promise<void> {
-    batch.running = true;
-    while (batch.waiting.length > 0) {
-      const asking = batch.waiting;
-      batch.waiting = [];
+  async function run(name: string, bucket: Bucket, limit: number, windowSeconds: number): Promise<void> {
+    bucket.running = true;
+    while (bucket.waiting.length > 0) {
+      while (bucket.waiting.length > 0 && hasAhead(bucket)) bucket.waiting.shift()!(takeAhead(bucket, limit));
+      const asking = bucket.waiting;
+      if (asking.length === 0) break;
+      bucket.waiting = [];
+      const ahead = wantedAhead(bucket);
+      bucket.ahead = 0;
       try {
-        share(await buckets.take(name, limit, windowSeconds, asking.length), limit, asking);
+        const taken = await store.take(name, limit, windowSeconds, asking.length + ahead);
+        bucket.left = taken.left;
+        bucket.ahead = Math.max(0, taken.granted - asking.length);
+        bucket.reset = Math.ceil((taken.now + taken.untilFull) / 1000);
+        share(taken, limit, bucket, asking);
       } catch (error) {
         // What waited behind this take would wait as long again; it is refused with it.
-        const behind = batch.waiting;
-        batch.waiting = [];
+        const behind = bucket.waiting;
+        bucket.waiting = [];
         for (const answer of [...asking, ...behind]) answer(error as Error);
       }
     }
-    batch.running = false;
+    bucket.running = false;
   }
 
   return { take };
@@ -64,17 +98,39 @@ export function createRateLimiter(buckets: TokenBuckets) {
 
 export type RateLimiter = ReturnType<typeof createRateLimiter>;
 
+const hasAhead = ({ ahead, takenAt }: Bucket) => ahead > 0 && performance.now() - takenAt < LEASE;
+
+function takeAhead(bucket: Bucket, limit: number): Allowance {
+  bucket.ahead--;
+  const remaining = bucket.left + bucket.ahead;
+  return { allowed: true, limit, remaining, reset: bucket.reset, retryAfter: 0 };
+}
+
+/** As many as were asked for in a time as long as AHEAD, or none while there are few. Begins to count again. */
+function wantedAhead(bucket: Bucket): number {
+  const now = performance.now();
+  const perMillisecond = bucket.asked / Math.max(RATE_OVER, now - bucket.takenAt);
+  bucket.takenAt = now;
+  bucket.asked = 0;
+  const wanted = Math.floor(Math.min(perMillisecond * AHEAD, bucket.left * MOST_AHEAD));
+  return wanted < LEAST_AHEAD ? 0 : wanted;
+}
+
 /** First come, first served. */
-function share(taken: Take, limit: number, asking: ((allowance: Allowance) => void)[]): void {
-  const reset = Math.ceil((taken.now + taken.untilFull) / 1000);
+function share(
+  { granted, left, untilOne }: Take,
+  limit: number,
+  { ahead, reset }: Bucket,
+  asking: ((allowance: Allowance) => void)[],
+): void {
   for (let index = 0; index < asking.length; index++) {
-    const allowed = index < taken.granted;
+    const allowed = index < granted;
     asking[index]!({
       allowed,
       limit,
-      remaining: allowed ? taken.left + taken.granted - index - 1 : 0,
+      remaining: allowed ? left + ahead + Math.min(granted, asking.length) - index - 1 : 0,
       reset,
-      retryAfter: allowed ? 0 : Math.max(1, Math.ceil(taken.untilOne / 1000)),
+      retryAfter: allowed ? 0 : Math.max(1, Math.ceil(untilOne / 1000)),
     });
   }
 }

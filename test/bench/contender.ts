@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import type { Address } from '../load/address.ts';
 import type { Observer } from '../load/observer.ts';
 
@@ -16,11 +17,14 @@ export interface Contender {
   observer: Observer;
   /** Its processes, by name. */
   pids: Record<string, number>;
+  /** Kills the edge and starts another on the same port; returns as soon as that runs. */
+  restartWeb?(): Promise<void>;
   /** Settings that differ from the defaults. */
   settings: Record<string, string>;
   /** @throws {Error} when its own counters and its rows disagree */
   stored(): Promise<StoredCounts>;
-  /** For statements of the bench itself. */
   databaseUrl: string;
+  /** For statements of the bench itself: one connection. */
+  pool: pg.Pool;
   stop(): Promise<void>;
 }

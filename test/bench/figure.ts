@@ -1,7 +1,8 @@
 /** One measurement of one row. */
 export interface Figure {
-  /** Rows per second. */
-  rate: number;
+  value: number;
+  /** `/s`: rows or requests per second, more is better; the others are better when they are less. */
+  unit: '/s' | 'ms' | 'x';
   detail: Record<string, number>;
 }
 

@@ -11,20 +11,23 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { settings as documented } from '../../src/config.ts';
 import { packageRoot } from '../../src/package-root.ts';
-import type { Contender } from './contender.ts';
-import { type Environment, startEnvironment } from './environment.ts';
+import { startEnvironment } from './environment.ts';
 import type { BenchRow, Figure } from './figure.ts';
-import { startIdentityRows } from './identity.ts';
+import { createFleets, type Fleets } from './fleets.ts';
 import { describeMachine } from './machine.ts';
-import { seedNaive, startNaive } from './naive/start.ts';
 import { type BenchOptions, readOptions } from './options.ts';
-import { startOurs } from './ours.ts';
 import { waitForQuiet } from './quiet.ts';
 import { describeFigure, describeResults } from './report.ts';
 import { type Results, summarize, underFloors } from './results.ts';
-import { benchRows, type Size, sizeOf } from './rows.ts';
-import { seedUsers } from './seed.ts';
-import { warmUp } from './warm-up.ts';
+import { attributeRows } from './rows/attributes.ts';
+import { bareHttpRow } from './rows/bare-http.ts';
+import { growthRows } from './rows/growth.ts';
+import { identityRows } from './rows/identity.ts';
+import { latencyRows } from './rows/latency.ts';
+import { pipelineRows } from './rows/pipelines.ts';
+import { queueMemoryRow } from './rows/queue-memory.ts';
+import { startRows } from './rows/starts.ts';
+import { type Size, sizeOf } from './size.ts';
 
 const folder = path.join(packageRoot, 'test/bench');
 const SECONDS = 8;
@@ -46,16 +49,21 @@ async function main(): Promise<void> {
   try {
     const environment = await startEnvironment();
     running.push(environment);
-    const ours = await startOurs(environment, options.set);
-    running.push(ours);
-    const naive = await startNaive(environment);
-    running.push(naive);
-    await seedNaive(naive.databaseUrl, size.users);
-    await seedUsers(ours, size.users);
-    const identity = await startIdentityRows(environment, options.set, size);
-    running.push(identity);
-    const rows = [...benchRows({ ours, naive }, environment, size), ...identity.rows];
-    const results = await measureAll({ ours, naive }, environment, options, size, rows);
+    const fleets = createFleets(environment, options.set, size);
+    running.push(fleets);
+    const starts = startRows(fleets);
+    running.push(starts);
+    const rows = [
+      ...pipelineRows(fleets, environment, size),
+      bareHttpRow(environment, size),
+      ...attributeRows(fleets, environment, size),
+      ...latencyRows(fleets, environment, size),
+      queueMemoryRow(fleets, environment, size),
+      ...identityRows(fleets, size),
+      ...starts.rows,
+      ...(options.growth.length > 0 ? growthRows(fleets, environment, size, options.growth) : []),
+    ];
+    const results = await measureAll(fleets, options, size, rows);
     process.stdout.write(describeResults(results, floors));
     write(results, options);
     const low = options.check ? underFloors(results, floors) : [];
@@ -67,7 +75,7 @@ async function main(): Promise<void> {
 }
 
 interface Stoppable {
-  stop(): Promise<void>;
+  stop(): Promise<void> | void;
 }
 
 async function stopInReverse(running: Stoppable[]): Promise<void> {
@@ -76,8 +84,7 @@ async function stopInReverse(running: Stoppable[]): Promise<void> {
 
 /** A B C, A B C: what slows the machine down for a while slows down every row. */
 async function measureAll(
-  contenders: { ours: Contender; naive: Contender },
-  environment: Environment,
+  fleets: Fleets,
   options: BenchOptions,
   size: Size,
   all: BenchRow[],
@@ -85,7 +92,6 @@ async function measureAll(
   const { only } = options;
   const rows = all.filter(({ name }) => only.length === 0 || only.some((part) => name.includes(part)));
   if (rows.length === 0) throw new Error(`no row has a name with ${only.join(' or ')}`);
-  await warmUp(contenders, environment, size);
   const rounds = options.quick ? 1 : options.rounds;
   const measured = new Map<string, { what: string; figures: Figure[] }>();
   for (let round = 1; round <= rounds; round++) {
@@ -100,7 +106,7 @@ async function measureAll(
   return {
     command: ['npm run bench', ...process.argv.slice(2)].join(' '),
     date: new Date().toISOString().slice(0, 10),
-    machine: await describeMachine(contenders.ours.databaseUrl),
+    machine: await describeMachine((await fleets.ours()).databaseUrl),
     settings: {
       LANES: documented.LANES.default,
       MAX_ENVELOPE_OBJECTS: documented.MAX_ENVELOPE_OBJECTS.default,

@@ -12,13 +12,15 @@ export interface BenchOptions {
   /** Settings of Penstock's own processes. */
   set: Record<string, string>;
   output?: string;
+  /** Sizes of the events table, ascending. */
+  growth: number[];
 }
 
 /** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
 export function readOptions(arguments_: string[]): BenchOptions {
   return new Command('npm run bench --')
     .description('Measure Penstock side by side with a naive pipeline and with COPY, in turns.')
-    .option('--rounds <number>', 'how often each row is measured', positive, 3)
+    .option('--rounds <number>', 'how often each row is measured', positive, 5)
     .option('--quick', 'one round of short measurements, in about a minute', false)
     .option('--seconds <number>', 'length of one measurement (8; with --quick 3)', positive)
     .option('--only <name>', 'only rows whose name contains this; may be repeated', collect, [])
@@ -35,6 +37,12 @@ export function readOptions(arguments_: string[]): BenchOptions {
       collectSetting,
       {},
     )
+    .option(
+      '--growth <events>',
+      'also when the tables hold so many events (1000000,10000000); takes minutes',
+      ascending,
+      [],
+    )
     .option('--output <file>', 'write the results there; a full run writes test/bench/results.json')
     .addHelpText('after', '\nExample:\n  $ npm run bench -- --quick --check')
     .parse(arguments_)
@@ -45,6 +53,13 @@ function positive(text: string): number {
   const value = Number(text);
   if (!(value > 0)) throw new InvalidArgumentError('It is a number above 0.');
   return value;
+}
+
+function ascending(text: string): number[] {
+  return text
+    .split(',')
+    .map(positive)
+    .sort((a, b) => a - b);
 }
 
 function collect(text: string, before: string[]): string[] {

@@ -9,7 +9,7 @@ import { migrate } from '../../src/store/migrate.ts';
 import { observeDatabase } from '../load/database-observer.ts';
 import type { Contender, StoredCounts } from './contender.ts';
 import type { Environment } from './environment.ts';
-import { startProcess } from './processes.ts';
+import { type BenchProcess, startProcess } from './processes.ts';
 
 /** Rows beside the counters that the workers keep in the same transactions. */
 const countStored = `
@@ -30,25 +30,25 @@ const raiseLimit = `
   from workspaces, unnest(array['users.track', 'users.identity']) as bucket`;
 
 /**
- * One `web` and one `worker`, as the Procfile has them, on Redis. `settings` go into their environment.
+ * `web` and `worker`, as the Procfile has them. `settings` go into their environment.
  *
- * @param place which of several that run in one environment: a database of this name, and a Redis database
+ * @param place which of several that run in one environment: a database of this name, and a Redis database; without
+ *   one the queue is in Postgres
  */
 export async function startOurs(
   environment: Environment,
   settings: Record<string, string>,
-  place: { name: string; redis: number } = { name: 'ours', redis: 0 },
+  place: { name: string; redis?: number; workers?: number },
 ): Promise<Contender> {
   const { folder } = environment;
-  const redisUrl = `${environment.redisUrl}/${place.redis}`;
   const databaseUrl = await environment.database(place.name);
-  await migrate(databaseUrl, 'redis');
+  await migrate(databaseUrl, place.redis === undefined ? 'postgres' : 'redis');
   const key = `bench-${randomBytes(16).toString('hex')}`;
   await prepareWorkspace(databaseUrl, key);
 
   const [port, workerPort] = [await freePort(), await freePort()];
   const env = {
-    REDIS_URL: redisUrl,
+    ...(place.redis !== undefined && { REDIS_URL: `${environment.redisUrl}/${place.redis}` }),
     DATABASE_URL: databaseUrl,
     PORT: String(port),
     WORKER_PORT: String(workerPort),
@@ -59,20 +59,31 @@ export async function startOurs(
     folder,
     readyUrl: `http://127.0.0.1:${workerPort}/healthz`,
   });
-  const web = await startProcess(`${place.name}-web`, program('src/web.js'), env, {
-    folder,
-    readyUrl: `http://127.0.0.1:${port}/readyz`,
-  });
+  const more: BenchProcess[] = [];
+  for (let number = 2; number <= (place.workers ?? 1); number++) {
+    const own = { ...env, WORKER_PORT: '0' };
+    more.push(
+      await startProcess(`${place.name}-worker${number}`, program('workers/main.js'), own, { folder }),
+    );
+  }
+  const startWeb = (readyUrl?: string) =>
+    startProcess(`${place.name}-web`, program('src/web.js'), env, { folder, ...(readyUrl && { readyUrl }) });
+  let web = await startWeb(`http://127.0.0.1:${port}/readyz`);
   const observer = await observeDatabase(databaseUrl, key);
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
+  const pids: Record<string, number> = { web: web.pid, worker: worker.pid };
+  more.forEach(({ pid }, index) => {
+    pids[`worker${index + 2}`] = pid;
+  });
   return {
     name: place.name,
     target: { host: '127.0.0.1', port },
     key,
     observer,
-    pids: { web: web.pid, worker: worker.pid },
+    pids,
     settings,
     databaseUrl,
+    pool,
     async stored() {
       const { rows } = await pool.query<StoredCounts & Record<string, number>>(countStored);
       const { attributes, events, purchases, ...counted } = rows[0]!;
@@ -84,8 +95,14 @@ export async function startOurs(
       if (disagree) throw new Error(`rows and counters disagree: ${JSON.stringify(rows[0])}`);
       return { attributes, events, purchases };
     },
+    async restartWeb() {
+      await web.kill();
+      web = await startWeb();
+      pids.web = web.pid;
+    },
     async stop() {
-      await Promise.all([observer.stop(), pool.end(), web.stop(), worker.stop()]);
+      const processes = [web, worker, ...more];
+      await Promise.all([observer.stop(), pool.end(), ...processes.map((each) => each.stop())]);
     },
   };
 }

@@ -8,6 +8,8 @@ export interface BenchProcess {
   name: string;
   pid: number;
   stop(): Promise<void>;
+  /** At once. */
+  kill(): Promise<void>;
 }
 
 /** Milliseconds until a process that does not end by itself is killed. */
@@ -57,6 +59,10 @@ export async function startProcess(
       const timer = setTimeout(() => child.kill('SIGKILL'), PATIENCE);
       await exit;
       clearTimeout(timer);
+    },
+    async kill() {
+      child.kill('SIGKILL');
+      await exit;
     },
   };
 }

@@ -2,14 +2,19 @@ import type { Figure } from './figure.ts';
 import type { Results } from './results.ts';
 
 const COST = 'cpu_us_';
+const PEAK = 'rss_mb_';
 
 /** One measurement, while the bench runs. */
-export function describeFigure(round: number, name: string, { rate, detail }: Figure): string {
-  const parts = [`round ${round}  ${name.padEnd(10)} ${whole(rate).padStart(8)}/s`];
+export function describeFigure(round: number, name: string, { value, unit, detail }: Figure): string {
+  const parts = [`round ${round}  ${name.padEnd(16)} ${shown(value, unit).padStart(12)}`];
   if (detail.accept_p50_ms) {
     parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
   }
-  if (detail.milliseconds) parts.push(`${detail.milliseconds.toFixed(1)} ms`);
+  if (detail.readable_p99_ms) parts.push(`readable p99 ${detail.readable_p99_ms.toFixed(1)} ms`);
+  const peaks = Object.entries(detail).filter(([key]) => key.startsWith(PEAK));
+  if (peaks.length > 0) {
+    parts.push(`peak MB ${peaks.map(([key, peak]) => `${key.slice(PEAK.length)} ${peak}`).join(', ')}`);
+  }
   const costs = Object.entries(detail).filter(([key]) => key.startsWith(COST));
   if (costs.length > 0) {
     const each = costs.map(([key, value]) => `${key.slice(COST.length)} ${value}`);
@@ -25,9 +30,11 @@ export function describeResults(results: Results, floors: Record<string, number>
   const { machine, rows, ratios } = results;
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`);
   const settings = Object.entries(machine.postgres_settings).map(([name, value]) => `${name} ${value}`);
-  const lines = ['', `${'row'.padEnd(20)}${'median'.padStart(10)}  spread`];
-  for (const [name, { median, spread, what }] of Object.entries(rows)) {
-    lines.push(`${name.padEnd(20)}${whole(median).padStart(10)}  ±${percent(spread).padEnd(6)} ${what}`);
+  const lines = ['', `${'row'.padEnd(20)}${'median'.padStart(12)}  spread`];
+  for (const [name, { median, unit, spread, what }] of Object.entries(rows)) {
+    lines.push(
+      `${name.padEnd(20)}${shown(median, unit).padStart(12)}  ±${percent(spread).padEnd(6)} ${what}`,
+    );
   }
   lines.push('', `${'ratio'.padEnd(20)}${'median'.padStart(10)}  spread`);
   for (const [name, { median, spread }] of Object.entries(ratios)) {
@@ -43,6 +50,11 @@ export function describeResults(results: Results, floors: Record<string, number>
     `settings: ${JSON.stringify(results.settings)}`,
   );
   return `${lines.join('\n')}\n`;
+}
+
+function shown(value: number, unit: Figure['unit']): string {
+  const digits = value < 10 ? 2 : value < 100 ? 1 : 0;
+  return unit === '/s' ? `${whole(value)}/s` : `${value.toFixed(digits)} ${unit}`;
 }
 
 function whole(value: number): string {

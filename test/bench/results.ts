@@ -1,10 +1,11 @@
 import type { Figure } from './figure.ts';
 import { median, spread } from './figure.ts';
 import type { Machine } from './machine.ts';
-import { ratios } from './rows.ts';
+import { ratios } from './ratios.ts';
 
 export interface RowResult {
   what: string;
+  unit: Figure['unit'];
   median: number;
   spread: number;
   rounds: Figure[];
@@ -31,14 +32,15 @@ export interface Results {
 export function summarize(measured: Map<string, { what: string; figures: Figure[] }>) {
   const rows: Record<string, RowResult> = {};
   for (const [name, { what, figures }] of measured) {
-    const rates = figures.map(({ rate }) => rate);
-    rows[name] = { what, median: median(rates), spread: spread(rates), rounds: figures };
+    const values = figures.map(({ value }) => value);
+    const { unit } = figures[0]!;
+    rows[name] = { what, unit, median: median(values), spread: spread(values), rounds: figures };
   }
   const compared: Record<string, RatioResult> = {};
   for (const [name, over] of ratios) {
     const [row, base] = [rows[name], rows[over]];
     if (!row || !base) continue;
-    const rounds = row.rounds.map(({ rate }, round) => rate / base.rounds[round]!.rate);
+    const rounds = row.rounds.map(({ value }, round) => value / base.rounds[round]!.value);
     compared[`${name}/${over}`] = { median: median(rounds), spread: spread(rounds), rounds };
   }
   return { rows, ratios: compared };

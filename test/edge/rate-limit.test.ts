@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ApiKey } from '../../src/edge/known-keys.ts';
@@ -166,4 +167,47 @@ test('G5: when Redis does not answer, everyone who waits is told at once', async
   ]);
   expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected', 'rejected']);
   expect(asked).toBe(1);
+});
+
+test('a busy edge takes tokens ahead: most requests wait for no round trip, and no more are allowed', async () => {
+  let takes = 0;
+  const memory = memoryTokenBuckets();
+  const limiter = createRateLimiter({
+    async take(...asked) {
+      takes++;
+      await new Promise(setImmediate);
+      return memory.take(...asked);
+    },
+  });
+  const [requests, windowSeconds] = [20_000, 3600];
+  const key = keyWith(requests, windowSeconds);
+  const started = performance.now();
+  let allowed = 0;
+  let asked = 0;
+  while (allowed === asked) {
+    asked += 16;
+    const answers = await Promise.all(Array.from({ length: 16 }, () => limiter.take(key, 'users.track')));
+    allowed += answers.filter((answer) => answer.allowed).length;
+  }
+  const flowed = (requests / windowSeconds) * ((performance.now() - started) / 1000);
+  expect(allowed).toBeLessThanOrEqual(requests + flowed + 1);
+  expect(allowed).toBeGreaterThan(0.99 * requests);
+  expect(takes).toBeLessThan(asked / 16 / 2);
+});
+
+test('an edge that is not busy takes none ahead, and keeps none for long', async () => {
+  const wanted: number[] = [];
+  const memory = memoryTokenBuckets();
+  const limiter = createRateLimiter({
+    take(...asked) {
+      wanted.push(asked[3]);
+      return memory.take(...asked);
+    },
+  });
+  const key = keyWith(1000, 3600);
+  for (let index = 0; index < 10; index++) {
+    expect((await limiter.take(key, 'users.track')).remaining).toBe(999 - index);
+    await sleep(30);
+  }
+  expect(Math.max(...wanted)).toBeLessThan(10);
 });

@@ -19,6 +19,8 @@ export interface BodyOptions {
   objects: number;
   /** Share of objects that will be refused. */
   badShare: number;
+  /** The three kinds, unless these. */
+  kinds?: readonly TrafficKind[];
 }
 
 const DIGITS = USER_MARK.length - USER_MARK.indexOf('#');
@@ -39,7 +41,8 @@ export function makeMessages(
   now: number,
 ): Message[] {
   let kind = 0;
-  const nextKind = () => trafficKinds[kind++ % trafficKinds.length]!;
+  const kinds = options.kinds ?? trafficKinds;
+  const nextKind = () => kinds[kind++ % kinds.length]!;
   return Array.from({ length: count }, () => {
     const body: Partial<Record<TrafficKind, TrafficObject[]>> = {};
     for (let index = 0; index < options.objects; index++) {
@@ -61,11 +64,19 @@ export function toMessage(head: string, body: string): Message {
   return { bytes, users };
 }
 
-/** Gives every object of the message a user; the few with low numbers come often, the many others seldom. */
-export function assignUsers({ bytes, users }: Message, total: number, random: () => number): void {
+/**
+ * Gives every object of the message a user; the few with low numbers come often, the many others seldom, unless
+ * they all come `evenly`.
+ */
+export function assignUsers(
+  { bytes, users }: Message,
+  total: number,
+  random: () => number,
+  evenly = false,
+): void {
   for (const at of users) {
     const position = random();
-    writeDigits(bytes, at, Math.floor(position * position * total));
+    writeDigits(bytes, at, Math.floor((evenly ? position : position * position) * total));
   }
 }
 

@@ -24,6 +24,8 @@ export interface LoadOptions extends BodyOptions {
   maxRequests: number;
   connections: number;
   users: number;
+  /** Every user as often as the others; else few come often. */
+  evenly?: boolean;
   /** Requests per second; 0: as fast as it goes. */
   rate: number;
   /** Absent: nothing is known of what is applied. */
@@ -101,7 +103,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
       const from = await pace.next();
       if (performance.now() >= end) break;
       const message = takeMessage(pool, random);
-      assignUsers(message, options.users, random);
+      assignUsers(message, options.users, random, options.evenly);
       await exchange(connection, message, from);
     }
     connection.close();

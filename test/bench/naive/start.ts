@@ -39,6 +39,7 @@ export async function startNaive(environment: Environment): Promise<Contender> {
     pids: { web: web.pid, worker: worker.pid },
     settings: {},
     databaseUrl,
+    pool,
     stored,
     observer: {
       source: 'rows in Postgres',

@@ -1,12 +1,17 @@
 import { runLoad } from '../load/run-load.ts';
+import type { TrafficKind } from '../load/traffic.ts';
 import type { Contender } from './contender.ts';
 import { costBetween, readCpu } from './cpu.ts';
 import type { Environment } from './environment.ts';
 import type { Figure } from './figure.ts';
 import { trickleIdentity } from './identity-trickle.ts';
+import { readPeaks, resetPeaks } from './peak-memory.ts';
 
 export interface Shape {
   objects: number;
+  kinds?: readonly TrafficKind[];
+  /** Every user as often as the others; else few come often. */
+  evenly?: boolean;
   connections: number;
   users: number;
   seconds: number;
@@ -35,6 +40,7 @@ export async function measurePipeline(
   const before = await contender.stored();
   const trickle = shape.withIdentity && trickleIdentity(contender, `trickle-${Date.now()}`);
   const pids = { ...contender.pids, postgres: environment.postgresPid, redis: environment.redisPid };
+  resetPeaks(contender.pids);
   const cpuBefore = readCpu(pids);
   const result = await runLoad({
     ...shape,
@@ -61,13 +67,15 @@ export async function measurePipeline(
     );
   }
   return {
-    rate: rows / applied.seconds,
+    value: rows / applied.seconds,
+    unit: '/s',
     detail: {
       rows,
       seconds: applied.seconds,
       accepted_per_second: tally.accepted / seconds,
       accept_p50_ms: accept?.p50 ?? 0,
       accept_p99_ms: accept?.p99 ?? 0,
+      ...readPeaks(contender.pids),
       ...(trickle && { identity_requests: identityRequests }),
       ...costBetween(cpuBefore, cpuAfter, generatorCores * seconds, { rows, seconds: applied.seconds }),
     },

@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { copyIn } from './copy-in.ts';
-import type { Figure } from './figure.ts';
+import { copyIn } from '../copy-in.ts';
+import type { Figure } from '../figure.ts';
 
 /** Rows of one COPY and one commit. */
 const ROWS_PER_COMMIT = 10_000;
@@ -51,7 +51,7 @@ export async function measureCopy(databaseUrl: string, rows: number): Promise<Fi
     );
     const stored = counted.rows[0]!.rows;
     if (stored !== rows) throw new Error(`COPY stored ${stored} of ${rows} rows`);
-    return { rate: stored / seconds, detail: { rows: stored, seconds } };
+    return { value: stored / seconds, unit: '/s', detail: { rows: stored, seconds } };
   } finally {
     await client.query('drop table if exists copied_events').catch(() => {});
     await client.end();

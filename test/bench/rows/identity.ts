@@ -1,13 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
-import { HttpConnection } from '../load/http-connection.ts';
-import type { Contender } from './contender.ts';
-import type { Environment } from './environment.ts';
-import type { BenchRow, Figure } from './figure.ts';
-import { giveEvents, makeUsers } from './identity-users.ts';
-import { startOurs } from './ours.ts';
-import { post } from './post.ts';
-import type { Size } from './rows.ts';
+import type pg from 'pg';
+import { HttpConnection } from '../../load/http-connection.ts';
+import type { Contender } from '../contender.ts';
+import type { BenchRow, Figure } from '../figure.ts';
+import type { Fleets } from '../fleets.ts';
+import { giveEvents, makeUsers } from '../identity-users.ts';
+import { post } from '../post.ts';
+import type { Size } from '../size.ts';
 
 /** Elements of one request: the specification's most. */
 const OF_ONE_REQUEST = 50;
@@ -15,21 +14,19 @@ const CONNECTIONS = 8;
 
 const DRAIN_MS = 120_000;
 
-/** Identity operations on a fleet and a database of their own, since they write straight into the tables. */
-export async function startIdentityRows(
-  environment: Environment,
-  settings: Record<string, string>,
-  { identityRequests: requests, mergedEvents }: Size,
-): Promise<{ rows: BenchRow[]; stop(): Promise<void> }> {
-  const ours = await startOurs(environment, settings, { name: 'identity', redis: 1 });
-  const pool = new pg.Pool({ connectionString: ours.databaseUrl, max: 2 });
+/** Identity operations, on tables that are filled directly. */
+export function identityRows(fleets: Fleets, { identityRequests: requests, mergedEvents }: Size): BenchRow[] {
   let turn = 0;
 
+  const fleet = () => fleets.scratch('identity');
+
   async function merges(): Promise<Figure> {
+    const ours = await fleet();
+    const { pool } = ours;
     const [from, into] = [`from${++turn}`, `into${turn}`];
     await makeUsers(pool, from, requests * OF_ONE_REQUEST);
     await makeUsers(pool, into, requests * OF_ONE_REQUEST);
-    return inRequestsOf50(ours, pool, requests, '/users/merge', (number) => ({
+    return inRequestsOf50(ours, requests, '/users/merge', (number) => ({
       merge_updates: many(number, (user) => ({
         identifier_to_merge: { external_id: `${from}-${user}` },
         identifier_to_keep: { external_id: `${into}-${user}` },
@@ -38,10 +35,12 @@ export async function startIdentityRows(
   }
 
   async function identifies(): Promise<Figure> {
+    const ours = await fleet();
+    const { pool } = ours;
     const [from, into] = [`anon${++turn}`, `known${turn}`];
     await makeUsers(pool, from, requests * OF_ONE_REQUEST, false);
     await makeUsers(pool, into, requests * OF_ONE_REQUEST);
-    return inRequestsOf50(ours, pool, requests, '/users/identify', (number) => ({
+    return inRequestsOf50(ours, requests, '/users/identify', (number) => ({
       aliases_to_identify: many(number, (user) => ({
         external_id: `${into}-${user}`,
         user_alias: { alias_label: 'bench', alias_name: `${from}-${user}` },
@@ -51,6 +50,8 @@ export async function startIdentityRows(
 
   /** From the request until nobody has the merged user's external id any more. */
   async function mergeOf(events: number): Promise<Figure> {
+    const ours = await fleet();
+    const { pool } = ours;
     const [from, into] = [`heavy${++turn}`, `host${turn}`];
     await makeUsers(pool, from, 1);
     await makeUsers(pool, into, 1);
@@ -71,33 +72,27 @@ export async function startIdentityRows(
     while (!(await gone())) await sleep(0.5);
     const milliseconds = performance.now() - started;
     connection.close();
-    return { rate: 1000 / milliseconds, detail: { rows: 1, milliseconds } };
+    return { value: milliseconds, unit: 'ms', detail: { rows: 1 } };
   }
 
-  return {
-    rows: [
-      { name: 'merges', what: 'merges/s accepted and applied, 50 per request', measure: merges },
-      { name: 'identifies', what: 'identifies/s accepted and applied, 50 per request', measure: identifies },
-      ...mergedEvents.map((events) => ({
-        name: `merge-${events}`,
-        what: `one merge after the other, of a user with ${events.toLocaleString('en')} events`,
-        measure: () => mergeOf(events),
-      })),
-    ],
-    async stop() {
-      await pool.end();
-      await ours.stop();
-    },
-  };
+  return [
+    { name: 'merges', what: 'merges/s accepted and applied, 50 per request', measure: merges },
+    { name: 'identifies', what: 'identifies/s accepted and applied, 50 per request', measure: identifies },
+    ...mergedEvents.map((events) => ({
+      name: `merge-${events}`,
+      what: `one merge after the other, of a user with ${events.toLocaleString('en')} events`,
+      measure: () => mergeOf(events),
+    })),
+  ];
 }
 
 async function inRequestsOf50(
   ours: Contender,
-  pool: pg.Pool,
   requests: number,
   path: string,
   body: (number: number) => object,
 ): Promise<Figure> {
+  const { pool } = ours;
   const before = await applied(pool);
   const started = performance.now();
   let next = 0;
@@ -116,7 +111,7 @@ async function inRequestsOf50(
   const seconds = (performance.now() - started) / 1000;
   const { rowCount } = await pool.query('select from dead_letters limit 1');
   if (rowCount) throw new Error(`${path}: there are dead letters`);
-  return { rate: rows / seconds, detail: { rows, seconds } };
+  return { value: rows / seconds, unit: '/s', detail: { rows, seconds } };
 }
 
 async function applied(pool: pg.Pool): Promise<number> {

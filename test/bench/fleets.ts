@@ -1,0 +1,77 @@
+import type { Contender } from './contender.ts';
+import type { Environment } from './environment.ts';
+import { seedNaive, startNaive } from './naive/start.ts';
+import { startOurs } from './ours.ts';
+import { seedUsers } from './seed.ts';
+import type { Size } from './size.ts';
+import { warmUp } from './warm-up.ts';
+
+/** Redis database of the first of them. */
+const FIRST_SCRATCH = 2;
+
+type Settings = Record<string, string>;
+
+/** The pipelines that the rows are measured on. Each starts, with its users, when the first row asks for it. */
+export interface Fleets {
+  /** One `web` and one `worker` on Redis. */
+  ours(): Promise<Contender>;
+  naive(): Promise<Contender>;
+  /** `ours` with the queue in Postgres. */
+  embedded(): Promise<Contender>;
+  /** `ours` with a second `worker`. */
+  twoWorkers(): Promise<Contender>;
+  /** `ours`, without users, on tables that the rows of one purpose may fill as they like. */
+  scratch(purpose: string): Promise<Contender>;
+  stop(): Promise<void>;
+}
+
+/** @param asked settings of Penstock's own processes */
+export function createFleets(environment: Environment, asked: Settings, size: Size): Fleets {
+  // A machine that does something else for a moment must not end a measurement with a 503.
+  const settings = { QUEUE_TIMEOUT_MS: '5000', ...asked };
+  const started: Promise<Contender>[] = [];
+  const once = (start: () => Promise<Contender>) => {
+    let fleet: Promise<Contender> | undefined;
+    return () => {
+      if (!fleet) {
+        fleet = start();
+        started.push(fleet);
+      }
+      return fleet;
+    };
+  };
+  const warm = async (contender: Contender) => {
+    await seedUsers(contender, size.users);
+    await warmUp(contender, environment, size, Number.POSITIVE_INFINITY);
+    return contender;
+  };
+  const scratches = new Map<string, () => Promise<Contender>>();
+  const scratch = (name: string) => {
+    let start = scratches.get(name);
+    if (!start) {
+      const redis = FIRST_SCRATCH + scratches.size;
+      start = once(() => startOurs(environment, settings, { name, redis }));
+      scratches.set(name, start);
+    }
+    return start();
+  };
+  return {
+    scratch,
+    ours: once(async () => warm(await startOurs(environment, settings, { name: 'ours', redis: 0 }))),
+    embedded: once(async () =>
+      warm(await startOurs(environment, { ...settings, LANES: '1' }, { name: 'embedded' })),
+    ),
+    twoWorkers: once(async () =>
+      warm(await startOurs(environment, settings, { name: 'two_workers', redis: 1, workers: 2 })),
+    ),
+    naive: once(async () => {
+      const naive = await startNaive(environment);
+      await seedNaive(naive.databaseUrl, size.users);
+      await warmUp(naive, environment, size, 500);
+      return naive;
+    }),
+    async stop() {
+      for (const fleet of started.toReversed()) await fleet.then((contender) => contender.stop());
+    },
+  };
+}

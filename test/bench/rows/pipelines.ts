@@ -1,0 +1,65 @@
+import type { Contender } from '../contender.ts';
+import type { Environment } from '../environment.ts';
+import type { BenchRow } from '../figure.ts';
+import type { Fleets } from '../fleets.ts';
+import { measurePipeline, type Shape } from '../pipeline.ts';
+import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, type Size } from '../size.ts';
+import { measureCopy } from './copy.ts';
+
+/** Everything from HTTP to Postgres, ours and naive, and COPY. */
+export function pipelineRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
+  const of = async (fleet: Promise<Contender>, shape: Partial<Shape> & { objects: number }) =>
+    measurePipeline(await fleet, environment, {
+      ...size,
+      connections: shape.objects === 1 ? CONNECTIONS_OF_1 : CONNECTIONS_OF_75,
+      maxRequests: Number.POSITIVE_INFINITY,
+      ...shape,
+    });
+  return [
+    {
+      name: 'ours-75',
+      what: 'Penstock, 75 mixed objects per request: objects/s applied',
+      measure: () => of(fleets.ours(), { objects: 75 }),
+    },
+    {
+      name: 'ours-75-identity',
+      what: 'the same, while 100 identity requests a second pass',
+      measure: () => of(fleets.ours(), { objects: 75, withIdentity: true }),
+    },
+    {
+      name: 'two-workers-75',
+      what: 'the same as the first, with a second worker process',
+      measure: () => of(fleets.twoWorkers(), { objects: 75 }),
+    },
+    {
+      name: 'embedded-75',
+      what: 'the same as the first, with the queue in Postgres and one lane',
+      measure: () => of(fleets.embedded(), { objects: 75 }),
+    },
+    {
+      name: 'naive-75',
+      what: 'naive pipeline, 75 mixed objects per request: objects/s applied',
+      measure: () => of(fleets.naive(), { objects: 75, maxRequests: size.naiveRequestsOf75 }),
+    },
+    {
+      name: 'copy',
+      what: 'COPY of the same event rows, one connection: rows/s',
+      measure: async () => measureCopy((await fleets.ours()).databaseUrl, size.copiedRows),
+    },
+    {
+      name: 'ours-1',
+      what: 'Penstock, one object per request: requests/s accepted and applied',
+      measure: () => of(fleets.ours(), { objects: 1 }),
+    },
+    {
+      name: 'embedded-1',
+      what: 'the same, with the queue in Postgres and one lane',
+      measure: () => of(fleets.embedded(), { objects: 1 }),
+    },
+    {
+      name: 'naive-1',
+      what: 'naive pipeline, one object per request: requests/s accepted and applied',
+      measure: () => of(fleets.naive(), { objects: 1, maxRequests: size.naiveRequestsOf1 }),
+    },
+  ];
+}
