@@ -13,7 +13,7 @@ ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=build /app/package.json /app/Procfile /app/LICENSE ./
 COPY --from=build /app/prisma/migrations ./prisma/migrations
-COPY --from=build /app/src/edge/token-bucket.lua ./src/edge/token-bucket.lua
+COPY --from=build /app/src/limits/token-bucket.lua ./src/limits/token-bucket.lua
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 RUN chmod +x dist/src/cli.js && ln -s /app/dist/src/cli.js /usr/local/bin/penstock

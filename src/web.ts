@@ -14,7 +14,7 @@ import { createEdgeMetrics } from './edge/metrics.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
-import { memoryTokenBuckets, redisTokenBuckets } from './edge/token-bucket.ts';
+import { memoryTokenBuckets, redisTokenBuckets } from './limits/token-bucket.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { createLog } from './log.ts';
 import { allOperations } from './operations/index.ts';
