@@ -37,6 +37,15 @@ export const settings = {
   ),
   WORKER_HOST: text('127.0.0.1', 'address', "Address of a worker's own health and metrics."),
   WORKER_PORT: port(3002, "Port of a worker's own health and metrics; 0: none."),
+  SYNC_HOST: text('127.0.0.1', 'address', "Address of a sync process's own health and metrics."),
+  SYNC_PORT: port(3003, "Port of a sync process's own health and metrics; 0: none."),
+  SYNC_CONCURRENCY: integer(
+    4,
+    1,
+    64,
+    'runs',
+    'Integrations that one sync process works at a time; a live request may wait behind one chunk of each.',
+  ),
   BOOTSTRAP_API_KEY: {
     ...text(
       '',

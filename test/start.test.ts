@@ -96,7 +96,7 @@ describe('npm start', () => {
       deadline: 1000,
     });
     const stops = [...text.matchAll(/"process":"(\w+)".*"msg":"stopped"/g)].map((match) => match[1]);
-    expect(stops).toEqual(['web', 'worker', 'board', 'start']);
+    expect(stops).toEqual(['web', 'worker', 'sync', 'board', 'start']);
   });
 
   test('a start that was killed does not stop the next one, and its processes end by themselves', async () => {
@@ -127,7 +127,12 @@ describe('npm start', () => {
     expect((await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).status).toBe(200);
   });
 
-  test.each(['PORT', 'BOARD_PORT', 'WORKER_PORT'] as const)('a %s in use is said by name', async (name) => {
+  test.each([
+    'PORT',
+    'BOARD_PORT',
+    'WORKER_PORT',
+    'SYNC_PORT',
+  ] as const)('a %s in use is said by name', async (name) => {
     const env = await settings();
     const other = createServer();
     await new Promise<void>((resolve) => other.listen(Number(env[name]), '127.0.0.1', resolve));

@@ -43,7 +43,8 @@ export async function readOn(
   const size = createChunkSize();
   const position: Position = { rows: account.read, failed: account.failed, newest: account.lastTimestamp };
   if (account.read === 0) await forgetUnreadable(account, context);
-  const passOver = await createPassOver(pool, run, newId());
+  const attempt = newId();
+  const passOver = await createPassOver(pool, run, attempt);
   const source = await context.open(run);
   const reading = new AbortController();
   const signal = AbortSignal.any([reading.signal, leaving.soon, leaving.now]);
@@ -99,7 +100,7 @@ export async function readOn(
   } finally {
     reading.abort();
     await source.close().catch((error) => context.log.warn({ err: error }, 'a source did not close'));
-    await forgetExpected(pool, run.id).catch(() => {});
+    await forgetExpected(pool, attempt).catch(() => {});
   }
 }
 

@@ -1,9 +1,9 @@
 import type { Pool } from '../database.ts';
 
-/** By the index on job_id. */
-const statement = 'delete from sync_expected where sync_expected.job_id = $1::uuid';
+/** By the first column of the primary key. */
+const statement = 'delete from sync_expected where sync_expected.attempt = $1::uuid';
 
-/** What attempts at the run have noted; called when none of them reads any more. */
-export async function forgetExpected(pool: Pool, jobId: string): Promise<void> {
-  await pool.query({ name: 'forget-expected', text: statement, values: [jobId] });
+/** Forgets what an attempt has noted, which reads no more. That of another attempt at the same run is not its own. */
+export async function forgetExpected(pool: Pool, attempt: string): Promise<void> {
+  await pool.query({ name: 'forget-expected', text: statement, values: [attempt] });
 }
