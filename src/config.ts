@@ -70,6 +70,15 @@ export const settings = {
     pattern: '^([!-~]{1,255})?$',
     rule: 'must be 1 to 255 visible ASCII characters',
   },
+  INTEGRATION_KEY: {
+    ...text(
+      '',
+      '',
+      'Key that credentials of warehouse integrations are encrypted with: 32 bytes in base64 or hex (openssl rand -base64 32). Several with commas between: the first encrypts, any decrypts. Empty: npm start keeps one in DATA_DIR for its embedded Postgres.',
+    ),
+    pattern: '^((?:[A-Za-z0-9+/]{43}=|[0-9A-Fa-f]{64})(?:,(?:[A-Za-z0-9+/]{43}=|[0-9A-Fa-f]{64}))*)?$',
+    rule: 'must be 32 bytes in base64 or hex, or several of these with commas between',
+  },
   SERVICE_ID_FIELD: {
     ...text(
       'service_id',

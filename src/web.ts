@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { readConfig } from './config.ts';
 import { databaseUrl } from './database-url.ts';
+import { createAnnouncer } from './edge/announce-run.ts';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator } from './edge/authenticate.ts';
 import { createScimAuthenticator } from './edge/authenticate-scim.ts';
@@ -24,6 +25,7 @@ import { watchDepth } from './queue/depth.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
 import { createLaneProducer } from './queue/producer.ts';
 import { requireRedisSettings } from './queue/redis-settings.ts';
+import { createSyncQueue } from './queue/syncs.ts';
 import { openDatabase } from './store/database.ts';
 
 /** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */
@@ -58,7 +60,9 @@ async function main(): Promise<void> {
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
-  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links };
+  const syncs = createSyncQueue(connection, config.QUEUE_TIMEOUT_MS);
+  const announceRun = createAnnouncer(syncs, log);
+  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links, announceRun };
   const services = {
     config,
     log,
@@ -93,6 +97,7 @@ async function main(): Promise<void> {
       { name: 'database', stop: () => database.stop() },
       { name: 'queue connection', stop: () => connection.stop() },
       { name: 'producer', stop: () => producer.stop() },
+      { name: 'syncs', stop: () => syncs.stop() },
       { name: 'renderer', stop: () => renderer.stop() },
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,

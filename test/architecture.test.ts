@@ -11,7 +11,8 @@ const rooms: Record<string, string[]> = {
   store: ['schemas', 'profile', 'jobs', 'generated'],
   queue: ['schemas', 'profile', 'jobs', 'store'],
   preferences: ['profile', 'jobs'],
-  operations: ['schemas', 'profile', 'jobs', 'store', 'preferences', 'generated'],
+  integrations: ['schemas', 'profile', 'jobs'],
+  operations: ['schemas', 'profile', 'jobs', 'store', 'preferences', 'integrations', 'generated'],
   edge: ['schemas', 'profile', 'jobs', 'store', 'queue', 'preferences', 'operations'],
   workers: ['schemas', 'profile', 'jobs', 'store', 'queue'],
 };
@@ -24,6 +25,7 @@ const shared: Record<string, string[]> = {
   store: ['package-root'],
   queue: ['config', 'ids', 'lifecycle', 'log', 'within'],
   preferences: ['package-root'],
+  integrations: [],
   operations: ['errors', 'ids'],
   edge: ['config', 'errors', 'ids', 'lifecycle', 'log', 'package-root', 'reachable', 'readiness', 'within'],
   workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],

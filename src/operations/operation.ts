@@ -94,6 +94,8 @@ export interface Resources {
   /** Tries templates. */
   renderer: Renderer;
   links: LinkSettings;
+  /** Tells the sync processes of a run that has begun; they would find it by themselves, some seconds later. */
+  announceRun(runId: string): Promise<void>;
 }
 
 /** How the links that open preference centers are made. */
