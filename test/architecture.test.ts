@@ -11,6 +11,7 @@ const rooms: Record<string, string[]> = {
   store: ['schemas', 'profile', 'jobs', 'generated'],
   queue: ['schemas', 'profile', 'jobs', 'store'],
   preferences: ['profile', 'jobs'],
+  integrations: ['schemas', 'profile', 'jobs'],
   operations: ['schemas', 'profile', 'jobs', 'store', 'preferences', 'generated'],
   edge: ['schemas', 'profile', 'jobs', 'store', 'queue', 'preferences', 'operations'],
   workers: ['schemas', 'profile', 'jobs', 'store', 'queue'],
@@ -24,6 +25,7 @@ const shared: Record<string, string[]> = {
   store: ['package-root'],
   queue: ['config', 'ids', 'lifecycle', 'log', 'within'],
   preferences: ['package-root'],
+  integrations: ['within'],
   operations: ['errors', 'ids'],
   edge: ['config', 'errors', 'ids', 'lifecycle', 'log', 'package-root', 'reachable', 'readiness', 'within'],
   workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],
@@ -130,7 +132,9 @@ test.each([
   ['express', ['edge', 'board']],
   ['bullmq', ['queue', 'workers', 'board', 'store']],
   ['ioredis', ['queue', 'edge']],
-  ['pg', ['store', 'queue', 'workers', 'embedded']],
+  ['pg', ['store', 'queue', 'workers', 'embedded', 'integrations']],
+  ['@duckdb/node-api', ['integrations']],
+  ['@aws-sdk/client-s3', ['integrations']],
 ])('%s is known only to %j', (name, allowed) => {
   const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file) ?? file);
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);

@@ -16,7 +16,11 @@ export function openBucket(
 ): Promise<Source> {
   return openFiles(definition.format, options, async (scratch) => {
     const bucket = connectBucket(definition, credentials);
-    const objects = await listObjects(bucket);
-    return objectFiles(bucket, objects, scratch);
+    try {
+      return objectFiles(bucket, await listObjects(bucket), scratch);
+    } catch (error) {
+      bucket.client.destroy();
+      throw error;
+    }
   });
 }

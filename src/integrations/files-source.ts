@@ -20,6 +20,8 @@ export interface Files {
   all(signal: AbortSignal): Promise<InputFile[]>;
   /** What links among them lead to. */
   elsewhere: string[];
+  /** Nothing more is asked of them. */
+  release(): void;
 }
 
 /**
@@ -33,7 +35,7 @@ export async function openFolder(
   return openFiles(definition.format, options, async (scratch) => {
     const files = await linkFiles(definition, scratch);
     const elsewhere = files.map(({ target }) => target);
-    return { forColumns: async () => files, all: async () => files, elsewhere };
+    return { forColumns: async () => files, all: async () => files, elsewhere, release() {} };
   });
 }
 
@@ -109,6 +111,7 @@ export async function openFiles(
   }
 
   async function close(): Promise<void> {
+    files.release();
     duckDb.close();
     await scratch.remove();
   }

@@ -1,10 +1,25 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
-import S3rver from '@20minutes/s3rver';
 import { CreateBucketCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
 import { afterAll } from 'vitest';
 import { temporaryFolder } from '../setup/fixtures.ts';
+
+interface S3rver {
+  run(callback: (error: Error | null, address: AddressInfo) => void): void;
+  close(): Promise<void>;
+}
+interface S3rverOptions {
+  port: number;
+  address: string;
+  silent: boolean;
+  directory: string;
+  allowMismatchedSignatures: boolean;
+}
+/** It comes without types. */
+const { default: S3rver } = (await import('@20minutes/s3rver' as string)) as {
+  default: new (options: S3rverOptions) => S3rver;
+};
 
 const credentials = { access_key_id: 'S3RVER', secret_access_key: 'S3RVER' };
 
@@ -26,6 +41,8 @@ export function startS3(): Promise<TestS3> {
 
 async function start(): Promise<TestS3> {
   const server = new S3rver({
+    // It takes the slash behind a bucket's name off before it computes the signature, so that none of a list is right.
+    allowMismatchedSignatures: true,
     port: 0,
     address: '127.0.0.1',
     silent: true,

@@ -1,4 +1,4 @@
-import { mkdirSync, writeFileSync } from 'node:fs';
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
@@ -140,23 +140,38 @@ export async function writeStock(
     );
     writeFileSync(file, lines.map((line) => `${line}\n`).join(''));
   } else {
-    const cast = (name: string) => (/^updated_at$/i.test(name) ? 'timestamptz' : 'varchar');
-    const selected = columns.map((name, index) => `(r ->> ${index})::${cast(name)} as "${name.replaceAll('"', '""')}"`);
-    await runOnDuckDb(
-      `copy (select ${selected.join(', ')} from (select unnest($1::json[]) as r)) to '${file}' (format parquet)`,
-      [rows.map((row) => JSON.stringify(row))],
-    );
+    await writeParquet(file, columns, rows);
   }
 }
 
+async function writeParquet(
+  file: string,
+  columns: readonly string[],
+  rows: readonly (string | null)[][],
+): Promise<void> {
+  const cast = (name: string) => (/^updated_at$/i.test(name) ? 'timestamptz' : 'varchar');
+  // DuckDB writes no two names that differ only in case, though others do: it writes another, which is replaced.
+  const written = columns.map((name) => (name === 'EMAIL' ? 'EM~IL' : name));
+  const selected = written.map(
+    (name, index) => `(r ->> ${index})::${cast(name)} as "${name.replaceAll('"', '""')}"`,
+  );
+  await runOnDuckDb(
+    `copy (select ${selected.join(', ')} from (select unnest(${textList(rows)}::json[]) as r)) to '${file}' (format parquet)`,
+  );
+  const bytes = readFileSync(file, 'latin1');
+  writeFileSync(file, bytes.replaceAll('EM~IL', 'EMAIL'), 'latin1');
+}
+
+function textList(rows: readonly unknown[]): string {
+  return `[${rows.map((row) => `'${JSON.stringify(row).replaceAll("'", "''")}'`).join(', ')}]`;
+}
+
 /** With every freedom, as a warehouse has it that writes files. */
-export async function runOnDuckDb(statement: string, values: unknown[] = []): Promise<void> {
+export async function runOnDuckDb(statement: string): Promise<void> {
   const instance = await DuckDBInstance.create(':memory:');
   const connection = await instance.connect();
   await connection.run("set TimeZone = 'UTC'");
-  const [list] = values as [string[]?];
-  const literal = `[${(list ?? []).map((text) => `'${text.replaceAll("'", "''")}'`).join(', ')}]`;
-  await connection.run(statement.replace('$1', () => literal));
+  await connection.run(statement);
   connection.closeSync();
   instance.closeSync();
 }

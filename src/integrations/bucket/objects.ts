@@ -64,6 +64,7 @@ export function objectFiles(bucket: Bucket, objects: readonly BucketObject[], sc
   }
   return {
     elsewhere: [],
+    release: () => bucket.client.destroy(),
     async forColumns() {
       const full = objects.filter(({ size }) => size > 0);
       const newest = (full.length > 0 ? full : objects).reduce((one, other) =>

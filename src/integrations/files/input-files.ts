@@ -36,7 +36,10 @@ export function inputPath(scratch: Scratch, index: number, name: string, format:
  * name. A link that leads out of the folder is passed over.
  * @throws {SourceError} `config` when there is none, or one may not be read
  */
-export async function linkFiles(definition: FolderDefinition, scratch: Scratch): Promise<(InputFile & { target: string })[]> {
+export async function linkFiles(
+  definition: FolderDefinition,
+  scratch: Scratch,
+): Promise<(InputFile & { target: string })[]> {
   const files = await findFiles(definition);
   if (files.length === 0) {
     throw new SourceError(

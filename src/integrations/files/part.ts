@@ -46,7 +46,9 @@ export function rowsStatement(
     `select ${texts.join(', ')} from (`,
     // What is not needed is not sorted either.
     `select moment, case when not ${isTime} then shown end as shown${others} from (${rows.join(' union all ')})`,
-    since === undefined ? ')' : `where not ${isTime} or moment >= timestamp ${literal(since.replace('Z', ''))})`,
+    since === undefined
+      ? ')'
+      : `where not ${isTime} or moment >= timestamp ${literal(since.replace('Z', ''))})`,
     'order by moment nulls first',
   ].join(' ');
 }
