@@ -30,7 +30,7 @@ const shared: Record<string, string[]> = {
   integrations: ['within'],
   operations: ['errors', 'ids'],
   edge: ['config', 'errors', 'ids', 'lifecycle', 'log', 'package-root', 'reachable', 'readiness', 'within'],
-  workers: ['config', 'database-url', 'ids', 'lifecycle', 'log', 'readiness'],
+  workers: ['config', 'database-url', 'ids', 'integration-keys', 'lifecycle', 'log', 'readiness'],
 };
 
 /** Imports against the rule, each with its reason. */

@@ -1,5 +1,6 @@
 import { readConfig } from '../src/config.ts';
 import { databaseUrl } from '../src/database-url.ts';
+import { integrationKeys } from '../src/integration-keys.ts';
 import { checkColumns } from '../src/integrations/columns.ts';
 import { memoryTokenBuckets, redisTokenBuckets } from '../src/limits/token-bucket.ts';
 import { runProcess, type Service, stopOnSignal } from '../src/lifecycle.ts';
@@ -48,7 +49,7 @@ async function main(): Promise<void> {
   const context: SyncContext = {
     pool,
     producer,
-    open: createSourceOpener(config),
+    open: createSourceOpener(integrationKeys(config), config.SERVICE_ID_FIELD),
     checkColumns: (columns, { kind }) => checkColumns(kind, columns, config.SERVICE_ID_FIELD),
     rulesOf: (run) => createRules(pool, run, config.KEY_CACHE_MS),
     paceOf: ({ workspaceId }) => createPace(buckets, depth.waiting, config.LANES, workspaceId),
