@@ -37,7 +37,10 @@ const shared: Record<string, string[]> = {
 const exceptions = new Map([
   ['src/edge/known-keys.ts src/admin/api-keys.ts', 'a key is hashed in one place, where it is made'],
   ['src/edge/authenticate-scim.ts src/admin/api-keys.ts', 'as is a SCIM token'],
-  ['workers/sync/judge-row.ts src/operations/track/accept.ts', 'a row is judged as an object of a request is'],
+  [
+    'workers/sync/judge-row.ts src/operations/track/accept.ts',
+    'a row is judged as an object of a request is',
+  ],
   ['workers/sync/judge-row.ts src/operations/users.delete.ts', 'as is a row of a deletion'],
   ['workers/sync/judge-row.ts src/operations/operation.ts', 'on behalf of the same kind of caller'],
   ['workers/sync/make-chunk.ts src/operations/operation.ts', 'on behalf of the same kind of caller'],

@@ -127,29 +127,27 @@ describe('npm start', () => {
     expect((await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).status).toBe(200);
   });
 
-  test.each([
-    'PORT',
-    'BOARD_PORT',
-    'WORKER_PORT',
-    'SYNC_PORT',
-  ] as const)('a %s in use is said by name', async (name) => {
-    const env = await settings();
-    const other = createServer();
-    await new Promise<void>((resolve) => other.listen(Number(env[name]), '127.0.0.1', resolve));
-    try {
-      const start = begin(env);
-      expect(await start.exit).toMatchObject({ code: 1 });
-      expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
-      // A key that nobody would ever see is not made.
-      expect(output(start)).not.toMatch(KEY);
-      await waitUntil(() => runningOn(env.DATA_DIR).length === 0, {
-        what: 'the end of all processes',
-        deadline: 1000,
-      });
-    } finally {
-      other.close();
-    }
-  });
+  test.each(['PORT', 'BOARD_PORT', 'WORKER_PORT', 'SYNC_PORT'] as const)(
+    'a %s in use is said by name',
+    async (name) => {
+      const env = await settings();
+      const other = createServer();
+      await new Promise<void>((resolve) => other.listen(Number(env[name]), '127.0.0.1', resolve));
+      try {
+        const start = begin(env);
+        expect(await start.exit).toMatchObject({ code: 1 });
+        expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
+        // A key that nobody would ever see is not made.
+        expect(output(start)).not.toMatch(KEY);
+        await waitUntil(() => runningOn(env.DATA_DIR).length === 0, {
+          what: 'the end of all processes',
+          deadline: 1000,
+        });
+      } finally {
+        other.close();
+      }
+    },
+  );
 
   test('a process that is killed is started again', async () => {
     const env = await settings();

@@ -1,5 +1,4 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { toRow } from './known-columns.ts';
 import type { FileFormat, FolderDefinition } from './definition.ts';
 import { csvParts } from './files/csv.ts';
 import { openDuckDb } from './files/duckdb.ts';
@@ -10,6 +9,7 @@ import { parquetParts } from './files/parquet.ts';
 import { type Part, rowsStatement } from './files/part.ts';
 import { readRejects } from './files/rejects.ts';
 import { createScratch, type Scratch } from './files/scratch.ts';
+import { toRow } from './known-columns.ts';
 import type { ReadOptions, Source, SourceColumn, SourceRow } from './source.ts';
 import { assertCanonical } from './times.ts';
 

@@ -24,6 +24,7 @@ import { describeFigure, describeResults } from './report.ts';
 import { type Results, summarize, underFloors } from './results.ts';
 import { benchRows, type Size, sizeOf } from './rows.ts';
 import { seedUsers } from './seed.ts';
+import { startSyncRow } from './sync.ts';
 import { warmUp } from './warm-up.ts';
 
 const folder = path.join(packageRoot, 'test/bench');
@@ -32,7 +33,7 @@ const QUICK_SECONDS = 3;
 
 async function main(): Promise<void> {
   const options = readOptions(process.argv);
-  const size = sizeOf(options.seconds ?? (options.quick ? QUICK_SECONDS : SECONDS));
+  const size = sizeOf(options.seconds ?? (options.quick ? QUICK_SECONDS : SECONDS), options.syncedRows);
   const floors: Record<string, number> = JSON.parse(readFileSync(path.join(folder, 'floors.json'), 'utf8'));
   const running: Stoppable[] = [];
   let stopped: Promise<void> | undefined;
@@ -54,7 +55,9 @@ async function main(): Promise<void> {
     await seedUsers(ours, size.users);
     const identity = await startIdentityRows(environment, options.set, size);
     running.push(identity);
-    const rows = [...benchRows({ ours, naive }, environment, size), ...identity.rows];
+    const sync = await startSyncRow(environment, options.set, size);
+    running.push(sync);
+    const rows = [...benchRows({ ours, naive }, environment, size), ...identity.rows, sync.row];
     const results = await measureAll({ ours, naive }, environment, options, size, rows);
     process.stdout.write(describeResults(results, floors));
     write(results, options);
@@ -112,8 +115,8 @@ async function measureAll(
 }
 
 /** Only a full run becomes the record. */
-function write(results: Results, { quick, only, output, set }: BenchOptions): void {
-  const full = !quick && only.length === 0 && Object.keys(set).length === 0;
+function write(results: Results, { quick, only, output, set, syncedRows }: BenchOptions): void {
+  const full = !quick && only.length === 0 && syncedRows === undefined && Object.keys(set).length === 0;
   const file = output ?? (full ? path.join(folder, 'results.json') : undefined);
   if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
 }

@@ -9,6 +9,13 @@ export function describeFigure(round: number, name: string, { rate, detail }: Fi
   if (detail.accept_p50_ms) {
     parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
   }
+  if (detail.live_p99_ms) {
+    parts.push(
+      `live readable p50 ${detail.live_p50_ms!.toFixed(0)} p99 ${detail.live_p99_ms.toFixed(0)} max ${detail.live_max_ms!.toFixed(0)} ms` +
+        ` (without: p50 ${detail.alone_p50_ms!.toFixed(0)} p99 ${detail.alone_p99_ms!.toFixed(0)})`,
+      `RSS first ${detail.rss_first_mb} last ${detail.rss_last_mb} most ${detail.rss_most_mb} MB`,
+    );
+  }
   if (detail.milliseconds) parts.push(`${detail.milliseconds.toFixed(1)} ms`);
   const costs = Object.entries(detail).filter(([key]) => key.startsWith(COST));
   if (costs.length > 0) {

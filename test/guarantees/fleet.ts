@@ -101,7 +101,9 @@ export async function startFleet(
       return members.filter((_, index) => states[index] !== living).map(({ name }) => name);
     },
     async stop() {
-      await Promise.all([...fleet.edges, ...fleet.workers, ...fleet.syncs].map((member) => fleet.end(member)));
+      await Promise.all(
+        [...fleet.edges, ...fleet.workers, ...fleet.syncs].map((member) => fleet.end(member)),
+      );
       await pool.end();
     },
   };

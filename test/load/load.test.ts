@@ -85,7 +85,7 @@ test('the bench measures every row in turn, counts rows in Postgres and writes i
   const results: Results = JSON.parse(readFileSync(file, 'utf8'));
   expect(Object.keys(results.rows)).toEqual([
     ...['ours-75', 'ours-75-identity', 'naive-75', 'copy', 'ours-1', 'naive-1'],
-    ...['merges', 'identifies', 'merge-1', 'merge-1000', 'merge-10000'],
+    ...['merges', 'identifies', 'merge-1', 'merge-1000', 'merge-10000', 'sync'],
   ]);
   for (const { median, rounds } of Object.values(results.rows)) {
     expect(median).toBeGreaterThan(0);

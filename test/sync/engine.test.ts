@@ -33,10 +33,16 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
   });
 
   test('the next run reads only what is new, and of the last timestamp what was not there', async () => {
-    const table = { rows: [eventRow('a', at(1), 'edge'), eventRow('b', at(2), 'edge'), eventRow('b', at(2), 'edge')] };
+    const table = {
+      rows: [eventRow('a', at(1), 'edge'), eventRow('b', at(2), 'edge'), eventRow('b', at(2), 'edge')],
+    };
     const integration = await scene.integrate(table, { kind: 'events' });
     expect(await scene.sync(integration)).toMatchObject({ rows_read: 3, rows_synced: 3 });
-    expect(await scene.sync(integration)).toMatchObject({ status: 'success', rows_read: 0, last_timestamp: null });
+    expect(await scene.sync(integration)).toMatchObject({
+      status: 'success',
+      rows_read: 0,
+      last_timestamp: null,
+    });
     expect(await scene.countEvents('edge')).toBe(3);
     // A third of the equal rows, and another one, at the very same time.
     table.rows.push(eventRow('b', at(2), 'edge'), eventRow('c', at(2), 'edge'));
@@ -80,11 +86,13 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
   });
 
   test('what only a worker can refuse is an error of its row as well', async () => {
-    await scene.pool.query(
-      "alter table events add constraint no_poison check (name <> 'poison') not valid",
-    );
+    await scene.pool.query("alter table events add constraint no_poison check (name <> 'poison') not valid");
     try {
-      const rows = [eventRow('w0', at(0), 'fine'), eventRow('w1', at(1), 'poison'), eventRow('w2', at(2), 'fine')];
+      const rows = [
+        eventRow('w0', at(0), 'fine'),
+        eventRow('w1', at(1), 'poison'),
+        eventRow('w2', at(2), 'fine'),
+      ];
       const run = await scene.sync(await scene.integrate({ rows }, { kind: 'events' }));
       expect(run).toMatchObject({ status: 'partial', rows_read: 3, rows_synced: 2, rows_failed: 1 });
       expect(await scene.errors(run.id)).toEqual({ 2: expect.stringContaining('no_poison') });
@@ -108,9 +116,14 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
   });
 
   test('deletes delete', async () => {
-    const made = await scene.integrate({ rows: users('gone', 20).map((user, i) => countingRow(user, at(i))) });
+    const made = await scene.integrate({
+      rows: users('gone', 20).map((user, i) => countingRow(user, at(i))),
+    });
     await scene.sync(made);
-    const rows = users('gone', 19).map((user, i) => ({ updatedAt: at(i), identifiers: { external_id: user } }));
+    const rows = users('gone', 19).map((user, i) => ({
+      updatedAt: at(i),
+      identifiers: { external_id: user },
+    }));
     const columns = ['updated_at', 'external_id'];
     const run = await scene.sync(await scene.integrate({ rows, columns }, { kind: 'deletes' }));
     expect(run).toMatchObject({ status: 'success', rows_synced: 19 });
@@ -148,10 +161,16 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     const rows = users('lim', 700).map((user, i) => countingRow(user, at(i)));
     const integration = await scene.integrate({ rows });
     const run = await scene.sync(integration, { maxRows: 400 });
-    expect(run).toMatchObject({ status: 'error', message: expect.stringMatching(/^Limit Exceeded: .* 400 rows/) });
+    expect(run).toMatchObject({
+      status: 'error',
+      message: expect.stringMatching(/^Limit Exceeded: .* 400 rows/),
+    });
     expect(run.rows_read).toBeGreaterThan(0);
     expect(run.rows_read).toBeLessThanOrEqual(400);
-    expect(await scene.sync(integration)).toMatchObject({ status: 'success', rows_read: 700 - run.rows_read });
+    expect(await scene.sync(integration)).toMatchObject({
+      status: 'success',
+      rows_read: 700 - run.rows_read,
+    });
     expect((await pointsOf('lim')).filter(([, points]) => points !== 1)).toEqual([]);
   });
 

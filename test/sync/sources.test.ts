@@ -3,7 +3,8 @@ import type { IntegrationKind, SourceDefinition } from '../../src/integrations/d
 import { backends, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import {
-  begin,
+  type Asker,
+  createAsker,
   createWarehouse,
   INTEGRATION_KEY,
   integrate,
@@ -19,12 +20,20 @@ const time = (second: number) => `2026-01-01T00:00:${String(second).padStart(2, 
 describe.each(backends)('the sync process, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let warehouse: Warehouse;
+  let asker: Asker;
   let made = 0;
 
   beforeAll(async () => {
     warehouse = await createWarehouse();
-    fleet = await startFleet(backend, { edges: 0, workers: 1, syncs: 1, env: { INTEGRATION_KEY, LOG_LEVEL: 'info' } });
+    fleet = await startFleet(backend, {
+      edges: 0,
+      workers: 1,
+      syncs: 1,
+      env: { INTEGRATION_KEY, LOG_LEVEL: 'info' },
+    });
+    asker = await createAsker(fleet);
     return async () => {
+      await asker.stop();
       await fleet.stop();
       await warehouse.stop();
     };
@@ -42,7 +51,7 @@ describe.each(backends)('the sync process, with the queue in %s', (backend) => {
     return integrate(fleet, { kind, source: { type: 'folder', path, format: source } });
   }
 
-  const sync = async (integration: string) => whenEnded(fleet, await begin(fleet, integration));
+  const sync = async (integration: string) => whenEnded(fleet, await asker.begin(integration));
   const of = async (definition: SourceDefinition, credentials?: { user: string; password: string }) =>
     sync(await integrate(fleet, { source: definition }, credentials));
 
@@ -57,30 +66,37 @@ describe.each(backends)('the sync process, with the queue in %s', (backend) => {
     return rows[0];
   }
 
-  test.each(sources)('attributes, events, purchases and deletes come from %s, each row once', async (source) => {
-    const users = ['ada', 'grace', 'alan'].map((name) => `${name}-${source}`);
-    const rows = (payload: object) =>
-      users.map((external_id, index) => ({ updated_at: time(index), external_id, payload }));
-    const attributes = await given(source, 'attributes', rows({ first_name: 'Ada', logins: { inc: 1 } }));
-    const events = await given(source, 'events', rows({ name: 'seen', properties: { page: 1 } }));
-    const purchases = await given(source, 'purchases', rows({ product_id: 'book', currency: 'EUR', price: 2.5 }));
-    for (const integration of [attributes, events, purchases]) {
-      expect(await sync(integration)).toMatchObject({ status: 'success', rows_synced: 3, message: null });
-      expect(await sync(integration)).toMatchObject({ status: 'success', rows_read: 0 });
-    }
-    for (const user of users) {
-      expect(await readBack(user)).toEqual({
-        first_name: 'Ada',
-        attributes: { logins: 1 },
-        events: 1,
-        spent: 2.5,
-      });
-    }
-    const deletes = await given(source, 'deletes', [{ updated_at: time(0), external_id: users[0]! }]);
-    expect(await sync(deletes)).toMatchObject({ status: 'success', rows_synced: 1 });
-    expect(await readBack(users[0]!)).toBeUndefined();
-    expect(await readBack(users[1]!)).toBeDefined();
-  });
+  test.each(sources)(
+    'attributes, events, purchases and deletes come from %s, each row once',
+    async (source) => {
+      const users = ['ada', 'grace', 'alan'].map((name) => `${name}-${source}`);
+      const rows = (payload: object) =>
+        users.map((external_id, index) => ({ updated_at: time(index), external_id, payload }));
+      const attributes = await given(source, 'attributes', rows({ first_name: 'Ada', logins: { inc: 1 } }));
+      const events = await given(source, 'events', rows({ name: 'seen', properties: { page: 1 } }));
+      const purchases = await given(
+        source,
+        'purchases',
+        rows({ product_id: 'book', currency: 'EUR', price: 2.5 }),
+      );
+      for (const integration of [attributes, events, purchases]) {
+        expect(await sync(integration)).toMatchObject({ status: 'success', rows_synced: 3, message: null });
+        expect(await sync(integration)).toMatchObject({ status: 'success', rows_read: 0 });
+      }
+      for (const user of users) {
+        expect(await readBack(user)).toEqual({
+          first_name: 'Ada',
+          attributes: { logins: 1 },
+          events: 1,
+          spent: 2.5,
+        });
+      }
+      const deletes = await given(source, 'deletes', [{ updated_at: time(0), external_id: users[0]! }]);
+      expect(await sync(deletes)).toMatchObject({ status: 'success', rows_synced: 1 });
+      expect(await readBack(users[0]!)).toBeUndefined();
+      expect(await readBack(users[1]!)).toBeDefined();
+    },
+  );
 
   test.each(sources)('a bad payload among good ones of %s fails alone', async (source) => {
     const user = (name: string) => `${name}-bad-${source}`;
@@ -131,19 +147,28 @@ describe.each(backends)('the sync process, with the queue in %s', (backend) => {
     await warehouse.table('wide', []);
     const source = warehouse.definition('wide');
     const deletes = await integrate(fleet, { kind: 'deletes', source }, warehouse.credentials);
-    expect(await sync(deletes)).toMatchObject({ status: 'config_error', message: expect.stringMatching(/PAYLOAD/) });
+    expect(await sync(deletes)).toMatchObject({
+      status: 'config_error',
+      message: expect.stringMatching(/PAYLOAD/),
+    });
     const foreign = await integrate(fleet, { source }, warehouse.credentials);
     await fleet.pool.query("update integrations set credentials = '\\x0102' where id = $1", [foreign]);
-    expect(await sync(foreign)).toMatchObject({ status: 'config_error', message: expect.stringMatching(/decrypted/) });
+    expect(await sync(foreign)).toMatchObject({
+      status: 'config_error',
+      message: expect.stringMatching(/decrypted/),
+    });
   });
 
   test('a warehouse that is not there is an error or a config error, and the log and the metrics say it', async () => {
     const run = await of({ ...warehouse.definition('t'), port: 1 }, warehouse.credentials);
     expect(['error', 'config_error']).toContain(run.status);
     const [sync] = fleet.syncs;
-    const line = await waitUntil(() => sync!.log.find(({ job_id, outcome }) => job_id === run.id && outcome), {
-      what: 'the log line',
-    });
+    const line = await waitUntil(
+      () => sync!.log.find(({ job_id, outcome }) => job_id === run.id && outcome),
+      {
+        what: 'the log line',
+      },
+    );
     expect(line).toMatchObject({ level: 50, reason: run.message, rows_read: 0 });
     const page = await (await fetch(`http://127.0.0.1:${sync!.port}/metrics`)).text();
     expect(page).toMatch(/^penstock_sync_runs_ended_total\{status="(config_)?error"\} [1-9]/m);
@@ -153,6 +178,9 @@ describe.each(backends)('the sync process, with the queue in %s', (backend) => {
     const integration = await given('postgres', 'attributes', [
       { updated_at: '2999-01-01T00:00:00Z', external_id: 'f', payload: { plan: 'pro' } },
     ]);
-    expect(await sync(integration)).toMatchObject({ status: 'success', message: expect.stringMatching(/future/) });
+    expect(await sync(integration)).toMatchObject({
+      status: 'success',
+      message: expect.stringMatching(/future/),
+    });
   });
 });

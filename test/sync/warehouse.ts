@@ -4,8 +4,13 @@ import path from 'node:path';
 import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
+import { expect } from 'vitest';
+import { readConfig } from '../../src/config.ts';
 import { encryptCredentials, keysOf } from '../../src/integrations/credentials.ts';
 import type { FileFormat, PostgresDefinition } from '../../src/integrations/definition.ts';
+import { connectProducer } from '../../src/queue/connection.ts';
+import { createSyncQueue } from '../../src/queue/syncs.ts';
+import { startRun } from '../../src/store/syncs/start-run.ts';
 import type { Fleet } from '../guarantees/fleet.ts';
 import { createBareDatabase, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
@@ -103,15 +108,29 @@ export async function integrate(
   return id;
 }
 
-/** Begins a run of which the queue learns nothing: the sync processes find it in its table. */
-export async function begin({ pool }: Pick<Fleet, 'pool'>, integrationId: string): Promise<string> {
-  const id = uuidv7();
-  await pool.query("insert into sync_jobs (id, integration_id, asked_by) values ($1, $2, 'operator')", [
-    id,
-    integrationId,
-  ]);
-  return id;
+/** Begins runs as the API does: in the table, and then in the queue. */
+export async function createAsker({ pool, env }: Pick<Fleet, 'pool' | 'env'>) {
+  const config = readConfig(env);
+  const connection = connectProducer(config, config.DATABASE_URL);
+  await waitUntil(() => connection.ready(), { what: 'the queue' });
+  const syncs = createSyncQueue(connection, 10_000);
+  return {
+    syncs,
+    /** The run's id. */
+    async begin(integrationId: string): Promise<string> {
+      const id = uuidv7();
+      expect(await startRun(pool, { id, integrationId, askedBy: 'operator' })).toBe('started');
+      await syncs.add(id);
+      return id;
+    },
+    async stop(): Promise<void> {
+      await syncs.stop();
+      await connection.stop();
+    },
+  };
 }
+
+export type Asker = Awaited<ReturnType<typeof createAsker>>;
 
 export interface EndedRun {
   id: string;
@@ -128,7 +147,11 @@ const ended = `
   from sync_jobs where finished_at is not null and id = $1`;
 
 /** The run, once it has ended. */
-export async function whenEnded({ pool }: Pick<Fleet, 'pool'>, id: string, deadline = 30_000): Promise<EndedRun> {
+export async function whenEnded(
+  { pool }: Pick<Fleet, 'pool'>,
+  id: string,
+  deadline = 30_000,
+): Promise<EndedRun> {
   return waitUntil(async () => (await pool.query<EndedRun>(ended, [id])).rows[0], {
     what: 'the end of a run',
     deadline,

@@ -40,7 +40,9 @@ function endOfSource({ failed, lastTimestamp }: Account, now: Date): RunEnd {
   const notes: string[] = [];
   if (failed > 0) notes.push(`${failed.toLocaleString('en')} ${failed === 1 ? 'row' : 'rows'} had no effect`);
   if (lastTimestamp !== undefined && lastTimestamp > now.toISOString())
-    notes.push(`an UPDATED_AT of ${lastTimestamp} lies in the future: rows with an earlier one are not read any more`);
+    notes.push(
+      `an UPDATED_AT of ${lastTimestamp} lies in the future: rows with an earlier one are not read any more`,
+    );
   return { status: failed > 0 ? 'partial' : 'success', message: notes.join('; ') || undefined };
 }
 

@@ -41,7 +41,8 @@ export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMa
     const number = position.rows + index + 1;
     const verdict = judge(row, index, caller, run);
     if ('error' in verdict) {
-      if (position.failed + failed++ < MAX_ERRORS) errors.push({ ...show(row, number), reason: verdict.error });
+      if (position.failed + failed++ < MAX_ERRORS)
+        errors.push({ ...show(row, number), reason: verdict.error });
       return;
     }
     objects.push(verdict.object);

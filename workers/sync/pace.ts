@@ -35,7 +35,8 @@ export function createPace(buckets: TokenBuckets, waiting: () => number, lanes: 
     if (waiting() >= BEHIND * lanes) return LOOK_AGAIN;
     const { requests, windowSeconds } = limit;
     const kept = Math.floor(requests / 2);
-    const take = (tokens: number) => buckets.take(`${workspaceId}:users.track`, requests, windowSeconds, tokens);
+    const take = (tokens: number) =>
+      buckets.take(`${workspaceId}:users.track`, requests, windowSeconds, tokens);
     const until = (tokens: number) =>
       Math.min(LONGEST, Math.max(SHORTEST, Math.ceil((tokens * windowSeconds * 1000) / requests)));
     while (paid < rows) {

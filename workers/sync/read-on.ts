@@ -60,7 +60,9 @@ export async function readOn(
           if (rows.length === 0) return {};
           const fresh = await passOver(rows);
           if (fresh.length === 0) continue;
-          return { chunk: makeChunk(fresh, position, { ...context.making, run, caller: await rules.caller() }) };
+          return {
+            chunk: makeChunk(fresh, position, { ...context.making, run, caller: await rules.caller() }),
+          };
         }
       } catch (error) {
         return { error };
@@ -82,7 +84,9 @@ export async function readOn(
     for (let ahead = prepare(); ; ) {
       const { chunk, error } = await unlessAborted(ahead, leaving.soon);
       if (chunk) await waitForTurn(chunk);
-      const full = chunk !== undefined && account.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
+      const full =
+        chunk !== undefined &&
+        account.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
       // A source that is told to stop may look like one that is at its end.
       const leave = leaving.soon.aborted;
       const staged = full || leave ? undefined : chunk;

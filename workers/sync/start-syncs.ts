@@ -85,10 +85,7 @@ export function startSyncs({ connection, syncs, context, config }: SyncsOptions)
       const closed = worker.close();
       soon.abort();
       const patience = config.SHUTDOWN_TIMEOUT_MS * 0.6;
-      const inTime = await Promise.race([
-        closed.then(() => true),
-        sleep(patience, false, { ref: false }),
-      ]);
+      const inTime = await Promise.race([closed.then(() => true), sleep(patience, false, { ref: false })]);
       if (inTime) return;
       now.abort();
       await Promise.race([closed, sleep(patience / 3, undefined, { ref: false })]);

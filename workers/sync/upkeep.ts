@@ -9,7 +9,7 @@ import { forgetEndedExpected } from '../../src/store/syncs/forget-ended-expected
 import { forgetRowErrors } from '../../src/store/syncs/forget-row-errors.ts';
 import { forgetRuns } from '../../src/store/syncs/forget-runs.ts';
 
-const NUDGE_MS = 5000;
+const NUDGE_MS = 2000;
 const FOLLOW_MS = 15_000;
 const TIDY_MS = 3_600_000;
 

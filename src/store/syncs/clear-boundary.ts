@@ -10,6 +10,10 @@ const statement = `
  * Forgets which rows were processed.
  * @param unreadable those without a readable time; otherwise those of the integration's last timestamp
  */
-export async function clearBoundary(tx: Connection, integrationId: string, unreadable: boolean): Promise<void> {
+export async function clearBoundary(
+  tx: Connection,
+  integrationId: string,
+  unreadable: boolean,
+): Promise<void> {
   await tx.query({ name: 'clear-boundary', text: statement, values: [integrationId, unreadable] });
 }

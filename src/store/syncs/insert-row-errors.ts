@@ -27,5 +27,5 @@ export async function insertRowErrors(tx: Connection, jobId: string, rows: RowEr
 
 /** A text column takes neither U+0000 nor lone surrogates, and a row may have both. */
 function storable(text: string | null): string | null {
-  return text && text.toWellFormed().replaceAll('\u0000', '\u2400');
+  return text === null ? null : text.toWellFormed().replaceAll('\u0000', '\u2400');
 }

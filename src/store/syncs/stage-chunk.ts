@@ -59,13 +59,7 @@ export async function stageChunk(tx: Connection, jobId: string, chunk: StagedChu
   const { rowCount } = await tx.query({
     name: 'stage-chunk',
     text: statement,
-    values: [
-      jobId,
-      envelopeIds,
-      JSON.stringify(entries),
-      JSON.stringify(rows),
-      JSON.stringify(progress),
-    ],
+    values: [jobId, envelopeIds, JSON.stringify(entries), JSON.stringify(rows), JSON.stringify(progress)],
   });
   return rowCount === 1;
 }
