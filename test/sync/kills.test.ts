@@ -102,7 +102,10 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
       await fleet.pool.query('update integrations set last_timestamp = null');
       await fleet.pool.query('delete from sync_boundary');
       const run = await asker.begin(integration);
-      await waitUntil(async () => (await progressOf(run)).read > 500, { what: 'its first rows' });
+      await waitUntil(async () => (await progressOf(run)).read > 500, {
+        what: 'its first rows',
+        deadline: 60_000,
+      });
       const ended = [];
       for (const sync of [...fleet.syncs]) ended.push(await fleet.end(sync, 'SIGTERM'));
       for (const { code, milliseconds } of ended) {
@@ -114,7 +117,10 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
       expect((await fleet.pool.query('select from sync_chunks')).rowCount).toBe(0);
       await fleet.startSync();
       const started = Date.now();
-      await waitUntil(async () => (await progressOf(run)).read > read, { what: 'the next rows' });
+      await waitUntil(async () => (await progressOf(run)).read > read, {
+        what: 'the next rows',
+        deadline: 60_000,
+      });
       // Given back, not found by its silence.
       expect(Date.now() - started).toBeLessThan(3000);
       expect(await whenEnded(fleet, run, 60_000)).toMatchObject({ status: 'success', rows_read: ROWS });
@@ -129,12 +135,18 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
       await fleet.pool.query('update integrations set last_timestamp = null');
       await fleet.pool.query('delete from sync_boundary');
       const run = await asker.begin(integration);
-      await waitUntil(async () => (await progressOf(run)).read > 500, { what: 'its first rows' });
+      await waitUntil(async () => (await progressOf(run)).read > 500, {
+        what: 'its first rows',
+        deadline: 60_000,
+      });
       const [frozen] = fleet.syncs;
       process.kill(frozen!.pid, 'SIGSTOP');
       const { read } = await progressOf(run);
       await fleet.startSync();
-      await waitUntil(async () => (await progressOf(run)).read > read + 500, { what: 'another to go on' });
+      await waitUntil(async () => (await progressOf(run)).read > read + 500, {
+        what: 'another to go on',
+        deadline: 60_000,
+      });
       process.kill(frozen!.pid, 'SIGCONT');
       expect(await whenEnded(fleet, run, 60_000)).toMatchObject({ status: 'success', rows_read: ROWS });
       await expectExact(3);
