@@ -8,7 +8,9 @@ import { expect } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import { encryptCredentials, keysOf } from '../../src/integrations/credentials.ts';
 import type { FileFormat, PostgresDefinition } from '../../src/integrations/definition.ts';
+import { SYNC_QUEUE } from '../../src/jobs/syncs.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
+import { openQueue } from '../../src/queue/open-queue.ts';
 import { createSyncQueue } from '../../src/queue/syncs.ts';
 import { startRun } from '../../src/store/syncs/start-run.ts';
 import type { Fleet } from '../guarantees/fleet.ts';
@@ -114,8 +116,13 @@ export async function createAsker({ pool, env }: Pick<Fleet, 'pool' | 'env'>) {
   const connection = connectProducer(config, config.DATABASE_URL);
   await waitUntil(() => connection.ready(), { what: 'the queue' });
   const syncs = createSyncQueue(connection, 10_000);
+  const queue = openQueue(connection, SYNC_QUEUE);
   return {
-    syncs,
+    /** How many runs the queue holds. */
+    async jobs() {
+      const { active, waiting } = await queue.getJobCounts('active', 'waiting');
+      return { active, waiting };
+    },
     /** The run's id. */
     async begin(integrationId: string): Promise<string> {
       const id = uuidv7();
@@ -124,6 +131,7 @@ export async function createAsker({ pool, env }: Pick<Fleet, 'pool' | 'env'>) {
       return id;
     },
     async stop(): Promise<void> {
+      await queue.close();
       await syncs.stop();
       await connection.stop();
     },
