@@ -1,4 +1,4 @@
-import { checkColumns } from '../../integrations/columns.ts';
+import { checkColumns } from '../../integrations/check-columns.ts';
 import type { Credentials, IntegrationKind, SourceDefinition } from '../../integrations/definition.ts';
 import { openSource } from '../../integrations/open-source.ts';
 import { type SourceColumn, SourceError } from '../../integrations/source.ts';
