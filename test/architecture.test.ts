@@ -25,7 +25,7 @@ const shared: Record<string, string[]> = {
   store: ['package-root'],
   queue: ['config', 'ids', 'lifecycle', 'log', 'within'],
   preferences: ['package-root'],
-  integrations: [],
+  integrations: ['within'],
   operations: ['errors', 'ids'],
   edge: ['config', 'errors', 'ids', 'lifecycle', 'log', 'package-root', 'reachable', 'readiness', 'within'],
   workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],
@@ -133,7 +133,9 @@ test.each([
   ['express', ['edge', 'board']],
   ['bullmq', ['queue', 'workers', 'board', 'store']],
   ['ioredis', ['queue', 'edge']],
-  ['pg', ['store', 'queue', 'workers', 'embedded']],
+  ['pg', ['store', 'queue', 'workers', 'embedded', 'integrations']],
+  ['@duckdb/node-api', ['integrations']],
+  ['@aws-sdk/client-s3', ['integrations']],
 ])('%s is known only to %j', (name, allowed) => {
   const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file) ?? file);
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
