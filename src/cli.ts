@@ -6,6 +6,7 @@ import { addAccounts } from './admin/commands/accounts.ts';
 import { addCompanies } from './admin/commands/companies.ts';
 import { addDeadLetters } from './admin/commands/dead-letters.ts';
 import { addGroups } from './admin/commands/groups.ts';
+import { addIntegrations } from './admin/commands/integrations.ts';
 import { addKeys } from './admin/commands/keys.ts';
 import { addLimits } from './admin/commands/limits.ts';
 import { addMigrate } from './admin/commands/migrate.ts';
@@ -41,6 +42,7 @@ function program(): Command {
   addTeams(command);
   addPermissionSets(command);
   addScimTokens(command);
+  addIntegrations(command);
   addLimits(command);
   addUsage(command);
   addDeadLetters(command);

@@ -54,6 +54,7 @@ const environment = new Map([
   ['src/config.ts', 'reads every setting'],
   ['src/start.ts', 'hands it on to the processes that it starts'],
   ['src/start/end.ts', 'asks whether npm has started it'],
+  ['src/admin/integrations/secret.ts', 'takes a secret from the variable that a person names'],
   ['src/embedded/server.ts', 'hands PATH on to Postgres'],
   ['prisma.config.ts', 'keeps the Prisma command from a download'],
 ]);

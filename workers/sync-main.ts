@@ -1,7 +1,7 @@
 import { readConfig } from '../src/config.ts';
 import { databaseUrl } from '../src/database-url.ts';
 import { integrationKeys } from '../src/integration-keys.ts';
-import { checkColumns } from '../src/integrations/columns.ts';
+import { checkColumns } from '../src/integrations/check-columns.ts';
 import { runProcess, type Service, stopOnSignal } from '../src/lifecycle.ts';
 import { memoryTokenBuckets, redisTokenBuckets } from '../src/limits/token-bucket.ts';
 import { createLog } from '../src/log.ts';

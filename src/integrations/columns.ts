@@ -1,57 +1,85 @@
-import type { IntegrationKind } from './definition.ts';
-import { type IdentifierColumn, type SourceColumn, SourceError } from './source.ts';
+import { type IdentifierColumn, SourceError, type SourceRow } from './source.ts';
 
-/** Each of these names a user; an alias takes two columns. */
-const identifiers: readonly (readonly IdentifierColumn[])[] = [
-  ['external_id'],
-  ['alias_name', 'alias_label'],
-  ['service_id'],
-  ['email'],
-  ['phone'],
-];
+export type KnownColumn = 'updated_at' | IdentifierColumn | 'payload';
 
-/** Deletes name users by what only one user has. */
-const ofDeletes: readonly (readonly IdentifierColumn[])[] = identifiers.slice(0, 3);
+const withoutServiceId = [
+  'updated_at',
+  'external_id',
+  'alias_name',
+  'alias_label',
+  'email',
+  'phone',
+  'payload',
+] as const satisfies KnownColumn[];
 
-/** What may name the user of a row, by kind; columns of others are passed over. */
-export function identifiersOf(kind: IntegrationKind): readonly (readonly IdentifierColumn[])[] {
-  return kind === 'deletes' ? ofDeletes : identifiers;
+/** Columns by the names that they have in a source, in lower case. */
+function wireNames(serviceIdField: string): Map<string, KnownColumn> {
+  const names = new Map<string, KnownColumn>(withoutServiceId.map((column) => [column, column]));
+  return names.set(serviceIdField.toLowerCase(), 'service_id');
+}
+
+/** Names of the columns that a sync knows, in lower case. */
+export function knownNames(serviceIdField: string): string[] {
+  return [...wireNames(serviceIdField).keys()];
 }
 
 /**
- * Whether a sync can be made of these columns: UPDATED_AT, one that names the user, and PAYLOAD, which a sync of
- * deletes must not have. Case does not count; other columns are passed over.
- *
- * @param serviceIdField wire name of the service id, and so of its column
- * @throws {SourceError} `config`, naming the column and the rule
+ * Which of the columns a sync knows, whatever their case, by their names in the source.
+ * @param serviceIdField column that holds the service's own id
+ * @param where for the message: table or file
+ * @throws {SourceError} `config` when two names differ only in case
  */
-export function checkColumns(
-  kind: IntegrationKind,
-  columns: readonly SourceColumn[],
+export function findColumns(
+  names: readonly string[],
   serviceIdField: string,
-): void {
-  const found = columns.map(({ name }) => name.toLowerCase());
-  const wireName = (column: IdentifierColumn) => (column === 'service_id' ? serviceIdField : column);
-  const ways = identifiersOf(kind).map((way) => way.map((column) => wireName(column).toLowerCase()));
-
-  const known = ['updated_at', 'payload', ...ways.flat()];
-  const twice = known.find((name) => found.indexOf(name) !== found.lastIndexOf(name));
-  if (twice !== undefined) throw wrong(`there are several columns ${upper(twice)}`, columns);
-  if (!found.includes('updated_at')) throw wrong('there is no column UPDATED_AT', columns);
-  if (kind === 'deletes' && found.includes('payload'))
-    throw wrong('there is a column PAYLOAD, which a sync of deletes must not have', columns);
-  if (kind !== 'deletes' && !found.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
-  if (!ways.some((way) => way.every((name) => found.includes(name)))) {
-    const wanted = ways.map((way) => way.map(upper).join(' with ')).join(', ');
-    throw wrong(`there is no column that names the user, which takes one of ${wanted}`, columns);
+  where: string,
+): Map<KnownColumn, string> {
+  const known = wireNames(serviceIdField);
+  const found = new Map<KnownColumn, string>();
+  for (const name of names) {
+    const column = known.get(name.toLowerCase());
+    if (!column) continue;
+    const other = found.get(column);
+    if (other !== undefined) {
+      throw new SourceError(
+        'config',
+        other === name
+          ? `${where}: there are two columns ${name}`
+          : `${where}: the columns ${other} and ${name} differ only in case, so that which is meant cannot be told`,
+      );
+    }
+    found.set(column, name);
   }
+  return found;
 }
 
-function upper(name: string): string {
-  return name.toUpperCase();
+/** @throws {SourceError} `config` */
+export function requireUpdatedAt(found: { has(column: 'updated_at'): boolean }, where: string): void {
+  if (!found.has('updated_at')) throw new SourceError('config', `${where}: there is no column UPDATED_AT`);
 }
 
-function wrong(rule: string, columns: readonly SourceColumn[]): SourceError {
-  const names = columns.map(({ name }) => name).join(', ');
-  return new SourceError('config', `${rule} (the columns are: ${names || 'none'})`);
+/** Longest text of a value that is no time, in characters: enough to find it by. */
+const MOST_UNREADABLE = 1000;
+
+/**
+ * @param updatedAt in the form of `SourceRow`, or null
+ * @param shown what stood in UPDATED_AT; read only when `updatedAt` is null
+ * @param values of `columns`, in their order
+ */
+export function toRow(
+  updatedAt: string | null,
+  shown: string | null,
+  columns: readonly Exclude<KnownColumn, 'updated_at'>[],
+  values: readonly (string | null | undefined)[],
+): SourceRow {
+  const row: SourceRow = { identifiers: {} };
+  if (updatedAt === null) row.unreadable = (shown ?? '').slice(0, MOST_UNREADABLE);
+  else row.updatedAt = updatedAt;
+  for (const [index, column] of columns.entries()) {
+    const value = values[index];
+    if (value === null || value === undefined) continue;
+    if (column === 'payload') row.payload = value;
+    else row.identifiers[column] = value;
+  }
+  return row;
 }

@@ -1,17 +1,17 @@
-import type { DuckDBConnection } from '@duckdb/node-api';
+import { toRow } from './columns.ts';
 import type { FileFormat, FolderDefinition } from './definition.ts';
-import { csvParts } from './files/csv.ts';
+import { csv } from './files/csv.ts';
 import { openDuckDb } from './files/duckdb.ts';
 import { toSourceError, withNames } from './files/errors.ts';
 import { type InputFile, linkFiles } from './files/input-files.ts';
-import { ndjsonParts } from './files/ndjson.ts';
-import { parquetParts } from './files/parquet.ts';
-import { type Part, rowsStatement } from './files/part.ts';
-import { readRejects } from './files/rejects.ts';
+import { ndjson } from './files/ndjson.ts';
+import { parquet } from './files/parquet.ts';
+import { type FormatReader, rowsStatement } from './files/part.ts';
 import { createScratch, type Scratch } from './files/scratch.ts';
-import { toRow } from './known-columns.ts';
 import type { ReadOptions, Source, SourceColumn, SourceRow } from './source.ts';
 import { assertCanonical } from './times.ts';
+
+const readers: Record<FileFormat, FormatReader> = { csv, ndjson, parquet };
 
 /** Files that appear one after the other: those of a bucket are fetched first. */
 export interface Files {
@@ -48,6 +48,7 @@ export async function openFiles(
   { serviceIdField }: { serviceIdField: string },
   fill: (scratch: Scratch) => Promise<Files>,
 ): Promise<Source> {
+  const reader = readers[format];
   const scratch = await createScratch();
   async function opened() {
     const files = await fill(scratch);
@@ -58,18 +59,14 @@ export async function openFiles(
     throw error;
   });
 
-  async function partsOf(connection: DuckDBConnection, inputs: InputFile[]): Promise<Part[]> {
-    if (format === 'csv') return csvParts(inputs, serviceIdField);
-    if (format === 'ndjson') return ndjsonParts(connection, inputs, serviceIdField);
-    return parquetParts(connection, inputs, serviceIdField);
-  }
-
   async function describe(): Promise<SourceColumn[]> {
     const inputs = await files.forColumns();
     const connection = await duckDb.connect();
     try {
       const columns = new Map<string, SourceColumn>();
-      for (const column of (await partsOf(connection, inputs)).flatMap((part) => part.columns)) {
+      for (const column of (await reader.parts(connection, inputs, serviceIdField)).flatMap(
+        (part) => part.columns,
+      )) {
         const name = column.name.toLowerCase();
         if (!columns.has(name)) columns.set(name, column);
       }
@@ -89,7 +86,7 @@ export async function openFiles(
     const stop = () => connection.interrupt();
     read.signal.addEventListener('abort', stop, { once: true });
     try {
-      const parts = await partsOf(connection, inputs);
+      const parts = await reader.parts(connection, inputs, serviceIdField);
       if (parts.length === 0) return;
       const columns = [...new Set(parts.flatMap(({ values }) => [...values.keys()]))];
       const result = await connection.stream(rowsStatement(parts, columns, since));
@@ -99,8 +96,7 @@ export async function openFiles(
         );
         yield* slices(rows, read);
       }
-      if (format === 'parquet') return;
-      for await (const rows of readRejects(connection, inputs)) yield* slices(rows, read);
+      for await (const rows of reader.broken(connection, inputs, read.signal)) yield* slices(rows, read);
     } catch (error) {
       read.signal.throwIfAborted();
       throw toSourceError(error, inputs);

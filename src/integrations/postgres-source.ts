@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { within } from '../within.ts';
+import { findColumns, requireUpdatedAt, toRow } from './columns.ts';
 import type { Credentials, PostgresDefinition } from './definition.ts';
-import { findColumns, requireUpdatedAt, toRow } from './known-columns.ts';
 import { toSourceError } from './postgres/errors.ts';
 import { quoteTable, rowStatements } from './postgres/statements.ts';
 import { type ReadOptions, type Source, type SourceColumn, SourceError, type SourceRow } from './source.ts';

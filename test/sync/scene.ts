@@ -2,7 +2,7 @@ import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { expect } from 'vitest';
 import { readConfig } from '../../src/config.ts';
-import { checkColumns } from '../../src/integrations/columns.ts';
+import { checkColumns } from '../../src/integrations/check-columns.ts';
 import { memoryTokenBuckets } from '../../src/limits/token-bucket.ts';
 import { createLog } from '../../src/log.ts';
 import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';

@@ -22,17 +22,15 @@ export interface CsvHeader {
 export async function readHeader(file: InputFile): Promise<CsvHeader | undefined> {
   const start = await readStart(file);
   if (start.length === 0) return undefined;
-  let text: string;
-  try {
-    // Streaming, since the bytes may end within a character. The mark at the beginning of a file goes with it.
-    text = new TextDecoder('utf-8', { fatal: true }).decode(start, { stream: true });
-  } catch (error) {
-    throw new SourceError('config', `${file.name}: the first line is not in UTF-8`, { cause: error });
-  }
+  // The mark at the beginning of a file goes with it. The bytes may end within a character, but no name does.
+  const text = new TextDecoder('utf-8').decode(start);
   const headers = DELIMITERS.map((delimiter) => ({ delimiter, names: parseLine(text, delimiter) }));
   const found =
     headers.find(({ names }) => names?.some((name) => name.toLowerCase() === 'updated_at')) ?? headers[0]!;
   const { delimiter, names } = found;
+  if (names?.some((name) => name.includes('\ufffd'))) {
+    throw new SourceError('config', `${file.name}: the first line is not in UTF-8`);
+  }
   if (names) return { delimiter, names };
   if (start.length < MOST_BYTES) return { delimiter, names: parseLine(`${text}\n`, delimiter) ?? [] };
   throw new SourceError('config', `${file.name}: no first line ends within ${MOST_BYTES} bytes`);

@@ -1,8 +1,11 @@
-import { findColumns, type KnownColumn, requireUpdatedAt } from '../known-columns.ts';
+import { findColumns, type KnownColumn, requireUpdatedAt, toRow } from '../columns.ts';
+import type { SourceRow } from '../source.ts';
 import { type CsvHeader, readHeader } from './csv-header.ts';
+import { findOpenQuote } from './csv-quotes.ts';
 import { literal } from './duckdb.ts';
 import type { InputFile } from './input-files.ts';
-import { type Part, timeOfText } from './part.ts';
+import { type FormatReader, type Part, timeOfText } from './part.ts';
+import { readRejects } from './rejects.ts';
 
 /**
  * Bytes of the longest line. A payload of the longest kind, of which every character is a quote and doubled, and the
@@ -17,7 +20,19 @@ export const KEEP_REJECTS = 'ignore_errors = true, store_rejects = true, rejects
  * CSV files: RFC 4180, a header first, everything a text, so that an id keeps its zeros. Files with the same header are
  * one part. An empty value is null.
  */
-export async function csvParts(files: readonly InputFile[], serviceIdField: string): Promise<Part[]> {
+export const csv: FormatReader = {
+  parts,
+  async *broken(connection, files, signal) {
+    yield* readRejects(connection, files);
+    yield* readOpenQuotes(files, signal);
+  },
+};
+
+async function parts(
+  _connection: unknown,
+  files: readonly InputFile[],
+  serviceIdField: string,
+): Promise<Part[]> {
   const groups = new Map<string, { header: CsvHeader; files: InputFile[] }>();
   for (const file of files) {
     const header = await readHeader(file);
@@ -55,4 +70,17 @@ function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader): 
     'parallel = false',
     KEEP_REJECTS,
   ].join(', ')})`;
+}
+
+async function* readOpenQuotes(
+  files: readonly InputFile[],
+  signal: AbortSignal,
+): AsyncGenerator<SourceRow[]> {
+  for (const file of files) {
+    const header = await readHeader(file);
+    const at = header && (await findOpenQuote(file, header, signal));
+    if (at === undefined) continue;
+    const text = `${file.name}: the quote at byte ${at + 1} is not closed; nothing from its line on can be read`;
+    yield [toRow(null, text, [], [])];
+  }
 }

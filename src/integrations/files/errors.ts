@@ -10,9 +10,21 @@ export function toSourceError(error: unknown, files: readonly InputFile[]): Sour
   if (error instanceof SourceError) return error;
   // Behind the first paragraph, DuckDB advises whoever writes the statement, and shows it.
   const message = error instanceof Error ? error.message.split('\n\n')[0]! : String(error);
+  if (message.includes('state machine reached an invalid state')) {
+    return new SourceError(
+      'config',
+      `${nameAll(files)}: the lines of a CSV file must all end in the same way`,
+      {
+        cause: error,
+      },
+    );
+  }
   const reason = CONFIG.test(message) ? 'config' : 'failed';
-  const where = files.length === 1 ? files[0]!.name : `${files.length} files`;
-  return new SourceError(reason, `${where}: ${withNames(message, files)}`, { cause: error });
+  return new SourceError(reason, `${nameAll(files)}: ${withNames(message, files)}`, { cause: error });
+}
+
+export function nameAll(files: readonly InputFile[]): string {
+  return files.length === 1 ? files[0]!.name : `${files[0]!.name} and ${files.length - 1} more`;
 }
 
 /** A text in which files have the names that the owner knows. */

@@ -1,25 +1,28 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { findColumns, type KnownColumn, knownNames, requireUpdatedAt } from '../known-columns.ts';
+import { findColumns, type KnownColumn, knownNames, requireUpdatedAt } from '../columns.ts';
 import { KEEP_REJECTS, MOST_LINE_BYTES } from './csv.ts';
 import { literal } from './duckdb.ts';
+import { nameAll } from './errors.ts';
 import type { InputFile } from './input-files.ts';
-import { type Part, timeOfText } from './part.ts';
+import { type FormatReader, type Part, timeOfText } from './part.ts';
+import { readRejects } from './rejects.ts';
 
 /**
  * NDJSON files: an object on each line. Lines are read as texts and taken apart one by one, so that one that is no JSON
  * is one row, and numbers and payloads keep their digits. The members of all lines are looked at, in one reading more:
  * each line may spell them in its own case.
  */
-export async function ndjsonParts(
+export const ndjson: FormatReader = { parts, broken: readRejects };
+
+async function parts(
   connection: DuckDBConnection,
   files: readonly InputFile[],
   serviceIdField: string,
 ): Promise<Part[]> {
-  const lines = readLines(files);
   const wanted = knownNames(serviceIdField).map(literal).join(', ');
   const reader = await connection.runAndReadAll(
     `select distinct list_sort(list_filter(json_keys(object), lambda name: lower(name) in (${wanted})))
-     from (${objects(lines, '')}) where object is not null`,
+     from (${objects(readLines(files, 'ignore_errors = true'), '')}) where object is not null`,
   );
   const spellings = reader.getRowsJson().map(([names]) => names as string[]);
   const found = new Map<KnownColumn, Set<string>>();
@@ -35,16 +38,12 @@ export async function ndjsonParts(
   return [
     {
       columns: [...found.values()].map(([name]) => ({ name: name!, type: 'json' })),
-      from: `(${objects(lines, ', line, filename')})`,
+      from: `(${objects(readLines(files, KEEP_REJECTS), ', line, filename')})`,
       at: timeOfText(expression('updated_at')),
       shown: `case when object is null then filename || ': no JSON object: ' || line else ${expression('updated_at')} end`,
       values: new Map(known.map((column) => [column, expression(column)])),
     },
   ];
-}
-
-function nameAll(files: readonly InputFile[]): string {
-  return files.length === 1 ? files[0]!.name : `${files[0]!.name} and ${files.length - 1} more`;
 }
 
 /** Each line as an object, null when it is none. Lines of nothing but space are none at all. */
@@ -53,7 +52,7 @@ function objects(lines: string, others: string): string {
     ${others} from ${lines} where trim(line, e' \\t\\r') <> ''`;
 }
 
-function readLines(files: readonly InputFile[]): string {
+function readLines(files: readonly InputFile[], rejects: string): string {
   return `read_csv([${files.map(({ path }) => literal(path)).join(', ')}], columns = {line: 'VARCHAR'}, ${[
     'auto_detect = false',
     'header = false',
@@ -64,6 +63,8 @@ function readLines(files: readonly InputFile[]): string {
     "comment = ''",
     'filename = true',
     `max_line_size = ${MOST_LINE_BYTES}`,
-    KEEP_REJECTS,
+    // Lines may end in either way within a file.
+    'strict_mode = false',
+    rejects,
   ].join(', ')})`;
 }

@@ -1,12 +1,17 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { findColumns, type KnownColumn, requireUpdatedAt } from '../known-columns.ts';
+import { findColumns, type KnownColumn, requireUpdatedAt } from '../columns.ts';
 import { type SourceColumn, SourceError } from '../source.ts';
 import { literal } from './duckdb.ts';
 import type { InputFile } from './input-files.ts';
-import { type Part, timeOfText } from './part.ts';
+import { type FormatReader, type Part, timeOfText } from './part.ts';
 
 /** Parquet files: one part, columns by name; a file that lacks one has null there. */
-export async function parquetParts(
+export const parquet: FormatReader = {
+  parts,
+  async *broken() {},
+};
+
+async function parts(
   connection: DuckDBConnection,
   files: readonly InputFile[],
   serviceIdField: string,

@@ -1,7 +1,9 @@
-import type { KnownColumn } from '../known-columns.ts';
-import type { SourceColumn } from '../source.ts';
+import type { DuckDBConnection } from '@duckdb/node-api';
+import type { KnownColumn } from '../columns.ts';
+import type { SourceColumn, SourceRow } from '../source.ts';
 import { EARLIEST, LATEST, TIME_PATTERN } from '../times.ts';
 import { literal } from './duckdb.ts';
+import type { InputFile } from './input-files.ts';
 
 /** Files that are read alike, as a part of one statement. */
 export interface Part {
@@ -14,6 +16,18 @@ export interface Part {
   shown: string;
   /** Expressions of texts. */
   values: Map<Exclude<KnownColumn, 'updated_at'>, string>;
+}
+
+/** How files of a format are read. */
+export interface FormatReader {
+  /** @throws {SourceError} `config` when columns are missing or cannot be told apart */
+  parts(connection: DuckDBConnection, files: readonly InputFile[], serviceIdField: string): Promise<Part[]>;
+  /** What could not be read, known when the statement over the parts has given its last row. */
+  broken(
+    connection: DuckDBConnection,
+    files: readonly InputFile[],
+    signal: AbortSignal,
+  ): AsyncIterable<SourceRow[]>;
 }
 
 /** Expression of a timestamp from one of a text. */

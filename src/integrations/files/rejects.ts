@@ -1,5 +1,5 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { toRow } from '../known-columns.ts';
+import { toRow } from '../columns.ts';
 import type { SourceRow } from '../source.ts';
 import { withNames } from './errors.ts';
 import type { InputFile } from './input-files.ts';

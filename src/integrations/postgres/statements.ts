@@ -1,5 +1,5 @@
 import pg from 'pg';
-import type { KnownColumn } from '../known-columns.ts';
+import type { KnownColumn } from '../columns.ts';
 import { type SourceColumn, SourceError } from '../source.ts';
 import { assertCanonical, EARLIEST, LATEST, TIME_PATTERN } from '../times.ts';
 

@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { checkColumns } from '../../src/integrations/columns.ts';
+import { checkColumns } from '../../src/integrations/check-columns.ts';
 import type { IntegrationKind } from '../../src/integrations/definition.ts';
 import { SourceError } from '../../src/integrations/source.ts';
 
