@@ -1,7 +1,7 @@
-import { createServer } from 'node:http';
+import { createServer, type RequestListener } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { PutObjectCommand } from '@aws-sdk/client-s3';
-import { expect, test } from 'vitest';
+import { afterAll, expect, test } from 'vitest';
 import type { BucketDefinition } from '../../src/integrations/definition.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { startS3, startStrictS3 } from './s3.ts';
@@ -16,11 +16,30 @@ async function bucketOf(
   const s3 = await startS3();
   const bucket = await s3.fill(temporaryFolder('penstock-empty-'), '');
   for (const [Key, Body] of Object.entries(objects)) {
-    await s3.client.send(new PutObjectCommand({ Bucket: bucket, Key, Body }));
+    await s3.client.send(new PutObjectCommand({ Bucket: bucket, Key, Body: Buffer.from(Body) }));
   }
   return {
     definition: { type: 's3', bucket, prefix, region: 'eu-central-1', endpoint: s3.endpoint, format: 'csv' },
     credentials: s3.credentials,
+  };
+}
+
+function listOf(keys: string[], next?: string, size = 100): string {
+  const contents = keys.map((key) => `<Contents><Key>${key}</Key><Size>${size}</Size></Contents>`);
+  const more = next ? `<NextContinuationToken>${next}</NextContinuationToken>` : '';
+  return `<ListBucketResult><IsTruncated>${!!next}</IsTruncated>${more}${contents.join('')}</ListBucketResult>`;
+}
+
+/** A bucket at a service that answers so. */
+async function service(answer: RequestListener): Promise<Stocked> {
+  const server = createServer(answer);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  afterAll(() => void server.close());
+  const { port } = server.address() as AddressInfo;
+  const endpoint = `http://127.0.0.1:${port}`;
+  return {
+    definition: { type: 's3', bucket: 'bucket', prefix: '', region: 'eu-central-1', endpoint, format: 'csv' },
+    credentials: { access_key_id: 'a', secret_access_key: 'b' },
   };
 }
 
@@ -36,7 +55,7 @@ test('every object of the format under the prefix counts, and no other', async (
       '_raw/users/_temporary/x.csv': csv('x'),
       '_raw/users/x.json': '{}',
       '_raw/other.csv': csv('x'),
-      "_raw/users/it's * [0]?.csv": csv('c'),
+      '_raw/users/ä + * [0]?.csv': csv('c'),
     },
     '_raw/users/',
   );
@@ -44,14 +63,18 @@ test('every object of the format under the prefix counts, and no other', async (
 });
 
 test('more objects than a page of the list holds are all read, in the order of their rows', async () => {
-  const objects = Array.from({ length: 1003 }, (_, index) => [
-    `${index}.csv`,
-    csv(`user-${index}`, new Date(Date.UTC(2026, 0, 1) + ((index * 7919) % 1003) * 1000).toISOString()),
-  ]);
-  const rows = await readAll(await bucketOf(Object.fromEntries(objects)));
-  const times = rows.map(({ updatedAt }) => updatedAt!);
-  expect(new Set(times).size).toBe(1003);
-  expect(times).toEqual([...times].sort());
+  const pages: Record<string, string> = {
+    '': listOf(['b.csv', 'c.csv'], 'next page'),
+    'next page': listOf(['a.csv']),
+  };
+  const at: Record<string, string> = { a: '2026-01-02', b: '2026-01-03', c: '2026-01-01' };
+  const stocked = await service((request, response) => {
+    const { searchParams, pathname } = new URL(request.url!, 'http://localhost');
+    if (searchParams.has('list-type')) response.end(pages[searchParams.get('continuation-token') ?? '']);
+    else response.end(csv(pathname.at(-5)!, at[pathname.at(-5)!]));
+  });
+  const rows = await readAll(stocked);
+  expect(rows.map(({ identifiers }) => identifiers.external_id)).toEqual(['c', 'a', 'b']);
 });
 
 test('describe looks at one object, the newest that is not empty', async () => {
@@ -101,57 +124,44 @@ test('what only the owner can mend is an error of the configuration that says wh
 });
 
 test('a service that fails, and one that breaks off within an object, are no errors of the configuration', async () => {
-  const list = `<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a.csv</Key><Size>100</Size></Contents></ListBucketResult>`;
-  let lists = true;
-  const server = createServer((request, response) => {
+  const broken = await service((request, response) => {
     if (request.url?.includes('list-type')) {
-      if (lists) response.end(list);
-      else response.writeHead(503).end();
+      response.end(listOf(['a.csv']));
       return;
     }
     response.writeHead(200, { 'content-length': '100' });
     response.write(csv('a'));
     setImmediate(() => response.destroy());
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const stocked: Stocked = {
-    definition: {
-      type: 's3',
-      bucket: 'bucket',
-      prefix: '',
-      region: 'eu-central-1',
-      endpoint: `http://127.0.0.1:${port}`,
-      format: 'csv',
-    },
-    credentials: { access_key_id: 'a', secret_access_key: 'b' },
-  };
-  await expect(readAll(stocked)).rejects.toMatchObject({ name: 'SourceError', reason: 'failed' });
-  lists = false;
-  await expect(open(stocked)).rejects.toMatchObject({ name: 'SourceError', reason: 'failed' });
-  server.close();
+  await expect(readAll(broken)).rejects.toMatchObject({ name: 'SourceError', reason: 'failed' });
+  const failing = await service((_, response) => void response.writeHead(503).end());
+  await expect(open(failing)).rejects.toMatchObject({ name: 'SourceError', reason: 'failed' });
+});
+
+test('an object that goes while the bucket is read fails, and says which', async () => {
+  const stocked = await service((request, response) => {
+    if (request.url?.includes('list-type')) response.end(listOf(['a.csv']));
+    else response.writeHead(404).end('<Error><Code>NoSuchKey</Code></Error>');
+  });
+  await expect(readAll(stocked)).rejects.toMatchObject({
+    name: 'SourceError',
+    reason: 'failed',
+    message: 's3://bucket/a.csv was deleted while the bucket was read',
+  });
 });
 
 test('objects that the disk has no room for are not fetched', async () => {
-  const huge = `<ListBucketResult><IsTruncated>false</IsTruncated><Contents><Key>a.csv</Key><Size>9007199254740991</Size></Contents></ListBucketResult>`;
   let fetched = 0;
-  const server = createServer((request, response) => {
-    if (!request.url?.includes('list-type')) fetched += 1;
-    response.end(huge);
+  const stocked = await service((request, response) => {
+    if (request.url?.includes('list-type'))
+      response.end(listOf(['a.csv'], undefined, Number.MAX_SAFE_INTEGER));
+    else fetched += 1;
   });
-  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  const { port } = server.address() as AddressInfo;
-  const { definition, credentials } = await bucketOf({ 'a.csv': csv('a') });
-  const stocked = {
-    definition: { ...definition, endpoint: `http://127.0.0.1:${port}` },
-    credentials: credentials!,
-  };
   await expect(readAll(stocked)).rejects.toMatchObject({
     name: 'SourceError',
     message: /9007199254740991 bytes, but the disk of .* has only \d+ free/,
   });
   expect(fetched).toBe(0);
-  server.close();
 });
 
 test('a signal ends the fetching', async () => {
