@@ -5,7 +5,7 @@ import { expect, test } from 'vitest';
 import { openDuckDb } from '../../src/integrations/files/duckdb.ts';
 import { createScratch } from '../../src/integrations/files/scratch.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
-import { open, readAll, type Stocked } from './warehouses.ts';
+import { open, readAll, runOnDuckDb, type Stocked } from './warehouses.ts';
 
 const csv = (id: string) => `EXTERNAL_ID,UPDATED_AT\n${id},2026-01-01\n`;
 
@@ -93,6 +93,32 @@ test('the scratch folder is for nobody else, and goes when the source is closed 
     open({ definition: { type: 'folder', path: path.join(dir, 'none'), format: 'csv' } }),
   ).rejects.toThrow();
   expect(scratchFolders()).toEqual(before);
+});
+
+test('more rows than are sorted at a time come in order, each once, also when most are of one moment', async () => {
+  const dir = temporaryFolder('penstock-files-');
+  const moment = (spread: string) => `timestamptz '2026-01-01 00:00:00Z' + to_microseconds(${spread})`;
+  // 250 MB of payloads.
+  await runOnDuckDb(
+    `copy (select 'user-' || n as external_id, repeat('x', 5000) as payload,
+       case when n % 2 = 0 then ${moment('5000')} else ${moment('(n * 7919) % 50000')} end as updated_at
+     from range(50000) numbers(n)) to '${dir}/rows.parquet' (format parquet)`,
+  );
+  const source = await open({ definition: { type: 'folder', path: dir, format: 'parquet' } });
+  const ids = new Set<string>();
+  let last = '';
+  let ordered = true;
+  const { signal } = new AbortController();
+  for await (const rows of source.rowsSince(undefined, { batch: 1000, signal })) {
+    for (const { updatedAt, identifiers } of rows) {
+      ordered &&= updatedAt! >= last;
+      last = updatedAt!;
+      ids.add(identifiers.external_id!);
+    }
+  }
+  await source.close();
+  expect(ordered).toBe(true);
+  expect(ids.size).toBe(50_000);
 });
 
 test('DuckDB reads what is in the scratch folder and the files that it was given, and nothing else', async () => {

@@ -49,7 +49,7 @@ test('a line that is no JSON object comes as unreadable, with its file and text,
   const broken = rows.flatMap(({ unreadable }) => unreadable ?? []);
   expect(broken).toHaveLength(6);
   expect(broken.every((text) => text.includes('rows.ndjson'))).toBe(true);
-  expect(broken[0]).toMatch(/rows\.ndjson: no JSON object: \{"external_id": "a", "updated_at"$/);
+  expect(broken.join('\n')).toMatch(/rows\.ndjson: no JSON object: \{"external_id": "a", "updated_at"$/m);
 });
 
 test('each line may spell the columns in its own case; one that spells one twice is an error', async () => {
