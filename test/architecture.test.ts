@@ -151,6 +151,22 @@ test.each([
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
 });
 
+test('what is large and seldom needed is imported only when a source is opened', () => {
+  const large = [
+    'src/integrations/postgres-source.ts',
+    'src/integrations/files-source.ts',
+    'src/integrations/bucket.ts',
+  ];
+  const opener = sources.find(({ file }) => file === 'src/integrations/open-source.ts')!;
+  expect(opener.imports).toEqual(expect.arrayContaining(large));
+  expect(opener.text).not.toMatch(/^import [^;]*(postgres-source|files-source|bucket)/m);
+  const others = code.filter(({ file, imports }) => {
+    if (file === opener.file || /^src\/integrations\/(files|bucket|postgres)/.test(file)) return false;
+    return imports.some((name) => large.includes(name) || /^src\/integrations\/(files|bucket)\//.test(name));
+  });
+  expect(others.map(({ file }) => file)).toEqual([]);
+});
+
 test('the rules about profiles, schemas and jobs do no input or output', () => {
   const outward = /^(?:node:)?(?:fs|net|http|https|dns|child_process|worker_threads|timers)\b/;
   const wrong = code.filter(

@@ -2,13 +2,14 @@ import { toRow } from './columns.ts';
 import type { FileFormat, FolderDefinition } from './definition.ts';
 import { csv } from './files/csv.ts';
 import { openDuckDb } from './files/duckdb.ts';
-import { toSourceError, withNames } from './files/errors.ts';
+import { nameAll, toSourceError, withNames } from './files/errors.ts';
 import { type InputFile, linkFiles } from './files/input-files.ts';
 import { ndjson } from './files/ndjson.ts';
 import { parquet } from './files/parquet.ts';
-import { type FormatReader, rowsStatement } from './files/part.ts';
+import type { FormatReader } from './files/part.ts';
 import { createScratch, type Scratch } from './files/scratch.ts';
-import type { ReadOptions, Source, SourceColumn, SourceRow } from './source.ts';
+import { rowsStatement, surveyRows } from './files/windows.ts';
+import { type ReadOptions, type Source, type SourceColumn, SourceError, type SourceRow } from './source.ts';
 import { assertCanonical } from './times.ts';
 
 const readers: Record<FileFormat, FormatReader> = { csv, ndjson, parquet };
@@ -89,14 +90,20 @@ export async function openFiles(
       const parts = await reader.parts(connection, inputs, serviceIdField);
       if (parts.length === 0) return;
       const columns = [...new Set(parts.flatMap(({ values }) => [...values.keys()]))];
-      const result = await connection.stream(rowsStatement(parts, columns, since));
-      for (let chunk = await result.fetchChunk(); chunk?.rowCount; chunk = await result.fetchChunk()) {
-        const rows = (chunk.getRows() as (string | null)[][]).map(([updatedAt, shown, ...values]) =>
-          toRow(updatedAt!, shown ? withNames(shown, inputs) : null, columns, values),
-        );
-        yield* slices(rows, read);
-      }
+      const survey = await surveyRows(connection, parts, columns, since);
       for await (const rows of reader.broken(connection, inputs, read.signal)) yield* slices(rows, read);
+      let given = 0;
+      for (const window of survey.windows) {
+        const result = await connection.stream(rowsStatement(parts, columns, window));
+        for (let chunk = await result.fetchChunk(); chunk?.rowCount; chunk = await result.fetchChunk()) {
+          const rows = (chunk.getRows() as (string | null)[][]).map(([updatedAt, shown, ...values]) =>
+            toRow(updatedAt!, shown ? withNames(shown, inputs) : null, columns, values),
+          );
+          given += rows.length;
+          yield* slices(rows, read);
+        }
+      }
+      requireAll(given, survey.rows, inputs);
     } catch (error) {
       read.signal.throwIfAborted();
       throw toSourceError(error, inputs);
@@ -119,4 +126,10 @@ function* slices(rows: SourceRow[], { batch, signal }: ReadOptions): Generator<S
     signal.throwIfAborted();
     yield rows.slice(start, start + batch);
   }
+}
+
+/** A stream of DuckDB's that ends early, for want of memory, looks like one that ends. */
+function requireAll(given: number, counted: number, inputs: readonly InputFile[]): void {
+  if (given >= counted) return;
+  throw new SourceError('failed', `${nameAll(inputs)}: only ${given} of ${counted} rows could be read`);
 }

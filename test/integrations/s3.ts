@@ -39,10 +39,14 @@ export function startS3(): Promise<TestS3> {
   return running;
 }
 
-async function start(): Promise<TestS3> {
+/** One that knows no signature to be right (see below); returns its address. */
+export async function startStrictS3(): Promise<string> {
+  return serve({ allowMismatchedSignatures: false });
+}
+
+async function serve(options: { allowMismatchedSignatures: boolean }): Promise<string> {
   const server = new S3rver({
-    // It takes the slash behind a bucket's name off before it computes the signature, so that none of a list is right.
-    allowMismatchedSignatures: true,
+    ...options,
     port: 0,
     address: '127.0.0.1',
     silent: true,
@@ -51,17 +55,20 @@ async function start(): Promise<TestS3> {
   const { port } = await new Promise<AddressInfo>((resolve, reject) => {
     server.run((error, address) => (error ? reject(error) : resolve(address)));
   });
-  const endpoint = `http://127.0.0.1:${port}`;
+  afterAll(() => server.close());
+  return `http://127.0.0.1:${port}`;
+}
+
+async function start(): Promise<TestS3> {
+  // It takes the slash behind a bucket's name off before it computes the signature, so that none of a list is right.
+  const endpoint = await serve({ allowMismatchedSignatures: true });
   const client = new S3Client({
     endpoint,
     region: 'eu-central-1',
     forcePathStyle: true,
     credentials: { accessKeyId: credentials.access_key_id, secretAccessKey: credentials.secret_access_key },
   });
-  afterAll(async () => {
-    client.destroy();
-    await server.close();
-  });
+  afterAll(() => client.destroy());
   let buckets = 0;
   async function fill(folder: string, prefix: string): Promise<string> {
     buckets += 1;

@@ -15,6 +15,7 @@ export const MOST_LINE_BYTES = 4_194_304;
 
 /** Lines that cannot be read are kept, for `readRejects`. */
 export const KEEP_REJECTS = 'ignore_errors = true, store_rejects = true, rejects_limit = 0';
+export const PASS_OVER_REJECTS = 'ignore_errors = true';
 
 /**
  * CSV files: RFC 4180, a header first, everything a text, so that an id keeps its zeros. Files with the same header are
@@ -48,7 +49,8 @@ async function parts(
     const known = [...found.keys()].filter((column) => column !== 'updated_at');
     return {
       columns: header.names.map((name) => ({ name, type: 'text' })),
-      from: readCsv(files, header),
+      from: readCsv(files, header, PASS_OVER_REJECTS),
+      fromKeeping: readCsv(files, header, KEEP_REJECTS),
       at: timeOfText(expression('updated_at')),
       shown: expression('updated_at'),
       values: new Map(known.map((column) => [column, expression(column)])),
@@ -56,7 +58,7 @@ async function parts(
   });
 }
 
-function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader): string {
+function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader, rejects: string): string {
   const columns = names.map((_, index) => `c${index}: 'VARCHAR'`).join(', ');
   return `read_csv([${files.map(({ path }) => literal(path)).join(', ')}], columns = {${columns}}, ${[
     'auto_detect = false',
@@ -68,7 +70,7 @@ function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader): 
     `max_line_size = ${MOST_LINE_BYTES}`,
     // A payload may hold line breaks: only from the first byte on is it known which of them end a line.
     'parallel = false',
-    KEEP_REJECTS,
+    rejects,
   ].join(', ')})`;
 }
 

@@ -3,11 +3,12 @@ import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
 import type { Scratch } from './scratch.ts';
 
 /**
- * What DuckDB keeps in memory at most; what is sorted beyond it goes to the scratch folder. A million rows of 300 bytes
- * need no more.
+ * What DuckDB keeps in memory at most. It takes far less for rows of a few hundred bytes; but it handles 2048 rows at a
+ * time, and so 200 MB for rows of 100 KB.
  */
-const MEMORY = '512MiB';
-const THREADS = 2;
+const MEMORY = '1GiB';
+/** Each has rows of its own in memory, and the lanes take what is read far more slowly than one reads. */
+const THREADS = 1;
 
 export interface DuckDb {
   connect(): Promise<DuckDBConnection>;

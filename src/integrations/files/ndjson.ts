@@ -1,6 +1,6 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { findColumns, type KnownColumn, knownNames, requireUpdatedAt } from '../columns.ts';
-import { KEEP_REJECTS, MOST_LINE_BYTES } from './csv.ts';
+import { KEEP_REJECTS, MOST_LINE_BYTES, PASS_OVER_REJECTS } from './csv.ts';
 import { literal } from './duckdb.ts';
 import { nameAll } from './errors.ts';
 import type { InputFile } from './input-files.ts';
@@ -22,7 +22,7 @@ async function parts(
   const wanted = knownNames(serviceIdField).map(literal).join(', ');
   const reader = await connection.runAndReadAll(
     `select distinct list_sort(list_filter(json_keys(object), lambda name: lower(name) in (${wanted})))
-     from (${objects(readLines(files, 'ignore_errors = true'), '')}) where object is not null`,
+     from (${objects(readLines(files, PASS_OVER_REJECTS), '')}) where object is not null`,
   );
   const spellings = reader.getRowsJson().map(([names]) => names as string[]);
   const found = new Map<KnownColumn, Set<string>>();
@@ -38,7 +38,8 @@ async function parts(
   return [
     {
       columns: [...found.values()].map(([name]) => ({ name: name!, type: 'json' })),
-      from: `(${objects(readLines(files, KEEP_REJECTS), ', line, filename')})`,
+      from: `(${objects(readLines(files, PASS_OVER_REJECTS), ', line, filename')})`,
+      fromKeeping: `(${objects(readLines(files, KEEP_REJECTS), ', line, filename')})`,
       at: timeOfText(expression('updated_at')),
       shown: `case when object is null then filename || ': no JSON object: ' || line else ${expression('updated_at')} end`,
       values: new Map(known.map((column) => [column, expression(column)])),

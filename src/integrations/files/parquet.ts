@@ -38,6 +38,7 @@ async function parts(
     {
       columns,
       from,
+      fromKeeping: from,
       at: timeOf(updatedAt, where),
       shown: `${identifier(updatedAt.name)}::varchar`,
       values: new Map(known.map((column) => [column, asText(columnOf(column))])),
