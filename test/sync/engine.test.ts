@@ -1,5 +1,8 @@
+import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { SourceError } from '../../src/integrations/source.ts';
+import { forgetEnvelopes } from '../../src/store/delivery/forget-envelopes.ts';
+import type { SyncContext } from '../../workers/sync/context.ts';
 import { workOff } from '../../workers/sync/work-off.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { at, countingRow, eventRow } from './memory-source.ts';
@@ -231,6 +234,50 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     const points = await pointsOf('left');
     expect(points).toHaveLength(3000);
     expect(points.filter(([, count]) => count !== 1)).toEqual([]);
+  });
+
+  test('the ledger keeps what a run has handed over and not accounted for, however old it is', async () => {
+    const [staged, other] = [uuidv7(), uuidv7()];
+    const run = await scene.begin(await scene.integrate({ rows: [] }));
+    await scene.pool.query(
+      "insert into ledger (envelope_id, applied_at) select unnest($1::uuid[]), now() - interval '30 days'",
+      [[staged, other]],
+    );
+    await scene.pool.query(
+      "insert into sync_chunks (job_id, envelope_ids, entries, rows, progress) values ($1, $2, '[]', '{}', '{}')",
+      [run, [staged]],
+    );
+    await forgetEnvelopes(scene.context.pool, 7);
+    const { rows } = await scene.pool.query('select envelope_id from ledger where envelope_id = any($1)', [
+      [staged, other],
+    ]);
+    expect(rows).toEqual([{ envelope_id: staged }]);
+    await scene.pool.query('delete from sync_jobs where id = $1', [run]);
+  });
+
+  test('a chunk that was applied, but not accounted for, is accounted for and not applied again', async () => {
+    const rows = [eventRow('again', at(1), 'again'), eventRow('again', at(2), 'again')];
+    const id = await scene.begin(await scene.integrate({ rows }, { kind: 'events' }));
+    const crashing: SyncContext = {
+      ...scene.context,
+      producer: {
+        // Dies when the chunk is in its lane, and its effect is there.
+        async add(entries) {
+          await scene.context.producer.add(entries);
+          await waitUntil(async () => (await scene.countEvents('again')) === 2, { what: 'the effect' });
+          throw new TypeError('died');
+        },
+      },
+    };
+    const leaving = new AbortController();
+    const worked = workOff(id, crashing, { soon: leaving.signal, now: never.now });
+    await waitUntil(async () => (await scene.countEvents('again')) === 2, { what: 'the effect' });
+    leaving.abort();
+    expect(await worked).toBe(false);
+    expect((await scene.pool.query('select from sync_chunks where job_id = $1', [id])).rowCount).toBe(1);
+    expect(await workOff(id, scene.context, never)).toBe(true);
+    expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 2, rows_synced: 2 });
+    expect(await scene.countEvents('again')).toBe(2);
   });
 
   test('two that work one run at once do nothing twice', async () => {

@@ -44,13 +44,13 @@ export async function readOn(
   const position: Position = { rows: account.read, failed: account.failed, newest: account.lastTimestamp };
   if (account.read === 0) await forgetUnreadable(account, context);
   const attempt = newId();
-  const passOver = await createPassOver(pool, run, attempt);
   const source = await context.open(run);
   const reading = new AbortController();
   const signal = AbortSignal.any([reading.signal, leaving.soon, leaving.now]);
   let done: Settled | undefined;
   try {
     context.checkColumns(await source.describe(), run);
+    const passOver = await createPassOver(pool, run, attempt);
     const read = createRowReader(source.rowsSince(run.lastTimestamp ?? undefined, { batch: BATCH, signal }));
 
     const prepare = async (): Promise<Next> => {
