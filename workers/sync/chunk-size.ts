@@ -3,8 +3,11 @@ const LARGEST = 1000;
 const SMALLEST = 50;
 const FIRST = 100;
 
-/** Milliseconds that the lanes may need for a chunk; a live request behind it waits as long. */
-const TARGET = 200;
+/**
+ * Milliseconds that a chunk may need from its hand-over to its effect. A live request behind it waits less than that:
+ * half of the second that a sync may cost one, since the next chunk is known to be slow only when it was.
+ */
+const TARGET = 500;
 
 /** Finds how many rows the lanes take at a time without making others wait. */
 export function createChunkSize() {
