@@ -118,6 +118,20 @@ describe('integrations create', () => {
   test('what a source needs is named', async () => {
     const bare = (source: string) => on.run(create('bare', '--kind', 'events', '--source', source));
     expectRefusal(await bare('postgres'), '--host, --database, --table, --user');
+    const s3 = ['--bucket', 'b', '--region', 'r', '--format', 'csv', '--access-key-id', 'i'];
+    const endpoint = create(
+      'bare',
+      '--kind',
+      'events',
+      '--source',
+      's3',
+      ...s3,
+      '--endpoint',
+      'https://me:hunter2@s3',
+    );
+    const refused = await on.run(endpoint);
+    expectRefusal(refused, '--endpoint is a URL', 'without a user or a password');
+    expect(refused.stderr).not.toContain('hunter2');
     expectRefusal(await bare('s3'), '--bucket, --region, --format, --access-key-id');
   });
 });

@@ -129,14 +129,29 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     expect(taken().length).toBeLessThanOrEqual(seconds + 1);
   });
 
-  test('a run that nobody was there for is caught up once, also when the schedule is followed again', async () => {
+  test('a run that nobody was there for is caught up, also when the schedule is followed again meanwhile', async () => {
     const id = uuidv7();
-    const wanted = [{ id, pattern: EVERY_SECOND }];
-    await syncs.follow(wanted);
+    const time = new Date(Date.now() + 2000);
+    const pattern = `${time.getUTCSeconds()} ${time.getUTCMinutes()} ${time.getUTCHours()} * * *`;
+    await syncs.follow([{ id, pattern }]);
     const due = (await queue.getJobScheduler(id))!.next!;
-    // Three of its times pass without a process.
+    await waitUntil(() => Date.now() > due + 500, { what: 'its time to pass' });
+    await syncs.follow([{ id, pattern }]);
+    await syncs.schedule({ id, pattern });
+    const { taken, stop } = await take();
+    await waitUntil(() => taken.length === 1, { what: 'the run that was missed' });
+    await waitUntil(async () => (await queue.getJobScheduler(id))?.next === due + 86_400_000, {
+      what: 'the next one tomorrow',
+    });
+    await stop();
+    expect(taken).toEqual([{ name: 'scheduled', data: { integration_id: id } }]);
+  });
+
+  test('several runs that nobody was there for are caught up by one', async () => {
+    const id = uuidv7();
+    await syncs.schedule({ id, pattern: EVERY_SECOND });
+    const due = (await queue.getJobScheduler(id))!.next!;
     await waitUntil(() => Date.now() > due + 3000, { what: 'its times to pass' });
-    await syncs.follow(wanted);
     const { taken, stop } = await take();
     await waitUntil(() => taken.length >= 1, { what: 'the run that was missed' });
     const next = await waitUntil(
@@ -149,6 +164,5 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     expect(next).toBeGreaterThan(due + 2000);
     await syncs.unschedule(id);
     await stop();
-    expect(taken[0]).toEqual({ name: 'scheduled', data: { integration_id: id } });
   });
 });

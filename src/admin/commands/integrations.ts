@@ -132,6 +132,8 @@ function parseSchedule(text: string): string {
 
 function parseContacts(text: string): string {
   const addresses = text.split(',').map((address) => address.trim());
+  // Takes back those that there were.
+  if (addresses.length === 1 && addresses[0] === '') return '';
   const wrong = addresses.filter((address) => normalizeEmail(address) === undefined);
   if (wrong.length > 0) throw new InvalidArgumentError(`'${wrong[0]}' is no email address.`);
   return addresses.join(',');

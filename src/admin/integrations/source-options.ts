@@ -66,9 +66,19 @@ export function readDefinition(options: SourceOptions): SourceDefinition {
   }
   const { bucket, region, format } = needed(options, 'bucket', 'region', 'format', 'accessKeyId');
   const { endpoint } = options;
-  if (endpoint !== undefined && !(URL.canParse(endpoint) && /^https?:$/.test(new URL(endpoint).protocol)))
-    throw new Refusal('--endpoint is a URL that starts with http:// or https://');
+  if (endpoint !== undefined) requireEndpoint(endpoint);
   return { type, bucket, prefix, region, ...(endpoint !== undefined && { endpoint }), format };
+}
+
+/** A definition is shown as it is: a name or a password in it would be too. */
+function requireEndpoint(endpoint: string): void {
+  const { protocol, username, password } = URL.canParse(endpoint)
+    ? new URL(endpoint)
+    : { protocol: '', username: '', password: '' };
+  if (!/^https?:$/.test(protocol) || username !== '' || password !== '')
+    throw new Refusal(
+      '--endpoint is a URL that starts with http:// or https://, without a user or a password',
+    );
 }
 
 /** What opens it; undefined: it takes nothing. */
