@@ -68,6 +68,7 @@ function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader, r
     `escape = '"'`,
     `comment = ''`,
     `max_line_size = ${MOST_LINE_BYTES}`,
+    `buffer_size = ${2 * MOST_LINE_BYTES}`,
     // A payload may hold line breaks: only from the first byte on is it known which of them end a line.
     'parallel = false',
     rejects,

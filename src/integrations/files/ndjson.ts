@@ -64,6 +64,7 @@ function readLines(files: readonly InputFile[], rejects: string): string {
     "comment = ''",
     'filename = true',
     `max_line_size = ${MOST_LINE_BYTES}`,
+    `buffer_size = ${2 * MOST_LINE_BYTES}`,
     // Lines may end in either way within a file.
     'strict_mode = false',
     rejects,
