@@ -95,4 +95,4 @@ test('the bench measures every row in turn, counts rows in Postgres and writes i
     ...['ours-75/naive-75', 'ours-1/naive-1', 'ours-75/copy', 'ours-75-identity/ours-75'],
   ]);
   expect(results.machine.postgres_settings).toMatchObject({ fsync: 'on', synchronous_commit: 'on' });
-}, 180_000);
+}, 300_000);
