@@ -35,6 +35,12 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
     await warehouse.pool.query(fill);
     fleet = await startFleet(backend, { edges: 0, workers: 1, syncs: 2, env: { INTEGRATION_KEY } });
     asker = await createAsker(fleet);
+    // Some 1,500 rows a second, so that a run lasts as long as the replacement of what was killed.
+    await fleet.pool.query(
+      `insert into rate_limits (workspace_id, bucket, requests, window_seconds)
+       values ($1, 'users.track', 20, 1)`,
+      [fleet.workspace.id],
+    );
     const source = warehouse.definition('seen');
     integration = await integrate(fleet, { kind: 'events', source }, warehouse.credentials);
     return async () => {
@@ -76,6 +82,7 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
     async () => {
       const run = await asker.begin(integration);
       const goals = Array.from({ length: KILLS }, () => 1 + Math.floor(Math.random() * 0.8 * ROWS));
+      const replacements: Promise<unknown>[] = [];
       for (const [kill, goal] of goals.sort((a, b) => a - b).entries()) {
         await waitUntil(async () => (await progressOf(run)).read >= goal, {
           what: `${goal} rows`,
@@ -83,9 +90,15 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
         });
         expect((await progressOf(run)).ended).toBe(false);
         const worker = kill === 1;
-        await fleet.end(worker ? fleet.workers[0]! : await workingSync());
-        await (worker ? fleet.startWorker() : fleet.startSync());
+        const members = worker ? fleet.workers : fleet.syncs;
+        await waitUntil(() => members.length > 0, { what: 'one to kill', deadline: 60_000 });
+        await fleet.end(worker ? members[0]! : await workingSync());
+        // Not waited for: the next may die before it is there.
+        const replacement = worker ? fleet.startWorker() : fleet.startSync();
+        replacement.catch(() => {});
+        replacements.push(replacement);
       }
+      await Promise.all(replacements);
       expect(await whenEnded(fleet, run, 60_000)).toMatchObject({
         status: 'success',
         rows_read: ROWS,
