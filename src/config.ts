@@ -37,6 +37,15 @@ export const settings = {
   ),
   WORKER_HOST: text('127.0.0.1', 'address', "Address of a worker's own health and metrics."),
   WORKER_PORT: port(3002, "Port of a worker's own health and metrics; 0: none."),
+  SYNC_HOST: text('127.0.0.1', 'address', "Address of a sync process's own health and metrics."),
+  SYNC_PORT: port(3003, "Port of a sync process's own health and metrics; 0: none."),
+  SYNC_CONCURRENCY: integer(
+    4,
+    1,
+    64,
+    'runs',
+    'Integrations that one sync process works at a time; a live request may wait behind one chunk of each.',
+  ),
   BOOTSTRAP_API_KEY: {
     ...text(
       '',
@@ -60,6 +69,15 @@ export const settings = {
     ...text('', '', 'What X-Request-Origin has to be with BOOTSTRAP_SCIM_TOKEN; set both or neither.'),
     pattern: '^([!-~]{1,255})?$',
     rule: 'must be 1 to 255 visible ASCII characters',
+  },
+  INTEGRATION_KEY: {
+    ...text(
+      '',
+      '',
+      'Key that credentials of warehouse integrations are encrypted with: 32 bytes in base64 or hex (openssl rand -base64 32). Several with commas between: the first encrypts, any decrypts. Empty: npm start keeps one in DATA_DIR for its embedded Postgres.',
+    ),
+    pattern: '^((?:[A-Za-z0-9+/]{43}=|[0-9A-Fa-f]{64})(?:,(?:[A-Za-z0-9+/]{43}=|[0-9A-Fa-f]{64}))*)?$',
+    rule: 'must be 32 bytes in base64 or hex, or several of these with commas between',
   },
   SERVICE_ID_FIELD: {
     ...text(

@@ -9,6 +9,7 @@ const config = readConfig();
 const processes: Record<string, { host: string; port: number; setting: string }> = {
   web: { host: config.HOST, port: config.PORT, setting: 'PORT' },
   worker: { host: config.WORKER_HOST, port: config.WORKER_PORT, setting: 'WORKER_PORT' },
+  sync: { host: config.SYNC_HOST, port: config.SYNC_PORT, setting: 'SYNC_PORT' },
   board: { host: config.BOARD_HOST, port: config.BOARD_PORT, setting: 'BOARD_PORT' },
 };
 

@@ -31,7 +31,10 @@ export type Log = ReturnType<typeof createLog>;
  * small request costs; what is gathered when the process exits is written then. A process that is killed loses
  * the last of them.
  */
-export function createLog(process: 'web' | 'worker' | 'board' | 'release' | 'start' | 'test', level: string) {
+export function createLog(
+  process: 'web' | 'worker' | 'sync' | 'board' | 'release' | 'start' | 'test',
+  level: string,
+) {
   const gathers = process === 'web' || process === 'worker';
   const destination = pino.destination(
     gathers

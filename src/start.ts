@@ -4,6 +4,7 @@ import path from 'node:path';
 import { bootstrap } from './admin/bootstrap.ts';
 import { describeFailure } from './admin/refusal.ts';
 import { type Config, readConfig } from './config.ts';
+import { keepIntegrationKey } from './embedded/integration-key.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { createLog, type Log } from './log.ts';
 import { packageRoot } from './package-root.ts';
@@ -74,6 +75,12 @@ interface RunOptions {
   log: Log;
 }
 
+/** Of an embedded Postgres there is always one; the processes see only its URL. */
+function integrationKey({ INTEGRATION_KEY, DATABASE_URL, DATA_DIR }: Config): string {
+  if (DATABASE_URL) return INTEGRATION_KEY;
+  return [INTEGRATION_KEY, keepIntegrationKey(DATA_DIR)].filter((key) => key !== '').join(',');
+}
+
 /** Runs the processes and greets when they are ready. @returns what stops them. */
 function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () => Promise<void> {
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
@@ -88,6 +95,7 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
       PORT: String(ports.PORT),
       BOARD_PORT: String(ports.BOARD_PORT),
       BOARD_PASSWORD: password,
+      INTEGRATION_KEY: integrationKey(config),
     },
     log,
     deadline: config.SHUTDOWN_TIMEOUT_MS,

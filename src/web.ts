@@ -1,6 +1,7 @@
 import { createServer } from 'node:http';
 import { readConfig } from './config.ts';
 import { databaseUrl } from './database-url.ts';
+import { createAnnouncer } from './edge/announce-run.ts';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator } from './edge/authenticate.ts';
 import { createScimAuthenticator } from './edge/authenticate-scim.ts';
@@ -16,9 +17,9 @@ import { createOnce } from './edge/once.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
-import { memoryTokenBuckets, redisTokenBuckets } from './edge/token-bucket.ts';
 import { createTurns } from './edge/turns.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
+import { memoryTokenBuckets, redisTokenBuckets } from './limits/token-bucket.ts';
 import { createLog } from './log.ts';
 import { allOperations } from './operations/index.ts';
 import { createRenderer } from './preferences/renderer.ts';
@@ -28,6 +29,7 @@ import { createWaitingSearch } from './queue/find-waiting.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
 import { createLaneProducer } from './queue/producer.ts';
 import { requireRedisSettings } from './queue/redis-settings.ts';
+import { createSyncQueue } from './queue/syncs.ts';
 import { openDatabase, ROW_CONNECTIONS } from './store/database.ts';
 
 /** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */
@@ -70,7 +72,11 @@ async function main(): Promise<void> {
   const renderer = createRenderer();
   const links = createLinkSettings(config);
   const waiting = createWaitingSearch(connection, config.LANES, config.QUEUE_TIMEOUT_MS);
-  const resources = { database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links, waiting };
+  const syncs = createSyncQueue(connection, config.QUEUE_TIMEOUT_MS);
+  const announceRun = createAnnouncer(syncs, log);
+  const resources = {
+    ...{ database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links, waiting, announceRun },
+  };
   const services = {
     config,
     log,
@@ -108,6 +114,7 @@ async function main(): Promise<void> {
       { name: 'database', stop: () => database.stop() },
       { name: 'queue connection', stop: () => connection.stop() },
       { name: 'producer', stop: () => producer.stop() },
+      { name: 'syncs', stop: () => syncs.stop() },
       { name: 'renderer', stop: () => renderer.stop() },
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,

@@ -8,12 +8,14 @@ const rooms: Record<string, string[]> = {
   schemas: [],
   profile: ['schemas'],
   jobs: ['schemas', 'profile'],
-  store: ['schemas', 'profile', 'jobs', 'generated'],
+  limits: [],
+  store: ['schemas', 'profile', 'jobs', 'integrations', 'generated'],
   queue: ['schemas', 'profile', 'jobs', 'store'],
   preferences: ['profile', 'jobs'],
-  operations: ['schemas', 'profile', 'jobs', 'store', 'preferences', 'generated'],
-  edge: ['schemas', 'profile', 'jobs', 'store', 'queue', 'preferences', 'operations'],
-  workers: ['schemas', 'profile', 'jobs', 'store', 'queue'],
+  integrations: ['schemas', 'profile', 'jobs'],
+  operations: ['schemas', 'profile', 'jobs', 'store', 'preferences', 'integrations', 'generated'],
+  edge: ['schemas', 'profile', 'jobs', 'store', 'queue', 'limits', 'preferences', 'operations'],
+  workers: ['schemas', 'profile', 'jobs', 'store', 'queue', 'limits', 'integrations'],
 };
 
 /** Modules directly under src that a room may import. */
@@ -21,9 +23,11 @@ const shared: Record<string, string[]> = {
   schemas: [],
   profile: [],
   jobs: [],
+  limits: ['package-root'],
   store: ['package-root'],
   queue: ['config', 'ids', 'lifecycle', 'log', 'within'],
   preferences: ['escape-html', 'package-root'],
+  integrations: ['within'],
   operations: ['errors', 'ids'],
   edge: [
     'config',
@@ -37,13 +41,21 @@ const shared: Record<string, string[]> = {
     'readiness',
     'within',
   ],
-  workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],
+  workers: ['config', 'database-url', 'ids', 'integration-keys', 'lifecycle', 'log', 'readiness'],
 };
 
 /** Imports against the rule, each with its reason. */
 const exceptions = new Map([
   ['src/edge/known-keys.ts src/admin/api-keys.ts', 'a key is hashed in one place, where it is made'],
   ['src/edge/authenticate-scim.ts src/admin/api-keys.ts', 'as is a SCIM token'],
+  [
+    'workers/sync/judge-row.ts src/operations/track/accept.ts',
+    'a row is judged as an object of a request is',
+  ],
+  ['workers/sync/judge-row.ts src/operations/users.delete.ts', 'as is a row of a deletion'],
+  ['workers/sync/judge-row.ts src/operations/operation.ts', 'on behalf of the same kind of caller'],
+  ['workers/sync/make-chunk.ts src/operations/operation.ts', 'on behalf of the same kind of caller'],
+  ['workers/sync/rules.ts src/operations/operation.ts', 'on behalf of the same kind of caller'],
   ['src/store/migrate.ts src/queue/connection.ts', "one command also makes the queue's own tables"],
   ['src/store/migrate.ts src/queue/keep-order.ts', "one command also makes the queue's own tables"],
 ]);
@@ -53,6 +65,7 @@ const environment = new Map([
   ['src/config.ts', 'reads every setting'],
   ['src/start.ts', 'hands it on to the processes that it starts'],
   ['src/start/end.ts', 'asks whether npm has started it'],
+  ['src/admin/integrations/secret.ts', 'takes a secret from the variable that a person names'],
   ['src/embedded/server.ts', 'hands PATH on to Postgres'],
   ['prisma.config.ts', 'keeps the Prisma command from a download'],
 ]);
@@ -134,11 +147,29 @@ test('nothing imports workers, but workers', () => {
 test.each([
   ['express', ['edge', 'board']],
   ['bullmq', ['queue', 'workers', 'board', 'store']],
-  ['ioredis', ['queue', 'edge']],
-  ['pg', ['store', 'queue', 'workers', 'embedded']],
+  ['ioredis', ['queue', 'limits']],
+  ['pg', ['store', 'queue', 'workers', 'embedded', 'integrations']],
+  ['@duckdb/node-api', ['integrations']],
+  ['@aws-sdk/client-s3', ['integrations']],
 ])('%s is known only to %j', (name, allowed) => {
   const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file) ?? file);
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
+});
+
+test('what is large and seldom needed is imported only when a source is opened', () => {
+  const large = [
+    'src/integrations/postgres-source.ts',
+    'src/integrations/files-source.ts',
+    'src/integrations/bucket.ts',
+  ];
+  const opener = sources.find(({ file }) => file === 'src/integrations/open-source.ts')!;
+  expect(opener.imports).toEqual(expect.arrayContaining(large));
+  expect(opener.text).not.toMatch(/^import [^;]*(postgres-source|files-source|bucket)/m);
+  const others = code.filter(({ file, imports }) => {
+    if (file === opener.file || /^src\/integrations\/(files|bucket|postgres)/.test(file)) return false;
+    return imports.some((name) => large.includes(name) || /^src\/integrations\/(files|bucket)\//.test(name));
+  });
+  expect(others.map(({ file }) => file)).toEqual([]);
 });
 
 test('the rules about profiles, schemas and jobs do no input or output', () => {

@@ -45,6 +45,8 @@ describe('settings', () => {
     ['BOOTSTRAP_API_KEY', 'x'.repeat(501), '16 to 500 visible ASCII characters'],
     ['BOOTSTRAP_API_KEY', 'a key with spaces in it', '16 to 500 visible ASCII characters'],
     ['SERVICE_ID_FIELD', 'Service Id', 'a name in lower case'],
+    ['INTEGRATION_KEY', 'hunter2hunter2', '32 bytes in base64 or hex'],
+    ['INTEGRATION_KEY', `${'A'.repeat(43)}=,hunter2`, '32 bytes in base64 or hex'],
   ])('%s=%s is refused by name and rule, and what may be a secret is not shown', (name, value, rule) => {
     const read = () => readConfig({ [name]: value });
     expect(read).toThrow(`wrong setting: ${name} must `);
@@ -60,6 +62,8 @@ describe('settings', () => {
     ['BOOTSTRAP_API_KEY', 'x'.repeat(16)],
     ['BOOTSTRAP_API_KEY', 'x'.repeat(500)],
     ['SERVICE_ID_FIELD', 'braze_id'],
+    ['INTEGRATION_KEY', `${'A'.repeat(43)}=`],
+    ['INTEGRATION_KEY', `${'aB'.repeat(32)},${'A'.repeat(43)}=`],
   ])('%s=%s is accepted', (name, value) => {
     expect(readConfig({ [name]: value })).toMatchObject({ [name]: value });
   });

@@ -27,8 +27,8 @@ const compose = parse(read('docker-compose.yml'), { merge: true }) as {
   services: Record<string, Service>;
   volumes: Record<string, null>;
 };
-const { postgres, redis, release, web, worker, board } = compose.services as Record<string, Service> &
-  Record<'postgres' | 'redis' | 'release' | 'web' | 'worker' | 'board', Service>;
+const { postgres, redis, release, web, worker, sync, board } = compose.services as Record<string, Service> &
+  Record<'postgres' | 'redis' | 'release' | 'web' | 'worker' | 'sync' | 'board', Service>;
 const ours = Object.fromEntries(procfile.map(({ name }) => [name, compose.services[name]!]));
 const dockerfile = read('Dockerfile')
   .split('\n')
@@ -88,7 +88,7 @@ describe('docker-compose.yml', () => {
 
   test('processes start when the tables are there and both stores are healthy', () => {
     const condition = (name: string) => ({ condition: name });
-    for (const service of [web, worker, board]) {
+    for (const service of [web, worker, sync, board]) {
       expect(service.depends_on).toEqual({
         release: condition('service_completed_successfully'),
         postgres: condition('service_healthy'),
@@ -99,10 +99,12 @@ describe('docker-compose.yml', () => {
     expect(release.restart).toBe('no');
   });
 
-  test('workers can be scaled: no name, no port, no volume of one container', () => {
-    expect(worker.container_name).toBeUndefined();
-    expect(worker.ports).toBeUndefined();
-    expect(worker.volumes).toBeUndefined();
+  test('workers and sync processes can be scaled: no name, no port, no volume of one container', () => {
+    for (const service of [worker, sync]) {
+      expect(service.container_name).toBeUndefined();
+      expect(service.ports).toBeUndefined();
+      expect(service.volumes).toBeUndefined();
+    }
   });
 
   test('each process has the port of its setting; web is published on it, the dashboard on this machine only', () => {
@@ -114,6 +116,7 @@ describe('docker-compose.yml', () => {
     });
     expect(board.ports).toEqual([`127.0.0.1:${settings.BOARD_PORT.default}:${settings.BOARD_PORT.default}`]);
     expect(worker.environment).toMatchObject({ WORKER_PORT: settings.WORKER_PORT.default });
+    expect(sync.environment).toMatchObject({ SYNC_PORT: settings.SYNC_PORT.default });
     expect(postgres.ports).toBeUndefined();
     expect(redis.ports).toBeUndefined();
   });
@@ -123,7 +126,7 @@ describe('docker-compose.yml', () => {
       if (name === 'release') expect(healthcheck).toEqual({ disable: true });
       else expect(healthcheck?.test?.[0], name).toBe('CMD');
     }
-    for (const name of ['web', 'worker', 'board']) {
+    for (const name of ['web', 'worker', 'sync', 'board']) {
       expect(compose.services[name]?.healthcheck?.test).toEqual(['CMD', 'node', 'dist/src/health.js', name]);
     }
   });
@@ -147,6 +150,8 @@ describe('Dockerfile', () => {
     const build = dockerfile.join('\n');
     expect(build).toContain('RUN npm ci');
     expect(build).toContain('npm prune --omit=dev');
+    // With the optional packages would go DuckDB's binary.
+    expect(build).not.toContain('--omit=optional');
   });
 
   test('its command is the web of the Procfile, and it has a health check', () => {

@@ -16,6 +16,7 @@ describe('the health command of the containers', () => {
   test.each([
     ['web', 'PORT'],
     ['worker', 'WORKER_PORT'],
+    ['sync', 'SYNC_PORT'],
     ['board', 'BOARD_PORT'],
   ])('exits 0 without a word when %s is alive', async (name, setting) => {
     const server = createServer((request, response) => {
@@ -44,7 +45,7 @@ describe('the health command of the containers', () => {
   test('says which processes there are', async () => {
     expect(await check('workers', {})).toEqual({
       code: 1,
-      text: 'health of workers: no such process; there are web, worker, board',
+      text: 'health of workers: no such process; there are web, worker, sync, board',
     });
   });
 });

@@ -1,7 +1,10 @@
 import { execFile } from 'node:child_process';
-import { readdirSync } from 'node:fs';
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { promisify } from 'node:util';
+import pg from 'pg';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { decryptCredentials, keysOf } from '../src/integrations/credentials.ts';
 import { packageRoot } from '../src/package-root.ts';
 import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
 import {
@@ -36,6 +39,54 @@ describe('the admin command on a running npm start', () => {
     const { api_key: secret } = JSON.parse(stdout);
     expect(secret).toMatch(KEY);
     expect(await track(env.PORT, secret)).toBe(201);
+  });
+
+  test('stores the credentials of an integration with the key that npm start keeps in DATA_DIR', async () => {
+    const env = await settings();
+    await startAndWait(env);
+    const warehouse = new URL(readFileSync(path.join(env.DATA_DIR, 'database-url'), 'utf8').trim());
+    const client = new pg.Client({ connectionString: warehouse.href });
+    await client.connect();
+    await client.query('create table exported (updated_at timestamptz, external_id text, payload jsonb)');
+    const { stdout } = await promisify(execFile)(
+      process.execPath,
+      [
+        ...[
+          'dist/src/cli.js',
+          'integrations',
+          'create',
+          '--json',
+          '--workspace',
+          'default',
+          '--name',
+          'users',
+        ],
+        ...[
+          '--kind',
+          'attributes',
+          '--source',
+          'postgres',
+          '--host',
+          warehouse.hostname,
+          '--port',
+          warehouse.port,
+        ],
+        ...['--database', warehouse.pathname.slice(1), '--table', 'exported', '--tls', 'off'],
+        ...['--user', warehouse.username, '--secret-env', 'SECRET'],
+      ],
+      {
+        cwd: packageRoot,
+        env: { PATH: process.env.PATH, DATA_DIR: env.DATA_DIR, SECRET: warehouse.password },
+      },
+    );
+    const { integration_id: id } = JSON.parse(stdout);
+    const { rows } = await client.query('select credentials from integrations where id = $1', [id]);
+    await client.end();
+    const key = readFileSync(path.join(env.DATA_DIR, 'integration-key'), 'utf8').trim();
+    expect(decryptCredentials(rows[0].credentials, id, keysOf(key))).toEqual({
+      user: warehouse.username,
+      password: warehouse.password,
+    });
   });
 });
 

@@ -122,7 +122,7 @@ describe('npm start', () => {
     }
     await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
     const stops = [...text.matchAll(/"process":"(\w+)".*"msg":"stopped"/g)].map((match) => match[1]);
-    expect(stops).toEqual(['web', 'worker', 'board', 'start']);
+    expect(stops).toEqual(['web', 'worker', 'sync', 'board', 'start']);
   });
 
   test('a start that was killed does not stop the next one, and its processes end by themselves', async () => {
@@ -142,21 +142,24 @@ describe('npm start', () => {
     await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of what was left behind' });
   });
 
-  test.each(['PORT', 'BOARD_PORT', 'WORKER_PORT'] as const)('a %s in use is said by name', async (name) => {
-    const env = await settings();
-    const other = createServer();
-    await new Promise<void>((resolve) => other.listen(Number(env[name]), '127.0.0.1', resolve));
-    try {
-      const start = begin(env);
-      expect(await start.exit).toMatchObject({ code: 1 });
-      expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
-      // A key that nobody would ever see is not made.
-      expect(output(start)).not.toMatch(KEY);
-      await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
-    } finally {
-      other.close();
-    }
-  });
+  test.each(['PORT', 'BOARD_PORT', 'WORKER_PORT', 'SYNC_PORT'] as const)(
+    'a %s in use is said by name',
+    async (name) => {
+      const env = await settings();
+      const other = createServer();
+      await new Promise<void>((resolve) => other.listen(Number(env[name]), '127.0.0.1', resolve));
+      try {
+        const start = begin(env);
+        expect(await start.exit).toMatchObject({ code: 1 });
+        expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
+        // A key that nobody would ever see is not made.
+        expect(output(start)).not.toMatch(KEY);
+        await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
+      } finally {
+        other.close();
+      }
+    },
+  );
 
   test('a wrong setting is said by name', async () => {
     const start = begin({ ...(await settings()), PORT: 'eighty' });

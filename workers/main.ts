@@ -75,7 +75,15 @@ async function main(): Promise<void> {
     { name: 'lanes', stop: () => stopLanes(lanes) },
   ];
   if (config.WORKER_PORT > 0)
-    services.push(await startStatusServer(config, metrics.registry, database.pool, connection, log));
+    services.push(
+      await startStatusServer(
+        { host: config.WORKER_HOST, port: config.WORKER_PORT },
+        metrics.registry,
+        database.pool,
+        connection,
+        log,
+      ),
+    );
   stopOnSignal(services, log, config.SHUTDOWN_TIMEOUT_MS);
   log.info({ lanes: config.LANES, queue: connection.kind }, 'ready');
 

@@ -1,6 +1,5 @@
 import { createServer, STATUS_CODES } from 'node:http';
 import type { Registry } from 'prom-client';
-import type { Config } from '../src/config.ts';
 import type { Service } from '../src/lifecycle.ts';
 import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
@@ -10,11 +9,11 @@ import type { Pool } from '../src/store/database.ts';
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /**
- * A worker's own /healthz, /readyz and /metrics. Where another worker of the same machine has the port, this
- * one does without: the web process shows the counters of the whole fleet.
+ * A process's own /healthz, /readyz and /metrics. Where another of the same machine has the port, this one does
+ * without: the web process shows the counters of the whole fleet.
  */
 export async function startStatusServer(
-  config: Config,
+  address: { host: string; port: number },
   registry: Registry,
   pool: Pool,
   connection: QueueConnection,
@@ -41,10 +40,10 @@ export async function startStatusServer(
   });
   const listening = await new Promise<boolean>((resolve) => {
     server.once('error', (error) => {
-      log.warn({ err: error, port: config.WORKER_PORT }, 'no health and metrics of this worker');
+      log.warn({ err: error, port: address.port }, 'no health and metrics of this process');
       resolve(false);
     });
-    server.listen(config.WORKER_PORT, config.WORKER_HOST, () => resolve(true));
+    server.listen(address.port, address.host, () => resolve(true));
   });
   return {
     name: 'status server',

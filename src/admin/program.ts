@@ -6,6 +6,7 @@ import { addAccounts } from './commands/accounts.ts';
 import { addCompanies } from './commands/companies.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
 import { addGroups } from './commands/groups.ts';
+import { addIntegrations } from './commands/integrations.ts';
 import { addKeys } from './commands/keys.ts';
 import { addLimits } from './commands/limits.ts';
 import { addMigrate } from './commands/migrate.ts';
@@ -43,6 +44,7 @@ export function createProgram(fail: (text: string) => void): Command {
   addTeams(command);
   addPermissionSets(command);
   addScimTokens(command);
+  addIntegrations(command);
   addLimits(command);
   addUsage(command);
   addDeadLetters(command);

@@ -4,6 +4,7 @@ import type { BeforeHook } from '@bull-board/api/typings/app';
 import { ExpressAdapter } from '@bull-board/express';
 import { Queue } from 'bullmq';
 import type { Express } from 'express';
+import { SYNC_QUEUE } from '../jobs/syncs.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { DEAD_LETTER_QUEUE, laneName } from '../queue/lanes.ts';
 import { readable } from './readable.ts';
@@ -24,6 +25,7 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
     return queue;
   };
   const deadLetters = open(DEAD_LETTER_QUEUE);
+  const syncs = open(SYNC_QUEUE);
   const laneQueues = Array.from({ length: lanes }, (_, lane) => open(laneName(lane)));
 
   const router = (readOnly: boolean) => {
@@ -45,6 +47,12 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
           });
           adapter.setFormatter('data', readable);
           return adapter;
+        }),
+        new BullMQAdapter(syncs, {
+          displayName: 'Syncs',
+          description:
+            'Runs of warehouse integrations that wait or are in work, and the times at which others begin.',
+          readOnlyMode: true,
         }),
       ],
       options: {
@@ -68,7 +76,7 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
     /** The same, with nothing to press. */
     readOnlyRouter: router(true),
     async stop() {
-      await Promise.all([deadLetters, ...laneQueues].map((queue) => queue.close()));
+      await Promise.all([deadLetters, ...laneQueues, syncs].map((queue) => queue.close()));
     },
   };
 }

@@ -3,6 +3,7 @@ import type { Depth, LaneDepth } from '../queue/depth.ts';
 import type { Pool } from '../store/database.ts';
 import { readTotals } from '../store/delivery/read-totals.ts';
 import { readUsageToday } from '../store/delivery/read-usage-today.ts';
+import { readSyncState } from '../store/syncs/read-sync-state.ts';
 import { within } from '../within.ts';
 
 /** Milliseconds that whoever asks for the numbers waits for each of their sources. */
@@ -58,6 +59,22 @@ export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): {
     registers,
   });
 
+  const unfinished = new Gauge({
+    name: 'penstock_sync_runs_unfinished',
+    help: 'Runs of warehouse integrations that have not ended.',
+    registers,
+  });
+  const oldestRun = new Gauge({
+    name: 'penstock_sync_oldest_run_seconds',
+    help: 'Time since the oldest run that has not ended was begun.',
+    registers,
+  });
+  const failing = new Gauge({
+    name: 'penstock_sync_failing_integrations',
+    help: 'Active integrations whose last run ended as error or config_error.',
+    registers,
+  });
+
   let asking: Promise<LaneDepth[]> | undefined;
 
   async function refreshLanes(): Promise<void> {
@@ -94,8 +111,15 @@ export function addFleetMetrics(registry: Registry, pool: Pool, depth: Depth): {
     }
   }
 
+  async function refreshSyncs(): Promise<void> {
+    const state = await readSyncState(pool);
+    unfinished.set(state.unfinished);
+    oldestRun.set(state.oldestSeconds);
+    failing.set(state.failing);
+  }
+
   async function refresh(): Promise<void> {
-    const parts = [refreshLanes(), refreshTotals(), refreshUsage()];
+    const parts = [refreshLanes(), refreshTotals(), refreshUsage(), refreshSyncs()];
     await Promise.allSettled(parts.map((part) => within(PATIENCE, part)));
   }
 

@@ -1,7 +1,7 @@
+import type { Take, TokenBuckets } from '../limits/token-bucket.ts';
 import type { BucketName } from '../schemas/limits.ts';
 import { buckets as defaults } from '../schemas/limits.ts';
 import type { ApiKey } from './known-keys.ts';
-import type { Take, TokenBuckets } from './token-bucket.ts';
 
 /** What a request may tell its caller about the limit; times in epoch seconds and seconds. */
 export interface Allowance {

@@ -22,6 +22,7 @@ export interface Source {
 export interface ReadOptions {
   /** Most rows in one batch. */
   batch: number;
+  /** Ends the reading with its reason, also within a statement of the source. */
   signal: AbortSignal;
 }
 
@@ -34,7 +35,10 @@ export interface SourceColumn {
 export interface SourceRow {
   /** Always `YYYY-MM-DDTHH:MM:SS.ffffffZ`, so that texts compare as times do; absent when the value is no time. */
   updatedAt?: string;
-  /** What stood there, when it is no time. */
+  /**
+   * What stood there, when it is no time: empty for null and absence. Of a line of a file that could not be read at all,
+   * the file, the rule that it breaks and what stands in it.
+   */
   unreadable?: string;
   identifiers: Partial<Record<IdentifierColumn, string>>;
   /** JSON text as it stood there, or the value of a column of a structured type as JSON text. */

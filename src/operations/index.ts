@@ -1,3 +1,6 @@
+import { cdiIntegrations } from './cdi.integrations.ts';
+import { cdiJobSyncStatus } from './cdi.job_sync_status.ts';
+import { cdiSync } from './cdi.sync.ts';
 import { emailBlacklist } from './email.blacklist.ts';
 import { emailBlocklist } from './email.blocklist.ts';
 import { emailBounceRemove } from './email.bounce.remove.ts';
@@ -61,6 +64,9 @@ export function allOperations(serviceIdField: string): Operation[] {
     emailHardBounces(),
     emailBounceRemove(),
     emailSpamRemove(),
+    cdiIntegrations(),
+    cdiJobSyncStatus(),
+    cdiSync(),
     preferenceCenterList(),
     preferenceCenterCreate(),
     preferenceCenterGet(),

@@ -106,6 +106,8 @@ export interface Resources {
   renderer: Renderer;
   links: LinkSettings;
   waiting: Waiting;
+  /** Tells the sync processes of a run that has begun; they would find it by themselves, some seconds later. */
+  announceRun(runId: string): Promise<void>;
 }
 
 /** What is in the lanes. */

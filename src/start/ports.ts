@@ -7,6 +7,7 @@ const listeners = [
   ['PORT', 'HOST'],
   ['BOARD_PORT', 'BOARD_HOST'],
   ['WORKER_PORT', 'WORKER_HOST'],
+  ['SYNC_PORT', 'SYNC_HOST'],
 ] as const;
 
 export type Ports = Pick<Config, (typeof listeners)[number][0]>;
@@ -31,6 +32,7 @@ export async function claimPorts(config: Config, patience: number): Promise<Port
     BOARD_PORT: config.BOARD_PORT || (await freePort(config.BOARD_HOST)),
     // 0 stands for none here.
     WORKER_PORT: config.WORKER_PORT,
+    SYNC_PORT: config.SYNC_PORT,
   };
 }
 

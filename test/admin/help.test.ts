@@ -5,7 +5,7 @@ import { expectRefusal, penstock } from './penstock.ts';
 
 const nouns = [
   ...['companies', 'workspaces', 'keys', 'groups', 'users', 'preference-centers', 'accounts', 'teams'],
-  ...['permission-sets', 'scim-tokens', 'limits', 'dead-letters'],
+  ...['permission-sets', 'scim-tokens', 'integrations', 'limits', 'dead-letters'],
 ];
 const verbs = [
   'workspaces create',
@@ -23,6 +23,9 @@ const verbs = [
   'preference-centers list',
   'preference-centers show',
   'preference-centers revoke',
+  ...['create', 'list', 'show', 'test', 'update', 'pause', 'resume', 'delete', 'sync', 'cancel', 'logs'].map(
+    (verb) => `integrations ${verb}`,
+  ),
   'limits set',
   'limits list',
   'limits reset',

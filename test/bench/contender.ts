@@ -24,6 +24,8 @@ export interface Contender {
   /** @throws {Error} when its own counters and its rows disagree */
   stored(): Promise<StoredCounts>;
   databaseUrl: string;
+  /** Absent when its queue is in Postgres. */
+  redisUrl?: string;
   /** For statements of the bench itself: one connection. */
   pool: pg.Pool;
   stop(): Promise<void>;

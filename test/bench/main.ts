@@ -27,6 +27,7 @@ import { latencyRows } from './rows/latency.ts';
 import { pipelineRows } from './rows/pipelines.ts';
 import { queueMemoryRow } from './rows/queue-memory.ts';
 import { startRows } from './rows/starts.ts';
+import { syncRow } from './rows/sync.ts';
 import { type Size, sizeOf } from './size.ts';
 
 const folder = path.join(packageRoot, 'test/bench');
@@ -35,7 +36,7 @@ const QUICK_SECONDS = 3;
 
 async function main(): Promise<void> {
   const options = readOptions(process.argv);
-  const size = sizeOf(options.seconds ?? (options.quick ? QUICK_SECONDS : SECONDS));
+  const size = sizeOf(options.seconds ?? (options.quick ? QUICK_SECONDS : SECONDS), options.syncedRows);
   const floors: Record<string, number> = JSON.parse(readFileSync(path.join(folder, 'floors.json'), 'utf8'));
   const running: Stoppable[] = [];
   let stopped: Promise<void> | undefined;
@@ -53,6 +54,8 @@ async function main(): Promise<void> {
     running.push(fleets);
     const starts = startRows(fleets);
     running.push(starts);
+    const sync = syncRow(fleets, environment, options.set, size);
+    running.push(sync);
     const rows = [
       ...pipelineRows(fleets, environment, size),
       bareHttpRow(environment, size),
@@ -60,6 +63,7 @@ async function main(): Promise<void> {
       ...latencyRows(fleets, environment, size),
       queueMemoryRow(fleets, environment, size),
       ...identityRows(fleets, size),
+      sync.row,
       ...starts.rows,
       ...(options.growth.length > 0 ? growthRows(fleets, environment, size, options.growth) : []),
     ];
@@ -118,8 +122,8 @@ async function measureAll(
 }
 
 /** Only a full run becomes the record. */
-function write(results: Results, { quick, only, output, set }: BenchOptions): void {
-  const full = !quick && only.length === 0 && Object.keys(set).length === 0;
+function write(results: Results, { quick, only, output, set, syncedRows }: BenchOptions): void {
+  const full = !quick && only.length === 0 && syncedRows === undefined && Object.keys(set).length === 0;
   const file = output ?? (full ? path.join(folder, 'results.json') : undefined);
   if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
 }

@@ -9,6 +9,8 @@ export interface BenchOptions {
   /** Seconds. */
   patience: number;
   check: boolean;
+  /** Rows of a table that is synced. */
+  syncedRows?: number;
   /** Settings of Penstock's own processes. */
   set: Record<string, string>;
   output?: string;
@@ -30,6 +32,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
       positive,
       1,
     )
+    .option('--synced-rows <number>', 'rows of a sync (10,000 for each of the seconds)', positive)
     .option('--check', 'exit with 1 when a ratio is under its floor in floors.json', false)
     .option(
       '--set <NAME=value>',

@@ -41,6 +41,7 @@ export async function startOurs(
   place: { name: string; redis?: number; workers?: number },
 ): Promise<Contender> {
   const { folder } = environment;
+  const redisUrl = place.redis === undefined ? undefined : `${environment.redisUrl}/${place.redis}`;
   const databaseUrl = await environment.database(place.name);
   await migrate(databaseUrl, place.redis === undefined ? 'postgres' : 'redis');
   const key = `bench-${randomBytes(16).toString('hex')}`;
@@ -48,7 +49,7 @@ export async function startOurs(
 
   const [port, workerPort] = [await freePort(), await freePort()];
   const env = {
-    ...(place.redis !== undefined && { REDIS_URL: `${environment.redisUrl}/${place.redis}` }),
+    ...(redisUrl && { REDIS_URL: redisUrl }),
     DATABASE_URL: databaseUrl,
     PORT: String(port),
     WORKER_PORT: String(workerPort),
@@ -83,6 +84,7 @@ export async function startOurs(
     pids,
     settings,
     databaseUrl,
+    ...(redisUrl && { redisUrl }),
     pool,
     async stored() {
       const { rows } = await pool.query<StoredCounts & Record<string, number>>(countStored);

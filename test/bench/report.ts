@@ -15,6 +15,12 @@ export function describeFigure(round: number, name: string, { value, unit, detai
   if (peaks.length > 0) {
     parts.push(`peak MB ${peaks.map(([key, peak]) => `${key.slice(PEAK.length)} ${peak}`).join(', ')}`);
   }
+  if (detail.live_p99_ms) {
+    parts.push(
+      `live readable p50 ${detail.live_p50_ms!.toFixed(0)} p99 ${detail.live_p99_ms.toFixed(0)} max ${detail.live_max_ms!.toFixed(0)} ms` +
+        ` (without: p50 ${detail.alone_p50_ms!.toFixed(0)} p99 ${detail.alone_p99_ms!.toFixed(0)})`,
+    );
+  }
   const costs = Object.entries(detail).filter(([key]) => key.startsWith(COST));
   if (costs.length > 0) {
     const each = costs.map(([key, value]) => `${key.slice(COST.length)} ${value}`);

@@ -9,6 +9,8 @@ export interface Size {
   copiedRows: number;
   /** Requests of 50 identity operations. */
   identityRequests: number;
+  /** Rows of a table that is synced. */
+  syncedRows: number;
   /** Events of the users who are merged, one merge each. */
   mergedEvents: number[];
   /** Custom attributes of the profiles that attributes are merged into. */
@@ -19,8 +21,11 @@ export interface Size {
   waitingBytes: number;
 }
 
-/** @param seconds length of one measurement; under 3 it only shows that the bench runs */
-export function sizeOf(seconds: number): Size {
+/**
+ * @param seconds length of one measurement; under 3 it only shows that the bench runs
+ * @param syncedRows of a sync, if not as many as go with the seconds
+ */
+export function sizeOf(seconds: number, syncedRows?: number): Size {
   const real = seconds >= 3;
   return {
     users: real ? 20_000 : 1000,
@@ -29,6 +34,7 @@ export function sizeOf(seconds: number): Size {
     naiveRequestsOf1: Math.ceil(700 * seconds),
     copiedRows: Math.ceil(2.5 * seconds) * 10_000,
     identityRequests: Math.ceil(25 * seconds),
+    syncedRows: syncedRows ?? Math.ceil(10 * seconds) * 1000,
     mergedEvents: seconds > 3 ? [1, 1000, 100_000, 1_000_000] : [1, 1000, 10_000],
     attributes: [10, 100, 400],
     attributeProfiles: real ? 20_000 : 500,

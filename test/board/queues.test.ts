@@ -1,6 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { SYNC_QUEUE } from '../../src/jobs/syncs.ts';
 import { DEAD_LETTER_QUEUE, laneName } from '../../src/queue/lanes.ts';
+import { createSyncQueue } from '../../src/queue/syncs.ts';
 import { openDashboard, type Visitor } from './browser-session.ts';
 import { failedEvent, type Installation } from './installation.ts';
 
@@ -21,12 +23,52 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     }[];
   }
 
-  test('shows every lane and the dead letters', async () => {
+  test('shows every lane, the dead letters and the syncs', async () => {
     const { queues } = (await (await visitor.get('/api/queues')).json()) as Shown;
     expect(queues.map(({ name, readOnlyMode }) => [name, readOnlyMode])).toEqual([
       [DEAD_LETTER_QUEUE, false],
       ...[0, 1, 2, 3].map((lane) => [laneName(lane), true]),
+      [SYNC_QUEUE, true],
     ]);
+  });
+
+  test('shows the runs that wait and the times at which others begin; nothing can be done to them', async () => {
+    const syncs = createSyncQueue(installation.connection, 10_000);
+    const [run, integration] = [uuidv7(), uuidv7()];
+    await syncs.add(run);
+    await syncs.schedule({ id: integration, pattern: '0 3 * * *' });
+    for (const [status, data] of [
+      ['waiting', { job_id: run }],
+      ['delayed', { integration_id: integration }],
+    ] as const) {
+      const answer = await visitor.get(
+        `/api/queues?activeQueue=${SYNC_QUEUE}&status=${status}&page=1&jobsPerPage=10`,
+      );
+      const { queues } = (await answer.json()) as Shown;
+      const shown = queues.find(({ name }) => name === SYNC_QUEUE)!;
+      expect(shown.jobs).toMatchObject([{ data }]);
+      expect(shown.counts).toMatchObject({ [status]: 1 });
+    }
+    for (const action of [
+      'pause',
+      'empty',
+      'obliterate',
+      'promote',
+      'clean/waiting',
+      `${run}/clean`,
+      `${run}/promote`,
+    ])
+      expect([action, (await visitor.put(`/api/queues/${SYNC_QUEUE}/${action}`)).status]).toEqual([
+        action,
+        403,
+      ]);
+    expect((await visitor.put(`/api/queues/${SYNC_QUEUE}/${run}/retry`)).status).toBe(405);
+    const scheduler = `/api/queues/${SYNC_QUEUE}/job-schedulers/${integration}`;
+    for (const action of ['remove', 'run'])
+      expect((await visitor.put(`${scheduler}/${action}`)).status).toBe(403);
+    expect((await visitor.send('PATCH', scheduler)).status).toBe(403);
+    expect(await syncs.scheduled()).toEqual([{ id: integration, pattern: '0 3 * * *' }]);
+    await syncs.stop();
   });
 
   test('shows the requests of an envelope with their objects under them, a hundred at most', async () => {

@@ -2,6 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { backends, type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { createIntegration } from '../setup/integrations.ts';
 import { refuseEvents } from '../workers/batch.ts';
 
 const time = '2026-01-31T12:00:00Z';
@@ -38,6 +39,9 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
     /^penstock_usage_today\{workspace="shop",kind="subscriptions"\}/,
     exactly(0),
   ],
+  ['sync runs that have not ended', 'web', /^penstock_sync_runs_unfinished/, exactly(1)],
+  ['how long the oldest of them has been running', 'web', /^penstock_sync_oldest_run_seconds/, above(50)],
+  ['integrations whose last sync failed', 'web', /^penstock_sync_failing_integrations/, exactly(1)],
 ];
 
 describe.each(backends)('/metrics after real traffic, queue on %s', (backend) => {
@@ -69,6 +73,7 @@ describe.each(backends)('/metrics after real traffic, queue on %s', (backend) =>
     expect(valueIn(alone, /^penstock_queue_depth/)).toBe(1);
     expect(valueIn(alone, /^penstock_queue_oldest_seconds/)).toBeGreaterThan(0);
     await track(fleet, { events: [{ ...ada, name: 'waits', time }] });
+    await addSyncRuns(fleet);
     pages.web = await read(web);
     // The lag that a page shows is what the page before it has measured.
     await read(fleet.workers[0]!);
@@ -82,6 +87,26 @@ describe.each(backends)('/metrics after real traffic, queue on %s', (backend) =>
     expectation(valueIn(pages[process], line));
   });
 });
+
+/** An integration whose last run failed, another that works again and is running, and one that is paused. */
+async function addSyncRuns({ pool, workspace }: Fleet): Promise<void> {
+  const add = (integration: string, ...runs: [string, string | null][]) =>
+    Promise.all(
+      runs.map(([status, ended], index) =>
+        pool.query(
+          `insert into sync_jobs (id, integration_id, asked_by, status, started_at, finished_at)
+           values ($1, $2, 'api', $3, now() - interval '1 minute', $4::timestamptz)`,
+          [`018f0000-0000-7000-800${index}-${integration.slice(-12)}`, integration, status, ended],
+        ),
+      ),
+    );
+  const failing = await createIntegration(pool, workspace.id);
+  await add(failing, ['success', '2026-01-01'], ['config_error', '2026-01-02']);
+  const running = await createIntegration(pool, workspace.id);
+  await add(running, ['error', '2026-01-01'], ['partial', '2026-01-02'], ['running', null]);
+  const paused = await createIntegration(pool, workspace.id, { status: 'paused' });
+  await add(paused, ['error', '2026-01-02']);
+}
 
 async function track({ edges, workspace }: Fleet, json: Record<string, object[]>): Promise<void> {
   const answer = await send(edges[0]!.port, {

@@ -3,7 +3,7 @@ import { Redis } from 'ioredis';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { ApiKey } from '../../src/edge/known-keys.ts';
 import { type Allowance, createRateLimiter } from '../../src/edge/rate-limit.ts';
-import { memoryTokenBuckets, redisTokenBuckets, type TokenBuckets } from '../../src/edge/token-bucket.ts';
+import { memoryTokenBuckets, redisTokenBuckets, type TokenBuckets } from '../../src/limits/token-bucket.ts';
 import type { BucketName } from '../../src/schemas/limits.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 

@@ -32,8 +32,10 @@ export interface Fleet {
   /** The living ones. */
   edges: Member[];
   workers: Member[];
+  syncs: Member[];
   startEdge(port?: number): Promise<Member>;
   startWorker(): Promise<Member>;
+  startSync(): Promise<Member>;
   /** Sends a signal, SIGKILL unless told, and waits for the end. */
   end(member: Member, signal?: NodeJS.Signals): Promise<{ code: number | null; milliseconds: number }>;
   /** Those that have ended by themselves. */
@@ -49,8 +51,9 @@ export async function startFleet(
   {
     edges = 2,
     workers = 3,
+    syncs = 0,
     env = {},
-  }: { edges?: number; workers?: number; env?: Record<string, string> } = {},
+  }: { edges?: number; workers?: number; syncs?: number; env?: Record<string, string> } = {},
 ): Promise<Fleet> {
   const { url } = await createDatabase();
   const redis = backend === 'redis' ? await startRedis() : undefined;
@@ -77,8 +80,10 @@ export async function startFleet(
     },
     edges: [],
     workers: [],
+    syncs: [],
     startEdge: async (port) => start('web', 'src/web.js', 'PORT', fleet.edges, port),
     startWorker: () => start('worker', 'workers/main.js', 'WORKER_PORT', fleet.workers),
+    startSync: () => start('sync', 'workers/sync-main.js', 'SYNC_PORT', fleet.syncs),
     async end(member, signal = 'SIGKILL') {
       const from = Date.now();
       // Whoever is asked to end still answers what it is sent.
@@ -90,20 +95,22 @@ export async function startFleet(
     },
     async fallen() {
       const living = Symbol('living');
-      const members = [...fleet.edges, ...fleet.workers];
+      const members = [...fleet.edges, ...fleet.workers, ...fleet.syncs];
       const states = await Promise.all(
         members.map(({ exit }) => Promise.race([exit, Promise.resolve(living)])),
       );
       return members.filter((_, index) => states[index] !== living).map(({ name }) => name);
     },
     async stop() {
-      await Promise.all([...fleet.edges, ...fleet.workers].map((member) => fleet.end(member)));
+      await Promise.all(
+        [...fleet.edges, ...fleet.workers, ...fleet.syncs].map((member) => fleet.end(member)),
+      );
       await pool.end();
     },
   };
 
   function forget(member: Member): void {
-    for (const list of [fleet.edges, fleet.workers]) {
+    for (const list of [fleet.edges, fleet.workers, fleet.syncs]) {
       if (list.includes(member)) list.splice(list.indexOf(member), 1);
     }
   }
@@ -127,6 +134,7 @@ export async function startFleet(
   await Promise.all([
     ...Array.from({ length: edges }, () => fleet.startEdge()),
     ...Array.from({ length: workers }, () => fleet.startWorker()),
+    ...Array.from({ length: syncs }, () => fleet.startSync()),
   ]);
   return fleet;
 }

@@ -90,7 +90,7 @@ test('the bench measures every row in turn, counts rows in Postgres and writes i
     ...['ours-1', 'embedded-1', 'naive-1', 'bare-http'],
     ...[10, 100, 400].flatMap((size) => [`attributes-${size}`, `jsonb-${size}`]),
     ...['latency-70', 'latency-idle', 'queue-memory'],
-    ...['merges', 'identifies', 'merge-1', 'merge-1000', 'merge-10000'],
+    ...['merges', 'identifies', 'merge-1', 'merge-1000', 'merge-10000', 'sync'],
     ...['start-first', 'start-again', 'edge-restart', 'growth-0', 'growth-20000'],
   ]);
   for (const { median, rounds } of Object.values(results.rows)) {

@@ -16,8 +16,8 @@ export interface ProbeOptions {
   port: number;
   key: string;
   observer: Observer;
-  /** `performance.now()` after which no probe is sent. */
-  end: number;
+  /** `performance.now()` after which no probe is sent; looked at before each. */
+  readonly end: number;
 }
 
 export interface ProbeResult {
@@ -32,21 +32,21 @@ export interface ProbeResult {
  * objects count in `tally` like all others.
  */
 export async function runProbes(options: ProbeOptions, tally: Tally): Promise<ProbeResult> {
-  const { observer, end, key, host, port } = options;
+  const { observer, key, host, port } = options;
   const latencies = createLatencies();
   const connection = new HttpConnection({ host, port });
   const head = postHead(`${host}:${port}`, '/users/track', key);
   const run = Date.now().toString(36);
   let trouble: string | undefined;
   try {
-    for (let number = 0; performance.now() < end; number++) {
+    for (let number = 0; performance.now() < options.end; number++) {
       const begin = performance.now();
       const externalId = `probe-${run}-${number}`;
       const body = JSON.stringify({ attributes: [{ external_id: externalId, probe: number }] });
       const answer = await connection.send(toMessage(head, body).bytes);
       countAnswer(tally, answer);
       if (answer.status === 201) latencies.add(await waitUntilReadable(observer, externalId));
-      await sleep(Math.max(0, Math.min(begin + observer.probeEvery, end) - performance.now()));
+      await sleep(Math.max(0, Math.min(begin + observer.probeEvery, options.end) - performance.now()));
     }
   } catch (error) {
     trouble = (error as Error).message;

@@ -1,10 +1,12 @@
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { newScimToken } from '../../src/admin/scim-tokens.ts';
+import { EXAMPLE_INTEGRATION } from '../../src/operations/cdi/integration-id.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { type ApiRequest, exampleOf } from './api.ts';
 import { seedExamples } from './examples.ts';
+import { createIntegration } from './integrations.ts';
 import { createGroup, type TestWorkspace } from './workspace.ts';
 
 /** What SCIM requests of the tests send as X-Request-Origin. */
@@ -81,6 +83,10 @@ export function createAccess(pool: pg.Pool) {
       const group = groups.get(workspaceId) ?? prepare(workspaceId);
       groups.set(workspaceId, group);
       const request = exampleOf(operation, await group);
+      if (/:integration_id/.test(operation.path)) {
+        const integration = await createIntegration(pool, workspaceId);
+        request.path = request.path!.replace(EXAMPLE_INTEGRATION, integration);
+      }
       if (operation.auth !== 'scim') return request;
       const { rows } = await pool.query('select name, company_id from workspaces where id = $1', [
         workspaceId,

@@ -17,12 +17,13 @@ export async function endStarted(kept = 0): Promise<void> {
 
 /** A data folder and ports of its own. */
 export async function settings() {
-  const [port, board, worker] = await Promise.all([freePort(), freePort(), freePort()]);
+  const [port, board, worker, sync] = await Promise.all([freePort(), freePort(), freePort(), freePort()]);
   return {
     DATA_DIR: temporaryFolder('penstock-start-'),
     PORT: String(port),
     BOARD_PORT: String(board),
     WORKER_PORT: String(worker),
+    SYNC_PORT: String(sync),
   };
 }
 

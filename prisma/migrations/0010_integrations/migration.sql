@@ -56,13 +56,26 @@ create table sync_chunks (
 );
 
 -- The rows of an integration's `last_timestamp` that have been processed, by fingerprint: when that time is read
--- again they are passed over. `seen` counts equal rows.
+-- again they are passed over. `seen` counts equal rows. Beside them stand the rows without a readable time that the
+-- run in hand has counted, until it ends: one that goes on after a crash reads them again.
 create table sync_boundary (
   integration_id  uuid     not null references integrations (id) on delete cascade,
   fingerprint     bytea    not null,
   seen            integer  not null,
+  unreadable      boolean  not null default false,
   primary key (integration_id, fingerprint)
 );
+
+-- What an attempt at a run has still to pass over: the boundary as it was when the attempt began to read, counted down
+-- as equal rows are met. A table, since a million rows may have one timestamp.
+create table sync_expected (
+  attempt      uuid     not null,
+  fingerprint  bytea    not null,
+  job_id       uuid     not null references sync_jobs (id) on delete cascade,
+  remaining    integer  not null,
+  primary key (attempt, fingerprint)
+);
+create index sync_expected_job on sync_expected (job_id);
 
 -- Why a row had no effect; kept for 30 days.
 create table sync_row_errors (

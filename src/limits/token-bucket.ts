@@ -19,7 +19,7 @@ export interface TokenBuckets {
 
 /** Buckets in Redis, shared by every edge: one round trip, on Redis's clock. */
 export function redisTokenBuckets(redis: Redis): TokenBuckets {
-  const lua = readFileSync(join(packageRoot, 'src/edge/token-bucket.lua'), 'utf8');
+  const lua = readFileSync(join(packageRoot, 'src/limits/token-bucket.lua'), 'utf8');
   redis.defineCommand('takeTokens', { numberOfKeys: 1, lua });
   const commands = redis as unknown as {
     takeTokens(key: string, capacity: number, window: number, wanted: number): Promise<number[]>;

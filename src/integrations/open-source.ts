@@ -1,0 +1,35 @@
+import type { Credentials, SourceDefinition } from './definition.ts';
+import { type Source, SourceError } from './source.ts';
+
+/**
+ * Opens what rows come from: the one place that knows the kinds of sources. They are loaded when they are needed, since
+ * DuckDB and the S3 client are large and most processes never open one.
+ * @param options `serviceIdField`: name of the column that holds the service's own id
+ * @throws {SourceError} `config` when address, credentials, path or bucket are wrong; `failed` when there is no answer
+ */
+export async function openSource(
+  definition: SourceDefinition,
+  credentials: Credentials | undefined,
+  options: { serviceIdField: string },
+): Promise<Source> {
+  switch (definition.type) {
+    case 'postgres': {
+      if (!credentials || !('user' in credentials)) {
+        throw new SourceError('config', 'a Postgres source needs a user and a password');
+      }
+      const { openPostgres } = await import('./postgres-source.ts');
+      return openPostgres(definition, credentials, options);
+    }
+    case 'folder': {
+      const { openFolder } = await import('./files-source.ts');
+      return openFolder(definition, options);
+    }
+    case 's3': {
+      if (!credentials || !('access_key_id' in credentials)) {
+        throw new SourceError('config', 'a bucket needs an access_key_id and a secret_access_key');
+      }
+      const { openBucket } = await import('./bucket.ts');
+      return openBucket(definition, credentials, options);
+    }
+  }
+}

@@ -1,0 +1,72 @@
+import { nextRun } from '../integrations/schedule.ts';
+import { type ListedIntegration, listIntegrations } from '../store/integrations/list-integrations.ts';
+import { EXAMPLE_INTEGRATION } from './cdi/integration-id.ts';
+import { cursorQuery, linkTo, readPage } from './cdi/page.ts';
+import { integrationsReply } from './cdi/schemas.ts';
+import type { DirectOperation } from './operation.ts';
+
+const PATH = '/cdi/integrations';
+
+/** GET /cdi/integrations */
+export function cdiIntegrations(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'cdi.integrations',
+    method: 'GET',
+    path: PATH,
+    permission: 'cdi.integration_list',
+    bucket: 'cdi.integration_list',
+    summary: 'List the warehouse integrations of the workspace',
+    description:
+      'Ten at a time, the newest first. The `Link` header names the pages before and behind this one by relative URLs; it is absent with ten or fewer. Integrations are made with the admin command.',
+    query: cursorQuery,
+    replies: { 200: { description: 'The integrations.', schema: integrationsReply } },
+    refusals: ['invalidCursor'],
+    example: {
+      query: {},
+      reply: {
+        results: [
+          {
+            integration_id: EXAMPLE_INTEGRATION,
+            app_group_id: '019c13ec-a2e2-7d0b-b0f1-4c5a8d6e2f10',
+            integration_name: 'users',
+            integration_type: 'attributes',
+            integration_status: 'active',
+            contact_emails: 'ada@example.com',
+            last_updated_at: '2026-01-31T11:58:03.120000Z',
+            warehouse_type: 'postgres',
+            last_job_start_time: '2026-01-31T12:00:00.031Z',
+            last_job_status: 'success',
+            next_scheduled_run: '2026-01-31T12:15:00.000Z',
+          },
+        ],
+        message: 'success',
+      },
+    },
+
+    async handle({ workspaceId, now }, { query }, { database }) {
+      const list = `${PATH} ${workspaceId}`;
+      const page = await listIntegrations(database.pool, workspaceId, readPage(query, list));
+      const results = page.rows.map((row) => ({
+        integration_id: row.id,
+        app_group_id: workspaceId,
+        integration_name: row.name,
+        // As other services of the protocol call them.
+        integration_type: row.kind === 'deletes' ? 'user_deletes' : row.kind,
+        integration_status: row.status,
+        contact_emails: row.contact_emails,
+        last_updated_at: row.last_timestamp,
+        warehouse_type: row.warehouse_type,
+        last_job_start_time: row.last_started_at,
+        last_job_status: row.last_status,
+        next_scheduled_run: nextRunOf(row, now),
+      }));
+      return { status: 200, body: { results, message: 'success' }, headers: linkTo(PATH, list, page) };
+    },
+  };
+}
+
+function nextRunOf({ status, schedule }: ListedIntegration, now: number): string | null {
+  if (status !== 'active' || schedule === null) return null;
+  return nextRun(schedule, new Date(now)).toISOString();
+}

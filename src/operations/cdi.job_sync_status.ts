@@ -1,0 +1,55 @@
+import { listRuns } from '../store/syncs/list-runs.ts';
+import { EXAMPLE_INTEGRATION, integrationIn } from './cdi/integration-id.ts';
+import { cursorQuery, linkTo, readPage } from './cdi/page.ts';
+import { jobsReply } from './cdi/schemas.ts';
+import type { DirectOperation } from './operation.ts';
+
+/** GET /cdi/integrations/{integration_id}/job_sync_status */
+export function cdiJobSyncStatus(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'cdi.job_sync_status',
+    method: 'GET',
+    path: '/cdi/integrations/:integration_id/job_sync_status',
+    permission: 'cdi.integration_job_status',
+    bucket: 'cdi.integration_job_status',
+    summary: 'List the sync jobs of a warehouse integration',
+    description:
+      'Ten at a time, the newest first, for twelve months. The `Link` header names the pages before and behind this one by relative URLs; it is absent with ten or fewer. Pages stay whole while jobs are added.',
+    query: cursorQuery,
+    replies: { 200: { description: 'The jobs.', schema: jobsReply } },
+    refusals: ['invalidCursor', 'invalidIntegrationId', 'unknownIntegration'],
+    example: {
+      params: { integration_id: EXAMPLE_INTEGRATION },
+      query: {},
+      reply: {
+        results: [
+          {
+            job_status: 'partial',
+            sync_start_time: '2026-01-31T12:00:00.031Z',
+            sync_finish_time: '2026-01-31T12:00:04.518Z',
+            last_timestamp_synced: '2026-01-31T11:58:03.120000Z',
+            rows_synced: 1830,
+            rows_failed_with_errors: 2,
+          },
+        ],
+        message: 'success',
+      },
+    },
+
+    async handle({ workspaceId }, { params, query }, { database: { pool } }) {
+      const id = await integrationIn(params, workspaceId, pool);
+      const path = `/cdi/integrations/${id}/job_sync_status`;
+      const page = await listRuns(pool, id, readPage(query, path));
+      const results = page.rows.map((row) => ({
+        job_status: row.status,
+        sync_start_time: row.started_at,
+        sync_finish_time: row.finished_at,
+        last_timestamp_synced: row.last_timestamp,
+        rows_synced: row.rows_synced,
+        rows_failed_with_errors: row.rows_failed,
+      }));
+      return { status: 200, body: { results, message: 'success' }, headers: linkTo(path, path, page) };
+    },
+  };
+}

@@ -1,0 +1,40 @@
+import { ApiError } from '../errors.ts';
+import { newId } from '../ids.ts';
+import { startRun } from '../store/syncs/start-run.ts';
+import { EXAMPLE_INTEGRATION, integrationIn } from './cdi/integration-id.ts';
+import type { DirectOperation } from './operation.ts';
+
+/** POST /cdi/integrations/{integration_id}/sync */
+export function cdiSync(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'cdi.sync',
+    method: 'POST',
+    path: '/cdi/integrations/:integration_id/sync',
+    permission: 'cdi.integration_sync',
+    bucket: 'cdi.integration_sync',
+    summary: 'Start a sync of a warehouse integration',
+    description:
+      'Starts a job, which the list of sync jobs shows. One job of an integration runs at a time; that of a draft or a paused integration cannot be started.',
+    replies: {
+      202: {
+        description: 'The job is started.',
+        schema: { type: 'object', required: ['message'], properties: { message: { const: 'success' } } },
+      },
+    },
+    refusals: ['invalidIntegrationId', 'integrationNotActive', 'unknownIntegration', 'syncInProgress'],
+    example: { params: { integration_id: EXAMPLE_INTEGRATION }, reply: { message: 'success' } },
+
+    async handle({ workspaceId }, { params }, { database: { pool }, announceRun }) {
+      const integrationId = await integrationIn(params, workspaceId, pool);
+      const id = newId();
+      const outcome = await startRun(pool, { id, integrationId, askedBy: 'api' });
+      if (outcome === 'in progress') throw new ApiError('syncInProgress');
+      if (outcome === 'not active') throw new ApiError('integrationNotActive');
+      // Deleted since it was found.
+      if (outcome === 'unknown') throw new ApiError('unknownIntegration');
+      await announceRun(id);
+      return { status: 202, body: { message: 'success' } };
+    },
+  };
+}

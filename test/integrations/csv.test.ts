@@ -1,0 +1,137 @@
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { gzipSync } from 'node:zlib';
+import { expect, test } from 'vitest';
+import { temporaryFolder } from '../setup/fixtures.ts';
+import { readAll, type Stocked } from './warehouses.ts';
+
+const header = 'EXTERNAL_ID,UPDATED_AT,PAYLOAD\n';
+const at = '2026-01-01T00:00:00.000000Z';
+
+function csv(text: string | Buffer, name = 'rows.csv'): Stocked {
+  const folder = temporaryFolder('penstock-csv-');
+  writeFileSync(path.join(folder, name), text);
+  return { definition: { type: 'folder', path: folder, format: 'csv' } };
+}
+
+function idsOf(rows: Awaited<ReturnType<typeof readAll>>): (string | undefined)[] {
+  return rows.map(({ identifiers }) => identifiers.external_id).filter((id) => id !== undefined);
+}
+
+function brokenOf(rows: Awaited<ReturnType<typeof readAll>>): string | undefined {
+  return rows.find(({ unreadable }) => unreadable)?.unreadable;
+}
+
+test('a line with too many values, too few, or a broken quote comes as unreadable, and those behind it as they are', async () => {
+  const rows = await readAll(
+    csv(`${header}a,${at},{}\nb,${at}\nc,${at},{},more\nd,${at},"x"y"\ne,${at},{}\n`),
+  );
+  expect(idsOf(rows).sort()).toEqual(['a', 'e']);
+  const broken = rows.flatMap(({ unreadable }) => unreadable ?? []);
+  expect(broken).toHaveLength(3);
+  expect(broken[0]).toMatch(/rows\.csv line 3: Expected Number of Columns: 3 Found: 2: b,/);
+  expect(broken[1]).toMatch(/rows\.csv line 4: Expected Number of Columns: 3 Found: 4: c,/);
+  expect(broken[2]).toMatch(/rows\.csv line 5: .*quote.*: d,/);
+});
+
+test('lines behind a quote that is never closed are told of, and those before it are read', async () => {
+  const text = `${header}a,${at},"{""x"": ""\n""}"\nb,${at},"{}\nc,${at},{}\n`;
+  const rows = await readAll(csv(text));
+  expect(idsOf(rows)).toEqual(['a']);
+  const opened = text.indexOf('"{}') + 1;
+  expect(brokenOf(rows)).toMatch(new RegExp(`rows.csv: the quote at byte ${opened} is not closed`));
+});
+
+test('quotes that are closed, doubled, at the end of the file or with spaces around are no open ones', async () => {
+  const rows = await readAll(
+    csv(`${header}"a", ${at.trim()}, "{""b"":""""}" \n"b,",${at},5" wide\nc,${at},"{}"`),
+  );
+  expect(rows.flatMap(({ unreadable }) => unreadable ?? []).filter((text) => /quote/.test(text))).toEqual([]);
+  expect(idsOf(rows).sort()).toEqual(['a', 'b,', 'c']);
+});
+
+test('a line in another encoding comes as unreadable; a header in another is an error of the configuration', async () => {
+  const latin = (text: string) => Buffer.from(text, 'latin1');
+  const rows = await readAll(csv(latin(`${header}café,${at},{}\nb,${at},{}\n`)));
+  expect(idsOf(rows)).toEqual(['b']);
+  expect(brokenOf(rows)).toMatch(/line 2: .*not utf-8/);
+  await expect(readAll(csv(latin(`UPDATED_AT,café\n${at},x\n`)))).rejects.toThrow(
+    /first line is not in UTF-8/,
+  );
+});
+
+test('a line of more than 4 MiB comes as unreadable, one of 3 MB as it is', async () => {
+  const rows = await readAll(
+    csv(`${header}a,${at},"${'x'.repeat(5_000_000)}"\nb,${at},"${'y'.repeat(3_000_000)}"\n`),
+  );
+  expect(rows.at(-1)).toMatchObject({ identifiers: { external_id: 'b' }, payload: 'y'.repeat(3_000_000) });
+  expect(brokenOf(rows)).toMatch(/line 2: Maximum line size/);
+  expect(brokenOf(rows)!.length).toBeLessThanOrEqual(1000);
+});
+
+test.each([
+  ['2026-01-02', '2026-01-02T00:00:00.000000Z'],
+  ['2026-01-02 03:04', '2026-01-02T03:04:00.000000Z'],
+  ['2026-01-02 03:04:05.678901', '2026-01-02T03:04:05.678901Z'],
+  ['2026-01-02 03:04:05.123456 UTC', '2026-01-02T03:04:05.123456Z'],
+  ['2026-01-02 03:04:05.123 +0530', '2026-01-01T21:34:05.123000Z'],
+  ['2026-01-02T03:04:05-08', '2026-01-02T11:04:05.000000Z'],
+  ['2024-02-29T00:00:00Z', '2024-02-29T00:00:00.000000Z'],
+  ['9999-12-31T23:59:59.999999Z', '9999-12-31T23:59:59.999999Z'],
+])('the time %s is %s', async (written, read) => {
+  const [row] = await readAll(csv(`${header}a,${written},{}\n`));
+  expect(row).toMatchObject({ updatedAt: read });
+});
+
+test.each([
+  '1767225600',
+  '1767225600000',
+  '2026-02-29',
+  '2026-1-2',
+  '01/02/2026',
+  '24:00',
+  'epoch',
+  'infinity',
+  '0000-01-01',
+  '2026-01-02T24:00:00Z',
+  '9999-12-31T23:59:59-01:00',
+  '0001-01-01T00:00:00+01:00',
+])('%s is no time', async (written) => {
+  const rows = await readAll(csv(`${header}a,${written},{}\n`));
+  expect(rows).toEqual([{ unreadable: written, identifiers: { external_id: 'a' }, payload: '{}' }]);
+});
+
+test.each([
+  ['semicolons and a byte order mark', `\ufeff${header}a,${at},x\n`.replaceAll(',', ';')],
+  ['tabs', `${header}a,${at},x\n`.replaceAll(',', '\t')],
+  ['carriage returns', `${header}a,${at},x\n`.replaceAll('\n', '\r\n')],
+  ['quoted names', `"EXTERNAL_ID","UPDATED_AT","PAYLOAD"\na,${at},x\n`],
+  ['no line break at the end', `${header}a,${at},x`],
+  ['blank lines', `${header}\na,${at},x\n\n`],
+])('a file with %s is read', async (_, text) => {
+  expect(await readAll(csv(text))).toEqual([
+    { updatedAt: at, identifiers: { external_id: 'a' }, payload: 'x' },
+  ]);
+});
+
+test('lines that do not all end alike are an error of the configuration', async () => {
+  const reading = readAll(csv(`${header}a,${at},{}\r\nb,${at},{}\n`));
+  await expect(reading).rejects.toMatchObject({ reason: 'config', message: /lines .* end in the same way/ });
+});
+
+test('a packed file is read; one that only says so is an error', async () => {
+  const rows = await readAll(csv(gzipSync(`${header}a,${at},{}\n`), 'rows.csv.gz'));
+  expect(idsOf(rows)).toEqual(['a']);
+  await expect(readAll(csv(header, 'rows.csv.gz'))).rejects.toMatchObject({ reason: 'config' });
+});
+
+test('files with other columns, in another order and case, are one table', async () => {
+  const folder = temporaryFolder('penstock-csv-');
+  writeFileSync(path.join(folder, '1.csv'), `${header}a,2026-01-02,{}\n`);
+  writeFileSync(path.join(folder, '2.csv'), 'updated_at,other,email\n2026-01-01,x,b@example.com\n');
+  const rows = await readAll({ definition: { type: 'folder', path: folder, format: 'csv' } });
+  expect(rows.map(({ identifiers }) => identifiers)).toEqual([
+    { email: 'b@example.com' },
+    { external_id: 'a' },
+  ]);
+});

@@ -1,0 +1,84 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import { CreateBucketCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
+import { afterAll } from 'vitest';
+import { temporaryFolder } from '../setup/fixtures.ts';
+
+interface S3rver {
+  run(callback: (error: Error | null, address: AddressInfo) => void): void;
+  close(): Promise<void>;
+}
+interface S3rverOptions {
+  port: number;
+  address: string;
+  silent: boolean;
+  directory: string;
+  allowMismatchedSignatures: boolean;
+}
+/** It comes without types. */
+const { default: S3rver } = (await import('@20minutes/s3rver' as string)) as {
+  default: new (options: S3rverOptions) => S3rver;
+};
+
+const credentials = { access_key_id: 'S3RVER', secret_access_key: 'S3RVER' };
+
+export interface TestS3 {
+  endpoint: string;
+  credentials: typeof credentials;
+  client: S3Client;
+  /** Puts a folder's files into a new bucket, and gives its name. */
+  fill(folder: string, prefix: string): Promise<string>;
+}
+
+let running: Promise<TestS3> | undefined;
+
+/** An S3 server on loopback; one for all tests of a file. */
+export function startS3(): Promise<TestS3> {
+  running ??= start();
+  return running;
+}
+
+/** One that knows no signature to be right (see below); returns its address. */
+export async function startStrictS3(): Promise<string> {
+  return serve({ allowMismatchedSignatures: false });
+}
+
+async function serve(options: { allowMismatchedSignatures: boolean }): Promise<string> {
+  const server = new S3rver({
+    ...options,
+    port: 0,
+    address: '127.0.0.1',
+    silent: true,
+    directory: temporaryFolder('penstock-s3-'),
+  });
+  const { port } = await new Promise<AddressInfo>((resolve, reject) => {
+    server.run((error, address) => (error ? reject(error) : resolve(address)));
+  });
+  afterAll(() => server.close());
+  return `http://127.0.0.1:${port}`;
+}
+
+async function start(): Promise<TestS3> {
+  // It takes the slash behind a bucket's name off before it computes the signature, so that none of a list is right.
+  const endpoint = await serve({ allowMismatchedSignatures: true });
+  const client = new S3Client({
+    endpoint,
+    region: 'eu-central-1',
+    forcePathStyle: true,
+    credentials: { accessKeyId: credentials.access_key_id, secretAccessKey: credentials.secret_access_key },
+  });
+  afterAll(() => client.destroy());
+  let buckets = 0;
+  async function fill(folder: string, prefix: string): Promise<string> {
+    buckets += 1;
+    const bucket = `bucket-${buckets}`;
+    await client.send(new CreateBucketCommand({ Bucket: bucket }));
+    for (const name of readdirSync(folder)) {
+      const Body = readFileSync(path.join(folder, name));
+      await client.send(new PutObjectCommand({ Bucket: bucket, Key: prefix + name, Body }));
+    }
+    return bucket;
+  }
+  return { endpoint, credentials, client, fill };
+}

@@ -1,0 +1,60 @@
+import { v7 as uuidv7 } from 'uuid';
+import { expect } from 'vitest';
+import { type Backend, startFleet } from '../guarantees/fleet.ts';
+import { type ApiAnswer, send } from '../setup/api.ts';
+import { liftLimits } from '../setup/examples.ts';
+import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+
+/** An edge, and what there is to list. */
+export async function createScene(backend: Backend) {
+  const fleet = await startFleet(backend, { edges: 1, workers: 0 });
+  let made = 0;
+
+  return {
+    fleet,
+    stop: fleet.stop,
+
+    /** A workspace of its own, without limits unless told. */
+    async shop({ limited = false } = {}): Promise<TestWorkspace> {
+      const workspace = await createWorkspace(fleet.pool, `shop-${++made}`);
+      if (!limited) await liftLimits(fleet.pool, workspace.id);
+      return workspace;
+    },
+
+    ask: ({ key }: TestWorkspace, path: string, method = 'GET') =>
+      send(fleet.edges[0]!.port, { method, path, key }),
+
+    create: ({ id }: TestWorkspace, change?: TestIntegration) => createIntegration(fleet.pool, id, change),
+
+    /** Runs that have ended, one after the other; rows are counted by their place, which tells them apart. */
+    async addRuns(integration: string, from: number, to: number): Promise<void> {
+      for (let place = from; place <= to; place++) {
+        await fleet.pool.query(
+          `insert into sync_jobs (id, integration_id, asked_by, status, finished_at, rows_synced)
+           values ($1, $2, 'schedule', 'success', now(), $3)`,
+          [uuidv7(), integration, place],
+        );
+      }
+    },
+  };
+}
+
+export type Scene = Awaited<ReturnType<typeof createScene>>;
+
+export const jobsOf = (integration: string) => `/cdi/integrations/${integration}/job_sync_status`;
+
+const LINK = '</cdi/[^<>? ]+\\?cursor=[A-Za-z0-9]+={0,2}>';
+const HEADER = new RegExp(
+  `^(${LINK}; rel="prev"|${LINK}; rel="next"|${LINK}; rel="prev",${LINK}; rel="next")$`,
+);
+
+/** The addresses of a Link header, which has the form that clients of the protocol know. */
+export function linksOf({ headers }: ApiAnswer): { prev?: string; next?: string } {
+  const header = headers.get('link');
+  if (header === null) return {};
+  expect(header).toMatch(HEADER);
+  return Object.fromEntries(
+    [...header.matchAll(/<([^>]*)>; rel="(prev|next)"/g)].map(([, url, rel]) => [rel, url]),
+  );
+}

@@ -1,0 +1,50 @@
+import { v7 as uuidv7 } from 'uuid';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type Database, openDatabase } from '../../src/store/database.ts';
+import { findUnfinishedRuns } from '../../src/store/syncs/find-unfinished-runs.ts';
+import { startRun } from '../../src/store/syncs/start-run.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { createIntegration } from '../setup/integrations.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+
+describe('a run', () => {
+  let database: Database;
+  let workspaceId: string;
+  beforeAll(async () => {
+    database = openDatabase((await createDatabase()).url, 8);
+    ({ id: workspaceId } = await createWorkspace(database.pool));
+    return database.stop;
+  });
+
+  const start = (integrationId: string, id = uuidv7()) =>
+    startRun(database.pool, { id, integrationId, askedBy: 'operator' });
+
+  test('of eight that are asked for at once one starts', async () => {
+    const integration = await createIntegration(database.pool, workspaceId);
+    const outcomes = await Promise.all(Array.from({ length: 8 }, () => start(integration)));
+    expect(outcomes.sort()).toEqual([...Array(7).fill('in progress'), 'started']);
+  });
+
+  test('starts when the one before has ended', async () => {
+    const integration = await createIntegration(database.pool, workspaceId);
+    const [first, second] = [uuidv7(), uuidv7()];
+    expect(await start(integration, first)).toBe('started');
+    expect(await start(integration, second)).toBe('in progress');
+    expect(await findUnfinishedRuns(database.pool)).toContain(first);
+    await database.pool.query("update sync_jobs set status = 'success', finished_at = now() where id = $1", [
+      first,
+    ]);
+    expect(await start(integration, second)).toBe('started');
+    const unfinished = await findUnfinishedRuns(database.pool);
+    expect(unfinished).toContain(second);
+    expect(unfinished).not.toContain(first);
+  });
+
+  test.each(['draft', 'paused'] as const)('does not start of a %s integration', async (status) => {
+    expect(await start(await createIntegration(database.pool, workspaceId, { status }))).toBe('not active');
+  });
+
+  test('does not start of an integration that is not there', async () => {
+    expect(await start(uuidv7())).toBe('unknown');
+  });
+});

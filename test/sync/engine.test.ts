@@ -1,0 +1,292 @@
+import { v7 as uuidv7 } from 'uuid';
+import { beforeAll, describe, expect, test } from 'vitest';
+import { SourceError } from '../../src/integrations/source.ts';
+import { forgetEnvelopes } from '../../src/store/delivery/forget-envelopes.ts';
+import type { SyncContext } from '../../workers/sync/context.ts';
+import { workOff } from '../../workers/sync/work-off.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { at, countingRow, eventRow } from './memory-source.ts';
+import { createSyncScene, never, type SyncScene } from './scene.ts';
+
+describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue in %s', (kind) => {
+  let scene: SyncScene;
+  beforeAll(async () => {
+    scene = await createSyncScene(kind);
+    return scene.stop;
+  });
+
+  const users = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
+  const pointsOf = async (prefix: string) =>
+    Object.entries(await scene.points()).filter(([user]) => user.startsWith(prefix));
+
+  test('every row takes effect once, and the run is a success with its counts and its last timestamp', async () => {
+    const rows = users('once', 2345).map((user, index) => countingRow(user, at(index)));
+    const integration = await scene.integrate({ rows });
+    expect(await scene.sync(integration)).toMatchObject({
+      status: 'success',
+      rows_read: 2345,
+      rows_synced: 2345,
+      rows_failed: 0,
+      message: null,
+      last_timestamp: at(2344),
+    });
+    const points = await pointsOf('once');
+    expect(points).toHaveLength(2345);
+    expect(points.filter(([, count]) => count !== 1)).toEqual([]);
+  });
+
+  test('the next run reads only what is new, and of the last timestamp what was not there', async () => {
+    const table = {
+      rows: [eventRow('a', at(1), 'edge'), eventRow('b', at(2), 'edge'), eventRow('b', at(2), 'edge')],
+    };
+    const integration = await scene.integrate(table, { kind: 'events' });
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 3, rows_synced: 3 });
+    expect(await scene.sync(integration)).toMatchObject({
+      status: 'success',
+      rows_read: 0,
+      last_timestamp: null,
+    });
+    expect(await scene.countEvents('edge')).toBe(3);
+    // A third of the equal rows, and another one, at the very same time.
+    table.rows.push(eventRow('b', at(2), 'edge'), eventRow('c', at(2), 'edge'));
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 2, rows_synced: 2 });
+    expect(await scene.countEvents('edge')).toBe(5);
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 0 });
+    table.rows.push(eventRow('d', at(3), 'edge'));
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 1, last_timestamp: at(3) });
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 0 });
+    expect(await scene.countEvents('edge')).toBe(6);
+  });
+
+  test('thousands of rows of one timestamp, equal ones among them, are read again without effect', async () => {
+    const rows = users('same', 3000).map((_, index) => eventRow(`same${index % 1000}`, at(7), 'many'));
+    const integration = await scene.integrate({ rows }, { kind: 'events' });
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 3000 });
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 0 });
+    rows.push(eventRow('same5', at(7), 'many'));
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 1 });
+    expect(await scene.countEvents('many')).toBe(3001);
+    expect((await scene.pool.query('select from sync_expected')).rowCount).toBe(0);
+  });
+
+  test('a bad row among good ones fails alone, with its reason, and the run is partial', async () => {
+    const bad = { updatedAt: at(1), identifiers: { external_id: 'p1' }, payload: '{' };
+    const rows = [countingRow('p0', at(0)), bad, countingRow('p2', at(2))];
+    const run = await scene.sync(await scene.integrate({ rows }));
+    expect(run).toMatchObject({
+      status: 'partial',
+      rows_read: 3,
+      rows_synced: 2,
+      rows_failed: 1,
+      message: '1 row had no effect',
+    });
+    expect(await scene.errors(run.id)).toEqual({ 2: expect.stringMatching(/^PAYLOAD is not valid/) });
+    const { rows: kept } = await scene.pool.query(
+      'select updated_at, identifier, payload from sync_row_errors where job_id = $1',
+      [run.id],
+    );
+    expect(kept).toEqual([{ updated_at: at(1), identifier: 'EXTERNAL_ID=p1', payload: '{' }]);
+  });
+
+  test('what only a worker can refuse is an error of its row as well', async () => {
+    await scene.pool.query("alter table events add constraint no_poison check (name <> 'poison') not valid");
+    try {
+      const rows = [
+        eventRow('w0', at(0), 'fine'),
+        eventRow('w1', at(1), 'poison'),
+        eventRow('w2', at(2), 'fine'),
+      ];
+      const run = await scene.sync(await scene.integrate({ rows }, { kind: 'events' }));
+      expect(run).toMatchObject({ status: 'partial', rows_read: 3, rows_synced: 2, rows_failed: 1 });
+      expect(await scene.errors(run.id)).toEqual({ 2: expect.stringContaining('no_poison') });
+      expect(await scene.countEvents('fine')).toBe(2);
+    } finally {
+      await scene.pool.query('alter table events drop constraint no_poison');
+    }
+  });
+
+  test('rows without a readable time fail in each run, once', async () => {
+    const rows = [
+      { unreadable: 'soon', identifiers: { external_id: 'u1' }, payload: '{}' },
+      countingRow('u2', at(2)),
+    ];
+    const integration = await scene.integrate({ rows });
+    for (const read of [2, 1]) {
+      const run = await scene.sync(integration);
+      expect(run).toMatchObject({ status: 'partial', rows_read: read, rows_failed: 1 });
+    }
+    expect(Object.fromEntries(await pointsOf('u2'))).toEqual({ u2: 1 });
+  });
+
+  test('deletes delete', async () => {
+    const made = await scene.integrate({
+      rows: users('gone', 20).map((user, i) => countingRow(user, at(i))),
+    });
+    await scene.sync(made);
+    const rows = users('gone', 19).map((user, i) => ({
+      updatedAt: at(i),
+      identifiers: { external_id: user },
+    }));
+    const columns = ['updated_at', 'external_id'];
+    const run = await scene.sync(await scene.integrate({ rows, columns }, { kind: 'deletes' }));
+    expect(run).toMatchObject({ status: 'success', rows_synced: 19 });
+    expect((await pointsOf('gone')).map(([user]) => user)).toEqual(['gone19']);
+  });
+
+  test.each([
+    ['without UPDATED_AT', 'attributes', ['EXTERNAL_ID', 'PAYLOAD'], /there is no column UPDATED_AT/],
+    ['without an identifier', 'events', ['UPDATED_AT', 'PAYLOAD'], /no column that names the user/],
+    ['without PAYLOAD', 'purchases', ['UPDATED_AT', 'EXTERNAL_ID'], /there is no column PAYLOAD/],
+    ['with PAYLOAD in a deletes sync', 'deletes', ['UPDATED_AT', 'EXTERNAL_ID', 'PAYLOAD'], /must not have/],
+  ] as const)('a source %s is a config error', async (_, kindOfData, columns, message) => {
+    const integration = await scene.integrate({ rows: [], columns: [...columns] }, { kind: kindOfData });
+    expect(await scene.sync(integration)).toMatchObject({
+      status: 'config_error',
+      message: expect.stringMatching(message),
+    });
+  });
+
+  test('a source that breaks off in the middle is an error; what was read before has taken effect, and the next run goes on', async () => {
+    const table = {
+      rows: users('half', 1200).map((user, i) => countingRow(user, at(i))),
+      failure: { behind: 1000, error: new SourceError('failed', 'the warehouse went away') },
+    };
+    const integration = await scene.integrate(table);
+    const run = await scene.sync(integration);
+    expect(run).toMatchObject({ status: 'error', message: 'the warehouse went away', rows_read: 1000 });
+    expect(await pointsOf('half')).toHaveLength(1000);
+    delete (table as { failure?: object }).failure;
+    expect(await scene.sync(integration)).toMatchObject({ status: 'success', rows_read: 200 });
+    expect((await pointsOf('half')).filter(([, points]) => points !== 1)).toEqual([]);
+  });
+
+  test('a run that meets its limit of rows is an error, and the next one goes on behind them', async () => {
+    const rows = users('lim', 700).map((user, i) => countingRow(user, at(i)));
+    const integration = await scene.integrate({ rows });
+    const run = await scene.sync(integration, { maxRows: 400 });
+    expect(run).toMatchObject({
+      status: 'error',
+      message: expect.stringMatching(/^Limit Exceeded: .* 400 rows/),
+    });
+    expect(run.rows_read).toBeGreaterThan(0);
+    expect(run.rows_read).toBeLessThanOrEqual(400);
+    expect(await scene.sync(integration)).toMatchObject({
+      status: 'success',
+      rows_read: 700 - run.rows_read,
+    });
+    expect((await pointsOf('lim')).filter(([, points]) => points !== 1)).toEqual([]);
+  });
+
+  test('a timestamp in the future is followed, and said', async () => {
+    const integration = await scene.integrate({
+      rows: [countingRow('f0', at(1)), countingRow('f1', '2999-01-01T00:00:00.000000Z')],
+    });
+    const run = await scene.sync(integration);
+    expect(run).toMatchObject({
+      status: 'success',
+      last_timestamp: '2999-01-01T00:00:00.000000Z',
+      message: expect.stringMatching(/2999.* lies in the future/),
+    });
+    scene.tables.get(integration)!.rows.push(countingRow('f2', at(5)));
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 0 });
+  });
+
+  test('a cancelled run ends as an error, with everything accounted for that was handed over', async () => {
+    const rows = users('stop', 5000).map((user, i) => countingRow(user, at(i)));
+    const integration = await scene.integrate({ rows });
+    const id = await scene.begin(integration);
+    const done = workOff(id, scene.context, never);
+    await waitUntil(async () => (await scene.runRow(id)).rows_read > 0, { what: 'the first chunk' });
+    await scene.pool.query('update sync_jobs set cancelled_at = now() where id = $1', [id]);
+    expect(await done).toBe(true);
+    const run = await scene.runRow(id);
+    expect(run).toMatchObject({ status: 'error', message: 'cancelled by the operator' });
+    expect(run.rows_read).toBeLessThan(5000);
+    expect(await pointsOf('stop')).toHaveLength(run.rows_synced);
+    expect(await scene.sync(integration)).toMatchObject({ rows_read: 5000 - run.rows_read });
+    expect((await pointsOf('stop')).filter(([, points]) => points !== 1)).toEqual([]);
+  });
+
+  test('a run whose integration is deleted meanwhile leaves nothing behind', async () => {
+    const rows = users('del', 5000).map((user, i) => countingRow(user, at(i)));
+    const integration = await scene.integrate({ rows });
+    const id = await scene.begin(integration);
+    const done = workOff(id, scene.context, never);
+    await waitUntil(async () => (await scene.runRow(id)).rows_read > 0, { what: 'the first chunk' });
+    await scene.pool.query('delete from integrations where id = $1', [integration]);
+    expect(await done).toBe(true);
+    for (const table of ['sync_jobs where id', 'sync_chunks where job_id', 'sync_row_errors where job_id'])
+      expect((await scene.pool.query(`select from ${table} = $1`, [id])).rowCount).toBe(0);
+  });
+
+  test('a run that is left is gone on with, and its rows take effect once', async () => {
+    const rows = users('left', 3000).map((user, i) => countingRow(user, at(i)));
+    const id = await scene.begin(await scene.integrate({ rows }));
+    for (const goal of [1, 500, 1500]) {
+      const leaving = new AbortController();
+      const worked = workOff(id, scene.context, { soon: leaving.signal, now: never.now });
+      await waitUntil(async () => (await scene.runRow(id)).rows_read >= goal, { what: `${goal} rows` });
+      leaving.abort();
+      if (await worked) break;
+    }
+    await workOff(id, scene.context, never);
+    expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 3000, rows_synced: 3000 });
+    const points = await pointsOf('left');
+    expect(points).toHaveLength(3000);
+    expect(points.filter(([, count]) => count !== 1)).toEqual([]);
+  });
+
+  test('the ledger keeps what a run has handed over and not accounted for, however old it is', async () => {
+    const [staged, other] = [uuidv7(), uuidv7()];
+    const run = await scene.begin(await scene.integrate({ rows: [] }));
+    await scene.pool.query(
+      "insert into ledger (envelope_id, applied_at) select unnest($1::uuid[]), now() - interval '30 days'",
+      [[staged, other]],
+    );
+    await scene.pool.query(
+      "insert into sync_chunks (job_id, envelope_ids, entries, rows, progress) values ($1, $2, '[]', '{}', '{}')",
+      [run, [staged]],
+    );
+    await forgetEnvelopes(scene.context.pool, 7);
+    const { rows } = await scene.pool.query('select envelope_id from ledger where envelope_id = any($1)', [
+      [staged, other],
+    ]);
+    expect(rows).toEqual([{ envelope_id: staged }]);
+    await scene.pool.query('delete from sync_jobs where id = $1', [run]);
+  });
+
+  test('a chunk that was applied, but not accounted for, is accounted for and not applied again', async () => {
+    const rows = [eventRow('again', at(1), 'again'), eventRow('again', at(2), 'again')];
+    const id = await scene.begin(await scene.integrate({ rows }, { kind: 'events' }));
+    const crashing: SyncContext = {
+      ...scene.context,
+      producer: {
+        // Dies when the chunk is in its lane, and its effect is there.
+        async add(entries) {
+          await scene.context.producer.add(entries);
+          await waitUntil(async () => (await scene.countEvents('again')) === 2, { what: 'the effect' });
+          throw new TypeError('died');
+        },
+      },
+    };
+    const leaving = new AbortController();
+    const worked = workOff(id, crashing, { soon: leaving.signal, now: never.now });
+    await waitUntil(async () => (await scene.countEvents('again')) === 2, { what: 'the effect' });
+    leaving.abort();
+    expect(await worked).toBe(false);
+    expect((await scene.pool.query('select from sync_chunks where job_id = $1', [id])).rowCount).toBe(1);
+    expect(await workOff(id, scene.context, never)).toBe(true);
+    expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 2, rows_synced: 2 });
+    expect(await scene.countEvents('again')).toBe(2);
+  });
+
+  test('two that work one run at once do nothing twice', async () => {
+    const rows = users('twice', 4000).map((user, i) => eventRow(user, at(Math.floor(i / 1000)), 'twice'));
+    const id = await scene.begin(await scene.integrate({ rows }, { kind: 'events' }));
+    const works = Array.from({ length: 4 }, () => workOff(id, scene.context, never));
+    await Promise.all(works);
+    await workOff(id, scene.context, never);
+    expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 4000, rows_synced: 4000 });
+    expect(await scene.countEvents('twice')).toBe(4000);
+  });
+});

@@ -1,0 +1,48 @@
+import type { Source, SourceError, SourceRow } from '../../src/integrations/source.ts';
+
+export interface MemoryRows {
+  /** In ascending order of time. */
+  rows: SourceRow[];
+  columns?: string[];
+  /** Thrown behind so many rows. */
+  failure?: { behind: number; error: SourceError };
+}
+
+/** A table in memory: what the engine makes of rows does not depend on where they come from. */
+export function memorySource(table: MemoryRows): Source {
+  const columns = table.columns ?? ['UPDATED_AT', 'EXTERNAL_ID', 'PAYLOAD'];
+  return {
+    describe: async () => columns.map((name) => ({ name, type: 'text' })),
+    async *rowsSince(since, { batch, signal }) {
+      const due = table.rows.filter(
+        ({ updatedAt }) => since === undefined || updatedAt === undefined || updatedAt >= since,
+      );
+      for (let start = 0; start < due.length && !signal.aborted; start += batch) {
+        const { failure } = table;
+        if (failure && start >= failure.behind) throw failure.error;
+        yield due.slice(start, start + batch);
+      }
+    },
+    close: async () => {},
+  };
+}
+
+/** The microsecond of this number, from a day in the past on. */
+export function at(number: number): string {
+  const seconds = new Date(Date.UTC(2026, 0, 1) + Math.floor(number / 1e6) * 1000).toISOString().slice(0, 19);
+  return `${seconds}.${String(number % 1e6).padStart(6, '0')}Z`;
+}
+
+/** A row of an attributes sync that counts itself on its user. */
+export function countingRow(user: string, time: string, more: object = {}): SourceRow {
+  return {
+    updatedAt: time,
+    identifiers: { external_id: user },
+    payload: JSON.stringify({ points: { inc: 1 }, ...more }),
+  };
+}
+
+/** A row of an events sync. */
+export function eventRow(user: string, time: string, name = 'seen'): SourceRow {
+  return { updatedAt: time, identifiers: { external_id: user }, payload: JSON.stringify({ name }) };
+}

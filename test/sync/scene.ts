@@ -1,0 +1,168 @@
+import pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { expect } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import { checkColumns } from '../../src/integrations/check-columns.ts';
+import { memoryTokenBuckets } from '../../src/limits/token-bucket.ts';
+import { createLog } from '../../src/log.ts';
+import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { openQueue } from '../../src/queue/open-queue.ts';
+import { createLaneProducer } from '../../src/queue/producer.ts';
+import { openDatabase } from '../../src/store/database.ts';
+import { startRun } from '../../src/store/syncs/start-run.ts';
+import type { Leaving, SyncContext } from '../../workers/sync/context.ts';
+import { createRowJudge } from '../../workers/sync/judge-row.ts';
+import { createSyncMetrics } from '../../workers/sync/metrics.ts';
+import { createPace } from '../../workers/sync/pace.ts';
+import { createRules } from '../../workers/sync/rules.ts';
+import { workOff } from '../../workers/sync/work-off.ts';
+import { createDatabase, startProcess, startRedis, type TestProcess, waitUntil } from '../setup/fixtures.ts';
+import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { type MemoryRows, memorySource } from './memory-source.ts';
+
+const log = createLog('test', 'silent');
+
+export const never: Leaving = { soon: new AbortController().signal, now: new AbortController().signal };
+
+/** A run as it stands in its table. */
+export interface RunRow {
+  status: string;
+  rows_read: number;
+  rows_synced: number;
+  rows_failed: number;
+  message: string | null;
+  finished_at: Date | null;
+  last_timestamp: string | null;
+}
+
+/** A store, a queue and workers, and the engine of syncs in the test's own process, on tables in memory. */
+export async function createSyncScene(
+  kind: QueueConnection['kind'],
+  { workers = 1, lanes = kind === 'redis' ? 4 : 1 }: { workers?: number; lanes?: number } = {},
+) {
+  const { url } = await createDatabase();
+  const redis = kind === 'redis' ? await startRedis() : undefined;
+  const env = {
+    DATABASE_URL: url,
+    LANES: String(lanes),
+    LOCK_DURATION_MS: '1500',
+    STALLED_INTERVAL_MS: '500',
+    QUEUE_TIMEOUT_MS: '10000',
+    LOG_LEVEL: 'warn',
+    WORKER_PORT: '0',
+    ...(redis && { REDIS_URL: redis.url }),
+  };
+  const config = readConfig(env);
+  const database = openDatabase(url, 4);
+  const pool = new pg.Pool({ connectionString: url, max: 2 });
+  pool.on('error', () => {});
+  const connection = connectProducer(config, url);
+  await waitUntil(() => connection.ready(), { what: 'the queue' });
+  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const lane = openQueue(connection, laneName(0));
+  const { id: workspaceId, key } = await createWorkspace(pool);
+  const tables = new Map<string, MemoryRows>();
+  const processes: TestProcess[] = [];
+
+  const context: SyncContext = {
+    pool: database.pool,
+    producer,
+    open: async ({ integrationId }) => memorySource(tables.get(integrationId)!),
+    checkColumns: (columns, run) => checkColumns(run.kind, columns, 'service_id'),
+    rulesOf: (run) => createRules(database.pool, run, 0),
+    paceOf: (run) => createPace(memoryTokenBuckets(), () => 0, lanes, run.workspaceId),
+    making: { judge: createRowJudge('service_id'), lanes, maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS },
+    maxRows: 1_000_000,
+    metrics: createSyncMetrics(),
+    log,
+  };
+
+  async function runRow(id: string): Promise<RunRow> {
+    const { rows } = await pool.query(
+      `select status, rows_read::integer, rows_synced::integer, rows_failed::integer, message, finished_at,
+              to_char(last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp
+       from sync_jobs where id = $1`,
+      [id],
+    );
+    return rows[0];
+  }
+
+  const scene = {
+    url,
+    env,
+    config,
+    pool,
+    connection,
+    context,
+    workspaceId,
+    key,
+    tables,
+    lane,
+    runRow,
+    startWorker: () => {
+      const process = startProcess('dist/workers/main.js', env);
+      processes.push(process);
+      return process;
+    },
+
+    /** An integration on a table in memory; its id. */
+    async integrate(table: MemoryRows, change: TestIntegration = {}): Promise<string> {
+      const id = await createIntegration(pool, workspaceId, change);
+      tables.set(id, table);
+      return id;
+    },
+
+    /** Begins a run; its id. */
+    async begin(integrationId: string): Promise<string> {
+      const id = uuidv7();
+      expect(await startRun(database.pool, { id, integrationId, askedBy: 'operator' })).toBe('started');
+      return id;
+    },
+
+    /** A whole run, in this process; how it stands then. */
+    async sync(integrationId: string, change: Partial<SyncContext> = {}): Promise<RunRow & { id: string }> {
+      const id = await scene.begin(integrationId);
+      expect(await workOff(id, { ...context, ...change }, never)).toBe(true);
+      return { id, ...(await runRow(id)) };
+    },
+
+    /** Why rows of a run failed, by their numbers. */
+    async errors(runId: string): Promise<Record<string, string>> {
+      const { rows } = await pool.query(
+        'select number::integer, reason from sync_row_errors where job_id = $1 order by number',
+        [runId],
+      );
+      return Object.fromEntries(rows.map(({ number, reason }) => [number, reason]));
+    },
+
+    /** Rows that stand in the store for events of this name. */
+    async countEvents(name: string): Promise<number> {
+      const { rows } = await pool.query('select count(*)::integer as count from events where name = $1', [
+        name,
+      ]);
+      return rows[0].count;
+    },
+
+    /** The points of users, by external id. */
+    async points(): Promise<Record<string, number>> {
+      const { rows } = await pool.query(
+        `select external_id, (custom_attributes -> 'points')::integer as points from profiles
+         where external_id is not null`,
+      );
+      return Object.fromEntries(rows.map(({ external_id, points }) => [external_id, points]));
+    },
+
+    async stop(): Promise<void> {
+      for (const process of processes) process.kill('SIGKILL');
+      await Promise.all([lane.close(), producer.stop()]);
+      await connection.stop();
+      await Promise.all([database.stop(), pool.end()]);
+    },
+  };
+  for (let count = 0; count < workers; count++) scene.startWorker();
+  return scene;
+}
+
+export type SyncScene = Awaited<ReturnType<typeof createSyncScene>>;

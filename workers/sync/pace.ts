@@ -1,0 +1,59 @@
+import type { TokenBuckets } from '../../src/limits/token-bucket.ts';
+import { buckets as defaults } from '../../src/schemas/limits.ts';
+
+/** Rows that one token pays for: as many objects as a request of /users/track may have in an array. */
+const ROWS_PER_TOKEN = 75;
+
+/** Jobs that wait in each lane from which on the workers count as behind. */
+const BEHIND = 3;
+
+/** Milliseconds between two looks at lanes that are behind. */
+const LOOK_AGAIN = 50;
+
+/** Milliseconds of the shortest and the longest wait for tokens: a cancelled run should not wait for minutes. */
+const SHORTEST = 5;
+const LONGEST = 1000;
+
+/** A bucket's size; a row of `rate_limits` or the default. */
+export interface Limit {
+  requests: number;
+  windowSeconds: number;
+}
+
+/**
+ * The pace of one run: behind what waits in the lanes, and within the workspace's rate of /users/track, of which half
+ * a bucket is always left to live requests.
+ *
+ * @param waiting jobs that wait in all lanes
+ */
+export function createPace(buckets: TokenBuckets, waiting: () => number, lanes: number, workspaceId: string) {
+  let paid = 0;
+  let held = false;
+
+  /** Milliseconds after which to ask again; 0: so many rows may be handed over now, and are paid for. */
+  return async function ask(rows: number, limit: Limit = defaults['users.track']): Promise<number> {
+    if (waiting() >= BEHIND * lanes) return LOOK_AGAIN;
+    const { requests, windowSeconds } = limit;
+    const kept = Math.floor(requests / 2);
+    const take = (tokens: number) =>
+      buckets.take(`${workspaceId}:users.track`, requests, windowSeconds, tokens);
+    const until = (tokens: number) =>
+      Math.min(LONGEST, Math.max(SHORTEST, Math.ceil((tokens * windowSeconds * 1000) / requests)));
+    while (paid < rows) {
+      if (held) {
+        const { left } = await take(0);
+        if (left < kept) return until(kept - left);
+      }
+      const wanted = Math.ceil((rows - paid) / ROWS_PER_TOKEN);
+      // A bite: one that empties a small bucket would leave nothing to a live request.
+      const { granted, left } = await take(Math.min(wanted, Math.max(1, Math.floor(requests / 10))));
+      paid += granted * ROWS_PER_TOKEN;
+      held = left < kept;
+      if (granted === 0) return until(1);
+    }
+    paid -= rows;
+    return 0;
+  };
+}
+
+export type Pace = ReturnType<typeof createPace>;

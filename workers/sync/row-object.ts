@@ -1,0 +1,127 @@
+import type { IntegrationKind } from '../../src/integrations/definition.ts';
+import type { IdentifierColumn, SourceRow } from '../../src/integrations/source.ts';
+import { isGiven } from '../../src/profile/identifier.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { isRecord } from '../../src/profile/record.ts';
+
+/** Bytes of a row's PAYLOAD. */
+export const MAX_PAYLOAD_BYTES = 1_048_576;
+
+/** Members of an attributes payload. */
+const MAX_ATTRIBUTES = 250;
+
+type Named = { [Column in IdentifierColumn]?: string };
+
+/** What a row says of its user: exactly one of the ways to name one. */
+export type RowUser =
+  | { external_id: string }
+  | { user_alias: { alias_name: string; alias_label: string } }
+  | { service_id: string }
+  | { email: string }
+  | { phone: string };
+
+export type Refusal = { error: string };
+
+export interface RowRules {
+  kind: Exclude<IntegrationKind, 'deletes'>;
+  /** Wire name of the service id, and of its column. */
+  serviceIdField: string;
+  updateExistingOnly: boolean;
+}
+
+/**
+ * The object that a row stands for, as a caller of /users/track would send it. What that endpoint judges is not
+ * judged here.
+ */
+export function toObject(row: SourceRow, rules: RowRules): { object: Record<string, Json> } | Refusal {
+  const time = timeOf(row);
+  if ('error' in time) return time;
+  const named = userOf(row, rules);
+  if ('error' in named) return named;
+  const read = payloadOf(row);
+  if ('error' in read) return read;
+  const { payload } = read;
+  const forbidden = identifierIn(payload, named.user, rules);
+  if (forbidden) return { error: `PAYLOAD must not name an identifier: it has '${forbidden}'` };
+  if (payload.push_token_import === true)
+    return { error: "PAYLOAD must not have 'push_token_import': a row is about one user" };
+  if (rules.kind === 'attributes' && Object.keys(payload).length > MAX_ATTRIBUTES)
+    return { error: `PAYLOAD has more than ${MAX_ATTRIBUTES} attributes` };
+
+  const object: Record<string, Json> = { ...payload, ...onWire(named.user, rules.serviceIdField) };
+  if (rules.kind !== 'attributes' && !isGiven(payload.time)) object.time = time.updatedAt;
+  // An alias that nobody has makes a user only where that is said.
+  object._update_existing_only = rules.updateExistingOnly || (payload._update_existing_only ?? false);
+  return { object };
+}
+
+/** When the row was changed. */
+export function timeOf({ updatedAt, unreadable }: SourceRow): { updatedAt: string } | Refusal {
+  if (updatedAt !== undefined) return { updatedAt };
+  if (!unreadable) return { error: 'UPDATED_AT is required' };
+  return { error: `UPDATED_AT is not valid: it must be a time, and is '${unreadable.slice(0, 100)}'` };
+}
+
+/** Whom the row names. A deletion names its user by what belongs to one user alone; other columns are as if not there. */
+export function userOf(
+  { identifiers }: SourceRow,
+  { kind, serviceIdField }: { kind: IntegrationKind; serviceIdField: string },
+): { user: RowUser } | Refusal {
+  const { external_id, alias_name, alias_label, service_id, email, phone }: Named = identifiers;
+  const serviceIdColumn = serviceIdField.toUpperCase();
+  const users: [string, RowUser][] = [];
+  if (isGiven(external_id)) users.push(['EXTERNAL_ID', { external_id: external_id as string }]);
+  if (isGiven(alias_name) || isGiven(alias_label)) {
+    if (!isGiven(alias_name)) return { error: 'ALIAS_LABEL without ALIAS_NAME names nobody' };
+    if (!isGiven(alias_label)) return { error: 'ALIAS_NAME without ALIAS_LABEL names nobody' };
+    users.push(['ALIAS_NAME', { user_alias: { alias_name, alias_label } as never }]);
+  }
+  if (isGiven(service_id)) users.push([serviceIdColumn, { service_id: service_id as string }]);
+  if (kind !== 'deletes') {
+    if (isGiven(email)) users.push(['EMAIL', { email: email as string }]);
+    else if (isGiven(phone)) users.push(['PHONE', { phone: phone as string }]);
+  }
+  const [one, another] = users;
+  if (!one) {
+    const addresses = kind === 'deletes' ? '' : ', EMAIL, PHONE';
+    return {
+      error: `the row names nobody: one of EXTERNAL_ID, ALIAS_NAME with ALIAS_LABEL, ${serviceIdColumn}${addresses} is required`,
+    };
+  }
+  if (another) return { error: `a row must have exactly one identifier: it has ${one[0]} and ${another[0]}` };
+  return { user: one[1] };
+}
+
+function payloadOf({ payload }: SourceRow): { payload: Record<string, Json> } | Refusal {
+  if (!isGiven(payload)) return { error: 'PAYLOAD is required' };
+  const text = payload as string;
+  // A string of n characters has at most 3n bytes, so most need no counting.
+  if (text.length * 3 > MAX_PAYLOAD_BYTES && Buffer.byteLength(text) > MAX_PAYLOAD_BYTES)
+    return { error: 'Payload was greater than 1MB' };
+  let value: Json;
+  try {
+    value = JSON.parse(text);
+  } catch (error) {
+    return { error: `PAYLOAD is not valid: it must be a JSON object (${(error as Error).message})` };
+  }
+  return isRecord(value) ? { payload: value } : { error: 'PAYLOAD is not valid: it must be a JSON object' };
+}
+
+/**
+ * The first identifier that a payload has. An address beside a user who is named by something else is an attribute,
+ * as in /users/track.
+ */
+function identifierIn(
+  payload: Record<string, Json>,
+  user: RowUser,
+  { kind, serviceIdField }: RowRules,
+): string | undefined {
+  const names = ['external_id', 'user_alias', serviceIdField];
+  if (kind !== 'attributes' || 'email' in user || 'phone' in user) names.push('email');
+  if (kind !== 'attributes' || 'phone' in user) names.push('phone');
+  return names.find((name) => Object.hasOwn(payload, name) && isGiven(payload[name]));
+}
+
+function onWire(user: RowUser, serviceIdField: string): Record<string, Json> {
+  return 'service_id' in user ? { [serviceIdField]: user.service_id } : user;
+}
