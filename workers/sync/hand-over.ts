@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
+import { inPresentLanes } from '../../src/queue/present-lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { countLedgered } from '../../src/store/syncs/count-ledgered.ts';
 import { findRefused } from '../../src/store/syncs/find-refused.ts';
@@ -25,23 +26,25 @@ export interface Settled {
  * Puts a staged chunk into the lanes and waits until the ledger knows all of it. Doing it again does nothing twice:
  * the envelopes keep their ids.
  *
+ * @param lanes as many as there are now; when the chunk was staged there may have been more
  * @throws {QueueUnavailable} when it may not be in the lanes; what the store reports; the reason of `abandon`
  */
 export async function handOver(
   chunk: StagedChunk,
-  { pool, producer }: { pool: Pool; producer: LaneProducer },
+  { pool, producer, lanes }: { pool: Pool; producer: LaneProducer; lanes: number },
   abandon: AbortSignal,
 ): Promise<Settled> {
   const { envelopeIds, rows } = chunk;
+  const entries = inPresentLanes(chunk.entries as LaneEntry[], lanes);
   const started = performance.now();
   if (envelopeIds.length > 0) {
-    await producer.add(chunk.entries as LaneEntry[]);
+    await producer.add(entries);
     let addedAt = started;
     for (let pause = FIRST_PAUSE; ; pause = Math.min(pause * 1.5, LONGEST_PAUSE)) {
       await sleep(pause, undefined, { signal: abandon });
       if ((await countLedgered(pool, envelopeIds)) === envelopeIds.length) break;
       if (performance.now() - addedAt < ADD_AGAIN) continue;
-      await producer.add(chunk.entries as LaneEntry[]);
+      await producer.add(entries);
       addedAt = performance.now();
     }
   }

@@ -8,7 +8,7 @@ export async function settle(
   context: SyncContext,
   abandon: AbortSignal,
 ): Promise<Settled> {
-  const settled = await handOver(chunk, context, abandon);
+  const settled = await handOver(chunk, { ...context, lanes: context.making.lanes }, abandon);
   const { progress, entries } = chunk;
   const failed = progress.failed + settled.refused.length;
   context.metrics.rows.inc({ outcome: 'synced' }, progress.rows - failed);
