@@ -12,10 +12,10 @@ import { addHealthPages } from './edge/health-pages.ts';
 import { createLinkSettings } from './edge/link-settings.ts';
 import { limitConnections, listen, serverOptions } from './edge/listen.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
+import { openTokenBuckets } from './edge/open-token-buckets.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
-import { memoryTokenBuckets, redisTokenBuckets } from './edge/token-bucket.ts';
 import { createTurns } from './edge/turns.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { createLog } from './log.ts';
@@ -61,9 +61,8 @@ async function main(): Promise<void> {
     ...SCIM_TURNS,
     atOnce: Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS),
   });
-  const rateLimiter = createRateLimiter(
-    connection.redis ? redisTokenBuckets(connection.redis) : memoryTokenBuckets(),
-  );
+  const limits = openTokenBuckets(config, connection);
+  const rateLimiter = createRateLimiter(limits.buckets);
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
@@ -88,6 +87,7 @@ async function main(): Promise<void> {
     addHealthPages(app, {
       pool: database.pool,
       connection,
+      pingLimits: limits.ping,
       registry: metrics.registry,
       refresh: fleet.refresh,
       overload,
@@ -103,6 +103,7 @@ async function main(): Promise<void> {
     [
       { name: 'database', stop: () => database.stop() },
       { name: 'queue connection', stop: () => connection.stop() },
+      { name: 'rate limits', stop: limits.stop },
       { name: 'producer', stop: () => producer.stop() },
       { name: 'renderer', stop: () => renderer.stop() },
       { name: 'authenticator', stop: () => authenticator.stop() },
