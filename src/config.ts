@@ -15,6 +15,15 @@ export const settings = {
     pattern: '^(rediss?://.+)?$',
     rule: 'must start with redis:// or rediss://',
   },
+  QUEUE: {
+    ...text(
+      '',
+      '',
+      'Where accepted objects wait: redis or postgres; empty: in Redis where REDIS_URL is set, else in Postgres. With postgres beside REDIS_URL, Redis holds the rate limits alone. Equal on every process and for the admin command.',
+    ),
+    pattern: '^(redis|postgres)?$',
+    rule: 'must be redis or postgres',
+  },
   DATABASE_URL: {
     ...text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
     pattern: '^(postgres(ql)?://.+)?$',
@@ -218,6 +227,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   const config = Object.freeze(values) as Config;
   if (config.MAX_PENDING_BYTES < config.MAX_BODY_BYTES) {
     throw new ConfigError('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
+  }
+  if (config.QUEUE === 'redis' && !config.REDIS_URL) {
+    throw new ConfigError('wrong setting: QUEUE is redis, so REDIS_URL must be set');
   }
   if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
     throw new ConfigError('wrong setting: set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither');

@@ -2,6 +2,7 @@ import { bootstrap } from './admin/bootstrap.ts';
 import { describeFailure } from './admin/refusal.ts';
 import { type Config, ConfigError, readConfig } from './config.ts';
 import { createLog } from './log.ts';
+import { queueKind } from './queue/kind.ts';
 import { openDatabase } from './store/database.ts';
 import { migrate } from './store/migrate.ts';
 
@@ -17,7 +18,7 @@ async function release(): Promise<void> {
       'wrong setting: DATABASE_URL is empty; npm start migrates the embedded Postgres itself',
     );
   }
-  const applied = await migrate(config.DATABASE_URL, config.REDIS_URL ? 'redis' : 'postgres');
+  const applied = await migrate(config.DATABASE_URL, queueKind(config));
   log.info({ applied }, 'migrated');
   const apiKey = await makeFirstWorkspace(config);
   if (apiKey) log.info('made the workspace default');

@@ -8,6 +8,7 @@ import { keepIntegrationKey } from './embedded/integration-key.ts';
 import { type EmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { createLog, type Log } from './log.ts';
 import { packageRoot } from './package-root.ts';
+import { queueKind } from './queue/kind.ts';
 import { reachable } from './reachable.ts';
 import { banner } from './start/banner.ts';
 import { type EndOfStart, endOfStart } from './start/end.ts';
@@ -55,7 +56,7 @@ async function start(): Promise<number> {
 
 /** Tables and the first workspace with its API key. */
 async function prepare(config: Config, databaseUrl: string, log: Log): Promise<FirstKey> {
-  const applied = await migrate(databaseUrl, config.REDIS_URL ? 'redis' : 'postgres');
+  const applied = await migrate(databaseUrl, queueKind(config));
   if (applied.length > 0) log.info({ applied }, 'migrated');
   const database = openDatabase(databaseUrl, 1);
   try {

@@ -19,7 +19,7 @@ import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { createTurns } from './edge/turns.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
-import { memoryTokenBuckets, redisTokenBuckets } from './limits/token-bucket.ts';
+import { openTokenBuckets } from './limits/open-token-buckets.ts';
 import { createLog } from './log.ts';
 import { allOperations } from './operations/index.ts';
 import { createRenderer } from './preferences/renderer.ts';
@@ -65,9 +65,8 @@ async function main(): Promise<void> {
     ...SCIM_TURNS,
     atOnce: Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS),
   });
-  const rateLimiter = createRateLimiter(
-    connection.redis ? redisTokenBuckets(connection.redis) : memoryTokenBuckets(),
-  );
+  const limits = openTokenBuckets(config, connection);
+  const rateLimiter = createRateLimiter(limits.buckets);
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
   const renderer = createRenderer();
   const links = createLinkSettings(config);
@@ -98,6 +97,7 @@ async function main(): Promise<void> {
     addHealthPages(app, {
       pool: database.pool,
       connection,
+      pingLimits: limits.ping,
       registry: metrics.registry,
       refresh: fleet.refresh,
       overload,
@@ -113,6 +113,7 @@ async function main(): Promise<void> {
     [
       { name: 'database', stop: () => database.stop() },
       { name: 'queue connection', stop: () => connection.stop() },
+      { name: 'rate limits', stop: limits.stop },
       { name: 'producer', stop: () => producer.stop() },
       { name: 'syncs', stop: () => syncs.stop() },
       { name: 'renderer', stop: () => renderer.stop() },

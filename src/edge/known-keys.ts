@@ -59,7 +59,7 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
   async function find(secret: string, now: number): Promise<ApiKey | undefined> {
     let entry = known.get(secret);
     if (!entry) {
-      if (known.size >= MAX_KNOWN) known.clear();
+      if (known.size >= MAX_KNOWN) forget(known);
       entry = { key: undefined, at: 0, failedAt: 0, inVainAt: 0, lookUp: undefined };
       known.set(secret, entry);
     }
@@ -108,6 +108,12 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
   }
 
   return { find, renew };
+}
+
+/** Makes room. Whoever makes keys up must not take away those that open the door while Postgres is away. */
+function forget(known: Map<string, Known>): void {
+  for (const [secret, { key, lookUp }] of known) if (!key && !lookUp) known.delete(secret);
+  if (known.size >= MAX_KNOWN) known.clear();
 }
 
 /** Whether the key opens the door, if need be without another look. */

@@ -24,7 +24,8 @@ export async function stopLeftOver(cluster: string, log: Log): Promise<boolean> 
   const pidFile = path.join(cluster, 'postmaster.pid');
   const pid = readPid(pidFile);
   if (!pid || !isAlive(pid)) return false;
-  if (!commandLine(pid).includes(cluster)) {
+  // With what stands around it: a copy of the folder may lie where its path is a part of another's.
+  if (!commandLine(pid).includes(` ${cluster} `)) {
     rmSync(pidFile, { force: true });
     return false;
   }

@@ -5,7 +5,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
 import type { Log } from '../log.ts';
-import { findBinaries } from './binaries.ts';
+import { type Binaries, findBinaries } from './binaries.ts';
 import { stopLeftOver } from './left-over.ts';
 import { lockDataDir } from './lock.ts';
 import { freePort, isPortTaken } from './ports.ts';
@@ -27,26 +27,31 @@ export interface EmbeddedPostgres {
 /**
  * Starts a Postgres whose data lives in `dataDir`, made on the first call; it listens on loopback only.
  * Beside the cluster lie `password`, `database-url` (for the admin command) and `postgres.log`.
+ * @param binaries paths of the programs; those from npm unless told
  * @throws {DataDirInUse} when another process runs it.
  * @throws {Error} with the server's own words when it does not start.
  */
-export async function startEmbeddedPostgres(dataDir: string, log: Log): Promise<EmbeddedPostgres> {
+export async function startEmbeddedPostgres(
+  dataDir: string,
+  log: Log,
+  binaries?: Binaries,
+): Promise<EmbeddedPostgres> {
   const home = path.resolve(dataDir);
   mkdirSync(home, { recursive: true });
   const unlock = await lockDataDir(home, log);
   try {
-    const binaries = await findBinaries();
+    const { initdb, postgres } = binaries ?? (await findBinaries());
     const cluster = path.join(home, 'postgres');
-    const user = chooseServerUser(cluster, binaries.postgres, home);
+    const user = chooseServerUser(cluster, postgres, home);
     const recovered = await stopLeftOver(cluster, log);
     const password = readPassword(home);
-    if (!existsSync(cluster)) await initialise(binaries.initdb, cluster, password, user);
+    if (!existsSync(cluster)) await initialise(initdb, cluster, password, user);
 
     const port = await choosePort(home);
     const url = (database: string) => `postgresql://${ROLE}:${password}@127.0.0.1:${port}/${database}`;
     const server = await startServer(
       {
-        program: binaries.postgres,
+        program: postgres,
         cluster,
         port,
         user,

@@ -25,9 +25,17 @@ export function documentOf(html: string, { title, options }: Head): string {
   if (!whole) {
     return `<!doctype html>\n<html>\n<head>\n${elements}\n</head>\n<body>\n${html}\n</body>\n</html>\n`;
   }
-  const head = /<head(?:\s[^>]*)?>/i.exec(html) ?? /<html(?:\s[^>]*)?>/i.exec(html);
-  const end = head ? head.index + head[0].length : 0;
+  const end = endOfTag(html, /<head[\s>]/i) || endOfTag(html, /<html[\s>]/i);
   return `${html.slice(0, end)}\n${elements}${html.slice(end)}`;
+}
+
+/**
+ * Where the first tag of the kind ends; 0: there is none. One step through the page, whatever stands there: an
+ * expression that looked for the end as well would do so from each beginning, for minutes.
+ */
+function endOfTag(html: string, beginning: RegExp): number {
+  const begin = html.search(beginning);
+  return begin < 0 ? 0 : html.indexOf('>', begin) + 1;
 }
 
 function linkOf(link: Record<string, Json>): string {

@@ -4,6 +4,9 @@ import { attributeNames } from './view.ts';
 
 const ENDRAW = /\{%-?\s*endraw\s*-?%\}/g;
 
+/** Characters in which an owner and its dot are looked for; the longest that there is has 17. */
+const LONGEST_OWNER = 64;
+
 export interface Translated {
   /** Plain Liquid, line by line as before. */
   text: string;
@@ -76,7 +79,8 @@ function readMarkup(template: string, begin: number, groups: Set<string>): { tex
 
 /** The text so far with the look-up of the name behind it. */
 function lookUp(before: string, name: string, groups: Set<string>, problem: (text: string) => Error): string {
-  const owner = /(\w+)\.$/.exec(before)?.[1];
+  // The end alone: from every letter of a long word the expression would run to where it ends.
+  const owner = /(\w+)\.$/.exec(before.slice(-LONGEST_OWNER))?.[1];
   if (owner === undefined) {
     if (!Object.hasOwn(attributeNames, name)) {
       throw problem(

@@ -2,6 +2,7 @@ import type { QueueOptions } from 'bullmq';
 import { Redis } from 'ioredis';
 import pg from 'pg';
 import type { Config } from '../config.ts';
+import { type QueueKind, queueKind } from './kind.ts';
 import { createPatientBackend } from './postgres-backend.ts';
 
 /**
@@ -9,7 +10,7 @@ import { createPatientBackend } from './postgres-backend.ts';
  * else knows which of the two backends it is.
  */
 export interface QueueConnection {
-  kind: 'redis' | 'postgres';
+  kind: QueueKind;
   options: Pick<QueueOptions, 'connection' | 'prefix'>;
   /**
    * Typed as absent: BullMQ's types tie each class to one backend, while to us the two are interchangeable.
@@ -39,11 +40,33 @@ const PREFIX = '{penstock}';
  * with 503 and never hangs.
  */
 export function connectProducer(config: Config, databaseUrl: string): QueueConnection {
-  return connect(config, databaseUrl, {
-    maxRetriesPerRequest: 0,
-    enableOfflineQueue: false,
-    commandTimeout: config.QUEUE_TIMEOUT_MS,
+  return connect(config, databaseUrl, producerOptions(config));
+}
+
+const producerOptions = ({ QUEUE_TIMEOUT_MS }: Config) => ({
+  maxRetriesPerRequest: 0,
+  enableOfflineQueue: false,
+  commandTimeout: QUEUE_TIMEOUT_MS,
+});
+
+/** The Redis of REDIS_URL as producers use it: a command fails at once while it is away. */
+export function openProducerRedis(config: Config): Redis {
+  return openRedis(config, producerOptions(config));
+}
+
+/** @throws when it does not answer */
+export async function pingRedis(redis: Redis): Promise<void> {
+  if (redis.status !== 'ready') throw new Error('not connected');
+  await redis.ping();
+}
+
+function openRedis({ REDIS_URL }: Config, options: object): Redis {
+  const redis = new Redis(REDIS_URL, {
+    ...options,
+    retryStrategy: (attempt: number) => Math.min(attempt * 50, 1000),
   });
+  redis.on('error', () => {});
+  return redis;
 }
 
 /** For workers: waits for the queue to come back. */
@@ -52,22 +75,15 @@ export function connectWorker(config: Config, databaseUrl: string): QueueConnect
 }
 
 function connect(config: Config, databaseUrl: string, redisOptions: object): QueueConnection {
-  if (config.REDIS_URL) {
-    const redis = new Redis(config.REDIS_URL, {
-      ...redisOptions,
-      retryStrategy: (attempt: number) => Math.min(attempt * 50, 1000),
-    });
-    redis.on('error', () => {});
+  if (queueKind(config) === 'redis') {
+    const redis = openRedis(config, redisOptions);
     return {
       kind: 'redis',
       options: { connection: redis, prefix: PREFIX },
       factory: undefined,
       redis,
       ready: () => redis.status === 'ready',
-      async ping() {
-        if (redis.status !== 'ready') throw new Error('not connected');
-        await redis.ping();
-      },
+      ping: () => pingRedis(redis),
       stop: async () => redis.disconnect(),
     };
   }

@@ -59,6 +59,33 @@ describe('the dashboard in a browser', () => {
     expect([...answeredBy]).toEqual([board.url]);
   });
 
+  test('what clients sent is shown as text: no script of it runs, and nothing is loaded', async () => {
+    const { database } = installation;
+    const board = await installation.startBoard();
+    const script =
+      '<img src="/healthz?x" onerror="document.title=\'run\'"><script>document.title="run"</script>';
+    const row = failedEvent({ reason: `hostile ${script}`, requestId: `request ${script}` });
+    row.object.name = script;
+    row.object.properties = { [script]: script, link: 'javascript:document.title="run"' };
+    await commit(database, row);
+    installation.startWorker();
+    const page = await browser.newPage();
+    const asked: string[] = [];
+    page.on('request', (request) => asked.push(request.url()));
+    await page.goto(board.url);
+    await page.getByLabel('Email address or user').fill(account.user);
+    await page.getByLabel('Password').fill(account.password);
+    await page.getByRole('button', { name: 'Sign in' }).click();
+    await page.getByRole('link', { name: 'dead-letters' }).click();
+    await page.getByRole('link', { name: /^failed/i }).click();
+    await page.getByText('hostile <img').first().waitFor();
+    await page.getByRole('tab', { name: 'Data' }).first().click();
+    await page.getByText('request <img').first().waitFor();
+    expect(await page.title()).not.toBe('run');
+    expect(await page.locator('img[onerror]').count()).toBe(0);
+    expect(asked.filter((url) => url.includes('healthz?x'))).toEqual([]);
+  });
+
   test('an invited person sets a password, signs in with it, and has nothing to retry', async () => {
     const { database, startBoard } = installation;
     const board = await startBoard();

@@ -49,6 +49,38 @@ describe('signing in to the dashboard', () => {
     expect((await visitor.get('/api/queues')).status).toBe(200);
   });
 
+  test('a session that somebody chose for the browser before is not the one that a sign-in opens', async () => {
+    const { visitor } = await arrive();
+    const chosen = `penstock_board=${'A'.repeat(43)}`;
+    const answer = await visitor.send('POST', '/sign-in', {
+      body: new URLSearchParams({ user: account.user, password: account.password }),
+      headers: { cookie: chosen },
+    });
+    expect(answer.status).toBe(303);
+    expect(answer.headers.getSetCookie()[0]).not.toContain(chosen);
+    expect((await visitor.get('/api/queues', { cookie: chosen })).status).toBe(401);
+  });
+
+  test('nothing that a caller sends becomes a place to be sent to', async () => {
+    const { visitor } = await arrive();
+    const elsewhere = 'https://elsewhere.example/';
+    const sent = async (path: string, headers: Record<string, string> = {}) =>
+      (await visitor.get(path, { accept: 'text/html', ...headers })).headers.get('location');
+    for (const path of [
+      '//elsewhere.example/x',
+      '/%5Celsewhere.example',
+      `/?next=${elsewhere}`,
+      `/${elsewhere}`,
+    ])
+      expect(await sent(path), path).toBe('/sign-in');
+    expect(await sent('/', { 'x-forwarded-host': 'elsewhere.example', referer: elsewhere })).toBe('/sign-in');
+    const { user, password } = account;
+    const answer = await visitor.send('POST', `/sign-in?next=${elsewhere}`, {
+      body: new URLSearchParams({ user, password, next: elsewhere, redirect: elsewhere }),
+    });
+    expect(answer.headers.get('location')).toBe('/');
+  });
+
   test('behind a proxy that ends TLS the browser keeps the session to https', async () => {
     const { board, visitor } = await arrive();
     const answer = await visitor.send('POST', '/sign-in', {

@@ -61,3 +61,20 @@ test('each group that was made just now is found, before the key would be looked
     expect(groups.has(group)).toBe(true);
   }
 });
+
+test('however many keys are made up, one that is known stays known', async () => {
+  const from = Date.now() + 180_000;
+  await lookUps('authenticate', [0], from);
+  const madeUp = Array.from({ length: 10_500 }, (_, number) => number);
+  for (let start = 0; start < madeUp.length; start += 500) {
+    await Promise.all(
+      madeUp.slice(start, start + 500).map((number) =>
+        authenticator.authenticate(`Bearer pk_made_up_${number}`, '127.0.0.1', from).then(
+          () => expect.fail('a made-up key opened the door'),
+          ({ status }) => expect(status).toBe(401),
+        ),
+      ),
+    );
+  }
+  expect(await lookUps('authenticate', [1], from)).toBe(0);
+});

@@ -47,3 +47,15 @@ test('a page gets title, viewport and icons into its head, escaped', () => {
   expect(whole).not.toContain(elements[0]!);
   for (const element of elements.slice(1)) expect(whole).toContain(element);
 });
+
+test.each(['<html>', '<title>', ''])(
+  'a page of %s and a million characters of tags that never end is made at once',
+  (begin) => {
+    for (const tag of ['<head ', '<html ', '<title ']) {
+      const page = begin + tag.repeat(1_000_000 / tag.length);
+      const started = performance.now();
+      expect(documentOf(page, { title: 'A', options: {} })).toContain(page.slice(-100));
+      expect(performance.now() - started, tag).toBeLessThan(1000);
+    }
+  },
+);

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { queueKind } from '../../queue/kind.ts';
 import { addVerb } from '../command.ts';
 import { withDatabase } from '../installation.ts';
 import { printJson } from '../output.ts';
@@ -14,7 +15,7 @@ async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
   await withDatabase(async ({ config, databaseUrl }) => {
     // Loaded here alone: no other command needs the migration engine.
     const { migrate } = await import('../../store/migrate.ts');
-    const applied = await migrate(databaseUrl, config.REDIS_URL ? 'redis' : 'postgres');
+    const applied = await migrate(databaseUrl, queueKind(config));
     if (json) printJson({ applied });
     else
       process.stdout.write(

@@ -1,0 +1,28 @@
+import type { IncomingMessage } from 'node:http';
+import { expect, test } from 'vitest';
+import { clientAddress } from '../../src/edge/client-address.ts';
+
+const seen = (hops: number, header?: string) =>
+  clientAddress(
+    {
+      socket: { remoteAddress: '192.0.2.1' },
+      headers: header === undefined ? {} : { 'x-forwarded-for': header },
+    } as IncomingMessage,
+    hops,
+  );
+
+test('without a trusted proxy, X-Forwarded-For says nothing', () => {
+  expect(seen(0, '10.0.0.1')).toBe('192.0.2.1');
+});
+
+test('behind trusted proxies, what a client wrote into X-Forwarded-For itself is not believed', () => {
+  // The proxy adds whom it saw: 198.51.100.7.
+  expect(seen(1, '10.0.0.1, 198.51.100.7')).toBe('198.51.100.7');
+  expect(seen(1, '10.0.0.1,, ,198.51.100.7')).toBe('198.51.100.7');
+  expect(seen(2, '10.0.0.1, 198.51.100.7, 203.0.113.9')).toBe('198.51.100.7');
+});
+
+test('with fewer proxies than are trusted, the address is that of the connection', () => {
+  expect(seen(1)).toBe('192.0.2.1');
+  expect(seen(2, '10.0.0.1')).toBe('192.0.2.1');
+});
