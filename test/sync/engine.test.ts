@@ -153,10 +153,16 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     };
     const integration = await scene.integrate(table);
     const run = await scene.sync(integration);
-    expect(run).toMatchObject({ status: 'error', message: 'the warehouse went away', rows_read: 1000 });
-    expect(await pointsOf('half')).toHaveLength(1000);
+    expect(run).toMatchObject({ status: 'error', message: 'the warehouse went away' });
+    // On a busy machine chunks are smaller, and what does not fill one is read again by the next run.
+    expect(run.rows_read).toBeGreaterThan(0);
+    expect(run.rows_read).toBeLessThanOrEqual(1000);
+    expect(await pointsOf('half')).toHaveLength(run.rows_read);
     delete (table as { failure?: object }).failure;
-    expect(await scene.sync(integration)).toMatchObject({ status: 'success', rows_read: 200 });
+    expect(await scene.sync(integration)).toMatchObject({
+      status: 'success',
+      rows_read: 1200 - run.rows_read,
+    });
     expect((await pointsOf('half')).filter(([, points]) => points !== 1)).toEqual([]);
   });
 
