@@ -95,13 +95,20 @@ export class Scene {
     this.findings.push({ invariant, what });
   }
 
-  /** Ends the load, waits until the queue is empty, and checks I1 to I6. */
-  async settle(fleet: Fleet, { load, circles, deadline, mayLose, growth = 150 }: Settling): Promise<void> {
+  /**
+   * Ends the load, waits until the queue is empty, and checks I1 to I6.
+   * @returns when it was empty, in epoch milliseconds
+   */
+  async settle(
+    fleet: Fleet,
+    { load, circles, deadline, mayLose, growth = 150 }: Settling,
+  ): Promise<{ drained: number }> {
     const patience = deadline ?? this.choose(180_000, 60_000);
     this.say('waiting for the last answers');
     await Promise.all([load?.stop(), circles?.stop()]);
-    const drained = await this.#drain(fleet, patience);
-    this.figure('drained after the last answer', drained / 1000, 's', { atMost: patience / 1000 });
+    const took = await this.#drain(fleet, patience);
+    const drained = Date.now();
+    this.figure('drained after the last answer', took / 1000, 's', { atMost: patience / 1000 });
     this.say('comparing');
     if (load) {
       const stored = await readPeople(fleet.pool, fleet.workspace.id, load.journal);
@@ -127,6 +134,7 @@ export class Scene {
       const of = this.findings.filter((finding) => finding.invariant === invariant);
       this.figure(`${invariant} ${invariants[invariant]}: violations`, of.length, '', { atMost: 0 });
     }
+    return { drained };
   }
 
   /** @returns milliseconds */

@@ -76,7 +76,11 @@ export function checkPeople(
   for (const name of stored.twins) found('I2', `${name} stands there as more than one profile`);
   for (const sum of stored.wrongSums) found('I2', `rows and summary differ: ${sum}`);
   for (const stranger of stored.strangers) found('I2', stranger);
-  for (const { object, reason } of stored.deadLetters) found('I1', `a dead letter: ${object}: ${reason}`);
+  for (const { object, reason } of stored.deadLetters) {
+    if (Number(object) < journal.objects && counts[Number(object)]! > 0)
+      found('I2', `${journal.describe(Number(object))} stands there and is a dead letter: ${reason}`);
+    else found('I1', `a dead letter: ${object}: ${reason}`);
+  }
 
   forEachPerson(journal, (person, objects) => {
     const profile = stored.people.get(nameOf(person));

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { postHead, toMessage } from '../../load/bodies.ts';
 import { HttpConnection } from '../../load/http-connection.ts';
-import { createPace } from '../../load/pace.ts';
 import { countProcessed, type Fleet, type Member } from '../../setup/fleet.ts';
 import { waitUntil } from '../../setup/servers.ts';
 import { Journal } from './journal.ts';
@@ -13,8 +12,6 @@ export interface LoadOptions {
   peoplePerRequest?: number;
   /** Objects that may wait to be applied; with more, the clients hold their next requests back. */
   mostUnapplied?: number;
-  /** Objects a second; absent: as fast as they are answered. */
-  rate?: number | undefined;
   /** Milliseconds that a client waits after a request that failed. */
   pause?: number;
 }
@@ -25,6 +22,8 @@ export interface Load {
   inFlight(edge: string): number;
   /** Resolves when so many more objects have been acknowledged. */
   more(objects: number, deadline?: number): Promise<void>;
+  /** Objects a second from now on; until then, and with Infinity, as fast as they are answered. */
+  setRate(rate: number): void;
   /** Replies that were not what the request deserved, worded. */
   surprises: string[];
   /** Lets every client finish its request. */
@@ -44,15 +43,13 @@ const MOST_SURPRISES = 20;
  * after the other, to all edges in turn. What failed is not repeated: its people go on with their next round.
  */
 export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
-  const { clients = 8, peoplePerRequest = 3, mostUnapplied = 2000, rate, pause = 50 } = options;
+  const { clients = 8, peoplePerRequest = 3, mostUnapplied = 2000, pause = 50 } = options;
   const journal = new Journal();
   const surprises: string[] = [];
   const flights = new Map<string, number>();
-  const pace = createPace(
-    rate ? rate / (peoplePerRequest * OF_A_ROUND) : 0,
-    performance.now(),
-    Number.POSITIVE_INFINITY,
-  );
+  /** Milliseconds from one request to the next, and when the next one is due. */
+  let interval = 0;
+  let due = 0;
   let born = 0;
   let processed = 0;
   let stopping = false;
@@ -77,7 +74,8 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
     const people = Array.from({ length: peoplePerRequest * POOL }, () => ({ person: born++, round: 0 }));
     for (let turn = number; !stopping; turn++) {
       while (journal.acknowledged - processed > mostUnapplied && !stopping) await sleep(LOOK_MS);
-      await pace.next();
+      due = Math.max(due + interval, performance.now());
+      if (interval > 0) await sleep(due - performance.now());
       if (stopping) break;
       const edge = await nextEdge(turn, leaving);
       if (!edge) break;
@@ -171,6 +169,9 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   return {
     journal,
     surprises,
+    setRate(rate) {
+      interval = (1000 * peoplePerRequest * OF_A_ROUND) / rate;
+    },
     inFlight: (edge) => flights.get(edge) ?? 0,
     async more(objects, deadline = 60_000) {
       const goal = journal.acknowledged + objects;

@@ -58,7 +58,7 @@ export function makeRound(person: number, round: number, first: number): Made[] 
         };
         return { kind, object: { ...plain, ...product, time, properties } };
       }
-      case 'bad':
+      default:
         return { kind, object: { ...plain, time, properties } };
     }
   });

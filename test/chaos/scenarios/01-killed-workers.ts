@@ -1,20 +1,17 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pick } from '../../load/random.ts';
 import { everyLaneMoves } from '../../setup/fleet.ts';
-import { startCircles } from '../load/circles.ts';
-import { startLoad } from '../load/load.ts';
 import type { Scenario } from '../scenario.ts';
+import { beginTraffic, throttle } from '../traffic.ts';
 
 export const killedWorkers: Scenario = {
   number: 1,
   fault: '`kill -9` of a worker every 3–5 s',
   backends: ['redis', 'postgres'],
   async run(scene) {
-    const fleet = await scene.startFleet();
-    const load = startLoad(fleet, { mostUnapplied: scene.choose(8000, 1000) });
-    const circles = await startCircles(fleet, { seed: scene.seed });
-    await load.more(scene.choose(5000, 200));
-    scene.noteMemory(fleet);
+    const traffic = await beginTraffic(scene);
+    const { fleet, load, circles } = traffic;
+    if (!scene.short) await throttle(scene, traffic, 0.5);
     const end = Date.now() + scene.choose(60_000, 6_000);
     let kills = 0;
     let longest = 0;
@@ -34,10 +31,7 @@ export const killedWorkers: Scenario = {
     }
     scene.figure('kills', kills, '', { atLeast: scene.choose(8, 1) });
     scene.figure('longest until every lane moves again', longest / 1000, 's', { atMost: 10 });
-    await load.stop();
-    await scene.settle(fleet, { load, circles });
-    scene.figure('drained after the last kill', (Date.now() - lastKill) / 1000, 's', {
-      atMost: scene.choose(15, 30),
-    });
+    const { drained } = await scene.settle(fleet, { load, circles });
+    scene.figure('drained after the last kill', (drained - lastKill) / 1000, 's', { atMost: 15 });
   },
 };

@@ -1,5 +1,25 @@
 import type { Scenario } from '../scenario.ts';
 import { killedWorkers } from './01-killed-workers.ts';
+import { killedEdges } from './02-killed-edges.ts';
+import { rollingRestart } from './03-rolling-restart.ts';
+import { killedRedis } from './04-killed-redis.ts';
+import { frozenRedis } from './05-frozen-redis.ts';
+import { fullRedis } from './06-full-redis.ts';
+import { emptyRedis } from './07-empty-redis.ts';
+import { stoppedPostgres } from './08-stopped-postgres.ts';
+import { cutCommits } from './09-cut-commits.ts';
+import { deliveredThrice } from './10-delivered-thrice.ts';
 
 /** In the order of the list of faults. */
-export const scenarios: Scenario[] = [killedWorkers];
+export const scenarios: Scenario[] = [
+  killedWorkers,
+  killedEdges,
+  rollingRestart,
+  killedRedis,
+  frozenRedis,
+  fullRedis,
+  emptyRedis,
+  stoppedPostgres,
+  cutCommits,
+  deliveredThrice,
+];

@@ -1,0 +1,55 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { Redis } from 'ioredis';
+import { waitUntil } from '../../setup/servers.ts';
+import { untilAccepted } from '../answers.ts';
+import type { Scenario } from '../scenario.ts';
+import { beginTraffic } from '../traffic.ts';
+
+/** What Redis may take beyond what it takes when idle. */
+const ROOM_MB = 12;
+
+export const fullRedis: Scenario = {
+  number: 6,
+  fault: 'Redis out of memory under flood',
+  backends: ['redis'],
+  async run(scene) {
+    const { fleet, load, circles, knockKey } = await beginTraffic(
+      scene,
+      { env: { QUEUE_TIMEOUT_MS: '700' } },
+      { peoplePerRequest: 25, mostUnapplied: 1_000_000 },
+    );
+    const redis = new Redis(fleet.redis!.url);
+    const used = async () => Number(/^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1]);
+    await redis.config('SET', 'maxmemory', (await used()) + ROOM_MB * 1024 * 1024);
+    // With nobody to take from it, it is full soon.
+    for (const { pid } of fleet.workers) process.kill(pid, 'SIGSTOP');
+    scene.say('flooding');
+    const refused = () => load.journal.statuses().get(503) ?? 0;
+    await waitUntil(() => refused() > 20, { what: 'the first refusals', deadline: 120_000 });
+    const from = Date.now();
+    await sleep(scene.choose(10_000, 1000));
+    const full = Date.now();
+    for (const { pid } of fleet.workers) process.kill(pid, 'SIGCONT');
+    scene.say('the workers go on');
+    const back = await untilAccepted(fleet, knockKey, scene.choose(60_000, 30_000));
+    scene.recovered(back);
+    await load.more(100);
+    await scene.settle(fleet, { load, circles });
+    const while_ = [...load.journal.sentBetween(from, full)];
+    const others = while_.filter(({ status, retryAfter }) => status !== 503 || retryAfter === 0);
+    scene.figure('requests while it is full', while_.length, '', { atLeast: 1 });
+    scene.figure(
+      'answers but 503 with Retry-After',
+      others.filter(({ status }) => status !== 201).length,
+      '',
+      {
+        atMost: 0,
+      },
+    );
+    scene.notes.push(
+      `${others.filter(({ status }) => status === 201).length} found room and were stored meanwhile`,
+    );
+    scene.figure('accepted again after the workers went on', back / 1000, 's', { atMost: 30 });
+    redis.disconnect();
+  },
+};
