@@ -116,7 +116,7 @@ export async function startFleetOn(
       throw new Error(`${name} ended with ${code ?? signal}: ${JSON.stringify(process.log.slice(-3))}`);
     });
     const ready = async () => (await statusOf(port, '/readyz')) === 200;
-    await Promise.race([waitUntil(ready, { what: `${name} to be ready` }), ended]);
+    await Promise.race([waitUntil(ready, { what: `${name} to be ready`, deadline: 60_000 }), ended]);
     ended.catch(() => {});
     list.push(member);
     return member;

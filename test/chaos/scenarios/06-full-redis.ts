@@ -1,12 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import { waitUntil } from '../../setup/servers.ts';
-import { untilAccepted } from '../answers.ts';
+import { knockFor, untilAccepted } from '../answers.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
 /** What Redis may take beyond what it takes when idle. */
-const ROOM_MB = 12;
+const ROOM_MB = 16;
 
 export const fullRedis: Scenario = {
   number: 6,
@@ -19,6 +19,7 @@ export const fullRedis: Scenario = {
       { peoplePerRequest: 25, mostUnapplied: 1_000_000 },
     );
     const redis = new Redis(fleet.redis!.url);
+    redis.on('error', () => {});
     const used = async () => Number(/^used_memory:(\d+)/m.exec(await redis.info('memory'))?.[1]);
     await redis.config('SET', 'maxmemory', (await used()) + ROOM_MB * 1024 * 1024);
     // With nobody to take from it, it is full soon.
@@ -31,25 +32,31 @@ export const fullRedis: Scenario = {
     const full = Date.now();
     for (const { pid } of fleet.workers) process.kill(pid, 'SIGCONT');
     scene.say('the workers go on');
-    const back = await untilAccepted(fleet, knockKey, scene.choose(60_000, 30_000));
+    const back = await untilAccepted(fleet, knockKey, 60_000);
     scene.recovered(back);
-    await load.more(100);
-    await scene.settle(fleet, { load, circles });
-    const while_ = [...load.journal.sentBetween(from, full)];
-    const others = while_.filter(({ status, retryAfter }) => status !== 503 || retryAfter === 0);
-    scene.figure('requests while it is full', while_.length, '', { atLeast: 1 });
-    scene.figure(
-      'answers but 503 with Retry-After',
-      others.filter(({ status }) => status !== 201).length,
-      '',
-      {
-        atMost: 0,
-      },
+    const during = [...load.journal.sentBetween(from, full)];
+    const refusals = during.filter(({ status }) => status === 503);
+    const others = during.filter(
+      ({ status, retryAfter }) => status !== 201 && !(status === 503 && retryAfter),
     );
-    scene.notes.push(
-      `${others.filter(({ status }) => status === 201).length} found room and were stored meanwhile`,
-    );
+    scene.figure('requests refused while it is full', refusals.length, '', { atLeast: 1 });
+    scene.figure('answers but 201 and 503 with Retry-After', others.length, '', { atMost: 0 });
     scene.figure('accepted again after the workers went on', back / 1000, 's', { atMost: 30 });
+
+    scene.say('past maxmemory itself, as when somebody else has filled it');
+    await redis.config('SET', 'maxmemory', '1');
+    const knocks = await knockFor(fleet, knockKey, scene.choose(5000, 1000));
+    await redis.config('SET', 'maxmemory', '0');
+    const again = await untilAccepted(fleet, knockKey, 60_000);
+    scene.recovered(again);
+    scene.figure(
+      'answers past it but 503 with Retry-After',
+      knocks.filter(({ status, retryAfter }) => status !== 503 || !retryAfter).length,
+      '',
+      { atMost: 0 },
+    );
+    scene.figure('accepted again when there is memory', again / 1000, 's', { atMost: 10 });
     redis.disconnect();
+    await scene.settle(fleet, { load, circles });
   },
 };

@@ -17,8 +17,6 @@ export const emptyRedis: Scenario = {
     const { fleet, load, knockKey, circles } = await beginTraffic(scene, {
       env: { QUEUE_TIMEOUT_MS: '700' },
     });
-    // Which of its accepted requests a circle has lost cannot be told from outside.
-    await circles.stop();
     const redis = fleet.redis!;
     const kills: number[] = [];
     for (let round = 0; round < scene.choose(3, 1); round++) {
@@ -35,6 +33,8 @@ export const emptyRedis: Scenario = {
       await load.more(scene.choose(3000, 500));
     }
     const told = fleet.workers.filter(({ log }) => log.some(({ msg }) => TOLD.test(String(msg)))).length;
+    // Which of its accepted requests a circle has lost cannot be told from outside; that no lane waits for ever can.
+    await circles.stop();
     await scene.settle(fleet, {
       load,
       // Accepted before the kill, a moment before which it may have been answered.
