@@ -35,6 +35,9 @@ export function isUnavailable(error: unknown): boolean {
   return error instanceof QueueUnavailable || error instanceof RendererBusy || isUnreachable(error);
 }
 
+/** How Redis begins an error that is about itself and not about the command: full, starting, or not the one that writes. */
+const REDIS_NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
+
 /** Whether a store or the queue could not be reached: its error names a connection, not a mistake. */
 function isUnreachable(error: unknown): boolean {
   const { code, message, name } = error as { code?: string; message?: string; name?: string };
@@ -43,6 +46,7 @@ function isUnreachable(error: unknown): boolean {
     /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded|Query read timeout/i.test(
       message ?? '',
     ) ||
+    REDIS_NOT_NOW.test(message ?? '') ||
     name === 'MaxRetriesPerRequestError'
   );
 }

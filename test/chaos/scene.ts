@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { createRandom } from '../load/random.ts';
 import { type Backend, countProcessed, type Fleet, type FleetOptions, startFleetOn } from '../setup/fleet.ts';
+import { startRedis, type TestRedis } from '../setup/servers.ts';
 import { checkCircles } from './check/circles.ts';
 import { type Finding, type Invariant, invariants } from './check/finding.ts';
 import { residentMegabytes } from './check/memory.ts';
@@ -69,9 +70,22 @@ export class Scene {
     return this.short ? short : long;
   }
 
+  createDatabase(): Promise<{ url: string }> {
+    return this.#options.createDatabase();
+  }
+
+  /** A Redis, and something in front of it; undefined where the queue is in Postgres. */
+  async startRedisBehind<T>(
+    open: (url: string) => Promise<T>,
+  ): Promise<{ server: TestRedis; proxy: T } | undefined> {
+    if (this.backend === 'postgres') return undefined;
+    const server = await startRedis();
+    return { server, proxy: await open(server.url) };
+  }
+
   async startFleet(options: FleetOptions & { url?: string } = {}): Promise<Fleet> {
     this.say('starting a fleet');
-    const url = options.url ?? (await this.#options.createDatabase()).url;
+    const url = options.url ?? (await this.createDatabase()).url;
     const fleet = await startFleetOn(url, this.backend, options);
     await raiseLimitsOf(fleet.pool, fleet.workspace.id);
     return fleet;

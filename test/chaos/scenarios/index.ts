@@ -9,6 +9,9 @@ import { emptyRedis } from './07-empty-redis.ts';
 import { stoppedPostgres } from './08-stopped-postgres.ts';
 import { cutCommits } from './09-cut-commits.ts';
 import { deliveredThrice } from './10-delivered-thrice.ts';
+import { wrongClocks } from './21-wrong-clocks.ts';
+import { sharedLimit } from './22-shared-limit.ts';
+import { badNetwork } from './23-bad-network.ts';
 
 /** In the order of the list of faults. */
 export const scenarios: Scenario[] = [
@@ -22,4 +25,7 @@ export const scenarios: Scenario[] = [
   stoppedPostgres,
   cutCommits,
   deliveredThrice,
+  wrongClocks,
+  sharedLimit,
+  badNetwork,
 ];
