@@ -9,9 +9,11 @@ import { emptyRedis } from './07-empty-redis.ts';
 import { stoppedPostgres } from './08-stopped-postgres.ts';
 import { cutCommits } from './09-cut-commits.ts';
 import { deliveredThrice } from './10-delivered-thrice.ts';
+import { slowSockets } from './20-slow-sockets.ts';
 import { wrongClocks } from './21-wrong-clocks.ts';
 import { sharedLimit } from './22-shared-limit.ts';
 import { badNetwork } from './23-bad-network.ts';
+import { fullDisk } from './24-full-disk.ts';
 
 /** In the order of the list of faults. */
 export const scenarios: Scenario[] = [
@@ -25,7 +27,9 @@ export const scenarios: Scenario[] = [
   stoppedPostgres,
   cutCommits,
   deliveredThrice,
+  slowSockets,
   wrongClocks,
   sharedLimit,
   badNetwork,
+  fullDisk,
 ];
