@@ -9,19 +9,18 @@
  * Ends with 1 when a figure is missed or an invariant violated.
  */
 import { openArena } from './arena.ts';
-import { readOptions } from './options.ts';
+import { mix } from './mix/index.ts';
+import { type ChaosOptions, readOptions } from './options.ts';
 import { createProgress } from './progress.ts';
 import { describeOutcome, describeTotals, type Outcome } from './report.ts';
 import { runScenario } from './run-scenario.ts';
+import type { Scenario } from './scenario.ts';
 import { scenarios } from './scenarios/index.ts';
 
 async function main(): Promise<void> {
   const options = readOptions(process.argv);
-  const unknown = options.numbers.filter((wanted) => !scenarios.some(({ number }) => number === wanted));
-  if (unknown.length > 0) throw new Error(`there is no scenario ${unknown.join(', ')}`);
-  const chosen = scenarios.filter(
-    ({ number }) => options.numbers.length === 0 || options.numbers.includes(number),
-  );
+  let print = (_line: string): void => {};
+  const chosen = chooseScenarios(options, (line) => print(line));
   const runs = chosen.flatMap((scenario) =>
     options.backends
       .filter((backend) => scenario.backends.includes(backend))
@@ -30,6 +29,7 @@ async function main(): Promise<void> {
   process.stdout.write(`seed ${options.seed}\n`);
   const arena = await openArena();
   const progress = createProgress(runs.length);
+  print = progress.print;
   const outcomes: Outcome[] = [];
   try {
     for (const { scenario, backend } of runs) {
@@ -44,6 +44,17 @@ async function main(): Promise<void> {
   }
   process.stdout.write(describeTotals(outcomes));
   if (outcomes.some(({ passed }) => !passed)) process.exitCode = 1;
+}
+
+/** By number, or the long form as the only one. */
+function chooseScenarios(
+  { numbers, minutes, objects }: ChaosOptions,
+  print: (line: string) => void,
+): Scenario[] {
+  if (minutes !== undefined) return [mix({ minutes, objects, numbers, print })];
+  const unknown = numbers.filter((wanted) => !scenarios.some(({ number }) => number === wanted));
+  if (unknown.length > 0) throw new Error(`there is no scenario ${unknown.join(', ')}`);
+  return scenarios.filter(({ number }) => numbers.length === 0 || numbers.includes(number));
 }
 
 try {

@@ -1,5 +1,5 @@
 import { execFileSync } from 'node:child_process';
-import { mkdirSync, rmSync, statfsSync, writeFileSync } from 'node:fs';
+import { closeSync, mkdirSync, openSync, rmSync, statfsSync, writeSync } from 'node:fs';
 import path from 'node:path';
 import { leaveBehind, temporaryFolder } from '../setup/servers.ts';
 
@@ -38,7 +38,14 @@ export function mountSmallDisk(megabytes: number) {
     /** Leaves so many bytes free. */
     fill(rest: number): void {
       rmSync(ballast, { force: true });
-      writeFileSync(ballast, Buffer.alloc(Math.max(0, free() - rest)));
+      const file = openSync(ballast, 'w');
+      try {
+        while (free() > rest) writeSync(file, Buffer.alloc(Math.min(free() - rest, 1_048_576)));
+      } catch {
+        // Somebody else has taken the last of it meanwhile.
+      } finally {
+        closeSync(file);
+      }
     },
     clear: (): void => rmSync(ballast, { force: true }),
   };

@@ -16,7 +16,13 @@ export function createProgress(total: number) {
   start();
   return {
     say: (doing: string): void => bar.update(finished, { doing }),
-    /** Prints what has come out, above the bar. */
+    /** Prints a line above the bar. */
+    print(line: string): void {
+      bar.stop();
+      process.stdout.write(`${line}\n`);
+      start();
+    },
+    /** Prints what has come out of one scenario. */
     done(text: string): void {
       finished++;
       bar.stop();

@@ -17,7 +17,7 @@ export const slowSockets: Scenario = {
     const traffic = await beginTraffic(scene, { edges: 1, workers: 1 });
     const { fleet, load, circles } = traffic;
     if (!scene.short) await throttle(scene, traffic, 0.3);
-    const [{ port }] = fleet.edges as [{ port: number }];
+    const { port } = fleet.edges[0]!;
     const seconds = scene.choose(20, 3);
 
     scene.say('good clients alone');
