@@ -8,7 +8,8 @@ import { beginTraffic } from '../traffic.ts';
 /** Times that clients send, and what is stored of them. */
 const times: [sent: string, stored: string][] = [
   ['1970-01-01T00:00:00Z', '1970-01-01T00:00:00.000Z'],
-  ['9999-12-31T23:59:59Z', '9999-12-31T23:59:59.000Z'],
+  // Of what has not happened yet, the moment of acceptance.
+  ['9999-12-31T23:59:59Z', ''],
   // The last millisecond of its day.
   ['2016-12-31T23:59:60Z', '2016-12-31T23:59:59.999Z'],
   // yyyy-MM-dd'T'HH:mm:ss:SSSZ
@@ -47,7 +48,10 @@ export const wrongClocks: Scenario = {
       },
       { what: 'the events', deadline: 60_000 },
     );
-    const right = times.filter(([, stored]) => rows.some(({ time }) => time === stored)).length;
+    const isNow = (time: string) => Math.abs(Date.parse(time) - Date.now()) < 300_000;
+    const right = times.filter(([, stored]) =>
+      rows.some(({ time }) => (stored ? time === stored : isNow(time))),
+    ).length;
     if (right < wanted) scene.notes.push(`stored: ${rows.map(({ time }) => time).join(', ')}`);
     scene.figure('times stored as sent', right, `of ${wanted}`, { atLeast: wanted });
 
