@@ -18,6 +18,10 @@ export interface MixOptions {
   print(line: string): void;
 }
 
+/** As many objects are acknowledged between two faults as make so many faults in all; or so long is waited. */
+const FAULTS = 100;
+const PAUSE_MS = 30_000;
+
 /** Longest wait for the lanes after a fault, in milliseconds. */
 const PATIENCE = 120_000;
 
@@ -46,7 +50,10 @@ export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario 
         const fault = pick(scene.random, possible);
         const pause = 500 + scene.random() * 3500;
         scene.say(`${load.journal.acknowledged.toLocaleString('en')} objects; next: ${fault.name}`);
+        const goal = load.journal.acknowledged + objects / FAULTS;
         await sleep(pause);
+        for (const end = Date.now() + PAUSE_MS; load.journal.acknowledged < goal && Date.now() < end; )
+          await sleep(100);
         const began = Date.now();
         await fault.strike(target);
         const lasted = Date.now() - began;
