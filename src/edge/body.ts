@@ -13,8 +13,8 @@ const decoders = {
   br: promisify(brotliDecompress),
 } as const;
 
-/** As many as Node has threads for it: more at a time would be no faster, and each holds up to a whole body. */
-const unpackInTurn = createTurns(4);
+/** Few: each holds up to a whole body twice, and many at a time would be no faster. */
+const unpackInTurn = createTurns(2);
 
 /**
  * `application/json`, `application/scim+json` and their like, in UTF-8. A parameter is a `;` and what follows

@@ -28,7 +28,7 @@ export const wrongClocks: Scenario = {
       await fleet.startEdge(undefined, wrongClock(hours));
       await fleet.startWorker(wrongClock(hours));
     }
-    await load.more(scene.choose(20_000, 600), 300_000);
+    await load.more(scene.choose(20_000, 200), 300_000);
 
     const workspace = await createWorkspace(fleet.pool, 'times');
     const client = createClient(workspace.key);

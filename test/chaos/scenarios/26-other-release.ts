@@ -23,6 +23,8 @@ export const otherRelease: Scenario = {
       id: uuidv7(),
       kind: 'events',
       request: 0,
+      index: 0,
+      create: true,
       identifier: { external_id: 'ann' },
       name: 'seen',
       time: TIME,
@@ -50,6 +52,7 @@ export const otherRelease: Scenario = {
     await waitUntil(
       async () => {
         const { applied, parked } = await count();
+        scene.say(`${applied} applied, ${parked} parked`);
         return applied >= 3 && parked >= 4;
       },
       { what: 'the jobs to be handled or parked', deadline: 60_000 },
