@@ -43,12 +43,20 @@ export interface LaneContext {
 export function startLane(lane: number, { connection, coalescer, fences, config, log }: LaneContext): Lane {
   let leaving = new AbortController();
 
+  /** Jobs that have taken effect and are not known to the queue as completed yet. */
+  const applied = new Set<string>();
+
   async function work(job: Job<Envelope>, token?: string): Promise<void> {
+    await apply(job, token);
+    applied.add(job.id!);
+  }
+
+  async function apply(job: Job<Envelope>, token?: string): Promise<void> {
     const delivery: Delivery = { id: ledgerKey(job.id!), lane, envelope: job.data };
     const fence = fenceOf(delivery);
     if (!fence) return coalescer.apply(delivery);
-    const apply = () => coalescer.apply({ ...delivery, id: fence.id });
-    if (await fences.cross({ lane, fence, apply, leaving: leaving.signal })) return;
+    const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
+    if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
     // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
     await job.moveToWait(token).catch(() => {});
     throw new WaitingError();
@@ -68,6 +76,12 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     },
     connection.factory,
   );
+  worker.on('completed', (job) => void applied.delete(job.id!));
+  // The processor does not throw: the connection was lost when the queue was to be told that the job is completed,
+  // and BullMQ calls that failed. It has taken effect, and nobody has to look at it.
+  worker.on('failed', (job) => {
+    if (job && applied.delete(job.id!)) job.remove().catch(() => {});
+  });
   let warned = Number.NEGATIVE_INFINITY;
   worker.on('error', (error) => {
     // BullMQ reports every try; one line says enough until it is over.

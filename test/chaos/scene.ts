@@ -172,7 +172,8 @@ export class Scene {
 
   async #checkRest(fleet: Fleet, growth: number): Promise<void> {
     const queue = await countQueue(fleet).catch(() => undefined);
-    if (queue?.failed !== 0) this.found('I6', `${queue?.failed} jobs have failed for good`);
+    if (queue?.failed !== 0)
+      this.found('I6', `${queue?.failed} jobs have failed for good: ${queue?.reasons.join('; ')}`);
     const fallen = await fleet.fallen();
     this.figure('processes of ours that ended by themselves', fallen.length, '', { atMost: 0 });
     if (fallen.length > 0) this.notes.push(`ended: ${fallen.join(', ')}`);

@@ -9,6 +9,8 @@ export interface QueueCounts {
   waiting: number;
   /** Jobs that BullMQ gave up. */
   failed: number;
+  /** Why, of the first few. */
+  reasons: string[];
 }
 
 /** Looks into the lanes of a fleet, past its processes. Each look has a connection of its own, which is closed. */
@@ -31,6 +33,9 @@ export async function countQueue({ env }: Fleet): Promise<QueueCounts> {
     return {
       waiting: sum(['waiting', 'active', 'delayed', 'prioritized']),
       failed: sum(['failed']),
+      reasons: (await Promise.all(queues.map((queue) => queue.getFailed(0, 2)))).flatMap((jobs) =>
+        jobs.map(({ id, name, failedReason }) => `${name} ${id}: ${failedReason}`),
+      ),
     };
   } finally {
     await Promise.all(queues.map((queue) => queue.close().catch(() => {})));

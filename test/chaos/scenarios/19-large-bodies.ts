@@ -34,7 +34,7 @@ export const largeBodies: Scenario = {
     const { fleet, load, circles } = await beginTraffic(scene, { edges: 1, workers: 1 });
     const { key } = await createWorkspace(fleet.pool, 'large');
     const { port, pid } = fleet.edges[0]!;
-    const bomb = gzipSync(Buffer.alloc(256 * 1024 * 1024, ' '));
+    const bomb = gzipSync(Buffer.alloc(64 * 1024 * 1024, ' '));
     const json = 'application/json';
     const kinds: [name: string, send: () => ReturnType<typeof probe>, wanted: number[]][] = [
       ['4 MB', () => probe(port, key, bodyOf(LIMIT)), [201]],
