@@ -43,12 +43,12 @@ export interface LaneContext {
 export function startLane(lane: number, { connection, coalescer, fences, config, log }: LaneContext): Lane {
   let leaving = new AbortController();
 
-  /** Jobs that have taken effect and are not known to the queue as completed yet. */
-  const applied = new Set<string>();
+  /** The last job that has taken effect; the queue may not know of it yet. */
+  let applied: string | undefined;
 
   async function work(job: Job<Envelope>, token?: string): Promise<void> {
     await apply(job, token);
-    applied.add(job.id!);
+    applied = job.id;
   }
 
   async function apply(job: Job<Envelope>, token?: string): Promise<void> {
@@ -76,11 +76,10 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     },
     connection.factory,
   );
-  worker.on('completed', (job) => void applied.delete(job.id!));
   // The processor does not throw: the connection was lost when the queue was to be told that the job is completed,
   // and BullMQ calls that failed. It has taken effect, and nobody has to look at it.
   worker.on('failed', (job) => {
-    if (job && applied.delete(job.id!)) job.remove().catch(() => {});
+    if (job?.id !== undefined && job.id === applied) job.remove().catch(() => {});
   });
   let warned = Number.NEGATIVE_INFINITY;
   worker.on('error', (error) => {
