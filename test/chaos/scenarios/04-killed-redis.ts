@@ -12,7 +12,7 @@ export const killedRedis: Scenario = {
     const { fleet, load, circles, knockKey } = await beginTraffic(scene, {
       env: { QUEUE_TIMEOUT_MS: '700' },
     });
-    const redis = fleet.redis!;
+    let redis = fleet.redis!;
     const times: number[] = [];
     const resumed: number[] = [];
     let others = 0;
@@ -23,7 +23,7 @@ export const killedRedis: Scenario = {
       const answers = (await knockFor(fleet, knockKey, scene.choose(3000, 1000))).slice(fleet.edges.length);
       times.push(...answers.map(({ milliseconds }) => milliseconds));
       others += answers.filter(({ status, retryAfter }) => status !== 503 || !retryAfter).length;
-      await startRedis({ port: redis.port, dir: redis.dir });
+      redis = await startRedis({ port: redis.port, dir: redis.dir });
       const from = Date.now();
       await untilAccepted(fleet, knockKey, 30_000);
       await everyLaneMoves(fleet, 30_000);

@@ -17,7 +17,7 @@ export const emptyRedis: Scenario = {
     const { fleet, load, knockKey, circles } = await beginTraffic(scene, {
       env: { QUEUE_TIMEOUT_MS: '700' },
     });
-    const redis = fleet.redis!;
+    let redis = fleet.redis!;
     const kills: number[] = [];
     for (let round = 0; round < scene.choose(3, 1); round++) {
       await load.more(100);
@@ -25,7 +25,7 @@ export const emptyRedis: Scenario = {
       await redis.kill();
       kills.push(Date.now());
       rmSync(path.join(redis.dir, 'appendonlydir'), { recursive: true });
-      await startRedis({ port: redis.port, dir: redis.dir });
+      redis = await startRedis({ port: redis.port, dir: redis.dir });
       const from = Date.now();
       await untilAccepted(fleet, knockKey, 30_000);
       await everyLaneMoves(fleet, 30_000);
