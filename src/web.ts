@@ -27,6 +27,8 @@ import { connectProducer } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
 import { createWaitingSearch } from './queue/find-waiting.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
+import { watchForLoss } from './queue/loss.ts';
+import { watchMemory } from './queue/memory.ts';
 import { createLaneProducer } from './queue/producer.ts';
 import { requireRedisSettings } from './queue/redis-settings.ts';
 import { createSyncQueue } from './queue/syncs.ts';
@@ -47,7 +49,11 @@ async function main(): Promise<void> {
   const connection = connectProducer(config, url);
   await requireRedisSettings(connection, log);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  await watchForLoss(connection, log)
+    .look()
+    .catch(() => {});
   const depth = watchDepth(connection, config.LANES);
+  const memory = watchMemory(connection);
   const queue = createGroupCommit(producer, {
     lanes: config.LANES,
     maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
@@ -56,7 +62,9 @@ async function main(): Promise<void> {
     backlog: depth.waiting,
   });
   const overload = () =>
-    depth.waiting() > config.MAX_WAITING_ENVELOPES ? `${depth.waiting()} jobs wait in the queue` : undefined;
+    depth.waiting() > config.MAX_WAITING_ENVELOPES
+      ? `${depth.waiting()} jobs wait in the queue`
+      : memory.shortage();
 
   const metrics = createEdgeMetrics();
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
@@ -120,6 +128,7 @@ async function main(): Promise<void> {
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,
       waiting,
+      memory,
       { name: 'queue', stop: () => queue.drain() },
       await listen(server, config.PORT, config.HOST),
     ],

@@ -21,6 +21,11 @@ const RUN_RETRY_DELAY = 250;
 /** Milliseconds between two lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
 
+export interface Lane extends Service {
+  /** Stands no longer at a fence, if it does: its job, and those of the lanes that it waits for, are gone. */
+  leaveFence(): void;
+}
+
 export interface LaneContext {
   connection: QueueConnection;
   coalescer: Coalescer;
@@ -35,18 +40,23 @@ export interface LaneContext {
  * it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken next on Redis, and on
  * Postgres it keeps its place in the order.
  */
-export function startLane(
-  lane: number,
-  { connection, coalescer, fences, config, log }: LaneContext,
-): Service {
-  const leaving = new AbortController();
+export function startLane(lane: number, { connection, coalescer, fences, config, log }: LaneContext): Lane {
+  let leaving = new AbortController();
+
+  /** The last job that has taken effect; the queue may not know of it yet. */
+  let applied: string | undefined;
 
   async function work(job: Job<Envelope>, token?: string): Promise<void> {
+    await apply(job, token);
+    applied = job.id;
+  }
+
+  async function apply(job: Job<Envelope>, token?: string): Promise<void> {
     const delivery: Delivery = { id: ledgerKey(job.id!), lane, envelope: job.data };
     const fence = fenceOf(delivery);
     if (!fence) return coalescer.apply(delivery);
-    const apply = () => coalescer.apply({ ...delivery, id: fence.id });
-    if (await fences.cross({ lane, fence, apply, leaving: leaving.signal })) return;
+    const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
+    if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
     // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
     await job.moveToWait(token).catch(() => {});
     throw new WaitingError();
@@ -66,6 +76,11 @@ export function startLane(
     },
     connection.factory,
   );
+  // The processor does not throw: the connection was lost when the queue was to be told that the job is completed,
+  // and BullMQ calls that failed. It has taken effect, and nobody has to look at it.
+  worker.on('failed', (job) => {
+    if (job?.id !== undefined && job.id === applied) job.remove().catch(() => {});
+  });
   let warned = Number.NEGATIVE_INFINITY;
   worker.on('error', (error) => {
     // BullMQ reports every try; one line says enough until it is over.
@@ -75,6 +90,10 @@ export function startLane(
   });
   return {
     name: `lane ${lane}`,
+    leaveFence() {
+      leaving.abort();
+      leaving = new AbortController();
+    },
     stop() {
       // In this order: a worker that is not closing would take the job again that it gives back.
       const closed = worker.close();

@@ -5,12 +5,16 @@ import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
 import type { RequestInHand } from './broken-requests.ts';
+import { createTurns } from './turns.ts';
 
 const decoders = {
   gzip: promisify(gunzip),
   deflate: promisify(inflate),
   br: promisify(brotliDecompress),
 } as const;
+
+/** Few: each holds up to a whole body twice, and many at a time would be no faster. */
+const unpackInTurn = createTurns({ atOnce: 2, mostWaiting: 1000, patience: 10_000 });
 
 /**
  * `application/json`, `application/scim+json` and their like, in UTF-8. A parameter is a `;` and what follows
@@ -67,7 +71,9 @@ export async function readBody(request: IncomingMessage, limit: number): Promise
   if (encoding === undefined || encoding === 'identity') return raw;
   if (!Object.hasOwn(decoders, encoding)) throw new ApiError('unsupportedMediaType');
   try {
-    return await decoders[encoding as keyof typeof decoders](raw, { maxOutputLength: limit });
+    return await unpackInTurn(() =>
+      decoders[encoding as keyof typeof decoders](raw, { maxOutputLength: limit }),
+    );
   } catch (error) {
     throw new ApiError(
       (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? 'bodyTooLarge' : 'malformedBody',

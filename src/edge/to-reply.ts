@@ -40,6 +40,9 @@ export function isUnavailable(error: unknown): boolean {
   );
 }
 
+/** How Redis begins an error that is about itself and not about the command: full, starting, or not the one that writes. */
+const REDIS_NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
+
 /**
  * Whether a store or the queue could not be reached, or was held up by someone else (a lock, 55P03; a statement that
  * Postgres ended in time, 57014): its error names a connection or a wait, not a mistake.
@@ -51,6 +54,7 @@ function isUnreachable(error: unknown): boolean {
     /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded|Query read timeout|canceling statement due to/i.test(
       message ?? '',
     ) ||
+    REDIS_NOT_NOW.test(message ?? '') ||
     name === 'MaxRetriesPerRequestError'
   );
 }

@@ -1,98 +1,26 @@
 import { describe, expect, test } from 'vitest';
-import { type Backend, type Fleet, startFleet } from '../guarantees/fleet.ts';
-import { createClient } from '../guarantees/keep-alive-client.ts';
+import { type Backend, startFleet } from '../guarantees/fleet.ts';
 import { settled } from '../identity-model/run.ts';
-import { createRandom, pick } from '../load/random.ts';
 import { raiseLimits } from './limits.ts';
+import { raceDeletes, raceMerges, readReturned, readSums } from './races.ts';
 
 /** `npm run model` asks for 60. */
 const SECONDS = Number(process.env.RACE_SECONDS ?? 3);
-/** So that something races also on a machine that is busy. */
-const LEAST_ELEMENTS = 2000;
-const USERS = 20;
-const CLIENTS = 12;
 
 const fleets: { backend: Backend; lanes: number }[] = [
   { backend: 'redis', lanes: 4 },
   { backend: 'postgres', lanes: 1 },
 ];
 
-type Post = (path: string, body: object) => Promise<void>;
-
-/** Clients that send at random, each its next request when the one before is accepted. @returns elements sent */
-async function race(
-  fleet: Fleet,
-  send: (random: () => number, post: Post) => Promise<number>,
-): Promise<number> {
-  await raiseLimits(fleet);
-  const end = Date.now() + SECONDS * 1000;
-  let elements = 0;
-  await Promise.all(
-    Array.from({ length: CLIENTS }, async (_, number) => {
-      const random = createRandom(number);
-      const connection = createClient(fleet.workspace.key);
-      const post: Post = async (path, body) => {
-        const { status } = await connection.post(pick(random, fleet.edges).port, path, body);
-        expect(status).toBeLessThan(300);
-      };
-      while (Date.now() < end || elements < LEAST_ELEMENTS) {
-        const made = await send(random, post);
-        elements += made;
-      }
-      connection.close();
-    }),
-  );
-  return elements;
-}
-
-const time = '2026-01-01T00:00:00Z';
-
 describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) => {
   test('merge and identify racing with track of the same users: every event and purchase is counted once', {
     timeout: 300_000,
   }, async () => {
     const fleet = await startFleet(backend, { env: { LANES: String(lanes) } });
-    const sums = { events: 0, pieces: 0 };
-    const elements = await race(fleet, async (random, post) => {
-      const some = () => Math.floor(random() * USERS);
-      const external_id = `user-${some()}`;
-      const user_alias = { alias_label: 'crm', alias_name: `alias-${some()}` };
-      const chance = random();
-      if (chance < 0.6) {
-        sums.events += 2;
-        sums.pieces += 3;
-        await post('/users/track', {
-          events: [
-            { external_id, name: 'seen', time },
-            { user_alias, _update_existing_only: false, name: 'seen', time },
-          ],
-          purchases: [{ external_id, product_id: 'book', currency: 'EUR', price: 1, quantity: 3, time }],
-        });
-        return 3;
-      }
-      if (chance < 0.8) {
-        const merge_updates = [
-          {
-            identifier_to_merge: { external_id },
-            identifier_to_keep: { external_id: `user-${some()}` },
-          },
-        ];
-        await post('/users/merge', { merge_updates });
-      } else await post('/users/identify', { aliases_to_identify: [{ external_id, user_alias }] });
-      return 1;
-    });
+    await raiseLimits(fleet);
+    const { elements, sums } = await raceMerges(fleet, SECONDS);
     await settled(fleet, elements, 120_000);
-    const { rows } = await fleet.pool.query(
-      `select
-          (select sum(count)::integer from event_summaries join profiles using (workspace_id)
-            where profiles.id = event_summaries.profile_id) as counted,
-          (select count(*)::integer from events) as events,
-          (select sum(count)::integer from purchase_summaries join profiles using (workspace_id)
-            where profiles.id = purchase_summaries.profile_id) as pieces,
-          (select sum(revenue)::integer from purchase_summaries) as revenue,
-          (select count(*)::integer from dead_letters) as "deadLetters"`,
-    );
-    expect(rows[0]).toEqual({
+    expect(await readSums(fleet)).toEqual({
       counted: sums.events,
       events: sums.events,
       pieces: sums.pieces,
@@ -106,59 +34,11 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
     timeout: 300_000,
   }, async () => {
     const fleet = await startFleet(backend, { env: { LANES: String(lanes) } });
-    const sent: { user: string; name: string; accepted: number }[] = [];
-    /** When the last delete of a user was sent, and when it was accepted. */
-    const deleted = new Map<string, { sent: number; accepted: number }>();
-    let number = 0;
-    const elements = await race(fleet, async (random, post) => {
-      const user = `user-${Math.floor(random() * USERS)}`;
-      const chance = random();
-      const feeder = `feeder-${number++}`;
-      const name = `event-${number}`;
-      if (chance < 0.6) {
-        await post('/users/track', { events: [{ external_id: user, name, time }] });
-        sent.push({ user, name, accepted: Date.now() });
-        return 1;
-      }
-      if (chance < 0.75) {
-        // Somebody who is merged into the user, or identified as it, is part of the user from then on.
-        await post('/users/track', { events: [{ external_id: feeder, name, time }] });
-        await post('/users/merge', {
-          merge_updates: [
-            { identifier_to_merge: { external_id: feeder }, identifier_to_keep: { external_id: user } },
-          ],
-        });
-        return 2;
-      }
-      if (chance < 0.9) {
-        const user_alias = { alias_label: feeder, alias_name: feeder };
-        await post('/users/track', {
-          events: [{ user_alias, _update_existing_only: false, name, time }],
-        });
-        await post('/users/identify', { aliases_to_identify: [{ external_id: user, user_alias }] });
-        sent.push({ user, name, accepted: Date.now() });
-        return 2;
-      }
-      const from = Date.now();
-      await post('/users/delete', { external_ids: [user] });
-      const before = deleted.get(user);
-      if (!before || before.sent < from) deleted.set(user, { sent: from, accepted: Date.now() });
-      return 1;
-    });
+    await raiseLimits(fleet);
+    const { elements, before } = await raceDeletes(fleet, SECONDS);
     await settled(fleet, elements, 120_000);
-    const { rows } = await fleet.pool.query<{ name: string }>(
-      `select event_summaries.name from event_summaries
-         join profiles using (workspace_id) where profiles.id = event_summaries.profile_id`,
-    );
-    const present = new Set(rows.map(({ name }) => name));
-    const before = sent.filter(({ user, accepted }) => accepted < (deleted.get(user)?.sent ?? 0));
     expect(before.length).toBeGreaterThan(100);
-    expect(before.filter(({ name }) => present.has(name))).toEqual([]);
-    const orphans = await fleet.pool.query(
-      `select count(*)::integer as count from event_summaries
-         where not exists (select from profiles where profiles.id = event_summaries.profile_id)`,
-    );
-    expect(orphans.rows[0].count).toBe(0);
+    expect(await readReturned(fleet, before)).toEqual({ returned: [], orphans: 0 });
     await fleet.stop();
   });
 });

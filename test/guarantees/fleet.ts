@@ -1,175 +1,23 @@
-import { get } from 'node:http';
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
-import { freePort } from '../../src/embedded/ports.ts';
-import {
-  createDatabase,
-  startProcess,
-  startRedis,
-  type TestProcess,
-  type TestRedis,
-  waitUntil,
-} from '../setup/fixtures.ts';
-import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { type Backend, countProcessed, type Fleet, type FleetOptions, startFleetOn } from '../setup/fleet.ts';
 
-export const backends = ['redis', 'postgres'] as const;
-export type Backend = (typeof backends)[number];
-
-/** A process of ours under test; `name` is also what Postgres calls its sessions. */
-export interface Member extends TestProcess {
-  name: string;
-  port: number;
-}
-
-export interface Fleet {
-  backend: Backend;
-  workspace: TestWorkspace;
-  /** Absent when the queue lives in Postgres. */
-  redis: TestRedis | undefined;
-  /** The test's own connections, which Postgres calls by `OBSERVER`. */
-  pool: pg.Pool;
-  env: Record<string, string>;
-  /** The living ones. */
-  edges: Member[];
-  workers: Member[];
-  syncs: Member[];
-  startEdge(port?: number): Promise<Member>;
-  startWorker(): Promise<Member>;
-  startSync(): Promise<Member>;
-  /** Sends a signal, SIGKILL unless told, and waits for the end. */
-  end(member: Member, signal?: NodeJS.Signals): Promise<{ code: number | null; milliseconds: number }>;
-  /** Those that have ended by themselves. */
-  fallen(): Promise<string[]>;
-  stop(): Promise<void>;
-}
-
-export const OBSERVER = 'observer';
+export {
+  type Backend,
+  backends,
+  busyWorker,
+  countProcessed,
+  everyLaneMoves,
+  type Fleet,
+  type Member,
+  OBSERVER,
+  statusOf,
+} from '../setup/fleet.ts';
 
 /** Two edges and three workers on a database of their own, redelivering soon after a death. */
-export async function startFleet(
-  backend: Backend,
-  {
-    edges = 2,
-    workers = 3,
-    syncs = 0,
-    env = {},
-  }: { edges?: number; workers?: number; syncs?: number; env?: Record<string, string> } = {},
-): Promise<Fleet> {
+export async function startFleet(backend: Backend, options: FleetOptions = {}): Promise<Fleet> {
   const { url } = await createDatabase();
-  const redis = backend === 'redis' ? await startRedis() : undefined;
-  const pool = new pg.Pool({ connectionString: url, max: 4, application_name: OBSERVER });
-  pool.on('error', () => {});
-  const workspace = await createWorkspace(pool);
-  let started = 0;
-
-  const fleet: Fleet = {
-    backend,
-    workspace,
-    redis,
-    pool,
-    env: {
-      DATABASE_URL: url,
-      ...(redis && { REDIS_URL: redis.url }),
-      LANES: backend === 'redis' ? '4' : '1',
-      LOCK_DURATION_MS: '1500',
-      STALLED_INTERVAL_MS: '500',
-      // A machine that is busy with other tests is no reason for 503.
-      QUEUE_TIMEOUT_MS: '10000',
-      LOG_LEVEL: 'warn',
-      ...env,
-    },
-    edges: [],
-    workers: [],
-    syncs: [],
-    startEdge: async (port) => start('web', 'src/web.js', 'PORT', fleet.edges, port),
-    startWorker: () => start('worker', 'workers/main.js', 'WORKER_PORT', fleet.workers),
-    startSync: () => start('sync', 'workers/sync-main.js', 'SYNC_PORT', fleet.syncs),
-    async end(member, signal = 'SIGKILL') {
-      const from = Date.now();
-      // Whoever is asked to end still answers what it is sent.
-      if (signal === 'SIGKILL') forget(member);
-      member.kill(signal);
-      const { code } = await member.exit;
-      forget(member);
-      return { code, milliseconds: Date.now() - from };
-    },
-    async fallen() {
-      const living = Symbol('living');
-      const members = [...fleet.edges, ...fleet.workers, ...fleet.syncs];
-      const states = await Promise.all(
-        members.map(({ exit }) => Promise.race([exit, Promise.resolve(living)])),
-      );
-      return members.filter((_, index) => states[index] !== living).map(({ name }) => name);
-    },
-    async stop() {
-      await Promise.all(
-        [...fleet.edges, ...fleet.workers, ...fleet.syncs].map((member) => fleet.end(member)),
-      );
-      await pool.end();
-    },
-  };
-
-  function forget(member: Member): void {
-    for (const list of [fleet.edges, fleet.workers, fleet.syncs]) {
-      if (list.includes(member)) list.splice(list.indexOf(member), 1);
-    }
-  }
-
-  async function start(kind: string, file: string, setting: string, list: Member[], wanted?: number) {
-    const port = wanted ?? (await freePort());
-    const name = `${kind}-${++started}`;
-    const process = startProcess(`dist/${file}`, { ...fleet.env, [setting]: String(port), PGAPPNAME: name });
-    const member: Member = Object.assign(process, { name, port });
-    const ended = process.exit.then(({ code, signal }) => {
-      throw new Error(`${name} ended with ${code ?? signal}: ${JSON.stringify(process.log.slice(-3))}`);
-    });
-    const ready = async () => (await statusOf(port, '/readyz')) === 200;
-    // Its end is noticed at once; a busy machine needs its time.
-    await Promise.race([waitUntil(ready, { what: `${name} to be ready`, deadline: 100_000 }), ended]);
-    ended.catch(() => {});
-    list.push(member);
-    return member;
-  }
-
-  await Promise.all([
-    ...Array.from({ length: edges }, () => fleet.startEdge()),
-    ...Array.from({ length: workers }, () => fleet.startWorker()),
-    ...Array.from({ length: syncs }, () => fleet.startSync()),
-  ]);
-  return fleet;
-}
-
-export function statusOf(port: number, path: string): Promise<number | undefined> {
-  return new Promise((resolve, reject) => {
-    get({ port, path, agent: false }, (response) => {
-      response.resume();
-      resolve(response.statusCode);
-    }).on('error', reject);
-  });
-}
-
-/** The worker that has a transaction open at this moment. */
-export function busyWorker({ pool, workers }: Fleet): Promise<Member> {
-  return waitUntil(
-    async () => {
-      const { rows } = await pool.query<{ name: string }>(
-        `select application_name as name from pg_stat_activity
-         where datname = current_database() and xact_start is not null and application_name like 'worker-%'
-           and query ~ 'ledger|jsonb_to_recordset'
-         order by xact_start limit 1`,
-      );
-      return workers.find(({ name }) => name === rows[0]?.name);
-    },
-    { what: 'a worker in the middle of a batch' },
-  );
-}
-
-/** The workers' own count of objects applied and dead letters, which is cheap to ask for. */
-export async function countProcessed({ pool }: Fleet): Promise<number> {
-  const { rows } = await pool.query(
-    'select coalesce(sum(objects + dead_letters), 0)::integer as objects from lane_totals',
-  );
-  return rows[0].objects;
+  return startFleetOn(url, backend, options);
 }
 
 /** Follows `countProcessed` until `leave` is called, also while Postgres is away. */
@@ -190,26 +38,4 @@ export function watchWorkers(fleet: Fleet) {
       left = true;
     },
   };
-}
-
-/** Resolves when every lane has applied another envelope. @returns milliseconds */
-export async function everyLaneMoves({ pool, env }: Fleet, deadline: number): Promise<number> {
-  const read = async () => {
-    const { rows } = await pool.query<{ lane: number; envelopes: string }>(
-      'select lane, envelopes from lane_totals',
-    );
-    return new Map(rows.map(({ lane, envelopes }) => [lane, Number(envelopes)]));
-  };
-  const started = Date.now();
-  const before = await read();
-  await waitUntil(
-    async () => {
-      const now = await read();
-      return (
-        now.size === Number(env.LANES) && [...now].every(([lane, count]) => count > (before.get(lane) ?? 0))
-      );
-    },
-    { what: 'every lane to move', deadline },
-  );
-  return Date.now() - started;
 }

@@ -43,6 +43,14 @@ export class Cards {
   cards: Card[] = [];
   #clock = 0;
 
+  /** The same users, apart from these. */
+  copy(): Cards {
+    const other = new Cards();
+    other.cards = structuredClone(this.cards);
+    other.#clock = this.#clock;
+    return other;
+  }
+
   /** @returns what a rename or a remove is refused for, if so */
   apply(kind: Kind, element: Wire): string | undefined {
     this.#clock++;

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Fleet } from '../guarantees/fleet.ts';
 import { createClient } from '../guarantees/keep-alive-client.ts';
 import { createRandom, pick } from '../load/random.ts';
-import { waitUntil } from '../setup/fixtures.ts';
+import type { Fleet } from '../setup/fleet.ts';
+import { waitUntil } from '../setup/servers.ts';
 import { Cards, type Request } from './cards.ts';
 import { generateRequest } from './generate.ts';
 import { fewNames, type Names, oneNameEach } from './names.ts';

@@ -57,7 +57,7 @@ async function query(url: string, statement: string): Promise<void> {
  */
 function buildIfStale(): void {
   const built = modifiedAt(path.join(packageRoot, 'dist/src/config.js'));
-  const sources = ['src', 'workers', 'test/load', 'test/bench'].flatMap((folder) =>
+  const sources = ['src', 'workers', 'test/load', 'test/bench', 'test/chaos'].flatMap((folder) =>
     readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.ts'))
       .map((file) => path.join(packageRoot, folder, file)),

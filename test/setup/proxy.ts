@@ -1,9 +1,9 @@
 import { createServer, connect as dial, type Socket } from 'node:net';
-import { afterAll } from 'vitest';
+import { leaveBehind } from './servers.ts';
 
 /**
- * A TCP proxy in front of a store, which can stand still, as a host that hangs does, or be away. Closed after
- * the file.
+ * A TCP proxy in front of a store, which can stand still, as a host that hangs does, or be away. Closed at
+ * the end.
  */
 export async function startProxy(url: string) {
   const target = new URL(url);
@@ -38,7 +38,7 @@ export async function startProxy(url: string) {
   };
   await listen(0);
   const { port } = server.address() as { port: number };
-  afterAll(leave);
+  leaveBehind(leave);
 
   const proxied = new URL(url);
   proxied.port = String(port);

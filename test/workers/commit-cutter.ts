@@ -1,5 +1,5 @@
 import { createServer, connect as dial, type Socket } from 'node:net';
-import { afterAll } from 'vitest';
+import { leaveBehind } from '../setup/servers.ts';
 
 /** When the connection is cut: before Postgres hears of COMMIT, or after it has answered. */
 export type Cut = 'before' | 'after';
@@ -40,7 +40,7 @@ export async function startCommitCutter(databaseUrl: string) {
     });
   });
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
-  afterAll(() => {
+  leaveBehind(() => {
     for (const socket of sockets) socket.destroy();
     server.close();
   });

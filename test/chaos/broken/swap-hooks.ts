@@ -1,0 +1,13 @@
+import type { InitializeHook, ResolveHook } from 'node:module';
+
+let from: string;
+let to: string;
+
+export const initialize: InitializeHook<{ from: string; to: string }> = (given) => {
+  ({ from, to } = given);
+};
+
+export const resolve: ResolveHook = async (specifier, context, next) => {
+  const found = await next(specifier, context);
+  return found.url === from && context.parentURL !== to ? { ...found, url: to } : found;
+};

@@ -1,0 +1,17 @@
+/** What is checked after every scenario; the texts are those of the report. */
+export const invariants = {
+  I1: 'every acknowledged object is applied',
+  I2: 'none is applied twice: counts and sums are exact',
+  I3: 'a request without an answer is applied 0 or 1 times, a refused one not at all',
+  I4: 'per identifier, effects are in acceptance order',
+  I5: 'the profiles are those of the sequential model',
+  I6: 'the queue is empty, and memory is back',
+} as const;
+
+export type Invariant = keyof typeof invariants;
+
+/** One thing that is not as it should be, with the object, user or process that it is about. */
+export interface Finding {
+  invariant: Invariant;
+  what: string;
+}

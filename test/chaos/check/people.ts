@@ -1,0 +1,166 @@
+import type { Journal, RequestEntry } from '../load/journal.ts';
+import { nameOf } from '../load/people.ts';
+import { describePerson, expectedPerson } from './expected-person.ts';
+import type { Finding, Invariant } from './finding.ts';
+import type { StoredPeople, StoredPerson } from './stored-people.ts';
+
+export interface Sums {
+  acknowledged: number;
+  /** Acknowledged objects that stand in the store. */
+  applied: number;
+  lost: number;
+  doubled: number;
+  outOfOrder: number;
+  /** Objects of requests without an answer or with 5xx, and those of them that took effect. */
+  unknown: number;
+  unknownApplied: number;
+  refused: number;
+}
+
+export interface PeopleVerdict {
+  findings: Finding[];
+  sums: Sums;
+  /** Objects that were lost as `mayLose` allows. */
+  lostAsAllowed: number;
+}
+
+/**
+ * Compares the load client's journal with the store: I1 to I4 object by object, I5 person by person.
+ *
+ * @param mayLose whether objects of a request may be lost though they were acknowledged; for a queue that comes
+ *   back empty
+ */
+export function checkPeople(
+  journal: Journal,
+  stored: StoredPeople,
+  mayLose: (request: RequestEntry) => boolean = () => false,
+): PeopleVerdict {
+  const findings: Finding[] = [];
+  const found = (invariant: Invariant, what: string) => void findings.push({ invariant, what });
+  const sums: Sums = {
+    acknowledged: 0,
+    applied: 0,
+    lost: 0,
+    doubled: 0,
+    outOfOrder: 0,
+    unknown: 0,
+    unknownApplied: 0,
+    refused: 0,
+  };
+  let lostAsAllowed = 0;
+  const counts = countEffects(journal, stored, found, sums);
+  const letters = new Map(stored.deadLetters.map(({ object, reason }) => [object, reason]));
+
+  for (let object = 0; object < journal.objects; object++) {
+    const standing = journal.standing(object);
+    const count = counts[object]!;
+    sums[standing]++;
+    if (standing === 'refused') {
+      if (count > 0) found('I3', `${journal.describe(object)} was refused and stands there`);
+      continue;
+    }
+    if (count > 1) {
+      sums.doubled++;
+      found(standing === 'unknown' ? 'I3' : 'I2', `${journal.describe(object)} stands there ${count} times`);
+    }
+    if (standing === 'unknown') {
+      if (count > 0) sums.unknownApplied++;
+    } else if (count > 0) sums.applied++;
+    else if (mayLose(journal.request(journal.requestOf(object)))) lostAsAllowed++;
+    else {
+      sums.lost++;
+      const reason = letters.get(String(object));
+      found('I1', `${journal.describe(object)} is not there${reason ? `; dead letter: ${reason}` : ''}`);
+    }
+  }
+  for (const name of stored.twins) found('I2', `${name} stands there as more than one profile`);
+  for (const sum of stored.wrongSums) found('I2', `rows and summary differ: ${sum}`);
+  for (const stranger of stored.strangers) found('I2', stranger);
+  for (const { object, reason } of stored.deadLetters) {
+    if (Number(object) < journal.objects && counts[Number(object)]! > 0)
+      found('I2', `${journal.describe(Number(object))} stands there and is a dead letter: ${reason}`);
+    else found('I1', `a dead letter: ${object}: ${reason}`);
+  }
+
+  forEachPerson(journal, (person, objects) => {
+    const profile = stored.people.get(nameOf(person));
+    if (!profile?.custom.log) return;
+    sums.outOfOrder += checkOrder(journal, profile, found);
+    const expected = expectedPerson(journal, profile, objects, counts);
+    const actual = describePerson(profile);
+    if (actual !== expected) found('I5', `${profile.name} is ${actual} and not ${expected}`);
+  });
+  return { findings, sums, lostAsAllowed };
+}
+
+/** How often each object took effect; for attributes the person's `log`, and `points` for all of them together. */
+function countEffects(
+  journal: Journal,
+  { people, rows }: StoredPeople,
+  found: (invariant: Invariant, what: string) => void,
+  sums: Sums,
+): Uint8Array {
+  const counts = rows.slice();
+  for (const { name, custom } of people.values()) {
+    for (const object of custom.log ?? []) {
+      const mine = object < journal.objects && nameOf(journal.userOf(object)) === name;
+      if (!mine || journal.kindOf(object) !== 'attributes')
+        found('I2', `${name} has object ${object} in its log`);
+      else counts[object]!++;
+    }
+    const [entries, points] = [custom.log?.length ?? 0, custom.points ?? 0];
+    if (points !== entries) {
+      sums.doubled += Math.abs(points - entries);
+      const last = custom.log?.at(-1) ?? 0;
+      found(
+        'I2',
+        `${name} has ${points} points of ${entries} attribute objects, up to ${journal.describe(last)}`,
+      );
+    }
+  }
+  return counts;
+}
+
+/** The acknowledged attribute objects of a person took effect in the order in which they were acknowledged. */
+function checkOrder(
+  journal: Journal,
+  { name, custom }: StoredPerson,
+  found: (invariant: Invariant, what: string) => void,
+): number {
+  let out = 0;
+  let latest = -1;
+  for (const object of custom.log) {
+    if (journal.standing(object) !== 'acknowledged') continue;
+    if (object < latest) {
+      out++;
+      found('I4', `${journal.describe(object)} took effect after object ${latest}, which was accepted later`);
+    }
+    latest = Math.max(latest, object);
+  }
+  const last = custom.log.at(-1)!;
+  if (custom.seq !== journal.roundOf(last)) {
+    out++;
+    found(
+      'I4',
+      `${name} has the value ${custom.seq} of another round than ${journal.describe(last)}, its last`,
+    );
+  }
+  return out;
+}
+
+/** Each person with its objects, in the order of sending. */
+function forEachPerson(journal: Journal, visit: (person: number, objects: number[]) => void): void {
+  let people = 0;
+  for (let object = 0; object < journal.objects; object++)
+    people = Math.max(people, journal.userOf(object) + 1);
+  const ends = new Uint32Array(people + 1);
+  for (let object = 0; object < journal.objects; object++) ends[journal.userOf(object) + 1]!++;
+  for (let person = 0; person < people; person++) ends[person + 1]! += ends[person]!;
+  const next = ends.slice();
+  const sorted = new Uint32Array(journal.objects);
+  for (let object = 0; object < journal.objects; object++) sorted[next[journal.userOf(object)]!++] = object;
+  for (let person = 0; person < people; person++) {
+    const objects = sorted.subarray(ends[person], ends[person + 1]);
+    if (objects.length > 0) visit(person, [...objects]);
+  }
+}

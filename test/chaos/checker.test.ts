@@ -1,0 +1,66 @@
+import { expect, test } from 'vitest';
+import { createDatabase } from '../setup/fixtures.ts';
+import { busyWorker } from '../setup/fleet.ts';
+import { startCommitCutter } from '../workers/commit-cutter.ts';
+import { type Breakage, brokenWorker } from './broken/broken-worker.ts';
+import { startLoad } from './load/load.ts';
+import { Scene } from './scene.ts';
+
+const CUTS = 6;
+
+/** A worker loses its connection around commits, or is killed and replaced, while it is sent to. */
+async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[]) {
+  const { url } = await createDatabase();
+  const scene = new Scene({
+    backend: 'redis',
+    createDatabase: async () => ({ url }),
+    short: true,
+    seed: 1,
+    say: () => {},
+  });
+  const cutter = await startCommitCutter(url);
+  const fleet = await scene.startFleet({ edges: 1, workers: 0 });
+  const env = { DATABASE_URL: cutter.url, ...(breakage && brokenWorker(breakage)) };
+  await fleet.startWorker(env);
+  const load = startLoad(fleet, { mostUnapplied: 500 });
+  await load.more(100);
+  for (let cut = 0; faults.includes('cut') && cut < CUTS; cut++) {
+    const before = cutter.cuts();
+    cutter.arm(cut % 2 === 0 ? 'before' : 'after');
+    while (cutter.cuts() === before) await load.more(10);
+  }
+  if (faults.includes('kill')) {
+    await fleet.end(await busyWorker(fleet));
+    await fleet.startWorker(env);
+    await load.more(100);
+  }
+  await scene.settle(fleet, { load });
+  await fleet.stop();
+  return scene;
+}
+
+test('a sound worker passes where the broken ones below do not', async () => {
+  const scene = await runWith(undefined, ['cut', 'kill']);
+  expect(scene.describeFindings()).toEqual([]);
+  expect(scene.sums[0]).toMatchObject({ lost: 0, doubled: 0, outOfOrder: 0 });
+  expect(scene.sums[0]!.applied).toBe(scene.sums[0]!.acknowledged);
+});
+
+test.each<[breakage: Breakage, fault: 'cut' | 'kill', invariant: string]>([
+  ['acknowledges-early', 'kill', 'I1'],
+  ['without-ledger', 'cut', 'I2'],
+  ['overtaken-retry', 'cut', 'I4'],
+])(
+  'a worker that is broken (%s, then a %s) is caught by %s, with the objects named',
+  async (breakage, fault, invariant) => {
+    const scene = await runWith(breakage, [fault]);
+    const caught = new Set(scene.findings.map((finding) => finding.invariant));
+    // What stands there twice makes another profile, too.
+    if (invariant === 'I2') caught.delete('I5');
+    expect(caught).toEqual(new Set([invariant]));
+    expect(scene.describeFindings()[0]).toMatch(
+      /object \d+ \(.* of person-\d+, round \d+; request \d+ → 201\)/,
+    );
+    expect(scene.passed).toBe(false);
+  },
+);

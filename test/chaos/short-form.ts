@@ -1,0 +1,36 @@
+import { expect, test } from 'vitest';
+import { createDatabase } from '../setup/fixtures.ts';
+import { type Backend, backends } from '../setup/fleet.ts';
+import { describeFigure } from './figure.ts';
+import { describeOutcome } from './report.ts';
+import { runScenario } from './run-scenario.ts';
+import type { Scenario } from './scenario.ts';
+
+/** By so much a time may be longer than its limit here: the tests share the machine with each other. */
+const PATIENCE = 5;
+
+/** The short form of a scenario as a test. A machine on which it is impossible says so. */
+export function shortForm(scenario: Scenario, on: readonly Backend[] = backends): void {
+  const queues = on.filter((backend) => scenario.backends.includes(backend));
+  test.each(queues)(
+    `fault ${scenario.number}: ${scenario.fault}: I1 to I6 hold; queue on %s`,
+    { timeout: 240_000 },
+    async (backend) => {
+      const outcome = await runScenario(scenario, {
+        backend,
+        arena: { createDatabase },
+        short: true,
+        seed: 1,
+        say: () => {},
+      });
+      if (outcome.impossible) process.stderr.write(describeOutcome(outcome));
+      expect(outcome.broken, describeOutcome(outcome)).toBeUndefined();
+      expect(outcome.scene?.describeFindings() ?? []).toEqual([]);
+      const missed = (outcome.scene?.figures ?? []).filter(({ passed, unit, measured, limit }) => {
+        const late = ['s', 'ms'].includes(unit) && measured <= PATIENCE * (limit.atMost ?? 0);
+        return !passed && !late;
+      });
+      expect(missed.map(describeFigure)).toEqual([]);
+    },
+  );
+}

@@ -1,0 +1,148 @@
+import { createClient } from '../guarantees/keep-alive-client.ts';
+import { createRandom, pick } from '../load/random.ts';
+import type { Fleet } from '../setup/fleet.ts';
+
+const USERS = 20;
+const CLIENTS = 12;
+/** So that something races also on a machine that is busy. */
+const LEAST_ELEMENTS = 2000;
+
+type Post = (path: string, body: object) => Promise<void>;
+
+/** Clients that send at random, each its next request when the one before is accepted. @returns elements sent */
+async function race(
+  fleet: Fleet,
+  seconds: number,
+  send: (random: () => number, post: Post) => Promise<number>,
+): Promise<number> {
+  const end = Date.now() + seconds * 1000;
+  let elements = 0;
+  await Promise.all(
+    Array.from({ length: CLIENTS }, async (_, number) => {
+      const random = createRandom(number);
+      const connection = createClient(fleet.workspace.key);
+      const post: Post = async (path, body) => {
+        const { status } = await connection.post(pick(random, fleet.edges).port, path, body);
+        if (!(status && status < 300)) throw new Error(`${path} was answered with ${status}`);
+      };
+      while (Date.now() < end || elements < LEAST_ELEMENTS) {
+        const made = await send(random, post);
+        elements += made;
+      }
+      connection.close();
+    }),
+  );
+  return elements;
+}
+
+const time = '2026-01-01T00:00:00Z';
+
+/** Merges and identifies racing with track of the same users. @returns elements sent, and what they add up to */
+export async function raceMerges(fleet: Fleet, seconds: number) {
+  const sums = { events: 0, pieces: 0 };
+  const elements = await race(fleet, seconds, async (random, post) => {
+    const some = () => Math.floor(random() * USERS);
+    const external_id = `user-${some()}`;
+    const user_alias = { alias_label: 'crm', alias_name: `alias-${some()}` };
+    const chance = random();
+    if (chance < 0.6) {
+      sums.events += 2;
+      sums.pieces += 3;
+      await post('/users/track', {
+        events: [
+          { external_id, name: 'seen', time },
+          { user_alias, _update_existing_only: false, name: 'seen', time },
+        ],
+        purchases: [{ external_id, product_id: 'book', currency: 'EUR', price: 1, quantity: 3, time }],
+      });
+      return 3;
+    }
+    if (chance < 0.8) {
+      const merge_updates = [
+        {
+          identifier_to_merge: { external_id },
+          identifier_to_keep: { external_id: `user-${some()}` },
+        },
+      ];
+      await post('/users/merge', { merge_updates });
+    } else await post('/users/identify', { aliases_to_identify: [{ external_id, user_alias }] });
+    return 1;
+  });
+  return { elements, sums };
+}
+
+export async function readSums({ pool }: Pick<Fleet, 'pool'>) {
+  const { rows } = await pool.query(
+    `select
+        (select sum(count)::integer from event_summaries join profiles using (workspace_id)
+          where profiles.id = event_summaries.profile_id) as counted,
+        (select count(*)::integer from events) as events,
+        (select sum(count)::integer from purchase_summaries join profiles using (workspace_id)
+          where profiles.id = purchase_summaries.profile_id) as pieces,
+        (select sum(revenue)::integer from purchase_summaries) as revenue,
+        (select count(*)::integer from dead_letters) as "deadLetters"`,
+  );
+  return rows[0] as Record<'counted' | 'events' | 'pieces' | 'revenue' | 'deadLetters', number>;
+}
+
+/** Deletes racing with track, merge and identify of the same users. @returns elements sent, and what was sent before a delete */
+export async function raceDeletes(fleet: Fleet, seconds: number) {
+  const sent: { user: string; name: string; accepted: number }[] = [];
+  /** When the last delete of a user was sent, and when it was accepted. */
+  const deleted = new Map<string, { sent: number; accepted: number }>();
+  let number = 0;
+  const elements = await race(fleet, seconds, async (random, post) => {
+    const user = `user-${Math.floor(random() * USERS)}`;
+    const chance = random();
+    const feeder = `feeder-${number++}`;
+    const name = `event-${number}`;
+    if (chance < 0.6) {
+      await post('/users/track', { events: [{ external_id: user, name, time }] });
+      sent.push({ user, name, accepted: Date.now() });
+      return 1;
+    }
+    if (chance < 0.75) {
+      // Somebody who is merged into the user, or identified as it, is part of the user from then on.
+      await post('/users/track', { events: [{ external_id: feeder, name, time }] });
+      await post('/users/merge', {
+        merge_updates: [
+          { identifier_to_merge: { external_id: feeder }, identifier_to_keep: { external_id: user } },
+        ],
+      });
+      return 2;
+    }
+    if (chance < 0.9) {
+      const user_alias = { alias_label: feeder, alias_name: feeder };
+      await post('/users/track', {
+        events: [{ user_alias, _update_existing_only: false, name, time }],
+      });
+      await post('/users/identify', { aliases_to_identify: [{ external_id: user, user_alias }] });
+      sent.push({ user, name, accepted: Date.now() });
+      return 2;
+    }
+    const from = Date.now();
+    await post('/users/delete', { external_ids: [user] });
+    const before = deleted.get(user);
+    if (!before || before.sent < from) deleted.set(user, { sent: from, accepted: Date.now() });
+    return 1;
+  });
+  const before = sent.filter(({ user, accepted }) => accepted < (deleted.get(user)?.sent ?? 0));
+  return { elements, before };
+}
+
+/** Those events that users have again though they were deleted since, and summaries of nobody. */
+export async function readReturned({ pool }: Pick<Fleet, 'pool'>, before: { name: string }[]) {
+  const { rows } = await pool.query<{ name: string }>(
+    `select event_summaries.name from event_summaries
+       join profiles using (workspace_id) where profiles.id = event_summaries.profile_id`,
+  );
+  const present = new Set(rows.map(({ name }) => name));
+  const orphans = await pool.query(
+    `select count(*)::integer as count from event_summaries
+      where not exists (select from profiles where profiles.id = event_summaries.profile_id)`,
+  );
+  return {
+    returned: before.filter(({ name }) => present.has(name)),
+    orphans: orphans.rows[0].count as number,
+  };
+}

@@ -1,0 +1,114 @@
+import { Redis } from 'ioredis';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import { createLog } from '../../src/log.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { watchForLoss } from '../../src/queue/loss.ts';
+import { watchMemory } from '../../src/queue/memory.ts';
+import { openQueue } from '../../src/queue/open-queue.ts';
+import { createLaneProducer } from '../../src/queue/producer.ts';
+import type { Coalescer } from '../../workers/coalescer.ts';
+import type { Fences } from '../../workers/fences.ts';
+import { startLane } from '../../workers/lane.ts';
+import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
+
+const silent = createLog('test', 'silent');
+const nothing = { requests: [], objects: [] };
+
+let server: TestRedis;
+let operator: Redis;
+let connection: QueueConnection;
+beforeAll(async () => {
+  server = await startRedis();
+  operator = new Redis(server.url);
+  connection = connectProducer(config(), '');
+  await waitUntil(() => connection.ready(), { what: 'the connection' });
+});
+afterAll(async () => {
+  operator.disconnect();
+  await connection.stop();
+});
+
+function config() {
+  return readConfig({ REDIS_URL: server.url, QUEUE_TIMEOUT_MS: '10000' });
+}
+
+test('a Redis that has lost what it held is noticed once, and the operator is told', async () => {
+  const told: string[] = [];
+  const log = createLog('test', 'silent');
+  log.error = (message: unknown) => void told.push(String(message));
+  let losses = 0;
+  const { look } = watchForLoss(connection, log, () => losses++);
+  await look();
+  await look();
+  expect(losses).toBe(0);
+  await operator.flushall();
+  await look();
+  await look();
+  expect(losses).toBe(1);
+  expect(told).toEqual(['Redis came back empty: accepted objects that had not been applied yet are lost']);
+});
+
+test('G3: a lane of a Redis that came back empty lets one job through at a time before it has any', async () => {
+  const producer = createLaneProducer(connection, 10_000, silent);
+  const concurrency = () => operator.hget('{penstock}:lane-3:meta', 'concurrency');
+  await producer.add([{ lane: 3, id: uuidv7(), envelope: nothing }]);
+  expect(await concurrency()).toBe('1');
+  await operator.flushall();
+  await operator.script('FLUSH');
+  await operator.call('CLIENT', 'KILL', 'TYPE', 'normal', 'SKIPME', 'yes');
+  await waitUntil(() => connection.ready(), { what: 'the connection to be there again' });
+  await waitUntil(
+    async () => {
+      await producer.add([{ lane: 3, id: uuidv7(), envelope: nothing }]);
+      return true;
+    },
+    { what: 'an add' },
+  );
+  expect(await concurrency()).toBe('1');
+  await producer.stop();
+});
+
+test('a lane that stands at a fence whose other entries are lost goes on with what comes next', async () => {
+  const worker = connectWorker(config(), '');
+  const queue = openQueue<unknown>(connection, laneName(0));
+  let standing = false;
+  const fences: Fences = {
+    // Those that it waits for never come.
+    async cross({ leaving }) {
+      standing = true;
+      await new Promise((resolve) => leaving.addEventListener('abort', resolve));
+      return false;
+    },
+    hear() {},
+  };
+  const applied: unknown[] = [];
+  const coalescer: Coalescer = { apply: async ({ envelope }) => void applied.push(envelope), abandon() {} };
+  const lane = startLane(0, { connection: worker, coalescer, fences, config: config(), log: silent });
+  const add = (data: object) => queue.add('envelope', data, { jobId: uuidv7(), attempts: 1 });
+  await add({ ...nothing, fence: { id: uuidv7(), lanes: [0, 1] } });
+  await waitUntil(() => standing, { what: 'the lane at its fence' });
+  await operator.flushall();
+  await add(nothing);
+  lane.leaveFence();
+  await waitUntil(() => applied.length > 0, { what: 'the next envelope' });
+  expect(applied).toEqual([nothing]);
+  await lane.stop();
+  await queue.close();
+  await worker.stop();
+});
+
+test('G5: past four fifths of its memory nothing more is put into Redis, until there is room again', async () => {
+  const memory = watchMemory(connection);
+  const used = Number(/^used_memory:(\d+)/m.exec(await operator.info('memory'))?.[1]);
+  expect(memory.shortage()).toBeUndefined();
+  await operator.config('SET', 'maxmemory', Math.round(used * 1.1));
+  expect(await waitUntil(() => memory.shortage(), { what: 'the shortage' })).toMatch(
+    /^Redis has used \d+ % of its maxmemory$/,
+  );
+  await operator.config('SET', 'maxmemory', used * 10);
+  await waitUntil(() => memory.shortage() === undefined, { what: 'room' });
+  await memory.stop();
+});

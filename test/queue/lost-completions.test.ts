@@ -1,0 +1,54 @@
+import pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { expect, test } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import { createLog } from '../../src/log.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { openQueue } from '../../src/queue/open-queue.ts';
+import type { Coalescer } from '../../workers/coalescer.ts';
+import type { Fences } from '../../workers/fences.ts';
+import { startLane } from '../../workers/lane.ts';
+import { createDatabase, waitUntil } from '../setup/fixtures.ts';
+
+test('a job that took effect is not kept as failed when the queue could not be told that it is completed', async () => {
+  const { url } = await createDatabase();
+  const config = readConfig({ DATABASE_URL: url });
+  const connection = connectWorker(config, url);
+  const queue = openQueue<unknown>(connection, laneName(0));
+  const observer = new pg.Pool({ connectionString: url, max: 1 });
+  const blocker = new pg.Client({ connectionString: url });
+  await blocker.connect();
+  let applied = 0;
+  const coalescer: Coalescer = {
+    async apply() {
+      applied++;
+      // From here on, whoever completes the job waits.
+      await blocker.query('begin; lock table bullmq.job in access exclusive mode');
+    },
+    abandon() {},
+  };
+  await queue.add('envelope', { requests: [], objects: [] }, { jobId: uuidv7(), attempts: 1 });
+  const log = createLog('test', 'silent');
+  const lane = startLane(0, { connection, coalescer, fences: {} as Fences, config, log });
+
+  await waitUntil(
+    async () => {
+      const { rows } = await observer.query(
+        `select pg_terminate_backend(pid) from pg_stat_activity
+          where datname = current_database() and wait_event_type = 'Lock' and query ~* 'completed|finished'`,
+      );
+      return rows.length > 0;
+    },
+    { what: 'the completion, which is cut' },
+  );
+  await blocker.query('rollback');
+  await waitUntil(async () => Object.values(await queue.getJobCounts()).every((count) => count === 0), {
+    what: 'a queue without any job',
+  });
+  expect(applied).toBe(1);
+  await lane.stop();
+  await queue.close();
+  await connection.stop();
+  await Promise.all([observer.end(), blocker.end()]);
+});
