@@ -24,6 +24,8 @@ import { createRenderer } from './preferences/renderer.ts';
 import { connectProducer } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
+import { watchForLoss } from './queue/loss.ts';
+import { watchMemory } from './queue/memory.ts';
 import { createLaneProducer } from './queue/producer.ts';
 import { requireRedisSettings } from './queue/redis-settings.ts';
 import { openDatabase, ROW_CONNECTIONS } from './store/database.ts';
@@ -43,7 +45,11 @@ async function main(): Promise<void> {
   const connection = connectProducer(config, url);
   await requireRedisSettings(connection, log);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  await watchForLoss(connection, log)
+    .look()
+    .catch(() => {});
   const depth = watchDepth(connection, config.LANES);
+  const memory = watchMemory(connection);
   const queue = createGroupCommit(producer, {
     lanes: config.LANES,
     maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
@@ -52,7 +58,9 @@ async function main(): Promise<void> {
     backlog: depth.waiting,
   });
   const overload = () =>
-    depth.waiting() > config.MAX_WAITING_ENVELOPES ? `${depth.waiting()} jobs wait in the queue` : undefined;
+    depth.waiting() > config.MAX_WAITING_ENVELOPES
+      ? `${depth.waiting()} jobs wait in the queue`
+      : memory.shortage();
 
   const metrics = createEdgeMetrics();
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
@@ -107,6 +115,7 @@ async function main(): Promise<void> {
       { name: 'renderer', stop: () => renderer.stop() },
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,
+      memory,
       { name: 'queue', stop: () => queue.drain() },
       await listen(server, config.PORT, config.HOST),
     ],

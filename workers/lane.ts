@@ -21,6 +21,11 @@ const RUN_RETRY_DELAY = 250;
 /** Milliseconds between two lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
 
+export interface Lane extends Service {
+  /** Stands no longer at a fence, if it does: its job, and those of the lanes that it waits for, are gone. */
+  leaveFence(): void;
+}
+
 export interface LaneContext {
   connection: QueueConnection;
   coalescer: Coalescer;
@@ -35,11 +40,8 @@ export interface LaneContext {
  * it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken next on Redis, and on
  * Postgres it keeps its place in the order.
  */
-export function startLane(
-  lane: number,
-  { connection, coalescer, fences, config, log }: LaneContext,
-): Service {
-  const leaving = new AbortController();
+export function startLane(lane: number, { connection, coalescer, fences, config, log }: LaneContext): Lane {
+  let leaving = new AbortController();
 
   async function work(job: Job<Envelope>, token?: string): Promise<void> {
     const delivery: Delivery = { id: ledgerKey(job.id!), lane, envelope: job.data };
@@ -75,6 +77,10 @@ export function startLane(
   });
   return {
     name: `lane ${lane}`,
+    leaveFence() {
+      leaving.abort();
+      leaving = new AbortController();
+    },
     stop() {
       // In this order: a worker that is not closing would take the job again that it gives back.
       const closed = worker.close();

@@ -11,7 +11,7 @@ import { createCoalescer } from './coalescer.ts';
 import { startDeadLetters } from './dead-letters.ts';
 import { listenForFenceNews } from './fence-news.ts';
 import { createFences } from './fences.ts';
-import { startLane } from './lane.ts';
+import { type Lane, startLane } from './lane.ts';
 import { withLaneLease } from './lane-lease.ts';
 import { createWorkerMetrics } from './metrics.ts';
 import { startRemovals } from './removals.ts';
@@ -36,7 +36,11 @@ async function main(): Promise<void> {
   const producer = createLaneProducer(producerConnection, config.QUEUE_TIMEOUT_MS, log);
   const metrics = createWorkerMetrics();
 
-  const upkeep = await startUpkeep(connection, database.pool, config, log);
+  /** Of Redis alone: the Postgres queue is lost only with everything else. */
+  const open: Lane[] = [];
+  const upkeep = await startUpkeep(connection, database.pool, config, log, () => {
+    for (const lane of open) lane.leaveFence();
+  });
   const deadLetters = startDeadLetters({ connection, database, producer, lanes: config.LANES, log, config });
   const removals = startRemovals(database.pool, log);
   const coalescer = createCoalescer(
@@ -51,7 +55,7 @@ async function main(): Promise<void> {
   // One lane meets no other.
   const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
 
-  const openLane = (lane: number): Service => startLane(lane, { connection, coalescer, fences, config, log });
+  const openLane = (lane: number): Lane => startLane(lane, { connection, coalescer, fences, config, log });
   const leaseLane = (lane: number): Service =>
     withLaneLease({
       databaseUrl: url,
@@ -60,9 +64,11 @@ async function main(): Promise<void> {
       start: () => openLane(lane),
       log,
     });
-  const lanes = Array.from({ length: config.LANES }, (_, lane) =>
-    connection.kind === 'postgres' ? leaseLane(lane) : openLane(lane),
-  );
+  const lanes = Array.from({ length: config.LANES }, (_, lane) => {
+    if (connection.kind === 'postgres') return leaseLane(lane);
+    open.push(openLane(lane));
+    return open[lane]!;
+  });
 
   const services: Service[] = [
     { name: 'database', stop: () => database.stop() },

@@ -42,6 +42,24 @@ export function createLaneProducer(
     return answers;
   };
 
+  /**
+   * Lanes known to let one job through at a time. A Redis that comes back empty has forgotten that too, and would
+   * hand out what is added to it to several workers at once until one of them says so again.
+   */
+  const limited = new Set<number>();
+  connection.redis?.on('close', () => limited.clear());
+
+  async function limitLanes(entries: LaneEntry[]): Promise<void> {
+    const lanes = [...new Set(entries.map(({ lane }) => lane))].filter((lane) => !limited.has(lane));
+    await Promise.all(
+      lanes.map(async (lane) => {
+        const queue = openQueue<Envelope>(connection, laneName(lane));
+        await queue.setGlobalConcurrency(1).finally(() => queue.close());
+      }),
+    );
+    for (const lane of lanes) limited.add(lane);
+  }
+
   async function add(entries: LaneEntry[]): Promise<void> {
     const flows = entries.map(({ lane, id, envelope }) => ({
       name: envelope.fence ? jobs.fence : jobs.envelope,
@@ -51,6 +69,7 @@ export function createLaneProducer(
     }));
     if (!connection.ready()) throw new QueueUnavailable('the queue is not connected');
     try {
+      await within(timeout, limitLanes(entries));
       await within(timeout, flow.addBulk(flows));
     } catch (error) {
       if (!isScriptMissing(error))
