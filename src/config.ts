@@ -111,6 +111,20 @@ export const settings = {
     'jobs',
     'Jobs that may wait in the queue; with more, requests are answered with 503.',
   ),
+  MAX_REDIS_MEMORY_PERCENT: integer(
+    80,
+    1,
+    100,
+    'percent',
+    "Share of Redis's maxmemory that may be used; past it, requests are answered with 503. At 100 Redis refuses the workers too, and stays full.",
+  ),
+  MAX_EVENT_LOOP_LAG_MS: integer(
+    1000,
+    20,
+    60_000,
+    'ms',
+    'How long work may wait for its turn in a web process; past it, requests that would store something are answered with 503.',
+  ),
   QUEUE_TIMEOUT_MS: integer(
     700,
     50,

@@ -11,6 +11,8 @@ import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { addHealthPages } from './edge/health-pages.ts';
 import { createLinkSettings } from './edge/link-settings.ts';
 import { limitConnections, listen, serverOptions } from './edge/listen.ts';
+import { watchLoopLag } from './edge/loop-lag.ts';
+import { watchMarks } from './edge/marks.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
@@ -57,12 +59,44 @@ async function main(): Promise<void> {
     maxPendingBytes: config.MAX_PENDING_BYTES,
     backlog: depth.waiting,
   });
-  const overload = () =>
-    depth.waiting() > config.MAX_WAITING_ENVELOPES
-      ? `${depth.waiting()} jobs wait in the queue`
-      : memory.shortage();
-
+  const loop = watchLoopLag();
   const metrics = createEdgeMetrics();
+  const marks = watchMarks(
+    [
+      {
+        name: 'queue_depth',
+        mark: config.MAX_WAITING_ENVELOPES,
+        unit: 'jobs',
+        value: depth.waiting,
+        ofQueue: true,
+      },
+      {
+        name: 'redis_memory',
+        mark: config.MAX_REDIS_MEMORY_PERCENT,
+        unit: 'percent',
+        value: memory.usedPercent,
+        ofQueue: true,
+      },
+      { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },
+      // Past these two the queue itself refuses: it knows how much each request adds.
+      {
+        name: 'pending_objects',
+        mark: config.MAX_PENDING_OBJECTS,
+        unit: 'objects',
+        value: queue.pending,
+        ofQueue: true,
+      },
+      {
+        name: 'pending_bytes',
+        mark: config.MAX_PENDING_BYTES,
+        unit: 'bytes',
+        value: queue.pendingBytes,
+        ofQueue: true,
+      },
+    ],
+    metrics.registry,
+  );
+
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
   const scimAuthenticator = createScimAuthenticator(database.pool, log);
   const scimTurns = createTurns({
@@ -85,7 +119,7 @@ async function main(): Promise<void> {
     scimTurns,
     rateLimiter,
     queue,
-    overload,
+    overload: marks.overload,
     effects: createEffects(database.pool),
     resources,
   };
@@ -98,7 +132,7 @@ async function main(): Promise<void> {
       connection,
       registry: metrics.registry,
       refresh: fleet.refresh,
-      overload,
+      marks,
     });
   });
 
@@ -116,6 +150,7 @@ async function main(): Promise<void> {
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,
       memory,
+      loop,
       { name: 'queue', stop: () => queue.drain() },
       await listen(server, config.PORT, config.HOST),
     ],

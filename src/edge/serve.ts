@@ -38,8 +38,8 @@ export interface EdgeServices {
   scimTurns: InTurn;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
-  /** Says why nothing more may be accepted, if so. */
-  overload(): string | undefined;
+  /** Says why nothing more may be stored, by the queue or straight in the store, if so. */
+  overload(through: 'queue' | 'store'): string | undefined;
   effects: Effects;
   resources: Resources;
 }
@@ -118,15 +118,16 @@ async function answer(
   outcome.companyId = companyId;
   if (!key.permissions.has(operation.permission)) throw new ApiError('accessDenied');
 
+  // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
+  if (stores(operation)) {
+    const overload = services.overload(operation.kind === 'queued' ? 'queue' : 'store');
+    if (overload) throw new QueueUnavailable(overload);
+  }
+
   const allowance = await services.rateLimiter.take(key, operation.bucket);
   outcome.allowance = allowance;
   if (!allowance.allowed) {
     throw new ApiError('rateLimited', undefined, { 'Retry-After': String(allowance.retryAfter) });
-  }
-
-  if (operation.kind === 'queued') {
-    const overload = services.overload();
-    if (overload) throw new QueueUnavailable(overload);
   }
 
   let body: Record<string, Json> = {};
@@ -174,6 +175,11 @@ async function answer(
   if ('errors' in settled) return plan.settle(settled.errors);
   outcome.error = settled.unknown;
   return plan.reply;
+}
+
+/** Whether a request leaves something behind, and is refused while there is too much to do. */
+function stores({ kind, method, readsOnly }: Operation): boolean {
+  return kind === 'queued' || (method !== 'GET' && !readsOnly);
 }
 
 function record(

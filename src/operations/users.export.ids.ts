@@ -22,6 +22,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     kind: 'direct',
     id: 'users.export.ids',
     method: 'POST',
+    readsOnly: true,
     path: '/users/export/ids',
     permission: 'users.export.ids',
     bucket: 'users.export.ids',
