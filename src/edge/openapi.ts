@@ -142,7 +142,7 @@ function queryParameters(query: Schema | undefined, example: Record<string, stri
 /** The errors that an operation can end with: those of every operation, and its own. */
 function errorsOf({ body, refusals = [], auth }: Operation): ErrorName[] {
   return [
-    ...(body ? (['malformedBody', 'bodyNotObject'] as const) : []),
+    ...(body ? (['malformedBody', 'bodyNotObject', 'bodyTooComplex'] as const) : []),
     ...refusals,
     ...(auth === 'scim' ? (['scimUnauthorized'] as const) : (['invalidKey', 'accessDenied'] as const)),
     ...(body ? (['bodyTooSlow', 'bodyTooLarge', 'unsupportedMediaType'] as const) : []),

@@ -1,11 +1,13 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
+import { EXAMPLE_GROUP } from '../../src/operations/subscription/schemas.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { createAccess, ORIGIN } from '../setup/access.ts';
 import { acceptedStatus, send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { createGroup } from '../setup/workspace.ts';
 import { watchLag } from './lag.ts';
 import { shots } from './requests.ts';
 import { type FuzzResult, fuzz } from './run.ts';
@@ -36,6 +38,10 @@ beforeAll(async () => {
   const { key } = await access.admit(withKey!, fleet.workspace);
   const { key: scimToken } = await access.admit(withToken!, fleet.workspace);
   secrets = [key, scimToken];
+  // What the documented examples name is there.
+  const group = await createGroup(fleet.pool, fleet.workspace.id, 'email', { name: 'fuzzed' });
+  await access.example(withKey!, fleet.workspace);
+  const document = JSON.parse(JSON.stringify(openApiDocument(operations)).replaceAll(EXAMPLE_GROUP, group));
   const doors = { key, scimToken, scimOrigin: ORIGIN };
 
   const watch = watchLag(port);
@@ -45,7 +51,7 @@ beforeAll(async () => {
     process.stderr.write(`\rfuzz, seed ${SEED}: ${sent} of ${COUNT} requests, ${seconds} s `);
   };
   result = await fuzz({
-    shots: shots(openApiDocument(operations), doors),
+    shots: shots(document, doors),
     port,
     seed: SEED,
     count: COUNT,

@@ -79,7 +79,7 @@ function manyKeys(count: number): RawJson {
 }
 
 /** Values that take a parser's or a walker's time; a request with one is rare. */
-const heavy = [
+export const heavy = [
   () => deep(10_000),
   () => deepObject(10_000),
   () => manyKeys(100_000),

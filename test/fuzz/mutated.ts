@@ -36,6 +36,7 @@ function applied(example: unknown, changes: Change[]): unknown {
   const root: Record<string, unknown> = { body: structuredClone(example) };
   for (const [place, how, name, value] of changes) {
     const places = placesIn(root);
+    if (places.length === 0) break;
     const { holder, name: old } = places[place % places.length]!;
     const there = holder[old];
     if (how === 'replace') holder[old] = value;

@@ -1,6 +1,11 @@
 /** A piece of JSON text that no JavaScript value writes itself as: `1e309`, a number of 100,000 digits, a key twice. */
 export class RawJson {
-  constructor(readonly text: string) {}
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
   /** For messages: some are long. */
   toString(): string {
     return this.text.slice(0, 50);

@@ -238,7 +238,7 @@ function entry({ key, scimToken, scimOrigin }: Doors, scim: boolean): fc.Arbitra
     { weight: 12, arbitrary: fc.constant(good) },
     {
       weight: 1,
-      arbitrary: fc.constantFrom(
+      arbitrary: fc.constantFrom<string[]>(
         [],
         ['Authorization: Bearer'],
         ['Authorization: Bearer  '],
@@ -309,7 +309,7 @@ function shot(aim: string, method: string, target: string, headers: string[], lo
       ? [`Content-Length: ${bytes.length + (cut ? 10 : 0)}`]
       : [];
   const head = [`${method} ${target} HTTP/1.1`, 'Host: localhost', ...headers, ...load.headers, ...length];
-  const parts = [Buffer.from(`${head.join('\r\n')}\r\n\r\n`, 'latin1')];
+  const parts: Buffer[] = [Buffer.from(`${head.join('\r\n')}\r\n\r\n`, 'latin1')];
   if (!chunked) parts.push(bytes);
   else {
     for (let from = 0; from < bytes.length; from += 1000) {
