@@ -15,6 +15,16 @@ export const settings = {
     pattern: '^(rediss?://.+)?$',
     rule: 'must start with redis:// or rediss://',
   },
+  REDIS_SENTINELS: {
+    ...text(
+      '',
+      '',
+      'Sentinels that know where the primary of REDIS_URL is, as host:port with commas between; REDIS_URL then gives user, password, database and TLS, and its host and port are not used.',
+    ),
+    pattern: '^([^\\s,/@]+(\\s*,\\s*[^\\s,/@]+)*)?$',
+    rule: 'must be host:port, with commas between',
+  },
+  REDIS_SENTINEL_NAME: text('mymaster', '', 'Name by which the Sentinels know the primary.'),
   DATABASE_URL: {
     ...text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
     pattern: '^(postgres(ql)?://.+)?$',
@@ -213,6 +223,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   const config = Object.freeze(values) as Config;
   if (config.MAX_PENDING_BYTES < config.MAX_BODY_BYTES) {
     throw new ConfigError('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
+  }
+  if (config.REDIS_SENTINELS && !config.REDIS_URL) {
+    throw new ConfigError('wrong setting: REDIS_SENTINELS needs REDIS_URL');
   }
   if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
     throw new ConfigError('wrong setting: set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither');

@@ -26,6 +26,7 @@ import { createRenderer } from './preferences/renderer.ts';
 import { connectProducer } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
+import { keepAnswering } from './queue/keep-answering.ts';
 import { watchForLoss } from './queue/loss.ts';
 import { watchMemory } from './queue/memory.ts';
 import { createLaneProducer } from './queue/producer.ts';
@@ -150,6 +151,7 @@ async function main(): Promise<void> {
       { name: 'authenticator', stop: () => authenticator.stop() },
       depth,
       memory,
+      keepAnswering(connection, config.LOCK_DURATION_MS, log),
       loop,
       { name: 'queue', stop: () => queue.drain() },
       await listen(server, config.PORT, config.HOST),
