@@ -68,7 +68,8 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
         { lane },
         'jobs of a lane wait and none is in work, also since it was reopened; this worker ends',
       );
-      return exit();
+      exit();
+      return;
     }
     watched.reopened = true;
     log.error({ lane }, 'jobs of a lane wait and none is in work; the lane is reopened');

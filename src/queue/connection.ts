@@ -1,5 +1,5 @@
 import type { QueueOptions } from 'bullmq';
-import { Redis, type RedisOptions } from 'ioredis';
+import { Redis } from 'ioredis';
 import pg from 'pg';
 import type { Config } from '../config.ts';
 import { createPatientBackend } from './postgres-backend.ts';
@@ -57,7 +57,7 @@ const soonAgain = (attempt: number) => Math.min(attempt * 50, 1000);
 const SENTINEL_PATIENCE = 1000;
 
 /** How the primary is found where Sentinels know it: what they name stands for the host and port of REDIS_URL. */
-function sentinelOptions({ REDIS_URL, REDIS_SENTINELS, REDIS_SENTINEL_NAME }: Config): RedisOptions {
+function sentinelOptions({ REDIS_URL, REDIS_SENTINELS, REDIS_SENTINEL_NAME }: Config) {
   if (REDIS_SENTINELS === '') return {};
   return {
     sentinels: REDIS_SENTINELS.split(',').map((address) => {
