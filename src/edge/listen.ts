@@ -4,7 +4,8 @@ import type { Service } from '../lifecycle.ts';
 
 /** Milliseconds. A client that sends slower than this is cut off, so that it cannot hold a connection for ever. */
 const HEADERS_TIMEOUT = 10_000;
-const REQUEST_TIMEOUT = 15_000;
+/** With the time between two looks it stays below 15 s. */
+const REQUEST_TIMEOUT = 13_000;
 /** Longer than the idle time of the usual load balancers (60 s), so that they close first. */
 const KEEP_ALIVE_TIMEOUT = 65_000;
 

@@ -34,20 +34,29 @@ export function mutated(example: unknown): fc.Arbitrary<unknown> {
 
 function applied(example: unknown, changes: Change[]): unknown {
   const root: Record<string, unknown> = { body: structuredClone(example) };
-  for (const [place, how, name, value] of changes) {
+  for (const [place, how, name, given] of changes) {
+    const value = copyOf(given);
     const places = placesIn(root);
     if (places.length === 0) break;
     const { holder, name: old } = places[place % places.length]!;
     const there = holder[old];
     if (how === 'replace') holder[old] = value;
     else if (how === 'remove') delete holder[old];
-    else if (how === 'repeat' && Array.isArray(holder)) holder.push(...Array(60).fill(there));
+    else if (how === 'repeat' && Array.isArray(holder))
+      for (let one = 0; one < 60; one++) holder.push(copyOf(there));
     else if (how === 'rename' && !Array.isArray(holder)) {
       delete holder[old];
       define(holder, name, there);
     } else define(holder, name, value);
   }
   return root.body ?? {};
+}
+
+/** The values are handed out again and again, and are changed where they stand. */
+function copyOf(value: unknown): unknown {
+  if (typeof value !== 'object' || value === null || value instanceof RawJson) return value;
+  if (Array.isArray(value)) return value.map(copyOf);
+  return Object.fromEntries(Object.entries(value).map(([name, member]) => [name, copyOf(member)]));
 }
 
 /** As an own member, whatever its name. */
