@@ -37,7 +37,7 @@ const shared: Record<string, string[]> = {
     'readiness',
     'within',
   ],
-  workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness'],
+  workers: ['config', 'database-url', 'lifecycle', 'log', 'readiness', 'within'],
 };
 
 /** Imports against the rule, each with its reason. */

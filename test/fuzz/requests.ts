@@ -1,9 +1,10 @@
-import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import fc from 'fast-check';
 import type { OpenApiDocument } from '../../src/edge/openapi.ts';
 import { type DocumentedSchema, fromSchema } from './from-schema.ts';
 import { hostileText } from './hostile.ts';
+import { anyLoad, type Load, wrapping } from './loads.ts';
 import { mutated } from './mutated.ts';
+import { rawBytes } from './raw-bytes.ts';
 import { writeJson } from './raw-json.ts';
 
 /** Bytes for a connection. */
@@ -36,14 +37,6 @@ interface Documented {
   parameters?: Parameter[];
   security?: Record<string, unknown>[];
   requestBody?: { content: Record<string, { schema: DocumentedSchema; example?: unknown }> };
-}
-
-/** What is sent as the body, and the headers that say so. */
-interface Load {
-  bytes: Buffer;
-  headers: string[];
-  chunked?: boolean;
-  alone?: boolean;
 }
 
 const METHODS = [
@@ -85,12 +78,6 @@ const PATHS = [
   '/constructor',
   '/preferences/x',
 ];
-
-/** 60 MB of spaces in about 60 KB: made once. */
-const bombs = {
-  gzip: gzipSync(Buffer.alloc(60_000_000, ' ')),
-  br: brotliCompressSync(Buffer.alloc(60_000_000, ' ')),
-};
 
 /** Anything that a client can put on the wire, aimed at the operations of the document. */
 export function shots(document: OpenApiDocument, doors: Doors): fc.Arbitrary<Shot> {
@@ -180,56 +167,6 @@ function bodyOf({ content }: NonNullable<Documented['requestBody']>): fc.Arbitra
     .map(([type, value, wrap]) => wrap(Buffer.from(writeJson(value)), type));
 }
 
-const as = (bytes: Buffer, type: string, ...headers: string[]): Load => ({
-  bytes,
-  headers: [`Content-Type: ${type}`, ...headers],
-});
-
-type Wrap = (bytes: Buffer, type: string) => Load;
-
-/** As it is, and in every way in which a body can be packed, cut or mislabelled. */
-const wrapping: fc.Arbitrary<Wrap> = fc.oneof(
-  { weight: 30, arbitrary: fc.constant<Wrap>((bytes, type) => as(bytes, type)) },
-  {
-    weight: 6,
-    arbitrary: fc.constantFrom<Wrap>(
-      (bytes, type) => as(gzipSync(bytes), type, 'Content-Encoding: gzip'),
-      (bytes, type) => as(deflateSync(bytes), type, 'Content-Encoding: deflate'),
-      (bytes, type) => as(bytes, type, 'Content-Encoding: gzip'),
-      (bytes, type) => as(gzipSync(bytes).subarray(0, -5), type, 'Content-Encoding: gzip'),
-      (bytes, type) => as(bytes, type, 'Content-Encoding: __proto__'),
-      (bytes, type) => as(bytes, type, 'Content-Encoding: gzip, gzip'),
-      (bytes, type) => ({ ...as(bytes, type), chunked: true }),
-      (bytes, type) => as(Buffer.concat([Buffer.from([0xef, 0xbb, 0xbf]), bytes]), type),
-      (bytes, type) => as(Buffer.from(bytes.toString(), 'utf16le'), `${type}; charset=utf-16`),
-      (bytes, type) => as(Buffer.from(bytes.toString(), 'utf16le'), type),
-      (bytes, type) => as(Buffer.from(bytes.toString(), 'latin1'), type),
-      (bytes) => as(bytes, 'text/plain'),
-      (bytes) => as(bytes, `application/json${'; a=b'.repeat(200)}`),
-      (bytes, type) => as(bytes.subarray(0, bytes.length >> 1), type),
-      (bytes, type) => ({ ...as(bytes, type), alone: true, cut: true }) as Load,
-      (bytes, type) => as(Buffer.concat([bytes, bytes]), type),
-    ),
-  },
-  {
-    weight: 1,
-    arbitrary: fc.oneof(
-      fc.uint8Array({ maxLength: 500 }).map(
-        (noise): Wrap =>
-          (_, type) =>
-            as(Buffer.from(noise), type),
-      ),
-      fc.constantFrom<Wrap>((_, type) => as(bombs.gzip, type, 'Content-Encoding: gzip')),
-      fc.constantFrom<Wrap>((_, type) => as(bombs.br, type, 'Content-Encoding: br')),
-    ),
-  },
-);
-
-/** A body where none is expected. */
-const anyLoad = fc
-  .tuple(wrapping, fc.constantFrom('{}', '[]', '{"a":1}', 'null', ''))
-  .map(([wrap, text]) => wrap(Buffer.from(text), 'application/json'));
-
 function entry({ key, scimToken, scimOrigin }: Doors, scim: boolean): fc.Arbitrary<string[]> {
   const good = scim
     ? [`Authorization: Bearer ${scimToken}`, `X-Request-Origin: ${scimOrigin}`]
@@ -300,8 +237,7 @@ function anywhere(paths: string[], doors: Doors): fc.Arbitrary<Shot> {
 }
 
 function shot(aim: string, method: string, target: string, headers: string[], load: Load): Shot {
-  const { bytes, chunked, alone = false } = load;
-  const cut = (load as { cut?: boolean }).cut ?? false;
+  const { bytes, chunked, cut, alone = false } = load;
   const hasBody = bytes.length > 0 || load.headers.length > 0;
   const length = chunked
     ? ['Transfer-Encoding: chunked']
@@ -319,60 +255,4 @@ function shot(aim: string, method: string, target: string, headers: string[], lo
     parts.push(Buffer.from('0\r\n\r\n'));
   }
   return { aim, bytes: Buffer.concat(parts), alone };
-}
-
-/** What is no HTTP, or nearly. */
-function rawBytes({ key }: Doors): fc.Arbitrary<Shot> {
-  const admission = `Authorization: Bearer ${key}\r\n`;
-  const json = 'Content-Type: application/json\r\n';
-  const post = `POST /users/track HTTP/1.1\r\nHost: a\r\n${admission}${json}`;
-  const texts = [
-    '\r\n\r\n',
-    'GARBAGE\r\n\r\n',
-    '\u0000\u0001\u0002',
-    'GET / HTTP/9.9\r\n\r\n',
-    'GET /\r\n\r\n',
-    'GET / HTTP/1.0\r\n\r\n',
-    'GET / HTTP/1.1\r\n\r\n',
-    'GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n',
-    `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
-    `GET / HTTP/1.1\r\nHost: a\r\n${'a: b\r\n'.repeat(3000)}\r\n`,
-    'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n',
-    `${post}Content-Length: -1\r\n\r\n`,
-    `${post}Content-Length: 1e3\r\n\r\n`,
-    `${post}Content-Length: 99999999999999999999\r\n\r\n{}`,
-    `${post}Content-Length: 2\r\nContent-Length: 3\r\n\r\n{}`,
-    `${post}Content-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n`,
-    `${post}Transfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n`,
-    `${post}Transfer-Encoding: chunked\r\n\r\nffffffffffffffff\r\n{}`,
-    `${post}Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n`,
-    `${post}Transfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\nTrailer: x\r\n\r\n`,
-    `${post}Content-Length: 2\r\n\r\n{}GET / HTTP/1.1\r\nHost: a\r\n\r\n`,
-    `${post}Content-Length: 100\r\n\r\n{"a`,
-    `${post} folded: x\r\nContent-Length: 2\r\n\r\n{}`,
-    `${post}Bad Name: x\r\n\r\n`,
-    `${post}X: a\u0000b\r\n\r\n`,
-    `${post}Connection: Upgrade\r\nUpgrade: websocket\r\n\r\n`,
-    'CONNECT other.example:443 HTTP/1.1\r\nHost: a\r\n\r\n',
-    'OPTIONS * HTTP/1.1\r\nHost: a\r\n\r\n',
-    'GET /a b HTTP/1.1\r\nHost: a\r\n\r\n',
-    'GET /\u00ff\u00fe HTTP/1.1\r\nHost: a\r\n\r\n',
-  ];
-  return fc
-    .oneof(
-      { weight: 4, arbitrary: fc.constantFrom(...texts).map((text) => Buffer.from(text, 'latin1')) },
-      {
-        weight: 1,
-        arbitrary: fc.uint8Array({ minLength: 1, maxLength: 2000 }).map((noise) => Buffer.from(noise)),
-      },
-      {
-        weight: 2,
-        arbitrary: fc.tuple(fc.constantFrom(...texts), fc.nat(200), fc.nat(255)).map(([text, at, byte]) => {
-          const bytes = Buffer.from(text, 'latin1');
-          bytes[at % bytes.length] = byte;
-          return bytes;
-        }),
-      },
-    )
-    .map((bytes) => ({ aim: 'raw bytes', bytes, alone: true }));
 }
