@@ -78,7 +78,7 @@ function summary(): string {
   );
   const { longest, usualP99, bystander } = lag;
   const lags = [longest, usualP99, bystander].map(Math.round);
-  return `${rows.sort().join('\n')}\n${result.sent} requests; event-loop lag at most ${lags[0]} ms, p99 of a usual second ${lags[1]} ms; of an idle process at most ${lags[2]} ms`;
+  return `${rows.sort().join('\n')}\n${result.sent} requests, ${result.busy} of them at a second try after 503; event-loop lag at most ${lags[0]} ms, p99 of a usual second ${lags[1]} ms; of an idle process at most ${lags[2]} ms`;
 }
 
 const named = `, seed ${SEED}`;

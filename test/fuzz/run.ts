@@ -1,14 +1,20 @@
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import fc from 'fast-check';
 import type { Shot } from './requests.ts';
-import { createGun, type Hit } from './wire.ts';
+import { createGun, type Gun, type Hit } from './wire.ts';
+
+/** How often a shot is fired again that met 503: a busy machine is no bug, what always ends so is one. */
+const TRIES = 3;
 
 /** Shots that are made at a time. */
 const BATCH = 500;
 
 export interface FuzzResult {
   sent: number;
+  /** Answers of 503 that were none when the same was sent again. */
+  busy: number;
   /** How many answers had which status, by aim; `none`: the connection ended without one. */
   statuses: Map<string, Map<string, number>>;
   /** What must not be, each with the file that holds the bytes that were sent. */
@@ -34,7 +40,7 @@ export async function fuzz(options: {
   onProgress(sent: number): void;
 }): Promise<FuzzResult> {
   const { shots, port, seed, count, connections, secrets, folder, onProgress } = options;
-  const result: FuzzResult = { sent: 0, statuses: new Map(), bugs: [] };
+  const result: FuzzResult = { sent: 0, busy: 0, statuses: new Map(), bugs: [] };
   const end = performance.now() + options.deadline;
   const guns = Array.from({ length: connections }, () => createGun(port));
 
@@ -57,6 +63,20 @@ export async function fuzz(options: {
     if (secrets.some((secret) => answer.includes(secret))) blame(shot, number, 'the answer tells a secret');
   }
 
+  async function fireAgain(gun: Gun, shot: Shot): Promise<Hit> {
+    let hit = await gun.fire(shot);
+    for (
+      let tries = 1;
+      hit.status === 503 && /\r\nRetry-After: /.test(hit.answer) && tries < TRIES;
+      tries++
+    ) {
+      await sleep(1000);
+      hit = await gun.fire(shot);
+      if (hit.status !== 503) result.busy++;
+    }
+    return hit;
+  }
+
   for (let first = 0; first < count && performance.now() < end; first += BATCH) {
     const batch = fc.sample(shots, { seed: seed + first, numRuns: Math.min(BATCH, count - first) });
     let next = 0;
@@ -66,7 +86,7 @@ export async function fuzz(options: {
           const number = next++;
           const shot = batch[number]!;
           try {
-            judge(shot, first + number, await gun.fire(shot));
+            judge(shot, first + number, await fireAgain(gun, shot));
           } catch (error) {
             blame(shot, first + number, (error as Error).message);
           }

@@ -1,6 +1,5 @@
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Shot } from './requests.ts';
 
 /** Milliseconds in which something has to come back, or the connection to end: the service cuts the slow ones before. */
@@ -70,6 +69,8 @@ export function createGun(port: number) {
   return { fire, stop: () => socket?.destroy() };
 }
 
+export type Gun = ReturnType<typeof createGun>;
+
 /** Behind what is only provisional. */
 function lastOf(answer: string): string {
   return answer.replace(/^HTTP\/1\.1 100 Continue\r\n\r\n/, '');
@@ -84,6 +85,3 @@ function isWhole(answer: string): boolean {
   if (length !== undefined) return answer.length >= end + 4 + Number(length);
   return answer.endsWith('\r\n0\r\n\r\n');
 }
-
-/** Lets others run: generating shots is work as well. */
-export const breathe = () => sleep(0);
