@@ -17,7 +17,7 @@ const COUNT = Number(process.env.FUZZ_REQUESTS ?? 3000);
 const DEADLINE = Number(process.env.FUZZ_MINUTES ?? 0.2) * 60_000;
 const SEED = Number(process.env.FUZZ_SEED ?? Date.now() % 1_000_000_000);
 
-/** Longest event-loop lag, in milliseconds, beyond what a process without any work sees on this machine. */
+/** Longest event-loop lag, in milliseconds, beyond twice what a process without any work sees on this machine. */
 const MOST_LAG = 100;
 
 const operations = allOperations('service_id');
@@ -133,5 +133,5 @@ test('no line of the log holds a key or a secret, and none is about an error tha
 });
 
 test(`the event loop is never held for longer than ${MOST_LAG} ms`, () => {
-  expect(lag.longest, JSON.stringify(lag)).toBeLessThan(MOST_LAG + lag.bystander);
+  expect(lag.longest, JSON.stringify(lag)).toBeLessThan(MOST_LAG + 2 * lag.bystander);
 });
