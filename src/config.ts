@@ -24,6 +24,16 @@ export const settings = {
     pattern: '^(redis|postgres)?$',
     rule: 'must be redis or postgres',
   },
+  REDIS_SENTINELS: {
+    ...text(
+      '',
+      '',
+      'Sentinels that know where the primary of REDIS_URL is, as host:port with commas between; REDIS_URL then gives user, password, database and TLS, and its host and port are not used.',
+    ),
+    pattern: '^([^\\s,/@]+(\\s*,\\s*[^\\s,/@]+)*)?$',
+    rule: 'must be host:port, with commas between',
+  },
+  REDIS_SENTINEL_NAME: text('mymaster', '', 'Name by which the Sentinels know the primary.'),
   DATABASE_URL: {
     ...text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
     pattern: '^(postgres(ql)?://.+)?$',
@@ -138,6 +148,20 @@ export const settings = {
     'jobs',
     'Jobs that may wait in the queue; with more, requests are answered with 503.',
   ),
+  MAX_REDIS_MEMORY_PERCENT: integer(
+    80,
+    1,
+    100,
+    'percent',
+    "Share of Redis's maxmemory that may be used; past it, requests are answered with 503. At 100 Redis refuses the workers too, and stays full.",
+  ),
+  MAX_EVENT_LOOP_LAG_MS: integer(
+    1000,
+    20,
+    60_000,
+    'ms',
+    'How long work may wait for its turn in a web process; past it, requests that would store something are answered with 503.',
+  ),
   QUEUE_TIMEOUT_MS: integer(
     700,
     50,
@@ -230,6 +254,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   }
   if (config.QUEUE === 'redis' && !config.REDIS_URL) {
     throw new ConfigError('wrong setting: QUEUE is redis, so REDIS_URL must be set');
+  }
+  if (config.REDIS_SENTINELS && !config.REDIS_URL) {
+    throw new ConfigError('wrong setting: REDIS_SENTINELS needs REDIS_URL');
   }
   if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
     throw new ConfigError('wrong setting: set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither');

@@ -6,6 +6,11 @@ export const errors = {
   malformedRequest: { status: 400, message: 'Bad Request' },
   malformedBody: { status: 400, message: 'Error while parsing request body. Please check your syntax.' },
   bodyNotObject: { status: 400, message: 'The request body must be a JSON object.' },
+  bodyTooComplex: {
+    status: 400,
+    message:
+      'The request body must not nest deeper than 1,000 levels nor have more than 200,000 objects and arrays, 80,000 keys, or 10,000 keys in one object.',
+  },
   nothingValid: {
     status: 400,
     message: "Valid data must be provided in the 'attributes', 'events', or 'purchases' fields.",

@@ -12,6 +12,8 @@ import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { addHealthPages } from './edge/health-pages.ts';
 import { createLinkSettings } from './edge/link-settings.ts';
 import { limitConnections, listen, serverOptions } from './edge/listen.ts';
+import { watchLoopLag } from './edge/loop-lag.ts';
+import { watchMarks } from './edge/marks.ts';
 import { createEdgeMetrics } from './edge/metrics.ts';
 import { createOnce } from './edge/once.ts';
 import { openApiDocument } from './edge/openapi.ts';
@@ -27,6 +29,7 @@ import { connectProducer } from './queue/connection.ts';
 import { watchDepth } from './queue/depth.ts';
 import { createWaitingSearch } from './queue/find-waiting.ts';
 import { createGroupCommit } from './queue/group-commit.ts';
+import { keepAnswering } from './queue/keep-answering.ts';
 import { watchForLoss } from './queue/loss.ts';
 import { watchMemory } from './queue/memory.ts';
 import { createLaneProducer } from './queue/producer.ts';
@@ -61,12 +64,44 @@ async function main(): Promise<void> {
     maxPendingBytes: config.MAX_PENDING_BYTES,
     backlog: depth.waiting,
   });
-  const overload = () =>
-    depth.waiting() > config.MAX_WAITING_ENVELOPES
-      ? `${depth.waiting()} jobs wait in the queue`
-      : memory.shortage();
-
+  const loop = watchLoopLag();
   const metrics = createEdgeMetrics();
+  const marks = watchMarks(
+    [
+      {
+        name: 'queue_depth',
+        mark: config.MAX_WAITING_ENVELOPES,
+        unit: 'jobs',
+        value: depth.waiting,
+        ofQueue: true,
+      },
+      {
+        name: 'redis_memory',
+        mark: config.MAX_REDIS_MEMORY_PERCENT,
+        unit: 'percent',
+        value: memory.usedPercent,
+        ofQueue: true,
+      },
+      { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },
+      // Past these two the queue itself refuses: it knows how much each request adds.
+      {
+        name: 'pending_objects',
+        mark: config.MAX_PENDING_OBJECTS,
+        unit: 'objects',
+        value: queue.pending,
+        ofQueue: true,
+      },
+      {
+        name: 'pending_bytes',
+        mark: config.MAX_PENDING_BYTES,
+        unit: 'bytes',
+        value: queue.pendingBytes,
+        ofQueue: true,
+      },
+    ],
+    metrics.registry,
+  );
+
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
   const scimAuthenticator = createScimAuthenticator(database.pool, log);
   const scimTurns = createTurns({
@@ -94,7 +129,7 @@ async function main(): Promise<void> {
     rateLimiter,
     queue,
     once: createOnce(database.pool, log),
-    overload,
+    overload: marks.overload,
     effects: createEffects(database.pool),
     resources,
   };
@@ -108,7 +143,7 @@ async function main(): Promise<void> {
       pingLimits: limits.ping,
       registry: metrics.registry,
       refresh: fleet.refresh,
-      overload,
+      marks,
     });
   });
 
@@ -129,6 +164,8 @@ async function main(): Promise<void> {
       depth,
       waiting,
       memory,
+      keepAnswering(connection, config.LOCK_DURATION_MS, log),
+      loop,
       { name: 'queue', stop: () => queue.drain() },
       await listen(server, config.PORT, config.HOST),
     ],

@@ -39,6 +39,8 @@ describe('settings', () => {
   test.each([
     ['REDIS_URL', 'localhost:6379', 'redis:// or rediss://'],
     ['REDIS_URL', 'http://localhost', 'redis:// or rediss://'],
+    ['REDIS_SENTINELS', 'one:26379 two:26379', 'host:port, with commas between'],
+    ['REDIS_SENTINELS', 'redis://user:secret@one', 'host:port, with commas between'],
     ['DATABASE_URL', 'localhost:5432/penstock', 'postgres:// or postgresql://'],
     ['DATABASE_URL', 'mysql://root:hunter2hunter2@localhost', 'postgres:// or postgresql://'],
     ['BOOTSTRAP_API_KEY', 'hunter2', '16 to 500 visible ASCII characters'],
@@ -87,6 +89,14 @@ describe('settings', () => {
         `SERVICE_ID_FIELD must not be the name of another field (it is "${name}")`,
       );
     }
+  });
+
+  test('Sentinels name no Redis without REDIS_URL', () => {
+    const REDIS_SENTINELS = 'one:26379, two:26379,[::1]:26379';
+    expect(() => readConfig({ REDIS_SENTINELS })).toThrow('REDIS_SENTINELS needs REDIS_URL');
+    expect(readConfig({ REDIS_SENTINELS, REDIS_URL: 'redis://:secret@any' })).toMatchObject({
+      REDIS_SENTINELS,
+    });
   });
 
   test('a SCIM token of the environment comes with its origin, or not at all', () => {

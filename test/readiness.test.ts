@@ -19,7 +19,7 @@ async function ask(port: number) {
 
 /** Until it says so: the process may need a moment to see what has happened. */
 const comesTo = (port: number, answer: object) =>
-  expect.poll(() => ask(port), { timeout: 20_000 }).toEqual(answer);
+  expect.poll(() => ask(port), { timeout: 20_000 }).toMatchObject(answer);
 
 const missingWithoutPostgres: Record<Backend, string[]> = {
   redis: ['postgres'],

@@ -3,6 +3,7 @@ import { databaseUrl } from '../src/database-url.ts';
 import { runProcess, type Service, stopOnSignal } from '../src/lifecycle.ts';
 import { createLog } from '../src/log.ts';
 import { connectProducer, connectWorker } from '../src/queue/connection.ts';
+import { keepAnswering } from '../src/queue/keep-answering.ts';
 import { createLaneProducer } from '../src/queue/producer.ts';
 import { requireRedisSettings } from '../src/queue/redis-settings.ts';
 import { everyStatementByIndex } from '../src/store/by-index.ts';
@@ -17,6 +18,7 @@ import { createWorkerMetrics } from './metrics.ts';
 import { startRemovals } from './removals.ts';
 import { startStatusServer } from './status-server.ts';
 import { startUpkeep } from './upkeep.ts';
+import { startWatchdog } from './watchdog.ts';
 
 /** The Procfile's `worker`: applies what the lanes hold. Any number of them may run. */
 async function main(): Promise<void> {
@@ -36,10 +38,10 @@ async function main(): Promise<void> {
   const producer = createLaneProducer(producerConnection, config.QUEUE_TIMEOUT_MS, log);
   const metrics = createWorkerMetrics();
 
-  /** Of Redis alone: the Postgres queue is lost only with everything else. */
-  const open: Lane[] = [];
+  /** By their numbers. */
+  const open: (Lane | undefined)[] = [];
   const upkeep = await startUpkeep(connection, database.pool, config, log, () => {
-    for (const lane of open) lane.leaveFence();
+    for (const lane of open) lane?.leaveFence();
   });
   const deadLetters = startDeadLetters({ connection, database, producer, lanes: config.LANES, log, config });
   const removals = startRemovals(database.pool, log);
@@ -55,7 +57,21 @@ async function main(): Promise<void> {
   // One lane meets no other.
   const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
 
-  const openLane = (lane: number): Lane => startLane(lane, { connection, coalescer, fences, config, log });
+  const watches = [connection, producerConnection].map((one) =>
+    keepAnswering(one, config.LOCK_DURATION_MS, log),
+  );
+  const watchdog = startWatchdog({
+    connection,
+    observer: producerConnection,
+    lockDuration: config.LOCK_DURATION_MS,
+    log,
+    exit: () => process.exit(1),
+  });
+  const openLane = (lane: number): Service =>
+    watchdog.watch(lane, () => {
+      open[lane] = startLane(lane, { connection, coalescer, fences, config, log });
+      return open[lane];
+    });
   const leaseLane = (lane: number): Service =>
     withLaneLease({
       databaseUrl: url,
@@ -64,11 +80,9 @@ async function main(): Promise<void> {
       start: () => openLane(lane),
       log,
     });
-  const lanes = Array.from({ length: config.LANES }, (_, lane) => {
-    if (connection.kind === 'postgres') return leaseLane(lane);
-    open.push(openLane(lane));
-    return open[lane]!;
-  });
+  const lanes = Array.from({ length: config.LANES }, (_, lane) =>
+    connection.kind === 'postgres' ? leaseLane(lane) : openLane(lane),
+  );
 
   const services: Service[] = [
     { name: 'database', stop: () => database.stop() },
@@ -78,6 +92,8 @@ async function main(): Promise<void> {
     deadLetters,
     removals,
     ...news,
+    ...watches,
+    watchdog,
     { name: 'lanes', stop: () => stopLanes(lanes) },
   ];
   if (config.WORKER_PORT > 0)

@@ -1,5 +1,6 @@
 import { createServer, STATUS_CODES } from 'node:http';
 import type { Registry } from 'prom-client';
+import { limitConnections, serverOptions } from '../src/edge/listen.ts';
 import type { Service } from '../src/lifecycle.ts';
 import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
@@ -29,7 +30,7 @@ export async function startStatusServer(
       return [ready ? 200 : 503, JSON_TYPE, body];
     },
   };
-  const server = createServer(async ({ url = '', method = '' }, response) => {
+  const server = createServer(serverOptions, async ({ url = '', method = '' }, response) => {
     const page = Object.hasOwn(pages, url) ? pages[url]! : undefined;
     const refused = !page ? 404 : ['GET', 'HEAD'].includes(method) ? undefined : 405;
     if (refused === 405) response.setHeader('Allow', 'GET, HEAD');
@@ -38,6 +39,7 @@ export async function startStatusServer(
       : await page!();
     response.writeHead(status, { 'Content-Type': type }).end(body);
   });
+  limitConnections(server);
   const listening = await new Promise<boolean>((resolve) => {
     server.once('error', (error) => {
       log.warn({ err: error, port: address.port }, 'no health and metrics of this process');

@@ -2,6 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Config } from '../config.ts';
+import { limitConnections, serverOptions } from '../edge/listen.ts';
 import type { Service } from '../lifecycle.ts';
 import type { Log } from '../log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
@@ -49,7 +50,8 @@ export async function startBoard({
     lockouts: createLockouts(),
     log,
   });
-  const server = createServer(app);
+  const server = createServer(serverOptions, app);
+  limitConnections(server);
   server.listen(config.BOARD_PORT, config.BOARD_HOST);
   try {
     await once(server, 'listening');

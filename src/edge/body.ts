@@ -5,6 +5,7 @@ import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
 import type { RequestInHand } from './broken-requests.ts';
+import { isTooComplex } from './structure.ts';
 import { createTurns } from './turns.ts';
 
 const decoders = {
@@ -39,13 +40,14 @@ export function requireJson(request: IncomingMessage): void {
  * Reads and parses a JSON object. An empty body is an empty object.
  *
  * @param limit bytes, of the body as sent and as decompressed
- * @throws {ApiError} 400 malformed, 408 incomplete, 413 over the limit, 415 an encoding that we do not read
+ * @throws {ApiError} 400 malformed or too complex, 408 incomplete, 413 over the limit, 415 an encoding that we do not read
  */
 export async function readJsonObject(request: IncomingMessage, limit: number): Promise<Record<string, Json>> {
   const raw = await readBody(request, limit);
   if (raw.length === 0) return {};
   // Invalid UTF-8 would silently become replacement characters.
   if (!isUtf8(raw)) throw new ApiError('malformedBody');
+  if (isTooComplex(raw)) throw new ApiError('bodyTooComplex');
   let value: Json;
   try {
     // A byte order mark is no JSON, but some editors leave one.

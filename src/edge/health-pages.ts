@@ -3,6 +3,7 @@ import type { Registry } from 'prom-client';
 import type { QueueConnection } from '../queue/connection.ts';
 import { checkReadiness } from '../readiness.ts';
 import type { Pool } from '../store/database.ts';
+import type { Marks } from './marks.ts';
 import { addPage } from './other-requests.ts';
 
 export interface HealthSources {
@@ -13,12 +14,13 @@ export interface HealthSources {
   registry: Registry;
   /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
   refresh(): Promise<void>;
-  /** Why nothing more is accepted now, if so. */
-  overload(): string | undefined;
+  /** What is refused past them makes the process not ready. */
+  marks: Marks;
 }
 
 /**
- * /healthz: the process is alive. /readyz: it can take requests, or what is missing, by name. /metrics:
+ * /healthz: the process is alive. /readyz: it can take requests, or what is missing, by name, and its
+ * high-water marks. /metrics:
  * Prometheus. The two last answer within about a second whatever is away. None of them leaves a log line.
  */
 export function addHealthPages(app: Express, sources: HealthSources): void {
@@ -28,12 +30,13 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
 
   addPage(app, '/readyz', async (_request, response) => {
     const missing = await checkReadiness(sources.pool, sources.connection, sources.pingLimits);
-    const overload = sources.overload();
+    const overload = sources.marks.overload('queue');
     const ready = missing.length === 0 && overload === undefined;
     response.status(ready ? 200 : 503).json({
       message: ready ? 'ready' : 'not ready',
       missing,
       ...(overload && { overload }),
+      high_water: sources.marks.levels(),
     });
   });
 

@@ -159,7 +159,7 @@ function errorsOf(operation: Operation): ErrorName[] {
   const takesKey = method === 'POST';
   const isRead = operation.kind === 'direct' && operation.isRead;
   return [
-    ...(body ? (['malformedBody', 'bodyNotObject'] as const) : []),
+    ...(body ? (['malformedBody', 'bodyNotObject', 'bodyTooComplex'] as const) : []),
     ...refusals,
     ...(takesKey ? (['invalidIdempotencyKey', 'idempotencyKeyReused'] as const) : []),
     ...(auth === 'scim' ? (['scimUnauthorized'] as const) : (['invalidKey', 'accessDenied'] as const)),

@@ -73,7 +73,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       );
       const { workspaceId, user } = opened;
       const objects = objectsOf(choice, user, newId);
-      const overload = services.overload();
+      const overload = services.overload('queue');
       if (overload) throw new QueueUnavailable(overload);
       if (objects.length > 0) {
         const request_id = String(response.getHeader('X-Request-Id'));

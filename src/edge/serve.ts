@@ -42,8 +42,8 @@ export interface EdgeServices {
   rateLimiter: RateLimiter;
   queue: GroupCommit;
   once: Once;
-  /** Says why nothing more may be accepted, if so. */
-  overload(): string | undefined;
+  /** Says why nothing more may be stored, by the queue or straight in the store, if so. */
+  overload(through: 'queue' | 'store'): string | undefined;
   effects: Effects;
   resources: Resources;
 }
@@ -126,15 +126,16 @@ async function answer(
   if (operation.permission !== undefined && !key.permissions.has(operation.permission))
     throw new ApiError('accessDenied');
 
+  // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
+  if (stores(operation)) {
+    const overload = services.overload(operation.kind === 'queued' ? 'queue' : 'store');
+    if (overload) throw new QueueUnavailable(overload);
+  }
+
   const allowance = await services.rateLimiter.take(key, operation.bucket);
   outcome.allowance = allowance;
   if (!allowance.allowed) {
     throw new ApiError('rateLimited', undefined, { 'Retry-After': String(allowance.retryAfter) });
-  }
-
-  if (operation.kind === 'queued') {
-    const overload = services.overload();
-    if (overload) throw new QueueUnavailable(overload);
   }
 
   let body: Record<string, Json> = {};
@@ -230,6 +231,11 @@ async function settled(
   if ('errors' in ended) return plan.settle(ended.errors);
   outcome.error = ended.unknown;
   return plan.reply;
+}
+
+/** Whether a request leaves something behind, and is refused while there is too much to do. */
+function stores({ kind, method, readsOnly }: Operation): boolean {
+  return kind === 'queued' || (method !== 'GET' && !readsOnly);
 }
 
 function record(

@@ -47,6 +47,8 @@ interface Described {
   permission?: string;
   /** The rate limit that it shares with the other operations of the same bucket. */
   bucket: BucketName;
+  /** It asks by another method than GET, and changes nothing. */
+  readsOnly?: true;
   summary: string;
   description: string;
   /** Schema of the whole body; what it refuses is refused with 400. */

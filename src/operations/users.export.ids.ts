@@ -23,6 +23,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     isRead: true,
     id: 'users.export.ids',
     method: 'POST',
+    readsOnly: true,
     path: '/users/export/ids',
     permission: 'users.export.ids',
     bucket: 'users.export.ids',

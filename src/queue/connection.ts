@@ -60,10 +60,11 @@ export async function pingRedis(redis: Redis): Promise<void> {
   await redis.ping();
 }
 
-function openRedis({ REDIS_URL }: Config, options: object): Redis {
-  const redis = new Redis(REDIS_URL, {
+function openRedis(config: Config, options: object): Redis {
+  const redis = new Redis(config.REDIS_URL, {
     ...options,
-    retryStrategy: (attempt: number) => Math.min(attempt * 50, 1000),
+    retryStrategy: soonAgain,
+    ...sentinelOptions(config),
   });
   redis.on('error', () => {});
   return redis;
@@ -72,6 +73,29 @@ function openRedis({ REDIS_URL }: Config, options: object): Redis {
 /** For workers: waits for the queue to come back. */
 export function connectWorker(config: Config, databaseUrl: string): QueueConnection {
   return connect(config, databaseUrl, { maxRetriesPerRequest: null });
+}
+
+const soonAgain = (attempt: number) => Math.min(attempt * 50, 1000);
+
+/** Milliseconds that one Sentinel may take to name the primary before the next is asked. */
+const SENTINEL_PATIENCE = 1000;
+
+/** How the primary is found where Sentinels know it: what they name stands for the host and port of REDIS_URL. */
+function sentinelOptions({ REDIS_URL, REDIS_SENTINELS, REDIS_SENTINEL_NAME }: Config) {
+  if (REDIS_SENTINELS === '') return {};
+  return {
+    sentinels: REDIS_SENTINELS.split(',').map((address) => {
+      const { hostname, port } = new URL(`redis://${address.trim()}`);
+      return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || 26_379 };
+    }),
+    name: REDIS_SENTINEL_NAME,
+    sentinelRetryStrategy: soonAgain,
+    sentinelCommandTimeout: SENTINEL_PATIENCE,
+    enableTLSForSentinelMode: REDIS_URL.startsWith('rediss:'),
+    // A primary that hangs keeps its connections: they leave it when the Sentinels do.
+    failoverDetector: true,
+    sentinelReconnectStrategy: soonAgain,
+  };
 }
 
 function connect(config: Config, databaseUrl: string, redisOptions: object): QueueConnection {

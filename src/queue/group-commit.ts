@@ -147,6 +147,8 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
       pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
     /** Objects that wait for the queue, those of the flush on its way included. */
     pending: () => pendingObjects,
+    /** Bytes of them. */
+    pendingBytes: () => pendingBytes,
     /** Resolves when nothing waits any more. */
     async drain(): Promise<void> {
       while (flushing) await flushing;

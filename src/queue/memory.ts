@@ -3,13 +3,6 @@ import type { QueueConnection } from './connection.ts';
 
 const REFRESH_MS = 200;
 
-/**
- * Share of Redis's maxmemory past which nothing more is put into it. Past maxmemory itself Redis refuses every
- * script that writes, and with them the ones by which workers take jobs and remove them: it would be full for ever.
- * The rest is for those, and for what the edges add until they look again.
- */
-const MOST_USED = 0.8;
-
 /** How full Redis is: asked for five times a second, so that a request can be refused at once. */
 export function watchMemory({ redis }: QueueConnection) {
   let used = 0;
@@ -40,8 +33,7 @@ export function watchMemory({ redis }: QueueConnection) {
   };
   return {
     ...service,
-    /** Why nothing more may be put into Redis, if so; at most 200 ms old. */
-    shortage: () =>
-      used > MOST_USED ? `Redis has used ${Math.round(used * 100)} % of its maxmemory` : undefined,
+    /** Percent of its maxmemory that Redis has used, at most 200 ms ago; 0: it has no maxmemory, or does not tell. */
+    usedPercent: () => used * 100,
   };
 }

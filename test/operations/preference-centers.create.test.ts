@@ -52,6 +52,11 @@ describe.each(backends)('creating preference centers, with the queue in %s', (ba
       });
     });
 
+    test('options that nest very deep are looked through like any other', async () => {
+      const deep = JSON.parse('['.repeat(4000) + ']'.repeat(4000));
+      expect((await create({ name: 'deep', ...htmls, options: { deep } })).status).toBe(201);
+    });
+
     test.each(['name', ...Object.keys(htmls)])('%s is required', async (field) => {
       const { [field]: _, ...rest } = { name: 'lacking', ...htmls } as Record<string, string>;
       expectRefusal(await create(rest), `'${field}' is required`);

@@ -81,7 +81,14 @@ function requireStorable(field: string, value: Json | undefined): void {
   throw new BadRequest(`'${field}' is not valid: it must not hold U+0000 or lone surrogates`);
 }
 
+/** However deep it nests: a call for each level could overflow the stack. */
 function textsOf(value: Json): string[] {
-  if (typeof value === 'string') return [value];
-  return typeof value === 'object' && value !== null ? Object.values(value).flatMap(textsOf) : [];
+  const texts: string[] = [];
+  const left: Json[] = [value];
+  for (let next = left.pop(); next !== undefined; next = left.pop()) {
+    if (typeof next === 'string') texts.push(next);
+    else if (typeof next === 'object' && next !== null)
+      for (const member of Object.values(next)) left.push(member);
+  }
+  return texts;
 }

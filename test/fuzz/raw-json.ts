@@ -1,0 +1,26 @@
+/** A piece of JSON text that no JavaScript value writes itself as: `1e309`, a number of 100,000 digits, a key twice. */
+export class RawJson {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  /** For messages: some are long. */
+  toString(): string {
+    return this.text.slice(0, 50);
+  }
+}
+
+/** JSON text of a value in which `RawJson` may stand anywhere. */
+export function writeJson(value: unknown): string {
+  if (value instanceof RawJson) return value.text;
+  if (Array.isArray(value)) return `[${value.map(writeJson).join(',')}]`;
+  if (typeof value === 'object' && value !== null) {
+    const members = Object.entries(value).map(
+      ([name, member]) => `${JSON.stringify(name)}:${writeJson(member)}`,
+    );
+    return `{${members.join(',')}}`;
+  }
+  return JSON.stringify(value) ?? 'null';
+}

@@ -1,0 +1,101 @@
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import fc from 'fast-check';
+import type { Shot } from './requests.ts';
+import { createGun, type Gun, type Hit } from './wire.ts';
+
+/** How often a shot is fired again that met 503: a busy machine is no bug, what always ends so is one. */
+const TRIES = 3;
+
+/** Shots that are made at a time. */
+const BATCH = 500;
+
+export interface FuzzResult {
+  sent: number;
+  /** Answers of 503 that were none when the same was sent again. */
+  busy: number;
+  /** How many answers had which status, by aim; `none`: the connection ended without one. */
+  statuses: Map<string, Map<string, number>>;
+  /** What must not be, each with the file that holds the bytes that were sent. */
+  bugs: string[];
+}
+
+/**
+ * Fires so many shots over so many connections. The same seed and count send the same.
+ *
+ * @param folder where what found a bug is kept
+ */
+export async function fuzz(options: {
+  shots: fc.Arbitrary<Shot>;
+  port: number;
+  seed: number;
+  count: number;
+  /** Milliseconds after which no more are made. */
+  deadline: number;
+  connections: number;
+  /** Texts that no answer may hold. */
+  secrets: string[];
+  folder: string;
+  onProgress(sent: number): void;
+}): Promise<FuzzResult> {
+  const { shots, port, seed, count, connections, secrets, folder, onProgress } = options;
+  const result: FuzzResult = { sent: 0, busy: 0, statuses: new Map(), bugs: [] };
+  const end = performance.now() + options.deadline;
+  const guns = Array.from({ length: connections }, () => createGun(port));
+
+  function blame(shot: Shot, number: number, why: string): void {
+    const file = join(folder, `shot-${seed}-${number}`);
+    writeFileSync(file, shot.bytes);
+    result.bugs.push(`${shot.aim}: ${why} (shot ${number}, ${file})`);
+  }
+
+  function judge(shot: Shot, number: number, { status, answer }: Hit): void {
+    const counts = result.statuses.get(shot.aim) ?? new Map<string, number>();
+    result.statuses.set(shot.aim, counts);
+    const name = String(status ?? 'none');
+    counts.set(name, (counts.get(name) ?? 0) + 1);
+    // What SCIM leaves out is answered with 501, as its protocol has it.
+    if (status !== undefined && status >= 500 && status !== 501) blame(shot, number, answer.slice(0, 400));
+    if (status === undefined && !shot.alone) blame(shot, number, 'no answer');
+    if (/\n\s+at .+:\d+:\d+|node_modules|file:\/\/\//.test(answer) && !shot.aim.endsWith('anywhere'))
+      blame(shot, number, 'the answer tells of the program');
+    if (secrets.some((secret) => answer.includes(secret))) blame(shot, number, 'the answer tells a secret');
+  }
+
+  async function fireAgain(gun: Gun, shot: Shot): Promise<Hit> {
+    let hit = await gun.fire(shot);
+    for (
+      let tries = 1;
+      hit.status === 503 && /\r\nRetry-After: /.test(hit.answer) && tries < TRIES;
+      tries++
+    ) {
+      await sleep(1000);
+      hit = await gun.fire(shot);
+      if (hit.status !== 503) result.busy++;
+    }
+    return hit;
+  }
+
+  for (let first = 0; first < count && performance.now() < end; first += BATCH) {
+    const batch = fc.sample(shots, { seed: seed + first, numRuns: Math.min(BATCH, count - first) });
+    let next = 0;
+    await Promise.all(
+      guns.map(async (gun) => {
+        while (next < batch.length && performance.now() < end) {
+          const number = next++;
+          const shot = batch[number]!;
+          try {
+            judge(shot, first + number, await fireAgain(gun, shot));
+          } catch (error) {
+            blame(shot, first + number, (error as Error).message);
+          }
+          result.sent++;
+        }
+      }),
+    );
+    onProgress(result.sent);
+  }
+  for (const gun of guns) gun.stop();
+  return result;
+}

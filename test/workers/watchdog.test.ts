@@ -1,0 +1,81 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readConfig } from '../../src/config.ts';
+import { createLog } from '../../src/log.ts';
+import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { openQueue } from '../../src/queue/open-queue.ts';
+import { startWatchdog } from '../../workers/watchdog.ts';
+import { startRedis, waitUntil } from '../setup/fixtures.ts';
+
+/** Milliseconds. */
+const LOCK = 100;
+
+let connection: QueueConnection;
+beforeAll(async () => {
+  connection = connectProducer(
+    readConfig({ REDIS_URL: (await startRedis()).url, QUEUE_TIMEOUT_MS: '5000' }),
+    '',
+  );
+  await waitUntil(connection.ready, { what: 'Redis' });
+});
+afterAll(() => connection.stop());
+
+/** A watchdog over a lane that nobody works, with a job in it. */
+async function scene(lane: number, { jobs = 1 } = {}) {
+  const told = { opened: 0, stopped: 0, ended: 0 };
+  const queue = openQueue(connection, laneName(lane));
+  for (let one = 0; one < jobs; one++) await queue.add('envelope', {});
+  const watchdog = startWatchdog({
+    connection: { ...connection, redis: undefined },
+    observer: connection,
+    lockDuration: LOCK,
+    log: createLog('test', 'silent'),
+    exit: () => void told.ended++,
+  });
+  const running = watchdog.watch(lane, () => {
+    told.opened++;
+    return { name: 'lane', stop: async () => void told.stopped++ };
+  });
+  const end = async () => {
+    await watchdog.stop();
+    await running.stop();
+    await queue.close();
+  };
+  return { told, queue, end };
+}
+
+test('a lane whose jobs wait with none in work is reopened once, and then the process ends', async () => {
+  const { told, end } = await scene(0);
+  await waitUntil(() => told.opened === 2, { what: 'the lane to be reopened' });
+  expect(told).toEqual({ opened: 2, stopped: 1, ended: 0 });
+  await waitUntil(() => told.ended > 0, { what: 'the end' });
+  expect(told.opened).toBe(2);
+  await end();
+});
+
+test.each([
+  ['that is empty', 0, async () => {}],
+  ['that was paused at the dashboard', 1, (queue: ReturnType<typeof openQueue>) => queue.pause()],
+] as const)('a lane %s is left alone', async (_, jobs, prepare) => {
+  const { told, queue, end } = await scene(jobs + 1, { jobs });
+  await prepare(queue);
+  const started = performance.now();
+  await waitUntil(() => performance.now() - started > 12 * LOCK, { what: 'the time of two warnings' });
+  expect(told).toEqual({ opened: 1, stopped: 0, ended: 0 });
+  await end();
+});
+
+test('a lane that moves is left alone, however much waits in it', async () => {
+  const { told, queue, end } = await scene(3, { jobs: 30 });
+  const started = performance.now();
+  await waitUntil(
+    async () => {
+      const [next] = await queue.getWaiting(0, 0);
+      await next?.remove();
+      return performance.now() - started > 12 * LOCK;
+    },
+    { what: 'the time of two warnings' },
+  );
+  expect(told.ended).toBe(0);
+  await end();
+});

@@ -1,0 +1,123 @@
+import type { Queue } from 'bullmq';
+import type { Service } from '../src/lifecycle.ts';
+import type { Log } from '../src/log.ts';
+import type { QueueConnection } from '../src/queue/connection.ts';
+import { laneName } from '../src/queue/lanes.ts';
+import { openQueue } from '../src/queue/open-queue.ts';
+import { within } from '../src/within.ts';
+
+/** Lock durations for which nothing happens until a lane counts as silent; after as many again the process ends. */
+const PATIENCE = 3;
+
+export interface WatchdogOptions {
+  /** That of the lanes; it may hang. */
+  connection: QueueConnection;
+  /** Another one, through which the queue is asked. */
+  observer: QueueConnection;
+  /** Milliseconds. */
+  lockDuration: number;
+  log: Log;
+  /** Ends the process, so that its supervisor starts it anew. */
+  exit(): void;
+}
+
+interface Watched {
+  queue: Queue;
+  reopen(): void;
+  /** The job that waited first when it was looked at last, and since when; absent: none did. */
+  seen?: { head: string; since: number } | undefined;
+  reopened: boolean;
+}
+
+/**
+ * Looks after lanes that this process believes it works, and whose jobs wait all the same with none in work: a
+ * connection that hangs half open, or a BullMQ worker that has stopped asking. First the connection is made anew and
+ * the lane reopened; a lane that stays silent ends the process. While the queue itself does not answer nothing is
+ * ended, since a new process would not be better off.
+ */
+export function startWatchdog({ connection, observer, lockDuration, log, exit }: WatchdogOptions) {
+  const lanes = new Map<number, Watched>();
+  const patience = PATIENCE * lockDuration;
+  let looking = false;
+
+  async function look(): Promise<void> {
+    if (looking) return;
+    looking = true;
+    for (const [lane, watched] of lanes) {
+      try {
+        judge(lane, watched, await headOf(watched.queue));
+      } catch {
+        // The queue is away for everyone: silence is nobody's fault.
+        watched.seen = undefined;
+      }
+    }
+    looking = false;
+  }
+
+  function judge(lane: number, watched: Watched, head: string | undefined): void {
+    const { seen } = watched;
+    if (head === undefined || seen?.head !== head) {
+      watched.seen = head === undefined ? undefined : { head, since: performance.now() };
+      watched.reopened = false;
+      return;
+    }
+    if (performance.now() - seen.since < patience) return;
+    seen.since = performance.now();
+    if (watched.reopened) {
+      log.fatal(
+        { lane },
+        'jobs of a lane wait and none is in work, also since it was reopened; this worker ends',
+      );
+      exit();
+      return;
+    }
+    watched.reopened = true;
+    log.error({ lane }, 'jobs of a lane wait and none is in work; the lane is reopened');
+    connection.redis?.disconnect(true);
+    watched.reopen();
+  }
+
+  /** The next job of a lane of which nothing is in work; undefined: there is none, or somebody lets it wait. */
+  async function headOf(queue: Queue): Promise<string | undefined> {
+    if (!observer.ready()) throw new Error('the queue is not connected');
+    const asked = Promise.all([
+      queue.getJobCounts('active'),
+      queue.isPaused(),
+      queue.getWaiting(0, 0),
+    ] as const);
+    const [{ active = 0 }, paused, [next]] = await within(lockDuration, asked);
+    return active > 0 || paused ? undefined : next?.id;
+  }
+
+  const timer = setInterval(look, lockDuration);
+  timer.unref();
+  return {
+    name: 'watchdog',
+    async stop() {
+      clearInterval(timer);
+    },
+
+    /** Opens a lane and keeps an eye on it; stopping what is returned ends both. */
+    watch(lane: number, open: () => Service): Service {
+      let running = open();
+      const left: Promise<void>[] = [];
+      const queue = openQueue(observer, laneName(lane));
+      lanes.set(lane, {
+        queue,
+        reopened: false,
+        reopen() {
+          // One that hangs may never end: its successor does not wait for it.
+          left.push(running.stop().catch(() => {}));
+          running = open();
+        },
+      });
+      return {
+        name: running.name,
+        async stop() {
+          lanes.delete(lane);
+          await Promise.all([running.stop(), queue.close().catch(() => {}), ...left]);
+        },
+      };
+    },
+  };
+}
