@@ -107,7 +107,10 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
 
   const api = `http://${reachable(config.HOST)}:${ports.PORT}`;
   const board = `http://${reachable(config.BOARD_HOST)}:${ports.BOARD_PORT}`;
-  waitUntilReady(api, board, end.signal).then(
+  const worker = `http://${reachable(config.WORKER_HOST)}:${ports.WORKER_PORT}`;
+  // What a newcomer sends first should be there when it is asked for.
+  const pages = [`${api}/readyz`, ...(ports.WORKER_PORT ? [`${worker}/readyz`] : []), `${board}/healthz`];
+  waitUntilReady(pages, end.signal).then(
     () => {
       if (end.signal.aborted) return;
       ready = true;
