@@ -142,7 +142,7 @@ test('a file of many pieces is read to the last row, line breaks within values i
   const lines = Array.from({ length: rows }, (_, index) =>
     index === broken ? `broken,${at}\n` : `u${index},${at},"{""note"":\n\n""${'n,'.repeat(150)}""}"\n`,
   );
-  const text = header + lines.join('') + `last,${at},"never closed\n${'x\n'.repeat(1000)}`;
+  const text = `${header + lines.join('')}last,${at},"never closed\n${'x\n'.repeat(1000)}`;
   for (const name of ['rows.csv', 'rows.csv.gz']) {
     const read = await readAll(csv(name.endsWith('.gz') ? gzipSync(text, { level: 1 }) : text, name));
     const ids = new Set(idsOf(read));
