@@ -100,7 +100,7 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
     ];
     const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
     expect((await syncs.scheduled()).sort(byId)).toEqual(wanted.sort(byId));
-    expect(await syncs.follow(wanted)).toBe(0);
+    expect(await syncs.follow(wanted)).toEqual({ changed: 0, made: [] });
     await syncs.unschedule(two);
     expect(await syncs.scheduled()).toEqual([{ id: three, pattern: NIGHTLY }]);
     // The jobs of those that are gone are gone with them.
