@@ -88,34 +88,6 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     expect(kept).toEqual([{ updated_at: at(1), identifier: 'EXTERNAL_ID=p1', payload: '{' }]);
   });
 
-  test('a user who is deleted takes along the rows that failed for them, whatever those call them, and nobody else', async () => {
-    const bad = (identifiers: Record<string, string>, second: number) => ({
-      updatedAt: at(second),
-      identifiers,
-      payload: '{',
-    });
-    const rows = [
-      { ...countingRow('leaver', at(0)), payload: '{"email":"leaver@example.com","first_name":"G"}' },
-      bad({ external_id: 'leaver' }, 1),
-      bad({ email: 'Leaver@Example.com' }, 2),
-      bad({ external_id: 'never-there' }, 3),
-      bad({ external_id: 'stays' }, 4),
-    ];
-    const run = await scene.sync(await scene.integrate({ rows }));
-    expect(run).toMatchObject({ rows_synced: 1, rows_failed: 4 });
-    const deletes = {
-      columns: ['updated_at', 'external_id'],
-      rows: ['leaver', 'never-there'].map((external_id, index) => ({
-        updatedAt: at(index),
-        identifiers: { external_id },
-      })),
-    };
-    expect(await scene.sync(await scene.integrate(deletes, { kind: 'deletes' }))).toMatchObject({
-      rows_synced: 2,
-    });
-    expect(Object.keys(await scene.errors(run.id))).toEqual(['5']);
-  });
-
   test('what only a worker can refuse is an error of its row as well', async () => {
     await scene.pool.query("alter table events add constraint no_poison check (name <> 'poison') not valid");
     try {
