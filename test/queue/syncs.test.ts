@@ -87,13 +87,13 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
         { id: one, pattern: NIGHTLY },
         { id: two, pattern: NIGHTLY },
       ]),
-    ).toBe(2);
+    ).toEqual({ changed: 2, made: [one, two] });
     expect(
       await syncs.follow([
         { id: two, pattern: HOURLY },
         { id: three, pattern: NIGHTLY },
       ]),
-    ).toBe(3);
+    ).toEqual({ changed: 3, made: [three] });
     const wanted = [
       { id: two, pattern: HOURLY },
       { id: three, pattern: NIGHTLY },
