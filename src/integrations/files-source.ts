@@ -82,7 +82,8 @@ export async function openFiles(
   async function* rowsSince(since: string | undefined, read: ReadOptions): AsyncGenerator<SourceRow[]> {
     if (since !== undefined) assertCanonical(since);
     read.signal.throwIfAborted();
-    const inputs = await files.all(read.signal);
+    const all = await files.all(read.signal);
+    const inputs = (await reader.prepare?.(all, read.signal)) ?? all;
     const connection = await duckDb.connect();
     const stop = () => connection.interrupt();
     read.signal.addEventListener('abort', stop, { once: true });
@@ -91,7 +92,7 @@ export async function openFiles(
       if (parts.length === 0) return;
       const columns = [...new Set(parts.flatMap(({ values }) => [...values.keys()]))];
       const survey = await surveyRows(connection, parts, columns, since);
-      for await (const rows of reader.broken(connection, inputs, read.signal)) yield* slices(rows, read);
+      for await (const rows of reader.broken(connection, inputs)) yield* slices(rows, read);
       let given = 0;
       for (const window of survey.windows) {
         const result = await connection.stream(rowsStatement(parts, columns, window));

@@ -50,6 +50,15 @@ export function nextRun(schedule: string, after: Date): Date {
   return CronExpressionParser.parse(patternOf(schedule), { currentDate: after, tz: 'UTC' }).next().toDate();
 }
 
+/**
+ * When a schedule came last.
+ *
+ * @param before the time found lies before it
+ */
+export function lastDue(schedule: string, before: Date): Date {
+  return CronExpressionParser.parse(patternOf(schedule), { currentDate: before, tz: 'UTC' }).prev().toDate();
+}
+
 /** Undefined: the text does not begin as these do. */
 function everyPattern(text: string): string | undefined {
   const [, count, unit] = /^every (\d{1,4}) (minute|hour)s?$/.exec(text) ?? [];

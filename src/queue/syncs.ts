@@ -71,15 +71,16 @@ export function createSyncQueue(connection: QueueConnection, timeout: number) {
 
     /**
      * Makes the schedulers those of `wanted`, and no others.
-     * @returns how many were made, changed or taken away
+     * @returns how many were made, changed or taken away, and of which integrations there was none
      */
-    async follow(wanted: readonly SyncSchedule[]): Promise<number> {
+    async follow(wanted: readonly SyncSchedule[]): Promise<{ changed: number; made: string[] }> {
       const found = new Map((await scheduled()).map(({ id, pattern }) => [id, pattern]));
+      const made = wanted.filter(({ id }) => !found.has(id)).map(({ id }) => id);
       const changed = wanted.filter(({ id, pattern }) => found.get(id) !== pattern);
       for (const one of changed) await schedule(one);
       for (const { id } of wanted) found.delete(id);
       for (const id of found.keys()) await unschedule(id);
-      return changed.length + found.size;
+      return { changed: changed.length + found.size, made };
     },
 
     stop: () => queue.close(),

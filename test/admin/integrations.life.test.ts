@@ -85,6 +85,27 @@ describe('an integration', () => {
     expect(JSON.parse(stdout)).toMatchObject({ job_id: job, status: 'config_error' });
   });
 
+  test('whoever waits for a sync that no process takes up is told so, and waits on', async () => {
+    const other = await createIntegration(scene.pool, scene.shop, { name: 'idle' });
+    const waiting = on.run(`integrations sync ${other} --wait --json`);
+    const job = await waitUntil(
+      async () =>
+        (
+          await scene.pool.query(
+            "select id from sync_jobs where finished_at is null and started_at < now() - interval '6 seconds'",
+          )
+        ).rows[0]?.id,
+      { what: 'a job that is old enough', deadline: 50_000 },
+    );
+    await end(job, 'success', '');
+    const { code, stderr } = await waiting;
+    expect({ code, stderr }).toEqual({
+      code: 0,
+      stderr: expect.stringMatching(/^No row .* sync process .*\n$/),
+    });
+    await scene.pool.query('delete from integrations where id = $1', [other]);
+  });
+
   test('tells its jobs, the newest first, and the rows of one that failed', async () => {
     const page = await json(`logs ${id} --limit 1`);
     expect(page.sync_jobs).toMatchObject([{ status: 'config_error', message: 'wrong password' }]);

@@ -135,3 +135,23 @@ test('files with other columns, in another order and case, are one table', async
     { external_id: 'a' },
   ]);
 });
+
+test('a file of many pieces is read to the last row, line breaks within values included, and broken lines keep their numbers', async () => {
+  const rows = 60_000;
+  const broken = 50_000;
+  const lines = Array.from({ length: rows }, (_, index) =>
+    index === broken ? `broken,${at}\n` : `u${index},${at},"{""note"":\n\n""${'n,'.repeat(150)}""}"\n`,
+  );
+  const text = `${header + lines.join('')}last,${at},"never closed\n${'x\n'.repeat(1000)}`;
+  for (const name of ['rows.csv', 'rows.csv.gz']) {
+    const read = await readAll(csv(name.endsWith('.gz') ? gzipSync(text, { level: 1 }) : text, name));
+    const ids = new Set(idsOf(read));
+    expect(ids.size).toBe(rows - 1);
+    expect(read).toHaveLength(rows + 1);
+    const payloads = new Set(read.flatMap(({ payload }) => payload ?? []));
+    expect([...payloads]).toEqual([`{"note":\n\n"${'n,'.repeat(150)}"}`]);
+    const unreadable = read.flatMap((row) => row.unreadable ?? []);
+    expect(unreadable[0]).toContain(`${name} line ${broken + 2}: Expected Number of Columns: 3 Found: 2`);
+    expect(unreadable[1]).toContain(`${name}: the quote at byte ${text.lastIndexOf('"') + 1} is not closed`);
+  }
+}, 60_000);

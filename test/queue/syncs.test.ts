@@ -87,20 +87,20 @@ describe.each(['redis', 'postgres'] as const)('the queue of syncs in %s', (kind)
         { id: one, pattern: NIGHTLY },
         { id: two, pattern: NIGHTLY },
       ]),
-    ).toBe(2);
+    ).toEqual({ changed: 2, made: [one, two] });
     expect(
       await syncs.follow([
         { id: two, pattern: HOURLY },
         { id: three, pattern: NIGHTLY },
       ]),
-    ).toBe(3);
+    ).toEqual({ changed: 3, made: [three] });
     const wanted = [
       { id: two, pattern: HOURLY },
       { id: three, pattern: NIGHTLY },
     ];
     const byId = (a: { id: string }, b: { id: string }) => (a.id < b.id ? -1 : 1);
     expect((await syncs.scheduled()).sort(byId)).toEqual(wanted.sort(byId));
-    expect(await syncs.follow(wanted)).toBe(0);
+    expect(await syncs.follow(wanted)).toEqual({ changed: 0, made: [] });
     await syncs.unschedule(two);
     expect(await syncs.scheduled()).toEqual([{ id: three, pattern: NIGHTLY }]);
     // The jobs of those that are gone are gone with them.

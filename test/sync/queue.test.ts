@@ -114,6 +114,39 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
     await upkeep.stop();
   });
 
+  test('of schedules that the queue has lost, a run whose time has passed meanwhile is caught up once', async () => {
+    const hour = "now() - interval '1 hour'";
+    const day = "now() - interval '25 hours'";
+    const given = async (updatedAt: string) => {
+      const id = await scene.integrate({ rows: [] }, { schedule: 'every hour' });
+      await scene.pool.query(`update integrations set updated_at = ${updatedAt} where id = $1`, [id]);
+      return id;
+    };
+    const [missed, ran, resumed] = [await given(day), await given(day), await given('now()')];
+    await scene.sync(ran);
+    await startOne();
+    for (let time = 0; time < 2; time++) {
+      const upkeep = startSyncUpkeep(scene.context.pool, syncs, scene.context.log);
+      await waitUntil(async () => (await syncs.scheduled()).some(({ id }) => id === resumed), {
+        what: 'the schedules',
+      });
+      await waitUntil(async () => (await runsOf(missed))[0]?.status === 'success', { what: 'the run' });
+      await upkeep.stop();
+      // Once more the queue is empty: the run that was caught up counts.
+      for (const { id } of await syncs.scheduled()) await syncs.unschedule(id);
+    }
+    expect(await runsOf(missed)).toMatchObject([{ asked_by: 'schedule' }]);
+    expect(await runsOf(ran)).toMatchObject([{ asked_by: 'operator' }]);
+    expect(await runsOf(resumed)).toEqual([]);
+    await scene.pool.query(`update sync_jobs set started_at = ${hour} where integration_id = $1`, [missed]);
+    const upkeep = startSyncUpkeep(scene.context.pool, syncs, scene.context.log);
+    await waitUntil(async () => (await runsOf(missed)).length === 2, {
+      what: 'the next run that was missed',
+    });
+    await upkeep.stop();
+    await scene.pool.query('delete from integrations where id = any($1)', [[missed, ran, resumed]]);
+  });
+
   test('row errors go after 30 days, runs after twelve months, and one that has not ended never', async () => {
     const bad = { updatedAt: at(0), identifiers: { external_id: 'old' }, payload: '1' };
     const integration = await scene.integrate({ rows: [bad] });

@@ -6,6 +6,7 @@ import type { Run } from '../../src/store/syncs/find-run.ts';
 import type { RowError, ShownRow, StagedChunk } from '../../src/store/syncs/stage-chunk.ts';
 import { fingerprintOf, tally } from './fingerprint.ts';
 import type { RowJudge } from './judge-row.ts';
+import { namesOf } from './names-of.ts';
 
 /** Row errors of one run that are kept; all are counted. */
 const MAX_ERRORS = 100_000;
@@ -94,6 +95,7 @@ function show({ updatedAt, unreadable, identifiers, payload }: SourceRow, number
   return {
     number,
     updated_at: updatedAt ?? unreadable ?? null,
+    identifiers: namesOf(identifiers),
     identifier: named.length > 0 ? named.join(', ').slice(0, MAX_SHOWN) : null,
     payload: payload?.slice(0, MAX_SHOWN) ?? null,
   };

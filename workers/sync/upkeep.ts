@@ -1,13 +1,15 @@
-import { patternOf } from '../../src/integrations/schedule.ts';
+import { newId } from '../../src/ids.ts';
+import { lastDue, patternOf } from '../../src/integrations/schedule.ts';
 import type { Service } from '../../src/lifecycle.ts';
 import type { Log } from '../../src/log.ts';
 import type { SyncQueue } from '../../src/queue/syncs.ts';
 import type { Pool } from '../../src/store/database.ts';
-import { listScheduled } from '../../src/store/integrations/list-scheduled.ts';
+import { listScheduled, type Scheduled } from '../../src/store/integrations/list-scheduled.ts';
 import { findUnfinishedRuns } from '../../src/store/syncs/find-unfinished-runs.ts';
 import { forgetEndedExpected } from '../../src/store/syncs/forget-ended-expected.ts';
 import { forgetRowErrors } from '../../src/store/syncs/forget-row-errors.ts';
 import { forgetRuns } from '../../src/store/syncs/forget-runs.ts';
+import { startRun } from '../../src/store/syncs/start-run.ts';
 
 const NUDGE_MS = 2000;
 const FOLLOW_MS = 15_000;
@@ -24,7 +26,8 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
   }
 
   async function follow(): Promise<void> {
-    const wanted = (await listScheduled(pool)).flatMap(({ id, schedule }) => {
+    const scheduled = await listScheduled(pool);
+    const wanted = scheduled.flatMap(({ id, schedule }) => {
       try {
         return [{ id, pattern: patternOf(schedule) }];
       } catch (error) {
@@ -32,8 +35,18 @@ export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service
         return [];
       }
     });
-    const changed = await syncs.follow(wanted);
+    const { changed, made } = await syncs.follow(wanted);
+    for (const one of scheduled) if (made.includes(one.id)) await catchUp(one);
     if (changed > 0) log.info({ changed }, 'the schedules of integrations are those of their table again');
+  }
+
+  /** Of a queue that came back empty, no scheduler knows that a time has passed meanwhile. */
+  async function catchUp({ id: integrationId, schedule, since }: Scheduled): Promise<void> {
+    if (lastDue(schedule, new Date()) <= since) return;
+    const id = newId();
+    if ((await startRun(pool, { id, integrationId, askedBy: 'schedule' })) !== 'started') return;
+    log.info({ job_id: id, integration_id: integrationId }, 'a scheduled run was missed, and is begun now');
+    await syncs.add(id);
   }
 
   async function tidy(): Promise<void> {

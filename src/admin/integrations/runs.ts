@@ -12,6 +12,9 @@ import { runRow } from './rows.ts';
 /** Milliseconds between two looks at a run that is waited for. */
 const LOOK_MS = 250;
 
+/** Milliseconds after which whoever waits is told why nothing may be happening. */
+const IDLE_MS = 5000;
+
 interface OneOptions {
   workspace?: string;
   json?: boolean;
@@ -45,7 +48,17 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
 }
 
 async function ended(installation: Installation, integrationId: string, id: string): Promise<void> {
-  while ((await requireRun(installation, integrationId, id)).finished_at === null) await sleep(LOOK_MS);
+  const begun = performance.now();
+  for (let told = false; ; await sleep(LOOK_MS)) {
+    const { finished_at, rows_read } = await requireRun(installation, integrationId, id);
+    if (finished_at !== null) return;
+    if (told || rows_read > 0 || performance.now() - begun < IDLE_MS) continue;
+    told = true;
+    // On stderr, so that what is printed in the end stays as it is.
+    process.stderr.write(
+      "No row has been synced yet. Without a sync process (the Procfile's sync, or penstock start) the job waits for one; it goes on when this command is ended.\n",
+    );
+  }
 }
 
 async function requireRun({ database }: Installation, integrationId: string, id: string) {

@@ -1,7 +1,7 @@
 import { findColumns, type KnownColumn, requireUpdatedAt, toRow } from '../columns.ts';
 import type { SourceRow } from '../source.ts';
 import { type CsvHeader, readHeader } from './csv-header.ts';
-import { findOpenQuote } from './csv-quotes.ts';
+import { cutCsv } from './csv-pieces.ts';
 import { literal } from './duckdb.ts';
 import type { InputFile } from './input-files.ts';
 import { type FormatReader, type Part, timeOfText } from './part.ts';
@@ -22,10 +22,15 @@ export const PASS_OVER_REJECTS = 'ignore_errors = true';
  * one part. An empty value is null.
  */
 export const csv: FormatReader = {
+  async prepare(files, signal) {
+    const pieces = [];
+    for (const file of files) pieces.push(...(await cutCsv(file, signal)));
+    return pieces;
+  },
   parts,
-  async *broken(connection, files, signal) {
-    yield* readRejects(connection, files);
-    yield* readOpenQuotes(files, signal);
+  async *broken(connection, pieces) {
+    yield* readRejects(connection, pieces);
+    yield pieces.flatMap(openQuote);
   },
 };
 
@@ -75,15 +80,8 @@ function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader, r
   ].join(', ')})`;
 }
 
-async function* readOpenQuotes(
-  files: readonly InputFile[],
-  signal: AbortSignal,
-): AsyncGenerator<SourceRow[]> {
-  for (const file of files) {
-    const header = await readHeader(file);
-    const at = header && (await findOpenQuote(file, header, signal));
-    if (at === undefined) continue;
-    const text = `${file.name}: the quote at byte ${at + 1} is not closed; nothing from its line on can be read`;
-    yield [toRow(null, text, [], [])];
-  }
+function openQuote({ name, openQuote }: InputFile): SourceRow[] {
+  if (openQuote === undefined) return [];
+  const text = `${name}: the quote at byte ${openQuote + 1} is not closed; nothing from its line on can be read`;
+  return [toRow(null, text, [], [])];
 }

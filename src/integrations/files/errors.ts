@@ -24,7 +24,8 @@ export function toSourceError(error: unknown, files: readonly InputFile[]): Sour
 }
 
 export function nameAll(files: readonly InputFile[]): string {
-  return files.length === 1 ? files[0]!.name : `${files[0]!.name} and ${files.length - 1} more`;
+  const [first, ...others] = new Set(files.map(({ name }) => name));
+  return others.length === 0 ? first! : `${first} and ${others.length} more`;
 }
 
 /** A text in which files have the names that the owner knows. */

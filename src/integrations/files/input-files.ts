@@ -11,6 +11,10 @@ export interface InputFile {
   name: string;
   /** In the scratch folder, under a name of ours: the owner's never becomes part of a statement or a pattern. */
   path: string;
+  /** Of a piece of a CSV file: the records before it, without the header. */
+  recordsBefore?: number;
+  /** Of one that ends in a quote that is never closed: the byte of the file at which it opens. */
+  openQuote?: number;
 }
 
 const endings: Record<FileFormat, string[]> = {

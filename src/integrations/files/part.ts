@@ -22,14 +22,12 @@ export interface Part {
 
 /** How files of a format are read. */
 export interface FormatReader {
+  /** What is read in place of the files, if not they themselves. Stands in the scratch folder, too. */
+  prepare?(files: readonly InputFile[], signal: AbortSignal): Promise<InputFile[]>;
   /** @throws {SourceError} `config` when columns are missing or cannot be told apart */
   parts(connection: DuckDBConnection, files: readonly InputFile[], serviceIdField: string): Promise<Part[]>;
   /** What could not be read, known when a statement over `fromKeeping` has ended. */
-  broken(
-    connection: DuckDBConnection,
-    files: readonly InputFile[],
-    signal: AbortSignal,
-  ): AsyncIterable<SourceRow[]>;
+  broken(connection: DuckDBConnection, files: readonly InputFile[]): AsyncIterable<SourceRow[]>;
 }
 
 /** Expression of a timestamp from one of a text. */

@@ -12,12 +12,16 @@ export async function* readRejects(
   connection: DuckDBConnection,
   files: readonly InputFile[],
 ): AsyncGenerator<SourceRow[]> {
+  const byPath = new Map(files.map((file) => [file.path, file]));
   const result = await connection.stream(`
-    select scans.file_path || ' line ' || errors.line || ': ' || first(errors.error_message order by errors.error_message)
-      || ': ' || first(coalesce(errors.csv_line, ''))
+    select scans.file_path, errors.line::varchar,
+      first(errors.error_message order by errors.error_message) || ': ' || first(coalesce(errors.csv_line, ''))
     from reject_errors errors join reject_scans scans using (scan_id, file_id)
     group by scan_id, file_id, scans.file_path, errors.line order by scans.file_path, errors.line`);
   for (let chunk = await result.fetchChunk(); chunk?.rowCount; chunk = await result.fetchChunk()) {
-    yield (chunk.getRows() as string[][]).map(([text]) => toRow(null, withNames(text!, files), [], []));
+    yield (chunk.getRows() as [string, string, string][]).map(([path, line, text]) => {
+      const number = Number(line) + (byPath.get(path)?.recordsBefore ?? 0);
+      return toRow(null, withNames(`${path} line ${number}: ${text}`, files), [], []);
+    });
   }
 }

@@ -10,7 +10,7 @@ type ValueColumn = Exclude<KnownColumn, 'updated_at'>;
  * DuckDB cannot sort wide rows that do not fit into its memory: it ends with an error, or worse, with no rows. So rows are
  * read window by window of time, each with so many bytes as can be sorted, and each in a reading of its own.
  */
-const WINDOW_BYTES = 67_108_864;
+const WINDOW_BYTES = 33_554_432;
 /** Quantiles of the time that windows are made of, and so the most of them. */
 const QUANTILES = 1000;
 

@@ -5,8 +5,9 @@ import { identifierText } from '../dead-letters/identifier-text.ts';
 import { keyValues, type ProfileKey } from './pair.ts';
 
 /**
- * By the index dead_letters_identifiers, and profiles_email and profiles_phone. Deletes what waits among the dead
- * letters for the named identifiers and for every other one that belongs to the profiles alone. An address counts where
+ * By the indexes dead_letters_identifiers, sync_row_errors_identifiers, profiles_email and profiles_phone. Deletes what
+ * waits among the dead letters for the named identifiers and for every other one that belongs to the profiles alone, and
+ * the rows of warehouses that failed for them. An address counts where
  * nobody else has it.
  *
  * The limits, and the offset, keep the planner from reading a whole table or workspace instead.
@@ -78,6 +79,27 @@ const statement = `
       offset 0
     ) as hit
     where hit.workspace_id = names.workspace_id
+  ), failed as materialized (
+    select hit.job_id, hit.number
+    from names
+    cross join lateral (
+      select sync_row_errors.job_id, sync_row_errors.number
+      from sync_row_errors
+      where sync_row_errors.identifiers @> array[names.name]
+        and sync_row_errors.identifiers <> '{}'
+      offset 0
+    ) as hit
+    cross join lateral (
+      select integrations.workspace_id
+      from sync_jobs
+      join integrations on integrations.id = sync_jobs.integration_id
+      where sync_jobs.id = hit.job_id
+      limit 1
+    ) as job
+    where job.workspace_id = names.workspace_id
+  ), forgotten as (
+    delete from sync_row_errors using failed
+    where sync_row_errors.job_id = failed.job_id and sync_row_errors.number = failed.number
   )
   delete from dead_letters using found
   where dead_letters.id = found.id`;

@@ -3,10 +3,11 @@ import type { RowError } from './stage-chunk.ts';
 
 /** By primary key. */
 const statement = `
-  insert into sync_row_errors (job_id, number, updated_at, identifier, payload, reason)
-  select $1::uuid, failed.number, failed.updated_at, failed.identifier, failed.payload, failed.reason
-  from unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[])
-    as failed (number, updated_at, identifier, payload, reason)
+  insert into sync_row_errors (job_id, number, updated_at, identifier, payload, reason, identifiers)
+  select $1::uuid, failed.number, failed.updated_at, failed.identifier, failed.payload, failed.reason,
+    array(select json_array_elements_text(failed.identifiers))
+  from unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[])
+    as failed (number, updated_at, identifier, payload, reason, identifiers)
   on conflict (job_id, number) do nothing`;
 
 /** Writes down why rows had no effect. */
@@ -21,6 +22,7 @@ export async function insertRowErrors(tx: Connection, jobId: string, rows: RowEr
       rows.map(({ identifier }) => storable(identifier)),
       rows.map(({ payload }) => storable(payload)),
       rows.map(({ reason }) => storable(reason)),
+      rows.map(({ identifiers = [] }) => JSON.stringify(identifiers.map(storable))),
     ],
   });
 }

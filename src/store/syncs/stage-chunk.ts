@@ -6,6 +6,8 @@ export interface ShownRow {
   number: number;
   updated_at: string | null;
   identifier: string | null;
+  /** Whom it names, in the texts that dead letters have; absent in a chunk of an earlier release. */
+  identifiers?: string[];
   payload: string | null;
 }
 
