@@ -1,9 +1,7 @@
-import type { Connection } from '../../../src/store/database.ts';
+import type { claimEnvelopes as claim } from '../../../src/store/delivery/claim-envelopes.ts';
 
 /** A worker that keeps no ledger: whatever it is given is its own to apply. */
-export async function claimEnvelopes(
-  _tx: Connection,
-  ids: string[],
-): Promise<{ claimed: Set<string>; now: Date }> {
-  return { claimed: new Set(ids), now: new Date() };
-}
+export const claimEnvelopes: typeof claim = async (_tx, envelopes) => ({
+  claimed: new Set(envelopes.map(({ id }) => id)),
+  now: new Date(),
+});
