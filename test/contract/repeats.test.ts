@@ -15,8 +15,7 @@ describe.each(backends)('every operation that takes an Idempotency-Key, with the
 
     test('answers the same request with the same answer on every edge, and refuses another: 422', async () => {
       const headers = { 'Idempotency-Key': uuidv7() };
-      const { json } = await access().example(operation, fleet().workspace);
-      const request = { json: json!, headers };
+      const request = { ...(await access().example(operation, fleet().workspace)), headers };
       const first = await accept(operation, request);
       expect(first).toMatchObject({ status });
       const { port: other } = fleet().edges[1]!;
@@ -25,8 +24,10 @@ describe.each(backends)('every operation that takes an Idempotency-Key, with the
         status: first.status,
         body: first.body,
       });
-      const changed = { ...(json as Record<string, Json>), changed: true };
-      const third = await accept(operation, { json: changed, headers }, other);
+      const changed = operation.body
+        ? { ...request, json: { ...(request.json as Record<string, Json>), changed: true } }
+        : { ...(await access().example(operation, fleet().workspace)), headers };
+      const third = await accept(operation, changed, other);
       expectError(operation, third, 'idempotencyKeyReused');
     });
 
