@@ -48,7 +48,8 @@ async function readEffects({ pool }: Fleet): Promise<Effects> {
     await client.query('begin isolation level repeatable read read only');
     const users = await client.query<Effect>(
       `select custom_attributes ->> 'name' as name, (custom_attributes -> 'seq')::integer as seq,
-              custom_attributes -> 'log' as log, (custom_attributes -> 'points')::integer as points
+              coalesce(custom_attributes -> 'log', '[]') as log,
+              coalesce((custom_attributes -> 'points')::integer, 0) as points
          from profiles`,
     );
     const tags = await client.query<{ tag: string; count: number }>(

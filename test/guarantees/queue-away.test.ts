@@ -1,3 +1,4 @@
+import { randomUUID } from 'node:crypto';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { startRedis } from '../setup/fixtures.ts';
 import { type Effects, expectInOrder, expectNoneLost, expectNoneTwice, settled } from './effects.ts';
@@ -37,14 +38,22 @@ describe('Redis goes away under load and comes back', () => {
     return fleet.stop;
   });
 
-  /** Asks every edge a few times, one request after the other. */
+  /**
+   * Asks every edge a few times, one request after the other. What is refused while Redis is frozen may still
+   * take effect once it thaws: at most once, which the tags tell.
+   */
   async function knock({ edges, workspace }: Fleet): Promise<Answer[]> {
     const client = createClient(workspace.key);
-    const event = { external_id: 'nobody', name: 'knocked', time: '2026-01-02T03:04:05Z' };
+    const event = () => ({
+      external_id: 'nobody',
+      name: 'knocked',
+      time: '2026-01-02T03:04:05Z',
+      properties: { tag: randomUUID() },
+    });
     const answers: Answer[] = [];
     for (let round = 0; round < 3; round++) {
       for (const { port } of edges)
-        answers.push(await client.post(port, '/users/track', { events: [event] }));
+        answers.push(await client.post(port, '/users/track', { events: [event()] }));
     }
     client.close();
     return answers;
