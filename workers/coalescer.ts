@@ -9,6 +9,16 @@ import { runBatch } from './run.ts';
 const FIRST_RETRY_MS = 20;
 const LONGEST_RETRY_MS = 1000;
 
+/** At once; a third one finds both cores busy, or the disk. */
+const MAX_TRANSACTIONS = 2;
+
+/**
+ * Objects that are worth a transaction of their own beside one that is running: with as many, a transaction's
+ * round trips and its COMMIT cost little, and this process works on one while Postgres works on the other. Fewer
+ * wait for it to end, and share the next one.
+ */
+const LARGE = 200;
+
 interface Held {
   delivery: Delivery;
   done(): void;
@@ -16,7 +26,8 @@ interface Held {
 
 /**
  * Collects the envelopes that this process holds, one per lane, and applies all that are there in one
- * transaction, one transaction at a time. No timer: what arrives during a transaction waits for the next.
+ * transaction. No timer: what arrives during a transaction waits for the next, unless it is large enough for one of
+ * its own beside it.
  *
  * A transient error is retried here, with the envelopes in hand: giving a job back would put it behind later
  * ones.
@@ -29,27 +40,27 @@ export function createCoalescer(
   log: Log,
 ) {
   let held: Held[] = [];
-  let running = false;
+  let transactions = 0;
   const abandon = new AbortController();
 
   /** Resolves when the envelope has taken effect; never rejects. After `abandon` it may stay open. */
   function apply(delivery: Delivery): Promise<void> {
     return new Promise((done) => {
       held.push({ delivery, done });
-      if (!running) void runAll();
+      if (transactions === 0 || (transactions < MAX_TRANSACTIONS && isLarge(held))) void runAll();
     });
   }
 
   async function runAll(): Promise<void> {
-    running = true;
+    transactions++;
     while (held.length > 0 && !abandon.signal.aborted) {
       const batch = held;
       held = [];
       const outcome = await retrying(batch.map(({ delivery }) => delivery));
-      if (!outcome) return;
+      if (!outcome) break;
       for (const { done } of batch) done();
     }
-    running = false;
+    transactions--;
   }
 
   /** Undefined: abandoned. */
@@ -100,6 +111,13 @@ export function createCoalescer(
     /** Stops retrying: what is not applied is delivered again to another worker. */
     abandon: () => abandon.abort(),
   };
+}
+
+function isLarge(held: Held[]): boolean {
+  let objects = 0;
+  // Of whatever a lane held: an envelope of another release may have a shape of its own.
+  for (const { delivery } of held) objects += delivery.envelope?.objects?.length ?? 0;
+  return objects >= LARGE;
 }
 
 /** Of whatever a lane held: an envelope of another release may have a shape of its own. */

@@ -34,7 +34,7 @@ const place = {
   index: { type: 'integer', minimum: 0 },
 } as const;
 const base = { ...place, create: { type: 'boolean' }, identifier } as const;
-const required = ['id', 'request', 'index', 'create'] as const;
+const required = ['id', 'request', 'index'] as const;
 const selector = {
   type: 'object',
   required: ['identifier'],

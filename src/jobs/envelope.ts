@@ -49,8 +49,8 @@ export interface AcceptedBase {
   request: number;
   /** The object's place in the array of the request that held it. */
   index: number;
-  /** Whether an identifier that belongs to nobody makes a new profile. */
-  create: boolean;
+  /** False: an identifier that belongs to nobody makes no new profile. Said only then: most objects make one. */
+  create?: boolean | undefined;
 }
 
 export interface AcceptedAttributes extends AcceptedBase, AttributesDelta {

@@ -80,7 +80,7 @@ export function fold(works: Work[], changes: Changes): number {
     }
     let profile = changes.profiles.find(workspaceId, object.identifier!);
     if (profile === LOOK_AGAIN) return index;
-    if (!profile && !object.create) continue;
+    if (!profile && object.create === false) continue;
     if (object.kind === 'attributes') {
       if (object.standard && meetsSealed(workspaceId, profile, object.standard, changes)) return index;
       // Reached by an address that it has got in this batch: what the store has of it was not asked for.

@@ -48,7 +48,6 @@ export function judgeTokenImport(
       id: newId(),
       request: 0,
       index: base.index,
-      create: true,
       ...normalized.delta,
     },
   };

@@ -19,7 +19,7 @@ export interface Judge {
   id: string;
   index: number;
   identifier: Identifier;
-  create: boolean;
+  create: false | undefined;
   serviceIdField: string;
   /** Epoch milliseconds. */
   now: number;
@@ -55,7 +55,7 @@ export function createAccept(serviceIdField: string) {
     if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return { error: BLOCKED };
     const shape = shapes[kind];
     if (!shape(value)) return { error: describeError(shape.errors![0]!) };
-    const create = createsProfile(identifier, value._update_existing_only);
+    const create = createsProfile(identifier, value._update_existing_only) ? undefined : false;
     const judge: Judge = { id: newId(), index, identifier, create, serviceIdField, now, hasGroup };
     if (kind === 'events') return judgeEvent(value, judge);
     if (kind === 'purchases') return judgePurchase(value, judge);

@@ -15,9 +15,6 @@ const SHARE = 0.7;
 
 /** How long a request waits, and what it wrote until it can be read, at 70 % of full load and on an idle system. */
 export function latencyRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
-  /** Objects per second, measured once. */
-  let full: Promise<number> | undefined;
-
   async function measureFull(): Promise<number> {
     const shape = {
       ...size,
@@ -29,9 +26,9 @@ export function latencyRows(fleets: Fleets, environment: Environment, size: Size
   }
 
   async function underLoad(): Promise<Figure> {
-    full ??= measureFull();
+    // Each time anew: what a shared machine gives changes from minute to minute.
+    const objects = (await measureFull()) * SHARE;
     const ours = await fleets.ours();
-    const objects = (await full) * SHARE;
     const { accept, probes, tally } = await runLoad({
       target: ours.target,
       key: ours.key,
