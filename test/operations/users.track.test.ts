@@ -198,7 +198,7 @@ describe('what clients in the field send, where it has one clear meaning', () =>
     expect(body.errors).toBeUndefined();
     for (const object of objects) {
       expect(object).toMatchObject({ identifier: { external_id: 'ada' } });
-      expect(object.create).not.toBe(false);
+      expect(object).not.toHaveProperty('create', false);
       expect(object).not.toHaveProperty('app_id');
       expect(object).not.toHaveProperty('properties');
     }
