@@ -41,13 +41,15 @@ export function createCoalescer(
 ) {
   let held: Held[] = [];
   let transactions = 0;
+  // One connection stays for everything else that this process asks the store.
+  const most = Math.min(MAX_TRANSACTIONS, Math.max(1, pool.options.max - 1));
   const abandon = new AbortController();
 
   /** Resolves when the envelope has taken effect; never rejects. After `abandon` it may stay open. */
   function apply(delivery: Delivery): Promise<void> {
     return new Promise((done) => {
       held.push({ delivery, done });
-      if (transactions === 0 || (transactions < MAX_TRANSACTIONS && isLarge(held))) void runAll();
+      if (transactions === 0 || (transactions < most && isLarge(held))) void runAll();
     });
   }
 
