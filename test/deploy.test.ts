@@ -40,8 +40,9 @@ describe('docker-compose.yml', () => {
     expect(Object.keys(compose.services).sort()).toEqual(
       ['postgres', 'redis', ...procfile.map(({ name }) => name)].sort(),
     );
-    for (const { name, file } of procfile) {
-      expect(ours[name]).toMatchObject({ command: `node ${file}`, build: '.', image: 'penstock' });
+    for (const { name, nodeArgs, file } of procfile) {
+      const command = ['node', ...nodeArgs, file].join(' ');
+      expect(ours[name]).toMatchObject({ command, build: '.', image: 'penstock' });
       expect(existsSync(path.join(packageRoot, file)), file).toBe(true);
     }
   });
@@ -155,8 +156,9 @@ describe('Dockerfile', () => {
   });
 
   test('its command is the web of the Procfile, and it has a health check', () => {
-    const { file } = procfile.find(({ name }) => name === 'web')!;
-    expect(finalStage).toContain(`CMD ["node", "${file}"]`);
+    const { nodeArgs, file } = procfile.find(({ name }) => name === 'web')!;
+    const command = ['node', ...nodeArgs, file].map((word) => `"${word}"`).join(', ');
+    expect(finalStage).toContain(`CMD [${command}]`);
     expect(
       finalStage.some(
         (line) => line.startsWith('HEALTHCHECK ') && line.endsWith('"dist/src/health.js", "web"]'),

@@ -47,6 +47,7 @@ function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: Pro
     const started = Date.now();
     child = fork(path.join(packageRoot, line.file), line.args, {
       env,
+      execArgv: [...process.execArgv, ...line.nodeArgs],
       detached: true,
       stdio: ['ignore', 'inherit', 'inherit', 'ipc'],
     });
