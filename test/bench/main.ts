@@ -24,8 +24,10 @@ import { bareHttpRow } from './rows/bare-http.ts';
 import { growthRows } from './rows/growth.ts';
 import { identityRows } from './rows/identity.ts';
 import { latencyRows } from './rows/latency.ts';
+import { loadCurveRows } from './rows/load-curve.ts';
 import { pipelineRows } from './rows/pipelines.ts';
 import { queueMemoryRow } from './rows/queue-memory.ts';
+import { soakRow } from './rows/soak.ts';
 import { startRows } from './rows/starts.ts';
 import { syncRow } from './rows/sync.ts';
 import { type Size, sizeOf } from './size.ts';
@@ -65,6 +67,8 @@ async function main(): Promise<void> {
       ...identityRows(fleets, size),
       sync.row,
       ...starts.rows,
+      ...(options.curve ? loadCurveRows(fleets, environment, size) : []),
+      ...(options.soak === undefined ? [] : [soakRow(fleets, environment, size, options.soak)]),
       ...(options.growth.length > 0 ? growthRows(fleets, environment, size, options.growth) : []),
     ];
     const results = await measureAll(fleets, options, size, rows);
