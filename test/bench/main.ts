@@ -11,6 +11,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { settings as documented } from '../../src/config.ts';
 import { packageRoot } from '../../src/package-root.ts';
+import { writeCharts } from './chart/write.ts';
 import { startEnvironment } from './environment.ts';
 import type { BenchRow, Figure } from './figure.ts';
 import { createFleets, type Fleets } from './fleets.ts';
@@ -125,11 +126,13 @@ async function measureAll(
   };
 }
 
-/** Only a full run becomes the record. */
+/** Only a full run becomes the record, of which the docs have a chart. */
 function write(results: Results, { quick, only, output, set, syncedRows }: BenchOptions): void {
   const full = !quick && only.length === 0 && syncedRows === undefined && Object.keys(set).length === 0;
-  const file = output ?? (full ? path.join(folder, 'results.json') : undefined);
+  const record = output === undefined && full;
+  const file = record ? path.join(folder, 'results.json') : output;
   if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
+  if (record) writeCharts(results);
 }
 
 try {
