@@ -37,6 +37,7 @@ export function describeFigure(round: number, name: string, { value, unit, detai
     const sum = costs.reduce((total, [, value]) => total + value, 0);
     parts.push(`CPU µs per row ${sum.toFixed(1)} (${each.join(', ')})`);
   }
+  if (detail.wal_bytes_per_row) parts.push(`WAL ${detail.wal_bytes_per_row} B per row`);
   if (detail.others_cores) parts.push(`others used ${detail.others_cores} cores`);
   return `${parts.join('  ')}\n`;
 }

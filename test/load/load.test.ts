@@ -78,6 +78,15 @@ test('load is not sent to another machine unless that is asked for', async () =>
   expect(await resolveTarget('http://127.0.0.1:3000', false)).toEqual({ host: '127.0.0.1', port: 3000 });
 });
 
+test('a flame graph of each process at full load is drawn', async () => {
+  const folder = temporaryFolder();
+  const flames = startProcess('dist/test/bench/flames.js', {}, ['--seconds', '0.3', '--output', folder]);
+  const { code, text } = await printed(flames);
+  expect(code, text).toBe(0);
+  expect(readFileSync(path.join(folder, 'flame-edge.svg'), 'utf8')).toContain(' src/edge/serve.ts: ');
+  expect(readFileSync(path.join(folder, 'flame-worker.svg'), 'utf8')).toContain(' workers/apply.ts: ');
+});
+
 test('the bench measures every row in turn, counts rows in Postgres and writes its results', async () => {
   const file = path.join(temporaryFolder(), 'results.json');
   const short = ['--quick', '--seconds', '0.3', '--patience', '0.1', '--growth', '20000'];

@@ -5,7 +5,7 @@ import { linearScale, logScale, type Scale } from './scale.ts';
 
 const WIDTH = 900;
 const LEFT = 80;
-const RIGHT = WIDTH - 20;
+const RIGHT = WIDTH - 40;
 const TOP = { from: 84, to: 264 };
 const BOTTOM = { from: 330, to: 560 };
 const HEIGHT = 620;
@@ -50,7 +50,7 @@ ${axis(rate, whole)}
 ${across(x, TOP.to)}
 ${rates.map((line) => draw(line, x, rate)).join('\n')}
 ${legend('milliseconds, logarithmic', times, BOTTOM.from - 26)}
-${axis(time, String)}
+${axis(time, (tick) => (tick < 1 ? String(tick) : whole(tick)))}
 ${across(x, BOTTOM.to)}
 ${times.map((line) => draw(line, x, time)).join('\n')}
 <text class="middle" x="${(LEFT + RIGHT) / 2}" y="${HEIGHT - 16}">objects/s offered, in requests of 75</text>

@@ -6,7 +6,7 @@ export interface Scale {
 
 /** From 0 to `most` or a little beyond; `first` and `last` are the pixels of the two ends. */
 export function linearScale(most: number, first: number, last: number): Scale {
-  const step = niceStep(most / 5);
+  const step = niceStep(most / 6);
   const end = Math.ceil(most / step) * step;
   return {
     place: (value) => first + (value / end) * (last - first),
