@@ -103,15 +103,17 @@ async function measureAll(
   if (rows.length === 0) throw new Error(`no row has a name with ${only.join(' or ')}`);
   const rounds = options.quick ? 1 : options.rounds;
   const measured = new Map<string, { what: string; figures: Figure[] }>();
+  const take = async (round: number, { name, what, measure }: BenchRow) => {
+    await waitForQuiet(options.patience);
+    const figure = await measure();
+    process.stdout.write(describeFigure(round, name, figure));
+    if (!measured.has(name)) measured.set(name, { what, figures: [] });
+    measured.get(name)!.figures.push(figure);
+  };
   for (let round = 1; round <= rounds; round++) {
-    for (const { name, what, measure } of rows) {
-      await waitForQuiet(options.patience);
-      const figure = await measure();
-      process.stdout.write(describeFigure(round, name, figure));
-      if (!measured.has(name)) measured.set(name, { what, figures: [] });
-      measured.get(name)!.figures.push(figure);
-    }
+    for (const row of rows) if (!row.once) await take(round, row);
   }
+  for (const row of rows) if (row.once) await take(1, row);
   return {
     command: ['npm run bench', ...process.argv.slice(2)].join(' '),
     date: new Date().toISOString().slice(0, 10),
