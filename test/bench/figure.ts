@@ -9,6 +9,8 @@ export interface Figure {
 export interface BenchRow {
   name: string;
   what: string;
+  /** Whether it is measured once, behind all rounds: it takes minutes, or leaves something else than it found. */
+  once?: true;
   measure(): Promise<Figure>;
 }
 

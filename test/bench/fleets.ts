@@ -6,8 +6,11 @@ import { seedUsers } from './seed.ts';
 import type { Size } from './size.ts';
 import { warmUp } from './warm-up.ts';
 
-/** Redis database of the first of them. */
-const FIRST_SCRATCH = 2;
+/** Redis databases. The naive pipeline's queue, of another name, is in that of `ours`. */
+const OURS = 0;
+const TWO_WORKERS = 1;
+const TWO_LANES = 2;
+const FIRST_SCRATCH = 3;
 
 type Settings = Record<string, string>;
 
@@ -20,6 +23,8 @@ export interface Fleets {
   embedded(): Promise<Contender>;
   /** `ours` with a second `worker`. */
   twoWorkers(): Promise<Contender>;
+  /** `ours` with `LANES=2`. */
+  twoLanes(): Promise<Contender>;
   /** `ours`, without users, on tables that the rows of one purpose may fill as they like. */
   scratch(purpose: string): Promise<Contender>;
   stop(): Promise<void>;
@@ -57,12 +62,17 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
   };
   return {
     scratch,
-    ours: once(async () => warm(await startOurs(environment, settings, { name: 'ours', redis: 0 }))),
+    ours: once(async () => warm(await startOurs(environment, settings, { name: 'ours', redis: OURS }))),
     embedded: once(async () =>
       warm(await startOurs(environment, { ...settings, LANES: '1' }, { name: 'embedded' })),
     ),
     twoWorkers: once(async () =>
-      warm(await startOurs(environment, settings, { name: 'two_workers', redis: 1, workers: 2 })),
+      warm(await startOurs(environment, settings, { name: 'two_workers', redis: TWO_WORKERS, workers: 2 })),
+    ),
+    twoLanes: once(async () =>
+      warm(
+        await startOurs(environment, { ...settings, LANES: '2' }, { name: 'two_lanes', redis: TWO_LANES }),
+      ),
     ),
     naive: once(async () => {
       const naive = await startNaive(environment);

@@ -11,6 +11,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { settings as documented } from '../../src/config.ts';
 import { packageRoot } from '../../src/package-root.ts';
+import { writeCharts } from './chart/write.ts';
 import { startEnvironment } from './environment.ts';
 import type { BenchRow, Figure } from './figure.ts';
 import { createFleets, type Fleets } from './fleets.ts';
@@ -24,8 +25,10 @@ import { bareHttpRow } from './rows/bare-http.ts';
 import { growthRows } from './rows/growth.ts';
 import { identityRows } from './rows/identity.ts';
 import { latencyRows } from './rows/latency.ts';
+import { loadCurveRows } from './rows/load-curve.ts';
 import { pipelineRows } from './rows/pipelines.ts';
 import { queueMemoryRow } from './rows/queue-memory.ts';
+import { soakRow } from './rows/soak.ts';
 import { startRows } from './rows/starts.ts';
 import { syncRow } from './rows/sync.ts';
 import { type Size, sizeOf } from './size.ts';
@@ -65,6 +68,8 @@ async function main(): Promise<void> {
       ...identityRows(fleets, size),
       sync.row,
       ...starts.rows,
+      ...(options.curve ? loadCurveRows(fleets, environment, size) : []),
+      ...(options.soak === undefined ? [] : [soakRow(fleets, environment, size, options.soak)]),
       ...(options.growth.length > 0 ? growthRows(fleets, environment, size, options.growth) : []),
     ];
     const results = await measureAll(fleets, options, size, rows);
@@ -98,15 +103,17 @@ async function measureAll(
   if (rows.length === 0) throw new Error(`no row has a name with ${only.join(' or ')}`);
   const rounds = options.quick ? 1 : options.rounds;
   const measured = new Map<string, { what: string; figures: Figure[] }>();
+  const take = async (round: number, { name, what, measure }: BenchRow) => {
+    await waitForQuiet(options.patience);
+    const figure = await measure();
+    process.stdout.write(describeFigure(round, name, figure));
+    if (!measured.has(name)) measured.set(name, { what, figures: [] });
+    measured.get(name)!.figures.push(figure);
+  };
   for (let round = 1; round <= rounds; round++) {
-    for (const { name, what, measure } of rows) {
-      await waitForQuiet(options.patience);
-      const figure = await measure();
-      process.stdout.write(describeFigure(round, name, figure));
-      if (!measured.has(name)) measured.set(name, { what, figures: [] });
-      measured.get(name)!.figures.push(figure);
-    }
+    for (const row of rows) if (!row.once) await take(round, row);
   }
+  for (const row of rows) if (row.once) await take(1, row);
   return {
     command: ['npm run bench', ...process.argv.slice(2)].join(' '),
     date: new Date().toISOString().slice(0, 10),
@@ -121,11 +128,13 @@ async function measureAll(
   };
 }
 
-/** Only a full run becomes the record. */
+/** Only a full run becomes the record, of which the docs have a chart. */
 function write(results: Results, { quick, only, output, set, syncedRows }: BenchOptions): void {
   const full = !quick && only.length === 0 && syncedRows === undefined && Object.keys(set).length === 0;
-  const file = output ?? (full ? path.join(folder, 'results.json') : undefined);
+  const record = output === undefined && full;
+  const file = record ? path.join(folder, 'results.json') : output;
   if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
+  if (record) writeCharts(results);
 }
 
 try {

@@ -16,6 +16,10 @@ export interface BenchOptions {
   output?: string;
   /** Sizes of the events table, ascending. */
   growth: number[];
+  /** Whether latency and throughput are measured over the load. */
+  curve: boolean;
+  /** Minutes of full load during which memory is watched. */
+  soak?: number;
 }
 
 /** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
@@ -46,6 +50,8 @@ export function readOptions(arguments_: string[]): BenchOptions {
       ascending,
       [],
     )
+    .option('--curve', 'also at 10 to 100 % of full load; draws docs/throughput-latency.svg', false)
+    .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
     .option('--output <file>', 'write the results there; a full run writes test/bench/results.json')
     .addHelpText('after', '\nExample:\n  $ npm run bench -- --quick --check')
     .parse(arguments_)

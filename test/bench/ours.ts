@@ -29,16 +29,22 @@ const raiseLimit = `
   select workspaces.id, bucket, 100000000, 60
   from workspaces, unnest(array['users.track', 'users.identity']) as bucket`;
 
-/**
- * `web` and `worker`, as the Procfile has them. `settings` go into their environment.
- *
- * @param place which of several that run in one environment: a database of this name, and a Redis database; without
- *   one the queue is in Postgres
- */
+/** Which of several that run in one environment. */
+interface Place {
+  /** Of its database. */
+  name: string;
+  /** Its Redis database; without one the queue is in Postgres. */
+  redis?: number;
+  workers?: number;
+  /** Folder for a CPU profile of each process, written when it ends: `web.cpuprofile`, `worker.cpuprofile`. */
+  profiles?: string;
+}
+
+/** `web` and `worker`, as the Procfile has them. `settings` go into their environment. */
 export async function startOurs(
   environment: Environment,
   settings: Record<string, string>,
-  place: { name: string; redis?: number; workers?: number },
+  place: Place,
 ): Promise<Contender> {
   const { folder } = environment;
   const redisUrl = place.redis === undefined ? undefined : `${environment.redisUrl}/${place.redis}`;
@@ -56,8 +62,13 @@ export async function startOurs(
     ...settings,
   };
   const program = (file: string) => path.join(packageRoot, 'dist', file);
+  const profiled = (process: string) =>
+    place.profiles === undefined
+      ? []
+      : ['--cpu-prof', `--cpu-prof-dir=${place.profiles}`, `--cpu-prof-name=${process}.cpuprofile`];
   const worker = await startProcess(`${place.name}-worker`, program('workers/main.js'), env, {
     folder,
+    nodeArguments: profiled('worker'),
     readyUrl: `http://127.0.0.1:${workerPort}/healthz`,
   });
   const more: BenchProcess[] = [];
@@ -68,7 +79,11 @@ export async function startOurs(
     );
   }
   const startWeb = (readyUrl?: string) =>
-    startProcess(`${place.name}-web`, program('src/web.js'), env, { folder, ...(readyUrl && { readyUrl }) });
+    startProcess(`${place.name}-web`, program('src/web.js'), env, {
+      folder,
+      nodeArguments: profiled('web'),
+      ...(readyUrl && { readyUrl }),
+    });
   let web = await startWeb(`http://127.0.0.1:${port}/readyz`);
   const observer = await observeDatabase(databaseUrl, key);
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });

@@ -1,3 +1,4 @@
+import type pg from 'pg';
 import { runLoad } from '../load/run-load.ts';
 import type { TrafficKind } from '../load/traffic.ts';
 import type { Contender } from './contender.ts';
@@ -24,6 +25,9 @@ export interface Shape {
 /** Share of objects that are wrong on purpose. */
 const BAD_SHARE = 0.01;
 
+/** Bytes of write-ahead log so far, of the whole server. */
+const walSoFar = `select pg_wal_lsn_diff(pg_current_wal_lsn(), '0/0')::float8 as bytes`;
+
 /** A pipeline that needs longer to apply what it has accepted makes the bench fail. */
 const DRAIN_SECONDS = 180;
 
@@ -41,6 +45,7 @@ export async function measurePipeline(
   const trickle = shape.withIdentity && trickleIdentity(contender, `trickle-${Date.now()}`);
   const pids = { ...contender.pids, postgres: environment.postgresPid, redis: environment.redisPid };
   resetPeaks(contender.pids);
+  const walBefore = await readWal(contender.pool);
   const cpuBefore = readCpu(pids);
   const result = await runLoad({
     ...shape,
@@ -56,6 +61,7 @@ export async function measurePipeline(
   const { tally, accept, seconds, generatorCores } = result;
   const applied = result.applied!;
   const cpuAfter = readCpu(pids);
+  const walAfter = await readWal(contender.pool);
   const after = await contender.stored();
 
   const rows =
@@ -75,9 +81,15 @@ export async function measurePipeline(
       accepted_per_second: tally.accepted / seconds,
       accept_p50_ms: accept?.p50 ?? 0,
       accept_p99_ms: accept?.p99 ?? 0,
+      wal_bytes_per_row: Math.round((walAfter - walBefore) / rows),
       ...readPeaks(contender.pids),
       ...(trickle && { identity_requests: identityRequests }),
       ...costBetween(cpuBefore, cpuAfter, generatorCores * seconds, { rows, seconds: applied.seconds }),
     },
   };
+}
+
+async function readWal(pool: pg.Pool): Promise<number> {
+  const { rows } = await pool.query<{ bytes: number }>(walSoFar);
+  return rows[0]!.bytes;
 }

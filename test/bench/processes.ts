@@ -12,6 +12,15 @@ export interface BenchProcess {
   kill(): Promise<void>;
 }
 
+interface StartOptions {
+  /** For its errors. */
+  folder: string;
+  /** Absent: it counts as started at once. */
+  readyUrl?: string;
+  /** Options of Node that NODE_OPTIONS does not take. */
+  nodeArguments?: string[];
+}
+
 /** Milliseconds until a process that does not end by itself is killed. */
 const PATIENCE = 10_000;
 
@@ -27,11 +36,12 @@ export async function startProcess(
   name: string,
   file: string,
   env: Record<string, string>,
-  { folder, readyUrl }: { folder: string; readyUrl?: string },
+  { folder, readyUrl, nodeArguments = [] }: StartOptions,
 ): Promise<BenchProcess> {
   const { PATH, HOME, TMPDIR, NODE_OPTIONS } = process.env;
   const log = path.join(folder, `${name}.log`);
-  const { child, exit } = spawnOnLeash(['/bin/sh', '-c', quiet, 'sh', log, process.execPath, file], {
+  const program = [process.execPath, ...nodeArguments, file];
+  const { child, exit } = spawnOnLeash(['/bin/sh', '-c', quiet, 'sh', log, ...program], {
     cwd: packageRoot,
     env: {
       PATH,

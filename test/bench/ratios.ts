@@ -9,5 +9,8 @@ export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['attributes-400', 'jsonb-400'],
   ['embedded-75', 'ours-75'],
   ['two-workers-75', 'ours-75'],
+  ['two-lanes-75', 'naive-75'],
+  ['two-lanes-75', 'copy'],
+  ['two-lanes-75', 'ours-75'],
   ['ours-75-identity', 'ours-75'],
 ];

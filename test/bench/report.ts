@@ -3,6 +3,7 @@ import type { Results } from './results.ts';
 
 const COST = 'cpu_us_';
 const PEAK = 'rss_mb_';
+const GROWTH = 'mb_per_minute_';
 
 /** One measurement, while the bench runs. */
 export function describeFigure(round: number, name: string, { value, unit, detail }: Figure): string {
@@ -10,7 +11,10 @@ export function describeFigure(round: number, name: string, { value, unit, detai
   if (detail.accept_p50_ms) {
     parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
   }
-  if (detail.readable_p99_ms) parts.push(`readable p99 ${detail.readable_p99_ms.toFixed(1)} ms`);
+  if (detail.readable_p99_ms) {
+    const half = detail.readable_p50_ms === undefined ? '' : `p50 ${detail.readable_p50_ms.toFixed(1)} `;
+    parts.push(`readable ${half}p99 ${detail.readable_p99_ms.toFixed(1)} ms`);
+  }
   const peaks = Object.entries(detail).filter(([key]) => key.startsWith(PEAK));
   if (peaks.length > 0) {
     parts.push(`peak MB ${peaks.map(([key, peak]) => `${key.slice(PEAK.length)} ${peak}`).join(', ')}`);
@@ -21,12 +25,19 @@ export function describeFigure(round: number, name: string, { value, unit, detai
         ` (without: p50 ${detail.alone_p50_ms!.toFixed(0)} p99 ${detail.alone_p99_ms!.toFixed(0)})`,
     );
   }
+  const grown = Object.entries(detail).filter(([key]) => key.startsWith(GROWTH));
+  for (const [key, perMinute] of grown) {
+    const name = key.slice(GROWTH.length);
+    const [warm, last] = [detail[`warm_mb_${name}`], detail[`last_mb_${name}`]];
+    parts.push(`${name} ${warm} MB when warm, ${last} at the end, ${perMinute} MB a minute`);
+  }
   const costs = Object.entries(detail).filter(([key]) => key.startsWith(COST));
   if (costs.length > 0) {
     const each = costs.map(([key, value]) => `${key.slice(COST.length)} ${value}`);
     const sum = costs.reduce((total, [, value]) => total + value, 0);
     parts.push(`CPU µs per row ${sum.toFixed(1)} (${each.join(', ')})`);
   }
+  if (detail.wal_bytes_per_row) parts.push(`WAL ${detail.wal_bytes_per_row} B per row`);
   if (detail.others_cores) parts.push(`others used ${detail.others_cores} cores`);
   return `${parts.join('  ')}\n`;
 }

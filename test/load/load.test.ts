@@ -78,20 +78,32 @@ test('load is not sent to another machine unless that is asked for', async () =>
   expect(await resolveTarget('http://127.0.0.1:3000', false)).toEqual({ host: '127.0.0.1', port: 3000 });
 });
 
+test('a flame graph of each process at full load is drawn', async () => {
+  const folder = temporaryFolder();
+  const flames = startProcess('dist/test/bench/flames.js', {}, ['--seconds', '0.3', '--output', folder]);
+  const { code, text } = await printed(flames);
+  expect(code, text).toBe(0);
+  expect(readFileSync(path.join(folder, 'flame-edge.svg'), 'utf8')).toContain(' src/edge/serve.ts: ');
+  expect(readFileSync(path.join(folder, 'flame-worker.svg'), 'utf8')).toContain(' workers/apply.ts: ');
+});
+
 test('the bench measures every row in turn, counts rows in Postgres and writes its results', async () => {
   const file = path.join(temporaryFolder(), 'results.json');
   const short = ['--quick', '--seconds', '0.3', '--patience', '0.1', '--growth', '20000'];
-  const bench = startProcess('dist/test/bench/main.js', {}, [...short, '--output', file]);
+  const more = ['--curve', '--soak', '0.02'];
+  const bench = startProcess('dist/test/bench/main.js', {}, [...short, ...more, '--output', file]);
   const { code, text } = await printed(bench);
   expect(code, text).toBe(0);
   const results: Results = JSON.parse(readFileSync(file, 'utf8'));
   expect(Object.keys(results.rows)).toEqual([
-    ...['ours-75', 'ours-75-identity', 'two-workers-75', 'embedded-75', 'naive-75', 'copy'],
+    ...['ours-75', 'ours-75-identity', 'two-workers-75', 'two-lanes-75', 'embedded-75', 'naive-75', 'copy'],
     ...['ours-1', 'embedded-1', 'naive-1', 'bare-http'],
     ...[10, 100, 400].flatMap((size) => [`attributes-${size}`, `jsonb-${size}`]),
     ...['latency-70', 'latency-idle', 'queue-memory'],
     ...['merges', 'identifies', 'merge-1', 'merge-1000', 'merge-10000', 'sync'],
-    ...['start-first', 'start-again', 'edge-restart', 'growth-0', 'growth-20000'],
+    ...['start-first', 'start-again', 'edge-restart'],
+    ...[10, 25, 50, 70, 85, 100].map((share) => `load-${share}`),
+    ...['soak', 'growth-0', 'growth-20000'],
   ]);
   for (const { median, rounds } of Object.values(results.rows)) {
     expect(median).toBeGreaterThan(0);

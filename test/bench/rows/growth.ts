@@ -71,6 +71,7 @@ export function growthRows(
   return [0, ...sizes].map((events) => ({
     name: `growth-${events}`,
     what: `75 objects per request on tables of ${events.toLocaleString('en')} events`,
+    once: true,
     measure: () => measure(events),
   }));
 }

@@ -32,6 +32,11 @@ export function pipelineRows(fleets: Fleets, environment: Environment, size: Siz
       measure: () => of(fleets.twoWorkers(), { objects: 75 }),
     },
     {
+      name: 'two-lanes-75',
+      what: 'the same as the first, with two lanes and twice the connections',
+      measure: () => of(fleets.twoLanes(), { objects: 75, connections: 2 * CONNECTIONS_OF_75 }),
+    },
+    {
       name: 'embedded-75',
       what: 'the same as the first, with the queue in Postgres and one lane',
       measure: () => of(fleets.embedded(), { objects: 75 }),

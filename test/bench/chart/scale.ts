@@ -1,0 +1,32 @@
+/** Where a value lies on an axis, in pixels, and the values that are written at it. */
+export interface Scale {
+  place(value: number): number;
+  ticks: number[];
+}
+
+/** From 0 to `most` or a little beyond; `first` and `last` are the pixels of the two ends. */
+export function linearScale(most: number, first: number, last: number): Scale {
+  const step = niceStep(most / 6);
+  const end = Math.ceil(most / step) * step;
+  return {
+    place: (value) => first + (value / end) * (last - first),
+    ticks: Array.from({ length: Math.round(end / step) + 1 }, (_, index) => index * step),
+  };
+}
+
+/** Whole powers of ten around the values, all above 0; ticks at 1, 2 and 5 of each. */
+export function logScale(values: number[], first: number, last: number): Scale {
+  const low = Math.floor(Math.log10(Math.min(...values)));
+  const high = Math.max(low + 1, Math.ceil(Math.log10(Math.max(...values))));
+  const powers = Array.from({ length: high - low }, (_, index) => low + index);
+  return {
+    place: (value) => first + ((Math.log10(value) - low) / (high - low)) * (last - first),
+    ticks: [...powers.flatMap((power) => [1, 2, 5].map((digit) => digit * 10 ** power)), 10 ** high],
+  };
+}
+
+/** 1, 2 or 5 times a power of ten, not under `least`. */
+function niceStep(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(least));
+  return power * (least <= power ? 1 : least <= 2 * power ? 2 : least <= 5 * power ? 5 : 10);
+}

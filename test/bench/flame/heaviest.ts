@@ -1,0 +1,17 @@
+import type { Frame } from './profile.ts';
+
+const MOST = 15;
+
+/** The functions that take most of the processor time themselves, whoever calls them. */
+export function heaviest(root: Frame): { frame: string; share: number }[] {
+  const self = new Map<string, number>();
+  const visit = (frame: Frame) => {
+    self.set(frame.name, (self.get(frame.name) ?? 0) + frame.self);
+    for (const child of frame.children.values()) visit(child);
+  };
+  visit(root);
+  return [...self]
+    .sort(([, a], [, b]) => b - a)
+    .slice(0, MOST)
+    .map(([frame, microseconds]) => ({ frame, share: microseconds / root.total }));
+}
