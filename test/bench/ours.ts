@@ -1,15 +1,19 @@
 import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
 import { bootstrap } from '../../src/admin/bootstrap.ts';
 import { freePort } from '../../src/embedded/ports.ts';
 import { packageRoot } from '../../src/package-root.ts';
+import { parseProcfile } from '../../src/start/procfile.ts';
 import { openDatabase } from '../../src/store/database.ts';
 import { migrate } from '../../src/store/migrate.ts';
 import { observeDatabase } from '../load/database-observer.ts';
 import type { Contender, StoredCounts } from './contender.ts';
 import type { Environment } from './environment.ts';
 import { type BenchProcess, startProcess } from './processes.ts';
+
+const procfile = parseProcfile(readFileSync(path.join(packageRoot, 'Procfile'), 'utf8'));
 
 /** Rows beside the counters that the workers keep in the same transactions. */
 const countStored = `
@@ -61,29 +65,32 @@ export async function startOurs(
     WORKER_PORT: String(workerPort),
     ...settings,
   };
-  const program = (file: string) => path.join(packageRoot, 'dist', file);
   const profiled = (process: string) =>
     place.profiles === undefined
       ? []
       : ['--cpu-prof', `--cpu-prof-dir=${place.profiles}`, `--cpu-prof-name=${process}.cpuprofile`];
-  const worker = await startProcess(`${place.name}-worker`, program('workers/main.js'), env, {
-    folder,
-    nodeArguments: profiled('worker'),
-    readyUrl: `http://127.0.0.1:${workerPort}/healthz`,
-  });
+  const start = (
+    process: 'web' | 'worker',
+    own: { number?: number; env?: typeof env; readyUrl?: string | undefined } = {},
+  ) => {
+    const { nodeArgs, file } = procfile.find(({ name }) => name === process)!;
+    return startProcess(
+      `${place.name}-${process}${own.number ?? ''}`,
+      path.join(packageRoot, file),
+      own.env ?? env,
+      {
+        folder,
+        nodeArguments: [...nodeArgs, ...(own.number === undefined ? profiled(process) : [])],
+        ...(own.readyUrl && { readyUrl: own.readyUrl }),
+      },
+    );
+  };
+  const worker = await start('worker', { readyUrl: `http://127.0.0.1:${workerPort}/healthz` });
   const more: BenchProcess[] = [];
   for (let number = 2; number <= (place.workers ?? 1); number++) {
-    const own = { ...env, WORKER_PORT: '0' };
-    more.push(
-      await startProcess(`${place.name}-worker${number}`, program('workers/main.js'), own, { folder }),
-    );
+    more.push(await start('worker', { number, env: { ...env, WORKER_PORT: '0' } }));
   }
-  const startWeb = (readyUrl?: string) =>
-    startProcess(`${place.name}-web`, program('src/web.js'), env, {
-      folder,
-      nodeArguments: profiled('web'),
-      ...(readyUrl && { readyUrl }),
-    });
+  const startWeb = (readyUrl?: string) => start('web', { readyUrl });
   let web = await startWeb(`http://127.0.0.1:${port}/readyz`);
   const observer = await observeDatabase(databaseUrl, key);
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });

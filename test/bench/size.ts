@@ -43,5 +43,5 @@ export function sizeOf(seconds: number, syncedRows?: number): Size {
 }
 
 /** Requests on their way at once: enough that the pipelines are never idle, few enough that nothing times out. */
-export const CONNECTIONS_OF_75 = 16;
+export const CONNECTIONS_OF_75 = 32;
 export const CONNECTIONS_OF_1 = 256;
