@@ -1,0 +1,68 @@
+import type { Connection, Pool } from '../../../src/store/database.ts';
+import type { Sent } from './record.ts';
+
+/** A node of a plan, as EXPLAIN tells it in JSON. */
+interface Plan {
+  'Node Type': string;
+  'Relation Name'?: string;
+  'Index Name'?: string;
+  'Index Cond'?: string;
+  Plans?: Plan[];
+}
+
+/** One way into a table. */
+export interface Access {
+  table: string;
+  /** Absent: the table is read from end to end. */
+  index?: string;
+  /** What is looked up in the index; empty: it is read from end to end. */
+  condition: string;
+}
+
+/** Tables and indexes by the names that plans have for them; a partition's are those of the whole. */
+export async function readCatalog(pool: Pool) {
+  const { rows } = await pool.query<{ name: string; root: string; table: string | null }>(`
+    select
+      pg_class.relname as name,
+      coalesce(pg_partition_root(pg_class.oid), pg_class.oid)::regclass::text as root,
+      coalesce(pg_partition_root(pg_index.indrelid), pg_index.indrelid)::regclass::text as table
+    from pg_class
+    left join pg_index on pg_index.indexrelid = pg_class.oid
+    where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind in ('r', 'p', 'i', 'I')`);
+  return new Map(rows.map(({ name, root, table }) => [name, { root, table: table ?? root }]));
+}
+
+export type Catalog = Awaited<ReturnType<typeof readCatalog>>;
+
+/** Every way into a table that the plan takes. */
+export function* accesses(plan: Plan, catalog: Catalog): Iterable<Access> {
+  const index = plan['Index Name'];
+  if (index !== undefined) {
+    const { root, table } = catalog.get(index)!;
+    yield { table, index: root, condition: plan['Index Cond'] ?? '' };
+  } else if (plan['Node Type'] === 'Seq Scan' || plan['Node Type'] === 'Sample Scan') {
+    yield { table: catalog.get(plan['Relation Name']!)!.table, condition: '' };
+  }
+  for (const child of plan.Plans ?? []) yield* accesses(child, catalog);
+}
+
+/** The plan that is made for any values: the one that a session with `plan_cache_mode=force_generic_plan` uses. */
+export async function explainGeneric(tx: Connection, { text }: Sent): Promise<Plan> {
+  const parameters = new Set(text.match(/\$\d+/g)).size;
+  const nulls = Array.from({ length: parameters }, () => 'null').join(', ');
+  await tx.query(`prepare plan_of_one as ${text}`);
+  const { rows } = await tx.query(`explain (format json) execute plan_of_one${nulls && `(${nulls})`}`);
+  await tx.query('deallocate plan_of_one');
+  return rows[0]['QUERY PLAN'][0].Plan;
+}
+
+/** The plan that is made for these values. */
+export async function explainCustom(tx: Connection, { text, values }: Sent): Promise<Plan> {
+  const { rows } = await tx.query(`explain (format json) ${text}`, values);
+  return rows[0]['QUERY PLAN'][0].Plan;
+}
+
+/** Whether so much of a table is read as it holds: by nothing, or by whom it belongs to alone. */
+export function readsTooMuch({ condition }: Access): boolean {
+  return condition.split(' AND ').every((part) => /^\(*(workspace_id|company_id) =|^$/.test(part));
+}
