@@ -24,7 +24,7 @@ export interface Filled {
   attempt: string;
 }
 
-const owner = '(array(select id from workspaces order by id))[n % 2 + 1]';
+const owner = "filled_id('workspace', n % 2)";
 const instant = "now() - n * interval '250 seconds'";
 const digest = 'sha256(n::text::bytea)';
 
@@ -67,7 +67,8 @@ const rows: Record<string, string> = {
     ${owner}, filled_id('gone', n), filled_id('user', n), ${instant}`,
   'removed_profiles (workspace_id, profile_id, fate, removed_at)': `
     ${owner}, filled_id('gone', n), 'merged', ${instant}`,
-  'blocked_external_ids (workspace_id, external_id, reason)': `${owner}, 'blocked' || n, 'reason'`,
+  'blocked_external_ids (workspace_id, external_id, reason)': `
+    filled_id('workspace', n % 100), 'blocked' || n, 'reason'`,
   'preference_link_revocations (workspace_id, subject_kind, subject_id)': `${owner}, 'user', filled_id('user', n)`,
   'idempotency_keys (owner_id, operation, key_hash, fingerprint, request_id, created_at)': `
     ${owner}, 'operation', ${digest}, ${digest}, filled_id('request', n), now() - n * interval '10 seconds'`,
@@ -87,7 +88,10 @@ const rows: Record<string, string> = {
 /** What stays small however many users there are. `n` begins at 0. */
 const few: Record<string, [count: number, values: string]> = {
   'companies (id, name)': [ROWS / ACCOUNTS + 1, "filled_id('company', n), 'company' || n"],
-  'workspaces (id, name, company_id)': [2, "filled_id('workspace', n), 'shop' || n, filled_id('company', 1)"],
+  'workspaces (id, name, company_id)': [
+    100,
+    "filled_id('workspace', n), 'shop' || n, filled_id('company', n)",
+  ],
   'api_keys (id, workspace_id, name, identifier, key_hash, permissions)': [
     40,
     `filled_id('key', n), ${owner}, 'key' || n, 'key', ${digest}, '{}'`,

@@ -19,17 +19,23 @@ export interface Access {
   condition: string;
 }
 
-/** Tables and indexes by the names that plans have for them; a partition's are those of the whole. */
+/**
+ * Tables and indexes by the names that plans have for them; a partition's are those of the whole. Partitions without
+ * rows are missing: there is nothing in them to look up.
+ */
 export async function readCatalog(pool: Pool) {
-  const { rows } = await pool.query<{ name: string; root: string; table: string | null }>(`
+  const { rows } = await pool.query<{ name: string; root: string; table: string | null; empty: boolean }>(`
     select
       pg_class.relname as name,
+      pg_class.relispartition and pg_class.reltuples = 0 as empty,
       coalesce(pg_partition_root(pg_class.oid), pg_class.oid)::regclass::text as root,
       coalesce(pg_partition_root(pg_index.indrelid), pg_index.indrelid)::regclass::text as table
     from pg_class
     left join pg_index on pg_index.indexrelid = pg_class.oid
     where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind in ('r', 'p', 'i', 'I')`);
-  return new Map(rows.map(({ name, root, table }) => [name, { root, table: table ?? root }]));
+  return new Map(
+    rows.filter(({ empty }) => !empty).map(({ name, root, table }) => [name, { root, table: table ?? root }]),
+  );
 }
 
 export type Catalog = Awaited<ReturnType<typeof readCatalog>>;
@@ -37,11 +43,12 @@ export type Catalog = Awaited<ReturnType<typeof readCatalog>>;
 /** Every way into a table that the plan takes. */
 export function* accesses(plan: Plan, catalog: Catalog): Iterable<Access> {
   const index = plan['Index Name'];
-  if (index !== undefined) {
-    const { root, table } = catalog.get(index)!;
-    yield { table, index: root, condition: plan['Index Cond'] ?? '' };
-  } else if (plan['Node Type'] === 'Seq Scan' || plan['Node Type'] === 'Sample Scan') {
-    yield { table: catalog.get(plan['Relation Name']!)!.table, condition: '' };
+  const whole = plan['Node Type'] === 'Seq Scan' ? plan['Relation Name'] : undefined;
+  const found = catalog.get(index ?? whole ?? '');
+  if (found && index !== undefined) {
+    yield { table: found.table, index: found.root, condition: plan['Index Cond'] ?? '' };
+  } else if (found) {
+    yield { table: found.table, condition: '' };
   }
   for (const child of plan.Plans ?? []) yield* accesses(child, catalog);
 }
