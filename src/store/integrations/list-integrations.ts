@@ -17,9 +17,8 @@ export interface ListedIntegration {
 }
 
 /**
- * Reads the integrations of the workspace, which are few, and the end of sync_jobs_integration for each of the page:
- * `between`, since with `=` the planner may go back along the primary key, where the runs of all others lie before the
- * last one of an integration that rests.
+ * Reads the integrations of the workspace, which are few, and the end of sync_jobs_integration for each of the page;
+ * `between` as in list-runs.ts.
  */
 const statementOf = (direction: KeysetPage['direction']) => {
   const { compare, beyond, order } = keyset[direction];

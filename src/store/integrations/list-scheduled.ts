@@ -2,7 +2,7 @@ import type { Pool } from '../database.ts';
 
 /**
  * Reads the whole table, which is small, and the end of sync_jobs_integration for each row; `between` as in
- * list-integrations.ts.
+ * list-runs.ts.
  */
 const statement = `
   select

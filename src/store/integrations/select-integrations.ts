@@ -24,7 +24,7 @@ export interface SelectedIntegration {
 
 /**
  * Reads the whole table, which is small, and the end of sync_jobs_integration for each row; `between` as in
- * list-integrations.ts.
+ * list-runs.ts.
  */
 const statement = `
   select

@@ -12,7 +12,10 @@ export interface ListedRun {
   rows_failed: number;
 }
 
-/** By the index sync_jobs_integration, in its order or against it; `between`, lest the planner reads the table for it. */
+/**
+ * By the index sync_jobs_integration, in its order or against it: `between`, since with `=` the planner may go along the
+ * primary key or the table, where the runs of all other integrations lie in between.
+ */
 const statementOf = (direction: KeysetPage['direction']) => {
   const { compare, beyond, order } = keyset[direction];
   return `
@@ -35,9 +38,9 @@ const statementOf = (direction: KeysetPage['direction']) => {
       order by other.integration_id
       offset $3::integer) as paged
   from sync_jobs
-  where sync_jobs.integration_id = $1::uuid
+  where sync_jobs.integration_id between $1::uuid and $1::uuid
     and sync_jobs.id ${compare} $2::uuid
-  order by sync_jobs.id ${order}
+  order by sync_jobs.integration_id ${order}, sync_jobs.id ${order}
   limit $3::integer + 1`;
 };
 

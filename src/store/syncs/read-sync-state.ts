@@ -9,7 +9,7 @@ export interface SyncState {
   oldestSeconds: number;
 }
 
-/** By the index of unfinished runs, and for each integration the end of its own; `between` as in list-integrations.ts. */
+/** By the index of unfinished runs, and for each integration the end of its own; `between` as in list-runs.ts. */
 const statement = `
   select
     (select count(*)::integer from sync_jobs where sync_jobs.finished_at is null) as unfinished,

@@ -17,23 +17,39 @@ export const small: Record<string, string> = {
   sync_chunks: 'one per run under way',
 };
 
-/** What may be read without looking anything up but the owner, as `file: index`, and why it stays short. */
-export const whole: Record<string, string> = {
-  'accounts/find-accounts.ts: accounts_position':
-    'a page of a company’s accounts, in their order, is read as far as it goes',
-  'accounts/find-accounts.ts: accounts_external_id':
-    'all of a company’s are counted, as SCIM wants it; what contains a text has no index, and a time limit',
-  'blocked-external-ids/block-if-dummies.ts: blocked_external_ids_pkey': 'at most MAX_BLOCKED of a workspace',
-  'blocked-external-ids/find-crowded-profiles.ts: event_summaries_sample': 'holds one summary in 256',
-  'blocked-external-ids/find-crowded-profiles.ts: purchase_summaries_sample': 'holds one summary in 256',
-  'dead-letters/select-latest-waiting.ts: dead_letters_waiting': 'as many as are wanted, from its end',
-  'delivery/read-totals.ts: dead_letters_waiting': 'holds those that wait for a person',
-  'find-api-key.ts: blocked_external_ids_pkey': 'at most MAX_BLOCKED of a workspace',
-  'removals/select-removed.ts: removed_profiles_pkey': 'as many as are wanted, from its start',
-  'syncs/find-unfinished-runs.ts: sync_jobs_running': 'holds one run per integration at most',
-  'syncs/forget-ended-expected.ts: sync_expected_job': 'its first entry',
-  'syncs/read-rules.ts: blocked_external_ids_pkey': 'at most MAX_BLOCKED of a workspace',
-  'syncs/read-sync-state.ts: sync_jobs_running': 'holds one run per integration at most',
+const PREFIX = 'what begins with a text';
+const PAGE = 'a page, in the order of the index';
+const OLD = 'what is old enough to go';
+
+/** What may be read of a large table besides single rows, and why it stays short. */
+export const longReads: Record<string, string> = {
+  'accounts/find-accounts.ts: what one owner has in accounts':
+    'a page in the order of the accounts; SCIM wants them counted, and what contains a text has no index but a time limit',
+  'blocked-external-ids/block-if-dummies.ts: what one owner has in blocked_external_ids':
+    'at most MAX_BLOCKED',
+  'blocked-external-ids/find-crowded-profiles.ts: all of event_summaries_sample': 'holds one summary in 256',
+  'blocked-external-ids/find-crowded-profiles.ts: all of purchase_summaries_sample':
+    'holds one summary in 256',
+  'dead-letters/select-latest-waiting.ts: all of dead_letters_waiting': 'as many as are wanted, from its end',
+  'delivery/read-totals.ts: all of dead_letters_waiting': 'holds those that wait for a person',
+  'find-api-key.ts: what one owner has in blocked_external_ids': 'at most MAX_BLOCKED',
+  'removals/select-removed.ts: all of removed_profiles_pkey': 'as many as are wanted, from its start',
+  'accounts/find-accounts.ts: a range of accounts_family_name': PREFIX,
+  'accounts/find-accounts.ts: a range of accounts_given_name': PREFIX,
+  'accounts/find-accounts.ts: a range of accounts_position': PAGE,
+  'accounts/find-accounts.ts: a range of accounts_sign_in': PREFIX,
+  'delivery/find-traces.ts: a range of ledger_pkey': 'the time in which the request can have been applied',
+  'delivery/forget-envelopes.ts: a range of ledger_pkey': OLD,
+  'idempotency/forget-keys.ts: a range of idempotency_keys_created': OLD,
+  'outcomes/forget-outcomes.ts: a range of outcomes_pkey': OLD,
+  'subscriptions/list-emails.ts: a range of email_addresses_hard_bounced': PAGE,
+  'subscriptions/list-emails.ts: a range of email_addresses_unsubscribed': PAGE,
+  'syncs/forget-row-errors.ts: a range of sync_row_errors_time': OLD,
+  'syncs/forget-runs.ts: a range of sync_jobs_pkey': OLD,
+  'syncs/find-unfinished-runs.ts: all of sync_jobs_running': 'holds one run per integration at most',
+  'syncs/forget-ended-expected.ts: all of sync_expected_job': 'its first entry',
+  'syncs/read-rules.ts: what one owner has in blocked_external_ids': 'at most MAX_BLOCKED',
+  'syncs/read-sync-state.ts: all of sync_jobs_running': 'holds one run per integration at most',
 };
 
 /** Indexes of large tables that no statement of the store uses, and who does. */

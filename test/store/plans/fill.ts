@@ -15,6 +15,8 @@ export interface Filled {
   integrationId: string;
   /** A run of the integration that has not ended, with a chunk on its way. */
   runId: string;
+  /** One that ended long ago, with half of all runs before it. */
+  oldRunId: string;
   /** A few of its users; each has everything that a user can have. */
   users: { id: string; external_id: string; email: string; phone: string }[];
   /** Ids of what was applied, of objects with an outcome and of dead letters. */
@@ -135,6 +137,7 @@ export async function fill(pool: Pool): Promise<Filled> {
     select
       ${owner} as "workspaceId", filled_id('company', 1) as "companyId", ${digest} as "keyHash",
       filled_id('group', n % 2) as group, filled_id('integration', n) as "integrationId", filled_id('run', n) as "runId",
+      filled_id('run', n + ${ROWS / 2}) as "oldRunId",
       filled_id('attempt', n) as attempt,
       array(select filled_id('envelope', one) from generate_series(1, 3) as one) as envelopes,
       array(select filled_id('object', one) from generate_series(1, 3) as one) as objects,

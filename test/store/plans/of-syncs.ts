@@ -30,7 +30,7 @@ import type { Asking } from './asking.ts';
 /** Runs of warehouse integrations, and what they remember. */
 export const ofSyncs: Asking = (
   store,
-  { workspaceId, integrationId, runId, attempt, envelopes, deadLetters },
+  { workspaceId, integrationId, runId, oldRunId, attempt, envelopes, deadLetters },
 ) => {
   const rows = { ab: 1, cd: 2 };
   const progress = { rows: 1, failed: 0, errors: [], boundary: { moved: false, newest: {}, unreadable: {} } };
@@ -62,9 +62,9 @@ export const ofSyncs: Asking = (
     () => readRules(store, workspaceId),
     () => readSyncState(store),
     ...(['older', 'newer'] as const).map(
-      (direction) => () => listRuns(store, integrationId, { direction, from: runId, size: 10 }),
+      (direction) => () => listRuns(store, integrationId, { direction, from: oldRunId, size: 10 }),
     ),
     () => selectRuns(store, integrationId, { id: runId, limit: 10 }),
-    () => selectRuns(store, integrationId, { after: runId, limit: 10 }),
+    () => selectRuns(store, integrationId, { after: oldRunId, limit: 10 }),
   ];
 };

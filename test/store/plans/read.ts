@@ -69,7 +69,26 @@ export async function explainCustom(tx: Connection, { text, values }: Sent): Pro
   return rows[0]['QUERY PLAN'][0].Plan;
 }
 
-/** Whether so much of a table is read as it holds: by nothing, or by whom it belongs to alone. */
-export function readsTooMuch({ condition }: Access): boolean {
-  return condition.split(' AND ').every((part) => /^\(*(workspace_id|company_id) =|^$/.test(part));
+/** Whom a row belongs to: a workspace or a company may have nearly all that there is. */
+const OWNER = /^(workspace_id|company_id)$/;
+
+/**
+ * What is read besides single rows: a table or an index from end to end, all that one owner has in a table, or a range
+ * of an index. Undefined: something is looked up.
+ */
+export function longRead({ table, index, condition }: Access): string | undefined {
+  if (condition === '') return `all of ${index ?? table}`;
+  const parts = condition
+    .split(' AND ')
+    .map((part) => /^\(*(.+?) (\S*[=<>@]\S*) (.*?)\)*$/.exec(part)!.slice(1));
+  const [columns, bounds] = [new Set<string>(), new Set<string>()];
+  for (const [column, operator, value] of parts as [string, string, string][]) {
+    if (OWNER.test(column)) continue;
+    // From a value to the same value is as good as equal to it.
+    const isEqual = !/[<>]/.test(operator.replace('@>', '')) || bounds.has(`${column} ${value}`);
+    if (isEqual) return undefined;
+    columns.add(column);
+    bounds.add(`${column} ${value}`);
+  }
+  return columns.size === 0 ? `what one owner has in ${table}` : `a range of ${index}`;
 }
