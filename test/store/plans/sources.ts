@@ -31,12 +31,16 @@ export function sitesOfStore(): string[] {
     .sort();
 }
 
+export type Session = 'workers' | 'edge';
+
 /** Whose sessions send the statements of a file of the store: the workers', those of the edge and the admin, or both. */
-export function sessionsOf(file: string): ('workers' | 'edge')[] {
+export function sessionsOf(file: string): Session[] {
   const importers = sources.filter(
     (source) => !source.file.startsWith('src/store/') && source.text.includes(`store/${file}'`),
   );
-  const sessions = importers.map((source) => (source.file.startsWith('workers/') ? 'workers' : 'edge'));
+  const sessions = importers.map(
+    (source): Session => (source.file.startsWith('workers/') ? 'workers' : 'edge'),
+  );
   if (sessions.length === 0) throw new Error(`nothing outside the store uses ${file}`);
   return [...new Set(sessions)].sort();
 }
