@@ -114,7 +114,7 @@ const few: Record<string, [count: number, values: string]> = {
   'lane_totals (lane)': [16, 'n'],
 };
 
-/** Fills a migrated database and lets Postgres count what is in it. Takes about five seconds. */
+/** Fills a migrated database and lets Postgres count what is in it. */
 export async function fill(pool: Pool): Promise<Filled> {
   const insert = (target: string, values: string, from: number, to: number) =>
     pool.query(`insert into ${target} select ${values} from generate_series(${from}, ${to}) as n`);

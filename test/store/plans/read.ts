@@ -20,21 +20,21 @@ export interface Access {
 }
 
 /**
- * Tables and indexes by the names that plans have for them; a partition's are those of the whole. Partitions without
- * rows are missing: there is nothing in them to look up.
+ * Tables and indexes by the names that plans have for them; a partition's are those of the whole. Partitions with
+ * few rows are missing: of the month that has just begun, or of the next, a plan says nothing.
  */
 export async function readCatalog(pool: Pool) {
-  const { rows } = await pool.query<{ name: string; root: string; table: string | null; empty: boolean }>(`
+  const { rows } = await pool.query<{ name: string; root: string; table: string | null; few: boolean }>(`
     select
       pg_class.relname as name,
-      pg_class.relispartition and pg_class.reltuples = 0 as empty,
+      pg_class.relispartition and pg_class.reltuples < 1000 as few,
       coalesce(pg_partition_root(pg_class.oid), pg_class.oid)::regclass::text as root,
       coalesce(pg_partition_root(pg_index.indrelid), pg_index.indrelid)::regclass::text as table
     from pg_class
     left join pg_index on pg_index.indexrelid = pg_class.oid
     where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind in ('r', 'p', 'i', 'I')`);
   return new Map(
-    rows.filter(({ empty }) => !empty).map(({ name, root, table }) => [name, { root, table: table ?? root }]),
+    rows.filter(({ few }) => !few).map(({ name, root, table }) => [name, { root, table: table ?? root }]),
   );
 }
 
