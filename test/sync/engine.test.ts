@@ -243,7 +243,8 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
   });
 
   test('the ledger keeps what a run has handed over and not accounted for, however old it is', async () => {
-    const [staged, other] = [uuidv7(), uuidv7()];
+    const msecs = Date.now() - 30 * 86_400_000;
+    const [staged, other] = [uuidv7({ msecs }), uuidv7({ msecs })];
     const run = await scene.begin(await scene.integrate({ rows: [] }));
     await scene.pool.query(
       "insert into ledger (envelope_id, applied_at) select unnest($1::uuid[]), now() - interval '30 days'",

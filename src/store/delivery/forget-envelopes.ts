@@ -1,15 +1,24 @@
 import type { Pool } from '../database.ts';
 
 /**
- * By a scan of the ledger's primary key from its start: envelope ids are UUIDv7, so the oldest come first.
- * The ids of replays are not, and are found by their time; those are few. What a sync has handed to the lanes and not
- * accounted for yet stays, however long that takes: it will be handed over again.
+ * By two ranges of the ledger's primary key, whatever lies between them: envelope ids are UUIDv7 and begin with their
+ * time. Those of replays are not: they are few, and of 100,000 one lies before tomorrow and not yet in the first range,
+ * which comes to it. What a sync has handed to the lanes and not accounted for yet stays, however long that takes: it
+ * will be handed over again.
  */
 const statement = `
   delete from ledger
   where ledger.envelope_id in (
     select old.envelope_id
-    from ledger as old
+    from (
+      select ledger.envelope_id, ledger.applied_at
+      from ledger
+      where ledger.envelope_id < uuid_v7_floor(now() - make_interval(days => $1::integer))
+      union all
+      select ledger.envelope_id, ledger.applied_at
+      from ledger
+      where ledger.envelope_id > uuid_v7_floor(now() + interval '1 day')
+    ) as old
     where old.applied_at < now() - make_interval(days => $1::integer)
       and old.envelope_id not in (select unnest(sync_chunks.envelope_ids) from sync_chunks)
     limit 50000)`;

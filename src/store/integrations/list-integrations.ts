@@ -16,7 +16,10 @@ export interface ListedIntegration {
   last_status: string | null;
 }
 
-/** Reads the integrations of the workspace, which are few, and the end of sync_jobs_integration for each of the page. */
+/**
+ * Reads the integrations of the workspace, which are few, and the end of sync_jobs_integration for each of the page;
+ * `between` as in list-runs.ts.
+ */
 const statementOf = (direction: KeysetPage['direction']) => {
   const { compare, beyond, order } = keyset[direction];
   return `
@@ -39,8 +42,8 @@ const statementOf = (direction: KeysetPage['direction']) => {
   left join lateral (
     select sync_jobs.started_at, sync_jobs.status
     from sync_jobs
-    where sync_jobs.integration_id = integrations.id
-    order by sync_jobs.id desc
+    where sync_jobs.integration_id between integrations.id and integrations.id
+    order by sync_jobs.integration_id desc, sync_jobs.id desc
     limit 1) as last_run on true
   where integrations.workspace_id = $1::uuid
     and integrations.id ${compare} $2::uuid

@@ -1,6 +1,9 @@
 import type { Pool } from '../database.ts';
 
-/** Reads the whole table, which is small, and the end of sync_jobs_integration for each row. */
+/**
+ * Reads the whole table, which is small, and the end of sync_jobs_integration for each row; `between` as in
+ * list-runs.ts.
+ */
 const statement = `
   select
     integrations.id,
@@ -10,8 +13,8 @@ const statement = `
   left join lateral (
     select sync_jobs.started_at
     from sync_jobs
-    where sync_jobs.integration_id = integrations.id
-    order by sync_jobs.id desc
+    where sync_jobs.integration_id between integrations.id and integrations.id
+    order by sync_jobs.integration_id desc, sync_jobs.id desc
     limit 1) as last_run on true
   where integrations.status = 'active'
     and integrations.schedule is not null

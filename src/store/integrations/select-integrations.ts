@@ -22,7 +22,10 @@ export interface SelectedIntegration {
   last_job_status: string | null;
 }
 
-/** Reads the whole table, which is small, and the end of sync_jobs_integration for each row. */
+/**
+ * Reads the whole table, which is small, and the end of sync_jobs_integration for each row; `between` as in
+ * list-runs.ts.
+ */
 const statement = `
   select
     integrations.id,
@@ -45,8 +48,8 @@ const statement = `
   left join lateral (
     select sync_jobs.started_at, sync_jobs.status
     from sync_jobs
-    where sync_jobs.integration_id = integrations.id
-    order by sync_jobs.id desc
+    where sync_jobs.integration_id between integrations.id and integrations.id
+    order by sync_jobs.integration_id desc, sync_jobs.id desc
     limit 1) as last_run on true
   where ($1::uuid is null or integrations.workspace_id = $1)
     and ($2::uuid is null or integrations.id = $2)

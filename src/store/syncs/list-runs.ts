@@ -12,7 +12,10 @@ export interface ListedRun {
   rows_failed: number;
 }
 
-/** By the index sync_jobs_integration, in its order or against it. */
+/**
+ * By the index sync_jobs_integration, in its order or against it: `between`, since with `=` the planner may go along the
+ * primary key or the table, where the runs of all other integrations lie in between.
+ */
 const statementOf = (direction: KeysetPage['direction']) => {
   const { compare, beyond, order } = keyset[direction];
   return `
@@ -24,14 +27,20 @@ const statementOf = (direction: KeysetPage['direction']) => {
     to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
     sync_jobs.rows_synced,
     sync_jobs.rows_failed,
+    (
+      select true from sync_jobs as other
+      where other.integration_id between $1::uuid and $1::uuid and other.id ${beyond} $2::uuid
+      order by other.integration_id
+      limit 1) is not null as beyond,
     exists (
       select from sync_jobs as other
-      where other.integration_id = $1::uuid and other.id ${beyond} $2::uuid) as beyond,
-    exists (select from sync_jobs as other where other.integration_id = $1::uuid offset $3::integer) as paged
+      where other.integration_id between $1::uuid and $1::uuid
+      order by other.integration_id
+      offset $3::integer) as paged
   from sync_jobs
-  where sync_jobs.integration_id = $1::uuid
+  where sync_jobs.integration_id between $1::uuid and $1::uuid
     and sync_jobs.id ${compare} $2::uuid
-  order by sync_jobs.id ${order}
+  order by sync_jobs.integration_id ${order}, sync_jobs.id ${order}
   limit $3::integer + 1`;
 };
 

@@ -9,7 +9,7 @@ export interface SyncState {
   oldestSeconds: number;
 }
 
-/** By the index of unfinished runs, and for each integration the end of its own. */
+/** By the index of unfinished runs, and for each integration the end of its own; `between` as in list-runs.ts. */
 const statement = `
   select
     (select count(*)::integer from sync_jobs where sync_jobs.finished_at is null) as unfinished,
@@ -24,9 +24,9 @@ const statement = `
       cross join lateral (
         select sync_jobs.status
         from sync_jobs
-        where sync_jobs.integration_id = integrations.id
+        where sync_jobs.integration_id between integrations.id and integrations.id
           and sync_jobs.finished_at is not null
-        order by sync_jobs.id desc
+        order by sync_jobs.integration_id desc, sync_jobs.id desc
         limit 1
       ) as last
       where integrations.status = 'active'

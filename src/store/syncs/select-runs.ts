@@ -16,7 +16,7 @@ export interface SelectedRun {
   message: string | null;
 }
 
-/** By the index sync_jobs_integration. */
+/** By the index sync_jobs_integration; `between` as in list-runs.ts. */
 const statement = `
   select
     sync_jobs.id,
@@ -31,10 +31,10 @@ const statement = `
     sync_jobs.rows_failed,
     sync_jobs.message
   from sync_jobs
-  where sync_jobs.integration_id = $1::uuid
+  where sync_jobs.integration_id between $1::uuid and $1::uuid
     and ($2::uuid is null or sync_jobs.id = $2)
     and ($3::uuid is null or sync_jobs.id < $3)
-  order by sync_jobs.id desc
+  order by sync_jobs.integration_id desc, sync_jobs.id desc
   limit $4`;
 
 export interface WantedRuns {

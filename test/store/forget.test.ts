@@ -1,0 +1,92 @@
+import type pg from 'pg';
+import { v5 as uuidv5, v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { forgetEnvelopes } from '../../src/store/delivery/forget-envelopes.ts';
+import { forgetOutcomes } from '../../src/store/outcomes/forget-outcomes.ts';
+import { forgetEndedExpected } from '../../src/store/syncs/forget-ended-expected.ts';
+import { forgetRuns } from '../../src/store/syncs/forget-runs.ts';
+import { createStore } from '../workers/batch.ts';
+
+const DAY = 86_400_000;
+/** Ids that were made so many days ago, and a moment later. */
+const daysAgo = (days: number) => uuidv7({ msecs: Date.now() - days * DAY });
+/** Of a replay: it says nothing of its time. */
+const replay = (name: string) => uuidv5(name, uuidv5.URL);
+
+let pool: pg.Pool;
+let workspaceId: string;
+beforeAll(async () => {
+  const store = await createStore();
+  pool = store.pool;
+  workspaceId = store.workspace.id;
+});
+afterAll(() => pool.end());
+
+async function idsOf(table: string, column: string): Promise<string[]> {
+  return (await pool.query(`select ${column} as id from ${table}`)).rows.map(({ id }) => id).sort();
+}
+
+test('envelopes are forgotten by when they were applied, replays too, and no others', async () => {
+  const [old, late, young] = [daysAgo(9), daysAgo(9), daysAgo(1)];
+  const [oldReplay, youngReplay] = [replay('old'), replay('young')];
+  await pool.query(
+    `insert into ledger (envelope_id, applied_at)
+     select given.id, now() - make_interval(days => given.days)
+     from unnest($1::uuid[], $2::integer[]) as given (id, days)`,
+    [
+      [old, late, young, oldReplay, youngReplay],
+      [9, 6, 1, 9, 6],
+    ],
+  );
+  await forgetEnvelopes(pool, 7);
+  expect(await idsOf('ledger', 'envelope_id')).toEqual([late, young, youngReplay].sort());
+});
+
+test('outcomes are forgotten a day after they were decided, and no sooner', async () => {
+  const [old, late, young] = [daysAgo(3), daysAgo(3), daysAgo(0.5)];
+  await pool.query(
+    `insert into outcomes (object_id, decided_at)
+     select given.id, now() - make_interval(hours => given.hours)
+     from unnest($1::uuid[], $2::integer[]) as given (id, hours)`,
+    [
+      [old, late, young],
+      [70, 12, 12],
+    ],
+  );
+  await forgetOutcomes(pool);
+  expect(await idsOf('outcomes', 'object_id')).toEqual([late, young].sort());
+});
+
+/** A run of an integration of its own, and a row that an attempt at it has still to pass over. */
+async function begun(days: number, ended: number | null): Promise<string> {
+  const [id, integration] = [daysAgo(days), uuidv7()];
+  await pool.query(
+    `insert into integrations (id, workspace_id, name, kind, warehouse_type, status, source)
+     values ($1::uuid, $2, $1::text, 'attributes', 'postgres', 'active', '{}')`,
+    [integration, workspaceId],
+  );
+  await pool.query(
+    `insert into sync_jobs (id, integration_id, asked_by, finished_at)
+     values ($1, $2, 'api', now() - make_interval(days => $3::integer))`,
+    [id, integration, ended],
+  );
+  await pool.query(
+    "insert into sync_expected (attempt, fingerprint, job_id, remaining) select $1, decode(lpad(to_hex(n), 8, '0'), 'hex'), $2, 1 from generate_series(1, 3) as n",
+    [uuidv7(), id],
+  );
+  return id;
+}
+
+test('of attempts at runs, those are forgotten whose run has ended; runs, twelve months later', async () => {
+  const old = await begun(400, 399);
+  const [late, unfinished, ended] = [await begun(400, 300), await begun(400, null), await begun(1, 0)];
+  const young = await begun(0, null);
+  await forgetEndedExpected(pool);
+  expect(await idsOf('sync_expected', 'distinct job_id')).toEqual([unfinished, young].sort());
+  await forgetEndedExpected(pool);
+  await forgetRuns(pool);
+  expect(await idsOf('sync_jobs', 'id')).toEqual([late, unfinished, ended, young].sort());
+  expect(await idsOf('sync_jobs', 'id')).not.toContain(old);
+  await pool.query('delete from sync_expected');
+  await forgetEndedExpected(pool);
+});

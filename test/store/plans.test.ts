@@ -1,0 +1,216 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newId } from '../../src/ids.ts';
+import { everyStatementByIndex } from '../../src/store/by-index.ts';
+import { type Connection, type Database, openDatabase } from '../../src/store/database.ts';
+import { runBatch } from '../../workers/run.ts';
+import { alias, identity } from '../identity/objects.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { email, says } from '../subscription/scene.ts';
+import { attributes, deliver, event, point, silent } from '../workers/batch.ts';
+import { longReads, small, usedElsewhere } from './plans/allowed.ts';
+import { type Filled, fill } from './plans/fill.ts';
+import { ofDelivery } from './plans/of-delivery.ts';
+import { ofIdentity } from './plans/of-identity.ts';
+import { ofSubscriptions } from './plans/of-subscriptions.ts';
+import { ofSyncs } from './plans/of-syncs.ts';
+import { ofUsers } from './plans/of-users.ts';
+import { ofWorkspaces } from './plans/of-workspaces.ts';
+import {
+  type Access,
+  accesses,
+  type Catalog,
+  explainCustom,
+  explainGeneric,
+  longRead,
+  readCatalog,
+} from './plans/read.ts';
+import { recordingOn, type Sent } from './plans/record.ts';
+import { type Session, sessionsOf, sitesOfStore } from './plans/sources.ts';
+
+let edge: Database;
+let workers: Database;
+let filled: Filled;
+let catalog: Catalog;
+let sent: Sent[];
+let sites: Set<string>;
+/** Every way into a table that a statement of the store takes. */
+let ways: (Access & { file: string })[];
+
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  edge = openDatabase(url, 1);
+  workers = openDatabase(url, 1, { session: everyStatementByIndex });
+  filled = await fill(edge.pool);
+  catalog = await readCatalog(edge.pool);
+  await undone(edge, sendEverything);
+  ways = await waysOf(sent);
+});
+afterAll(() => Promise.all([edge.stop(), workers.stop()]));
+
+/** Does the work on a connection of its own, and leaves nothing of it. */
+async function undone<T>({ pool }: Database, work: (tx: Connection) => Promise<T>): Promise<T> {
+  const tx = await pool.connect();
+  try {
+    await tx.query('begin');
+    return await work(tx);
+  } finally {
+    await tx.query('rollback');
+    tx.release();
+  }
+}
+
+/** Calls every function of the store, each on the database as it was filled. */
+async function sendEverything(tx: Connection): Promise<void> {
+  const recording = recordingOn(tx);
+  ({ sent, sites } = recording);
+  for (const asking of [ofUsers, ofIdentity, ofSubscriptions, ofDelivery, ofWorkspaces, ofSyncs]) {
+    for (const call of asking(recording.store, filled)) {
+      await tx.query('savepoint filled');
+      await call();
+      await tx.query('rollback to savepoint filled');
+    }
+  }
+}
+
+/** Plans the statements as the sessions do that send them. */
+async function waysOf(statements: Sent[]): Promise<(Access & { file: string })[]> {
+  const found: (Access & { file: string })[] = [];
+  const plan = async (tx: Connection, session: Session, explain: typeof explainCustom) => {
+    for (const one of statements) {
+      if (!sessionsOf(one.file).includes(session)) continue;
+      for (const access of accesses(await explain(tx, one), catalog))
+        found.push({ ...access, file: one.file });
+    }
+  };
+  await undone(workers, (tx) => plan(tx, 'workers', explainGeneric));
+  await undone(edge, async (tx) => {
+    await plan(tx, 'edge', explainCustom);
+    // Which may take its place from the sixth time on.
+    await tx.query('set local plan_cache_mode = force_generic_plan');
+    await plan(tx, 'edge', explainGeneric);
+  });
+  return found;
+}
+
+describe('of every statement of the store, on a filled database,', () => {
+  test('there is a plan here', () => {
+    expect(sitesOfStore().filter((site) => !sites.has(site))).toEqual([]);
+  });
+
+  test('none reads much of a large table, but for those named with a reason', () => {
+    const long = ways.flatMap((way) => {
+      const read = way.table in small ? undefined : longRead(way);
+      return read === undefined ? [] : [`${way.file}: ${read}`];
+    });
+    expect([...new Set(long)].sort()).toEqual(Object.keys(longReads).sort());
+  });
+
+  test('one that has lost its index is found', async () => {
+    const statements = sent.filter(({ file }) => file === 'identity/move-push-tokens.ts');
+    expect(statements).toHaveLength(1);
+    const plan = await undone(workers, async (tx) => {
+      await tx.query('drop index push_tokens_profile');
+      return explainGeneric(tx, statements[0]!);
+    });
+    expect([...accesses(plan, catalog)].map(longRead)).toContain('what one owner has in push_tokens');
+  });
+});
+
+test('every large table is filled: no plan takes it for small', async () => {
+  const { rows } = await edge.pool.query<{ name: string; rows: number }>(`
+    select root::text as name, sum(pg_class.reltuples)::integer as rows
+    from pg_class
+    cross join lateral coalesce(pg_partition_root(pg_class.oid)::oid, pg_class.oid) as id
+    cross join lateral (select id::regclass as root) as whole
+    where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind = 'r'
+    group by root`);
+  expect(rows.filter(({ name, rows }) => !(name in small) && rows < 10_000)).toEqual([]);
+  expect(rows.filter(({ name, rows }) => name in small && rows > 1000)).toEqual([]);
+});
+
+test('what goes with a row of another table is found by an index', async () => {
+  const { rows } = await edge.pool.query(`
+    select conrelid::regclass::text as table, conname as name
+    from pg_constraint
+    where contype = 'f' and confdeltype = 'c'
+      and not exists (
+        select from pg_index where indrelid = conrelid and indkey[0] = conkey[1] and indpred is null)`);
+  expect(rows).toEqual([]);
+});
+
+/** Attributes, events, purchases, aliases, tokens and states, for users who are there and for new ones. */
+function mixed({ users, group }: Filled) {
+  const [first, second] = users as [(typeof users)[0], (typeof users)[0]];
+  const time = '2026-01-02T03:04:05.000Z';
+  const product = { product_id: 'product2', currency: 'USD', price: 1, quantity: 1, time };
+  return [
+    ...[first.external_id, 'new', { email: second.email }, { phone: second.phone }].flatMap((who) => [
+      event(who),
+      point(who),
+    ]),
+    { ...event('new'), kind: 'purchases' as const, ...product },
+    event(alias('label:alias2')),
+    attributes({ service_id: '0198a1b2c3d4000000000001' }, { standard: { country: 'DE' } }),
+    attributes('new', {
+      standard: { email: 'new@x.com', phone: '+442071838750', phone_valid: true },
+      push_tokens: [{ app_id: 'app', token: 'token2', device_id: 'device2' }],
+    }),
+    identity('alias_new', { ...alias('other:new'), external_id: 'new' }),
+    email(first.email, { state: 'unsubscribed' }),
+    says({ email: first.email }, group, 'subscribed'),
+    attributes('new', {
+      subscription_groups: [{ subscription_group_id: newId(), subscription_state: 'subscribed' }],
+    }),
+  ];
+}
+
+test('no index of a table that the hot path writes is there for nothing', async () => {
+  const { rows, statements } = await undone(workers, async (tx) => {
+    const hot = recordingOn(tx);
+    const outcome = await runBatch(hot.store, [deliver({ id: filled.workspaceId }, mixed(filled))], silent);
+    expect(outcome).toMatchObject({ kind: 'applied', deadLetters: [expect.any(String)] });
+    return { ...(await tx.query(indexesOfWritten)), statements: hot.sent };
+  });
+  const asked = new Set(sent.map(({ text }) => text));
+  expect(statements.filter(({ text }) => !asked.has(text))).toEqual([]);
+
+  const written = new Set(rows.map(({ table }) => table));
+  for (const table of [
+    'profiles',
+    'user_aliases',
+    'events',
+    'purchases',
+    'event_summaries',
+    'purchase_summaries',
+  ]) {
+    expect(written).toContain(table);
+  }
+  for (const table of [
+    'ledger',
+    'dead_letters',
+    'push_tokens',
+    'usage',
+    'lane_totals',
+    'subscription_history',
+  ]) {
+    expect(written).toContain(table);
+  }
+  const used = new Set(ways.map(({ index }) => index));
+  const idle = rows.filter(({ index, keeps }) => !keeps && !used.has(index)).map(({ index }) => index);
+  expect([...new Set(idle)].sort()).toEqual(Object.keys(usedElsewhere).sort());
+});
+
+/** Those of every table into which this transaction has written; `keeps`: what it admits only once is a rule. */
+const indexesOfWritten = `
+  select
+    whole.index::regclass::text as index,
+    whole.table::regclass::text as table,
+    pg_index.indisunique as keeps
+  from pg_stat_xact_user_tables as written
+  join pg_index on pg_index.indrelid = written.relid
+  cross join lateral (
+    select
+      coalesce(pg_partition_root(pg_index.indexrelid)::oid, pg_index.indexrelid) as index,
+      coalesce(pg_partition_root(pg_index.indrelid)::oid, pg_index.indrelid) as table
+  ) as whole
+  where written.n_tup_ins + written.n_tup_upd + written.n_tup_del > 0`;

@@ -1,0 +1,5 @@
+import type { Connection, Pool } from '../../../src/store/database.ts';
+import type { Filled } from './fill.ts';
+
+/** Calls of functions of the store, each for what the filled database has. */
+export type Asking = (store: Connection & Pool, filled: Filled) => (() => Promise<unknown>)[];

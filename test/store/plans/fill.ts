@@ -1,0 +1,153 @@
+import type { Pool } from '../../../src/store/database.ts';
+
+/** Rows of each large table: enough that no planner takes one for small. */
+const ROWS = 20_000;
+
+/** Accounts of a company. Companies are many, so that one is a small part of the table. */
+const ACCOUNTS = 200;
+
+/** What statements are asked about: what the filled database holds of one of its two workspaces. */
+export interface Filled {
+  workspaceId: string;
+  companyId: string;
+  keyHash: Buffer;
+  group: string;
+  integrationId: string;
+  /** A run of the integration that has not ended, with a chunk on its way. */
+  runId: string;
+  /** One that ended long ago, with half of all runs before it. */
+  oldRunId: string;
+  /** A few of its users; each has everything that a user can have. */
+  users: { id: string; external_id: string; email: string; phone: string }[];
+  /** Ids of what was applied, of objects with an outcome and of dead letters. */
+  envelopes: string[];
+  objects: string[];
+  deadLetters: string[];
+  attempt: string;
+}
+
+const owner = "filled_id('workspace', n % 2)";
+const instant = "now() - n * interval '250 seconds'";
+const digest = 'sha256(n::text::bytea)';
+
+/** What has a row per `n`: users, what they do, and what is kept of requests and runs. */
+const rows: Record<string, string> = {
+  'profiles (workspace_id, id, external_id, email, phone, phone_valid, marked_email_as_spam_at, email_subscribe, custom_attributes, created_at, updated_at)': `
+    ${owner}, filled_id('user', n), 'user' || n, 'user' || n || '@x.com', '+4420' || n, true,
+    case when n % 9 = 0 then ${instant} end, 'subscribed', '{"points": 1}', ${instant}, ${instant}`,
+  'user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)': `
+    ${owner}, 'label', 'alias' || n, filled_id('user', n), ${instant}`,
+  'push_tokens (workspace_id, app_id, token, device_id, profile_id, created_at)': `
+    ${owner}, 'app', 'token' || n, 'device' || n, filled_id('user', n), ${instant}`,
+  'email_addresses (workspace_id, email, state, hard_bounced_at, changed_at)': `
+    ${owner}, 'user' || n || '@x.com', (array['subscribed', 'unsubscribed'])[n % 3 % 2 + 1],
+    case when n % 7 = 0 then ${instant} end, ${instant}`,
+  'subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)': `
+    ${owner}, 'email', 'user' || n || '@x.com', filled_id('group', n % 2), 'subscribed', ${instant}`,
+  'subscription_history (workspace_id, subject_kind, subject, subscription, to_state, changed_at, request_id)': `
+    ${owner}, 'email', 'user' || n || '@x.com', filled_id('group', n % 2)::text, 'subscribed', ${instant}, 'request'`,
+  'events (workspace_id, id, profile_id, name, "time")': `
+    ${owner}, filled_id('event', n), filled_id('user', n), 'event' || n % 100, ${instant}`,
+  'purchases (workspace_id, id, profile_id, product_id, currency, price, quantity, "time")': `
+    ${owner}, filled_id('purchase', n), filled_id('user', n), 'product' || n % 100, 'USD', 1, 1, ${instant}`,
+  'event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)': `
+    ${owner}, filled_id('user', n), 'event' || n % 100, ${instant}, ${instant}, 1, ${instant}`,
+  'purchase_summaries (workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)': `
+    ${owner}, filled_id('user', n), 'product' || n % 100, 'USD', ${instant}, ${instant}, 1, 1, ${instant}`,
+  'app_summaries (workspace_id, profile_id, app_id, sessions, first_session, last_session)': `
+    ${owner}, filled_id('user', n), 'app', 1, ${instant}, ${instant}`,
+  'ledger (envelope_id, applied_at)': `filled_id('envelope', n), ${instant}`,
+  'dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, state, failed_at, identifiers)': `
+    filled_id('object', n), ${owner}, 'request' || n, 'events', 'track', '{}', 'reason',
+    case n % 20 when 0 then 'waiting' else 'replayed' end, ${instant}, array['x:user' || n]`,
+  'outcomes (object_id, decided_at)': `filled_id('object', n), ${instant}`,
+  'usage (workspace_id, day, lane, events)': `
+    ${owner}, (now() at time zone 'UTC')::date - n / 32, n / 2 % 16, 1`,
+  'deprecated_external_ids (workspace_id, external_id, profile_id, created_at)': `
+    ${owner}, 'old' || n, filled_id('user', n), ${instant}`,
+  'merged_profiles (workspace_id, profile_id, kept_id, merged_at)': `
+    ${owner}, filled_id('gone', n), filled_id('user', n), ${instant}`,
+  'removed_profiles (workspace_id, profile_id, fate, removed_at)': `
+    ${owner}, filled_id('gone', n), 'merged', ${instant}`,
+  'blocked_external_ids (workspace_id, external_id, reason)': `
+    filled_id('workspace', n % 100), 'blocked' || n, 'reason'`,
+  'preference_link_revocations (workspace_id, subject_kind, subject_id)': `${owner}, 'user', filled_id('user', n)`,
+  'idempotency_keys (owner_id, operation, key_hash, fingerprint, request_id, created_at)': `
+    ${owner}, 'operation', ${digest}, ${digest}, filled_id('request', n), now() - n * interval '10 seconds'`,
+  'sync_jobs (id, integration_id, asked_by, status, started_at, finished_at)': `
+    filled_id('run', n), filled_id('integration', n % 20), 'schedule', 'success', ${instant},
+    case when n > 10 then ${instant} end`,
+  'sync_row_errors (job_id, number, reason, occurred_at, identifiers)': `
+    filled_id('run', n % 100 + 1), n, 'reason', ${instant}, array['x:user' || n]`,
+  'sync_boundary (integration_id, fingerprint, seen)': `filled_id('integration', n % 20), ${digest}, 1`,
+  'sync_expected (attempt, fingerprint, job_id, remaining)': `
+    filled_id('attempt', n % 10), ${digest}, filled_id('run', n % 10 + 1), 1`,
+  'accounts (id, company_id, user_name, email, external_id, given_name, family_name, department)': `
+    filled_id('account', n), filled_id('company', n / ${ACCOUNTS}), 'Who' || n || '@x.com', 'who' || n || '@x.com',
+    'who' || n, 'Given' || n, 'Family' || n, 'Department' || n`,
+};
+
+/** What stays small however many users there are. `n` begins at 0. */
+const few: Record<string, [count: number, values: string]> = {
+  'companies (id, name)': [ROWS / ACCOUNTS + 1, "filled_id('company', n), 'company' || n"],
+  'workspaces (id, name, company_id)': [
+    100,
+    "filled_id('workspace', n), 'shop' || n, filled_id('company', n)",
+  ],
+  'api_keys (id, workspace_id, name, identifier, key_hash, permissions)': [
+    40,
+    `filled_id('key', n), ${owner}, 'key' || n, 'key', ${digest}, '{}'`,
+  ],
+  'rate_limits (workspace_id, bucket, requests, window_seconds)': [2, `${owner}, 'scim', 10, 10`],
+  'scim_tokens (id, company_id, name, identifier, token_hash, origin)': [
+    40,
+    `filled_id('token', n), filled_id('company', n), 'token', 'token', ${digest}, 'origin'`,
+  ],
+  'subscription_groups (id, workspace_id, name, channel)': [
+    2,
+    `filled_id('group', n), ${owner}, 'group' || n, 'email'`,
+  ],
+  'integrations (id, workspace_id, name, kind, warehouse_type, status, source, schedule)': [
+    20,
+    `filled_id('integration', n), ${owner}, 'integration' || n, 'attributes', 'postgres', 'active', '{}', '0 * * * *'`,
+  ],
+  'lane_totals (lane)': [16, 'n'],
+};
+
+/** Fills a migrated database and lets Postgres count what is in it. */
+export async function fill(pool: Pool): Promise<Filled> {
+  const insert = (target: string, values: string, from: number, to: number) =>
+    pool.query(`insert into ${target} select ${values} from generate_series(${from}, ${to}) as n`);
+  // A UUIDv7, the later the smaller `n` is.
+  await pool.query(`
+    create function filled_id(kind text, n integer) returns uuid language sql immutable as $$
+      select (lpad(to_hex(${Date.now()} - n * 250000::bigint), 12, '0') || '7' || substr(md5(kind || n), 1, 3)
+        || '8' || substr(md5(kind || n), 4, 15))::uuid
+    $$`);
+  for (const [target, [count, values]] of Object.entries(few)) await insert(target, values, 0, count - 1);
+  for (const [target, values] of Object.entries(rows)) await insert(target, values, 1, ROWS);
+  await insert(
+    'sync_chunks (job_id, envelope_ids, entries, rows, progress)',
+    `filled_id('run', n), array[filled_id('envelope', n)], '[]', '{}', '{}'`,
+    1,
+    10,
+  );
+  await pool.query('analyze');
+  const { rows: found } = await pool.query(`
+    select
+      ${owner} as "workspaceId", filled_id('company', 1) as "companyId", ${digest} as "keyHash",
+      filled_id('group', n % 2) as group, filled_id('integration', n) as "integrationId", filled_id('run', n) as "runId",
+      filled_id('run', n + ${ROWS / 2}) as "oldRunId",
+      filled_id('attempt', n) as attempt,
+      array(select filled_id('envelope', one) from generate_series(1, 3) as one) as envelopes,
+      array(select filled_id('object', one) from generate_series(1, 3) as one) as objects,
+      array(select filled_id('object', one) from generate_series(20, 60, 20) as one) as "deadLetters"
+    from (values (2)) as filled (n)`);
+  const { rows: users } = await pool.query(
+    `select id, external_id, email, phone from profiles
+     where workspace_id = $1 and external_id = any (array(select 'user' || n * 2 from generate_series(1, 4) as n))
+     order by id`,
+    [found[0].workspaceId],
+  );
+  return { ...found[0], users };
+}

@@ -1,0 +1,36 @@
+import type { Connection, Pool } from '../../../src/store/database.ts';
+
+/** A statement as a function of the store has sent it. */
+export interface Sent {
+  /** The file of src/store that sent it. */
+  file: string;
+  name?: string;
+  text: string;
+  values: unknown[];
+}
+
+/** What a plan is made for; the others neither read nor write rows, and are not sent on. */
+const PLANNED = /^\s*(select|with|insert|update|delete)\b/i;
+
+/** A connection and a pool in one that notes what it is told to send. Its transactions are those of `connection`. */
+export function recordingOn(connection: Connection) {
+  const sent: Sent[] = [];
+  /** Each `file:line` that has sent something. */
+  const sites = new Set<string>();
+  const query = async (given: string | Omit<Sent, 'file'>, values: unknown[] = []) => {
+    const [, file, line] = new Error().stack!.match(/src\/store\/([\w/-]+\.ts):(\d+)/) ?? [];
+    if (file) sites.add(`${file}:${line}`);
+    const { text, ...rest } = typeof given === 'string' ? { text: given, values } : given;
+    if (!PLANNED.test(text)) return { rows: [], rowCount: null };
+    if (!file) throw new Error(`no file of the store has sent ${text}`);
+    sent.push({ ...rest, file, text, values: rest.values ?? [] });
+    return typeof given === 'string' ? connection.query(text, values) : connection.query(given);
+  };
+  const nothing = () => {};
+  const store = {
+    ...{ query, connect: async () => store, release: nothing, on: nothing, off: nothing },
+    // Of which `sendTogether` holds the stream.
+    connection: (connection as unknown as { connection: object }).connection,
+  };
+  return { store: store as unknown as Connection & Pool, sent, sites };
+}
