@@ -126,6 +126,13 @@ export const settings = {
     'bytes',
     'Largest request body, also after decompression.',
   ),
+  MAX_READING_BYTES: integer(
+    16_777_216,
+    1024,
+    1_073_741_824,
+    'bytes',
+    'Bytes of bodies over 128 KiB that one web process has in hand, each by its length, a compressed one as twice MAX_BODY_BYTES; further ones wait for their turn, 5 s at most, and are then answered with 503.',
+  ),
   MAX_ENVELOPE_OBJECTS: integer(2000, 1, 10_000, 'objects', 'Most objects in one job.'),
   MAX_PENDING_OBJECTS: integer(
     100_000,

@@ -13,6 +13,8 @@ const entries: Record<string, ErrorName> = {
 /** A request that an operation has in hand. */
 export interface RequestInHand extends IncomingMessage {
   requestId?: string;
+  /** Its answer, under Express's name. */
+  res?: ServerResponse;
   /** Set when the rest of it cannot be read: what it was answered with. */
   broken?: ErrorName;
 }

@@ -63,7 +63,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     const token = tokenOf(request);
     if (!readLink(token)) throw new LinkRefused(404);
     if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
-    const body = await readBody(request, MAX_FORM);
+    const body = await readBody(request, { limit: MAX_FORM, reading: services.reading });
     return inTurn(async () => {
       const opened = await open(token);
       const choice = readChoice(

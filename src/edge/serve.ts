@@ -26,6 +26,7 @@ import type { EdgeMetrics } from './metrics.ts';
 import type { Kept, Once } from './once.ts';
 import { planWithGroups } from './plan-with-groups.ts';
 import type { Allowance, RateLimiter } from './rate-limit.ts';
+import type { Reading } from './reading.ts';
 import { sendJson } from './reply.ts';
 import { levelOf, requestLine } from './request-line.ts';
 import { toReply } from './to-reply.ts';
@@ -39,6 +40,8 @@ export interface EdgeServices {
   scimAuthenticator: ScimAuthenticator;
   /** What connectors send in bursts, a few requests at a time. */
   scimTurns: InTurn;
+  /** Lets large bodies in. */
+  reading: Reading;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
   once: Once;
@@ -72,6 +75,7 @@ export async function serve(
   const started = performance.now();
   const requestId = newId();
   (request as RequestInHand).requestId = requestId;
+  (request as RequestInHand).res = response;
   const { operation } = endpoint;
   const outcome: Outcome = { accepted: 0, rejected: 0 };
   let reply: Reply;
@@ -141,7 +145,10 @@ async function answer(
   let body: Record<string, Json> = {};
   if (operation.body) {
     requireJson(request);
-    body = await readJsonObject(request, services.config.MAX_BODY_BYTES);
+    body = await readJsonObject(request, {
+      limit: services.config.MAX_BODY_BYTES,
+      reading: services.reading,
+    });
     if (operation.spell) body = operation.spell(body);
     if (checkBody && !checkBody(body)) throw new BadRequest(describeError(checkBody.errors![0]!));
   }
