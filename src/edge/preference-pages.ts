@@ -15,7 +15,7 @@ import { createLinkOpener, LinkRefused, type Opened } from './open-link.ts';
 import { type PageLocals, refuse } from './other-requests.ts';
 import { type NoticeName, noticePage, statusOfNotice } from './preference-notices.ts';
 import { preferencePolicy } from './preference-policy.ts';
-import type { EdgeServices } from './serve.ts';
+import type { EdgeServices } from './services.ts';
 import { isUnavailable } from './to-reply.ts';
 import { createTurns } from './turns.ts';
 
