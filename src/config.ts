@@ -65,6 +65,15 @@ export const settings = {
     'runs',
     'Integrations that one sync process works at a time; a live request may wait behind one chunk of each.',
   ),
+  METRICS_TOKEN: {
+    ...text(
+      '',
+      '',
+      'What /metrics of every process asks for as Authorization: Bearer; 16 to 500 visible ASCII characters. Empty: it is open to whoever reaches the port.',
+    ),
+    pattern: '^([!-~]{16,500})?$',
+    rule: 'must be 16 to 500 visible ASCII characters',
+  },
   BOOTSTRAP_API_KEY: {
     ...text(
       '',

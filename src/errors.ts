@@ -62,6 +62,7 @@ export const errors = {
     message: "'Idempotency-Key' is not valid: it must be 1 to 255 visible ASCII characters",
   },
   invalidKey: { status: 401, message: 'Invalid API Key' },
+  metricsToken: { status: 401, message: 'Invalid metrics token' },
   scimUnauthorized: { status: 401, message: 'Unauthorized' },
   accessDenied: { status: 403, message: 'Access Denied' },
   scimNoFilterHere: { status: 403, message: 'A filter cannot be used here.' },

@@ -24,6 +24,7 @@ import { createTurns } from './edge/turns.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { openTokenBuckets } from './limits/open-token-buckets.ts';
 import { createLog } from './log.ts';
+import { createMetricsGuard } from './metrics-token.ts';
 import { allOperations } from './operations/index.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { connectProducer } from './queue/connection.ts';
@@ -151,6 +152,7 @@ async function main(): Promise<void> {
       pingLimits: limits.ping,
       registry: metrics.registry,
       refresh: fleet.refresh,
+      mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
       marks,
     });
   });
