@@ -69,6 +69,11 @@ export const errors = {
   scimResourceNotFound: { status: 404, message: 'Resource not found' },
   scimUserNotFound: { status: 404, message: 'User not found' },
   notFound: { status: 404, message: 'Not Found' },
+  nothingHere: {
+    status: 404,
+    message:
+      'Not Found: this is Penstock. /docs describes its API, and /openapi.json is the OpenAPI document',
+  },
   unknownPreferenceCenter: { status: 404, message: 'Preference center not found' },
   unknownIntegration: { status: 404, message: 'Integration not found' },
   unknownUser: { status: 404, message: 'User not found' },
