@@ -4,7 +4,9 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, expect, test } from 'vitest';
 import { readBody } from '../../src/edge/body.ts';
+import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
 import { createReading, type Reading, SMALL_BODY } from '../../src/edge/reading.ts';
+import { createLog } from '../../src/log.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
 const LARGE = 400_000;
@@ -31,7 +33,7 @@ async function open(mostBytes: number, patience = 60_000, mostWaiting = 10): Pro
   const reading = createReading({ mostBytes, mostWaiting, patience });
   const read: number[] = [];
   const held: (() => void)[] = [];
-  server = createServer(async (request, response) => {
+  server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
     Object.assign(request, { res: response });
     try {
       const body = await readBody(request, { limit: LIMIT, reading });
@@ -143,7 +145,18 @@ test('G5: whoever comes when too many wait is answered with 503 at once', async 
   expect(await firstLine(begin(lengthOf(LARGE), 'x'))).toMatch(/^HTTP\/1.1 503 /);
 });
 
-test('G5: a body that waits has no more time to come than any other: whoever leaves gives up its place', async () => {
+test('G5: a body that waits has no more time to come than any other: 408', async () => {
+  const { reading, begin } = await open(LARGE);
+  answerBrokenRequests(server!, createLog('test', 'silent'));
+  server!.requestTimeout = 300;
+  server!.headersTimeout = 200;
+  begin(lengthOf(LARGE), 'x');
+  await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
+  expect(await firstLine(begin(lengthOf(LARGE), 'x'))).toMatch(/^HTTP\/1.1 408 /);
+  await waitUntil(() => reading.held() === 0, { what: 'all room to be given back' });
+});
+
+test('G5: whoever leaves while waiting gives up its place', async () => {
   const { reading, read, begin } = await open(LARGE);
   const first = begin(lengthOf(LARGE), 'x');
   await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
