@@ -65,6 +65,15 @@ export const settings = {
     'runs',
     'Integrations that one sync process works at a time; a live request may wait behind one chunk of each.',
   ),
+  METRICS_TOKEN: {
+    ...text(
+      '',
+      '',
+      'What /metrics of every process asks for as Authorization: Bearer; 16 to 500 visible ASCII characters. Empty: it is open to whoever reaches the port.',
+    ),
+    pattern: '^([!-~]{16,500})?$',
+    rule: 'must be 16 to 500 visible ASCII characters',
+  },
   BOOTSTRAP_API_KEY: {
     ...text(
       '',
@@ -125,6 +134,13 @@ export const settings = {
     67_108_864,
     'bytes',
     'Largest request body, also after decompression.',
+  ),
+  MAX_READING_BYTES: integer(
+    16_777_216,
+    1024,
+    1_073_741_824,
+    'bytes',
+    'Bytes of bodies over 128 KiB that one web process has in hand, each by its length, a compressed one as twice MAX_BODY_BYTES; further ones wait for their turn, 5 s at most, and are then answered with 503.',
   ),
   MAX_ENVELOPE_OBJECTS: integer(2000, 1, 10_000, 'objects', 'Most objects in one job.'),
   MAX_PENDING_OBJECTS: integer(

@@ -62,12 +62,18 @@ export const errors = {
     message: "'Idempotency-Key' is not valid: it must be 1 to 255 visible ASCII characters",
   },
   invalidKey: { status: 401, message: 'Invalid API Key' },
+  metricsToken: { status: 401, message: 'Invalid metrics token' },
   scimUnauthorized: { status: 401, message: 'Unauthorized' },
   accessDenied: { status: 403, message: 'Access Denied' },
   scimNoFilterHere: { status: 403, message: 'A filter cannot be used here.' },
   scimResourceNotFound: { status: 404, message: 'Resource not found' },
   scimUserNotFound: { status: 404, message: 'User not found' },
   notFound: { status: 404, message: 'Not Found' },
+  nothingHere: {
+    status: 404,
+    message:
+      'Not Found: this is Penstock. /docs describes its API, and /openapi.json is the OpenAPI document',
+  },
   unknownPreferenceCenter: { status: 404, message: 'Preference center not found' },
   unknownIntegration: { status: 404, message: 'Integration not found' },
   unknownUser: { status: 404, message: 'User not found' },

@@ -5,7 +5,7 @@ import { bootstrap } from './admin/bootstrap.ts';
 import { describeFailure } from './admin/refusal.ts';
 import { type Config, readConfig } from './config.ts';
 import { keepIntegrationKey } from './embedded/integration-key.ts';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
+import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { createLog, type Log } from './log.ts';
 import { packageRoot } from './package-root.ts';
 import { queueKind } from './queue/kind.ts';
@@ -33,6 +33,8 @@ async function start(): Promise<number> {
   let stopProcesses = async () => {};
   try {
     if (!config.DATABASE_URL) {
+      // Nothing of an earlier start can have the ports before there is a database: nobody need be waited for.
+      if (!hasEmbeddedPostgres(config.DATA_DIR)) await claimPorts(config, 0);
       postgres = await startEmbeddedPostgres(config.DATA_DIR, log);
       postgres.exited.then(() => end.because('the embedded Postgres ended by itself', 1));
     }

@@ -19,10 +19,12 @@ import { createOnce } from './edge/once.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
+import { createReading } from './edge/reading.ts';
 import { createTurns } from './edge/turns.ts';
 import { runProcess, stopOnSignal } from './lifecycle.ts';
 import { openTokenBuckets } from './limits/open-token-buckets.ts';
 import { createLog } from './log.ts';
+import { createMetricsGuard } from './metrics-token.ts';
 import { allOperations } from './operations/index.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { connectProducer } from './queue/connection.ts';
@@ -42,6 +44,9 @@ const PATIENCE = { connection: 1000, statement: 1500 };
 
 /** Connectors send everyone at once, and wait for half a minute and more. */
 const SCIM_TURNS = { mostWaiting: 1000, patience: 10_000 };
+
+/** For as long as a body may take to come, and its answer, a client of large bodies waits anyway. */
+const READING_TURNS = { mostWaiting: 1000, patience: 5000 };
 
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
 async function main(): Promise<void> {
@@ -65,6 +70,7 @@ async function main(): Promise<void> {
     backlog: depth.waiting,
   });
   const loop = watchLoopLag();
+  const reading = createReading({ mostBytes: config.MAX_READING_BYTES, ...READING_TURNS });
   const metrics = createEdgeMetrics();
   const marks = watchMarks(
     [
@@ -83,6 +89,8 @@ async function main(): Promise<void> {
         ofQueue: true,
       },
       { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },
+      // Never past it: who finds no room waits.
+      { name: 'reading_bytes', mark: config.MAX_READING_BYTES, unit: 'bytes', value: reading.held },
       // Past these two the queue itself refuses: it knows how much each request adds.
       {
         name: 'pending_objects',
@@ -126,6 +134,7 @@ async function main(): Promise<void> {
     authenticator,
     scimAuthenticator,
     scimTurns,
+    reading,
     rateLimiter,
     queue,
     once: createOnce(database.pool, log),
@@ -143,6 +152,7 @@ async function main(): Promise<void> {
       pingLimits: limits.ping,
       registry: metrics.registry,
       refresh: fleet.refresh,
+      mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
       marks,
     });
   });

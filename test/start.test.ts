@@ -1,4 +1,5 @@
 import { spawn } from 'node:child_process';
+import { readdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../src/package-root.ts';
@@ -152,6 +153,8 @@ describe('npm start', () => {
         const start = begin(env);
         expect(await start.exit).toMatchObject({ code: 1 });
         expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
+        // Nothing is made for a start that comes to nothing.
+        expect(readdirSync(env.DATA_DIR)).toEqual([]);
         // A key that nobody would ever see is not made.
         expect(output(start)).not.toMatch(KEY);
         await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });

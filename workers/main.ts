@@ -99,7 +99,7 @@ async function main(): Promise<void> {
   if (config.WORKER_PORT > 0)
     services.push(
       await startStatusServer(
-        { host: config.WORKER_HOST, port: config.WORKER_PORT },
+        { host: config.WORKER_HOST, port: config.WORKER_PORT, metricsToken: config.METRICS_TOKEN },
         metrics.registry,
         database.pool,
         connection,

@@ -3,6 +3,7 @@ import type { Registry } from 'prom-client';
 import { limitConnections, serverOptions } from '../src/edge/listen.ts';
 import type { Service } from '../src/lifecycle.ts';
 import type { Log } from '../src/log.ts';
+import { createMetricsGuard } from '../src/metrics-token.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { checkReadiness } from '../src/readiness.ts';
 import type { Pool } from '../src/store/database.ts';
@@ -14,7 +15,7 @@ const JSON_TYPE = 'application/json; charset=utf-8';
  * without: the web process shows the counters of the whole fleet.
  */
 export async function startStatusServer(
-  address: { host: string; port: number },
+  { metricsToken, ...address }: { host: string; port: number; metricsToken: string },
   registry: Registry,
   pool: Pool,
   connection: QueueConnection,
@@ -30,10 +31,13 @@ export async function startStatusServer(
       return [ready ? 200 : 503, JSON_TYPE, body];
     },
   };
-  const server = createServer(serverOptions, async ({ url = '', method = '' }, response) => {
+  const mayReadMetrics = createMetricsGuard(metricsToken);
+  const server = createServer(serverOptions, async ({ url = '', method = '', headers }, response) => {
     const page = Object.hasOwn(pages, url) ? pages[url]! : undefined;
-    const refused = !page ? 404 : ['GET', 'HEAD'].includes(method) ? undefined : 405;
+    const isClosed = url === '/metrics' && !mayReadMetrics(headers.authorization);
+    const refused = !page ? 404 : !['GET', 'HEAD'].includes(method) ? 405 : isClosed ? 401 : undefined;
     if (refused === 405) response.setHeader('Allow', 'GET, HEAD');
+    if (refused === 401) response.setHeader('WWW-Authenticate', 'Bearer');
     const [status, type, body] = refused
       ? [refused, JSON_TYPE, JSON.stringify({ message: STATUS_CODES[refused] })]
       : await page!();

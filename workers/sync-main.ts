@@ -72,7 +72,7 @@ async function main(): Promise<void> {
     startSyncs({ connection, syncs, context, config }),
   ];
   if (config.SYNC_PORT > 0) {
-    const address = { host: config.SYNC_HOST, port: config.SYNC_PORT };
+    const address = { host: config.SYNC_HOST, port: config.SYNC_PORT, metricsToken: config.METRICS_TOKEN };
     services.push(await startStatusServer(address, metrics.registry, pool, connection, log));
   }
   stopOnSignal(services, log, config.SHUTDOWN_TIMEOUT_MS);

@@ -1,4 +1,5 @@
 import type { Command } from 'commander';
+import { PENSTOCK } from './command-name.ts';
 
 /** What every command of the admin tool is described with. */
 interface Description {
@@ -21,5 +22,5 @@ export function addVerb(parent: Command, name: string, description: Description)
 }
 
 function described(command: Command, { sentence, example }: Description): Command {
-  return command.description(sentence).addHelpText('after', `\nExample:\n  $ penstock ${example}`);
+  return command.description(sentence).addHelpText('after', `\nExample:\n  $ ${PENSTOCK} ${example}`);
 }

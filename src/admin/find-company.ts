@@ -1,6 +1,7 @@
 import { validate } from 'uuid';
 import type { Company } from '../generated/prisma/client.ts';
 import type { Database } from '../store/database.ts';
+import { PENSTOCK } from './command-name.ts';
 import { Refusal } from './refusal.ts';
 
 /**
@@ -12,7 +13,7 @@ export async function findCompany({ prisma }: Database, nameOrId: string): Promi
     (await prisma.company.findUnique({ where: { name: nameOrId } })) ??
     (validate(nameOrId) ? await prisma.company.findUnique({ where: { id: nameOrId } }) : null);
   if (company === null) {
-    throw new Refusal(`no company has the name or the id '${nameOrId}'; see penstock companies list`);
+    throw new Refusal(`no company has the name or the id '${nameOrId}'; see ${PENSTOCK} companies list`);
   }
   return company;
 }

@@ -1,6 +1,7 @@
 import { validate } from 'uuid';
 import type { Workspace } from '../generated/prisma/client.ts';
 import type { Database } from '../store/database.ts';
+import { PENSTOCK } from './command-name.ts';
 import { Refusal } from './refusal.ts';
 
 /**
@@ -12,7 +13,7 @@ export async function findWorkspace({ prisma }: Database, nameOrId: string): Pro
     (await prisma.workspace.findUnique({ where: { name: nameOrId } })) ??
     (validate(nameOrId) ? await prisma.workspace.findUnique({ where: { id: nameOrId } }) : null);
   if (workspace === null) {
-    throw new Refusal(`no workspace has the name or the id '${nameOrId}'; see penstock workspaces list`);
+    throw new Refusal(`no workspace has the name or the id '${nameOrId}'; see ${PENSTOCK} workspaces list`);
   }
   return workspace;
 }

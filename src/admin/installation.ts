@@ -2,6 +2,7 @@ import path from 'node:path';
 import { type Config, readConfig } from '../config.ts';
 import { readEmbeddedUrl } from '../embedded/postgres.ts';
 import { type Database, openDatabase } from '../store/database.ts';
+import { PENSTOCK } from './command-name.ts';
 import { codeOf, describeFailure, Refusal } from './refusal.ts';
 
 /** The Penstock that a command works on. */
@@ -28,7 +29,7 @@ export async function withInstallation(work: (installation: Installation) => Pro
       "select to_regclass('workspaces') is not null as found",
     );
     if (!rows[0]?.found) {
-      throw new Refusal('the database has no tables of Penstock yet; make them with penstock migrate');
+      throw new Refusal(`the database has no tables of Penstock yet; make them with ${PENSTOCK} migrate`);
     }
     await work(installation);
   });

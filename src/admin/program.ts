@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Command } from 'commander';
 import { packageRoot } from '../package-root.ts';
+import { PENSTOCK } from './command-name.ts';
 import { addAccounts } from './commands/accounts.ts';
 import { addCompanies } from './commands/companies.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
@@ -30,7 +31,7 @@ export function createProgram(fail: (text: string) => void): Command {
       'Administer a Penstock: that of DATABASE_URL, else the embedded one that runs on DATA_DIR (default .penstock).',
     )
     .version(version)
-    .addHelpText('after', '\nExample:\n  $ penstock keys create --workspace default --permissions all')
+    .addHelpText('after', `\nExample:\n  $ ${PENSTOCK} keys create --workspace default --permissions all`)
     .configureOutput({ outputError: fail })
     .showSuggestionAfterError(true)
     .exitOverride();

@@ -6,7 +6,8 @@ import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
 import { beginOtherRequest, refuse } from './other-requests.ts';
 import { parseQuery } from './query.ts';
-import { type EdgeServices, type Endpoint, serve } from './serve.ts';
+import { serve } from './serve.ts';
+import type { EdgeServices, Endpoint } from './services.ts';
 
 /**
  * The HTTP application: every operation under its method and path, `pages` (documentation, health, metrics)

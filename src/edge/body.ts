@@ -5,8 +5,8 @@ import { brotliDecompress, gunzip, inflate } from 'node:zlib';
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
 import type { RequestInHand } from './broken-requests.ts';
+import { type Reading, SMALL_BODY } from './reading.ts';
 import { isTooComplex } from './structure.ts';
-import { createTurns } from './turns.ts';
 
 const decoders = {
   gzip: promisify(gunzip),
@@ -14,8 +14,8 @@ const decoders = {
   br: promisify(brotliDecompress),
 } as const;
 
-/** Few: each holds up to a whole body twice, and many at a time would be no faster. */
-const unpackInTurn = createTurns({ atOnce: 2, mostWaiting: 1000, patience: 10_000 });
+/** What unpacking takes at most, in bodies: what has come out already, and that as one piece. */
+const UNPACKING = 2;
 
 /**
  * `application/json`, `application/scim+json` and their like, in UTF-8. A parameter is a `;` and what follows
@@ -36,14 +36,25 @@ export function requireJson(request: IncomingMessage): void {
   if (accepted.size < 100) accepted.add(type);
 }
 
+/** How much of a body is read, and when. */
+export interface BodyRules {
+  /** Bytes, of the body as sent and as unpacked. */
+  limit: number;
+  /** Lets large bodies in; small ones pass it by. */
+  reading: Reading;
+}
+
 /**
  * Reads and parses a JSON object. An empty body is an empty object.
  *
- * @param limit bytes, of the body as sent and as decompressed
- * @throws {ApiError} 400 malformed or too complex, 408 incomplete, 413 over the limit, 415 an encoding that we do not read
+ * @throws {ApiError} 400 malformed or too complex, 408 incomplete, 413 over the limit, 415 an encoding that we do not
+ *   read, 503 no room for a large one
  */
-export async function readJsonObject(request: IncomingMessage, limit: number): Promise<Record<string, Json>> {
-  const raw = await readBody(request, limit);
+export async function readJsonObject(
+  request: IncomingMessage,
+  rules: BodyRules,
+): Promise<Record<string, Json>> {
+  const raw = await readBody(request, rules);
   if (raw.length === 0) return {};
   // Invalid UTF-8 would silently become replacement characters.
   if (!isUtf8(raw)) throw new ApiError('malformedBody');
@@ -63,28 +74,55 @@ export async function readJsonObject(request: IncomingMessage, limit: number): P
 /**
  * Reads a body, and unpacks it.
  *
- * @param limit bytes, of the body as sent and as decompressed
- * @throws {ApiError} 400 cannot be unpacked, 408 incomplete, 413 over the limit, 415 an encoding that we do not read
+ * @throws {ApiError} 400 cannot be unpacked, 408 incomplete, 413 over the limit, 415 an encoding that we do not read,
+ *   503 no room for a large one
  */
-export async function readBody(request: IncomingMessage, limit: number): Promise<Buffer> {
-  if (Number(request.headers['content-length'] ?? 0) > limit) throw new ApiError('bodyTooLarge');
-  const raw = await collect(request, limit);
-  const encoding = request.headers['content-encoding']?.toLowerCase();
-  if (encoding === undefined || encoding === 'identity') return raw;
-  if (!Object.hasOwn(decoders, encoding)) throw new ApiError('unsupportedMediaType');
-  try {
-    return await unpackInTurn(() =>
-      decoders[encoding as keyof typeof decoders](raw, { maxOutputLength: limit }),
-    );
-  } catch (error) {
-    throw new ApiError(
-      (error as NodeJS.ErrnoException).code === 'ERR_BUFFER_TOO_LARGE' ? 'bodyTooLarge' : 'malformedBody',
-    );
-  }
+export async function readBody(request: IncomingMessage, rules: BodyRules): Promise<Buffer> {
+  const { limit, reading } = rules;
+  const length = Number(request.headers['content-length'] ?? 0);
+  if (length > limit) throw new ApiError('bodyTooLarge');
+  const decode = decoderOf(request.headers['content-encoding']?.toLowerCase());
+  const room = decode ? UNPACKING * limit : length || limit;
+  if (length > SMALL_BODY) await reading.take(request, room);
+  const raw = await collect(request, rules, room);
+  const body = decode ? await unpack(request, rules, raw, decode) : raw;
+  if (body.length > SMALL_BODY) reading.shrink(request, body.length);
+  return body;
 }
 
-/** Listeners instead of an async iterator: half the cost for the usual body of one chunk. */
-function collect(request: RequestInHand, limit: number): Promise<Buffer> {
+type Decode = (typeof decoders)[keyof typeof decoders];
+
+function decoderOf(encoding: string | undefined): Decode | undefined {
+  if (encoding === undefined || encoding === 'identity') return undefined;
+  if (!Object.hasOwn(decoders, encoding)) throw new ApiError('unsupportedMediaType');
+  return decoders[encoding as keyof typeof decoders];
+}
+
+/** How much comes out is known when it is out: a little is tried first, and thrown away where there is more. */
+async function unpack(
+  request: IncomingMessage,
+  rules: BodyRules,
+  raw: Buffer,
+  decode: Decode,
+): Promise<Buffer> {
+  const { limit, reading } = rules;
+  const bound = reading.holds(request) ? limit : Math.min(limit, SMALL_BODY);
+  try {
+    return await decode(raw, { maxOutputLength: bound });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code !== 'ERR_BUFFER_TOO_LARGE') throw new ApiError('malformedBody');
+  }
+  if (bound === limit) throw new ApiError('bodyTooLarge');
+  await reading.take(request, UNPACKING * limit);
+  return unpack(request, rules, raw, decode);
+}
+
+/**
+ * Listeners instead of an async iterator: half the cost for the usual body of one chunk.
+ *
+ * @param room bytes that the body takes when it turns out to be large; nothing is read until there is that much
+ */
+function collect(request: RequestInHand, { limit, reading }: BodyRules, room: number): Promise<Buffer> {
   return new Promise((resolve, reject) => {
     // The rest did not come in time, or its sender is gone. Nothing more comes then, not even what has arrived.
     let whole = false;
@@ -92,17 +130,24 @@ function collect(request: RequestInHand, limit: number): Promise<Buffer> {
       if (!whole) reject(new ApiError(request.broken ?? 'bodyTooSlow'));
     };
     if (request.destroyed) return incomplete();
-    const chunks: Buffer[] = [];
+    let chunks: Buffer[] = [];
     let size = 0;
+    let bound = reading.holds(request) ? limit : Math.min(limit, SMALL_BODY);
+    const refuse = (error: unknown) => {
+      chunks = [];
+      size = 0;
+      request.removeAllListeners('data');
+      request.resume();
+      reject(error);
+    };
     request.on('data', (chunk: Buffer) => {
       size += chunk.length;
-      if (size > limit) {
-        request.removeAllListeners('data');
-        request.resume();
-        reject(new ApiError('bodyTooLarge'));
-        return;
-      }
       chunks.push(chunk);
+      if (size <= bound) return;
+      if (size > limit) return refuse(new ApiError('bodyTooLarge'));
+      bound = limit;
+      request.pause();
+      reading.take(request, room).then(() => request.resume(), refuse);
     });
     request.on('end', () => {
       // Every request closes some time, and an error costs a stack.

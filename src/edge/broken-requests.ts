@@ -10,9 +10,14 @@ const entries: Record<string, ErrorName> = {
   HPE_HEADER_OVERFLOW: 'headersTooLarge',
 };
 
+/** Milliseconds in which a client may read such an answer and close its side. */
+const FAREWELL = 1000;
+
 /** A request that an operation has in hand. */
 export interface RequestInHand extends IncomingMessage {
   requestId?: string;
+  /** Its answer, under Express's name. */
+  res?: ServerResponse;
   /** Set when the rest of it cannot be read: what it was answered with. */
   broken?: ErrorName;
 }
@@ -48,6 +53,8 @@ export function answerBrokenRequests(server: Server, log: Log): void {
         'X-Content-Type-Options: nosniff',
         'Connection: close',
       ];
+      // A client that keeps its half open would keep what its request holds.
+      setTimeout(() => socket.destroy(), FAREWELL).unref();
       socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
     },
   );

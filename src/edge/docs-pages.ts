@@ -3,7 +3,7 @@ import { dirname, join } from 'node:path';
 import type { Express } from 'express';
 import helmet from 'helmet';
 import type { OpenApiDocument } from './openapi.ts';
-import { addPage } from './other-requests.ts';
+import { addPage, refuse } from './other-requests.ts';
 
 /** The files of swagger-ui-dist that the page needs, with their places under /docs. */
 const ASSETS = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png'];
@@ -63,6 +63,9 @@ export function addDocsPages(app: Express, document: OpenApiDocument): void {
   addPage(app, '/openapi.json', (_request, response) => {
     response.type('application/json').send(json);
   });
+
+  // Whoever opens the address of the service in a browser is told where to look.
+  app.get('/', (_request, response) => refuse(response, 'nothingHere'));
 
   app.use('/docs', securityHeaders);
   addPage(app, '/docs', (_request, response) => {

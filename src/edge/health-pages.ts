@@ -4,7 +4,7 @@ import type { QueueConnection } from '../queue/connection.ts';
 import { checkReadiness } from '../readiness.ts';
 import type { Pool } from '../store/database.ts';
 import type { Marks } from './marks.ts';
-import { addPage } from './other-requests.ts';
+import { addPage, refuse } from './other-requests.ts';
 
 export interface HealthSources {
   pool: Pool;
@@ -14,6 +14,8 @@ export interface HealthSources {
   registry: Registry;
   /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
   refresh(): Promise<void>;
+  /** Whether an Authorization header opens /metrics. */
+  mayReadMetrics(header: string | undefined): boolean;
   /** What is refused past them makes the process not ready. */
   marks: Marks;
 }
@@ -40,7 +42,10 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
     });
   });
 
-  addPage(app, '/metrics', async (_request, response) => {
+  addPage(app, '/metrics', async (request, response) => {
+    if (!sources.mayReadMetrics(request.headers.authorization)) {
+      return refuse(response, 'metricsToken', { 'WWW-Authenticate': 'Bearer' });
+    }
     await sources.refresh();
     response.type(sources.registry.contentType).send(await sources.registry.metrics());
   });

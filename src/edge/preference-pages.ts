@@ -15,7 +15,7 @@ import { createLinkOpener, LinkRefused, type Opened } from './open-link.ts';
 import { type PageLocals, refuse } from './other-requests.ts';
 import { type NoticeName, noticePage, statusOfNotice } from './preference-notices.ts';
 import { preferencePolicy } from './preference-policy.ts';
-import type { EdgeServices } from './serve.ts';
+import type { EdgeServices } from './services.ts';
 import { isUnavailable } from './to-reply.ts';
 import { createTurns } from './turns.ts';
 
@@ -63,7 +63,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     const token = tokenOf(request);
     if (!readLink(token)) throw new LinkRefused(404);
     if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
-    const body = await readBody(request, MAX_FORM);
+    const body = await readBody(request, { limit: MAX_FORM, reading: services.reading });
     return inTurn(async () => {
       const opened = await open(token);
       const choice = readChoice(

@@ -82,6 +82,11 @@ export async function startEmbeddedPostgres(
   }
 }
 
+/** Whether a start has made one in `dataDir`. */
+export function hasEmbeddedPostgres(dataDir: string): boolean {
+  return existsSync(path.join(dataDir, 'postgres'));
+}
+
 /** The address of the embedded Postgres of `dataDir`, running or not; undefined when there is none. */
 export function readEmbeddedUrl(dataDir: string): string | undefined {
   try {

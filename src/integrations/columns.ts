@@ -83,3 +83,13 @@ export function toRow(
   }
   return row;
 }
+
+/** A line that could not be read at all. */
+export function brokenRow(reason: string, text: string): SourceRow {
+  const broken = { reason: reason.slice(0, MOST_UNREADABLE), text: text.slice(0, MOST_UNREADABLE) };
+  const unreadable = [reason, text]
+    .filter((part) => part !== '')
+    .join(': ')
+    .slice(0, MOST_UNREADABLE);
+  return { identifiers: {}, unreadable, broken };
+}

@@ -37,9 +37,11 @@ export interface SourceRow {
   updatedAt?: string;
   /**
    * What stood there, when it is no time: empty for null and absence. Of a line of a file that could not be read at all,
-   * the file, the rule that it breaks and what stands in it.
+   * both parts of `broken`.
    */
   unreadable?: string;
+  /** A line of a file that could not be read at all: the file, the line and the rule that it breaks; and what stands in it. */
+  broken?: { reason: string; text: string };
   identifiers: Partial<Record<IdentifierColumn, string>>;
   /** JSON text as it stood there, or the value of a column of a structured type as JSON text. */
   payload?: string;

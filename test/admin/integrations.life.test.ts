@@ -85,6 +85,23 @@ describe('an integration', () => {
     expect(JSON.parse(stdout)).toMatchObject({ job_id: job, status: 'config_error' });
   });
 
+  test('whoever waits for a sync of which some rows failed is told where to look, and that is a failure of the command', async () => {
+    const other = await createIntegration(scene.pool, scene.shop, { name: 'partial' });
+    const waiting = on.run(`integrations sync ${other} --wait --json`);
+    const job = await waitUntil(
+      async () => (await scene.pool.query('select id from sync_jobs where finished_at is null')).rows[0]?.id,
+      { what: 'the job', deadline: 50_000 },
+    );
+    await end(job, 'partial', '1 row failed');
+    const { code, stdout, stderr } = await waiting;
+    expect({ code, stderr }).toEqual({
+      code: 1,
+      stderr: `error: 1 row failed; penstock integrations logs ${other} --job ${job} tells which and why\n`,
+    });
+    expect(JSON.parse(stdout)).toMatchObject({ job_id: job, status: 'partial' });
+    await scene.pool.query('delete from integrations where id = $1', [other]);
+  });
+
   test('whoever waits for a sync that no process takes up is told so, and waits on', async () => {
     const other = await createIntegration(scene.pool, scene.shop, { name: 'idle' });
     const waiting = on.run(`integrations sync ${other} --wait --json`);

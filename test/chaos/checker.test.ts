@@ -3,6 +3,8 @@ import { createDatabase } from '../setup/fixtures.ts';
 import { busyWorker } from '../setup/fleet.ts';
 import { startCommitCutter } from '../workers/commit-cutter.ts';
 import { type Breakage, brokenWorker } from './broken/broken-worker.ts';
+import { checkKeyed, toldApart } from './check/keyed.ts';
+import { createKeyedLoad } from './load/keyed.ts';
 import { startLoad } from './load/load.ts';
 import { Scene } from './scene.ts';
 
@@ -65,3 +67,34 @@ test.each<[breakage: Breakage, fault: 'cut' | 'kill', invariant: string]>([
     expect(scene.passed).toBe(false);
   },
 );
+
+test('a service that takes no notice of keys is caught by I2, and told apart by its answers', async () => {
+  const { url } = await createDatabase();
+  const options = {
+    backend: 'postgres' as const,
+    createDatabase: async () => ({ url }),
+    short: true,
+    seed: 1,
+  };
+  const scene = new Scene({ ...options, say: () => {} });
+  const fleet = await scene.startFleet({ edges: 1, workers: 1 });
+  const { id, key } = fleet.workspace;
+  const keyed = createKeyedLoad(fleet, key, 'X-No-Key');
+  const one = keyed.make();
+  await keyed.repeat(one, 3);
+  await keyed.misuse(one);
+  await scene.settle(fleet, {});
+  const findings = await checkKeyed(fleet.pool, id, keyed.all);
+  expect(findings.map(({ invariant }) => invariant)).toEqual(['I2']);
+  expect(findings[0]!.what).toMatch(/keyed-0, sent 3 times .* 3 attribute objects, 3 events, 3 purchases/);
+  expect(toldApart(keyed.all)).toHaveLength(1);
+  // As if all of it had been refused, and as if what nobody has sent had been accepted.
+  const refused = { ...one, answers: [], refusals: [] };
+  const lost = { ...one, user: 'nobody', refusals: one.refusals };
+  expect((await checkKeyed(fleet.pool, id, [refused])).map(({ invariant }) => invariant)).toEqual([
+    'I3',
+    'I3',
+  ]);
+  expect((await checkKeyed(fleet.pool, id, [lost])).map(({ invariant }) => invariant)).toEqual(['I1']);
+  await fleet.stop();
+});

@@ -1,3 +1,4 @@
+import { oneKey } from './scenarios/11-one-key.ts';
 import { hostileNames, hostileShapes } from './scenarios/15-hostile-values.ts';
 import { largeBodies } from './scenarios/19-large-bodies.ts';
 import { slowSockets } from './scenarios/20-slow-sockets.ts';
@@ -8,6 +9,7 @@ import { soak } from './scenarios/25-soak.ts';
 import { otherRelease } from './scenarios/26-other-release.ts';
 import { shortForm } from './short-form.ts';
 
+shortForm(oneKey);
 shortForm(hostileShapes);
 shortForm(hostileNames);
 shortForm(largeBodies);

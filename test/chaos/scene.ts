@@ -33,6 +33,8 @@ export interface Settling {
   mayLose?(request: RequestEntry): boolean;
   /** Megabytes by which a process that was there all the time may have grown. */
   growth?: number;
+  /** What else is to be compared when the queue is empty. */
+  compare?(): Promise<Finding[]>;
 }
 
 /** Findings that a report names; there may be as many as objects. */
@@ -115,7 +117,7 @@ export class Scene {
    */
   async settle(
     fleet: Fleet,
-    { load, circles, deadline, mayLose, growth = 150 }: Settling,
+    { load, circles, deadline, mayLose, compare, growth = 150 }: Settling,
   ): Promise<{ drained: number }> {
     const patience = deadline ?? this.choose(180_000, 60_000);
     this.say('waiting for the last answers');
@@ -143,6 +145,7 @@ export class Scene {
         `${circles.acknowledged()} identity operations and mixed objects over ${circles.circles.length} circles`,
       );
     }
+    this.findings.push(...((await compare?.()) ?? []));
     await this.#checkRest(fleet, growth);
     for (const invariant of Object.keys(invariants) as Invariant[]) {
       const of = this.findings.filter((finding) => finding.invariant === invariant);

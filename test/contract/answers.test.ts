@@ -1,4 +1,5 @@
 import { describe, expect, test } from 'vitest';
+import { errors } from '../../src/errors.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { backends } from '../guarantees/fleet.ts';
@@ -56,6 +57,15 @@ describe.each(backends)('every operation, with the queue in %s', (backend) => {
         if (path !== '/users/track/')
           expect({ path, status, body }).toEqual({ path, status: 404, body: { message: 'Not Found' } });
       }
+    }
+  });
+
+  test('whoever opens the address itself is told where the API is described: 404', async () => {
+    const { status, body } = await send(port(), { method: 'GET', path: '/' });
+    expect({ status, body }).toEqual({ status: 404, body: { message: errors.nothingHere.message } });
+    for (const path of ['/docs', '/openapi.json']) {
+      expect(body.message).toContain(path);
+      expect((await fetch(`http://127.0.0.1:${port()}${path}`)).status).toBe(200);
     }
   });
 

@@ -4,7 +4,13 @@ import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readJsonObject } from '../../src/edge/body.ts';
 import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+import { createReading } from '../../src/edge/reading.ts';
 import { createLog } from '../../src/log.ts';
+
+const rules = {
+  limit: 1000,
+  reading: createReading({ mostBytes: 1000, mostWaiting: 1, patience: 1000 }),
+};
 
 let server: Server;
 /** How each request that became one ended. */
@@ -12,7 +18,8 @@ const ends: string[] = [];
 beforeAll(async () => {
   server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
     if (request.url === '/late') await once(response, 'close');
-    const body = await readJsonObject(request, 1000).catch((error: Error) => error.message);
+    Object.assign(request, { res: response });
+    const body = await readJsonObject(request, rules).catch((error: Error) => error.message);
     ends.push(typeof body === 'string' ? body : 'read');
     response.end('{}');
   });

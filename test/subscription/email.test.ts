@@ -234,8 +234,9 @@ describe.each([
   });
 
   test('says what is wrong: 400', async () => {
-    expect(await refused('')).toBe("'end_date' is required, or 'email'");
+    expect(await refused('')).toBe("'start_date' and 'end_date' are required, or 'email'");
     expect(await refused('start_date=2026-01-01')).toBe("'end_date' is required, or 'email'");
+    expect(await refused('end_date=2026-01-01')).toBe("'start_date' is required, or 'email'");
     expect(await refused('end_date=2026-01-01')).toBe("'start_date' is required, or 'email'");
     for (const day of ['2026-02-30', '2026-1-1', 'yesterday', '2026-01-01T00:00:00Z']) {
       expect(await refused(`start_date=${day}&end_date=2026-03-01`)).toBe(

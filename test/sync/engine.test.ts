@@ -78,7 +78,7 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
       rows_read: 3,
       rows_synced: 2,
       rows_failed: 1,
-      message: '1 row had no effect',
+      message: '1 row failed',
     });
     expect(await scene.errors(run.id)).toEqual({ 2: expect.stringMatching(/^PAYLOAD is not valid/) });
     const { rows: kept } = await scene.pool.query(
@@ -116,6 +116,19 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
       expect(run).toMatchObject({ status: 'partial', rows_read: read, rows_failed: 1 });
     }
     expect(Object.fromEntries(await pointsOf('u2'))).toEqual({ u2: 1 });
+  });
+
+  test('a line of a file that cannot be read is shown by its reason and its text, and not as a time', async () => {
+    const broken = { reason: 'rows.csv line 3: Expected Number of Columns: 3 Found: 2', text: 'b,now' };
+    const run = await scene.sync(
+      await scene.integrate({ rows: [{ unreadable: 'both', broken, identifiers: {} }] }),
+    );
+    expect(await scene.errors(run.id)).toEqual({ 1: broken.reason });
+    const { rows: kept } = await scene.pool.query(
+      'select updated_at, payload from sync_row_errors where job_id = $1',
+      [run.id],
+    );
+    expect(kept).toEqual([{ updated_at: null, payload: broken.text }]);
   });
 
   test('deletes delete', async () => {

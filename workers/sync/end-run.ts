@@ -38,7 +38,7 @@ export function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
 
 function endOfSource({ failed, lastTimestamp }: Account, now: Date): RunEnd {
   const notes: string[] = [];
-  if (failed > 0) notes.push(`${failed.toLocaleString('en')} ${failed === 1 ? 'row' : 'rows'} had no effect`);
+  if (failed > 0) notes.push(`${failed.toLocaleString('en')} ${failed === 1 ? 'row' : 'rows'} failed`);
   if (lastTimestamp !== undefined && lastTimestamp > now.toISOString())
     notes.push(
       `an UPDATED_AT of ${lastTimestamp} lies in the future: rows with an earlier one are not read any more`,

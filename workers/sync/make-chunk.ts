@@ -90,13 +90,13 @@ function counted(rows: SourceRow[]): Record<string, number> {
   return Object.fromEntries(tally(rows.map(fingerprintOf)));
 }
 
-function show({ updatedAt, unreadable, identifiers, payload }: SourceRow, number: number): ShownRow {
+function show({ updatedAt, unreadable, broken, identifiers, payload }: SourceRow, number: number): ShownRow {
   const named = Object.entries(identifiers).map(([column, value]) => `${column.toUpperCase()}=${value}`);
   return {
     number,
-    updated_at: updatedAt ?? unreadable ?? null,
+    updated_at: updatedAt ?? (broken ? null : (unreadable ?? null)),
     identifiers: namesOf(identifiers),
     identifier: named.length > 0 ? named.join(', ').slice(0, MAX_SHOWN) : null,
-    payload: payload?.slice(0, MAX_SHOWN) ?? null,
+    payload: (payload ?? broken?.text)?.slice(0, MAX_SHOWN) ?? null,
   };
 }

@@ -56,8 +56,9 @@ export function toObject(row: SourceRow, rules: RowRules): { object: Record<stri
 }
 
 /** When the row was changed. */
-export function timeOf({ updatedAt, unreadable }: SourceRow): { updatedAt: string } | Refusal {
+export function timeOf({ updatedAt, unreadable, broken }: SourceRow): { updatedAt: string } | Refusal {
   if (updatedAt !== undefined) return { updatedAt };
+  if (broken) return { error: broken.reason };
   if (!unreadable) return { error: 'UPDATED_AT is required' };
   return { error: `UPDATED_AT is not valid: it must be a time, and is '${unreadable.slice(0, 100)}'` };
 }

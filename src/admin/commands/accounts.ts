@@ -6,6 +6,7 @@ import type { Json } from '../../profile/json.ts';
 import type { Database } from '../../store/database.ts';
 import { parseBaseUrl } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findCompanyId } from '../find-company.ts';
 import { withInstallation } from '../installation.ts';
 import { newInvitation } from '../invitations.ts';
@@ -99,7 +100,7 @@ async function findAccount(database: Database, emailOrId: string, company?: stri
     take: 10,
   });
   if (found === undefined) {
-    throw new Refusal(`no account has the email address or id '${emailOrId}'; see penstock accounts list`);
+    throw new Refusal(`no account has the email address or id '${emailOrId}'; see ${PENSTOCK} accounts list`);
   }
   if (others.length > 0) {
     const companies = [found, ...others].map((one) => one.company.name).join(', ');

@@ -2,6 +2,7 @@ import { type Command, Option } from 'commander';
 import type { Json } from '../../profile/json.ts';
 import { parseCount, parseId, parseIds } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findWorkspaceId, namesOfWorkspaces } from '../find-workspace.ts';
 import { type Installation, withInstallation } from '../installation.ts';
 import { pageOf, printJson, printPage, printRow } from '../output.ts';
@@ -87,7 +88,8 @@ async function list({ state, limit, after, ...options }: ListOptions): Promise<v
 async function show(id: string, { json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
     const letter = await database.prisma.deadLetter.findUnique({ where: { id } });
-    if (letter === null) throw new Refusal(`no dead letter has the id ${id}; see penstock dead-letters list`);
+    if (letter === null)
+      throw new Refusal(`no dead letter has the id ${id}; see ${PENSTOCK} dead-letters list`);
     const names = await namesOfWorkspaces(database, [letter.workspaceId]);
     printRow(json, {
       dead_letter_id: letter.id,

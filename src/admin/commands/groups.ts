@@ -3,6 +3,7 @@ import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { parseId, parseName } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findWorkspace } from '../find-workspace.ts';
 import { withInstallation } from '../installation.ts';
 import { addList } from '../listing.ts';
@@ -73,7 +74,8 @@ async function archive(id: string, { json }: { json?: boolean }): Promise<void> 
       data: { archivedAt: new Date() },
     });
     const group = await prisma.subscriptionGroup.findUnique({ where: { id }, include: named });
-    if (group === null) throw new Refusal(`no subscription group has the id ${id}; see penstock groups list`);
+    if (group === null)
+      throw new Refusal(`no subscription group has the id ${id}; see ${PENSTOCK} groups list`);
     printRow(json, rowOf(group));
   });
 }

@@ -5,6 +5,7 @@ import type { Database } from '../../store/database.ts';
 import { newApiKey } from '../api-keys.ts';
 import { parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findWorkspace } from '../find-workspace.ts';
 import { withInstallation } from '../installation.ts';
 import { addList } from '../listing.ts';
@@ -111,7 +112,7 @@ async function findKeyId({ prisma }: Database, named: { id?: string; identifier?
   const [first, ...others] = found;
   if (first === undefined) {
     throw new Refusal(
-      `no key has the ${named.id ? 'id' : 'identifier'} '${named.id ?? named.identifier}'; see penstock keys list`,
+      `no key has the ${named.id ? 'id' : 'identifier'} '${named.id ?? named.identifier}'; see ${PENSTOCK} keys list`,
     );
   }
   if (others.length > 0) {

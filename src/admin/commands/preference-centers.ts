@@ -6,6 +6,7 @@ import { findLinkUser } from '../../store/preference-centers/find-link-user.ts';
 import { type Revoked, revokeLinks } from '../../store/preference-centers/revoke-links.ts';
 import { parseExternalId, parseId } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findWorkspace } from '../find-workspace.ts';
 import { withInstallation } from '../installation.ts';
 import { addList } from '../listing.ts';
@@ -104,7 +105,7 @@ async function requireCenter(
   const center = await prisma.preferenceCenter.findUnique({ where: { workspaceId_id: { workspaceId, id } } });
   if (center === null) {
     throw new Refusal(
-      `no preference center of the workspace has the id ${id}; see penstock preference-centers list`,
+      `no preference center of the workspace has the id ${id}; see ${PENSTOCK} preference-centers list`,
     );
   }
   return center;

@@ -4,6 +4,7 @@ import type { Prisma } from '../../generated/prisma/client.ts';
 import type { Database } from '../../store/database.ts';
 import { parseId, parseIpAllowlist, parseName, parseOrigin } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findCompany } from '../find-company.ts';
 import { withInstallation } from '../installation.ts';
 import { addList } from '../listing.ts';
@@ -102,7 +103,7 @@ async function revoke(id: string, { json }: { json?: boolean }): Promise<void> {
 
 async function findToken({ prisma }: Database, id: string): Promise<Shown> {
   const token = await prisma.scimToken.findUnique({ where: { id }, select: columns });
-  if (token === null) throw new Refusal(`no SCIM token has the id ${id}; see penstock scim-tokens list`);
+  if (token === null) throw new Refusal(`no SCIM token has the id ${id}; see ${PENSTOCK} scim-tokens list`);
   return token;
 }
 

@@ -4,6 +4,7 @@ import { MAX_BLOCKED } from '../../store/blocked-external-ids/max-blocked.ts';
 import type { Database } from '../../store/database.ts';
 import { parseCount, parseExternalId, parseId, parseReason } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findWorkspace, findWorkspaceId } from '../find-workspace.ts';
 import { withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
@@ -89,7 +90,7 @@ async function unblock({ externalId, json, ...named }: Named): Promise<void> {
       where: { workspaceId_externalId: { workspaceId, externalId } },
     });
     if (row === null) {
-      throw new Refusal(`the external id '${externalId}' is not blocked; see penstock users blocked`);
+      throw new Refusal(`the external id '${externalId}' is not blocked; see ${PENSTOCK} users blocked`);
     }
     printRow(json, { ...rowOf(name, row), unblocked_at: row.unblockedAt?.toISOString() ?? null });
   });

@@ -5,6 +5,7 @@ import type { SourceColumn } from '../../integrations/source.ts';
 import { SourceError } from '../../integrations/source.ts';
 import { deleteIfIdle } from '../../store/integrations/delete-if-idle.ts';
 import type { SelectedIntegration } from '../../store/integrations/select-integrations.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { type Installation, withInstallation } from '../installation.ts';
 import { printJson, printRow } from '../output.ts';
 import { Refusal } from '../refusal.ts';
@@ -39,7 +40,7 @@ export async function pause(nameOrId: string, { workspace, json }: OneOptions): 
       integration,
       { status: 'paused' },
       json,
-      'A job that is in progress goes on; penstock integrations cancel ends it.',
+      `A job that is in progress goes on; ${PENSTOCK} integrations cancel ends it.`,
     );
   });
 }
@@ -104,7 +105,7 @@ export async function remove(nameOrId: string, { workspace, json }: OneOptions):
   await withInstallation(async ({ database }) => {
     const { id, name } = await findIntegration(database, nameOrId, workspace);
     if (!(await deleteIfIdle(database.pool, id)))
-      throw new Refusal(`a job of '${name}' is in progress; end it with penstock integrations cancel`);
+      throw new Refusal(`a job of '${name}' is in progress; end it with ${PENSTOCK} integrations cancel`);
     if (json) printJson({ integration_id: id, deleted: true });
     else process.stdout.write(`${name} is deleted, with its logs; what it synced stays\n`);
   });

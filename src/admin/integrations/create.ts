@@ -4,6 +4,7 @@ import { integrationKeys } from '../../integration-keys.ts';
 import { encryptCredentials } from '../../integrations/credentials.ts';
 import type { Credentials, IntegrationKind, SourceDefinition } from '../../integrations/definition.ts';
 import { isSameSource } from '../../integrations/same-source.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findWorkspace } from '../find-workspace.ts';
 import { type Installation, withInstallation } from '../installation.ts';
 import { printRow } from '../output.ts';
@@ -50,8 +51,8 @@ export async function create(options: CreateOptions): Promise<void> {
       options.json,
       longRow(await findIntegration(database, made.id), new Date()),
       failure
-        ? `It is a draft: ${failure.message}. penstock integrations resume tests again and activates it.`
-        : `Columns and connection are in order. penstock integrations sync ${made.id} starts a sync now.`,
+        ? `It is a draft: ${failure.message}. ${PENSTOCK} integrations resume tests again and activates it.`
+        : `Columns and connection are in order. ${PENSTOCK} integrations sync ${made.id} starts a sync now.`,
     );
   });
 }

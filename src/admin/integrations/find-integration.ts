@@ -4,6 +4,7 @@ import {
   type SelectedIntegration,
   selectIntegrations,
 } from '../../store/integrations/select-integrations.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { findWorkspaceId } from '../find-workspace.ts';
 import { Refusal } from '../refusal.ts';
 
@@ -29,7 +30,9 @@ export async function findIntegration(
       ? await selectIntegrations(database.pool, { ...wanted, id: nameOrId })
       : named;
   if (found === undefined)
-    throw new Refusal(`no integration has the name or the id '${nameOrId}'; see penstock integrations list`);
+    throw new Refusal(
+      `no integration has the name or the id '${nameOrId}'; see ${PENSTOCK} integrations list`,
+    );
   if (others.length > 0) {
     const workspaces = named.map((one) => one.workspace).join(', ');
     throw new Refusal(

@@ -3,6 +3,7 @@ import { v7 } from 'uuid';
 import { cancelRun } from '../../store/syncs/cancel-run.ts';
 import { selectRuns } from '../../store/syncs/select-runs.ts';
 import { startRun } from '../../store/syncs/start-run.ts';
+import { PENSTOCK } from '../command-name.ts';
 import { type Installation, withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow } from '../output.ts';
 import { Refusal } from '../refusal.ts';
@@ -28,10 +29,10 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
     const id = v7();
     const outcome = await startRun(database.pool, { id, integrationId, askedBy: 'operator' });
     if (outcome === 'in progress')
-      throw new Refusal(`another job of '${name}' is in progress; see penstock integrations logs`);
+      throw new Refusal(`another job of '${name}' is in progress; see ${PENSTOCK} integrations logs`);
     if (outcome !== 'started')
       throw new Refusal(
-        `the integration '${name}' is ${status}; activate it with penstock integrations resume`,
+        `the integration '${name}' is ${status}; activate it with ${PENSTOCK} integrations resume`,
       );
     if (options.wait) await ended(installation, integrationId, id);
     const run = await requireRun(installation, integrationId, id);
@@ -40,10 +41,15 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
       runRow(run),
       options.wait
         ? undefined
-        : `It has begun; penstock integrations logs ${integrationId} tells how it goes.`,
+        : `It has begun; ${PENSTOCK} integrations logs ${integrationId} tells how it goes.`,
     );
     if (run.status === 'error' || run.status === 'config_error')
       throw new Refusal(`the sync failed: ${run.message}`);
+    // Of a run that nobody has waited for nothing is known yet.
+    if (run.status === 'partial')
+      throw new Refusal(
+        `${run.message}; ${PENSTOCK} integrations logs ${integrationId} --job ${run.id} tells which and why`,
+      );
   });
 }
 
@@ -56,7 +62,7 @@ async function ended(installation: Installation, integrationId: string, id: stri
     told = true;
     // On stderr, so that what is printed in the end stays as it is.
     process.stderr.write(
-      "No row has been synced yet. Without a sync process (the Procfile's sync, or penstock start) the job waits for one; it goes on when this command is ended.\n",
+      "No row has been synced yet. Without a sync process (the Procfile's sync, or npm start) the job waits for one; it goes on when this command is ended.\n",
     );
   }
 }

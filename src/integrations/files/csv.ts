@@ -1,4 +1,4 @@
-import { findColumns, type KnownColumn, requireUpdatedAt, toRow } from '../columns.ts';
+import { brokenRow, findColumns, type KnownColumn, requireUpdatedAt } from '../columns.ts';
 import type { SourceRow } from '../source.ts';
 import { type CsvHeader, readHeader } from './csv-header.ts';
 import { cutCsv } from './csv-pieces.ts';
@@ -83,5 +83,5 @@ function readCsv(files: readonly InputFile[], { delimiter, names }: CsvHeader, r
 function openQuote({ name, openQuote }: InputFile): SourceRow[] {
   if (openQuote === undefined) return [];
   const text = `${name}: the quote at byte ${openQuote + 1} is not closed; nothing from its line on can be read`;
-  return [toRow(null, text, [], [])];
+  return [brokenRow(text, '')];
 }

@@ -58,7 +58,7 @@ export const listReply = (since: string, description: string): Schema => ({
  * Which addresses a query asks for. Without an address it needs both days.
  *
  * @param bounds `always`: the days hold beside an address too; `unless-email`: they are passed over then
- * @throws {BadRequest} naming the parameter
+ * @throws {BadRequest} naming the parameter, or all that are missing
  */
 export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless-email'): Page {
   const { email: sent, sort_direction } = query;
@@ -70,8 +70,13 @@ export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless
     throw new BadRequest("The value provided for the 'email' field is not a valid email.");
   }
   if (email === undefined) {
-    if (end === undefined) throw new BadRequest("'end_date' is required, or 'email'");
-    if (start === undefined) throw new BadRequest("'start_date' is required, or 'email'");
+    const missing = Object.entries({ start_date: start, end_date: end }).filter(
+      ([, day]) => day === undefined,
+    );
+    if (missing.length > 0) {
+      const names = missing.map(([name]) => `'${name}'`).join(' and ');
+      throw new BadRequest(`${names} ${missing.length === 1 ? 'is' : 'are'} required, or 'email'`);
+    }
   }
   if (start !== undefined && end !== undefined && start >= end) {
     throw new BadRequest("'start_date' is not valid: it must be before 'end_date'");

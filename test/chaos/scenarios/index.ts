@@ -9,6 +9,7 @@ import { emptyRedis } from './07-empty-redis.ts';
 import { stoppedPostgres } from './08-stopped-postgres.ts';
 import { cutCommits } from './09-cut-commits.ts';
 import { deliveredThrice } from './10-delivered-thrice.ts';
+import { oneKey } from './11-one-key.ts';
 import { crossingMerges } from './12-crossing-merges.ts';
 import { races } from './13-races.ts';
 import { poison } from './14-poison.ts';
@@ -26,7 +27,7 @@ import { otherRelease } from './26-other-release.ts';
 export const scenarios: Scenario[] = [
   ...[killedWorkers, killedEdges, rollingRestart],
   ...[killedRedis, frozenRedis, fullRedis, emptyRedis],
-  ...[stoppedPostgres, cutCommits, deliveredThrice],
+  ...[stoppedPostgres, cutCommits, deliveredThrice, oneKey],
   ...[crossingMerges, races, poison],
   ...[hostileCharacters, hostileNumbers, hostileShapes, hostileNames, largeBodies],
   ...[slowSockets, wrongClocks, sharedLimit, badNetwork, fullDisk],

@@ -1,0 +1,59 @@
+import type pg from 'pg';
+import type { Keyed } from '../load/keyed.ts';
+import type { Finding } from './finding.ts';
+
+/** What stands in the store of one user. */
+interface Effects {
+  user: string;
+  points: number;
+  events: number;
+  purchases: number;
+}
+
+/**
+ * Each request that was answered with 2xx under a key has exactly one effect (I1, I2), and what was refused none (I3).
+ * To be asked when the queue is empty.
+ */
+export async function checkKeyed(
+  pool: pg.Pool,
+  workspaceId: string,
+  requests: readonly Keyed[],
+): Promise<Finding[]> {
+  const { rows } = await pool.query<Effects>(
+    `select external_id as user, coalesce((custom_attributes -> 'points')::integer, 0) as points,
+            (select count(*)::integer from events where workspace_id = $1 and profile_id = profiles.id) as events,
+            (select count(*)::integer from purchases where workspace_id = $1 and profile_id = profiles.id) as purchases
+       from profiles where workspace_id = $1`,
+    [workspaceId],
+  );
+  const effects = new Map(rows.map((row) => [row.user, row]));
+  return requests.flatMap(({ user, other, key, answers, refusals }) => [
+    ...judge(
+      effects.get(user),
+      answers.some(isAccepted),
+      `${user}, sent ${answers.length} times under ${key}`,
+    ),
+    ...judge(effects.get(other), refusals.some(isAccepted), `${other}, another body under ${key}`),
+  ]);
+}
+
+const isAccepted = ({ status }: { status: number }) => status >= 200 && status < 300;
+
+function judge(effects: Effects | undefined, accepted: boolean, what: string): Finding[] {
+  const { points, events, purchases } = effects ?? { points: 0, events: 0, purchases: 0 };
+  const [least, most] = [Math.min(points, events, purchases), Math.max(points, events, purchases)];
+  const took = `${what}: ${points} attribute objects, ${events} events, ${purchases} purchases took effect`;
+  if (!accepted) return most > 0 ? [{ invariant: 'I3', what: took }] : [];
+  return [
+    ...(least < 1 ? [{ invariant: 'I1' as const, what: took }] : []),
+    ...(most > 1 ? [{ invariant: 'I2' as const, what: took }] : []),
+  ];
+}
+
+/** Those under whose key not everyone was told the same. */
+export function toldApart(requests: readonly Keyed[]): string[] {
+  return requests.flatMap(({ user, answers }) => {
+    const told = new Set(answers.map((answer) => JSON.stringify(answer)));
+    return told.size === 1 ? [] : [`${user} was told ${[...told].slice(0, 3).join(' and ')}`];
+  });
+}

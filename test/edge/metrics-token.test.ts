@@ -1,0 +1,52 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+
+const METRICS_TOKEN = 'a-token-for-the-metrics-alone';
+
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await startFleet('postgres', { edges: 1, workers: 1, syncs: 1, env: { METRICS_TOKEN } });
+});
+afterAll(() => fleet?.stop());
+
+async function ask(port: number, page: string, authorization?: string) {
+  const headers = authorization === undefined ? {} : { authorization };
+  const response = await fetch(`http://127.0.0.1:${port}${page}`, { headers });
+  return { status: response.status, headers: response.headers, text: await response.text() };
+}
+
+test.each(['edges', 'workers', 'syncs'] as const)(
+  'with METRICS_TOKEN, /metrics of the %s is shown to whoever has it, and to nobody else',
+  async (members) => {
+    const { port } = fleet[members][0]!;
+    for (const authorization of [
+      undefined,
+      '',
+      METRICS_TOKEN,
+      `Basic ${METRICS_TOKEN}`,
+      'Bearer',
+      `Bearer ${METRICS_TOKEN}x`,
+      `Bearer ${METRICS_TOKEN.slice(0, -1)}`,
+      `Bearer ${fleet.workspace.key}`,
+    ]) {
+      const { status, headers, text } = await ask(port, '/metrics', authorization);
+      expect([authorization, status]).toEqual([authorization, 401]);
+      expect(headers.get('www-authenticate')).toBe('Bearer');
+      expect(Object.keys(JSON.parse(text))).toEqual(['message']);
+    }
+    for (const scheme of ['Bearer', 'bearer']) {
+      const { status, text } = await ask(port, '/metrics', `${scheme} ${METRICS_TOKEN}`);
+      expect(status).toBe(200);
+      expect(text).toContain('# TYPE process_resident_memory_bytes gauge');
+    }
+  },
+);
+
+test('with METRICS_TOKEN, /healthz and /readyz stay open: load balancers send no token', async () => {
+  for (const { port } of [...fleet.edges, ...fleet.workers, ...fleet.syncs]) {
+    expect((await ask(port, '/healthz')).status).toBe(200);
+    const isReady = async () => (await ask(port, '/readyz')).status === 200;
+    await waitUntil(isReady, { what: 'readiness' });
+  }
+});
