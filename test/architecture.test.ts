@@ -41,7 +41,17 @@ const shared: Record<string, string[]> = {
     'readiness',
     'within',
   ],
-  workers: ['config', 'database-url', 'ids', 'integration-keys', 'lifecycle', 'log', 'readiness', 'within'],
+  workers: [
+    'config',
+    'database-url',
+    'ids',
+    'integration-keys',
+    'lifecycle',
+    'log',
+    'metrics-token',
+    'readiness',
+    'within',
+  ],
 };
 
 /** Imports against the rule, each with its reason. */
@@ -68,6 +78,7 @@ const environment = new Map([
   ['src/start/end.ts', 'asks whether npm has started it'],
   ['src/admin/integrations/secret.ts', 'takes a secret from the variable that a person names'],
   ['src/embedded/server.ts', 'hands PATH on to Postgres'],
+  ['src/admin/command-name.ts', 'asks by which npm command it was called, to repeat it in hints'],
   ['prisma.config.ts', 'keeps the Prisma command from a download'],
 ]);
 
