@@ -16,6 +16,8 @@ const settings: Record<string, string> = {
   // Room for a burst of writes between two checkpoints.
   max_wal_size: '2GB',
   wal_compression: 'off',
+  // The queue and the counters are few rows that change all the time.
+  autovacuum_naptime: '5s',
   // What a 2xx promises.
   synchronous_commit: 'on',
   timezone: 'UTC',

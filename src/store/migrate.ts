@@ -8,6 +8,7 @@ import { runMigrations } from 'bullmq';
 import pg from 'pg';
 import { QUEUE_SCHEMA, type QueueConnection } from '../queue/connection.ts';
 import { keepOrder } from '../queue/keep-order.ts';
+import { vacuumOften } from '../queue/vacuum-often.ts';
 import { MIGRATIONS, migrationNames } from './migration-names.ts';
 
 /** The one call that we need of a global that the types of Node do not declare. */
@@ -40,6 +41,7 @@ export async function migrate(
       try {
         await runMigrations(client, QUEUE_SCHEMA);
         await keepOrder(client);
+        await vacuumOften(client);
       } finally {
         client.release();
       }
