@@ -56,8 +56,16 @@ test.each([
   expect(lines).toEqual([expect.objectContaining({ msg: 'request', method, status, path: named })]);
 });
 
+test('one log line for the address itself, without what follows it', async () => {
+  const { status, headers } = await ask('GET', '/?key=secret');
+  expect(status).toBe(404);
+  const lines = await linesOf(headers);
+  expect(lines).toEqual([expect.objectContaining({ msg: 'request', method: 'GET', status: 404, path: '/' })]);
+  expect(JSON.stringify(lines)).not.toContain('secret');
+});
+
 test('one log line, without its path, which may name a person: a path that is none', async () => {
-  for (const path of ['/users/ada@example.com', '/users/%ff', '/?key=secret']) {
+  for (const path of ['/users/ada@example.com', '/users/%ff', '/nowhere?key=secret']) {
     const { status, headers } = await ask('GET', path);
     expect(status).toBe(404);
     const lines = await linesOf(headers);
