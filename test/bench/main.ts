@@ -4,8 +4,7 @@
  *
  *   npm run bench
  *
- * Last result, 2 cores of an AMD EPYC, medians of three rounds, 2026-11-21 (results.json): 27,326 objects/s at 75
- * per request, 27.6 times the naive pipeline and 0.14 of COPY; 5,962 requests/s of one object, 6.9 times the naive one.
+ * The last results are in results.json and docs/performance.md.
  */
 import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
