@@ -1,3 +1,4 @@
+import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Service } from '../../src/lifecycle.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
@@ -157,10 +158,17 @@ describe.each(['redis', 'postgres'] as const)('processes at the queue of syncs i
        update sync_row_errors set occurred_at = now() - interval '31 days' where job_id = '${young.id}'`,
     );
     const old = await scene.sync(integration);
+    // As it would be: its id is as old as the run.
+    const then = Date.now() - 367 * 86_400_000;
+    const oldId = uuidv7({ msecs: then });
     await scene.pool.query(
-      "update sync_jobs set finished_at = finished_at - interval '367 days', started_at = started_at - interval '367 days' where id = $1",
-      [old.id],
+      `insert into sync_jobs
+       select (jsonb_populate_record(sync_jobs, jsonb_build_object('id', $2::text, 'started_at', $3::text, 'finished_at', $3))).*
+       from sync_jobs where id = $1`,
+      [old.id, oldId, new Date(then).toISOString()],
     );
+    await scene.pool.query('update sync_row_errors set job_id = $2 where job_id = $1', [old.id, oldId]);
+    await scene.pool.query('delete from sync_jobs where id = $1', [old.id]);
     const waiting = await scene.begin(integration);
     await scene.pool.query("update sync_jobs set started_at = now() - interval '2 years' where id = $1", [
       waiting,
