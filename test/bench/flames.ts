@@ -10,6 +10,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { Command } from 'commander';
 import { packageRoot } from '../../src/package-root.ts';
+import { runCommand } from '../setup/run-command.ts';
 import { startEnvironment } from './environment.ts';
 import { drawFlames } from './flame/draw.ts';
 import { heaviest } from './flame/heaviest.ts';
@@ -80,11 +81,4 @@ function now(): number {
   return Number(process.hrtime.bigint() / 1000n);
 }
 
-try {
-  await main();
-} catch (error) {
-  process.stderr.write(`error: ${(error as Error).stack ?? error}\n`);
-  process.exitCode = 1;
-}
-// The migration engine leaves a timer behind, which would hold the finished process for ten seconds.
-process.stdout.write('', () => process.exit());
+await runCommand(main);

@@ -10,6 +10,7 @@ import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { settings as documented } from '../../src/config.ts';
 import { packageRoot } from '../../src/package-root.ts';
+import { runCommand } from '../setup/run-command.ts';
 import { writeCharts } from './chart/write.ts';
 import { startEnvironment } from './environment.ts';
 import type { BenchRow, Figure } from './figure.ts';
@@ -143,11 +144,4 @@ function write(results: Results, { quick, only, output, set, syncedRows }: Bench
   if (record) writeCharts(results);
 }
 
-try {
-  await main();
-} catch (error) {
-  process.stderr.write(`error: ${(error as Error).stack ?? error}\n`);
-  process.exitCode = 1;
-}
-// The migration engine leaves a timer behind, which would hold the finished process for ten seconds.
-process.stdout.write('', () => process.exit());
+await runCommand(main);

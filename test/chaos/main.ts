@@ -8,6 +8,8 @@
  *
  * Ends with 1 when a figure is missed or an invariant violated.
  */
+
+import { runCommand } from '../setup/run-command.ts';
 import { openArena } from './arena.ts';
 import { mix } from './mix/index.ts';
 import { type ChaosOptions, readOptions } from './options.ts';
@@ -57,11 +59,4 @@ function chooseScenarios(
   return scenarios.filter(({ number }) => numbers.length === 0 || numbers.includes(number));
 }
 
-try {
-  await main();
-} catch (error) {
-  process.stderr.write(`error: ${(error as Error).stack ?? error}\n`);
-  process.exitCode = 1;
-}
-// The migration engine leaves a timer behind, which would hold the finished process for ten seconds.
-process.stdout.write('', () => process.exit());
+await runCommand(main);

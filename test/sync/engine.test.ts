@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { SourceError } from '../../src/integrations/source.ts';
 import { workOff } from '../../workers/sync/work-off.ts';
 import { waitUntil } from '../setup/fixtures.ts';
-import { at, countingRow, eventRow } from './memory-source.ts';
+import { at, countingRow, eventRow, users } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
 
 describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue in %s', (kind) => {
@@ -11,10 +11,6 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     scene = await createSyncScene(kind);
     return scene.stop;
   });
-
-  const users = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
-  const pointsOf = async (prefix: string) =>
-    Object.entries(await scene.points()).filter(([user]) => user.startsWith(prefix));
 
   test('every row takes effect once, and the run is a success with its counts and its last timestamp', async () => {
     const rows = users('once', 2345).map((user, index) => countingRow(user, at(index)));
@@ -27,7 +23,7 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
       message: null,
       last_timestamp: at(2344),
     });
-    const points = await pointsOf('once');
+    const points = await scene.pointsOf('once');
     expect(points).toHaveLength(2345);
     expect(points.filter(([, count]) => count !== 1)).toEqual([]);
   });
@@ -112,7 +108,7 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
       const run = await scene.sync(integration);
       expect(run).toMatchObject({ status: 'partial', rows_read: read, rows_failed: 1 });
     }
-    expect(Object.fromEntries(await pointsOf('u2'))).toEqual({ u2: 1 });
+    expect(Object.fromEntries(await scene.pointsOf('u2'))).toEqual({ u2: 1 });
   });
 
   test('a line of a file that cannot be read is shown by its reason and its text, and not as a time', async () => {
@@ -140,7 +136,7 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     const columns = ['updated_at', 'external_id'];
     const run = await scene.sync(await scene.integrate({ rows, columns }, { kind: 'deletes' }));
     expect(run).toMatchObject({ status: 'success', rows_synced: 19 });
-    expect((await pointsOf('gone')).map(([user]) => user)).toEqual(['gone19']);
+    expect((await scene.pointsOf('gone')).map(([user]) => user)).toEqual(['gone19']);
   });
 
   test.each([
@@ -167,13 +163,13 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     // On a busy machine chunks are smaller, and what does not fill one is read again by the next run.
     expect(run.rows_read).toBeGreaterThan(0);
     expect(run.rows_read).toBeLessThanOrEqual(1000);
-    expect(await pointsOf('half')).toHaveLength(run.rows_read);
+    expect(await scene.pointsOf('half')).toHaveLength(run.rows_read);
     delete (table as { failure?: object }).failure;
     expect(await scene.sync(integration)).toMatchObject({
       status: 'success',
       rows_read: 1200 - run.rows_read,
     });
-    expect((await pointsOf('half')).filter(([, points]) => points !== 1)).toEqual([]);
+    expect((await scene.pointsOf('half')).filter(([, points]) => points !== 1)).toEqual([]);
   });
 
   test('a run that meets its limit of rows is an error, and the next one goes on behind them', async () => {
@@ -190,7 +186,7 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
       status: 'success',
       rows_read: 700 - run.rows_read,
     });
-    expect((await pointsOf('lim')).filter(([, points]) => points !== 1)).toEqual([]);
+    expect((await scene.pointsOf('lim')).filter(([, points]) => points !== 1)).toEqual([]);
   });
 
   test('a timestamp in the future is followed, and said', async () => {
@@ -218,8 +214,8 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     const run = await scene.runRow(id);
     expect(run).toMatchObject({ status: 'error', message: 'cancelled by the operator' });
     expect(run.rows_read).toBeLessThan(5000);
-    expect(await pointsOf('stop')).toHaveLength(run.rows_synced);
+    expect(await scene.pointsOf('stop')).toHaveLength(run.rows_synced);
     expect(await scene.sync(integration)).toMatchObject({ rows_read: 5000 - run.rows_read });
-    expect((await pointsOf('stop')).filter(([, points]) => points !== 1)).toEqual([]);
+    expect((await scene.pointsOf('stop')).filter(([, points]) => points !== 1)).toEqual([]);
   });
 });

@@ -4,7 +4,7 @@ import { forgetEnvelopes } from '../../src/store/delivery/forget-envelopes.ts';
 import type { SyncContext } from '../../workers/sync/context.ts';
 import { workOff } from '../../workers/sync/work-off.ts';
 import { waitUntil } from '../setup/fixtures.ts';
-import { at, countingRow, eventRow } from './memory-source.ts';
+import { at, countingRow, eventRow, users } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
 
 describe.each(['redis', 'postgres'] as const)(
@@ -15,10 +15,6 @@ describe.each(['redis', 'postgres'] as const)(
       scene = await createSyncScene(kind);
       return scene.stop;
     });
-
-    const users = (prefix: string, count: number) => Array.from({ length: count }, (_, i) => `${prefix}${i}`);
-    const pointsOf = async (prefix: string) =>
-      Object.entries(await scene.points()).filter(([user]) => user.startsWith(prefix));
 
     test('a run whose integration is deleted meanwhile leaves nothing behind', async () => {
       const rows = users('del', 5000).map((user, i) => countingRow(user, at(i)));
@@ -44,7 +40,7 @@ describe.each(['redis', 'postgres'] as const)(
       }
       await workOff(id, scene.context, never);
       expect(await scene.runRow(id)).toMatchObject({ status: 'success', rows_read: 3000, rows_synced: 3000 });
-      const points = await pointsOf('left');
+      const points = await scene.pointsOf('left');
       expect(points).toHaveLength(3000);
       expect(points.filter(([, count]) => count !== 1)).toEqual([]);
     });

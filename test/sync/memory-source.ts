@@ -46,3 +46,8 @@ export function countingRow(user: string, time: string, more: object = {}): Sour
 export function eventRow(user: string, time: string, name = 'seen'): SourceRow {
   return { updatedAt: time, identifiers: { external_id: user }, payload: JSON.stringify({ name }) };
 }
+
+/** External ids: the prefix and a number from 0. */
+export function users(prefix: string, count: number): string[] {
+  return Array.from({ length: count }, (_, index) => `${prefix}${index}`);
+}

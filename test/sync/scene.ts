@@ -153,6 +153,10 @@ export async function createSyncScene(
       );
       return Object.fromEntries(rows.map(({ external_id, points }) => [external_id, points]));
     },
+    /** The points of the users whose external ids begin so. */
+    async pointsOf(prefix: string): Promise<[user: string, points: number][]> {
+      return Object.entries(await this.points()).filter(([user]) => user.startsWith(prefix));
+    },
 
     async stop(): Promise<void> {
       for (const process of processes) process.kill('SIGKILL');

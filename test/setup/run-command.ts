@@ -1,0 +1,11 @@
+/** Runs a command to its end: an error is printed and makes it exit 1. */
+export async function runCommand(main: () => Promise<void>): Promise<void> {
+  try {
+    await main();
+  } catch (error) {
+    process.stderr.write(`error: ${(error as Error).stack ?? error}\n`);
+    process.exitCode = 1;
+  }
+  // The migration engine leaves a timer behind, which would hold the finished process for ten seconds.
+  process.stdout.write('', () => process.exit());
+}
