@@ -9,7 +9,7 @@ import { type Binaries, findBinaries } from './binaries.ts';
 import { stopLeftOver } from './left-over.ts';
 import { lockDataDir } from './lock.ts';
 import { freePort, isPortTaken } from './ports.ts';
-import { startServer } from './server.ts';
+import { PortLost, startServer } from './server.ts';
 import { chooseServerUser, type ServerUser } from './server-user.ts';
 
 const DATABASE = 'penstock';
@@ -47,19 +47,14 @@ export async function startEmbeddedPostgres(
     const password = readPassword(home);
     if (!existsSync(cluster)) await initialise(initdb, cluster, password, user);
 
-    const port = await choosePort(home);
-    const url = (database: string) => `postgresql://${ROLE}:${password}@127.0.0.1:${port}/${database}`;
-    const server = await startServer(
-      {
-        program: postgres,
-        cluster,
-        port,
-        user,
-        url: url('postgres'),
-        logFile: path.join(home, 'postgres.log'),
-      },
-      log,
-    );
+    const address = (port: number, database: string) =>
+      `postgresql://${ROLE}:${password}@127.0.0.1:${port}/${database}`;
+    const startOn = async (port: number) => {
+      const logFile = path.join(home, 'postgres.log');
+      const options = { program: postgres, cluster, port, user, url: address(port, 'postgres'), logFile };
+      return { server: await startServer(options, log), url: (database: string) => address(port, database) };
+    };
+    const { server, url } = await onFreePort(home, startOn, log);
     try {
       await createDatabase(url('postgres'));
     } catch (error) {
@@ -144,6 +139,21 @@ async function initialise(
     });
   } finally {
     rmSync(passwordFile, { force: true });
+  }
+}
+
+/** Between the choice of a port and the server's own listening, another program can take it. */
+const MAX_PORTS = 5;
+
+async function onFreePort<T>(home: string, start: (port: number) => Promise<T>, log: Log): Promise<T> {
+  for (let left = MAX_PORTS; ; left--) {
+    const port = await choosePort(home);
+    try {
+      return await start(port);
+    } catch (error) {
+      if (!(error instanceof PortLost) || left === 1) throw error;
+      log.warn({ port }, 'another program has taken the port of the embedded Postgres: trying another one');
+    }
   }
 }
 

@@ -38,6 +38,9 @@ const spawnScript = `
 ( { read -r _ <&3 || { sleep 5; kill -INT $$; }; } >/dev/null 2>&1 & )
 exec "$@" 3<&-`;
 
+/** Somebody else has come to listen on the port since it was chosen. */
+export class PortLost extends Error {}
+
 export interface Server {
   /** Resolves when the server has ended, whether asked or not. */
   exited: Promise<void>;
@@ -60,6 +63,7 @@ export interface ServerOptions {
 /**
  * Starts the server in a process group of its own, so that a Ctrl-C in the terminal does not reach it
  * before its clients have finished, and resolves when it answers.
+ * @throws {PortLost} when the port is not free any more.
  * @throws {Error} with the end of the server's log when it stops instead.
  */
 export async function startServer(options: ServerOptions, log: Log): Promise<Server> {
@@ -96,7 +100,11 @@ export async function startServer(options: ServerOptions, log: Log): Promise<Ser
     await exited;
     throw error;
   }
-  if (!running) throw new Error(`the embedded Postgres did not start: ${lastLines(logFile)}`);
+  if (!running) {
+    const last = lastLines(logFile);
+    const Failure = /could not bind .*already in use/.test(last) ? PortLost : Error;
+    throw new Failure(`the embedded Postgres did not start: ${last}`);
+  }
   return {
     exited,
     async stop() {
@@ -108,14 +116,22 @@ export async function startServer(options: ServerOptions, log: Log): Promise<Ser
 
 /** Resolves when the server answers or has ended. */
 async function waitForAnswer(
-  { url, logFile }: ServerOptions,
+  { url, cluster, logFile }: ServerOptions,
   isRunning: () => boolean,
   exited: Promise<void>,
   log: Log,
 ): Promise<void> {
   const begin = Date.now();
   let told = false;
-  while (isRunning() && !(await answers(url))) {
+  for (;;) {
+    const answer = await ask(url, cluster);
+    if (!isRunning() || answer === true) return;
+    if (answer instanceof Error) {
+      // It may be another server's answer: then this one is about to find that it cannot have the port.
+      await Promise.race([exited, sleep(1000)]);
+      if (isRunning()) throw answer;
+      return;
+    }
     if (!told && Date.now() - begin > 5000) {
       told = true;
       log.info(
@@ -127,18 +143,20 @@ async function waitForAnswer(
   }
 }
 
-/** @throws what it reports when the answer is no, other than that it is still starting. */
-async function answers(url: string): Promise<boolean> {
+/**
+ * Whether the server of `cluster` is the one that answers: a copy of its folder, with the same password, may have
+ * been faster on the port. An error when the answer is no, other than that it is still starting.
+ */
+async function ask(url: string, cluster: string): Promise<boolean | Error> {
   const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 5000 });
   client.on('error', () => {});
   try {
     await client.connect();
-    return true;
+    const { rows } = await client.query('show data_directory');
+    return rows[0].data_directory === cluster;
   } catch (error) {
-    const { code } = error as { code?: string };
     // 57P03: it cannot answer yet. Class 28: it can, and does not know the password.
-    if (code?.startsWith('28')) throw error;
-    return false;
+    return (error as { code?: string }).code?.startsWith('28') ? (error as Error) : false;
   } finally {
     await client.end().catch(() => {});
   }

@@ -1,7 +1,9 @@
-import { chmodSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { execFileSync } from 'node:child_process';
+import { chmodSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
 import { expect, onTestFinished, test } from 'vitest';
+import { type Binaries, findBinaries } from '../../src/embedded/binaries.ts';
 import { DataDirInUse } from '../../src/embedded/lock.ts';
 import {
   type EmbeddedPostgres,
@@ -120,8 +122,48 @@ test('a server that does not start says why', async () => {
   await waitUntil(() => !existsSync(path.join(home, 'lock.sock')), { what: 'the lock to be let go' });
 });
 
-async function start(home: string): Promise<EmbeddedPostgres> {
-  const postgres = await startEmbeddedPostgres(home, log);
+test.for([
+  ['a copy of its folder', (home: string, other: string) => execFileSync('cp', ['-a', home, other])],
+  ['another installation', () => {}],
+] as const)('a port that %s takes at the last moment is left to it', async ([, make]) => {
+  const home = temporaryFolder();
+  const other = path.join(temporaryFolder(), 'other');
+  const first = await start(home);
+  await first.stop();
+  make(home, other);
+  await (await start(other)).stop();
+  cpSync(path.join(home, 'database-url'), path.join(other, 'database-url'));
+
+  const { binaries, asked, go } = await patientBinaries();
+  const starting = start(home, binaries);
+  await waitUntil(() => existsSync(asked), { what: 'the program to be called' });
+  const faster = await start(other);
+  expect(faster.url.split('@')[1]).toBe(first.url.split('@')[1]);
+  writeFileSync(go, '');
+
+  const { url } = await starting;
+  expect(new URL(url).port).not.toBe(new URL(faster.url).port);
+  const [own] = await query(url, 'show data_directory');
+  expect(own).toEqual({ data_directory: path.join(home, 'postgres') });
+});
+
+/** Programs of which the server waits for `go` and has made `asked` before. */
+async function patientBinaries() {
+  const folder = temporaryFolder();
+  chmodSync(folder, 0o777);
+  const [postgres, asked, go] = ['postgres', 'asked', 'go'].map((name) => path.join(folder, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const real = await findBinaries();
+  const script = `touch ${asked}; while [ ! -e ${go} ]; do sleep 0.05; done; exec ${real.postgres} "$@"`;
+  writeFileSync(postgres, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  return { binaries: { ...real, postgres }, asked, go };
+}
+
+async function start(home: string, binaries?: Binaries): Promise<EmbeddedPostgres> {
+  const postgres = await startEmbeddedPostgres(home, log, binaries);
   onTestFinished(() => postgres.stop());
   return postgres;
 }

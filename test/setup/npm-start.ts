@@ -38,6 +38,9 @@ export async function startAndWait(env: Record<string, string>): Promise<TestPro
   await waitUntil(() => output(start).includes('Penstock is ready'), {
     what: 'the greeting',
     deadline: 60_000,
+  }).catch((error: Error) => {
+    const said = start.log.map((line) => line.text ?? JSON.stringify(line));
+    throw new Error(`${error.message}; it said:\n${said.slice(-30).join('\n')}`);
   });
   return start;
 }
