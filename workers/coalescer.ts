@@ -20,12 +20,12 @@ const MAX_TRANSACTIONS = 2;
 const LARGE = 200;
 
 interface Held {
-  delivery: Delivery;
+  deliveries: Delivery[];
   done(): void;
 }
 
 /**
- * Collects the envelopes that this process holds, one per lane, and applies all that are there in one
+ * Collects the envelopes that this process holds, a run of each lane, and applies all that are there in one
  * transaction. No timer: what arrives during a transaction waits for the next, unless it is large enough for one of
  * its own beside it.
  *
@@ -45,10 +45,10 @@ export function createCoalescer(
   const most = Math.min(MAX_TRANSACTIONS, Math.max(1, pool.options.max - 1));
   const abandon = new AbortController();
 
-  /** Resolves when the envelope has taken effect; never rejects. After `abandon` it may stay open. */
-  function apply(delivery: Delivery): Promise<void> {
+  /** Resolves when the envelopes have taken effect; never rejects. After `abandon` it may stay open. */
+  function apply(...deliveries: Delivery[]): Promise<void> {
     return new Promise((done) => {
-      held.push({ delivery, done });
+      held.push({ deliveries, done });
       if (transactions === 0 || (transactions < most && isLarge(held))) void runAll();
     });
   }
@@ -58,7 +58,7 @@ export function createCoalescer(
     while (held.length > 0 && !abandon.signal.aborted) {
       const batch = held;
       held = [];
-      const outcome = await retrying(batch.map(({ delivery }) => delivery));
+      const outcome = await retrying(batch.flatMap(({ deliveries }) => deliveries));
       if (!outcome) break;
       for (const { done } of batch) done();
     }
@@ -118,7 +118,8 @@ export function createCoalescer(
 function isLarge(held: Held[]): boolean {
   let objects = 0;
   // Of whatever a lane held: an envelope of another release may have a shape of its own.
-  for (const { delivery } of held) objects += delivery.envelope?.objects?.length ?? 0;
+  for (const { deliveries } of held)
+    for (const { envelope } of deliveries) objects += envelope?.objects?.length ?? 0;
   return objects >= LARGE;
 }
 

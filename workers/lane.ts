@@ -5,9 +5,11 @@ import type { Service } from '../src/lifecycle.ts';
 import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { laneName } from '../src/queue/lanes.ts';
+import { openQueue } from '../src/queue/open-queue.ts';
 import type { Coalescer } from './coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from './contract.ts';
 import type { Fences } from './fences.ts';
+import { createLookahead, type WaitingJob } from './lookahead.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
 const MAX_STALLED = 1_000_000;
@@ -35,13 +37,19 @@ export interface LaneContext {
 }
 
 /**
- * Works one lane: takes its jobs one at a time and hands each to the coalescer; at a fence it waits for the other
- * lanes. The processor never throws, since a failed job would come back behind later ones. What it gives back when
+ * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was seen to wait behind it;
+ * at a fence it waits for the other lanes. The processor never throws, since a failed job would come back behind later ones. What it gives back when
  * it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken next on Redis, and on
  * Postgres it keeps its place in the order.
  */
 export function startLane(lane: number, { connection, coalescer, fences, config, log }: LaneContext): Lane {
   let leaving = new AbortController();
+
+  const queue = openQueue<Envelope>(connection, laneName(lane));
+  const lookahead = createLookahead(queue);
+
+  /** Jobs that took effect together with one in front of them. */
+  const early = new Set<string>();
 
   /** The last job that has taken effect; the queue may not know of it yet. */
   let applied: string | undefined;
@@ -52,15 +60,37 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   }
 
   async function apply(job: Job<Envelope>, token?: string): Promise<void> {
-    const delivery: Delivery = { id: ledgerKey(job.id!), lane, envelope: job.data };
+    const id = job.id!;
+    if (early.delete(id)) return;
+    early.clear();
+    const ahead = lookahead.take(id);
+    const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
-    if (!fence) return coalescer.apply(delivery);
+    if (!fence) return applyRun(delivery, ahead);
     const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
     if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
     // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
     await job.moveToWait(token).catch(() => {});
     throw new WaitingError();
   }
+
+  /** One transaction for a job and what was seen behind it. */
+  async function applyRun(delivery: Delivery, ahead: WaitingJob[]): Promise<void> {
+    const applied = coalescer.apply(delivery, ...ahead.map(({ id, envelope }) => deliveryOf(id, envelope)));
+    void lookahead.look(ahead.at(-1)?.id, applied);
+    await applied;
+    for (const { id } of ahead) {
+      early.add(id);
+      // What is handed out before it is removed is completed at once.
+      queue.remove(id).catch(() => {});
+    }
+  }
+
+  const deliveryOf = (jobId: string, envelope: Envelope): Delivery => ({
+    id: ledgerKey(jobId),
+    lane,
+    envelope,
+  });
 
   const worker = new Worker<Envelope>(
     laneName(lane),
@@ -98,7 +128,8 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
       // In this order: a worker that is not closing would take the job again that it gives back.
       const closed = worker.close();
       leaving.abort();
-      return closed;
+      lookahead.forget();
+      return Promise.all([closed, queue.close()]).then(() => {});
     },
   };
 }

@@ -39,7 +39,7 @@ const BEHIND = 3;
  * Milliseconds that a flush lets more requests join while the workers are behind. What waits here would wait
  * in its lane otherwise, and the workers pay per envelope: fewer and larger ones let them catch up.
  */
-const LINGER = 5;
+const LINGER = 2;
 
 /**
  * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add

@@ -5,8 +5,8 @@ export function createCoalescer(...given: Parameters<typeof create>): ReturnType
   const coalescer = create(...given);
   return {
     ...coalescer,
-    async apply(delivery) {
-      void coalescer.apply(delivery);
+    async apply(...deliveries) {
+      void coalescer.apply(...deliveries);
     },
   };
 }

@@ -5,8 +5,8 @@ export function createCoalescer(...given: Parameters<typeof create>): Coalescer 
   const coalescer = create(...given);
   return {
     ...coalescer,
-    async apply(delivery) {
-      for (let time = 0; time < 3; time++) await coalescer.apply(delivery);
+    async apply(...deliveries) {
+      for (let time = 0; time < 3; time++) await coalescer.apply(...deliveries);
     },
   };
 }

@@ -7,11 +7,11 @@ const RETRY_MS = 1500;
 
 /** A worker that puts what it could not apply aside and goes on: the retry comes behind later envelopes. */
 export function createCoalescer(...[pool, , , , log]: Parameters<typeof create>): Coalescer {
-  async function retry(delivery: Parameters<Coalescer['apply']>[0]): Promise<void> {
+  async function retry(deliveries: Parameters<Coalescer['apply']>): Promise<void> {
     for (;;) {
       await sleep(RETRY_MS);
       try {
-        await runBatch(pool, [delivery], log);
+        await runBatch(pool, deliveries, log);
         return;
       } catch {
         // Later again.
@@ -19,8 +19,8 @@ export function createCoalescer(...[pool, , , , log]: Parameters<typeof create>)
     }
   }
   return {
-    async apply(delivery) {
-      await runBatch(pool, [delivery], log).catch(() => void retry(delivery));
+    async apply(...deliveries) {
+      await runBatch(pool, deliveries, log).catch(() => void retry(deliveries));
     },
     abandon() {},
   };
