@@ -77,7 +77,7 @@ export function createLookahead(queue: Queue<Envelope>) {
     }
     // It will be handed out, envelope and all.
     next ??= fresh.shift();
-    while (fresh.length > 0) {
+    while (fresh.length > 0 && objectsOf(behind) < ENOUGH_OBJECTS) {
       const worthwhile = Math.ceil((ENOUGH_OBJECTS - objectsOf(behind)) / typical);
       const some = fresh.splice(0, Math.min(worthwhile, AT_ONCE));
       const jobs = await Promise.all(some.map((id) => queue.getJob(id)));
