@@ -1,9 +1,13 @@
 import type { ServerResponse } from 'node:http';
 import { ApiError } from '../errors.ts';
 import type { RequestInHand } from './broken-requests.ts';
+import { collectGarbage } from './collect-garbage.ts';
 
 /** Bytes up to which a body is read without more ado, as sent and as unpacked: two reads of a socket. */
 export const SMALL_BODY = 131_072;
+
+/** Bytes from which on a body takes longer to read than its share of a collection of garbage does. */
+const HUGE_BODY = 1_048_576;
 
 export interface ReadingSettings {
   /** Bytes that large bodies may take together. A larger body takes all of it. */
@@ -28,6 +32,7 @@ export function createReading({ mostBytes, mostWaiting, patience }: ReadingSetti
   const holders = new Map<ServerResponse, number>();
   const waiting = new Set<Waiting>();
   let held = 0;
+  let discarded = 0;
 
   function hold(response: ServerResponse, weight: number): void {
     held += weight;
@@ -36,8 +41,18 @@ export function createReading({ mostBytes, mostWaiting, patience }: ReadingSetti
     response.once('close', () => {
       held -= holders.get(response)!;
       holders.delete(response);
+      discard(weight);
       letIn();
     });
+  }
+
+  /** What a body has left behind in memory; enough of it is swept away before others are let in. */
+  function discard(bytes: number): void {
+    if (bytes < HUGE_BODY) return;
+    discarded += bytes;
+    if (discarded < mostBytes / 4) return;
+    discarded = 0;
+    collectGarbage();
   }
 
   function letIn(): void {
