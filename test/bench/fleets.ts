@@ -10,7 +10,8 @@ import { warmUp } from './warm-up.ts';
 const OURS = 0;
 const TWO_WORKERS = 1;
 const TWO_LANES = 2;
-const FIRST_SCRATCH = 3;
+const FOUR_LANES = [3, 4];
+const FIRST_SCRATCH = 5;
 
 type Settings = Record<string, string>;
 
@@ -25,6 +26,8 @@ export interface Fleets {
   twoWorkers(): Promise<Contender>;
   /** `ours` with `LANES=2`. */
   twoLanes(): Promise<Contender>;
+  /** `ours` with `LANES=4` and so many workers. */
+  fourLanes(workers: number): Promise<Contender>;
   /** `ours`, without users, on tables that the rows of one purpose may fill as they like. */
   scratch(purpose: string): Promise<Contender>;
   stop(): Promise<void>;
@@ -60,6 +63,12 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
     }
     return start();
   };
+  const fourLanes = FOUR_LANES.map((redis, index) =>
+    once(async () => {
+      const place = { name: `four_lanes_${index + 1}`, redis, workers: index + 1 };
+      return warm(await startOurs(environment, { ...settings, LANES: '4' }, place));
+    }),
+  );
   return {
     scratch,
     ours: once(async () => warm(await startOurs(environment, settings, { name: 'ours', redis: OURS }))),
@@ -74,6 +83,7 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
         await startOurs(environment, { ...settings, LANES: '2' }, { name: 'two_lanes', redis: TWO_LANES }),
       ),
     ),
+    fourLanes: (workers) => fourLanes[workers - 1]!(),
     naive: once(async () => {
       const naive = await startNaive(environment);
       await seedNaive(naive.databaseUrl, size.users);

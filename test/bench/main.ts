@@ -26,6 +26,7 @@ import { growthRows } from './rows/growth.ts';
 import { identityRows } from './rows/identity.ts';
 import { latencyRows } from './rows/latency.ts';
 import { loadCurveRows } from './rows/load-curve.ts';
+import { pinnedRows } from './rows/pinned.ts';
 import { pipelineRows } from './rows/pipelines.ts';
 import { queueMemoryRow } from './rows/queue-memory.ts';
 import { soakRow } from './rows/soak.ts';
@@ -68,6 +69,7 @@ async function main(): Promise<void> {
       ...identityRows(fleets, size),
       sync.row,
       ...starts.rows,
+      ...(options.pinned ? pinnedRows(fleets, environment, size) : []),
       ...(options.curve ? loadCurveRows(fleets, environment, size) : []),
       ...(options.soak === undefined ? [] : [soakRow(fleets, environment, size, options.soak)]),
       ...(options.growth.length > 0 ? growthRows(fleets, environment, size, options.growth) : []),

@@ -18,6 +18,8 @@ export interface BenchOptions {
   growth: number[];
   /** Whether latency and throughput are measured over the load. */
   curve: boolean;
+  /** Whether one worker and two are compared while Postgres has a core of its own. */
+  pinned: boolean;
   /** Minutes of full load during which memory is watched. */
   soak?: number;
 }
@@ -51,6 +53,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
       [],
     )
     .option('--curve', 'also at 10 to 100 % of full load; draws docs/throughput-latency.svg', false)
+    .option('--pinned', 'also one worker and two while Postgres has a core of its own (needs taskset)', false)
     .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
     .option('--output <file>', 'write the results there; a full run writes test/bench/results.json')
     .addHelpText('after', '\nExample:\n  $ npm run bench -- --quick --check')

@@ -12,5 +12,6 @@ export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['two-lanes-75', 'naive-75'],
   ['two-lanes-75', 'copy'],
   ['two-lanes-75', 'ours-75'],
+  ['pinned-2-workers', 'pinned-1-worker'],
   ['ours-75-identity', 'ours-75'],
 ];

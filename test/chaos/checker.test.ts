@@ -32,9 +32,10 @@ async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[
     while (cutter.cuts() === before) await load.more(10);
   }
   if (faults.includes('kill')) {
+    const sent = load.more(200);
     await fleet.end(await busyWorker(fleet));
     await fleet.startWorker(env);
-    await load.more(100);
+    await sent;
   }
   await scene.settle(fleet, { load });
   await fleet.stop();

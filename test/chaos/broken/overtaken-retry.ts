@@ -1,17 +1,18 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Coalescer, createCoalescer as create } from '../../../workers/coalescer.ts';
+import type { Delivery } from '../../../workers/contract.ts';
 import { runBatch } from '../../../workers/run.ts';
 
 /** Longer than the envelopes behind take. */
 const RETRY_MS = 1500;
 
-/** A worker that puts what it could not apply aside and goes on: the retry comes behind later envelopes. */
+/** A worker that puts an envelope that it could not apply aside and goes on: the retry comes behind later ones. */
 export function createCoalescer(...[pool, , , , log]: Parameters<typeof create>): Coalescer {
-  async function retry(deliveries: Parameters<Coalescer['apply']>): Promise<void> {
+  async function retry(delivery: Delivery): Promise<void> {
     for (;;) {
       await sleep(RETRY_MS);
       try {
-        await runBatch(pool, deliveries, log);
+        await runBatch(pool, [delivery], log);
         return;
       } catch {
         // Later again.
@@ -20,7 +21,9 @@ export function createCoalescer(...[pool, , , , log]: Parameters<typeof create>)
   }
   return {
     async apply(...deliveries) {
-      await runBatch(pool, deliveries, log).catch(() => void retry(deliveries));
+      for (const delivery of deliveries) {
+        await runBatch(pool, [delivery], log).catch(() => void retry(delivery));
+      }
     },
     abandon() {},
   };
