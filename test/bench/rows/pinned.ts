@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { makeMessages, postHead } from '../../load/bodies.ts';
+import { assignUsers, makeMessages, postHead } from '../../load/bodies.ts';
 import { HttpConnection } from '../../load/http-connection.ts';
 import { createRandom } from '../../load/random.ts';
 import type { Contender } from '../contender.ts';
@@ -11,7 +11,7 @@ import { pin } from '../pin.ts';
 import type { Size } from '../size.ts';
 
 /** Objects that wait for the workers, per second of a measurement. */
-const PER_SECOND = 20_000;
+const PER_SECOND = 30_000;
 
 /**
  * What one worker and two apply, over four lanes, while Postgres has a core of its own and they share the other one with
@@ -20,7 +20,7 @@ const PER_SECOND = 20_000;
 export function pinnedRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   const row = (workers: number): BenchRow => ({
     name: `pinned-${workers}-worker${workers > 1 ? 's' : ''}`,
-    what: `${workers} worker with four lanes, Postgres on a core of its own: objects/s applied of what waits`,
+    what: `${workers} worker${workers > 1 ? 's' : ''} with four lanes, Postgres on a core of its own: objects/s applied of what waits`,
     measure: async () => apart(await fleets.fourLanes(workers)),
   });
 
@@ -31,7 +31,7 @@ export function pinnedRows(fleets: Fleets, environment: Environment, size: Size)
     for (const pid of workers) process.kill(pid, 'SIGSTOP');
     let rows: number;
     try {
-      rows = await fill(contender, size.seconds * PER_SECOND);
+      rows = await fill(contender, size);
       pin(environment.postgresPid, '0');
       for (const pid of [...workers, pids.web!, environment.redisPid]) pin(pid, '1');
     } finally {
@@ -54,14 +54,17 @@ export function pinnedRows(fleets: Fleets, environment: Environment, size: Size)
 }
 
 /** @returns objects that wait */
-async function fill({ target, key }: Contender, objects: number): Promise<number> {
+async function fill({ target, key }: Contender, { seconds, users }: Size): Promise<number> {
   const connection = new HttpConnection(target);
   const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
-  const messages = makeMessages(50, head, { objects: 75, badShare: 0 }, createRandom(1), Date.now());
+  const random = createRandom(1);
+  const messages = makeMessages(50, head, { objects: 75, badShare: 0 }, random, Date.now());
   let sent = 0;
   try {
-    for (let turn = 0; sent < objects; turn++) {
-      const { status, body } = await connection.send(messages[turn % messages.length]!.bytes);
+    for (let turn = 0; sent < seconds * PER_SECOND; turn++) {
+      const message = messages[turn % messages.length]!;
+      assignUsers(message, users, random);
+      const { status, body } = await connection.send(message.bytes);
       if (status !== 201) throw new Error(`refused: ${status} ${body}`);
       sent += 75;
     }
