@@ -1,3 +1,4 @@
+import { writeSync } from 'node:fs';
 import { pino, stdTimeFunctions } from 'pino';
 
 /** Members of a line that never reach it: secrets, and what could name a person. */
@@ -41,6 +42,7 @@ export function createLog(
       ? { dest: 1, sync: false, minLength: BUFFER, periodicFlush: FLUSH_INTERVAL }
       : { dest: 1, sync: true },
   );
+  if (gathers) endWithReader(destination);
   return pino(
     {
       level,
@@ -51,6 +53,23 @@ export function createLog(
     },
     destination,
   );
+}
+
+/**
+ * Gives up the last lines when whoever read them has gone, as when `npm start` was killed: when the process exits,
+ * sonic-boom would try to write them for ever. A socket, which `npm start` gives its processes, says so when nothing is
+ * written to it.
+ */
+function endWithReader(destination: ReturnType<typeof pino.destination>): void {
+  const flushSync = destination.flushSync.bind(destination);
+  destination.flushSync = () => {
+    try {
+      writeSync(1, new Uint8Array(0));
+    } catch {
+      return;
+    }
+    flushSync();
+  };
 }
 
 /** What an error says of itself. Not Postgres's `detail` and `where`, which quote the rows that were refused. */
