@@ -24,7 +24,8 @@ async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[
   const fleet = await scene.startFleet({ edges: 1, workers: 0 });
   const env = { DATABASE_URL: cutter.url, ...(breakage && brokenWorker(breakage)) };
   await fleet.startWorker(env);
-  const load = startLoad(fleet, { mostUnapplied: 500 });
+  // What is put aside must not be all that waits: there has to be something to overtake it.
+  const load = startLoad(fleet, { mostUnapplied: breakage === 'overtaken-retry' ? 5000 : 500 });
   await load.more(100);
   for (let cut = 0; faults.includes('cut') && cut < CUTS; cut++) {
     const before = cutter.cuts();
@@ -60,6 +61,8 @@ test.each<[breakage: Breakage, fault: 'cut' | 'kill', invariant: string]>([
     const caught = new Set(scene.findings.map((finding) => finding.invariant));
     // What stands there twice makes another profile, too.
     if (invariant === 'I2') caught.delete('I5');
+    // Acknowledged early, two runs of a lane can be in work at once.
+    if (invariant === 'I1') caught.delete('I4');
     // What is put aside in memory is lost with its worker.
     if (invariant === 'I4') caught.delete('I1');
     expect(caught).toEqual(new Set([invariant]));
