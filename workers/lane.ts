@@ -38,9 +38,9 @@ export interface LaneContext {
 
 /**
  * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was seen to wait behind it;
- * at a fence it waits for the other lanes. The processor never throws, since a failed job would come back behind later ones. What it gives back when
- * it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken next on Redis, and on
- * Postgres it keeps its place in the order.
+ * at a fence it waits for the other lanes. The processor never throws, since a failed job would come back behind later
+ * ones. What it gives back when it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken
+ * next on Redis, and on Postgres it keeps its place in the order.
  */
 export function startLane(lane: number, { connection, coalescer, fences, config, log }: LaneContext): Lane {
   let leaving = new AbortController();
@@ -124,12 +124,13 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
       leaving.abort();
       leaving = new AbortController();
     },
-    stop() {
+    async stop() {
       // In this order: a worker that is not closing would take the job again that it gives back.
       const closed = worker.close();
       leaving.abort();
+      await closed;
       lookahead.forget();
-      return Promise.all([closed, queue.close()]).then(() => {});
+      await queue.close();
     },
   };
 }
