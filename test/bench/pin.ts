@@ -1,5 +1,6 @@
 import { execFileSync } from 'node:child_process';
 import { readFileSync } from 'node:fs';
+import { cpus } from 'node:os';
 
 /**
  * Lets a process, those that it has started and those that it will start run on these cores only; with util-linux's
@@ -16,6 +17,11 @@ export function pin(pid: number, cores: string): void {
       if ((error as NodeJS.ErrnoException).code === 'ENOENT') throw error;
     }
   }
+}
+
+/** Lets them run on every core again. */
+export function unpin(pid: number): void {
+  pin(pid, `0-${cpus().length - 1}`);
 }
 
 function family(pid: number): number[] {

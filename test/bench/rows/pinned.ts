@@ -7,14 +7,14 @@ import { readCpu } from '../cpu.ts';
 import type { Environment } from '../environment.ts';
 import type { BenchRow, Figure } from '../figure.ts';
 import type { Fleets } from '../fleets.ts';
-import { pin } from '../pin.ts';
+import { pin, unpin } from '../pin.ts';
 import type { Size } from '../size.ts';
 
 /** Objects that wait for the workers, per second of a measurement. */
 const PER_SECOND = 30_000;
 
 /**
- * What one worker and two apply, over four lanes, while Postgres has a core of its own and they share the other one with
+ * What one worker and two apply, over four lanes, while Postgres has a core of its own and they share another one with
  * Redis: nothing is sent meanwhile. `postgres_core` says how much of its core Postgres uses.
  */
 export function pinnedRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
@@ -45,8 +45,7 @@ export function pinnedRows(fleets: Fleets, environment: Environment, size: Size)
       const postgresCore = ((postgres ?? Number.NaN) - (cpu.postgres ?? 0)) / seconds;
       return { value: rows / seconds, unit: '/s', detail: { rows, seconds, postgres_core: postgresCore } };
     } finally {
-      for (const pid of [environment.postgresPid, environment.redisPid, pids.web!, ...workers])
-        pin(pid, '0-1');
+      for (const pid of [environment.postgresPid, environment.redisPid, pids.web!, ...workers]) unpin(pid);
     }
   }
 
