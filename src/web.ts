@@ -6,6 +6,7 @@ import { createApp } from './edge/app.ts';
 import { createAuthenticator } from './edge/authenticate.ts';
 import { createScimAuthenticator } from './edge/authenticate-scim.ts';
 import { answerBrokenRequests } from './edge/broken-requests.ts';
+import { collectGarbage } from './edge/collect-garbage.ts';
 import { addDocsPages } from './edge/docs-pages.ts';
 import { createEffects } from './edge/effects.ts';
 import { addFleetMetrics } from './edge/fleet-metrics.ts';
@@ -70,7 +71,7 @@ async function main(): Promise<void> {
     backlog: depth.waiting,
   });
   const loop = watchLoopLag();
-  const reading = createReading({ mostBytes: config.MAX_READING_BYTES, ...READING_TURNS });
+  const reading = createReading({ mostBytes: config.MAX_READING_BYTES, ...READING_TURNS, collectGarbage });
   const metrics = createEdgeMetrics();
   const marks = watchMarks(
     [

@@ -1,7 +1,6 @@
 import type { ServerResponse } from 'node:http';
 import { ApiError } from '../errors.ts';
 import type { RequestInHand } from './broken-requests.ts';
-import { collectGarbage } from './collect-garbage.ts';
 
 /** Bytes up to which a body is read without more ado, as sent and as unpacked: two reads of a socket. */
 export const SMALL_BODY = 131_072;
@@ -16,6 +15,8 @@ export interface ReadingSettings {
   mostWaiting: number;
   /** How long one waits, in ms: less than a body may take to come. */
   patience: number;
+  /** Gives back the memory of what nobody needs any more, at the price of many small requests. */
+  collectGarbage(): void;
 }
 
 interface Waiting {
@@ -28,7 +29,7 @@ interface Waiting {
  * Who waits is not read from, so that the rest stays with its sender. Room is held until the request has been
  * answered, since a body goes on to be text and objects.
  */
-export function createReading({ mostBytes, mostWaiting, patience }: ReadingSettings) {
+export function createReading({ mostBytes, mostWaiting, patience, collectGarbage }: ReadingSettings) {
   const holders = new Map<ServerResponse, number>();
   const waiting = new Set<Waiting>();
   let held = 0;
@@ -39,9 +40,11 @@ export function createReading({ mostBytes, mostWaiting, patience }: ReadingSetti
     holders.set(response, weight);
     // It closes when it has been sent, or when nobody is there any more.
     response.once('close', () => {
-      held -= holders.get(response)!;
+      const bytes = holders.get(response)!;
+      held -= bytes;
       holders.delete(response);
-      discard(weight);
+      // What never came has left nothing.
+      if (response.req.complete) discard(bytes);
       letIn();
     });
   }

@@ -9,7 +9,7 @@ import { createLog } from '../../src/log.ts';
 
 const rules = {
   limit: 1000,
-  reading: createReading({ mostBytes: 1000, mostWaiting: 1, patience: 1000 }),
+  reading: createReading({ mostBytes: 1000, mostWaiting: 1, patience: 1000, collectGarbage: () => {} }),
 };
 
 let server: Server;

@@ -10,7 +10,7 @@ import { createLog } from '../../src/log.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
 const LARGE = 400_000;
-const LIMIT = 1_000_000;
+const LIMIT = 4_000_000;
 
 let server: Server | undefined;
 afterEach(() => {
@@ -22,6 +22,8 @@ interface Scene {
   reading: Reading;
   /** Bytes of each body that has been read, in that order. */
   read: number[];
+  /** How often garbage was collected. */
+  collections(): number;
   /** Answers what has been read. */
   answer(): void;
   /** Begins a request with so many of its bytes. */
@@ -30,7 +32,9 @@ interface Scene {
 
 /** A server that answers when it is told to, with room for so much. */
 async function open(mostBytes: number, patience = 60_000, mostWaiting = 10): Promise<Scene> {
-  const reading = createReading({ mostBytes, mostWaiting, patience });
+  let collections = 0;
+  const collectGarbage = () => void collections++;
+  const reading = createReading({ mostBytes, mostWaiting, patience, collectGarbage });
   const read: number[] = [];
   const held: (() => void)[] = [];
   server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
@@ -50,6 +54,7 @@ async function open(mostBytes: number, patience = 60_000, mostWaiting = 10): Pro
   return {
     reading,
     read,
+    collections: () => collections,
     answer: () => held.splice(0).map((end) => end()),
     begin(headers, body) {
       const socket = connect(port, '127.0.0.1');
@@ -165,4 +170,31 @@ test('G5: whoever leaves while waiting gives up its place', async () => {
   first.destroy();
   await waitUntil(() => read.length === 1, { what: 'the one that is still there' });
   expect(reading.held()).toBe(LARGE);
+});
+
+test('G5: garbage is collected once per quarter of the room that huge bodies have taken, and for no other body', async () => {
+  const { reading, read, answer, begin, collections } = await open(8_000_000);
+  let requests = 0;
+  /** Sends one body, and waits until it has been answered and its room been given back. */
+  async function send(headers: string, body: string): Promise<void> {
+    begin(headers, body);
+    requests++;
+    await waitUntil(() => read.length === requests, { what: 'it to be read' });
+    answer();
+    await waitUntil(() => reading.held() === 0, { what: 'its room to be given back' });
+  }
+  for (let index = 0; index < 8; index++)
+    await send('Transfer-Encoding: chunked', `${chunk(LARGE)}0\r\n\r\n`);
+  for (let index = 0; index < 2; index++) {
+    const aborted = begin(lengthOf(LIMIT), 'x');
+    await waitUntil(() => reading.held() === LIMIT, { what: 'it to be let in' });
+    aborted.destroy();
+    await waitUntil(() => reading.held() === 0, { what: 'its room to be given back' });
+  }
+  expect(collections()).toBe(0);
+  const huge = 1_200_000;
+  for (const expected of [0, 1, 1, 2]) {
+    await send(lengthOf(huge), 'x'.repeat(huge));
+    expect(collections()).toBe(expected);
+  }
 });
