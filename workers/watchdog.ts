@@ -6,8 +6,14 @@ import { laneName } from '../src/queue/lanes.ts';
 import { openQueue } from '../src/queue/open-queue.ts';
 import { within } from '../src/within.ts';
 
-/** Lock durations for which nothing happens until a lane counts as silent; after as many again the process ends. */
+/** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
 const PATIENCE = 3;
+
+/**
+ * Share of a lock duration from which on an answer was slow. Over a network on which a question takes that long a lane
+ * may well be busy asking: such a look says nothing, since a new connection or process would be no better off.
+ */
+const SLOW = 0.1;
 
 export interface WatchdogOptions {
   /** That of the lanes; it may hang. */
@@ -24,8 +30,8 @@ export interface WatchdogOptions {
 interface Watched {
   queue: Queue;
   reopen(): void;
-  /** The job that waited first when it was looked at last, and since when; absent: none did. */
-  seen?: { head: string; since: number } | undefined;
+  /** The job that waited first when it was looked at last, and how many looks since have found it there; absent: none did. */
+  seen?: { head: string; looks: number } | undefined;
   reopened: boolean;
 }
 
@@ -37,7 +43,6 @@ interface Watched {
  */
 export function startWatchdog({ connection, observer, lockDuration, log, exit }: WatchdogOptions) {
   const lanes = new Map<number, Watched>();
-  const patience = PATIENCE * lockDuration;
   let looking = false;
 
   async function look(): Promise<void> {
@@ -45,7 +50,9 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     looking = true;
     for (const [lane, watched] of lanes) {
       try {
-        judge(lane, watched, await headOf(watched.queue));
+        const asked = performance.now();
+        const head = await headOf(watched.queue);
+        if (performance.now() - asked < SLOW * lockDuration) judge(lane, watched, head);
       } catch {
         // The queue is away for everyone: silence is nobody's fault.
         watched.seen = undefined;
@@ -57,12 +64,12 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   function judge(lane: number, watched: Watched, head: string | undefined): void {
     const { seen } = watched;
     if (head === undefined || seen?.head !== head) {
-      watched.seen = head === undefined ? undefined : { head, since: performance.now() };
+      watched.seen = head === undefined ? undefined : { head, looks: 0 };
       watched.reopened = false;
       return;
     }
-    if (performance.now() - seen.since < patience) return;
-    seen.since = performance.now();
+    if (++seen.looks < PATIENCE) return;
+    seen.looks = 0;
     if (watched.reopened) {
       log.fatal(
         { lane },

@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import { type Backend, startFleet } from '../guarantees/fleet.ts';
 import { settled } from '../identity-model/run.ts';
 import { raiseLimits } from './limits.ts';
-import { raceDeletes, raceMerges, readReturned, readSums } from './races.ts';
+import { patience, raceDeletes, raceMerges, readReturned, readSums } from './races.ts';
 
 /** `npm run model` asks for 60. */
 const SECONDS = Number(process.env.RACE_SECONDS ?? 3);
@@ -16,7 +16,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
   test('merge and identify racing with track of the same users: every event and purchase is counted once', {
     timeout: 300_000,
   }, async () => {
-    const fleet = await startFleet(backend, { env: { LANES: String(lanes) } });
+    const fleet = await startFleet(backend, { env: { ...patience, LANES: String(lanes) } });
     await raiseLimits(fleet);
     const { elements, sums } = await raceMerges(fleet, SECONDS);
     await settled(fleet, elements, 120_000);
@@ -33,7 +33,7 @@ describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) =>
   test('delete racing with track, merge and identify of the same users: nothing that was accepted before a delete comes back after it', {
     timeout: 300_000,
   }, async () => {
-    const fleet = await startFleet(backend, { env: { LANES: String(lanes) } });
+    const fleet = await startFleet(backend, { env: { ...patience, LANES: String(lanes) } });
     await raiseLimits(fleet);
     const { elements, before } = await raceDeletes(fleet, SECONDS);
     await settled(fleet, elements, 120_000);

@@ -5,17 +5,17 @@ import { connectProducer, type QueueConnection } from '../../src/queue/connectio
 import { laneName } from '../../src/queue/lanes.ts';
 import { openQueue } from '../../src/queue/open-queue.ts';
 import { startWatchdog } from '../../workers/watchdog.ts';
+import { startTroubleProxy } from '../chaos/trouble-proxy.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
 /** Milliseconds. */
-const LOCK = 100;
+const LOCK = 250;
 
 let connection: QueueConnection;
+let network: Awaited<ReturnType<typeof startTroubleProxy>>;
 beforeAll(async () => {
-  connection = connectProducer(
-    readConfig({ REDIS_URL: (await startRedis()).url, QUEUE_TIMEOUT_MS: '5000' }),
-    '',
-  );
+  network = await startTroubleProxy((await startRedis()).url, Math.random);
+  connection = connectProducer(readConfig({ REDIS_URL: network.url, QUEUE_TIMEOUT_MS: '5000' }), '');
   await waitUntil(connection.ready, { what: 'Redis' });
 });
 afterAll(() => connection.stop());
@@ -62,6 +62,17 @@ test.each([
   const started = performance.now();
   await waitUntil(() => performance.now() - started > 12 * LOCK, { what: 'the time of two warnings' });
   expect(told).toEqual({ opened: 1, stopped: 0, ended: 0 });
+  await end();
+});
+
+test('a lane is left alone while the queue is slow to answer, and judged when it is not', async () => {
+  const { told, end } = await scene(4);
+  network.set({ delay: LOCK / 5 });
+  const started = performance.now();
+  await waitUntil(() => performance.now() - started > 12 * LOCK, { what: 'the time of two warnings' });
+  expect(told).toEqual({ opened: 1, stopped: 0, ended: 0 });
+  network.set({});
+  await waitUntil(() => told.opened === 2, { what: 'the lane to be reopened' });
   await end();
 });
 

@@ -1,4 +1,4 @@
-import { raceDeletes, raceMerges, readReturned, readSums } from '../../faults/races.ts';
+import { patience, raceDeletes, raceMerges, readReturned, readSums } from '../../faults/races.ts';
 import { settled } from '../../identity-model/run.ts';
 import type { Scenario } from '../scenario.ts';
 
@@ -8,7 +8,7 @@ export const races: Scenario = {
   backends: ['redis', 'postgres'],
   async run(scene) {
     const seconds = scene.choose(60, 3);
-    const merging = await scene.startFleet();
+    const merging = await scene.startFleet({ env: patience });
     scene.say('merges and identifies against track');
     const { elements, sums } = await raceMerges(merging, seconds);
     await settled(merging, elements, 300_000);
@@ -19,7 +19,7 @@ export const races: Scenario = {
     await scene.settle(merging, {});
     await merging.stop();
 
-    const deleting = await scene.startFleet();
+    const deleting = await scene.startFleet({ env: patience });
     scene.say('deletes against all of them');
     const deletes = await raceDeletes(deleting, seconds);
     await settled(deleting, deletes.elements, 300_000);
