@@ -6,13 +6,14 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import type { Log } from '../log.ts';
 import type { ServerUser } from './server-user.ts';
+import { sharedBuffers } from './shared-buffers.ts';
 
 /** For a small machine that also runs everything else. */
 const settings: Record<string, string> = {
   listen_addresses: '127.0.0.1',
   unix_socket_directories: '',
   max_connections: '200',
-  shared_buffers: '256MB',
+  shared_buffers: sharedBuffers(),
   // Room for a burst of writes between two checkpoints.
   max_wal_size: '2GB',
   wal_compression: 'off',

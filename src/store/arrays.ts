@@ -1,26 +1,168 @@
 /**
- * Whole sets travel to Postgres as one array per column: its input functions read them in two thirds of the time
- * that `jsonb_to_recordset` takes for the same rows. `pg` makes the literal of a string array by itself; these
- * make the others.
+ * Whole sets travel to Postgres as one array per column, in the format of its wire protocol (`array_recv`): it is made
+ * in less time than the array's text is, and read in a fraction of it. `pg` sends a Buffer as it is.
+ *
+ * https://www.postgresql.org/docs/18/protocol-overview.html#PROTOCOL-FORMAT-CODES
  */
 
-/** The literal of an array of numbers, UUIDs or ISO 8601 times, which never need quotes. */
-export function plainArray<Row>(rows: Row[], value: (row: Row) => string | number): string {
-  let literal = '';
-  for (const row of rows) literal += literal === '' ? `{${value(row)}` : `,${value(row)}`;
-  return literal === '' ? '{}' : `${literal}}`;
+/** Object ids of the types, which are the same in every Postgres (`pg_type.dat`). */
+const OID = { int4: 23, text: 25, timestamptz: 1184, uuid: 2950, jsonb: 3802 } as const;
+
+/** Dimensions, a flag for nulls, type, length, and the index of the first element. */
+const HEADER = 20;
+const NULL_LENGTH = -1;
+
+function begin(oid: number, length: number, bytes: number): Buffer {
+  const array = Buffer.allocUnsafe(HEADER + bytes);
+  array.writeInt32BE(1, 0);
+  // Only a hint: Postgres looks for itself.
+  array.writeInt32BE(1, 4);
+  array.writeInt32BE(oid, 8);
+  array.writeInt32BE(length, 12);
+  array.writeInt32BE(1, 16);
+  return array;
 }
 
-/**
- * The literal of a `jsonb[]`; undefined becomes NULL. JSON text has no control characters, so that a JSON string of it
- * is quoted as an array element has to be, and in a quarter of the time that a replacement takes.
- */
-export function jsonArray<Row>(rows: Row[], value: (row: Row) => object | undefined): string {
-  let literal = '';
+/** `uuid[]`. @throws {RangeError} for what is none in its usual form */
+export function uuidArray<Row>(rows: Row[], value: (row: Row) => string): Buffer {
+  const array = begin(OID.uuid, rows.length, 20 * rows.length);
+  let at = HEADER;
+  let last: string | undefined;
   for (const row of rows) {
-    const element = value(row);
-    const text = element === undefined ? 'NULL' : JSON.stringify(JSON.stringify(element));
-    literal += literal === '' ? `{${text}` : `,${text}`;
+    const uuid = value(row);
+    // A batch often has one workspace.
+    if (uuid === last) array.copyWithin(at, at - 20, at);
+    else writeUuid(array, at, uuid);
+    last = uuid;
+    at += 20;
   }
-  return literal === '' ? '{}' : `${literal}}`;
+  return array;
+}
+
+/** `integer[]`, of 32 bits. @throws {RangeError} for what is none */
+export function integerArray<Row>(rows: Row[], value: (row: Row) => number): Buffer {
+  const array = begin(OID.int4, rows.length, 8 * rows.length);
+  let at = HEADER;
+  for (const row of rows) {
+    array.writeInt32BE(4, at);
+    array.writeInt32BE(value(row), at + 4);
+    at += 8;
+  }
+  return array;
+}
+
+/** Milliseconds from 1970 to 2000, where Postgres begins to count. */
+const POSTGRES_EPOCH = 946_684_800_000;
+
+/** `timestamptz[]` of ISO 8601 times, to the millisecond. @throws {RangeError} for what is none */
+export function timeArray<Row>(rows: Row[], value: (row: Row) => string): Buffer {
+  const array = begin(OID.timestamptz, rows.length, 12 * rows.length);
+  let at = HEADER;
+  for (const row of rows) {
+    const milliseconds = Date.parse(value(row)) - POSTGRES_EPOCH;
+    if (Number.isNaN(milliseconds)) throw new RangeError(`${value(row)} is no time`);
+    array.writeInt32BE(8, at);
+    // Microseconds, which a number does not hold exactly beyond the year 2285.
+    const microseconds = milliseconds * 1000;
+    if (Number.isSafeInteger(microseconds)) {
+      array.writeInt32BE(Math.floor(microseconds / 2 ** 32), at + 4);
+      array.writeUInt32BE(microseconds - Math.floor(microseconds / 2 ** 32) * 2 ** 32, at + 8);
+    } else array.writeBigInt64BE(BigInt(milliseconds) * 1000n, at + 4);
+    at += 12;
+  }
+  return array;
+}
+
+/** `text[]`; undefined and null become NULL. */
+export function textArray<Row>(rows: Row[], value: (row: Row) => string | null | undefined): Buffer {
+  return stringArray(OID.text, rows, value);
+}
+
+/** `jsonb[]`; undefined becomes NULL. */
+export function jsonArray<Row>(rows: Row[], value: (row: Row) => object | undefined): Buffer {
+  return stringArray(OID.jsonb, rows, (row) => {
+    const element = value(row);
+    return element === undefined ? undefined : JSON.stringify(element);
+  });
+}
+
+/** The literal of a `numeric[]`, whose binary format is made of decimal digits as well. */
+export function numericArray<Row>(rows: Row[], value: (row: Row) => number): string {
+  return `{${rows.map(value).join(',')}}`;
+}
+
+/** The version that a `jsonb` begins with. */
+const JSONB_VERSION = 1;
+
+/** Bytes that an element has about, with its length: more room is made where that is too little. */
+const TYPICAL_BYTES = 48;
+
+/** Characters from which on it pays to count a string's bytes instead of making room for the most it may have. */
+const LONG = 4096;
+
+function stringArray<Row>(oid: number, rows: Row[], value: (row: Row) => string | null | undefined): Buffer {
+  let array = begin(oid, rows.length, TYPICAL_BYTES * rows.length);
+  let at = HEADER;
+  for (const row of rows) {
+    const text = value(row);
+    const most = text == null ? 0 : text.length > LONG ? Buffer.byteLength(text) : 3 * text.length;
+    if (array.length < at + 5 + most) array = grow(array, at, at + 5 + most);
+    const start = at;
+    at += 4;
+    if (text == null) {
+      array.writeInt32BE(NULL_LENGTH, start);
+      continue;
+    }
+    if (oid === OID.jsonb) array[at++] = JSONB_VERSION;
+    at += writeText(array, at, text);
+    array.writeInt32BE(at - start - 4, start);
+  }
+  return array.subarray(0, at);
+}
+
+function grow(array: Buffer, used: number, needed: number): Buffer {
+  const larger = Buffer.allocUnsafe(Math.max(needed, 2 * array.length));
+  array.copy(larger, 0, 0, used);
+  return larger;
+}
+
+/** Characters up to which a loop is quicker than the call of a native function. */
+const SHORT = 24;
+
+/** @returns bytes */
+function writeText(into: Buffer, at: number, text: string): number {
+  if (text.length > SHORT) return into.write(text, at);
+  for (let index = 0; index < text.length; index++) {
+    const code = text.charCodeAt(index);
+    if (code > 0x7f) return into.write(text, at);
+    into[at + index] = code;
+  }
+  return text.length;
+}
+
+/** The value of each hexadecimal digit by its character code; of any other character NO_DIGIT. */
+const NO_DIGIT = 0xff;
+const digits = new Uint8Array(0x10000).fill(NO_DIGIT);
+for (let value = 0; value < 16; value++) {
+  digits[value.toString(16).charCodeAt(0)] = value;
+  digits[value.toString(16).toUpperCase().charCodeAt(0)] = value;
+}
+
+const HYPHEN = '-'.charCodeAt(0);
+const HYPHENS = [8, 13, 18, 23];
+/** Where the two digits of each of a UUID's bytes begin. */
+const BYTES = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+
+function writeUuid(into: Buffer, at: number, uuid: string): void {
+  into.writeInt32BE(BYTES.length, at);
+  let seen = 0;
+  for (let index = 0; index < BYTES.length; index++) {
+    const high = digits[uuid.charCodeAt(BYTES[index]!)]!;
+    const low = digits[uuid.charCodeAt(BYTES[index]! + 1)]!;
+    seen |= high | low;
+    into[at + 4 + index] = (high << 4) | low;
+  }
+  let hyphens = uuid.length === 36;
+  for (const place of HYPHENS) hyphens &&= uuid.charCodeAt(place) === HYPHEN;
+  if (seen > 0xf || !hyphens) throw new RangeError(`${uuid} is no UUID`);
 }

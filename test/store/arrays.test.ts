@@ -1,6 +1,13 @@
 import fc from 'fast-check';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { jsonArray, plainArray } from '../../src/store/arrays.ts';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import {
+  integerArray,
+  jsonArray,
+  numericArray,
+  textArray,
+  timeArray,
+  uuidArray,
+} from '../../src/store/arrays.ts';
 import { type Database, openDatabase } from '../../src/store/database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 
@@ -10,15 +17,19 @@ beforeAll(async () => {
 });
 afterAll(() => database.stop());
 
-/** What Postgres reads in the literal. */
-async function asRead(type: string, literal: string): Promise<unknown> {
-  const { rows } = await database.pool.query(`select to_jsonb($1::${type}[]) as value`, [literal]);
+/** What Postgres reads in a parameter, as JSON. */
+async function asRead(type: string, parameter: Buffer | string): Promise<unknown> {
+  const { rows } = await database.pool.query(`select to_jsonb($1::${type}[]) as value`, [parameter]);
   return rows[0].value;
 }
 
+// What Postgres cannot hold is refused at the edge: NUL and lone surrogates.
+const text = fc
+  .oneof(fc.string({ unit: 'grapheme' }), fc.string({ minLength: 20, maxLength: 5000 }))
+  .filter((value) => !value.includes('\0'));
+
 test('any JSON reaches Postgres as it is, in its place, and undefined as NULL', async () => {
-  // What jsonb cannot hold is refused at the edge: NUL and lone surrogates. Numbers are compared as JSON writes them.
-  const text = fc.string({ unit: 'grapheme' }).filter((value) => !value.includes('\0'));
+  // Numbers are compared as JSON writes them.
   const number = fc.double({ noNaN: true, noDefaultInfinity: true, min: -1e15, max: 1e15 });
   const { value } = fc.letrec((tie) => ({
     value: fc.oneof({ maxDepth: 3 }, text, number, fc.boolean(), tie('array'), tie('object')),
@@ -28,11 +39,10 @@ test('any JSON reaches Postgres as it is, in its place, and undefined as NULL', 
   const element = fc.option(fc.dictionary(text, value, { maxKeys: 4 }), { nil: undefined });
   await fc.assert(
     fc.asyncProperty(fc.array(element, { maxLength: 5 }), async (elements) => {
-      const read = await asRead(
-        'jsonb',
-        jsonArray(elements, (one) => one),
+      const parameter = jsonArray(elements, (one) => one);
+      expect(await asRead('jsonb', parameter)).toEqual(
+        JSON.parse(JSON.stringify(elements.map((one) => one ?? null))),
       );
-      expect(read).toEqual(JSON.parse(JSON.stringify(elements.map((one) => one ?? null))));
     }),
     { numRuns: 300 },
   );
@@ -48,29 +58,82 @@ test('what could be taken for a part of an array stays a text', async () => {
     { a: '\n' },
     { '"\\': '' },
   ];
-  const read = await asRead(
-    'jsonb',
-    jsonArray(elements, (one) => one),
-  );
-  expect(read).toEqual(elements);
+  const parameter = jsonArray(elements, (one) => one);
+  expect(await asRead('jsonb', parameter)).toEqual(elements);
+  const texts = elements.map((element) => JSON.stringify(element));
+  const textParameter = textArray(texts, (one) => one);
+  expect(await asRead('text', textParameter)).toEqual(texts);
 });
 
-test('numbers of every size, UUIDs and times need no quotes', async () => {
+test('any text reaches Postgres as it is, in its place; undefined and null as NULL', async () => {
+  const element = fc.option(text, { nil: undefined });
+  await fc.assert(
+    fc.asyncProperty(fc.array(element, { maxLength: 60 }), async (elements) => {
+      const read = await asRead(
+        'text',
+        textArray(elements, (one) => one),
+      );
+      expect(read).toEqual(elements.map((one) => one ?? null));
+    }),
+    { numRuns: 300 },
+  );
+  const parameter = textArray([null, 'last'], (one) => one);
+  expect(await asRead('text', parameter)).toEqual([null, 'last']);
+});
+
+test('any UUID reaches Postgres as it is, in its place, also the same one twice', async () => {
+  const few = fc.constantFrom('0199a0f0-0000-7000-8000-000000000000', 'ffffffff-ffff-ffff-ffff-ffffffffffff');
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.oneof(fc.uuid(), few), { maxLength: 60 }), async (ids) => {
+      expect(await asRead('uuid', uuidArray(ids, String))).toEqual(ids);
+    }),
+    { numRuns: 100 },
+  );
+  const upper = uuidArray(['0199A0F0-0000-7000-8000-00000000ABCD'], String);
+  expect(await asRead('uuid', upper)).toEqual(['0199a0f0-0000-7000-8000-00000000abcd']);
+});
+
+test('any time of four digits of years reaches Postgres to the millisecond', async () => {
+  const time = fc
+    .date({
+      min: new Date('0001-01-01T00:00:00Z'),
+      max: new Date('9999-12-31T23:59:59.999Z'),
+      noInvalidDate: true,
+    })
+    .map((date) => date.toISOString());
+  const edges = ['0001-01-01T00:00:00.000Z', '1999-12-31T23:59:59.999Z', '9999-12-31T23:59:59.999Z'];
+  await fc.assert(
+    fc.asyncProperty(fc.array(time, { maxLength: 60 }), async (some) => {
+      const times = [...edges, ...some];
+      const read = (await asRead('timestamptz', timeArray(times, String))) as string[];
+      expect(read.map((one) => new Date(one).toISOString())).toEqual(times);
+    }),
+    { numRuns: 100 },
+  );
+});
+
+test('numbers reach Postgres as they are', async () => {
+  const integers = [0, -1, 2 ** 31 - 1, -(2 ** 31)];
+  expect(await asRead('integer', integerArray(integers, Number))).toEqual(integers);
   const numbers = [0, -1.5, 1e21, 1e-7, Number.MAX_SAFE_INTEGER, 123456789.123];
-  expect(await asRead('numeric', plainArray(numbers, Number))).toEqual(numbers);
-  const ids = ['0199a0f0-0000-7000-8000-000000000000'];
-  expect(await asRead('uuid', plainArray(ids, String))).toEqual(ids);
-  const times = ['2026-01-31T12:00:00.123Z', '0001-01-01T00:00:00.000Z'];
-  const read = (await asRead('timestamptz', plainArray(times, String))) as string[];
-  expect(read.map((time) => new Date(time).toISOString())).toEqual(times);
+  expect(await asRead('numeric', numericArray(numbers, Number))).toEqual(numbers);
 });
 
 test('no rows are an empty array', async () => {
-  expect(
-    await asRead(
-      'jsonb',
-      jsonArray([], () => undefined),
-    ),
-  ).toEqual([]);
-  expect(await asRead('uuid', plainArray([], String))).toEqual([]);
+  expect(await asRead('jsonb', jsonArray([], Object))).toEqual([]);
+  expect(await asRead('text', textArray([], String))).toEqual([]);
+  expect(await asRead('uuid', uuidArray([], String))).toEqual([]);
+  expect(await asRead('numeric', numericArray([], Number))).toEqual([]);
+});
+
+describe('what is not of the type is an error that blames the value, as one of Postgres would', () => {
+  test.each([
+    '',
+    '0199a0f0-0000-7000-8000-00000000000',
+    '0199a0f0-0000-7000-8000-00000000000g',
+    `${'0'.repeat(36)}`,
+    '0199a0f0-0000-7000-8000-0000000000é0',
+  ])('UUID %j', (uuid) => expect(() => uuidArray([uuid], String)).toThrow(RangeError));
+  test('time', () => expect(() => timeArray(['soon'], String)).toThrow(RangeError));
+  test('integer', () => expect(() => integerArray([2 ** 31], Number)).toThrow(RangeError));
 });

@@ -1,5 +1,5 @@
 import type { Json } from '../../profile/json.ts';
-import { jsonArray, plainArray } from '../arrays.ts';
+import { integerArray, jsonArray, textArray, timeArray, uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 export interface EventRow {
@@ -49,14 +49,14 @@ export async function recordEvents(tx: Connection, events: EventRow[], now: Date
     name: 'record-events',
     text: statement,
     values: [
-      plainArray(events, (event) => event.workspace_id),
-      plainArray(events, (event) => event.id),
-      plainArray(events, (event) => event.profile_id),
-      events.map((event) => event.name),
-      plainArray(events, (event) => event.time),
-      events.map((event) => event.app_id),
+      uuidArray(events, (event) => event.workspace_id),
+      uuidArray(events, (event) => event.id),
+      uuidArray(events, (event) => event.profile_id),
+      textArray(events, (event) => event.name),
+      timeArray(events, (event) => event.time),
+      textArray(events, (event) => event.app_id),
       jsonArray(events, (event) => event.properties),
-      plainArray(events, (event) => event.ordinal),
+      integerArray(events, (event) => event.ordinal),
       now,
     ],
   });

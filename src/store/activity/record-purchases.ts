@@ -1,5 +1,5 @@
 import type { Json } from '../../profile/json.ts';
-import { jsonArray, plainArray } from '../arrays.ts';
+import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 export interface PurchaseRow {
@@ -58,17 +58,17 @@ export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], 
     name: 'record-purchases',
     text: statement,
     values: [
-      plainArray(purchases, (purchase) => purchase.workspace_id),
-      plainArray(purchases, (purchase) => purchase.id),
-      plainArray(purchases, (purchase) => purchase.profile_id),
-      purchases.map((purchase) => purchase.product_id),
-      purchases.map((purchase) => purchase.currency),
-      plainArray(purchases, (purchase) => purchase.price),
-      plainArray(purchases, (purchase) => purchase.quantity),
-      plainArray(purchases, (purchase) => purchase.time),
-      purchases.map((purchase) => purchase.app_id),
+      uuidArray(purchases, (purchase) => purchase.workspace_id),
+      uuidArray(purchases, (purchase) => purchase.id),
+      uuidArray(purchases, (purchase) => purchase.profile_id),
+      textArray(purchases, (purchase) => purchase.product_id),
+      textArray(purchases, (purchase) => purchase.currency),
+      numericArray(purchases, (purchase) => purchase.price),
+      integerArray(purchases, (purchase) => purchase.quantity),
+      timeArray(purchases, (purchase) => purchase.time),
+      textArray(purchases, (purchase) => purchase.app_id),
       jsonArray(purchases, (purchase) => purchase.properties),
-      plainArray(purchases, (purchase) => purchase.ordinal),
+      integerArray(purchases, (purchase) => purchase.ordinal),
       now,
     ],
   });

@@ -1,4 +1,4 @@
-import { plainArray } from '../arrays.ts';
+import { uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 export interface DeprecatedExternalId {
@@ -22,9 +22,9 @@ export async function deprecateExternalIds(
     name: 'deprecate-external-ids',
     text: statement,
     values: [
-      plainArray(ids, (row) => row.workspace_id),
+      uuidArray(ids, (row) => row.workspace_id),
       ids.map((row) => row.external_id),
-      plainArray(ids, (row) => row.profile_id),
+      uuidArray(ids, (row) => row.profile_id),
       now,
     ],
   });

@@ -1,5 +1,5 @@
 import type { Identifier } from '../../profile/identifier.ts';
-import { plainArray } from '../arrays.ts';
+import { uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 import { identifierText } from '../dead-letters/identifier-text.ts';
 import { keyValues, type ProfileKey } from './pair.ts';
@@ -125,9 +125,9 @@ export async function forgetDeadLetters(
     text: statement,
     values: [
       ...keyValues(keys),
-      plainArray(own, ({ workspaceId }) => workspaceId),
+      uuidArray(own, ({ workspaceId }) => workspaceId),
       own.map(({ identifier }) => identifierText(identifier)),
-      plainArray(addresses, ({ workspaceId }) => workspaceId),
+      uuidArray(addresses, ({ workspaceId }) => workspaceId),
       addresses.map(({ kind }) => kind),
       addresses.map(({ address }) => address),
     ],

@@ -1,4 +1,4 @@
-import { plainArray } from '../arrays.ts';
+import { uuidArray } from '../arrays.ts';
 
 /** `merged_id` goes into `kept_id` and is gone. In one set no profile stands in two pairs. */
 export interface MergePair {
@@ -14,11 +14,11 @@ export const pairsTable =
   'unnest($1::uuid[], $2::uuid[], $3::uuid[]) as pairs (workspace_id, merged_id, kept_id)';
 
 /** The parameters $1 to $3. */
-export function pairValues(pairs: MergePair[]): string[] {
+export function pairValues(pairs: MergePair[]): Buffer[] {
   return [
-    plainArray(pairs, (pair) => pair.workspace_id),
-    plainArray(pairs, (pair) => pair.merged_id),
-    plainArray(pairs, (pair) => pair.kept_id),
+    uuidArray(pairs, (pair) => pair.workspace_id),
+    uuidArray(pairs, (pair) => pair.merged_id),
+    uuidArray(pairs, (pair) => pair.kept_id),
   ];
 }
 
@@ -32,6 +32,6 @@ export interface ProfileKey {
 export const keysTable = 'unnest($1::uuid[], $2::uuid[]) as wanted (workspace_id, id)';
 
 /** The parameters $1 and $2. */
-export function keyValues(keys: ProfileKey[]): string[] {
-  return [plainArray(keys, (key) => key.workspace_id), plainArray(keys, (key) => key.id)];
+export function keyValues(keys: ProfileKey[]): Buffer[] {
+  return [uuidArray(keys, (key) => key.workspace_id), uuidArray(keys, (key) => key.id)];
 }

@@ -1,4 +1,4 @@
-import { plainArray } from '../arrays.ts';
+import { uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 /** By primary key. */
@@ -16,6 +16,6 @@ export async function removeDeprecatedExternalIds(
   await tx.query({
     name: 'remove-deprecated-external-ids',
     text: statement,
-    values: [plainArray(ids, (row) => row.workspace_id), ids.map((row) => row.external_id)],
+    values: [uuidArray(ids, (row) => row.workspace_id), ids.map((row) => row.external_id)],
   });
 }

@@ -1,4 +1,4 @@
-import { plainArray } from '../arrays.ts';
+import { uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 export interface RenamedAlias {
@@ -22,7 +22,7 @@ export async function renameAliases(tx: Connection, aliases: RenamedAlias[]): Pr
     name: 'rename-aliases',
     text: statement,
     values: [
-      plainArray(aliases, (row) => row.workspace_id),
+      uuidArray(aliases, (row) => row.workspace_id),
       aliases.map((row) => row.alias_label),
       aliases.map((row) => row.old_alias_name),
       aliases.map((row) => row.new_alias_name),

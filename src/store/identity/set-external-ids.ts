@@ -1,4 +1,4 @@
-import { plainArray } from '../arrays.ts';
+import { integerArray, uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 export interface NewExternalId {
@@ -24,10 +24,10 @@ export async function setExternalIds(tx: Connection, ids: NewExternalId[], now: 
     name: 'set-external-ids',
     text: statement,
     values: [
-      plainArray(ids, (row) => row.workspace_id),
-      plainArray(ids, (row) => row.id),
+      uuidArray(ids, (row) => row.workspace_id),
+      uuidArray(ids, (row) => row.id),
       ids.map((row) => row.external_id),
-      plainArray(ids, (row) => row.ordinal),
+      integerArray(ids, (row) => row.ordinal),
       now,
     ],
   });

@@ -1,4 +1,4 @@
-import { plainArray } from '../arrays.ts';
+import { uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 /** How an object ended whose sender waits for it. */
@@ -20,6 +20,6 @@ export async function recordOutcomes(tx: Connection, outcomes: Outcome[]): Promi
   await tx.query({
     name: 'record-outcomes',
     text: statement,
-    values: [plainArray(outcomes, (row) => row.object_id), outcomes.map((row) => row.error)],
+    values: [uuidArray(outcomes, (row) => row.object_id), outcomes.map((row) => row.error)],
   });
 }

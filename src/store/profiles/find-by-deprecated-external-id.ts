@@ -1,4 +1,4 @@
-import { plainArray } from '../arrays.ts';
+import { textArray, uuidArray } from '../arrays.ts';
 import type { Connection, Pool } from '../database.ts';
 import { type ProfileRow, profileColumns } from './profile-row.ts';
 
@@ -22,7 +22,7 @@ export async function findByDeprecatedExternalId(
   const { rows } = await tx.query<ProfileRow & { deprecatedId: string }>({
     name: 'find-by-deprecated-external-id',
     text: statement,
-    values: [plainArray(workspaceIds, (id) => id), externalIds],
+    values: [uuidArray(workspaceIds, (id) => id), textArray(externalIds, (id) => id)],
   });
   return rows;
 }

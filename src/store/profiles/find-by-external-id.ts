@@ -1,4 +1,4 @@
-import { plainArray } from '../arrays.ts';
+import { textArray, uuidArray } from '../arrays.ts';
 import type { Connection, Pool } from '../database.ts';
 
 /** A profile, and which of the wanted ones it is. */
@@ -37,7 +37,7 @@ export async function findByExternalId(
   const { rows } = await tx.query<FoundProfile>({
     name: 'find-by-external-id',
     text: statement,
-    values: [plainArray(workspaceIds, (id) => id), externalIds],
+    values: [uuidArray(workspaceIds, (id) => id), textArray(externalIds, (id) => id)],
   });
   return rows;
 }

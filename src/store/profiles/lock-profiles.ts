@@ -1,5 +1,5 @@
 import type { Json } from '../../profile/json.ts';
-import { jsonArray, plainArray } from '../arrays.ts';
+import { jsonArray, uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 export interface LockedProfile {
@@ -46,8 +46,8 @@ export async function lockProfiles(
     name: 'lock-profiles',
     text: statement,
     values: [
-      plainArray(wanted, (profile) => profile.workspace_id),
-      plainArray(wanted, (profile) => profile.id),
+      uuidArray(wanted, (profile) => profile.workspace_id),
+      uuidArray(wanted, (profile) => profile.id),
       jsonArray(wanted, (profile) => (profile.keys.length > 0 ? profile.keys : undefined)),
     ],
   });

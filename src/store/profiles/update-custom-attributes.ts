@@ -1,5 +1,5 @@
 import type { Json } from '../../profile/json.ts';
-import { jsonArray, plainArray } from '../arrays.ts';
+import { integerArray, jsonArray, uuidArray } from '../arrays.ts';
 import type { Connection } from '../database.ts';
 
 export interface CustomAttributesUpdate {
@@ -42,11 +42,11 @@ export async function updateCustomAttributes(
 /** The parameters $1 to $6 of a statement that changes custom attributes. */
 export function customValues(updates: CustomAttributesUpdate[], now: Date): unknown[] {
   return [
-    plainArray(updates, (update) => update.workspace_id),
-    plainArray(updates, (update) => update.id),
+    uuidArray(updates, (update) => update.workspace_id),
+    uuidArray(updates, (update) => update.id),
     jsonArray(updates, (update) => update.set),
     jsonArray(updates, (update) => (update.unset.length > 0 ? update.unset : undefined)),
-    plainArray(updates, (update) => update.ordinal),
+    integerArray(updates, (update) => update.ordinal),
     now,
   ];
 }
