@@ -30,10 +30,14 @@ const RACES = new Set([
   'deprecated_external_ids_pkey',
 ]);
 
-/** Reads the SQLSTATE. An error without one is ours if it is a mistake of the program, else the connection's. */
+/**
+ * Reads the SQLSTATE. An error without one, or with a code of Node's, is ours if it is a mistake of the program, else
+ * the connection's.
+ */
 export function classify(error: unknown): ErrorClass {
   const { code, constraint } = error as { code?: unknown; constraint?: string };
-  if (typeof code !== 'string') return isMistake(error) ? 'permanent' : 'transient';
+  if (typeof code !== 'string' || code.startsWith('ERR_'))
+    return isMistake(error) ? 'permanent' : 'transient';
   if (constraint !== undefined && RACES.has(constraint)) return 'transient';
   return code.length === 5 && PERMANENT.includes(code.slice(0, 2)) ? 'permanent' : 'transient';
 }

@@ -44,8 +44,10 @@ export function integerArray<Row>(rows: Row[], value: (row: Row) => number): Buf
   const array = begin(OID.int4, rows.length, 8 * rows.length);
   let at = HEADER;
   for (const row of rows) {
+    const integer = value(row);
+    if (integer !== (integer | 0)) throw new RangeError(`${integer} is no integer of 32 bits`);
     array.writeInt32BE(4, at);
-    array.writeInt32BE(value(row), at + 4);
+    array.writeInt32BE(integer, at + 4);
     at += 8;
   }
   return array;

@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import { createClient } from '../guarantees/keep-alive-client.ts';
 import { createRandom, pick } from '../load/random.ts';
 import type { Fleet } from '../setup/fleet.ts';
@@ -6,6 +7,8 @@ const USERS = 20;
 const CLIENTS = 12;
 /** So that something races also on a machine that is busy. */
 const LEAST_ELEMENTS = 2000;
+/** Elements that may wait to be applied at most: what races has to be on its way at one time. */
+const MOST_WAITING = 5000;
 
 /** Settings of a fleet that refuses nobody: of what is answered with 503 it is not known whether it takes effect. */
 export const patience = {
@@ -24,6 +27,14 @@ async function race(
 ): Promise<number> {
   const end = Date.now() + seconds * 1000;
   let elements = 0;
+  let applied = 0;
+  let over = false;
+  const looking = (async () => {
+    while (!over) {
+      applied = await countApplied(fleet);
+      await sleep(50);
+    }
+  })();
   await Promise.all(
     Array.from({ length: CLIENTS }, async (_, number) => {
       const random = createRandom(number);
@@ -36,11 +47,21 @@ async function race(
       while (Date.now() < end || elements < LEAST_ELEMENTS) {
         const made = await send(random, post);
         elements += made;
+        while (elements - applied > MOST_WAITING) await sleep(50);
       }
       connection.close();
     }),
   );
+  over = true;
+  await looking;
   return elements;
+}
+
+async function countApplied({ pool }: Pick<Fleet, 'pool'>): Promise<number> {
+  const { rows } = await pool.query(
+    'select coalesce(sum(objects + dead_letters), 0)::integer as applied from lane_totals',
+  );
+  return rows[0].applied;
 }
 
 const time = '2026-01-01T00:00:00Z';

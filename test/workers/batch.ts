@@ -1,6 +1,11 @@
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import type { AcceptedAttributes, AcceptedEvent, AcceptedObject } from '../../src/jobs/envelope.ts';
+import type {
+  AcceptedAttributes,
+  AcceptedEvent,
+  AcceptedObject,
+  AcceptedPurchase,
+} from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Delivery } from '../../workers/contract.ts';
@@ -33,6 +38,17 @@ const base = () => ({ id: uuidv7(), request: 0, index: 0, create: true });
 
 export function event(identifier: Identifier | string, name = 'visited'): AcceptedEvent {
   return { ...base(), kind: 'events', identifier: named(identifier), name, time: '2026-01-02T03:04:05.000Z' };
+}
+
+export function purchase(identifier: Identifier | string): AcceptedPurchase {
+  const sale = { product_id: 'book', currency: 'EUR', price: 1.5, quantity: 1 };
+  return {
+    ...base(),
+    kind: 'purchases',
+    identifier: named(identifier),
+    ...sale,
+    time: '2026-01-02T03:04:05.000Z',
+  };
 }
 
 export function attributes(

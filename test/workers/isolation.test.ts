@@ -10,6 +10,7 @@ import {
   deliver,
   event,
   point,
+  purchase,
   readDeadLetters,
   readSums,
   refuseEvents,
@@ -31,6 +32,16 @@ test.each<[string, object, ErrorClass]>([
   ['a constraint is violated', { code: '23514' }, 'permanent'],
   ['a program limit is exceeded', { code: '54000' }, 'permanent'],
   ['a mistake of our own', new TypeError('x is undefined'), 'permanent'],
+  [
+    'a mistake that Node finds',
+    Object.assign(new RangeError('too large'), { code: 'ERR_OUT_OF_RANGE' }),
+    'permanent',
+  ],
+  [
+    'a stream that is closed',
+    Object.assign(new Error('closed'), { code: 'ERR_STREAM_DESTROYED' }),
+    'transient',
+  ],
   ['another lane made the same user', { code: '23505', constraint: 'profiles_external_id' }, 'transient'],
   ['another lane gave the same alias away', { code: '23505', constraint: 'user_aliases_pkey' }, 'transient'],
   ['a deadlock', { code: '40P01' }, 'transient'],
@@ -81,6 +92,29 @@ test('G4: what an object that cannot be applied would have made is not there, an
     "select external_id from profiles where external_id in ('nobody', 'somebody')",
   );
   expect(rows).toEqual([{ external_id: 'somebody' }]);
+});
+
+test('G4: what its column does not hold is a dead letter with its reason, and nothing else suffers', async () => {
+  const bad = [
+    { ...event('columns'), time: 'soon' },
+    { ...event('columns'), id: 'a'.repeat(36) },
+    { ...purchase('columns'), quantity: 2 ** 31 },
+    { ...purchase('columns'), quantity: 1.5 },
+    { ...purchase('columns'), price: Number.POSITIVE_INFINITY },
+  ];
+  const delivery = deliver(workspace, [purchase('columns'), ...bad, event('columns')]);
+  const outcome = await runBatch(pool, [delivery], silent);
+  expect(outcome).toMatchObject({ kind: 'applied', objects: 2 });
+  const reasons = (await readDeadLetters(pool)).map(({ reason }) => reason).slice(-bad.length);
+  expect(reasons).toMatchInlineSnapshot(`
+    [
+      "soon is no time",
+      "2147483648 is no integer of 32 bits",
+      "'quantity' is not valid: it must be integer",
+      "'price' is not valid: it must be number",
+      "'id' is not valid: it must be a UUID",
+    ]
+  `);
 });
 
 describe('an identifier is a name within its workspace', () => {

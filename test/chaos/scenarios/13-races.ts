@@ -11,7 +11,7 @@ export const races: Scenario = {
     const merging = await scene.startFleet({ env: patience });
     scene.say('merges and identifies against track');
     const { elements, sums } = await raceMerges(merging, seconds);
-    await settled(merging, elements, 300_000);
+    await settled(merging, elements, 600_000);
     const found = await readSums(merging);
     scene.figure('events counted', found.counted, '', { atLeast: sums.events, atMost: sums.events });
     scene.figure('pieces counted', found.pieces, '', { atLeast: sums.pieces, atMost: sums.pieces });
@@ -22,7 +22,7 @@ export const races: Scenario = {
     const deleting = await scene.startFleet({ env: patience });
     scene.say('deletes against all of them');
     const deletes = await raceDeletes(deleting, seconds);
-    await settled(deleting, deletes.elements, 300_000);
+    await settled(deleting, deletes.elements, 600_000);
     const { returned, orphans } = await readReturned(deleting, deletes.before);
     scene.figure('accepted before a delete', deletes.before.length, '', { atLeast: 1 });
     scene.figure('of them there again after it', returned.length, '', { atMost: 0 });
