@@ -6,10 +6,11 @@ import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { laneName } from '../src/queue/lanes.ts';
 import { openQueue } from '../src/queue/open-queue.ts';
+import { openWaiting } from '../src/queue/waiting.ts';
 import type { Coalescer } from './coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from './contract.ts';
 import type { Fences } from './fences.ts';
-import { createLookahead, type WaitingJob } from './lookahead.ts';
+import { createLookahead, type WaitingEnvelope } from './lookahead.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
 const MAX_STALLED = 1_000_000;
@@ -46,7 +47,8 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   let leaving = new AbortController();
 
   const queue = openQueue<Envelope>(connection, laneName(lane));
-  const lookahead = createLookahead(queue);
+  const waiting = openWaiting<Envelope>(connection, laneName(lane));
+  const lookahead = createLookahead(waiting);
 
   /** Jobs that took effect together with one in front of them. */
   const early = new Set<string>();
@@ -63,7 +65,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     const id = job.id!;
     if (early.delete(id)) return;
     early.clear();
-    const ahead = lookahead.take(id);
+    const ahead = await lookahead.take(id);
     const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
     if (!fence) return applyRun(delivery, ahead);
@@ -75,9 +77,9 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   }
 
   /** One transaction for a job and what was seen behind it. */
-  async function applyRun(delivery: Delivery, ahead: WaitingJob[]): Promise<void> {
+  async function applyRun(delivery: Delivery, ahead: WaitingEnvelope[]): Promise<void> {
     const applied = coalescer.apply(delivery, ...ahead.map(({ id, envelope }) => deliveryOf(id, envelope)));
-    void lookahead.look(ahead.at(-1)?.id, applied);
+    void lookahead.look(ahead, applied);
     await applied;
     for (const { id } of ahead) {
       early.add(id);
@@ -130,7 +132,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
       leaving.abort();
       await closed;
       lookahead.forget();
-      await queue.close();
+      await Promise.all([queue.close(), waiting.close()]);
     },
   };
 }

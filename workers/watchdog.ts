@@ -4,6 +4,7 @@ import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { laneName } from '../src/queue/lanes.ts';
 import { openQueue } from '../src/queue/open-queue.ts';
+import { openWaiting, type Waiting } from '../src/queue/waiting.ts';
 import { within } from '../src/within.ts';
 
 /** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
@@ -29,6 +30,7 @@ export interface WatchdogOptions {
 
 interface Watched {
   queue: Queue;
+  waiting: Waiting<unknown>;
   reopen(): void;
   /** The job that waited first when it was looked at last, and how many looks since have found it there; absent: none did. */
   seen?: { head: string; looks: number } | undefined;
@@ -51,7 +53,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     for (const [lane, watched] of lanes) {
       try {
         const asked = performance.now();
-        const head = await headOf(watched.queue);
+        const head = await headOf(watched);
         if (performance.now() - asked < SLOW * lockDuration) judge(lane, watched, head);
       } catch {
         // The queue is away for everyone: silence is nobody's fault.
@@ -85,14 +87,10 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   }
 
   /** The next job of a lane of which nothing is in work; undefined: there is none, or somebody lets it wait. */
-  async function headOf(queue: Queue): Promise<string | undefined> {
+  async function headOf({ queue, waiting }: Watched): Promise<string | undefined> {
     if (!observer.ready()) throw new Error('the queue is not connected');
-    const asked = Promise.all([
-      queue.getJobCounts('active'),
-      queue.isPaused(),
-      queue.getWaiting(0, 0),
-    ] as const);
-    const [{ active = 0 }, paused, [next]] = await within(lockDuration, asked);
+    const asked = Promise.all([queue.getJobCounts('active'), queue.isPaused(), waiting.first()] as const);
+    const [{ active = 0 }, paused, next] = await within(lockDuration, asked);
     return active > 0 || paused ? undefined : next?.id;
   }
 
@@ -109,8 +107,10 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
       let running = open();
       const left: Promise<void>[] = [];
       const queue = openQueue(observer, laneName(lane));
+      const waiting = openWaiting(observer, laneName(lane));
       lanes.set(lane, {
         queue,
+        waiting,
         reopened: false,
         reopen() {
           // One that hangs may never end: its successor does not wait for it.
@@ -122,7 +122,8 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
         name: running.name,
         async stop() {
           lanes.delete(lane);
-          await Promise.all([running.stop(), queue.close().catch(() => {}), ...left]);
+          const closed = [queue, waiting].map((one) => one.close().catch(() => {}));
+          await Promise.all([running.stop(), ...closed, ...left]);
         },
       };
     },

@@ -3,6 +3,7 @@ import type { Service } from '../lifecycle.ts';
 import type { QueueConnection } from './connection.ts';
 import { laneName } from './lanes.ts';
 import { openQueue } from './open-queue.ts';
+import { openWaiting, type Waiting } from './waiting.ts';
 
 const REFRESH_MS = 200;
 
@@ -19,7 +20,11 @@ export interface LaneDepth {
  * question to the queue.
  */
 export function watchDepth(connection: QueueConnection, lanes: number) {
-  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+  const names = Array.from({ length: lanes }, (_, lane) => laneName(lane));
+  const opened = names.map((name) => ({
+    queue: openQueue<unknown>(connection, name),
+    line: openWaiting<unknown>(connection, name),
+  }));
   let waiting = 0;
   let refreshing = false;
 
@@ -27,7 +32,7 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     if (refreshing || !connection.ready()) return;
     refreshing = true;
     try {
-      const counts = await Promise.all(queues.map((queue) => queue.getWaitingCount()));
+      const counts = await Promise.all(opened.map(({ queue }) => queue.getWaitingCount()));
       waiting = counts.reduce((sum, count) => sum + count, 0);
     } catch {
       // The queue is away: the last figure stands, and adding fails by itself.
@@ -43,7 +48,7 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     name: 'queue depth',
     async stop() {
       clearInterval(timer);
-      await Promise.all(queues.map((queue) => queue.close()));
+      await Promise.all(opened.flatMap(({ queue, line }) => [queue.close(), line.close()]));
     },
   };
   return {
@@ -51,18 +56,19 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     /** Jobs that waited in all lanes, at most 200 ms ago. */
     waiting: () => waiting,
     /** What each lane has before it: a lane that is stuck on its only job shows that job and its age. */
-    lanes: () => Promise.all(queues.map(readLane)),
+    lanes: () => Promise.all(opened.map(readLane)),
   };
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
 
-async function readLane(queue: Queue): Promise<LaneDepth> {
+async function readLane({ queue, line }: { queue: Queue; line: Waiting<unknown> }): Promise<LaneDepth> {
   const [{ waiting = 0, active = 0 }, inWork, next] = await Promise.all([
     queue.getJobCounts('waiting', 'active'),
     queue.getActive(0, 0),
-    queue.getWaiting(0, 0),
+    line.first(),
   ]);
-  const ages = [...inWork, ...next].map(({ timestamp }) => (Date.now() - timestamp) / 1000);
+  const oldest = next ? [...inWork, next] : inWork;
+  const ages = oldest.map(({ timestamp }) => (Date.now() - timestamp) / 1000);
   return { lane: queue.name, depth: waiting + active, oldestSeconds: Math.max(0, ...ages) };
 }

@@ -84,6 +84,19 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       }
     });
 
+    test('G3: a lane full of small envelopes is drained in few transactions, in its order', async () => {
+      await stop();
+      const user = `${kind}-backlog`;
+      const entries = trail(user, 300);
+      // As a queue has them that has waited for its workers: more than one look sees.
+      await addOneByOne(entries);
+      stop = scene.startWorker([0]);
+      await allApplied(entries);
+      expect(await trailOf(user)).toEqual(numbers(300));
+      expect(await transactionsOf(entries)).toBeLessThan(60);
+      await laneIsEmpty();
+    });
+
     test('G2: envelopes of which another worker has applied some have one effect each', async () => {
       const user = `${kind}-twice`;
       const entries = trail(user, 12);
@@ -96,7 +109,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   });
 
   describe('a look', () => {
-    const lookahead = () => createLookahead(scene.queues[0]! as never);
+    const lookahead = () => createLookahead(scene.waiting);
     const ids = (entries: { id: string }[]) => entries.map(({ id }) => id);
     const some = (count: number, objects: AcceptedObject[] = [event('ann')]) =>
       Array.from({ length: count }, () => scene.plain(0, ...objects));
@@ -106,17 +119,39 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       const entries = some(20);
       await addOneByOne(entries);
       const { look, take } = lookahead();
-      await look(undefined, Promise.resolve());
-      expect(ids(take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
-      expect(take(entries[0]!.id)).toEqual([]);
+      await look([], Promise.resolve());
+      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
+      expect(await take(entries[0]!.id)).toEqual([]);
+    });
+
+    test('G3: where more waits than it sees, finds those that come next', async () => {
+      const entries = some(200);
+      await addOneByOne(entries);
+      const { look, take } = lookahead();
+      await look([], Promise.resolve());
+      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 128)));
+      // While these are applied they still wait.
+      await look(entries.slice(1, 128), Promise.resolve());
+      expect(ids(await take(entries[128]!.id))).toEqual(ids(entries.slice(129)));
+    });
+
+    test('G3: a job that comes before the look has seen anything waits for what is behind it', async () => {
+      const entries = some(20);
+      await addOneByOne(entries);
+      const { look, take } = lookahead();
+      // Handed out, it waits no longer.
+      await scene.queues[0]!.remove(entries[0]!.id);
+      void look([], Promise.resolve());
+      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
+      expect(await take(entries[1]!.id)).toEqual([]);
     });
 
     test('G3: finds nothing for a job that is not the one that was next', async () => {
       const entries = some(5);
       await addOneByOne(entries);
       const { look, take } = lookahead();
-      await look(undefined, Promise.resolve());
-      expect(take(entries[1]!.id)).toEqual([]);
+      await look([], Promise.resolve());
+      expect(await take(entries[1]!.id)).toEqual([]);
     });
 
     test('G3: goes on behind what it has found, and forgets all of it when its end has gone', async () => {
@@ -124,17 +159,17 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await addOneByOne(entries.slice(0, 4));
       const { look, take } = lookahead();
       // The first is being applied, and the second with it.
-      const lookAgain = () => look(entries[1]!.id, Promise.resolve());
+      const lookAgain = () => look([entries[1]!], Promise.resolve());
       await lookAgain();
       await addOneByOne(entries.slice(4));
       await lookAgain();
-      expect(ids(take(entries[2]!.id))).toEqual(ids(entries.slice(3)));
+      expect(ids(await take(entries[2]!.id))).toEqual(ids(entries.slice(3)));
 
       await lookAgain();
       await scene.queues[0]!.remove(entries[5]!.id);
       await addOneByOne(some(2));
       await lookAgain();
-      expect(take(entries[2]!.id)).toEqual([]);
+      expect(await take(entries[2]!.id)).toEqual([]);
     });
 
     if (kind === 'postgres')
@@ -144,11 +179,11 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
         // An add takes its number before it commits: the third is not there yet.
         const late = await hide(entries[2]!.id);
         const { look, take } = lookahead();
-        await look(undefined, Promise.resolve());
+        await look([], Promise.resolve());
         await late.commit();
         await addOneByOne(entries.slice(5));
-        await look(undefined, Promise.resolve());
-        expect(ids(take(entries[0]!.id))).toEqual(ids([entries[1]!, entries[3]!, entries[4]!]));
+        await look([], Promise.resolve());
+        expect(ids(await take(entries[0]!.id))).toEqual(ids([entries[1]!, entries[3]!, entries[4]!]));
       });
 
     async function hide(id: string) {
@@ -173,8 +208,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await scene.producer.add(scene.fence([0, 1], event('ann')));
       await addOneByOne(some(2));
       const { look, take } = lookahead();
-      await look(undefined, Promise.resolve());
-      expect(ids(take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
+      await look([], Promise.resolve());
+      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
       await scene.queues[1]!.drain();
     });
 
@@ -183,8 +218,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       const entries = some(8, large);
       await addOneByOne(entries);
       const { look, take } = lookahead();
-      await look(undefined, Promise.resolve());
-      expect(ids(take(entries[0]!.id))).toEqual(ids(entries.slice(1, 3)));
+      await look([], Promise.resolve());
+      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 3)));
     });
 
     test('G5: holds few of the envelopes when they have many bytes', async () => {
@@ -194,8 +229,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       const entries = some(8, long);
       await addOneByOne(entries);
       const { look, take } = lookahead();
-      await look(undefined, Promise.resolve());
-      expect(ids(take(entries[0]!.id))).toEqual(ids(entries.slice(1, 4)));
+      await look([], Promise.resolve());
+      expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 4)));
     });
   });
 });

@@ -1,0 +1,42 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { openQueue } from '../../src/queue/open-queue.ts';
+import { openWaiting, type Waiting } from '../../src/queue/waiting.ts';
+import { createFenceScene, type FenceScene } from '../workers/fence-scene.ts';
+
+describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
+  let scene: FenceScene;
+  let waiting: Waiting<{ number: number }>;
+  const numbers = Array.from({ length: 300 }, (_, number) => number);
+  const before = Date.now();
+  beforeAll(async () => {
+    scene = await createFenceScene(kind);
+    const queue = openQueue<{ number: number }>(scene.connection, 'numbers');
+    // One by one, as they are accepted.
+    for (const number of numbers) await queue.add('number', { number }, { jobId: `job-${number}` });
+    await queue.close();
+    waiting = openWaiting(scene.connection, 'numbers');
+  });
+  afterAll(async () => {
+    await waiting.close();
+    await scene.stop();
+  });
+
+  test('G3: the first of many waiting jobs are those that are handed out first, in that order', async () => {
+    expect(await waiting.ids(5)).toEqual([0, 1, 2, 3, 4].map((number) => `job-${number}`));
+    expect(await waiting.ids(1000)).toEqual(numbers.map((number) => `job-${number}`));
+    expect((await waiting.first())?.data).toEqual({ number: 0 });
+  });
+
+  test('jobs come in the order in which they are asked for, without those that are gone', async () => {
+    const jobs = await waiting.jobs(['job-7', 'nobody', 'job-2']);
+    expect(jobs.map((job) => job?.data.number)).toEqual([7, undefined, 2]);
+    expect(jobs[0]!.timestamp).toBeGreaterThanOrEqual(before);
+    expect(jobs[0]!.timestamp).toBeLessThanOrEqual(Date.now());
+  });
+
+  test('a queue in which nothing waits has no first', async () => {
+    const empty = openWaiting(scene.connection, 'nothing');
+    expect(await empty.first()).toBeUndefined();
+    await empty.close();
+  });
+});
