@@ -3,6 +3,7 @@ import type { Envelope } from '../src/jobs/envelope.ts';
 import type { Json } from '../src/profile/json.ts';
 import { jsonBytesAtLeast } from '../src/profile/json-size.ts';
 import type { Waiting } from '../src/queue/waiting.ts';
+import { within } from '../src/within.ts';
 
 /**
  * Objects, and bytes of their JSON text, from which on what was found is worth a transaction: more would only make
@@ -16,6 +17,13 @@ const MOST_JOBS = 128;
 const AT_ONCE = 8;
 const SMALL = 1 / 256;
 const SMALL_AT_ONCE = 32;
+
+/**
+ * Milliseconds from which on a look was slow, for which a job waits for one at most, and times as long until the next:
+ * where the queue is far away, what is read would keep everything else from it.
+ */
+const SLOW_MS = 500;
+const REST = 4;
 
 /** Milliseconds between two looks of one transaction; each pause is twice as long as the one before. */
 const FIRST_PAUSE_MS = 4;
@@ -45,6 +53,8 @@ export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>
   let round = 0;
   /** The present look has not seen the lane yet. */
   let unseen = false;
+  /** No look begins before, by `performance.now()`. */
+  let restUntil = 0;
 
   /**
    * What may be applied together with `jobId`, which was handed out just now. Ends the present look. Where the
@@ -55,9 +65,9 @@ export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>
     const following = next === jobId ? behind : [];
     const hurried = unseen;
     forget();
-    if (following.length > 0 || !hurried) return following;
+    if (following.length > 0 || !hurried || isResting()) return following;
     const mine = ++round;
-    await lookOnce([], mine, true).catch(() => {});
+    await within(SLOW_MS, timed(lookOnce([], mine, true))).catch(() => rest(SLOW_MS));
     const seen = mine === round ? behind : [];
     forget();
     return seen;
@@ -83,12 +93,27 @@ export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>
       over = true;
     });
     for (let pause = FIRST_PAUSE_MS; !over; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
-      // A queue that is away has nothing to look at.
-      const more = await lookOnce(ahead, mine, false).catch(() => false);
+      if (isResting()) return;
+      const more = await timed(lookOnce(ahead, mine, false));
       if (mine === round) unseen = false;
       if (!more) return;
       await sleep(pause);
     }
+  }
+
+  const isResting = () => performance.now() < restUntil;
+
+  /** What a look says; false when the queue is away, and has nothing to look at. */
+  async function timed(look: Promise<boolean>): Promise<boolean> {
+    const begun = performance.now();
+    const more = await look.catch(() => false);
+    const took = performance.now() - begun;
+    if (took > SLOW_MS) rest(took);
+    return more;
+  }
+
+  function rest(took: number): void {
+    restUntil = performance.now() + REST * took;
   }
 
   /**

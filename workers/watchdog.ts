@@ -54,7 +54,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
       try {
         const asked = performance.now();
         const head = await headOf(watched);
-        if (performance.now() - asked < SLOW * lockDuration) judge(lane, watched, head);
+        if (performance.now() - asked < SLOW * lockDuration) await judge(lane, watched, head);
       } catch {
         // The queue is away for everyone: silence is nobody's fault.
         watched.seen = undefined;
@@ -63,7 +63,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     looking = false;
   }
 
-  function judge(lane: number, watched: Watched, head: string | undefined): void {
+  async function judge(lane: number, watched: Watched, head: string | undefined): Promise<void> {
     const { seen } = watched;
     if (head === undefined || seen?.head !== head) {
       watched.seen = head === undefined ? undefined : { head, looks: 0 };
@@ -73,6 +73,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     if (++seen.looks < PATIENCE) return;
     seen.looks = 0;
     if (watched.reopened) {
+      if (!(await answers())) return;
       log.fatal(
         { lane },
         'jobs of a lane wait and none is in work, also since it was reopened; this worker ends',
@@ -84,6 +85,16 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     log.error({ lane }, 'jobs of a lane wait and none is in work; the lane is reopened');
     connection.redis?.disconnect(true);
     watched.reopen();
+  }
+
+  /** Whether the lanes' own connection is well: if not, a new process would be no better off than a new connection. */
+  async function answers(): Promise<boolean> {
+    if (!connection.redis) return true;
+    const asked = within(SLOW * lockDuration, connection.redis.ping());
+    return asked.then(
+      () => true,
+      () => false,
+    );
   }
 
   /** The next job of a lane of which nothing is in work; undefined: there is none, or somebody lets it wait. */

@@ -1,3 +1,4 @@
+import type { Socket } from 'node:net';
 import type { Service } from '../lifecycle.ts';
 import type { Log } from '../log.ts';
 import { within } from '../within.ts';
@@ -15,6 +16,7 @@ const PATIENCE = 2;
  */
 export function keepAnswering({ redis }: QueueConnection, every: number, log: Log): Service {
   let unanswered = 0;
+  let heard = bytesFrom(redis);
   let looking = false;
 
   async function answers(): Promise<boolean> {
@@ -32,7 +34,11 @@ export function keepAnswering({ redis }: QueueConnection, every: number, log: Lo
   async function look(): Promise<void> {
     if (looking) return;
     looking = true;
-    unanswered = (await answers()) ? 0 : unanswered + 1;
+    const answered = await answers();
+    // Over a slow network the answer may come behind many others: to begin again would be to begin them again.
+    const moved = bytesFrom(redis) !== heard;
+    heard = bytesFrom(redis);
+    unanswered = answered || moved ? 0 : unanswered + 1;
     looking = false;
     if (unanswered < PATIENCE) return;
     unanswered = 0;
@@ -48,4 +54,9 @@ export function keepAnswering({ redis }: QueueConnection, every: number, log: Lo
       clearInterval(timer);
     },
   };
+}
+
+/** What has come from Redis on the present connection. */
+function bytesFrom(redis: QueueConnection['redis']): number {
+  return (redis as unknown as { stream?: Socket } | undefined)?.stream?.bytesRead ?? 0;
 }

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/config.ts';
 import { createLog } from '../../src/log.ts';
-import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { openQueue } from '../../src/queue/open-queue.ts';
 import { startWatchdog } from '../../workers/watchdog.ts';
@@ -12,21 +12,23 @@ import { startRedis, waitUntil } from '../setup/fixtures.ts';
 const LOCK = 250;
 
 let connection: QueueConnection;
+let server: Awaited<ReturnType<typeof startRedis>>;
 let network: Awaited<ReturnType<typeof startTroubleProxy>>;
 beforeAll(async () => {
-  network = await startTroubleProxy((await startRedis()).url, Math.random);
+  server = await startRedis();
+  network = await startTroubleProxy(server.url, Math.random);
   connection = connectProducer(readConfig({ REDIS_URL: network.url, QUEUE_TIMEOUT_MS: '5000' }), '');
   await waitUntil(connection.ready, { what: 'Redis' });
 });
 afterAll(() => connection.stop());
 
 /** A watchdog over a lane that nobody works, with a job in it. */
-async function scene(lane: number, { jobs = 1 } = {}) {
+async function scene(lane: number, { jobs = 1, redis = undefined as QueueConnection['redis'] } = {}) {
   const told = { opened: 0, stopped: 0, ended: 0 };
   const queue = openQueue(connection, laneName(lane));
   for (let one = 0; one < jobs; one++) await queue.add('envelope', {});
   const watchdog = startWatchdog({
-    connection: { ...connection, redis: undefined },
+    connection: { ...connection, redis },
     observer: connection,
     lockDuration: LOCK,
     log: createLog('test', 'silent'),
@@ -74,6 +76,22 @@ test('a lane is left alone while the queue is slow to answer, and judged when it
   network.set({});
   await waitUntil(() => told.opened === 2, { what: 'the lane to be reopened' });
   await end();
+});
+
+test("no process ends while the lanes' own connection does not answer, also a new one", async () => {
+  const far = await startTroubleProxy(server.url, Math.random);
+  const own = connectWorker(readConfig({ REDIS_URL: far.url }), '');
+  await waitUntil(own.ready, { what: 'Redis' });
+  far.set({ delay: LOCK });
+  const { told, end } = await scene(5, { redis: own.redis });
+  await waitUntil(() => told.opened === 2, { what: 'the lane to be reopened' });
+  const started = performance.now();
+  await waitUntil(() => performance.now() - started > 8 * LOCK, { what: 'the time of another warning' });
+  expect(told.ended).toBe(0);
+  far.set({});
+  await waitUntil(() => told.ended > 0, { what: 'the end' });
+  await end();
+  await own.stop();
 });
 
 test('a lane that moves is left alone, however much waits in it', async () => {
