@@ -1,9 +1,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { QUEUE_SCHEMA } from '../../src/queue/connection.ts';
-import type { LaneEntry } from '../../src/queue/lanes.ts';
+import { readConfig } from '../../src/config.ts';
+import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { connectWorker, QUEUE_SCHEMA } from '../../src/queue/connection.ts';
+import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
+import { openWaiting } from '../../src/queue/waiting.ts';
 import { createLookahead } from '../../workers/lookahead.ts';
 import { runBatch } from '../../workers/run.ts';
+import { startTroubleProxy } from '../chaos/trouble-proxy.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { attributes, event, silent } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';
@@ -212,6 +215,26 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
       await scene.queues[1]!.drain();
     });
+
+    if (kind === 'redis')
+      test('over a slow network nobody waits for a look, and none follows for a while', async () => {
+        const network = await startTroubleProxy(scene.env.REDIS_URL!, Math.random);
+        const far = connectWorker(readConfig({ ...scene.env, REDIS_URL: network.url }), '');
+        await waitUntil(far.ready, { what: 'Redis' });
+        const entries = some(5);
+        await addOneByOne(entries);
+        await scene.queues[0]!.remove(entries[0]!.id);
+        const waiting = openWaiting<Envelope>(far, laneName(0));
+        const { look, take } = createLookahead(waiting);
+        network.set({ delay: 2000 });
+        void look([], Promise.resolve());
+        expect(await take(entries[0]!.id)).toEqual([]);
+        network.set({});
+        await look([], Promise.resolve());
+        expect(await take(entries[1]!.id)).toEqual([]);
+        await waiting.close();
+        await far.stop();
+      });
 
     test('G5: holds few of the envelopes when they are large', async () => {
       const large = Array.from({ length: 3000 }, () => event('ann'));
