@@ -6,7 +6,7 @@ import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { laneName } from '../src/queue/lanes.ts';
 import { openQueue } from '../src/queue/open-queue.ts';
-import { openWaiting } from '../src/queue/waiting.ts';
+import { waitingIn } from '../src/queue/waiting.ts';
 import type { Coalescer } from './coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from './contract.ts';
 import type { Fences } from './fences.ts';
@@ -47,8 +47,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   let leaving = new AbortController();
 
   const queue = openQueue<Envelope>(connection, laneName(lane));
-  const waiting = openWaiting<Envelope>(connection, laneName(lane));
-  const lookahead = createLookahead(waiting);
+  const lookahead = createLookahead(waitingIn(connection, queue));
 
   /** Jobs that took effect together with one in front of them. */
   const early = new Set<string>();
@@ -132,7 +131,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
       leaving.abort();
       await closed;
       lookahead.forget();
-      await Promise.all([queue.close(), waiting.close()]);
+      await queue.close();
     },
   };
 }

@@ -4,7 +4,7 @@ import type { Log } from '../src/log.ts';
 import type { QueueConnection } from '../src/queue/connection.ts';
 import { laneName } from '../src/queue/lanes.ts';
 import { openQueue } from '../src/queue/open-queue.ts';
-import { openWaiting, type Waiting } from '../src/queue/waiting.ts';
+import { type Waiting, waitingIn } from '../src/queue/waiting.ts';
 import { within } from '../src/within.ts';
 
 /** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
@@ -118,7 +118,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
       let running = open();
       const left: Promise<void>[] = [];
       const queue = openQueue(observer, laneName(lane));
-      const waiting = openWaiting(observer, laneName(lane));
+      const waiting = waitingIn(observer, queue);
       lanes.set(lane, {
         queue,
         waiting,
@@ -133,8 +133,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
         name: running.name,
         async stop() {
           lanes.delete(lane);
-          const closed = [queue, waiting].map((one) => one.close().catch(() => {}));
-          await Promise.all([running.stop(), ...closed, ...left]);
+          await Promise.all([running.stop(), queue.close().catch(() => {}), ...left]);
         },
       };
     },

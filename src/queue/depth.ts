@@ -3,7 +3,7 @@ import type { Service } from '../lifecycle.ts';
 import type { QueueConnection } from './connection.ts';
 import { laneName } from './lanes.ts';
 import { openQueue } from './open-queue.ts';
-import { openWaiting, type Waiting } from './waiting.ts';
+import { waitingIn } from './waiting.ts';
 
 const REFRESH_MS = 200;
 
@@ -20,11 +20,7 @@ export interface LaneDepth {
  * question to the queue.
  */
 export function watchDepth(connection: QueueConnection, lanes: number) {
-  const names = Array.from({ length: lanes }, (_, lane) => laneName(lane));
-  const opened = names.map((name) => ({
-    queue: openQueue<unknown>(connection, name),
-    line: openWaiting<unknown>(connection, name),
-  }));
+  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
   let waiting = 0;
   let refreshing = false;
 
@@ -32,7 +28,7 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     if (refreshing || !connection.ready()) return;
     refreshing = true;
     try {
-      const counts = await Promise.all(opened.map(({ queue }) => queue.getWaitingCount()));
+      const counts = await Promise.all(queues.map((queue) => queue.getWaitingCount()));
       waiting = counts.reduce((sum, count) => sum + count, 0);
     } catch {
       // The queue is away: the last figure stands, and adding fails by itself.
@@ -48,7 +44,7 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     name: 'queue depth',
     async stop() {
       clearInterval(timer);
-      await Promise.all(opened.flatMap(({ queue, line }) => [queue.close(), line.close()]));
+      await Promise.all(queues.map((queue) => queue.close()));
     },
   };
   return {
@@ -56,17 +52,17 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     /** Jobs that waited in all lanes, at most 200 ms ago. */
     waiting: () => waiting,
     /** What each lane has before it: a lane that is stuck on its only job shows that job and its age. */
-    lanes: () => Promise.all(opened.map(readLane)),
+    lanes: () => Promise.all(queues.map((queue) => readLane(queue, connection))),
   };
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
 
-async function readLane({ queue, line }: { queue: Queue; line: Waiting<unknown> }): Promise<LaneDepth> {
+async function readLane(queue: Queue, connection: QueueConnection): Promise<LaneDepth> {
   const [{ waiting = 0, active = 0 }, inWork, next] = await Promise.all([
     queue.getJobCounts('waiting', 'active'),
     queue.getActive(0, 0),
-    line.first(),
+    waitingIn(connection, queue).first(),
   ]);
   const oldest = next ? [...inWork, next] : inWork;
   const ages = oldest.map(({ timestamp }) => (Date.now() - timestamp) / 1000);

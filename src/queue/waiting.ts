@@ -1,7 +1,6 @@
 import type { Queue } from 'bullmq';
 import type { Pool } from 'pg';
 import type { QueueConnection } from './connection.ts';
-import { openQueue } from './open-queue.ts';
 
 /** A job that waits in a queue. */
 export interface WaitingJob<Data> {
@@ -19,16 +18,14 @@ export interface Waiting<Data> {
   jobs(ids: string[]): Promise<(WaitingJob<Data> | undefined)[]>;
   /** The first of all. */
   first(): Promise<WaitingJob<Data> | undefined>;
-  close(): Promise<void>;
 }
 
 /**
  * BullMQ's Postgres backend gives the last of the waiting jobs where the first are asked for, unless all are
  * (`get_range` counts from the newest, `getRanges` turns that around), and a job at a time. So Postgres is asked here.
  */
-export function openWaiting<Data>(connection: QueueConnection, queueName: string): Waiting<Data> {
-  const queue = openQueue<Data>(connection, queueName);
-  const looks = connection.kind === 'postgres' ? ofPostgres<Data>(connection, queueName) : ofRedis(queue);
+export function waitingIn<Data>(connection: QueueConnection, queue: Queue<Data>): Waiting<Data> {
+  const looks = connection.kind === 'postgres' ? ofPostgres<Data>(connection, queue.name) : ofRedis(queue);
   return {
     ...looks,
     async first() {
@@ -37,7 +34,6 @@ export function openWaiting<Data>(connection: QueueConnection, queueName: string
       const [job] = await looks.jobs([id]);
       return job;
     },
-    close: () => queue.close(),
   };
 }
 

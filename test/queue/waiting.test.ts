@@ -1,23 +1,24 @@
+import type { Queue } from 'bullmq';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openQueue } from '../../src/queue/open-queue.ts';
-import { openWaiting, type Waiting } from '../../src/queue/waiting.ts';
+import { type Waiting, waitingIn } from '../../src/queue/waiting.ts';
 import { createFenceScene, type FenceScene } from '../workers/fence-scene.ts';
 
 describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   let scene: FenceScene;
+  let queue: Queue<{ number: number }>;
   let waiting: Waiting<{ number: number }>;
   const numbers = Array.from({ length: 300 }, (_, number) => number);
   const before = Date.now();
   beforeAll(async () => {
     scene = await createFenceScene(kind);
-    const queue = openQueue<{ number: number }>(scene.connection, 'numbers');
+    queue = openQueue(scene.connection, 'numbers');
     // One by one, as they are accepted.
     for (const number of numbers) await queue.add('number', { number }, { jobId: `job-${number}` });
-    await queue.close();
-    waiting = openWaiting(scene.connection, 'numbers');
+    waiting = waitingIn(scene.connection, queue);
   });
   afterAll(async () => {
-    await waiting.close();
+    await queue.close();
     await scene.stop();
   });
 
@@ -35,8 +36,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   });
 
   test('a queue in which nothing waits has no first', async () => {
-    const empty = openWaiting(scene.connection, 'nothing');
-    expect(await empty.first()).toBeUndefined();
+    const empty = openQueue(scene.connection, 'nothing');
+    expect(await waitingIn(scene.connection, empty).first()).toBeUndefined();
     await empty.close();
   });
 });

@@ -6,7 +6,7 @@ import { connectProducer, connectWorker, type QueueConnection } from '../../src/
 import { fenceEntries } from '../../src/queue/fence-entries.ts';
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { createLaneProducer } from '../../src/queue/producer.ts';
-import { openWaiting } from '../../src/queue/waiting.ts';
+import { waitingIn } from '../../src/queue/waiting.ts';
 import { createCoalescer } from '../../workers/coalescer.ts';
 import { listenForFenceNews } from '../../workers/fence-news.ts';
 import { createFences } from '../../workers/fences.ts';
@@ -45,7 +45,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     await queue.waitUntilReady();
     await queue.setGlobalConcurrency(1);
   }
-  const waiting = openWaiting<Envelope>(connection, laneName(0));
+  const waiting = waitingIn(connection, queues[0]!);
   const stops: (() => Promise<unknown>)[] = [];
 
   function envelope(...objects: AcceptedObject[]): Envelope {
@@ -118,7 +118,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
     },
     async stop() {
       for (const stop of stops) await stop();
-      await Promise.all([...queues, waiting].map((queue) => queue.close()));
+      await Promise.all(queues.map((queue) => queue.close()));
       await producer.stop();
       await connection.stop();
       await pool.end();

@@ -3,7 +3,8 @@ import { readConfig } from '../../src/config.ts';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { connectWorker, QUEUE_SCHEMA } from '../../src/queue/connection.ts';
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
-import { openWaiting } from '../../src/queue/waiting.ts';
+import { openQueue } from '../../src/queue/open-queue.ts';
+import { waitingIn } from '../../src/queue/waiting.ts';
 import { createLookahead } from '../../workers/lookahead.ts';
 import { runBatch } from '../../workers/run.ts';
 import { startTroubleProxy } from '../chaos/trouble-proxy.ts';
@@ -224,15 +225,15 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
         const entries = some(5);
         await addOneByOne(entries);
         await scene.queues[0]!.remove(entries[0]!.id);
-        const waiting = openWaiting<Envelope>(far, laneName(0));
-        const { look, take } = createLookahead(waiting);
+        const queue = openQueue<Envelope>(far, laneName(0));
+        const { look, take } = createLookahead(waitingIn(far, queue));
         network.set({ delay: 2000 });
         void look([], Promise.resolve());
         expect(await take(entries[0]!.id)).toEqual([]);
         network.set({});
         await look([], Promise.resolve());
         expect(await take(entries[1]!.id)).toEqual([]);
-        await waiting.close();
+        await queue.close();
         await far.stop();
       });
 
