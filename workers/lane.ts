@@ -10,7 +10,8 @@ import { waitingIn } from '../src/queue/waiting.ts';
 import type { Coalescer } from './coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from './contract.ts';
 import type { Fences } from './fences.ts';
-import { createLookahead, type WaitingEnvelope } from './lookahead.ts';
+import { createLookahead } from './lookahead.ts';
+import type { WaitingEnvelope } from './waiting-run.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
 const MAX_STALLED = 1_000_000;

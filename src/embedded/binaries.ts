@@ -5,6 +5,8 @@ import { pathToFileURL } from 'node:url';
 export interface Binaries {
   postgres: string;
   initdb: string;
+  /** What `initdb` is told about locales; unless told, what is the same on every system. */
+  locale?: string[];
 }
 
 /**

@@ -15,6 +15,9 @@ import { chooseServerUser, type ServerUser } from './server-user.ts';
 const DATABASE = 'penstock';
 const ROLE = 'penstock';
 
+/** The same order and the same messages on every system, whatever locales it has. */
+const LOCALE = ['--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
+
 export interface EmbeddedPostgres {
   url: string;
   /** A server of an earlier start, whose owner was killed, was still running and has been stopped. */
@@ -40,12 +43,12 @@ export async function startEmbeddedPostgres(
   mkdirSync(home, { recursive: true });
   const unlock = await lockDataDir(home, log);
   try {
-    const { initdb, postgres } = binaries ?? (await findBinaries());
+    const { initdb, postgres, locale = LOCALE } = binaries ?? (await findBinaries());
     const cluster = path.join(home, 'postgres');
     const user = chooseServerUser(cluster, postgres, home);
     const recovered = await stopLeftOver(cluster, log);
     const password = readPassword(home);
-    if (!existsSync(cluster)) await initialise(initdb, cluster, password, user);
+    if (!existsSync(cluster)) await initialise([initdb, ...locale], cluster, password, user);
 
     const address = (port: number, database: string) =>
       `postgresql://${ROLE}:${password}@127.0.0.1:${port}/${database}`;
@@ -104,7 +107,7 @@ function readPassword(home: string): string {
 
 /** Makes the cluster beside its place and moves it there, so that a start killed in between leaves no half of one. */
 async function initialise(
-  initdb: string,
+  initdb: string[],
   cluster: string,
   password: string,
   user: ServerUser,
@@ -119,16 +122,12 @@ async function initialise(
   try {
     const [file, ...args] = [
       ...user.prefix,
-      initdb,
+      ...initdb,
       `--pgdata=${unfinished}`,
       `--username=${ROLE}`,
       `--pwfile=${passwordFile}`,
       '--auth=scram-sha-256',
       '--encoding=UTF8',
-      // The same order and the same messages on every system, whatever locales it has.
-      '--locale=C',
-      '--locale-provider=builtin',
-      '--builtin-locale=C.UTF-8',
     ];
     await promisify(execFile)(file!, args, { ...user.ids, cwd: '/' });
     renameSync(unfinished, cluster);

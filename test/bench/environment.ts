@@ -4,6 +4,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import pg from 'pg';
+import type { Binaries } from '../../src/embedded/binaries.ts';
 import { freePort } from '../../src/embedded/ports.ts';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { createLog } from '../../src/log.ts';
@@ -33,12 +34,20 @@ const redisSettings = [
   'noeviction',
 ];
 
-/** Starts a Postgres and a Redis of the bench's own, on loopback, in a temporary folder. */
-export async function startEnvironment(): Promise<Environment> {
+/**
+ * Starts a Postgres and a Redis of the bench's own, on loopback, in a temporary folder.
+ *
+ * @param programs folder of Postgres's programs; those from npm unless told
+ */
+export async function startEnvironment(programs?: string): Promise<Environment> {
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-bench-'));
   // Postgres may run as another user, who has to pass.
   chmodSync(folder, 0o755);
-  const postgres = await startEmbeddedPostgres(path.join(folder, 'data'), createLog('test', 'warn'));
+  const postgres = await startEmbeddedPostgres(
+    path.join(folder, 'data'),
+    createLog('test', 'warn'),
+    programs === undefined ? undefined : binariesIn(programs),
+  );
   const port = await freePort();
   const redis = spawnOnLeash(
     ['redis-server', '--port', String(port), '--bind', '127.0.0.1', '--dir', folder, ...redisSettings],
@@ -70,6 +79,12 @@ export async function startEnvironment(): Promise<Environment> {
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+function binariesIn(folder: string): Binaries {
+  // Before 17 Postgres has no locale of its own.
+  const locale = ['--locale=C.UTF-8'];
+  return { postgres: path.join(folder, 'postgres'), initdb: path.join(folder, 'initdb'), locale };
 }
 
 async function waitForRedis(url: string): Promise<void> {

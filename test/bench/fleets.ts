@@ -4,6 +4,7 @@ import { seedNaive, startNaive } from './naive/start.ts';
 import { startOurs } from './ours.ts';
 import { seedUsers } from './seed.ts';
 import type { Size } from './size.ts';
+import { createTurns } from './turns.ts';
 import { warmUp } from './warm-up.ts';
 
 /** Redis databases. The naive pipeline's queue, of another name, is in that of `ours`. */
@@ -15,7 +16,10 @@ const FIRST_SCRATCH = 5;
 
 type Settings = Record<string, string>;
 
-/** The pipelines that the rows are measured on. Each starts, with its users, when the first row asks for it. */
+/**
+ * The pipelines that the rows are measured on. Each starts, with its users, when the first row asks for it, and runs
+ * until a row asks for another one.
+ */
 export interface Fleets {
   /** One `web` and one `worker` on Redis. */
   ours(): Promise<Contender>;
@@ -38,14 +42,18 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
   // A machine that does something else for a moment must not end a measurement with a 503.
   const settings = { QUEUE_TIMEOUT_MS: '5000', ...asked };
   const started: Promise<Contender>[] = [];
+  const turns = createTurns();
   const once = (start: () => Promise<Contender>) => {
     let fleet: Promise<Contender> | undefined;
-    return () => {
+    return async () => {
       if (!fleet) {
+        turns.pause();
         fleet = start();
         started.push(fleet);
       }
-      return fleet;
+      const contender = await fleet;
+      await turns.give(contender);
+      return contender;
     };
   };
   const warm = async (contender: Contender) => {
@@ -91,6 +99,7 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
       return naive;
     }),
     async stop() {
+      turns.end();
       for (const fleet of started.toReversed()) await fleet.then((contender) => contender.stop());
     },
   };

@@ -1,10 +1,11 @@
 import type pg from 'pg';
+import { uuidAt } from './uuid-at.ts';
 
 /** Users straight into the tables, as if they had been tracked: `<prefix>-<number>`, each with one event. */
 const insertUsers = `
   with made as (
     insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
-    select workspaces.id, uuidv7(), case when $3 then $1 || '-' || number end, '{"plan": "pro"}', now(), now()
+    select workspaces.id, ${uuidAt('now()')}, case when $3 then $1 || '-' || number end, '{"plan": "pro"}', now(), now()
     from workspaces, generate_series(1, $2::integer) as number
     returning workspace_id, id
   ), numbered as (
@@ -17,12 +18,12 @@ const insertUsers = `
     select workspace_id, id, 'seen', now(), now(), 1, now() from numbered
   )
   insert into events (workspace_id, id, profile_id, name, "time")
-  select workspace_id, uuidv7(), id, 'seen', now() from numbered`;
+  select workspace_id, ${uuidAt('now()')}, id, 'seen', now() from numbered`;
 
 const insertEvents = `
   with owner as (select workspace_id, id from profiles where external_id = $1), appended as (
     insert into events (workspace_id, id, profile_id, name, "time")
-    select owner.workspace_id, uuidv7(), owner.id, 'seen', now() from owner, generate_series(2, $2::integer)
+    select owner.workspace_id, ${uuidAt('now()')}, owner.id, 'seen', now() from owner, generate_series(2, $2::integer)
   )
   update event_summaries set count = $2 from owner where event_summaries.profile_id = owner.id`;
 

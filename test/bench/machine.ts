@@ -31,6 +31,9 @@ export async function describeMachine(databaseUrl: string): Promise<Machine> {
     [postgresSettings],
   );
   const version = await client.query<{ server_version: string }>('show server_version');
+  const compiled = await client.query<{ flags: string }>(
+    "select setting as flags from pg_config where name = 'CFLAGS'",
+  );
   await client.end();
   const redis = execFileSync('redis-server', ['--version'], { encoding: 'utf8' });
   return {
@@ -44,7 +47,11 @@ export async function describeMachine(databaseUrl: string): Promise<Machine> {
       redis: /v=(\S+)/.exec(redis)?.[1] ?? redis.trim(),
       ...Object.fromEntries(packages.map((name) => [name, versionOf(name)])),
     },
-    postgres_settings: Object.fromEntries(rows.map(({ name, value }) => [name, value])),
+    postgres_settings: {
+      ...Object.fromEntries(rows.map(({ name, value }) => [name, value])),
+      // Programs made small (-Os) are slower than those that distributions make (-O2).
+      compiled_with: compiled.rows[0]?.flags.match(/-O\w*/g)?.at(-1) ?? 'unknown',
+    },
     redis_settings: 'appendonly yes, appendfsync always, noeviction',
   };
 }

@@ -21,6 +21,7 @@ import { waitForQuiet } from './quiet.ts';
 import { describeFigure, describeResults } from './report.ts';
 import { type Results, summarize, underFloors } from './results.ts';
 import { attributeRows } from './rows/attributes.ts';
+import { backlogRows } from './rows/backlog.ts';
 import { bareHttpRow } from './rows/bare-http.ts';
 import { growthRows } from './rows/growth.ts';
 import { identityRows } from './rows/identity.ts';
@@ -52,7 +53,7 @@ async function main(): Promise<void> {
     process.once(signal, () => void stopAll().then(() => process.exit(1)));
   }
   try {
-    const environment = await startEnvironment();
+    const environment = await startEnvironment(options.postgres);
     running.push(environment);
     const fleets = createFleets(environment, options.set, size);
     running.push(fleets);
@@ -66,6 +67,7 @@ async function main(): Promise<void> {
       ...attributeRows(fleets, environment, size),
       ...latencyRows(fleets, environment, size),
       queueMemoryRow(fleets, environment, size),
+      ...backlogRows(fleets, size),
       ...identityRows(fleets, size),
       sync.row,
       ...starts.rows,

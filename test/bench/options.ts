@@ -14,6 +14,8 @@ export interface BenchOptions {
   /** Settings of Penstock's own processes. */
   set: Record<string, string>;
   output?: string;
+  /** Folder of the programs of a Postgres of one's own. */
+  postgres?: string;
   /** Sizes of the events table, ascending. */
   growth: number[];
   /** Whether latency and throughput are measured over the load. */
@@ -55,6 +57,10 @@ export function readOptions(arguments_: string[]): BenchOptions {
     .option('--curve', 'also at 10 to 100 % of full load; draws docs/throughput-latency.svg', false)
     .option('--pinned', 'also one worker and two while Postgres has a core of its own (needs taskset)', false)
     .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
+    .option(
+      '--postgres <folder>',
+      "the Postgres whose programs lie there (/usr/lib/postgresql/17/bin), not npm's",
+    )
     .option('--output <file>', 'write the results there; a full run writes test/bench/results.json')
     .addHelpText('after', '\nExample:\n  $ npm run bench -- --quick --check')
     .parse(arguments_)

@@ -19,6 +19,8 @@ export interface Size {
   attributeProfiles: number;
   /** Bytes of events that wait while the memory of the queue is looked at, about. */
   waitingBytes: number;
+  /** Small envelopes that wait for a worker. */
+  waitingEnvelopes: number;
 }
 
 /**
@@ -39,6 +41,7 @@ export function sizeOf(seconds: number, syncedRows?: number): Size {
     attributes: [10, 100, 400],
     attributeProfiles: real ? 20_000 : 500,
     waitingBytes: real ? 20_000_000 : 2_000_000,
+    waitingEnvelopes: real ? 3000 : 300,
   };
 }
 

@@ -101,7 +101,7 @@ test('the bench measures every row in turn, counts rows in Postgres and writes i
     ...['ours-75', 'ours-75-identity', 'two-workers-75', 'two-lanes-75', 'embedded-75', 'naive-75', 'copy'],
     ...['ours-1', 'embedded-1', 'naive-1', 'bare-http'],
     ...[10, 100, 400].flatMap((size) => [`attributes-${size}`, `jsonb-${size}`]),
-    ...['latency-70', 'latency-idle', 'queue-memory'],
+    ...['latency-70', 'latency-idle', 'queue-memory', 'backlog', 'embedded-backlog'],
     ...['merges', 'identifies', 'merge-1', 'merge-1000', 'merge-10000', 'sync'],
     ...['start-first', 'start-again', 'edge-restart'],
     ...pinned,

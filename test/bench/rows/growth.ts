@@ -5,19 +5,20 @@ import type { Fleets } from '../fleets.ts';
 import { measurePipeline } from '../pipeline.ts';
 import { seedUsers } from '../seed.ts';
 import { CONNECTIONS_OF_75, type Size } from '../size.ts';
+import { uuidAt } from '../uuid-at.ts';
 import { warmUp } from '../warm-up.ts';
 
 /** Users that no traffic is about: only the tables' size is theirs. */
 const addProfiles = `
   insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
-  select workspaces.id, uuidv7(), 'grown-' || number, '{"plan": "pro", "visits": 3}', now(), now()
+  select workspaces.id, ${uuidAt('now()')}, 'grown-' || number, '{"plan": "pro", "visits": 3}', now(), now()
   from workspaces, generate_series($1::integer, $2::integer) as number
   on conflict do nothing`;
 
 /** Events of those users in turn, a prime apart, over the last two months. */
 const addEvents = `
   insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
-  select profiles.workspace_id, uuidv7(-random() * interval '60 days'), profiles.id, 'event_' || number % 30,
+  select profiles.workspace_id, ${uuidAt("now() - random() * interval '60 days'")}, profiles.id, 'event_' || number % 30,
          now() - random() * interval '60 days', 'web', '{"plan": "pro", "page": "/pricing", "duration_ms": 1200}'
   from generate_series(1, $1::bigint) as number
   join profiles on profiles.external_id = 'grown-' || (1 + number * 7919 % $2::bigint)`;

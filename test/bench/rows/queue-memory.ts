@@ -1,10 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
-import { makeMessages, postHead } from '../../load/bodies.ts';
-import { HttpConnection } from '../../load/http-connection.ts';
-import { createRandom } from '../../load/random.ts';
 import type { Environment } from '../environment.ts';
 import type { BenchRow, Figure } from '../figure.ts';
+import { fillQueue, whileWorkersStand } from '../fill-queue.ts';
 import type { Fleets } from '../fleets.ts';
 import type { Size } from '../size.ts';
 
@@ -13,26 +11,18 @@ export function queueMemoryRow(fleets: Fleets, environment: Environment, size: S
   async function measure(): Promise<Figure> {
     const ours = await fleets.ours();
     const redis = new Redis(environment.redisUrl);
-    const connection = new HttpConnection(ours.target);
-    const worker = ours.pids.worker!;
-    process.kill(worker, 'SIGSTOP');
     try {
-      const before = await usedMemory(redis);
-      const { host, port } = ours.target;
-      const head = postHead(`${host}:${port}`, '/users/track', ours.key);
-      const messages = makeMessages(50, head, { objects: 75, badShare: 0 }, createRandom(1), Date.now());
-      let bytes = 0;
-      for (let turn = 0; bytes < size.waitingBytes; turn++) {
-        const message = messages[turn % messages.length]!.bytes;
-        const { status, body } = await connection.send(message);
-        if (status !== 201) throw new Error(`refused: ${status} ${body}`);
-        bytes += message.length - message.indexOf('\r\n\r\n') - 4;
-      }
-      const used = (await usedMemory(redis)) - before;
-      return { value: used / bytes, unit: 'x', detail: { rows: 1, sent_bytes: bytes, redis_bytes: used } };
+      return await whileWorkersStand(ours, async () => {
+        const before = await usedMemory(redis);
+        const { bytes } = await fillQueue(ours, {
+          objects: 75,
+          users: size.users,
+          isEnough: (sent) => sent.bytes >= size.waitingBytes,
+        });
+        const used = (await usedMemory(redis)) - before;
+        return { value: used / bytes, unit: 'x', detail: { rows: 1, sent_bytes: bytes, redis_bytes: used } };
+      });
     } finally {
-      process.kill(worker, 'SIGCONT');
-      connection.close();
       redis.disconnect();
       // The next row begins with empty lanes.
       let seen = -1;

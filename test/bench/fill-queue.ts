@@ -1,0 +1,60 @@
+import { assignUsers, makeMessages, postHead } from '../load/bodies.ts';
+import { HttpConnection } from '../load/http-connection.ts';
+import { createRandom } from '../load/random.ts';
+import type { Contender } from './contender.ts';
+
+/** Different messages, sent in turn. */
+const POOL = 50;
+
+/** What was sent so far. */
+export interface Sent {
+  requests: number;
+  /** Of the bodies. */
+  bytes: number;
+}
+
+/** Runs something while the workers stand still, and what is sent waits in the queue. */
+export async function whileWorkersStand<Value>(
+  { pids }: Contender,
+  run: () => Promise<Value>,
+): Promise<Value> {
+  const workers = workersOf(pids);
+  for (const pid of workers) process.kill(pid, 'SIGSTOP');
+  try {
+    return await run();
+  } finally {
+    for (const pid of workers) process.kill(pid, 'SIGCONT');
+  }
+}
+
+export function workersOf(pids: Contender['pids']): number[] {
+  return Object.entries(pids).flatMap(([name, pid]) => (name.startsWith('worker') ? [pid] : []));
+}
+
+/**
+ * Sends one request after the other, each when the one before it is answered, so that each has an envelope of its own.
+ * @throws {Error} when one is refused
+ */
+export async function fillQueue(
+  { target, key }: Contender,
+  { objects, users, isEnough }: { objects: number; users: number; isEnough(sent: Sent): boolean },
+): Promise<Sent> {
+  const random = createRandom(1);
+  const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
+  const messages = makeMessages(POOL, head, { objects, badShare: 0 }, random, Date.now());
+  const connection = new HttpConnection(target);
+  const sent: Sent = { requests: 0, bytes: 0 };
+  try {
+    while (!isEnough(sent)) {
+      const message = messages[sent.requests % POOL]!;
+      assignUsers(message, users, random);
+      const { status, body } = await connection.send(message.bytes);
+      if (status !== 201) throw new Error(`refused: ${status} ${body}`);
+      sent.requests += 1;
+      sent.bytes += message.bytes.length - message.bytes.indexOf('\r\n\r\n') - 4;
+    }
+    return sent;
+  } finally {
+    connection.close();
+  }
+}
