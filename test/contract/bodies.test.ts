@@ -106,11 +106,13 @@ describe.each(backends)('the body of every operation, with the queue in %s', (ba
       expectError(operation, answer, 'bodyTooLarge');
     });
 
-    test('refuses a broken gzip body: 400, and an unknown encoding: 415', async () => {
+    test('refuses a broken gzip body: 400, and an encoding that is not read, Brotli among them: 415', async () => {
       const gzip = { 'content-encoding': 'gzip' };
       expectError(operation, await accept(operation, { raw: 'no gzip', headers: gzip }), 'malformedBody');
-      const other = { 'content-encoding': 'compress' };
-      expectError(operation, await accept(operation, { headers: other }), 'unsupportedMediaType');
+      for (const encoding of ['compress', 'br', 'gzip, br']) {
+        const other = { 'content-encoding': encoding };
+        expectError(operation, await accept(operation, { headers: other }), 'unsupportedMediaType');
+      }
     });
 
     test.each(cappedArrays(operation))(

@@ -46,6 +46,19 @@ test.each([
   expect(row).toMatchObject({ identifiers: { external_id: '7' }, payload: read });
 });
 
+test('a file of any codec is read, except one in Brotli, which is refused before a page is unpacked', async () => {
+  const folder = temporaryFolder('penstock-parquet-');
+  const file = path.join(folder, 'rows.parquet');
+  const stocked: Stocked = { definition: { type: 'folder', path: folder, format: 'parquet' } };
+  const rows =
+    "select 'user-' || n as external_id, timestamp '2026-01-02' as updated_at from range(1000) as numbers (n)";
+  for (const codec of ['uncompressed', 'snappy', 'gzip', 'zstd', 'lz4_raw', 'brotli']) {
+    await runOnDuckDb(`copy (${rows}) to '${file}' (format parquet, compression '${codec}')`);
+    if (codec !== 'brotli') expect(await readAll(stocked)).toHaveLength(1000);
+    else await expect(readAll(stocked)).rejects.toThrow('rows.parquet: it is compressed with Brotli');
+  }
+});
+
 test('files with other columns are one table', async () => {
   const rows = await readAll(
     await parquet(

@@ -233,6 +233,16 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
       '{"op":"add","path":"name","value":{"__proto__.polluted":"x"}}',
       '{"op":"add","path":"permissions.appGroup[appGroupName eq \\"shop\\"]","value":{"__proto__":{"polluted":"x"}}}',
     ];
+    // One attribute after the other gets a value of a type that is not its own, and that one members.
+    const [paths, names] = [
+      ['department', 'active', 'externalId', 'name.givenName'],
+      ['__proto__', '__proto__.polluted', 'constructor.prototype.polluted', 'toString.polluted'],
+    ];
+    for (const path of paths)
+      for (const name of names)
+        bodies.push(
+          `{"op":"add","path":"${path}","value":{"a":1}},{"op":"add","path":"${path}","value":{"${name}":{"polluted":"x"}}}`,
+        );
     for (const operation of bodies) {
       const json = JSON.parse(`{"schemas":["${PATCH_OP}"],"Operations":[${operation}]}`);
       const { status } = await provider.ask('PATCH', `/Users/${id}`, json);
@@ -240,6 +250,9 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     }
     const { body } = await provider.ask('GET', `/Users/${id}`);
     expect(JSON.stringify(body)).not.toContain('polluted');
+    // The service runs in this process: what it did to every object would be here too.
+    expect(({} as Record<string, unknown>).polluted).toBeUndefined();
+    expect(Object.keys({}.toString)).toEqual([]);
     // A member of every object would be on this one too.
     expect((await provider.ask('GET', '/ServiceProviderConfig')).body).not.toHaveProperty('polluted');
     expect(JSON.stringify((await provider.ask('GET', '/Schemas')).body)).not.toContain('polluted');

@@ -18,6 +18,7 @@ async function parts(
 ): Promise<Part[]> {
   const list = `[${files.map(({ path }) => literal(path)).join(', ')}]`;
   for (const file of files) {
+    await refuseBrotli(connection, file);
     const found = findColumns(await topLevelNames(connection, file), serviceIdField, file.name);
     requireUpdatedAt(found, file.name);
   }
@@ -44,6 +45,21 @@ async function parts(
       values: new Map(known.map((column) => [column, asText(columnOf(column))])),
     },
   ];
+}
+
+/**
+ * The Brotli decoder that DuckDB brings is of a release that writes where it must not (CVE-2026-111497), and whoever
+ * makes the file chooses its codec. The footer says which: it is not packed.
+ */
+async function refuseBrotli(connection: DuckDBConnection, file: InputFile): Promise<void> {
+  const packed = await connection.runAndReadAll(
+    `select 1 from parquet_metadata(${literal(file.path)}) where compression = 'BROTLI' limit 1`,
+  );
+  if (packed.currentRowCount === 0) return;
+  throw new SourceError(
+    'config',
+    `${file.name}: it is compressed with Brotli, which is not read; write it with Zstandard, Snappy or gzip`,
+  );
 }
 
 /** As the file has them: DuckDB itself gives a name that differs from another only in case a number. */

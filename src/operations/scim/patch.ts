@@ -1,10 +1,10 @@
-import { type ScimPatchOperation, type ScimResource, scimPatch } from 'scim-patch';
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/schema.ts';
 import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attributes.ts';
+import { combine, without } from './combine.ts';
 import { PATCH_OP, USER } from './messages.ts';
 import { readPath, type Step } from './patch-path.ts';
-import { invalid, type ScimType } from './scim-error.ts';
+import { invalid } from './scim-error.ts';
 import { isMember, type Member, refuseRoles, spellResource } from './spell.ts';
 
 const MAX_OPERATIONS = 100;
@@ -100,10 +100,7 @@ function toChange(op: Change['op'], steps: Step[], value: Json | undefined): Cha
   return { op, steps, ...(value !== undefined && { value }) };
 }
 
-/**
- * Goes to where a change is made, and leaves making it to the library: its own reading of paths fails without a
- * word where a filter stands behind a dot.
- */
+/** Goes to where a change is made, and makes it. `target` has no members but those of its attributes. */
 function applyAt(target: Member, [step, ...rest]: Step[], op: Change['op'], value: Json | undefined): void {
   const { attribute, chooses } = step!;
   const { name } = attribute;
@@ -123,27 +120,25 @@ function applyAt(target: Member, [step, ...rest]: Step[], op: Change['op'], valu
     }
     for (const one of chosen) {
       if (rest.length > 0) applyAt(one, rest, op, value);
-      else change(one, { op, value: spellValue(value!, attribute, true) });
+      else if (op !== 'remove') {
+        const spelled = spellValue(value!, attribute, true);
+        Object.assign(one, combine(op, one, spelled, { ...attribute, multiValued: false }));
+      }
     }
   } else if (rest.length > 0) {
     if (op === 'remove' && target[name] === undefined) return;
     target[name] ??= attribute.multiValued ? [] : {};
     // Of a list, the change is made in each value.
     for (const one of [target[name]].flat() as Member[]) applyAt(one, rest, op, value);
-  } else if (op === 'remove' && value === undefined && attribute.multiValued) {
-    target[name] = [];
+  } else if (op !== 'remove') {
+    target[name] = combine(op, target[name], spellValue(value!, attribute, false), attribute);
+  } else if (attribute.multiValued) {
+    const values = (target[name] as Json[] | undefined) ?? [];
+    target[name] = value === undefined ? [] : without(values, spellValue(value, attribute, false));
+  } else if (value === undefined) {
+    delete target[name];
   } else {
-    const spelled = value === undefined ? {} : { value: spellValue(value, attribute, false) };
-    change(target, { op, path: name, ...spelled });
-  }
-}
-
-function change(target: Member, operation: object): void {
-  try {
-    scimPatch(target as unknown as ScimResource, [operation as ScimPatchOperation]);
-  } catch (error) {
-    const { scimCode, message } = error as { scimCode?: ScimType; message: string };
-    throw invalid(`the operation cannot be applied: ${message}`, scimCode ?? 'invalidValue');
+    throw invalid(`'${name}' is not valid: values are removed from a list alone`);
   }
 }
 
@@ -160,8 +155,7 @@ function findByPath(path: string): Attribute[] | undefined {
 }
 
 /**
- * A value with only the members that the attribute has, as they are spelled: the library would take a member's
- * name for a path.
+ * A value with only the members that the attribute has, as they are spelled.
  *
  * @param one whether it is one value of a list
  */
