@@ -52,6 +52,7 @@ export function createBoardApp({ board, readOnlyBoard, ready, ...signIn }: Board
     });
   app.use(securityHeaders);
   app.use(refuseOtherOrigins);
+  app.use(refusePacked);
   app.use(createSignIn(signIn));
   app.use(refuseChangesByReaders);
   app.use('/api', forbidCaching, answerInTime(ready));
@@ -74,6 +75,12 @@ export function createBoardApp({ board, readOnlyBoard, ready, ...signIn }: Board
 function refuseOtherOrigins(request: Request, response: Response, next: NextFunction): void {
   if (isSameOrigin(request)) next();
   else response.status(403).json({ message: 'Only the dashboard itself may send this.' });
+}
+
+/** Browsers pack nothing that they send here; Bull Board's own reader of bodies would unpack it, also with Brotli. */
+function refusePacked(request: Request, response: Response, next: NextFunction): void {
+  if ((request.headers['content-encoding'] ?? 'identity') === 'identity') next();
+  else response.status(415).json({ message: 'Unsupported Media Type' });
 }
 
 /** What accounts may do beside looking follows their permissions. */

@@ -1,9 +1,6 @@
 import express, { type RequestHandler } from 'express';
 
-/**
- * Reads a form of at most `limit` bytes. Browsers do not pack forms, and anybody can send one here: nothing is unpacked,
- * least of all by a Brotli decoder.
- */
+/** Reads a form of at most `limit` bytes, which is not packed. */
 export function formReader(limit: number): RequestHandler {
   return express.urlencoded({ extended: false, inflate: false, limit });
 }

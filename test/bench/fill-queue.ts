@@ -19,8 +19,8 @@ export async function whileWorkersStand<Value>(
   run: () => Promise<Value>,
 ): Promise<Value> {
   const workers = workersOf(pids);
-  for (const pid of workers) process.kill(pid, 'SIGSTOP');
   try {
+    for (const pid of workers) process.kill(pid, 'SIGSTOP');
     return await run();
   } finally {
     for (const pid of workers) process.kill(pid, 'SIGCONT');

@@ -126,7 +126,7 @@ describe('signing in to the dashboard', () => {
     ['gzip', gzipSync],
     ['deflate', deflateSync],
     ['br', brotliCompressSync],
-  ])('nothing that a stranger sends is unpacked: a form in %s is 415', async (encoding, pack) => {
+  ])('nothing that is sent to the dashboard is unpacked: in %s it is 415', async (encoding, pack) => {
     const { visitor } = await arrive();
     const form = new URLSearchParams({ user: account.user, password: account.password }).toString();
     for (const path of ['/sign-in', '/invitation']) {
@@ -136,6 +136,12 @@ describe('signing in to the dashboard', () => {
       });
       expect(answer.status).toBe(415);
     }
+    await visitor.signIn();
+    const signedIn = await visitor.send('POST', '/api/queues', {
+      body: new Blob([pack('{}')]),
+      headers: { 'content-type': 'application/json', 'content-encoding': encoding },
+    });
+    expect(signedIn.status).toBe(415);
   });
 
   test('after five wrong passwords in a row, the right one has to wait too', async () => {

@@ -258,6 +258,58 @@ describe('RFC 7644 §3.5.2: PATCH', () => {
     expect(JSON.stringify((await provider.ask('GET', '/Schemas')).body)).not.toContain('polluted');
   });
 
+  test('operations that touch more values than an account can need are 400 at once', async () => {
+    const { id } = await provider.create();
+    const many = Array.from({ length: 150_000 }, (_, index) => index);
+    const path = 'permissions.companyPermissions';
+    const workspaces = Array.from({ length: 10_000 }, () => ({}));
+    for (const operations of [
+      // Each of one list is compared with each of the other.
+      [
+        { op: 'replace', path, value: many },
+        { op: 'add', path, value: many },
+      ],
+      [
+        { op: 'replace', path, value: many },
+        { op: 'remove', path, value: many },
+      ],
+      // One list in ten thousand places.
+      [
+        { op: 'replace', path: 'permissions.appGroup', value: workspaces },
+        { op: 'replace', path: 'permissions.appGroup.appGroupPermissions', value: many },
+      ],
+    ]) {
+      const answer = await provider.patch(id, operations);
+      expect(answer).toMatchObject({ status: 400, body: { scimType: 'invalidValue' } });
+      expect(answer.body.detail).toContain('more than 200000 values');
+    }
+  });
+
+  test('values that no text can be made of are refused by name, also where a filter or a role meets them', async () => {
+    const { id } = await provider.create();
+    const noText = { toString: 1, valueOf: 1 };
+    const path = 'permissions.companyPermissions';
+    const filtered = await provider.patch(id, [
+      { op: 'add', path, value: [noText] },
+      { op: 'remove', path: `${path}[value sw "a"]` },
+    ]);
+    expect(filtered).toMatchObject({ status: 400, body: { scimType: 'invalidValue' } });
+    const roles = await provider.patch(id, [
+      { op: 'add', path: 'permissions', value: { roles: [{ roleName: noText }] } },
+    ]);
+    expect(roles).toMatchObject({ status: 400, body: { scimType: 'invalidValue' } });
+  });
+
+  test('§3.5.2.2: remove takes an attribute that is no list away, whatever value comes with it', async () => {
+    const { id } = await provider.create({ externalId: 'x' });
+    for (const value of ['', 'x', 'y', false]) {
+      await provider.patch(id, [{ op: 'add', path: 'externalId', value: 'x' }]);
+      const { status, body } = await provider.patch(id, [{ op: 'remove', path: 'externalId', value }]);
+      expect(status).toBe(200);
+      expect(body).not.toHaveProperty('externalId');
+    }
+  });
+
   test('another message than a PatchOp is 400', async () => {
     const { id } = await provider.create();
     const json = { schemas: [USER], Operations: [{ op: 'replace', path: 'active', value: false }] };

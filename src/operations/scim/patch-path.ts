@@ -15,7 +15,7 @@ export interface Step {
 
 /**
  * Reads a path of RFC 7644 §3.5.2: it leads to an attribute that there is and that may be changed. So no name
- * that JavaScript has on every object reaches the library that applies it.
+ * that JavaScript has on every object is followed.
  *
  * @throws {ScimError} 400 `invalidPath` or `mutability`
  */
@@ -44,7 +44,15 @@ function readValueFilter(text: string, attribute: Attribute, path: string): (val
   const wrong = (reason: string) => invalid(`'path' is not valid: '${path}' ${reason}`, 'invalidPath');
   if (!attribute.multiValued) throw wrong('filters what is no list');
   try {
-    const fits = filter(parse(text));
+    const compiled = filter(parse(text));
+    // An earlier operation may have left values of any type, of which the library makes texts.
+    const fits = (value: unknown) => {
+      try {
+        return compiled(value);
+      } catch {
+        return false;
+      }
+    };
     // What is in a list of strings is its `value` (RFC 7643 §2.4).
     return attribute.subAttributes ? fits : (value) => fits({ value });
   } catch {

@@ -1,13 +1,19 @@
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/schema.ts';
 import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attributes.ts';
-import { combine, without } from './combine.ts';
+import { combine, type Spend, without } from './combine.ts';
 import { PATCH_OP, USER } from './messages.ts';
 import { readPath, type Step } from './patch-path.ts';
 import { invalid } from './scim-error.ts';
 import { isMember, type Member, refuseRoles, spellResource } from './spell.ts';
 
 const MAX_OPERATIONS = 100;
+
+/**
+ * Values that the operations of one request look at, together: an account of 500 workspaces with 50 permissions in each has
+ * 25,000. A value is looked at once for each place that a path without a filter leads to.
+ */
+const MAX_VALUES = 200_000;
 
 /** The body of a PATCH (RFC 7644 §3.5.2). */
 export const patchSchema: Schema = {
@@ -61,10 +67,20 @@ export type GivenOperation = { op: string; path?: string; value?: Json };
  */
 export function applyPatch(resource: Member, operations: GivenOperation[]): Member {
   const patched = structuredClone(resource);
+  let left = MAX_VALUES;
+  const spend: Spend = (values) => {
+    left -= values;
+    if (left < 0)
+      throw invalid(`'Operations' are not valid: together they touch more than ${MAX_VALUES} values`);
+  };
   for (const operation of operations) {
-    for (const { op, steps, value } of spellOut(operation)) applyAt(patched, steps, op, value);
+    for (const { steps, ...change } of spellOut(operation)) applyAt(patched, steps, { ...change, spend });
   }
   return spellResource(patched);
+}
+
+interface Spending {
+  spend: Spend;
 }
 
 interface Change {
@@ -101,11 +117,14 @@ function toChange(op: Change['op'], steps: Step[], value: Json | undefined): Cha
 }
 
 /** Goes to where a change is made, and makes it. `target` has no members but those of its attributes. */
-function applyAt(target: Member, [step, ...rest]: Step[], op: Change['op'], value: Json | undefined): void {
+function applyAt(target: Member, [step, ...rest]: Step[], change: Omit<Change, 'steps'> & Spending): void {
+  const { op, value, spend } = change;
   const { attribute, chooses } = step!;
   const { name } = attribute;
+  const spelled = (one: boolean) => spellValue(value!, attribute, one, spend);
   if (chooses) {
     const values = (target[name] as Json[] | undefined) ?? [];
+    spend(values.length);
     const chosen = values.filter(chooses) as Member[];
     if (op === 'remove' && rest.length === 0) {
       target[name] = values.filter((one) => !chooses(one));
@@ -119,26 +138,26 @@ function applyAt(target: Member, [step, ...rest]: Step[], op: Change['op'], valu
       return;
     }
     for (const one of chosen) {
-      if (rest.length > 0) applyAt(one, rest, op, value);
-      else if (op !== 'remove') {
-        const spelled = spellValue(value!, attribute, true);
-        Object.assign(one, combine(op, one, spelled, { ...attribute, multiValued: false }));
-      }
+      if (rest.length > 0) applyAt(one, rest, change);
+      else if (op !== 'remove')
+        Object.assign(one, combine(op, one, spelled(true), { ...attribute, multiValued: false }, spend));
     }
   } else if (rest.length > 0) {
     if (op === 'remove' && target[name] === undefined) return;
     target[name] ??= attribute.multiValued ? [] : {};
     // Of a list, the change is made in each value.
-    for (const one of [target[name]].flat() as Member[]) applyAt(one, rest, op, value);
+    for (const one of [target[name]].flat() as Member[]) {
+      spend(1);
+      applyAt(one, rest, change);
+    }
   } else if (op !== 'remove') {
-    target[name] = combine(op, target[name], spellValue(value!, attribute, false), attribute);
+    target[name] = combine(op, target[name], spelled(false), attribute, spend);
   } else if (attribute.multiValued) {
     const values = (target[name] as Json[] | undefined) ?? [];
-    target[name] = value === undefined ? [] : without(values, spellValue(value, attribute, false));
-  } else if (value === undefined) {
-    delete target[name];
+    target[name] = value === undefined ? [] : without(values, [spelled(false)].flat(), spend);
   } else {
-    throw invalid(`'${name}' is not valid: values are removed from a list alone`);
+    // Of what is no list there is but one value, and the path has named it.
+    delete target[name];
   }
 }
 
@@ -159,11 +178,12 @@ function findByPath(path: string): Attribute[] | undefined {
  *
  * @param one whether it is one value of a list
  */
-function spellValue(value: Json, attribute: Attribute, one: boolean): Json {
+function spellValue(value: Json, attribute: Attribute, one: boolean, spend: Spend): Json {
+  spend(1);
   if (value === null && !one) return null;
   if (attribute.multiValued && !one) {
     const list = Array.isArray(value) ? value : [value];
-    return list.map((each) => spellValue(each, attribute, true));
+    return list.map((each) => spellValue(each, attribute, true, spend));
   }
   if (!attribute.subAttributes) return value;
   if (!isMember(value))
@@ -171,7 +191,7 @@ function spellValue(value: Json, attribute: Attribute, one: boolean): Json {
   const members = Object.entries(value).flatMap(([name, member]) => {
     const sub = findAttribute(attribute.subAttributes, name);
     if (!sub) refuseRoles(`${attribute.name}.${name}`, member);
-    return sub ? [[sub.name, spellValue(member, sub, false)] as const] : [];
+    return sub ? [[sub.name, spellValue(member, sub, false, spend)] as const] : [];
   });
   return Object.fromEntries(members);
 }

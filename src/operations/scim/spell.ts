@@ -57,7 +57,8 @@ export function refuseRoles(where: string, value: Json): void {
   if (where.toLowerCase() !== 'permissions.roles' || !Array.isArray(value) || value.length === 0) return;
   const names = value.map((role) => {
     const { roleName, roleId } = isMember(role) ? role : {};
-    return `'${roleName ?? roleId ?? JSON.stringify(role)}'`;
+    const name = [roleName, roleId].find((given) => typeof given === 'string');
+    return `'${name ?? JSON.stringify(role)}'`;
   });
   throw invalid(
     `'permissions.roles' is not valid: there is no role ${names.join(', ')}; give appGroupPermissions or appGroupPermissionSets`,

@@ -24,6 +24,9 @@ const fill = `
          jsonb_build_object('plan', 'pro', 'score', n, 'city', 'city-' || n % 100, 'active', n % 2 = 0) as payload
   from generate_series(1, $1::integer) as n`;
 
+/** The purpose of its fleet. */
+const FLEET = 'synced';
+
 /** Milliseconds between two looks at the run and its process. */
 const LOOK = 250;
 
@@ -37,7 +40,7 @@ export function syncRow(
   let started: ReturnType<typeof start> | undefined;
 
   async function start() {
-    const ours = await fleets.scratch('synced');
+    const ours = await fleets.scratch(FLEET);
     const key = randomBytes(32).toString('base64');
     const port = await freePort();
     const sync = await startProcess(
@@ -58,12 +61,13 @@ export function syncRow(
     // `create table as` takes no parameters.
     await warehouse.query(fill.replaceAll('$1', String(syncedRows)));
     await warehouse.end();
-    return { ours, key, sync, warehouseUrl };
+    return { key, sync, warehouseUrl };
   }
 
   async function measure(): Promise<Figure> {
     started ??= start();
-    const { ours, key, sync, warehouseUrl } = await started;
+    const { key, sync, warehouseUrl } = await started;
+    const ours = await fleets.scratch(FLEET);
     const { pool } = ours;
     const alone = await probeWhile(ours, sleep(Math.min(seconds, 10) * 1000));
     const integration = await makeIntegration(pool, warehouseUrl, key);
