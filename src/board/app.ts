@@ -77,7 +77,7 @@ function refuseOtherOrigins(request: Request, response: Response, next: NextFunc
   else response.status(403).json({ message: 'Only the dashboard itself may send this.' });
 }
 
-/** Browsers pack nothing that they send here; Bull Board's own reader of bodies would unpack it, also with Brotli. */
+/** Browsers pack nothing that they send here; the readers of bodies behind this would unpack it, also with Brotli. */
 function refusePacked(request: Request, response: Response, next: NextFunction): void {
   if ((request.headers['content-encoding'] ?? 'identity') === 'identity') next();
   else response.status(415).json({ message: 'Unsupported Media Type' });

@@ -1,10 +1,3 @@
-import express, { type RequestHandler } from 'express';
-
-/** Reads a form of at most `limit` bytes, which is not packed. */
-export function formReader(limit: number): RequestHandler {
-  return express.urlencoded({ extended: false, inflate: false, limit });
-}
-
 /** Fields of a form that was sent; one that is missing, or came twice, is empty. */
 export function readNamed<Name extends string>(form: unknown, ...names: Name[]): Record<Name, string> {
   const given = (form ?? {}) as Record<string, unknown>;

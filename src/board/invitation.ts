@@ -1,7 +1,7 @@
 import express, { type Router } from 'express';
 import type { Log } from '../log.ts';
 import type { Accounts } from './accounts.ts';
-import { formReader, readNamed } from './form.ts';
+import { readNamed } from './form.ts';
 import { invitationEndedPage, invitationPage } from './pages.ts';
 import { PASSWORD_RULE } from './passwords.ts';
 
@@ -11,7 +11,7 @@ export const AFTER_INVITATION = '/sign-in?password=set';
 /** Where the link of an invitation leads: one sets a password there, and signs in with it. */
 export function createInvitation(accounts: Accounts, log: Log): Router {
   const router = express.Router();
-  const readForm = formReader(8192);
+  const readForm = express.urlencoded({ extended: false, limit: 8192 });
 
   router.get('/invitation', async (request, response) => {
     const { token } = readNamed(request.query, 'token');

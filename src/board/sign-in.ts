@@ -2,7 +2,7 @@ import { createHash, timingSafeEqual } from 'node:crypto';
 import express, { type Request, type Response, type Router } from 'express';
 import type { Log } from '../log.ts';
 import type { Accounts } from './accounts.ts';
-import { formReader, readNamed } from './form.ts';
+import { readNamed } from './form.ts';
 import { createInvitation } from './invitation.ts';
 import type { Lockouts } from './lockouts.ts';
 import { signInPage, signOutPage } from './pages.ts';
@@ -29,7 +29,7 @@ export interface SignInOptions {
 export function createSignIn({ account, accounts, sessions, lockouts, log }: SignInOptions): Router {
   const router = express.Router();
   // A user name, a password, and nothing that is worth more than this.
-  const readForm = formReader(4096);
+  const readForm = express.urlencoded({ extended: false, limit: 4096 });
 
   router.get('/sign-in', (request, response) => {
     if (sessions.isOpen(readSessionCookie(request))) response.redirect(303, '/');

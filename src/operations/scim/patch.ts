@@ -79,10 +79,6 @@ export function applyPatch(resource: Member, operations: GivenOperation[]): Memb
   return spellResource(patched);
 }
 
-interface Spending {
-  spend: Spend;
-}
-
 interface Change {
   op: 'add' | 'remove' | 'replace';
   steps: Step[];
@@ -117,7 +113,11 @@ function toChange(op: Change['op'], steps: Step[], value: Json | undefined): Cha
 }
 
 /** Goes to where a change is made, and makes it. `target` has no members but those of its attributes. */
-function applyAt(target: Member, [step, ...rest]: Step[], change: Omit<Change, 'steps'> & Spending): void {
+function applyAt(
+  target: Member,
+  [step, ...rest]: Step[],
+  change: Omit<Change, 'steps'> & { spend: Spend },
+): void {
   const { op, value, spend } = change;
   const { attribute, chooses } = step!;
   const { name } = attribute;
