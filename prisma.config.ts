@@ -1,7 +1,7 @@
 import { defineConfig } from 'prisma/config';
 
 // `prisma generate` looks for a schema engine that it never starts, and would download one. Migrations run
-// through npm's WebAssembly build of that engine (src/store/migrate.ts), so any existing file will do.
+// through npm's WebAssembly build of that engine (src/store/migrations.ts), so any existing file will do.
 process.env.PRISMA_SCHEMA_ENGINE_BINARY ??= process.execPath;
 
 export default defineConfig({

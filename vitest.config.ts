@@ -1,13 +1,64 @@
-import { defineConfig } from 'vitest/config';
+import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import { SlowestFiles } from './test/setup/slowest-files.ts';
+
+/**
+ * Three tiers of tests; the end of a file's name says in which it is.
+ *
+ * | name | tier | what it may start |
+ * |---|---|---|
+ * | `*.rules.test.ts` | rules | nothing: no server, no process |
+ * | `*.test.ts` | stores | databases on the run's Postgres, a Redis; the code under test runs in the test's process |
+ * | `*.processes.test.ts` | processes | the compiled processes as well, and servers that it may kill |
+ *
+ * `test/architecture.rules.test.ts` holds each file to its tier.
+ */
+const RULES = 'test/**/*.rules.test.ts';
+const PROCESSES = 'test/**/*.processes.test.ts';
+
+/** Of the stores: they measure the memory of their own process, in which nobody may have been before. */
+const MEASURED = 'test/integrations/hostile-*.test.ts';
+
+type ProjectTests = TestProjectInlineConfiguration['test'];
+
+const onServers = {
+  globalSetup: ['test/setup/global.ts'],
+  setupFiles: ['test/setup/matchers.ts', 'test/setup/end-left-behind.ts'],
+  pool: 'forks',
+  // One process for many files: what they import is loaded once. test/setup/as-found.ts holds each to leave no trace.
+  isolate: false,
+  // Of two cores, on which Postgres, Redis and the processes under test run as well; much of a test is waiting.
+  maxWorkers: 3,
+  sequence: { groupOrder: 1 },
+  testTimeout: 120_000,
+  hookTimeout: 300_000,
+} satisfies ProjectTests;
 
 export default defineConfig({
   test: {
-    include: ['test/**/*.test.ts'],
-    globalSetup: ['test/setup/global.ts'],
-    pool: 'forks',
-    // Two cores, on which Postgres, Redis and the processes under test run as well.
-    maxWorkers: 2,
-    testTimeout: 120_000,
-    hookTimeout: 300_000,
+    reporters: ['default', new SlowestFiles()],
+    projects: [
+      {
+        test: {
+          name: 'rules',
+          include: [RULES],
+          setupFiles: ['test/setup/matchers.ts'],
+          pool: 'threads',
+          isolate: false,
+          maxWorkers: 2,
+          sequence: { groupOrder: 0 },
+          testTimeout: 30_000,
+        },
+      },
+      {
+        test: {
+          name: 'stores',
+          include: ['test/**/*.test.ts'],
+          exclude: [RULES, PROCESSES, MEASURED, '**/node_modules/**'],
+          ...onServers,
+        },
+      },
+      { test: { name: 'measured', include: [MEASURED], ...onServers, isolate: true } },
+      { test: { name: 'processes', include: [PROCESSES], ...onServers } },
+    ],
   },
 });

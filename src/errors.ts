@@ -36,6 +36,15 @@ export const errors = {
     status: 400,
     message: "'merge_updates' must only have 'identifier_to_merge' and 'identifier_to_keep'",
   },
+  tooMuchToExport: {
+    status: 400,
+    message:
+      "The users take more than 16 MB together: ask for fewer, or for fewer fields in 'fields_to_export'",
+  },
+  tooLongToExport: {
+    status: 400,
+    message: "A field has more than 10,000 elements: leave it out by 'fields_to_export'",
+  },
   invalidSubscriptionGroup: { status: 400, message: 'Invalid subscription group ID' },
   emailAndPhone: {
     status: 400,
@@ -46,6 +55,10 @@ export const errors = {
     message: 'The max number of subscription groups per request was exceeded',
   },
   nameTaken: { status: 400, message: 'A preference center with this name exists already' },
+  tooManyPreferenceCenters: {
+    status: 400,
+    message: 'A workspace may have at most 1,000 preference centers: change one of those that are there',
+  },
   draftPreferenceCenter: { status: 400, message: 'The preference center is a draft, which no link opens' },
   userWithoutEmail: { status: 400, message: 'The user has no email address' },
   invalidCursor: { status: 400, message: 'Invalid cursor' },

@@ -1,5 +1,5 @@
-import { readConfig } from './config.ts';
-import { reachable } from './reachable.ts';
+import { readConfig } from './platform/config.ts';
+import { reachable } from './platform/lifecycle.ts';
 
 /**
  * `node dist/src/health.js web`, for container engines: exits 0 when that process of the same container

@@ -1,10 +1,10 @@
 import { bootstrap } from './admin/bootstrap.ts';
-import { describeFailure } from './admin/refusal.ts';
-import { type Config, ConfigError, readConfig } from './config.ts';
-import { createLog } from './log.ts';
-import { queueKind } from './queue/kind.ts';
-import { openDatabase } from './store/database.ts';
-import { migrate } from './store/migrate.ts';
+import { describeFailure } from './admin/command.ts';
+import { type Config, ConfigError, readConfig } from './platform/config.ts';
+import { createLog } from './platform/log.ts';
+import { migrate } from './processes/migrate.ts';
+import { queueKind } from './queue/connection.ts';
+import { openDatabase } from './store/open-database.ts';
 
 /**
  * The step before a new version runs: brings the tables of `DATABASE_URL` up to date, makes the first

@@ -2,23 +2,28 @@ import { randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { bootstrap } from './admin/bootstrap.ts';
-import { describeFailure } from './admin/refusal.ts';
-import { type Config, readConfig } from './config.ts';
-import { keepIntegrationKey } from './embedded/integration-key.ts';
+import { changeLanes } from './admin/change-lanes.ts';
+import { describeFailure } from './admin/command.ts';
+import type { Installation } from './admin/lookup.ts';
+import { keepIntegrationKey } from './embedded/address.ts';
 import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
-import { createLog, type Log } from './log.ts';
-import { packageRoot } from './package-root.ts';
-import { queueKind } from './queue/kind.ts';
-import { reachable } from './reachable.ts';
-import { banner } from './start/banner.ts';
-import { type EndOfStart, endOfStart } from './start/end.ts';
-import { type FirstKey, firstKey } from './start/first-key.ts';
-import { claimPorts, type Ports } from './start/ports.ts';
-import { startProcesses } from './start/processes.ts';
-import { parseProcfile } from './start/procfile.ts';
-import { waitUntilReady } from './start/ready.ts';
-import { openDatabase } from './store/database.ts';
-import { migrate } from './store/migrate.ts';
+import { type Config, readConfig } from './platform/config.ts';
+import { reachable } from './platform/lifecycle.ts';
+import { createLog, type Log } from './platform/log.ts';
+import { packageRoot } from './platform/package-root.ts';
+import { migrate } from './processes/migrate.ts';
+import { queueKind } from './queue/connection.ts';
+import { banner, type FirstKey, firstKey } from './start/banner.ts';
+import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
+import {
+  type EndOfStart,
+  endOfStart,
+  parseProcfile,
+  startProcesses,
+  waitUntilReady,
+} from './start/processes.ts';
+import { readLanes, SILENCE_MS } from './store/installation.ts';
+import { openDatabase } from './store/open-database.ts';
 
 /**
  * `npm start`: everything on one machine. Starts what is missing, migrates, runs the processes of the
@@ -31,12 +36,14 @@ async function start(): Promise<number> {
   const end = endOfStart(log);
   let postgres: EmbeddedPostgres | undefined;
   let stopProcesses = async () => {};
+  let stopPostgres = async () => {};
   try {
     if (!config.DATABASE_URL) {
       // Nothing of an earlier start can have the ports before there is a database: nobody need be waited for.
       if (!hasEmbeddedPostgres(config.DATA_DIR)) await claimPorts(config, 0);
       postgres = await startEmbeddedPostgres(config.DATA_DIR, log);
-      postgres.exited.then(() => end.because('the embedded Postgres ended by itself', 1));
+      const onHopeless = (reason: string) => end.because(reason, 1);
+      stopPostgres = keepPostgresRunning(postgres, { log, onHopeless });
     }
     const databaseUrl = postgres?.url ?? config.DATABASE_URL;
     // Before the API key is made, which is shown only once.
@@ -51,7 +58,7 @@ async function start(): Promise<number> {
   } finally {
     end.over();
     await stopProcesses();
-    await postgres?.stop();
+    await stopPostgres();
     log.info('stopped');
   }
 }
@@ -62,11 +69,27 @@ async function prepare(config: Config, databaseUrl: string, log: Log): Promise<F
   if (applied.length > 0) log.info({ applied }, 'migrated');
   const database = openDatabase(databaseUrl, 1);
   try {
+    await followLanes({ config, databaseUrl, database }, log);
     const { apiKey } = await bootstrap(database, config);
     return firstKey(config.BOOTSTRAP_API_KEY ? undefined : apiKey);
   } finally {
     await database.stop();
   }
+}
+
+/**
+ * All processes of this machine are about to start with LANES: the number of an installation that is idle follows it.
+ * @throws {Refusal} when its lanes still hold something, or somebody else works them
+ */
+async function followLanes(installation: Installation, log: Log): Promise<void> {
+  const { LANES } = installation.config;
+  const before = await readLanes(installation.database.pool);
+  if (before === undefined || before === LANES) return;
+  // Processes of an earlier start that was killed count as there for a while.
+  const wait = SILENCE_MS / 1000 + 5;
+  const say = (hindrance: string) => log.warn(`LANES is to be ${LANES} and was ${before}: ${hindrance}`);
+  await changeLanes(installation, { lanes: LANES, wait, say });
+  log.info({ lanes: LANES, before }, 'the number of lanes is changed');
 }
 
 interface RunOptions {

@@ -1,69 +1,73 @@
 import { createServer } from 'node:http';
-import { readConfig } from './config.ts';
-import { databaseUrl } from './database-url.ts';
-import { createAnnouncer } from './edge/announce-run.ts';
 import { createApp } from './edge/app.ts';
-import { createAuthenticator } from './edge/authenticate.ts';
-import { createScimAuthenticator } from './edge/authenticate-scim.ts';
+import { createAuthenticator, createScimAuthenticator } from './edge/authenticate.ts';
+import { createTurns } from './edge/body.ts';
 import { answerBrokenRequests } from './edge/broken-requests.ts';
-import { collectGarbage } from './edge/collect-garbage.ts';
-import { addDocsPages } from './edge/docs-pages.ts';
-import { createEffects } from './edge/effects.ts';
-import { addFleetMetrics } from './edge/fleet-metrics.ts';
-import { addHealthPages } from './edge/health-pages.ts';
-import { createLinkSettings } from './edge/link-settings.ts';
-import { limitConnections, listen, serverOptions } from './edge/listen.ts';
-import { watchLoopLag } from './edge/loop-lag.ts';
-import { watchMarks } from './edge/marks.ts';
-import { createEdgeMetrics } from './edge/metrics.ts';
-import { createOnce } from './edge/once.ts';
+import { createHeads } from './edge/heads.ts';
+import { createOnce } from './edge/idempotency.ts';
+import { watchMarks } from './edge/load-shedding.ts';
+import { addFleetMetrics, createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
+import { createLinkSettings } from './edge/open-link.ts';
 import { openApiDocument } from './edge/openapi.ts';
+import { addDocsPages, addHealthPages } from './edge/pages.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
-import { createReading } from './edge/reading.ts';
-import { createTurns } from './edge/turns.ts';
-import { runProcess, stopOnSignal } from './lifecycle.ts';
-import { openTokenBuckets } from './limits/open-token-buckets.ts';
-import { createLog } from './log.ts';
-import { createMetricsGuard } from './metrics-token.ts';
+import { collectGarbage, createReading } from './edge/reading.ts';
+import { openTokenBuckets } from './limits/token-buckets.ts';
 import { allOperations } from './operations/index.ts';
+import { runProcess } from './platform/lifecycle.ts';
+import { limitConnections, listen, serverOptions } from './platform/listen.ts';
+import { createStrangersLog } from './platform/log.ts';
 import { createRenderer } from './preferences/renderer.ts';
-import { connectProducer } from './queue/connection.ts';
-import { watchDepth } from './queue/depth.ts';
-import { createWaitingSearch } from './queue/find-waiting.ts';
-import { createGroupCommit } from './queue/group-commit.ts';
-import { keepAnswering } from './queue/keep-answering.ts';
-import { watchForLoss } from './queue/loss.ts';
-import { watchMemory } from './queue/memory.ts';
-import { createLaneProducer } from './queue/producer.ts';
-import { requireRedisSettings } from './queue/redis-settings.ts';
-import { createSyncQueue } from './queue/syncs.ts';
-import { openDatabase, ROW_CONNECTIONS } from './store/database.ts';
+import { watchDependencies } from './processes/dependencies.ts';
+import { openProcess } from './processes/process.ts';
+import { createMetricsGuard } from './processes/secrets.ts';
+import type { LongStrings } from './profile/attribute-rule.ts';
+import { watchDepth, watchMemory, watchOldest } from './queue/depth.ts';
+import { createEffects } from './queue/effects.ts';
+import { createGroupCommit, createLaneProducer } from './queue/enqueue.ts';
+import { joinInstallation } from './queue/installation.ts';
+import { addLossMetric } from './queue/loss.ts';
+import { keepAnswering, requireRedisSettings } from './queue/redis.ts';
+import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
+import { createWaitingSearch } from './queue/waiting.ts';
+import { openDatabase, ROW_CONNECTIONS } from './store/open-database.ts';
 
 /** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */
 const PATIENCE = { connection: 1000, statement: 1500 };
 
 /** Connectors send everyone at once, and wait for half a minute and more. */
-const SCIM_TURNS = { mostWaiting: 1000, patience: 10_000 };
+const SCIM_TURNS = { mostWaiting: 1000, mostWaitingOfOne: 500, patience: 10_000 };
+
+/** Each may hold tens of MB until it is answered, and a connection for a moment again and again. */
+const LARGE_TURNS = { atOnce: 4, atOnceOfOne: 2, mostWaiting: 400, mostWaitingOfOne: 200, patience: 1500 };
 
 /** For as long as a body may take to come, and its answer, a client of large bodies waits anyway. */
 const READING_TURNS = { mostWaiting: 1000, patience: 5000 };
 
+/** Bytes of request heads on their way, and of long ones in hand: some hundred of the longest. */
+const MAX_HEADS_BYTES = 33_554_432;
+
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
 async function main(): Promise<void> {
-  const config = readConfig();
-  const log = createLog('web', config.LOG_LEVEL);
-  const url = databaseUrl(config);
-  const database = openDatabase(url, config.DATABASE_POOL_SIZE, { patience: PATIENCE });
-  const connection = connectProducer(config, url);
+  const opened = openProcess('web', (url, { DATABASE_POOL_SIZE }) =>
+    openDatabase(url, DATABASE_POOL_SIZE, { patience: PATIENCE }),
+  );
+  const { config, log, database, connection } = opened;
   await requireRedisSettings(connection, log);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
-  await watchForLoss(connection, log)
-    .look()
-    .catch(() => {});
+  const { additions } = producer;
+  const installation = await joinInstallation({
+    ...{ name: 'web', config, pool: database.pool, connection, log, additions },
+  });
   const depth = watchDepth(connection, config.LANES);
+  const oldest = watchOldest(connection, {
+    lanes: config.LANES,
+    maxAgeMs: config.MAX_ENVELOPE_AGE_MS,
+    log,
+  });
   const memory = watchMemory(connection);
-  const queue = createGroupCommit(producer, {
+  const queue = createGroupCommit(installation.guard(producer), {
     lanes: config.LANES,
     maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
     maxPendingObjects: config.MAX_PENDING_OBJECTS,
@@ -71,8 +75,15 @@ async function main(): Promise<void> {
     backlog: depth.waiting,
   });
   const loop = watchLoopLag();
-  const reading = createReading({ mostBytes: config.MAX_READING_BYTES, ...READING_TURNS, collectGarbage });
+  const reading = createReading({
+    mostBytes: config.MAX_READING_BYTES,
+    mostSmallBytes: config.MAX_SMALL_BODIES_BYTES,
+    ...READING_TURNS,
+    collectGarbage,
+  });
+  const heads = createHeads(MAX_HEADS_BYTES);
   const metrics = createEdgeMetrics();
+  addLossMetric(metrics.registry, installation.loss);
   const marks = watchMarks(
     [
       {
@@ -92,6 +103,13 @@ async function main(): Promise<void> {
       { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },
       // Never past it: who finds no room waits.
       { name: 'reading_bytes', mark: config.MAX_READING_BYTES, unit: 'bytes', value: reading.held },
+      // Nor past this one: the oldest that is still on its way makes room.
+      {
+        name: 'small_bodies_bytes',
+        mark: config.MAX_SMALL_BODIES_BYTES,
+        unit: 'bytes',
+        value: reading.small.held,
+      },
       // Past these two the queue itself refuses: it knows how much each request adds.
       {
         name: 'pending_objects',
@@ -111,13 +129,16 @@ async function main(): Promise<void> {
     metrics.registry,
   );
 
+  const strangers = createStrangersLog(log);
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
   const scimAuthenticator = createScimAuthenticator(database.pool, log);
-  const scimTurns = createTurns({
-    ...SCIM_TURNS,
-    atOnce: Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS),
+  const scimAtOnce = Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS);
+  const scimTurns = createTurns({ ...SCIM_TURNS, atOnce: scimAtOnce, atOnceOfOne: scimAtOnce });
+  const limits = openTokenBuckets(config, connection, {
+    counter: 'web',
+    pool: database.pool,
+    log,
   });
-  const limits = openTokenBuckets(config, connection);
   const rateLimiter = createRateLimiter(limits.buckets);
   const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
   const renderer = createRenderer();
@@ -131,11 +152,14 @@ async function main(): Promise<void> {
   const services = {
     config,
     log,
+    strangers,
     metrics,
     authenticator,
     scimAuthenticator,
     scimTurns,
+    largeTurns: createTurns(LARGE_TURNS),
     reading,
+    heads,
     rateLimiter,
     queue,
     once: createOnce(database.pool, log),
@@ -143,7 +167,7 @@ async function main(): Promise<void> {
     effects: createEffects(database.pool),
     resources,
   };
-  const operations = allOperations(config.SERVICE_ID_FIELD);
+  const operations = allOperations(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings);
   const handle = createApp(operations, services, (app) => {
     addDocsPages(app, openApiDocument(operations));
     addPreferencePages(app, services);
@@ -155,6 +179,8 @@ async function main(): Promise<void> {
       refresh: fleet.refresh,
       mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
       marks,
+      loss: installation.loss,
+      oldest,
     });
   });
 
@@ -162,26 +188,26 @@ async function main(): Promise<void> {
   // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
   server.on('checkExpectation', handle);
   limitConnections(server);
-  answerBrokenRequests(server, log);
-  stopOnSignal(
-    [
-      { name: 'database', stop: () => database.stop() },
-      { name: 'queue connection', stop: () => connection.stop() },
-      { name: 'rate limits', stop: limits.stop },
-      { name: 'producer', stop: () => producer.stop() },
-      { name: 'syncs', stop: () => syncs.stop() },
-      { name: 'renderer', stop: () => renderer.stop() },
-      { name: 'authenticator', stop: () => authenticator.stop() },
-      depth,
-      waiting,
-      memory,
-      keepAnswering(connection, config.LOCK_DURATION_MS, log),
-      loop,
-      { name: 'queue', stop: () => queue.drain() },
-      await listen(server, config.PORT, config.HOST),
-    ],
-    log,
-    config.SHUTDOWN_TIMEOUT_MS,
+  answerBrokenRequests(server, strangers);
+  const watchedHeads = heads.watch(server);
+  opened.services.push(
+    { name: 'lines about strangers', stop: strangers.stop },
+    { name: 'rate limits', stop: limits.stop },
+    { name: 'producer', stop: () => producer.stop() },
+    installation,
+    { name: 'syncs', stop: () => syncs.stop() },
+    { name: 'renderer', stop: () => renderer.stop() },
+    { name: 'authenticator', stop: () => authenticator.stop() },
+    depth,
+    oldest,
+    waiting,
+    memory,
+    watchDependencies({ pool: database.pool, connection, pingLimits: limits.ping, log }),
+    keepAnswering(connection, config.LOCK_DURATION_MS, log),
+    loop,
+    watchedHeads,
+    { name: 'queue', stop: () => queue.drain() },
+    await listen(server, config.PORT, config.HOST),
   );
   log.info({ host: config.HOST, port: config.PORT, lanes: config.LANES, queue: connection.kind }, 'ready');
 }

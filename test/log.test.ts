@@ -1,6 +1,6 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { messageOf } from '../src/log.ts';
+import { messageOf } from '../src/platform/log.ts';
 import { createDatabase } from './setup/fixtures.ts';
 
 let client: pg.Client;

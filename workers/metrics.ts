@@ -1,12 +1,25 @@
-import { Counter, collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
 /** The numbers of one worker process, in the names that its /metrics shows. */
 export function createWorkerMetrics() {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const registers = [registry];
+  let ageOfOldest = () => 0;
+  new Gauge({
+    name: 'penstock_worker_oldest_envelope_seconds',
+    help: 'Age of the oldest envelope that waits or is in work in any lane.',
+    registers,
+    collect() {
+      this.set(ageOfOldest());
+    },
+  });
   return {
     registry,
+    /** From where the age of the oldest envelope is known. */
+    watchAge(age: () => number) {
+      ageOfOldest = age;
+    },
     batches: new Counter({
       name: 'penstock_worker_batches_total',
       help: 'Transactions, by outcome.',

@@ -1,9 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
-import type { Config } from '../config.ts';
+import type { Config } from '../platform/config.ts';
+import { describeApiKey, describeScimToken, newApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
-import { describeApiKey, newApiKey } from './api-keys.ts';
-import { permissions } from './permissions.ts';
-import { describeScimToken } from './scim-tokens.ts';
+import { permissions } from './arguments.ts';
 
 /** The workspace that a new installation starts with. */
 const FIRST_WORKSPACE = 'default';

@@ -2,9 +2,7 @@ import type { Command } from 'commander';
 import type { Database } from '../store/database.ts';
 import { parseCount, parseId } from './arguments.ts';
 import { addVerb } from './command.ts';
-import { findCompanyId } from './find-company.ts';
-import { findWorkspaceId } from './find-workspace.ts';
-import { withInstallation } from './installation.ts';
+import { findCompanyId, findWorkspaceId, withInstallation } from './lookup.ts';
 import { pageOf, printPage, type Row } from './output.ts';
 
 /** Who may own what is listed, and how a person names one. */

@@ -1,3 +1,4 @@
+import { Presets, SingleBar } from 'cli-progress';
 import type { Json } from '../profile/json.ts';
 
 /** One thing that the command tells, under the names that scripts read and people see as headings. */
@@ -89,4 +90,23 @@ function harmless(text: string): string {
     shown += control ? `\\u${code.toString(16).padStart(4, '0')}` : character;
   }
   return shown;
+}
+
+export interface Progress {
+  advance(by: number): void;
+  stop(): void;
+}
+
+/** A bar on stderr, drawn only on a terminal: logs and pipes get none. */
+export function showProgress(total: number, nouns: string): Progress {
+  const bar = new SingleBar(
+    {
+      format: `{bar} {value}/{total} ${nouns}, {eta_formatted} left`,
+      stream: process.stderr,
+      hideCursor: true,
+    },
+    Presets.shades_classic,
+  );
+  bar.start(total, 0);
+  return { advance: (by) => bar.increment(by), stop: () => bar.stop() };
 }

@@ -1,23 +1,21 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import { Command } from 'commander';
-import { packageRoot } from '../package-root.ts';
-import { PENSTOCK } from './command-name.ts';
+import { Command, CommanderError } from 'commander';
+import { packageRoot } from '../platform/package-root.ts';
+import { describeFailure, PENSTOCK } from './command.ts';
 import { addAccounts } from './commands/accounts.ts';
-import { addCompanies } from './commands/companies.ts';
+import { addCompanies, addPermissionSets, addTeams, addWorkspaces } from './commands/companies.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
 import { addGroups } from './commands/groups.ts';
 import { addIntegrations } from './commands/integrations.ts';
 import { addKeys } from './commands/keys.ts';
 import { addLimits } from './commands/limits.ts';
 import { addMigrate } from './commands/migrate.ts';
-import { addPermissionSets } from './commands/permission-sets.ts';
 import { addPreferenceCenters } from './commands/preference-centers.ts';
+import { addQueue } from './commands/queue.ts';
 import { addScimTokens } from './commands/scim-tokens.ts';
-import { addTeams } from './commands/teams.ts';
 import { addUsage } from './commands/usage.ts';
 import { addUsers } from './commands/users.ts';
-import { addWorkspaces } from './commands/workspaces.ts';
 
 /**
  * The `penstock` command: one noun per file of admin/commands.
@@ -49,6 +47,30 @@ export function createProgram(fail: (text: string) => void): Command {
   addLimits(command);
   addUsage(command);
   addDeadLetters(command);
+  addQueue(command);
   addMigrate(command);
   return command;
+}
+
+/**
+ * Runs one command to its end. What goes wrong stands in one line on stderr, whatever it was.
+ *
+ * @param words what the command line holds behind `penstock`
+ * @returns the exit code
+ */
+export async function runProgram(words: string[]): Promise<number> {
+  let code = 0;
+  const fail = (text: string) => {
+    code = 1;
+    const line = text.trim().replaceAll('\n', ' ');
+    process.stderr.write(`${line.startsWith('error:') ? line : `error: ${line}`}\n`);
+  };
+  try {
+    await createProgram(fail).parseAsync(words, { from: 'user' });
+  } catch (error) {
+    // Commander has said what is wrong, or shown the help, before it throws.
+    if (error instanceof CommanderError) code = error.exitCode;
+    else fail(describeFailure(error));
+  }
+  return code;
 }

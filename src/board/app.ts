@@ -1,8 +1,32 @@
-import express, { type Express, type NextFunction, type Request, type Response } from 'express';
+import type { IncomingMessage } from 'node:http';
+import type { Express, NextFunction, Request, Response } from 'express';
+import express from 'express';
 import helmet from 'helmet';
-import type { Log } from '../log.ts';
-import { isSameOrigin } from './same-origin.ts';
+import { collectDefaultMetrics, Registry } from 'prom-client';
+import { type AcceptedObject, type Envelope, requestPlaces } from '../jobs/envelope.ts';
+import { namesOneHost, targetOf } from '../platform/listen.ts';
+import type { Log } from '../platform/log.ts';
+import { createMetricsGuard } from '../processes/secrets.ts';
+import { addLossMetric } from '../queue/loss.ts';
+import type { QueueLoss } from '../store/installation.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';
+
+/** Methods that change nothing. */
+const SAFE = ['GET', 'HEAD', 'OPTIONS'];
+
+/**
+ * Whether a request that may change something was sent by a page of this very host and port: a cookie alone
+ * does not prove it, as cookies are shared by all ports of a host. Browsers send at least one of the two
+ * headers with every such request, so a request with neither is refused.
+ */
+function isSameOrigin({ method = '', headers }: IncomingMessage): boolean {
+  if (SAFE.includes(method)) return true;
+  const site = headers['sec-fetch-site'];
+  if (site !== undefined && site !== 'same-origin') return false;
+  if (headers.origin === undefined) return site === 'same-origin';
+  // The scheme is left out: behind a proxy that ends TLS, the page's is https and ours http.
+  return URL.canParse(headers.origin) && new URL(headers.origin).host === headers.host;
+}
 
 /** The queue answers within a fraction of this, or not at all: BullMQ waits without end for a connection. */
 const TIMEOUT_MS = 10_000;
@@ -35,46 +59,113 @@ export interface BoardAppOptions extends SignInOptions {
   readOnlyBoard: Express;
   /** Whether the queue is connected. */
   ready(): boolean;
+  /** What the process cannot do without and did not have at its last look, by name. */
+  missing(): string[];
+  /** What the queue has lost and nobody has confirmed. */
+  loss(): QueueLoss | undefined;
+  /** METRICS_TOKEN. */
+  metricsToken: string;
 }
 
-/** The dashboard's stages, in order: nothing but /healthz and /sign-in is reached without a session. */
-export function createBoardApp({ board, readOnlyBoard, ready, ...signIn }: BoardAppOptions): Express {
-  const { log } = signIn;
+/** The dashboard's stages, in order: only /healthz, /readyz, /metrics and /sign-in are reached without a session. */
+export function createBoardApp({
+  board,
+  readOnlyBoard,
+  ready,
+  missing,
+  loss,
+  metricsToken,
+  ...signIn
+}: BoardAppOptions): Express {
+  const { log, strangers } = signIn;
   const app = express();
+  app.enable('case sensitive routing');
+  app.enable('strict routing');
   app.disable('x-powered-by');
-  app
-    .route('/healthz')
-    .get((_request, response) => {
-      response.json({ message: 'alive' });
-    })
-    .all((_request, response) => {
-      response.status(405).set('Allow', 'GET, HEAD').json({ message: 'Method Not Allowed' });
-    });
+  app.use(refuseUnclear);
+  const addPage = (path: string, answer: (response: Response) => void) =>
+    app
+      .route(path)
+      .get((_request, response) => answer(response))
+      .all(refuseOtherMethods);
+  addPage('/healthz', (response) => response.json({ message: 'alive' }));
+  // From the last look, a few seconds ago: whoever asks again and again costs the stores nothing.
+  addPage('/readyz', (response) => {
+    const found = missing();
+    const message = found.length === 0 ? 'ready' : 'not ready';
+    // One that is undefined is left out.
+    response.status(found.length === 0 ? 200 : 503).json({ message, missing: found, loss: loss() });
+  });
+  app.route('/metrics').get(showMetrics(metricsToken, loss)).all(refuseOtherMethods);
   app.use(securityHeaders);
   app.use(refuseOtherOrigins);
   app.use(refusePacked);
   app.use(createSignIn(signIn));
   app.use(refuseChangesByReaders);
-  app.use('/api', forbidCaching, answerInTime(ready));
+  // Bull Board takes its API in any case.
+  app.use(/^\/api(?=\/|$)/i, forbidCaching, answerInTime(ready));
   app.use(logActions(log));
+  app.use(boundPages);
   app.use((request, response, next) => {
     (response.locals.readOnly ? readOnlyBoard : board)(request, response, next);
   });
   app.use((_request, response) => {
     response.status(404).json({ message: 'Not Found' });
   });
+  // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   app.use((error: { status?: number }, _request: Request, response: Response, _next: NextFunction) => {
     const status = error.status ?? 500;
-    if (status >= 500) log.error({ err: error }, 'the dashboard could not answer');
+    const isKnown = response.locals.user !== undefined;
+    if (status >= 500 && isKnown) log.error({ err: error }, 'the dashboard could not answer');
+    else if (status >= 500) strangers.line('error', { err: error }, 'the dashboard could not answer');
     if (!response.headersSent)
       response.status(status).json({ message: status >= 500 ? 'Internal Server Error' : 'Bad Request' });
   });
   return app;
 }
 
+function refuseOtherMethods(_request: Request, response: Response): void {
+  response.status(405).set('Allow', 'GET, HEAD').json({ message: 'Method Not Allowed' });
+}
+
+/** Of this process: memory, and for how long its event loop was held; and what it knows of the queue's losses. */
+function showMetrics(token: string, loss: BoardAppOptions['loss']) {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  addLossMetric(registry, loss);
+  const mayRead = createMetricsGuard(token);
+  return async (request: Request, response: Response) => {
+    if (mayRead(request.headers.authorization))
+      response.set('Content-Type', registry.contentType).send(await registry.metrics());
+    else response.status(401).set('WWW-Authenticate', 'Bearer').json({ message: 'Unauthorized' });
+  };
+}
+
+/** What says twice where it goes, or names no path. */
+function refuseUnclear(request: Request, response: Response, next: NextFunction): void {
+  if (!namesOneHost(request))
+    response.status(400).set('Connection', 'close').json({ message: 'Bad Request' });
+  else if (targetOf(request) !== request.url) response.status(404).json({ message: 'Not Found' });
+  else next();
+}
+
 function refuseOtherOrigins(request: Request, response: Response, next: NextFunction): void {
   if (isSameOrigin(request)) next();
   else response.status(403).json({ message: 'Only the dashboard itself may send this.' });
+}
+
+/** Jobs on a page of the dashboard: each may be an envelope of megabytes, and all of a page are in memory at once. */
+const MOST_JOBS_PER_PAGE = 20;
+
+/** Bull Board shows as many jobs on a page as it is asked for; who asks for more gets a page of the most. */
+function boundPages(request: Request, _response: Response, next: NextFunction): void {
+  const [path, sent = ''] = request.url.split(/\?(.*)/s);
+  const query = new URLSearchParams(sent);
+  if (query.getAll('jobsPerPage').some((number) => !(Number(number) <= MOST_JOBS_PER_PAGE))) {
+    query.set('jobsPerPage', String(MOST_JOBS_PER_PAGE));
+    request.url = `${path}?${query}`;
+  }
+  next();
 }
 
 /** Browsers pack nothing that they send here; the readers of bodies behind this would unpack it, also with Brotli. */
@@ -118,5 +209,29 @@ function logActions(log: Log) {
       );
     }
     next();
+  };
+}
+
+/** Objects of an envelope that the dashboard shows: a page of jobs would else be several megabytes. */
+const MOST_OBJECTS = 100;
+
+/**
+ * An envelope as the dashboard shows it: each request with its objects under it, in the order in which they
+ * take effect. What is no envelope is shown as it is: it is worth a look.
+ */
+export function readable(envelope: Envelope) {
+  if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
+  const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
+  const places = requestPlaces(envelope);
+  envelope.objects.slice(0, MOST_OBJECTS).forEach(({ request: _, ...object }, index) => {
+    const shown = byRequest.get(places[index]);
+    if (shown) shown.push(object);
+    else byRequest.set(places[index], [object]);
+  });
+  return {
+    count: envelope.objects.length,
+    ...(envelope.objects.length > MOST_OBJECTS && { shown: MOST_OBJECTS }),
+    ...(envelope.replay && { replay: true }),
+    requests: [...byRequest].map(([place, objects]) => ({ ...envelope.requests[place as number], objects })),
   };
 }

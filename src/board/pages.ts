@@ -1,4 +1,4 @@
-import { escapeHtml } from '../escape-html.ts';
+import escapeHtml from 'escape-html';
 
 /** The dashboard's own pages, before and after the board itself. */
 

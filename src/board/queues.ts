@@ -2,12 +2,14 @@ import { createBullBoard } from '@bull-board/api';
 import { BullMQAdapter } from '@bull-board/api/bullMQAdapter';
 import type { BeforeHook } from '@bull-board/api/typings/app';
 import { ExpressAdapter } from '@bull-board/express';
-import { Queue } from 'bullmq';
 import type { Express } from 'express';
-import { SYNC_QUEUE } from '../jobs/syncs.ts';
+import { SYNC_QUEUE } from '../jobs/catalog.ts';
+import { Queue } from '../queue/bullmq.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { DEAD_LETTER_QUEUE, laneName } from '../queue/lanes.ts';
-import { readable } from './readable.ts';
+import { describeLoss } from '../queue/loss.ts';
+import type { QueueLoss } from '../store/installation.ts';
+import { readable } from './app.ts';
 
 /**
  * Retrying is the one thing that the dashboard may do, and only to dead letters. A retried or removed job
@@ -16,8 +18,19 @@ import { readable } from './readable.ts';
  */
 const RETRIES = ['/api/queues/:queueName/:jobId/retry', '/api/queues/:queueName/retry/:queueStatus'];
 
-/** Bull Board over every queue. Its paths start at the root of the server. */
-export function createQueueBoard(connection: QueueConnection, lanes: number) {
+/** White on red. */
+const ALARM = { color: '#b00020', textColor: '#ffffff' };
+
+/**
+ * Bull Board over every queue. Its paths start at the root of the server.
+ *
+ * @param loss what the queue has lost and nobody has confirmed, which stands at the head of every page
+ */
+export function createQueueBoard(
+  connection: QueueConnection,
+  lanes: number,
+  loss: () => QueueLoss | undefined,
+) {
   const open = (name: string) => {
     // The dashboard only looks: the queue's settings are those of who fills it.
     const queue = new Queue(name, { ...connection.options, skipMetasUpdate: true }, connection.factory);
@@ -31,6 +44,9 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
   const router = (readOnly: boolean) => {
     const server = new ExpressAdapter();
     server.setBasePath('/');
+    const router = server.getRouter() as Express;
+    router.disable('x-powered-by');
+    showLoss(server, router, loss);
     createBullBoard({
       serverAdapter: server,
       queues: [
@@ -65,9 +81,6 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
         },
       },
     });
-
-    const router = server.getRouter() as Express;
-    router.disable('x-powered-by');
     return router;
   };
 
@@ -79,6 +92,22 @@ export function createQueueBoard(connection: QueueConnection, lanes: number) {
       await Promise.all([deadLetters, ...laneQueues, syncs].map((queue) => queue.close()));
     },
   };
+}
+
+/** Bull Board is given its settings once; what was lost comes and goes, so they are given anew to each page. */
+function showLoss(server: ExpressAdapter, router: Express, loss: () => QueueLoss | undefined): void {
+  const setUIConfig = server.setUIConfig.bind(server);
+  let settings: Parameters<typeof setUIConfig>[0] = {};
+  server.setUIConfig = (given) => {
+    settings = given ?? {};
+    return setUIConfig(given);
+  };
+  router.use((_request, _response, next) => {
+    const found = loss();
+    const label = found && describeLoss(found);
+    setUIConfig(label ? { ...settings, environment: { label, ...ALARM } } : settings);
+    next();
+  });
 }
 
 const refuseAllButRetries: BeforeHook = ({ method, route }) => {

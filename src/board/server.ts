@@ -1,12 +1,13 @@
 import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
-import type { Config } from '../config.ts';
-import { limitConnections, serverOptions } from '../edge/listen.ts';
-import type { Service } from '../lifecycle.ts';
-import type { Log } from '../log.ts';
+import type { Config } from '../platform/config.ts';
+import type { Service } from '../platform/lifecycle.ts';
+import { limitConnections, serverOptions } from '../platform/listen.ts';
+import { createStrangersLog, type Log } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Database } from '../store/database.ts';
+import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
 import { createLockouts } from './lockouts.ts';
@@ -15,11 +16,15 @@ import { createSessions } from './sessions.ts';
 import type { Account } from './sign-in.ts';
 
 export interface BoardOptions {
-  config: Pick<Config, 'BOARD_HOST' | 'BOARD_PORT' | 'LANES'>;
+  config: Pick<Config, 'BOARD_HOST' | 'BOARD_PORT' | 'LANES' | 'METRICS_TOKEN'>;
   account: Account;
   connection: QueueConnection;
   /** Of dashboard accounts. */
   database: Pick<Database, 'prisma'>;
+  /** What the queue has lost and nobody has confirmed. */
+  loss(): QueueLoss | undefined;
+  /** What the process cannot do without and does not have, by name. */
+  missing(): string[];
   log: Log;
 }
 
@@ -37,18 +42,25 @@ export async function startBoard({
   account,
   connection,
   database,
+  loss,
+  missing,
   log,
 }: BoardOptions): Promise<Board> {
-  const queues = createQueueBoard(connection, config.LANES);
+  const queues = createQueueBoard(connection, config.LANES, loss);
+  const strangers = createStrangersLog(log);
   const app = createBoardApp({
     board: queues.router,
     readOnlyBoard: queues.readOnlyRouter,
     ready: connection.ready,
+    missing,
+    loss,
+    metricsToken: config.METRICS_TOKEN,
     account,
     accounts: createAccounts(database),
     sessions: createSessions(),
     lockouts: createLockouts(),
     log,
+    strangers,
   });
   const server = createServer(serverOptions, app);
   limitConnections(server);
@@ -72,6 +84,7 @@ export async function startBoard({
       setTimeout(() => server.closeAllConnections(), 1000).unref();
       await closed;
       await queues.stop();
+      await strangers.stop();
     },
   };
 }

@@ -1,13 +1,59 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
-import express, { type Request, type Response, type Router } from 'express';
-import type { Log } from '../log.ts';
-import type { Accounts } from './accounts.ts';
-import { readNamed } from './form.ts';
-import { createInvitation } from './invitation.ts';
+import type { Request, Response, Router } from 'express';
+import express from 'express';
+import type { Log, StrangersLog } from '../platform/log.ts';
+import { type Accounts, PASSWORD_RULE } from './accounts.ts';
 import type { Lockouts } from './lockouts.ts';
-import { signInPage, signOutPage } from './pages.ts';
-import { clearSessionCookie, readSessionCookie, writeSessionCookie } from './session-cookie.ts';
-import { OPERATOR, type Sessions } from './sessions.ts';
+import { invitationEndedPage, invitationPage, signInPage, signOutPage } from './pages.ts';
+import {
+  clearSessionCookie,
+  OPERATOR,
+  readSessionCookie,
+  type Sessions,
+  writeSessionCookie,
+} from './sessions.ts';
+
+/** Fields of a form that was sent; one that is missing, or came twice, is empty. */
+function readNamed<Name extends string>(form: unknown, ...names: Name[]): Record<Name, string> {
+  const given = (form ?? {}) as Record<string, unknown>;
+  const values = names.map((name) => [name, typeof given[name] === 'string' ? given[name] : '']);
+  return Object.fromEntries(values);
+}
+
+/** The form to sign in, with a word that the password is set. */
+export const AFTER_INVITATION = '/sign-in?password=set';
+
+/** Where the link of an invitation leads: one sets a password there, and signs in with it. */
+function createInvitation(accounts: Accounts, log: Log): Router {
+  const router = express.Router({ caseSensitive: true, strict: true });
+  const readForm = express.urlencoded({ extended: false, limit: 8192 });
+
+  router.get('/invitation', async (request, response) => {
+    const { token } = readNamed(request.query, 'token');
+    response.set('Cache-Control', 'no-store');
+    const email = await accounts.invited(token);
+    if (email === undefined) response.status(410).send(invitationEndedPage());
+    else response.send(invitationPage({ token, email, rule: PASSWORD_RULE }));
+  });
+
+  router.post('/invitation', readForm, async (request, response) => {
+    const { token, password, again } = readNamed(request.body, 'token', 'password', 'again');
+    const email = await accounts.invited(token);
+    if (email === undefined) {
+      response.status(410).send(invitationEndedPage());
+      return;
+    }
+    const outcome =
+      password === again ? await accounts.accept(token, password) : { problem: 'The two are not the same.' };
+    if (outcome === 'ended') response.status(410).send(invitationEndedPage());
+    else if (outcome === 'done') {
+      log.info('an invitation to the dashboard was accepted');
+      response.redirect(303, AFTER_INVITATION);
+    } else response.status(400).send(invitationPage({ token, email, rule: PASSWORD_RULE }, outcome.problem));
+  });
+
+  return router;
+}
 
 export interface Account {
   user: string;
@@ -20,14 +66,23 @@ export interface SignInOptions {
   sessions: Sessions;
   lockouts: Lockouts;
   log: Log;
+  /** For what is asked by nobody who is known. */
+  strangers: StrangersLog;
 }
 
 /**
  * Signing in and out. Serves /sign-in and /invitation to everybody; the rest needs the session that /sign-in
  * opens. Behind it `response.locals.user` says who it is, and `response.locals.readOnly` whether the person may only look.
  */
-export function createSignIn({ account, accounts, sessions, lockouts, log }: SignInOptions): Router {
-  const router = express.Router();
+export function createSignIn({
+  account,
+  accounts,
+  sessions,
+  lockouts,
+  log,
+  strangers,
+}: SignInOptions): Router {
+  const router = express.Router({ caseSensitive: true, strict: true });
   // A user name, a password, and nothing that is worth more than this.
   const readForm = express.urlencoded({ extended: false, limit: 4096 });
 
@@ -42,7 +97,7 @@ export function createSignIn({ account, accounts, sessions, lockouts, log }: Sig
     const { user, password } = readNamed(request.body, 'user', 'password');
     // Every name without an @ can only mean the operator, who is one: so there is one count.
     const isOperator = user === account.user || !user.includes('@');
-    const lockout = lockouts.of(isOperator ? '' : user.toLowerCase());
+    const lockout = isOperator ? lockouts.ofOperator : lockouts.of(user.toLowerCase());
     const seconds = lockout.secondsLeft();
     if (seconds > 0) {
       response.set('Retry-After', String(seconds)).status(429);
@@ -65,7 +120,11 @@ export function createSignIn({ account, accounts, sessions, lockouts, log }: Sig
       response.redirect(303, '/');
     } else {
       lockout.answered();
-      log.warn({ address: request.socket.remoteAddress }, 'wrong user or password for the dashboard');
+      strangers.line(
+        'warn',
+        { address: request.socket.remoteAddress },
+        'wrong user or password for the dashboard',
+      );
       response.status(401).send(signInPage({ problem: 'Wrong user or password.', user }));
     }
   });

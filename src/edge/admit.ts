@@ -4,77 +4,73 @@ import type { Caller, Operation } from '../operations/operation.ts';
 import type { Json } from '../profile/json.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import { describeError } from '../schemas/compile.ts';
-import type { Key } from '../store/idempotency/key.ts';
+import type { Key } from '../store/idempotency-keys.ts';
 import { readJsonObject, requireJson } from './body.ts';
-import { clientAddress } from './client-address.ts';
-import { readIdempotencyKey } from './idempotency-key.ts';
+import { readIdempotencyKey } from './idempotency.ts';
 import type { ApiKey } from './known-keys.ts';
-import type { Outcome } from './outcome.ts';
 import type { Allowance } from './rate-limit.ts';
+import type { Known } from './reply.ts';
+import { clientAddress } from './request.ts';
+import type { Exchange, RequestInHand } from './request-in-hand.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 
 /** A request whose operation may be carried out. */
 export interface Admitted {
   request: IncomingMessage;
   requestId: string;
-  /** Whom it came from, as IP allowlists see it. */
-  address: string;
+  /** Whom it came from, as IP allowlists see it; nothing where the proxies do not say. */
+  address: string | undefined;
   caller: Caller;
   body: Record<string, Json>;
   query: Record<string, Json>;
   params: Record<string, string>;
   /** Of a request that has an `Idempotency-Key`. */
   idempotent: Key | undefined;
-  outcome: Outcome;
+  known: Known;
+}
+
+/** A request that a stage has refused, and what the stages before it have found. */
+export interface Refused {
+  error: unknown;
+  known: Known;
 }
 
 /** What is known of a request before anybody has looked at it. */
-export interface Arrived {
-  request: IncomingMessage;
-  requestId: string;
-  /** Path parameters. */
-  params: Record<string, string>;
-  /** Parsed query string. */
-  query: Record<string, Json>;
-  outcome: Outcome;
-}
+export type Arrived = Omit<Exchange, 'response'> & { requestId: string };
 
 /**
  * Each stage before a request may be carried out, in order: who sends it, may they, is there too much to do, are they
- * within their limit, what do they say, have they said it before.
- *
- * @throws {ApiError | BadRequest | QueueUnavailable} at the first stage that refuses the request
+ * within their limit, what do they say, have they said it before. The first stage that refuses it is the last.
  */
 export async function admit(
   endpoint: Endpoint,
-  { request, requestId, params, query, outcome }: Arrived,
+  { request, requestId, params, query }: Arrived,
   services: EdgeServices,
-): Promise<Admitted> {
+): Promise<Admitted | Refused> {
   const { operation } = endpoint;
   const now = Date.now();
   const address = clientAddress(request, services.config.TRUST_PROXY_HOPS);
-
-  const key = await authenticate(operation, request, address, now, services);
-  if (key.companyId === undefined) outcome.workspaceId = key.workspaceId;
-  outcome.companyId = key.companyId;
-  permit(operation, key);
-  // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
-  shed(operation, services);
-  const allowance = await services.rateLimiter.take(key, operation.bucket);
-  outcome.allowance = allowance;
-  limit(allowance);
-
-  const body = operation.body ? shaped(endpoint, await readSent(request, services)) : {};
-  const { query: checkQuery } = endpoint;
-  if (checkQuery && !checkQuery(query)) throw new BadRequest(describeError(checkQuery.errors![0]!));
-  const sent = request.headers['idempotency-key'];
-  const ownerId = key.companyId ?? key.workspaceId;
-  const idempotent =
-    sent === undefined
-      ? undefined
-      : await readIdempotencyKey(sent, { ownerId, operation, params, query, body });
-  const caller = callerOf(key, requestId, now);
-  return { request, requestId, address, caller, body, query, params, idempotent, outcome };
+  let known: Known = {};
+  try {
+    const key = await authenticate(operation, { request, address, now }, services);
+    known = knownBy(key);
+    (request as RequestInHand).arriving?.know();
+    permit(operation, key);
+    // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
+    shed(operation, services);
+    const allowance = await services.rateLimiter.take(key, operation.bucket);
+    known = { ...known, allowance };
+    limit(allowance);
+    const sent = operation.body ? await readSent(operation, request, services) : {};
+    const body = validate(endpoint, sent, query);
+    // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
+    const asked = { ownerId: key.companyId ?? key.workspaceId, operation, params, query, body: sent };
+    const idempotent = await readIdempotencyKey(request.headers['idempotency-key'], asked);
+    const caller = callerOf(key, requestId, now);
+    return { request, requestId, address, caller, body, query, params, idempotent, known };
+  } catch (error) {
+    return { error, known };
+  }
 }
 
 type AnyKey = ApiKey & { companyId?: string };
@@ -82,14 +78,21 @@ type AnyKey = ApiKey & { companyId?: string };
 /** By the API key, or by the token of a company. */
 function authenticate(
   operation: Operation,
-  { headers }: IncomingMessage,
-  address: string,
-  now: number,
+  {
+    request: { headers },
+    address,
+    now,
+  }: { request: IncomingMessage; address: string | undefined; now: number },
   { authenticator, scimAuthenticator }: EdgeServices,
 ): Promise<AnyKey> {
   return operation.auth === 'scim'
     ? scimAuthenticator.authenticate(headers, address, now)
     : authenticator.authenticate(headers.authorization, address, now);
+}
+
+/** The workspace of a company's token says nothing of the request. */
+function knownBy({ companyId, workspaceId }: AnyKey): Known {
+  return companyId === undefined ? { workspaceId } : { companyId };
 }
 
 function permit({ permission }: Operation, { permissions }: AnyKey): void {
@@ -112,17 +115,25 @@ function limit({ allowed, retryAfter }: Allowance): void {
 }
 
 function readSent(
+  { kind }: Operation,
   request: IncomingMessage,
   { config, reading }: EdgeServices,
 ): Promise<Record<string, Json>> {
   requireJson(request);
-  return readJsonObject(request, { limit: config.MAX_BODY_BYTES, reading });
+  const byObject = kind === 'queued';
+  return readJsonObject(request as RequestInHand, { limit: config.MAX_BODY_BYTES, reading, byObject });
 }
 
-/** The body in the names and the shape of the operation. */
-function shaped({ operation, body: check }: Endpoint, sent: Record<string, Json>): Record<string, Json> {
-  const body = operation.spell ? operation.spell(sent) : sent;
-  if (check && !check(body)) throw new BadRequest(describeError(check.errors![0]!));
+/** The body in the names and the shape of the operation, once it and the query are as their schemas say. */
+function validate(
+  { operation, body: checkBody, query: checkQuery }: Endpoint,
+  sent: Record<string, Json>,
+  query: Record<string, Json>,
+): Record<string, Json> {
+  const body = operation.body && operation.spell ? operation.spell(sent) : sent;
+  if (operation.body && checkBody && !checkBody(body))
+    throw new BadRequest(describeError(checkBody.errors![0]!));
+  if (checkQuery && !checkQuery(query)) throw new BadRequest(describeError(checkQuery.errors![0]!));
   return body;
 }
 

@@ -1,11 +1,13 @@
-import { isIPv6 } from 'node:net';
+import type { IncomingHttpHeaders } from 'node:http';
+import { type BlockList, isIPv6 } from 'node:net';
 import { ApiError } from '../errors.ts';
-import type { Log } from '../log.ts';
+import type { Log } from '../platform/log.ts';
+import { poll } from '../platform/poll.ts';
+import { findScimToken, hashApiKey, touchApiKeys, touchScimToken } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
-import { touchApiKeys } from '../store/touch-api-keys.ts';
-import { type ApiKey, createKnownKeys } from './known-keys.ts';
+import { type ApiKey, createKnownKeys, toBlockList } from './known-keys.ts';
 
-const TOUCH_INTERVAL = 60_000;
+const KEY_TOUCH_INTERVAL = 60_000;
 
 /**
  * Who a key is, remembered for `cacheMs`: within that time a revocation, or a blocked external id, takes effect
@@ -17,26 +19,31 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   let seen = new Map<string, Date>();
 
   /** @throws {ApiError} 401 without a valid key, 403 from an address outside the key's allowlist */
-  async function authenticate(header: string | undefined, address: string, now: number): Promise<ApiKey> {
+  async function authenticate(
+    header: string | undefined,
+    address: string | undefined,
+    now: number,
+  ): Promise<ApiKey> {
     const secret = bearer(header);
     const key = secret && (await keys.find(secret, now));
     if (!key) throw new ApiError('invalidKey');
     seen.set(key.id, new Date(now));
-    if (key.allowlist && !key.allowlist.check(plain(address), isIPv6(plain(address)) ? 'ipv6' : 'ipv4')) {
-      throw new ApiError('accessDenied');
-    }
+    if (!allows(key.allowlist, address)) throw new ApiError('accessDenied');
     return key;
   }
 
   /** As `authenticate`, without what is remembered: for a caller who names something that was made just now. */
-  async function renew(header: string | undefined, address: string, now: number): Promise<ApiKey> {
+  async function renew(
+    header: string | undefined,
+    address: string | undefined,
+    now: number,
+  ): Promise<ApiKey> {
     const secret = bearer(header);
     if (secret) await keys.renew(secret, now);
     return authenticate(header, address, now);
   }
 
-  const timer = setInterval(flushSeen, TOUCH_INTERVAL);
-  timer.unref();
+  const flushes = poll(KEY_TOUCH_INTERVAL, flushSeen);
 
   async function flushSeen(): Promise<void> {
     if (seen.size === 0) return;
@@ -51,7 +58,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     authenticate,
     renew,
     async stop() {
-      clearInterval(timer);
+      await flushes.stop();
       await flushSeen();
     },
   };
@@ -60,7 +67,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
 export type Authenticator = ReturnType<typeof createAuthenticator>;
 
 /** The secret of `Bearer <secret>`; the scheme's case does not matter, the secret's does. */
-export function bearer(header: string | undefined): string | undefined {
+function bearer(header: string | undefined): string | undefined {
   if (!header || header.length > 512) return undefined;
   const space = header.indexOf(' ');
   return space > 0 && header.slice(0, space).toLowerCase() === 'bearer'
@@ -68,7 +75,73 @@ export function bearer(header: string | undefined): string | undefined {
     : undefined;
 }
 
-/** An IPv4 address that came over an IPv6 socket. */
-export function plain(address: string): string {
-  return address.startsWith('::ffff:') ? address.slice(7) : address;
+/** Whether an address is in an allowlist, if there is one. Who does not show an address is in none. */
+function allows(allowlist: BlockList | undefined, address: string | undefined): boolean {
+  if (!allowlist) return true;
+  if (address === undefined) return false;
+  // An IPv4 address that came over an IPv6 socket.
+  const plain = address.replace(/^::ffff:(?=\d+\.)/i, '');
+  return allowlist.check(plain, isIPv6(plain) ? 'ipv6' : 'ipv4');
 }
+
+/** How exactly the last use of a token is known, in ms. */
+const TOKEN_TOUCH_INTERVAL = 60_000;
+
+/** Whom a SCIM token stands for. `workspaceId` is that of no workspace: limits are counted under the company. */
+export interface ScimKey extends ApiKey {
+  companyId: string;
+}
+
+/** RFC 7644 §2: a refusal says how to come in. */
+const refused = () => new ApiError('scimUnauthorized', undefined, { 'WWW-Authenticate': 'Bearer' });
+
+const SCIM_PERMISSION: ReadonlySet<string> = new Set(['scim']);
+const NONE: ReadonlySet<string> = new Set();
+
+/**
+ * Who a SCIM token is. Looked up at every request, of which a company has some thousand a day: a revocation
+ * takes effect at once.
+ */
+export function createScimAuthenticator(pool: Pool, log: Log) {
+  /** Tokens whose last use is being noted: of a burst one request does it, and no other waits for its row. */
+  const noting = new Set<string>();
+
+  async function note(id: string, at: Date): Promise<void> {
+    noting.add(id);
+    await touchScimToken(pool, id, at)
+      .catch((error) => log.warn({ err: error }, 'last use of a SCIM token not noted'))
+      .finally(() => noting.delete(id));
+  }
+
+  return {
+    /**
+     * @throws {ApiError} 401 without a valid token, with another `X-Request-Origin` than the token's, and from an
+     * address outside its allowlist
+     */
+    async authenticate(
+      headers: IncomingHttpHeaders,
+      address: string | undefined,
+      now: number,
+    ): Promise<ScimKey> {
+      const secret = bearer(headers.authorization);
+      const token = secret && (await findScimToken(pool, hashApiKey(secret)));
+      if (!token || headers['x-request-origin'] !== token.origin) throw refused();
+      const allowed = toBlockList(token.ipAllowlist);
+      if (!allows(allowed, address)) throw refused();
+      const seenLately = now - (token.lastSeenAt?.getTime() ?? 0) <= TOKEN_TOUCH_INTERVAL;
+      if (!seenLately && !noting.has(token.id)) await note(token.id, new Date(now));
+      return {
+        id: token.id,
+        companyId: token.companyId,
+        workspaceId: token.companyId,
+        limits: token.limits,
+        permissions: SCIM_PERMISSION,
+        groups: new Map(),
+        blocked: NONE,
+        allowlist: allowed,
+      };
+    },
+  };
+}
+
+export type ScimAuthenticator = ReturnType<typeof createScimAuthenticator>;

@@ -1,33 +1,27 @@
-import { type IncomingMessage, type Server, type ServerResponse, STATUS_CODES } from 'node:http';
+import { type Server, type ServerResponse, STATUS_CODES } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type ErrorName, errors } from '../errors.ts';
-import { newId } from '../ids.ts';
-import type { Log } from '../log.ts';
+import { newId } from '../platform/ids.ts';
+import type { StrangersLog } from '../platform/log.ts';
+import { HEAD_SHED } from './heads.ts';
+import type { RequestInHand } from './request-in-hand.ts';
 
 /** Node's codes of what never became a request; any other is malformed. */
 const entries: Record<string, ErrorName> = {
   ERR_HTTP_REQUEST_TIMEOUT: 'bodyTooSlow',
   HPE_HEADER_OVERFLOW: 'headersTooLarge',
+  [HEAD_SHED]: 'unavailable',
 };
 
 /** Milliseconds in which a client may read such an answer and close its side. */
 const FAREWELL = 1000;
-
-/** A request that an operation has in hand. */
-export interface RequestInHand extends IncomingMessage {
-  requestId?: string;
-  /** Its answer, under Express's name. */
-  res?: ServerResponse;
-  /** Set when the rest of it cannot be read: what it was answered with. */
-  broken?: ErrorName;
-}
 
 /**
  * Answers what is no HTTP, or takes too long to come, and closes its connection: in JSON, with a request id
  * and a line in the log, as every other request. Node alone would send a bare status line. A request that an
  * operation has in hand already keeps its id, and its line is the operation's.
  */
-export function answerBrokenRequests(server: Server, log: Log): void {
+export function answerBrokenRequests(server: Server, strangers: StrangersLog): void {
   server.on(
     'clientError',
     (error: NodeJS.ErrnoException, socket: Duplex & { _httpMessage?: ServerResponse<RequestInHand> }) => {
@@ -42,7 +36,7 @@ export function answerBrokenRequests(server: Server, log: Log): void {
       const inHand = response?.req.requestId;
       const requestId = inHand ?? newId();
       if (inHand) response!.req.broken = entry;
-      else log.info({ request_id: requestId, status, error: error.code }, 'request');
+      else strangers.line('info', { request_id: requestId, status, error: error.code }, 'request');
       const body = JSON.stringify({ message });
       const head = [
         `HTTP/1.1 ${status} ${STATUS_CODES[status]}`,
@@ -51,6 +45,7 @@ export function answerBrokenRequests(server: Server, log: Log): void {
         `X-Request-Id: ${requestId}`,
         ...['Limit', 'Remaining', 'Reset'].map((name) => `X-RateLimit-${name}: `),
         'X-Content-Type-Options: nosniff',
+        ...(status === 503 ? ['Retry-After: 1'] : []),
         'Connection: close',
       ];
       // A client that keeps its half open would keep what its request holds.

@@ -1,10 +1,10 @@
 import { BlockList, isIPv6 } from 'node:net';
-import { hashApiKey } from '../admin/api-keys.ts';
-import type { Log } from '../log.ts';
+import { LRUCache } from 'lru-cache';
+import { within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { type ApiKeyRow, findApiKey, hashApiKey } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
-import { type ApiKeyRow, findApiKey } from '../store/find-api-key.ts';
-import type { Channel } from '../store/subscriptions/find-groups.ts';
-import { within } from '../within.ts';
+import type { Channel } from '../store/subscription-states.ts';
 
 export interface ApiKey extends Omit<ApiKeyRow, 'permissions' | 'ipAllowlist' | 'groups' | 'blocked'> {
   permissions: ReadonlySet<string>;
@@ -36,8 +36,8 @@ interface LookUp {
   patience: Promise<void>;
 }
 
-/** Bounds the memory that unknown keys can take. */
-const MAX_KNOWN = 10_000;
+/** Bounds the memory that keys take, and that made-up ones do. */
+const MOST_KEYS = 10_000;
 
 /** How long a known key still opens the door while Postgres does not answer, in ms. */
 const STALE_WHILE_DOWN = 60_000;
@@ -53,15 +53,16 @@ const PAUSE = 1000;
  * that was known stays known for a minute.
  */
 export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
-  const known = new Map<string, Known>();
+  const known = new LRUCache<string, Known>({ max: MOST_KEYS });
+  /** Apart, so that whoever makes keys up takes away none that opens the door while Postgres is away. */
+  const madeUp = new LRUCache<string, Known>({ max: MOST_KEYS });
 
   /** @throws when Postgres does not answer and the key has not been known within the last minute */
   async function find(secret: string, now: number): Promise<ApiKey | undefined> {
-    let entry = known.get(secret);
+    let entry = recall(secret);
     if (!entry) {
-      if (known.size >= MAX_KNOWN) forget(known);
       entry = { key: undefined, at: 0, failedAt: 0, inVainAt: 0, lookUp: undefined };
-      known.set(secret, entry);
+      madeUp.set(secret, entry);
     }
     const fresh = now - entry.at <= cacheMs;
     const resting = opens(entry, now) && now - entry.failedAt < PAUSE;
@@ -69,12 +70,16 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
     return entry.key;
   }
 
+  function recall(secret: string): Known | undefined {
+    return known.get(secret) ?? madeUp.get(secret);
+  }
+
   /**
    * As `find`, without what is remembered: for a caller who names a group that was made just now. When that
    * brings no new group, what was found last stands for a second.
    */
   async function renew(secret: string, now: number): Promise<ApiKey | undefined> {
-    const entry = known.get(secret);
+    const entry = recall(secret);
     if (entry && now - entry.inVainAt >= PAUSE) {
       const groups = entry.key?.groups.size;
       await look(secret, entry, now);
@@ -100,6 +105,9 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
       entry.key = row && toApiKey(row);
       entry.at = now;
       entry.failedAt = 0;
+      const [from, to] = entry.key ? [madeUp, known] : [known, madeUp];
+      from.delete(secret);
+      to.set(secret, entry);
     } catch (error) {
       entry.failedAt = now;
       if (!opens(entry, now)) throw error;
@@ -108,12 +116,6 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
   }
 
   return { find, renew };
-}
-
-/** Makes room. Whoever makes keys up must not take away those that open the door while Postgres is away. */
-function forget(known: Map<string, Known>): void {
-  for (const [secret, { key, lookUp }] of known) if (!key && !lookUp) known.delete(secret);
-  if (known.size >= MAX_KNOWN) known.clear();
 }
 
 /** Whether the key opens the door, if need be without another look. */

@@ -1,12 +1,17 @@
-import type { GlobalState, GroupStateName } from '../preferences/form-fields.ts';
+import type { RequestHandler } from 'express';
+import helmet from 'helmet';
+import { LRUCache } from 'lru-cache';
+import type { LinkSettings } from '../operations/operation.ts';
+import type { Config } from '../platform/config.ts';
+import { reachable } from '../platform/lifecycle.ts';
+import type { GlobalState, GroupStateName } from '../preferences/forms.ts';
 import { isSigned, type Link, readLink } from '../preferences/link.ts';
-import type { LiveGroup } from '../preferences/submission.ts';
-import { attributeNames, type View } from '../preferences/view.ts';
+import { attributeNames, type LiveGroup, type View } from '../preferences/submission.ts';
 import type { Json } from '../profile/json.ts';
 import type { Database } from '../store/database.ts';
-import { readProfiles, type StoredUser } from '../store/export/read-profiles.ts';
-import { findKeptProfile } from '../store/preference-centers/find-kept-profile.ts';
-import { findLinkKey } from '../store/preference-centers/link-key.ts';
+import { readProfiles, type StoredUser } from '../store/export.ts';
+import { findKeptProfile, findLinkKey } from '../store/preference-centers.ts';
+import { createTurns } from './body.ts';
 
 /** A link that opens nothing: there never was such a one, or its time is over. */
 export class LinkRefused extends Error {
@@ -30,25 +35,36 @@ export interface Opened {
 }
 
 /** Bounds the memory that keys take. */
-const MAX_KEYS = 1000;
+const MAX_KEYS = 10_000;
+
+/** Look-ups of keys: apart from the pages, so that made-up links hold up none. */
+const LOOK_UPS = { atOnce: 2, atOnceOfOne: 1, mostWaiting: 256, mostWaitingOfOne: 1, patience: 1000 };
 
 /** Opens links, as they are now: center, user and states are read each time. */
 export function createLinkOpener(database: Database) {
   /** Keys never change. */
-  const keys = new Map<string, Uint8Array>();
+  const keys = new LRUCache<string, Uint8Array>({ max: MAX_KEYS });
+  const lookUps = new Map<string, Promise<Uint8Array | undefined>>();
+  const inTurn = createTurns(LOOK_UPS);
 
   /**
-   * Nothing is looked up but the key before the signature is known to be right.
-   *
+   * Whether a token is signed, and still good. Nothing is looked up but the key.
+   * @throws {LinkRefused}
+   */
+  async function verify(token: string, now: number): Promise<Link> {
+    const link = readLink(token);
+    const key = link && (keys.get(link.workspaceId) ?? (await lookUp(link.workspaceId)));
+    if (!link || !key || !isSigned(token, key)) throw new LinkRefused(404);
+    if (link.expiresAt <= now) throw new LinkRefused(410);
+    return link;
+  }
+
+  /**
+   * @param link that has been verified
    * @param submitUrl where the form of the page goes
    * @throws {LinkRefused}
    */
-  async function open(token: string, submitUrl: string, now: number): Promise<Opened> {
-    const link = readLink(token);
-    const key = link && (await keyOf(link.workspaceId));
-    if (!link || !key || !isSigned(token, key)) throw new LinkRefused(404);
-    if (link.expiresAt <= now) throw new LinkRefused(410);
-
+  async function open(link: Link, submitUrl: string): Promise<Opened> {
     const { workspaceId } = link;
     const [center, profileId, groups] = await Promise.all([
       database.prisma.preferenceCenter.findUnique({
@@ -65,7 +81,10 @@ export function createLinkOpener(database: Database) {
     if (profileId === undefined) throw new LinkRefused(410);
     const [revoked, [user]] = await Promise.all([
       isRevoked(link, profileId),
-      readProfiles(database.pool, workspaceId, [profileId], ['custom_attributes', 'subscription_groups']),
+      readProfiles(database.pool, workspaceId, {
+        ids: [profileId],
+        fields: ['custom_attributes', 'subscription_groups'],
+      }),
     ]);
     if (revoked || !user) throw new LinkRefused(410);
     const { external_id: externalId, email } = user;
@@ -74,13 +93,18 @@ export function createLinkOpener(database: Database) {
     return { workspaceId, center, user: { externalId, email }, view, groups };
   }
 
-  async function keyOf(workspaceId: string): Promise<Uint8Array | undefined> {
-    const known = keys.get(workspaceId);
-    if (known) return known;
-    const key = await findLinkKey(database, workspaceId);
-    if (key && keys.size >= MAX_KEYS) keys.clear();
-    if (key) keys.set(workspaceId, key);
-    return key;
+  /** Everyone who asks for a key meanwhile shares one look-up. */
+  function lookUp(workspaceId: string): Promise<Uint8Array | undefined> {
+    const other = lookUps.get(workspaceId);
+    if (other) return other;
+    const found = inTurn(workspaceId, () => findLinkKey(database, workspaceId))
+      .then((key) => {
+        if (key) keys.set(workspaceId, key);
+        return key;
+      })
+      .finally(() => lookUps.delete(workspaceId));
+    lookUps.set(workspaceId, found);
+    return found;
   }
 
   async function isRevoked({ workspaceId, centerId, profileId, madeAt }: Link, keptId: string) {
@@ -97,7 +121,7 @@ export function createLinkOpener(database: Database) {
     return revocations > 0;
   }
 
-  return { open };
+  return { verify, open };
 }
 
 /** A group without any word of the user is one that the user is not in. */
@@ -115,4 +139,55 @@ function viewOf(user: StoredUser, groups: LiveGroup[], submitUrl: string): View 
     groups: Object.fromEntries(groups.map(({ id }) => [id, states.get(id) ?? 'unsubscribed'])),
     submitUrl,
   };
+}
+
+/** Where the page of a link is. */
+export const PREFERENCES = '/preferences';
+
+/** How links to preference centers are made, from the settings. */
+export function createLinkSettings(config: Config): LinkSettings {
+  const base = (config.PUBLIC_URL || `http://${reachable(config.HOST)}:${config.PORT}`).replace(/\/+$/, '');
+  return { urlOf: (token) => `${base}${PREFERENCES}/${token}`, days: config.PREFERENCE_LINK_DAYS };
+}
+
+/**
+ * What stands on the page belongs to the customer. It runs no script, sends its form to its own link and nowhere
+ * else, is framed by nobody, and lives in an origin of its own: from there no page of this server, nor of any
+ * other, can be read. The link never leaves in a Referer.
+ */
+export function preferencePolicy(links: LinkSettings): RequestHandler[] {
+  return [
+    helmet({
+      contentSecurityPolicy: {
+        useDefaults: false,
+        directives: {
+          defaultSrc: ["'none'"],
+          styleSrc: ["'unsafe-inline'", 'https:'],
+          imgSrc: ['https:', 'data:'],
+          fontSrc: ['https:', 'data:'],
+          formAction: [(request) => formTarget((request as { params?: { token?: string } }).params, links)],
+          frameAncestors: ["'none'"],
+          baseUri: ["'none'"],
+          sandbox: ['allow-forms', 'allow-popups', 'allow-popups-to-escape-sandbox'],
+        },
+      },
+      referrerPolicy: { policy: 'no-referrer' },
+      frameguard: { action: 'deny' },
+      // The sandbox gives the page an origin of its own, which is more.
+      originAgentCluster: false,
+      // TLS is the proxy's affair.
+      strictTransportSecurity: false,
+    }),
+    (_request, response, next) => {
+      response.setHeader('Cache-Control', 'no-store');
+      response.setHeader('X-Robots-Tag', 'noindex, nofollow');
+      next();
+    },
+  ];
+}
+
+/** Only what can be a token gets into the header. */
+function formTarget(params: { token?: string } | undefined, links: LinkSettings): string {
+  const token = params?.token ?? '';
+  return readLink(token) ? links.urlOf(token) : "'none'";
 }

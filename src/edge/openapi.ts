@@ -2,11 +2,37 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorName, errors } from '../errors.ts';
 import type { Operation } from '../operations/operation.ts';
-import { packageRoot } from '../package-root.ts';
+import { packageRoot } from '../platform/package-root.ts';
 import type { Json } from '../profile/json.ts';
+import { annotations, type Schema } from '../schemas/compile.ts';
 import { buckets } from '../schemas/limits.ts';
-import type { Schema } from '../schemas/schema.ts';
-import { documented } from './documented-schema.ts';
+
+/** A schema without our own annotations; a property may be called as one of them. */
+function documented(schema: Schema): Schema {
+  const entries = Object.entries(schema).filter(([keyword]) => !annotations.includes(keyword));
+  return Object.fromEntries(entries.map(([keyword, value]) => [keyword, documentedValue(keyword, value)]));
+}
+
+const OF_NAMES = new Set(['properties', 'patternProperties', '$defs']);
+const OF_SCHEMAS = new Set(['anyOf', 'oneOf', 'allOf', 'prefixItems']);
+const A_SCHEMA = new Set([
+  'items',
+  'additionalProperties',
+  'propertyNames',
+  'not',
+  'if',
+  'then',
+  'else',
+  'contains',
+]);
+
+function documentedValue(keyword: string, value: unknown): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  if (A_SCHEMA.has(keyword)) return documented(value as Schema);
+  if (OF_SCHEMAS.has(keyword)) return (value as Schema[]).map(documented);
+  if (!OF_NAMES.has(keyword)) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, schema]) => [name, documented(schema)]));
+}
 
 export interface OpenApiDocument {
   openapi: string;
@@ -68,7 +94,9 @@ const headers = {
   },
   'X-RateLimit-Limit': digits('Requests of the whole limit. Empty while it is not known who asks.'),
   'X-RateLimit-Remaining': digits('Requests left now.'),
-  'X-RateLimit-Reset': digits('Epoch seconds at which the whole limit is free again.'),
+  'X-RateLimit-Reset': digits(
+    'Epoch seconds at which the whole limit is free again; of a 429, at which the next request is allowed.',
+  ),
   'Retry-After': digits('Seconds to wait before the next try.'),
 };
 
@@ -176,33 +204,31 @@ function responsesOf(operation: Operation): Record<string, unknown> {
   const errorSchema = operation.errorSchema ?? messageSchema;
   const responses: Record<string, unknown> = {};
   if (query)
-    responses[400] = response(
-      'A parameter is missing or not valid.',
-      { schema: documented(errorSchema) },
-      false,
-      operation.contentType,
-    );
+    responses[400] = response({
+      description: 'A parameter is missing or not valid.',
+      content: { schema: documented(errorSchema) },
+      type: operation.contentType,
+    });
   const [accepted] = Object.keys(replies);
   for (const [status, { description, schema }] of Object.entries(replies)) {
     const content = { schema: documented(schema), ...(status === accepted && { example: example.reply }) };
-    responses[status] = response(
+    responses[status] = response({
       description,
-      status === '204' ? undefined : content,
-      false,
-      operation.contentType,
-    );
+      content: status === '204' ? undefined : content,
+      type: operation.contentType,
+    });
   }
   for (const [status, names] of byStatus(errorsOf(operation))) {
     const own = replies[status];
     const description = own?.description ?? names.map((name) => errors[name].message).join(' · ');
     const schema = documented(own?.schema ?? errorSchema);
     const examples = Object.fromEntries(names.map((name) => [name, { value: errorBody(operation, name) }]));
-    responses[status] = response(
+    responses[status] = response({
       description,
-      { schema, examples },
-      status === 429 || status === 503,
-      operation.contentType,
-    );
+      content: { schema, examples },
+      retryable: status === 429 || status === 503,
+      type: operation.contentType,
+    });
   }
   return responses;
 }
@@ -225,12 +251,17 @@ function errorBody(operation: Operation, name: ErrorName): Json {
   return operation.errorBody?.(message, undefined, status) ?? { message };
 }
 
-function response(
-  description: string,
-  content: object | undefined,
-  retryable = false,
-  type = 'application/json',
-) {
+interface Answer {
+  description: string;
+  /** Absent: it has no body. */
+  content: object | undefined;
+  /** Whether it says when to ask again. */
+  retryable?: boolean;
+  /** Of the body. */
+  type: string | undefined;
+}
+
+function response({ description, content, retryable = false, type = 'application/json' }: Answer) {
   const { 'Retry-After': _, ...always } = headers;
   return {
     description,

@@ -1,11 +1,11 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { Express, Request, RequestHandler, Response } from 'express';
 import { type ErrorName, errors } from '../errors.ts';
-import { newId } from '../ids.ts';
-import type { Log } from '../log.ts';
 import { SCIM_ROOT, SCIM_TYPE, scimErrorBody } from '../operations/scim/messages.ts';
+import { newId } from '../platform/ids.ts';
 import { sendJson } from './reply.ts';
-import { levelOf, requestLine } from './request-line.ts';
+import { levelOf, requestLine } from './request-log.ts';
+import type { EdgeServices } from './services.ts';
 
 /** Asked every few seconds by machines, which look at the answer: they leave no line in the log. */
 const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
@@ -20,7 +20,11 @@ export interface PageLocals {
  * line when the answer has ended, except for probes. The line names the path only where it is one of ours:
  * any other is the caller's text, and may name a person.
  */
-export function beginOtherRequest(request: IncomingMessage, response: ServerResponse, log: Log): void {
+export function beginOtherRequest(
+  request: IncomingMessage,
+  response: ServerResponse,
+  { log, strangers }: Pick<EdgeServices, 'log' | 'strangers'>,
+): void {
   const started = performance.now();
   const requestId = newId();
   response.setHeader('X-Request-Id', requestId);
@@ -32,9 +36,13 @@ export function beginOtherRequest(request: IncomingMessage, response: ServerResp
     const { statusCode } = response;
     const isRead = request.method === 'GET' || request.method === 'HEAD';
     if (path !== undefined && PROBES.has(path) && isRead) return;
-    const line = requestLine(request, requestId, statusCode, performance.now() - started);
+    const milliseconds = performance.now() - started;
+    const line = requestLine({ request, requestId, milliseconds }, statusCode);
     const { known } = (response as Response<unknown, PageLocals>).locals ?? {};
-    log[levelOf(statusCode)]({ ...line, method: request.method, ...(path && { path }), ...known }, 'request');
+    const fields = { ...line, method: request.method, ...(path && { path }), ...known };
+    // A link to a preference center that was right is as good as a key.
+    if (known?.workspace_id !== undefined) log[levelOf(statusCode)](fields, 'request');
+    else strangers.line(levelOf(statusCode), fields, 'request');
   });
 }
 
@@ -48,9 +56,13 @@ export function refuse(
   const requestId = String(response.getHeader('X-Request-Id'));
   if (isScim(response.req)) {
     const typed = { 'Content-Type': SCIM_TYPE, ...headers };
-    sendJson(response, status, scimErrorBody(message, undefined, status), requestId, undefined, typed);
+    sendJson(
+      response,
+      { status, body: scimErrorBody(message, undefined, status), headers: typed },
+      { requestId },
+    );
   } else {
-    sendJson(response, status, { message }, requestId, undefined, headers);
+    sendJson(response, { status, body: { message }, headers }, { requestId });
   }
 }
 

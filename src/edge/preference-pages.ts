@@ -1,29 +1,90 @@
+import escapeHtml from 'escape-html';
 import type { Express, Request, Response } from 'express';
 import { ApiError } from '../errors.ts';
-import { newId } from '../ids.ts';
-import { messageOf } from '../log.ts';
-import { documentOf, type Head } from '../preferences/document.ts';
-import { readLink } from '../preferences/link.ts';
-import type { Form } from '../preferences/read-forms.ts';
+import { newId } from '../platform/ids.ts';
+import { messageOf } from '../platform/log.ts';
+import type { Form } from '../preferences/forms.ts';
+import { documentOf, type Head } from '../preferences/page.ts';
 import { RendererBusy } from '../preferences/renderer.ts';
 import { type Choice, NotAChoice, objectsOf, readChoice } from '../preferences/submission.ts';
-import { TemplateError } from '../preferences/template-error.ts';
+import { TemplateError } from '../preferences/template.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
-import { readBody } from './body.ts';
-import { PREFERENCES } from './link-settings.ts';
-import { createLinkOpener, LinkRefused, type Opened } from './open-link.ts';
+import { createTurns, readBody } from './body.ts';
+import { createLinkOpener, LinkRefused, type Opened, PREFERENCES, preferencePolicy } from './open-link.ts';
 import { type PageLocals, refuse } from './other-requests.ts';
-import { type NoticeName, noticePage, statusOfNotice } from './preference-notices.ts';
-import { preferencePolicy } from './preference-policy.ts';
+import { isUnavailable } from './reply.ts';
+import type { RequestInHand } from './request-in-hand.ts';
 import type { EdgeServices } from './services.ts';
-import { isUnavailable } from './to-reply.ts';
-import { createTurns } from './turns.ts';
+
+/** What a visitor is told instead of the page: nothing about why, and what to do. */
+const notices = {
+  unknown: {
+    status: 404,
+    title: 'This link does not work',
+    text: 'Please open it again from your message. It may have been copied without its end.',
+  },
+  over: {
+    status: 410,
+    title: 'This link is no longer valid',
+    text: 'Please use the link in our latest message to you.',
+  },
+  unreadable: {
+    status: 400,
+    title: 'Your choices could not be read',
+    text: 'Nothing has been changed. Please go back, and tell us if it happens again.',
+  },
+  busy: {
+    status: 503,
+    title: 'Please try again in a moment',
+    text: 'We are busy right now, and nothing has been changed. Reloading this page tries again.',
+  },
+  broken: {
+    status: 500,
+    title: 'This page cannot be shown',
+    text: 'The mistake is ours, and we have noted it. Please try again later.',
+  },
+  saved: { status: 200, title: 'Saved', text: 'Your choices have been saved.' },
+} as const;
+
+type NoticeName = keyof typeof notices;
+
+function statusOfNotice(name: NoticeName): number {
+  return notices[name].status;
+}
+
+/** A whole page. */
+function noticePage(name: NoticeName): string {
+  const { title, text } = notices[name];
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escapeHtml(title)}</title>
+<style>
+body { font: 1rem/1.5 system-ui, sans-serif; color: #1d2733; background: #eef2f5; margin: 0; padding: 0 1rem; }
+main { max-width: 30rem; margin: 3rem auto; padding: 2rem clamp(1.25rem, 6vw, 2.5rem); background: #fff;
+  border-radius: 12px; }
+h1 { margin: 0; font-size: 1.5rem; line-height: 1.3; }
+p { margin: 1rem 0 0; }
+</style>
+</head>
+<body>
+<main>
+<h1>${escapeHtml(title)}</h1>
+<p>${escapeHtml(text)}</p>
+</main>
+</body>
+</html>
+`;
+}
 
 /**
- * Pages in work at once: they share Postgres with the API. Some more wait a moment, since one page takes milliseconds;
- * who would wait for longer is asked to come again.
+ * Pages in work at once, each of a link that is signed. One workspace has some of them, so that slow templates hold up
+ * their own pages. Some more wait a moment, since one page takes milliseconds; who would wait for longer is asked to
+ * come again.
  */
-const TURNS = { atOnce: 16, mostWaiting: 256, patience: 3000 };
+const TURNS = { atOnce: 48, atOnceOfOne: 12, mostWaiting: 512, mostWaitingOfOne: 256, patience: 3000 };
 
 /** Bytes of a sent form: 450 groups, each sent twice, take 55,000. */
 const MAX_FORM = 131_072;
@@ -48,24 +109,30 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   app
     .route(`${PREFERENCES}/:token`)
     .all(...preferencePolicy(links))
-    .get((request, response) => answer(response, () => inTurn(() => show(tokenOf(request)))))
+    .get((request, response) => answer(response, () => show(tokenOf(request))))
     .post((request, response) => answer(response, () => submit(request, response)))
     .all((_request, response) => refuse(response, 'methodNotAllowed', { Allow: 'GET, HEAD, POST' }));
 
   async function show(token: string): Promise<string> {
-    const opened = await open(token);
-    const { html } = await renderer.render({ template: opened.center.pageHtml, view: opened.view });
-    return documentOf(html, headOf(opened));
+    const link = await opener.verify(token, Date.now());
+    return inTurn(link.workspaceId, async () => {
+      const opened = await opener.open(link, links.urlOf(token));
+      const { center, view } = opened;
+      const { html } = await renderer.render(link.workspaceId, { template: center.pageHtml, view });
+      return documentOf(html, headOf(opened));
+    });
   }
 
   /** Changes the states: once the queue has them on disk, the visitor is told so. */
   async function submit(request: Request, response: Answer): Promise<string> {
     const token = tokenOf(request);
-    if (!readLink(token)) throw new LinkRefused(404);
+    // Before anything is read: whoever has no link has no business with our memory.
+    const link = await opener.verify(token, Date.now());
+    (request as RequestInHand).arriving?.know();
     if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
-    const body = await readBody(request, { limit: MAX_FORM, reading: services.reading });
-    return inTurn(async () => {
-      const opened = await open(token);
+    const body = await readBody(request as RequestInHand, { limit: MAX_FORM, reading: services.reading });
+    return inTurn(link.workspaceId, async () => {
+      const opened = await opener.open(link, links.urlOf(token));
       const choice = readChoice(
         new URLSearchParams(body.toString('utf8')),
         await formsOf(opened),
@@ -88,9 +155,9 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   }
 
   /** A page that cannot be rendered has no boxes to look at; what was sent still counts. */
-  async function formsOf({ center, view }: Opened): Promise<Form[]> {
+  async function formsOf({ workspaceId, center, view }: Opened): Promise<Form[]> {
     try {
-      return (await renderer.render({ template: center.pageHtml, view })).page.forms;
+      return (await renderer.render(workspaceId, { template: center.pageHtml, view })).page.forms;
     } catch (error) {
       if (error instanceof TemplateError) return [];
       throw error;
@@ -99,24 +166,23 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
 
   /** Shows what was chosen: the store may not have it yet. Whatever is wrong with the page, it was saved. */
   async function confirmation(opened: Opened, { emailGlobal, groups }: Choice): Promise<string> {
-    const { center, view } = opened;
+    const { workspaceId, center, view } = opened;
     const chosen = {
       ...view,
       ...(emailGlobal && { emailGlobal }),
       groups: { ...view.groups, ...groups },
     };
     try {
-      const { html } = await renderer.render({ template: center.confirmationHtml, view: chosen });
+      const { html } = await renderer.render(workspaceId, {
+        template: center.confirmationHtml,
+        view: chosen,
+      });
       return documentOf(html, headOf(opened));
     } catch (error) {
       if (!(error instanceof TemplateError || error instanceof RendererBusy)) throw error;
       log.warn({ preference_center: center.id, error: error.message }, 'a confirmation could not be shown');
       return noticePage('saved');
     }
-  }
-
-  function open(token: string): Promise<Opened> {
-    return opener.open(token, links.urlOf(token), Date.now());
   }
 
   async function answer(response: Answer, make: () => Promise<string>): Promise<void> {

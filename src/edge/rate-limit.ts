@@ -1,6 +1,5 @@
-import type { Take, TokenBuckets } from '../limits/token-bucket.ts';
-import type { BucketName } from '../schemas/limits.ts';
-import { buckets as defaults } from '../schemas/limits.ts';
+import type { BucketSize, Take, TokenBuckets } from '../limits/token-buckets.ts';
+import { type BucketName, buckets as defaults } from '../schemas/limits.ts';
 import type { ApiKey } from './known-keys.ts';
 
 /** What a request may tell its caller about the limit; times in epoch seconds and seconds. */
@@ -8,7 +7,7 @@ export interface Allowance {
   allowed: boolean;
   limit: number;
   remaining: number;
-  /** Epoch seconds at which the whole limit is free again. */
+  /** Epoch seconds at which the whole limit is free again; of a request that is refused, at which one is allowed. */
   reset: number;
   /** Seconds until another request is allowed; 0 when this one is. */
   retryAfter: number;
@@ -52,7 +51,7 @@ export function createRateLimiter(store: TokenBuckets) {
   const buckets = new Map<string, Bucket>();
 
   function take(key: ApiKey, bucketName: BucketName): Allowance | Promise<Allowance> {
-    const { requests, windowSeconds } = key.limits[bucketName] ?? defaults[bucketName];
+    const size = key.limits[bucketName] ?? defaults[bucketName];
     const name = `${key.workspaceId}:${bucketName}`;
     let bucket = buckets.get(name);
     if (!bucket) {
@@ -61,14 +60,15 @@ export function createRateLimiter(store: TokenBuckets) {
     }
     const current = bucket;
     current.asked++;
-    if (current.waiting.length === 0 && hasAhead(current)) return takeAhead(current, requests);
+    if (current.waiting.length === 0 && hasAhead(current)) return takeAhead(current, size.requests);
     return new Promise((resolve, reject) => {
       current.waiting.push((result) => (result instanceof Error ? reject(result) : resolve(result)));
-      if (!current.running) void run(name, current, requests, windowSeconds);
+      if (!current.running) void run(name, current, size);
     });
   }
 
-  async function run(name: string, bucket: Bucket, limit: number, windowSeconds: number): Promise<void> {
+  async function run(name: string, bucket: Bucket, size: BucketSize): Promise<void> {
+    const limit = size.requests;
     bucket.running = true;
     while (bucket.waiting.length > 0) {
       while (bucket.waiting.length > 0 && hasAhead(bucket)) bucket.waiting.shift()!(takeAhead(bucket, limit));
@@ -78,11 +78,11 @@ export function createRateLimiter(store: TokenBuckets) {
       const ahead = wantedAhead(bucket);
       bucket.ahead = 0;
       try {
-        const taken = await store.take(name, limit, windowSeconds, asking.length + ahead);
+        const taken = await store.take(name, size, asking.length + ahead);
         bucket.left = taken.left;
         bucket.ahead = Math.max(0, taken.granted - asking.length);
         bucket.reset = Math.ceil((taken.now + taken.untilFull) / 1000);
-        share(taken, limit, bucket, asking);
+        share(taken, { bucket, limit }, asking);
       } catch (error) {
         // What waited behind this take would wait as long again; it is refused with it.
         const behind = bucket.waiting;
@@ -118,19 +118,21 @@ function wantedAhead(bucket: Bucket): number {
 
 /** First come, first served. */
 function share(
-  { granted, left, untilOne }: Take,
-  limit: number,
-  { ahead, reset }: Bucket,
+  { granted, left, untilOne, now }: Take,
+  { bucket: { ahead, reset }, limit }: { bucket: Bucket; limit: number },
   asking: ((allowance: Allowance) => void)[],
 ): void {
+  // Both are rounded up: a clock without fractions must not lead anybody here too early.
+  const retryAfter = Math.max(1, Math.ceil(untilOne / 1000));
+  const retryAt = Math.ceil(now / 1000) + retryAfter;
   for (let index = 0; index < asking.length; index++) {
     const allowed = index < granted;
     asking[index]!({
       allowed,
       limit,
       remaining: allowed ? left + ahead + Math.min(granted, asking.length) - index - 1 : 0,
-      reset,
-      retryAfter: allowed ? 0 : Math.max(1, Math.ceil(untilOne / 1000)),
+      reset: allowed ? reset : retryAt,
+      retryAfter: allowed ? 0 : retryAfter,
     });
   }
 }

@@ -1,6 +1,35 @@
 import type { ServerResponse } from 'node:http';
+import { ApiError, BadRequest, errors } from '../errors.ts';
+import type { Operation, Reply } from '../operations/operation.ts';
+import type { Log } from '../platform/log.ts';
+import { RendererBusy } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
+import { QueueUnavailable } from '../queue/lanes.ts';
 import type { Allowance } from './rate-limit.ts';
+
+/** What became of a request: its reply, and what the headers, the log line and the metrics say of it. */
+export interface Answer {
+  reply: Reply;
+  /** Objects that were handed to the lanes, and objects that were refused. */
+  accepted: number;
+  rejected: number;
+  /** The first request with the same `Idempotency-Key`, whose reply this is. */
+  repeats?: string;
+  /** Why it was refused, or why its end is not known. */
+  error?: string;
+}
+
+/** What is known of who sent a request, as far as it got. */
+export interface Known {
+  workspaceId?: string;
+  companyId?: string | undefined;
+  allowance?: Allowance;
+}
+
+/** An answer for which no object was taken. */
+export function answerOf(reply: Reply): Answer {
+  return { reply, accepted: 0, rejected: 0 };
+}
 
 /**
  * Sends a JSON answer with the headers that every answer has. Before a limit is known its three headers are
@@ -8,11 +37,8 @@ import type { Allowance } from './rate-limit.ts';
  */
 export function sendJson(
   response: ServerResponse,
-  status: number,
-  body: Json | undefined,
-  requestId: string,
-  allowance: Allowance | undefined,
-  headers: Record<string, string>,
+  { status, body, headers }: Reply,
+  { requestId, allowance }: { requestId: string; allowance?: Allowance | undefined },
 ): void {
   const text = body === undefined ? '' : JSON.stringify(body);
   response.writeHead(status, {
@@ -26,4 +52,61 @@ export function sendJson(
     ...headers,
   });
   response.end(text);
+}
+
+/** Seconds after which a client that met 503 may try again. */
+const RETRY_AFTER = '1';
+
+/**
+ * The answer to a request that failed, in the operation's own form. What nobody expected is logged and says
+ * nothing of itself.
+ */
+export function toReply(
+  error: unknown,
+  { operation, requestId, log }: { operation: Operation; requestId: string; log: Log },
+): Reply {
+  let status: number = errors.internal.status;
+  let message: string = errors.internal.message;
+  let details: Json | undefined;
+  let headers: Record<string, string> = {};
+  if (error instanceof ApiError || error instanceof BadRequest) {
+    ({ status, message, headers } = error);
+    details = (error as { errors?: Json }).errors;
+  } else if (isUnavailable(error)) {
+    ({ status, message } = errors.unavailable);
+    headers = { 'Retry-After': RETRY_AFTER };
+  } else {
+    log.error({ err: error, request_id: requestId, operation: operation.id }, 'unexpected error');
+  }
+  const body = operation.errorBody?.(message, details, status) ?? { message };
+  return { status, body, headers };
+}
+
+/** Whether the same request may well succeed in a moment. */
+export function isUnavailable(error: unknown): boolean {
+  return (
+    error instanceof QueueUnavailable ||
+    error instanceof RendererBusy ||
+    (error instanceof ApiError && error.status === 503) ||
+    isUnreachable(error)
+  );
+}
+
+/** How Redis begins an error that is about itself and not about the command: full, starting, or not the one that writes. */
+const REDIS_NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
+
+/**
+ * Whether a store or the queue could not be reached, or was held up by someone else (a lock, 55P03; a statement that
+ * Postgres ended in time, 57014): its error names a connection or a wait, not a mistake.
+ */
+function isUnreachable(error: unknown): boolean {
+  const { code, message, name } = error as { code?: string; message?: string; name?: string };
+  return (
+    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53|55P03|57014)/.test(code ?? '') ||
+    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded|Query read timeout|canceling statement due to/i.test(
+      message ?? '',
+    ) ||
+    REDIS_NOT_NOW.test(message ?? '') ||
+    name === 'MaxRetriesPerRequestError'
+  );
 }

@@ -1,55 +1,55 @@
-import type { IncomingMessage, ServerResponse } from 'node:http';
-import { newId } from '../ids.ts';
-import { messageOf } from '../log.ts';
-import type { Reply } from '../operations/operation.ts';
-import type { Json } from '../profile/json.ts';
+import { newId } from '../platform/ids.ts';
+import { messageOf } from '../platform/log.ts';
 import { admit } from './admit.ts';
-import type { RequestInHand } from './broken-requests.ts';
-import { answerDirect } from './direct.ts';
-import { type Outcome, record } from './outcome.ts';
-import { answerQueued } from './queued.ts';
-import { sendJson } from './reply.ts';
+import { answerDirect, answerQueued } from './carry-out.ts';
+import { type Answer, type Known, sendJson, toReply } from './reply.ts';
+import type { Exchange, RequestInHand } from './request-in-hand.ts';
+import { record } from './request-log.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
-import { toReply } from './to-reply.ts';
 
 /**
- * One request from its headers to its answer. Every way in which it can end goes through here: it is refused at a stage
- * of `admit`, carried out at once or put into the queue, or it fails on the way.
- *
- * @param params path parameters
- * @param query parsed query string
+ * The first stop of the trunk: one request from its headers to its answer. Every way in which it can end goes through
+ * here: a stage of `admit` refuses it, it is carried out at once or put into the queue, or it fails on the way.
  */
-export async function serve(
-  endpoint: Endpoint,
-  request: IncomingMessage,
-  response: ServerResponse,
-  services: EdgeServices,
-  params: Record<string, string>,
-  query: Record<string, Json>,
-): Promise<void> {
+export async function serve(endpoint: Endpoint, exchange: Exchange, services: EdgeServices): Promise<void> {
   const started = performance.now();
+  const { request, response } = exchange;
+  const { operation } = endpoint;
   const requestId = newId();
+  // Where what breaks the connection finds them.
   (request as RequestInHand).requestId = requestId;
   (request as RequestInHand).res = response;
-  const { operation } = endpoint;
-  const outcome: Outcome = { accepted: 0, rejected: 0 };
-  let reply: Reply;
-  try {
-    const admitted = await admit(endpoint, { request, requestId, params, query, outcome }, services);
-    reply = await (operation.kind === 'direct'
-      ? answerDirect(operation, admitted, services)
-      : answerQueued(operation, admitted, services));
-  } catch (error) {
-    reply = toReply(error, operation, services.log, requestId);
-    outcome.error = messageOf(error);
+
+  const admitted = await admit(endpoint, { ...exchange, requestId }, services);
+  const answer =
+    'error' in admitted
+      ? refusal(admitted.error)
+      : await (operation.kind === 'direct'
+          ? answerDirect(operation, admitted, services)
+          : answerQueued(operation, admitted, services)
+        ).catch(refusal);
+
+  send(admitted.known, answer);
+  const milliseconds = performance.now() - started;
+  record({ operation, request, requestId, answer, known: admitted.known, milliseconds }, services);
+
+  function refusal(error: unknown): Answer {
     const { errors } = error as { errors?: unknown };
-    if (Array.isArray(errors)) outcome.rejected = errors.length;
+    return {
+      reply: toReply(error, { operation, requestId, log: services.log }),
+      accepted: 0,
+      rejected: Array.isArray(errors) ? errors.length : 0,
+      error: messageOf(error),
+    };
   }
-  const headers = {
-    ...(operation.contentType && reply.body !== undefined && { 'Content-Type': operation.contentType }),
-    ...reply.headers,
-  };
-  const answered = outcome.repeats ?? requestId;
-  sendJson(response, reply.status, reply.body, answered, outcome.allowance, headers);
-  record(operation, request, requestId, reply.status, outcome, performance.now() - started, services);
+
+  function send({ allowance }: Known, { reply, repeats = requestId }: Answer): void {
+    const type = operation.contentType &&
+      reply.body !== undefined && { 'Content-Type': operation.contentType };
+    sendJson(
+      response,
+      { ...reply, headers: { ...type, ...reply.headers } },
+      { requestId: repeats, allowance },
+    );
+  }
 }

@@ -1,28 +1,33 @@
-import type { ValidateFunction } from 'ajv';
-import type { Config } from '../config.ts';
-import type { Log } from '../log.ts';
 import type { Operation, Resources } from '../operations/operation.ts';
-import type { GroupCommit } from '../queue/group-commit.ts';
-import type { Authenticator } from './authenticate.ts';
-import type { ScimAuthenticator } from './authenticate-scim.ts';
-import type { Effects } from './effects.ts';
+import type { Config } from '../platform/config.ts';
+import type { Log, StrangersLog } from '../platform/log.ts';
+import type { Effects } from '../queue/effects.ts';
+import type { GroupCommit } from '../queue/enqueue.ts';
+import type { Validator } from '../schemas/compile.ts';
+import type { Authenticator, ScimAuthenticator } from './authenticate.ts';
+import type { InTurn } from './body.ts';
+import type { Heads } from './heads.ts';
+import type { Once } from './idempotency.ts';
 import type { EdgeMetrics } from './metrics.ts';
-import type { Once } from './once.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Reading } from './reading.ts';
-import type { InTurn } from './turns.ts';
 
 /** What every request is served with. */
 export interface EdgeServices {
   config: Config;
   log: Log;
+  /** For what is asked by nobody who is known. */
+  strangers: StrangersLog;
   metrics: EdgeMetrics;
   authenticator: Authenticator;
   scimAuthenticator: ScimAuthenticator;
   /** What connectors send in bursts, a few requests at a time. */
   scimTurns: InTurn;
+  /** What may have a large answer. */
+  largeTurns: InTurn;
   /** Lets large bodies in. */
   reading: Reading;
+  heads: Heads;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
   once: Once;
@@ -35,6 +40,6 @@ export interface EdgeServices {
 /** An operation with its validators, compiled at boot. */
 export interface Endpoint {
   operation: Operation;
-  body: ValidateFunction | undefined;
-  query: ValidateFunction | undefined;
+  body: Validator | undefined;
+  query: Validator | undefined;
 }

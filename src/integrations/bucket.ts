@@ -1,8 +1,199 @@
-import { connectBucket } from './bucket/client.ts';
-import { listObjects, objectFiles } from './bucket/objects.ts';
+import { statfs } from 'node:fs/promises';
+import { Readable } from 'node:stream';
+import { GetObjectCommand, NoSuchKey, paginateListObjectsV2 } from '@aws-sdk/client-s3';
+import { poll } from '../platform/poll.ts';
+import { type Bucket, connectBucket, PAGE_KEYS, type Patience, toSourceError } from './bucket-client.ts';
 import type { BucketDefinition, Credentials } from './definition.ts';
-import { openFiles } from './files-source.ts';
-import type { Source } from './source.ts';
+import { type InputFile, inputPath, isOfFormat, isPacked, MOST_FILES } from './files/input.ts';
+import { bringIn, type Scratch } from './files/scratch.ts';
+import { type Files, openFiles } from './files-source.ts';
+import { createReach } from './reach.ts';
+import { type Source, SourceError, type SourceOptions } from './source.ts';
+
+/** Objects that are fetched at a time. */
+const AT_A_TIME = 4;
+/** Part of the free disk that objects may take; the rest is for sorting and for others. */
+const MOST_OF_FREE = 0.8;
+
+/** Pages of a list, of whatever objects. */
+const MOST_PAGES = 10_000;
+
+/** An object that brings less in a while is given up: 1 KiB a second, with the patience that there is. */
+const MOST_SLOW_BYTES = 61_440;
+
+export interface BucketObject {
+  key: string;
+  size: number;
+  /** Epoch milliseconds. */
+  modifiedAt: number;
+}
+
+/**
+ * The objects of the format under the prefix, by key.
+ * @throws {SourceError} `config` when there is none, or too many; `failed` when the list does not end in time
+ */
+async function listObjects(bucket: Bucket, signal?: AbortSignal): Promise<BucketObject[]> {
+  const { prefix, format } = bucket.definition;
+  const objects: BucketObject[] = [];
+  const inTime = AbortSignal.timeout(bucket.patience.list);
+  const abortSignal = signal ? AbortSignal.any([signal, inTime]) : inTime;
+  let page = 0;
+  try {
+    const pages = paginateListObjectsV2(
+      { client: bucket.client, pageSize: PAGE_KEYS },
+      { Bucket: bucket.definition.bucket, Prefix: prefix },
+      { abortSignal },
+    );
+    for await (const { Contents = [] } of pages) {
+      page += 1;
+      if (page > MOST_PAGES || objects.length > MOST_FILES) {
+        throw new SourceError(
+          'config',
+          `${bucket.where}: the list under the prefix "${prefix}" is too long (${MOST_FILES} objects of the format, ${MOST_PAGES} pages); name a narrower one`,
+        );
+      }
+      for (const { Key: key = '', Size: size = 0, LastModified } of Contents) {
+        // What is behind the last slash of the prefix counts: the owner has named the rest.
+        const name = key.slice(prefix.lastIndexOf('/') + 1);
+        if (isOfFormat(name, format)) objects.push({ key, size, modifiedAt: LastModified?.getTime() ?? 0 });
+      }
+    }
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (!inTime.aborted) throw toSourceError(error, bucket);
+    const limit = `${bucket.where}: the list did not end within ${bucket.patience.list} ms`;
+    throw new SourceError('failed', limit, { cause: error });
+  }
+  if (objects.length > 0) return objects;
+  throw new SourceError(
+    'config',
+    `${bucket.where}: there is no ${format} object under the prefix "${prefix}"`,
+  );
+}
+
+/** Objects as files: the newest is enough to know the columns by. */
+function objectFiles(
+  bucket: Bucket,
+  objects: readonly BucketObject[],
+  { scratch, signal: opening }: { scratch: Scratch; signal: AbortSignal | undefined },
+): Files {
+  const fetched = new Map<string, Promise<InputFile>>();
+  function fetchOnce(object: BucketObject, signal?: AbortSignal): Promise<InputFile> {
+    const known = fetched.get(object.key);
+    if (known) return known;
+    const path = inputPath(scratch, fetched.size, bucket.definition.format);
+    const fetching = fetchObject(bucket, object, { scratch, path, signal });
+    fetched.set(object.key, fetching);
+    fetching.catch(() => fetched.delete(object.key));
+    return fetching;
+  }
+  return {
+    release: () => bucket.client.destroy(),
+    async forColumns() {
+      const full = objects.filter(({ size }) => size > 0);
+      const newest = (full.length > 0 ? full : objects).reduce((one, other) =>
+        other.modifiedAt > one.modifiedAt ? other : one,
+      );
+      await requireSpace(bucket, [newest], scratch);
+      return [await fetchOnce(newest, opening)];
+    },
+    async all(signal) {
+      const missing = objects.filter(({ key }) => !fetched.has(key));
+      await requireSpace(bucket, missing, scratch);
+      const queue = objects.values();
+      const files: InputFile[] = [];
+      const failed = new AbortController();
+      const either = AbortSignal.any([signal, failed.signal]);
+      const fetchers = Array.from({ length: AT_A_TIME }, async () => {
+        for (const object of queue) {
+          either.throwIfAborted();
+          files.push(await fetchOnce(object, either));
+        }
+      });
+      // The others are waited for, so that nothing is written into a folder that is being removed.
+      const ends = await Promise.allSettled(
+        fetchers.map((fetcher) =>
+          fetcher.catch((error) => {
+            failed.abort(error);
+            throw error;
+          }),
+        ),
+      );
+      signal.throwIfAborted();
+      if (ends.some(({ status }) => status === 'rejected')) throw failed.signal.reason;
+      return files.sort((one, other) => (one.name < other.name ? -1 : 1));
+    },
+  };
+}
+
+async function requireSpace(
+  { where }: Bucket,
+  objects: readonly BucketObject[],
+  scratch: Scratch,
+): Promise<void> {
+  const needed = objects.reduce((sum, { size }) => sum + size, 0);
+  const { bavail, bsize } = await statfs(scratch.path);
+  const free = bavail * bsize;
+  if (needed <= free * MOST_OF_FREE) return;
+  throw new SourceError(
+    'failed',
+    `${where}: ${objects.length} objects have ${needed} bytes, but the disk of ${scratch.path} has only ${free} free, of which they may take ${MOST_OF_FREE * 100} %`,
+  );
+}
+
+async function fetchObject(
+  bucket: Bucket,
+  object: BucketObject,
+  { scratch, path, signal }: { scratch: Scratch; path: string; signal: AbortSignal | undefined },
+): Promise<InputFile> {
+  const name = `s3://${bucket.definition.bucket}/${object.key}`;
+  try {
+    const options = signal ? { abortSignal: signal } : {};
+    const command = new GetObjectCommand({ Bucket: bucket.definition.bucket, Key: object.key });
+    const { Body } = await bucket.client.send(command, options);
+    const packed = isPacked(object.key, bucket.definition.format);
+    const from = Readable.from(watched(Body as Readable, { ...object, name, patience: bucket.patience }));
+    await bringIn(scratch, { from, name, to: path, packed, signal });
+    return { name, path };
+  } catch (error) {
+    signal?.throwIfAborted();
+    if (error instanceof NoSuchKey) {
+      throw new SourceError('failed', `${name} was deleted while the bucket was read`, { cause: error });
+    }
+    throw toSourceError(error, bucket);
+  }
+}
+
+/** The bytes of an object, as long as they come, and no more than the list has said. */
+async function* watched(
+  body: Readable,
+  { name, size, patience }: { name: string; size: number; patience: Patience },
+): AsyncGenerator<Buffer> {
+  let [bytes, looked] = [0, 0];
+  const looks = poll(patience.window, () => {
+    if (bytes - looked < MOST_SLOW_BYTES) {
+      const slow = `${name} is given up: ${bytes - looked} bytes came in ${patience.window} ms`;
+      body.destroy(new SourceError('failed', slow));
+    }
+    looked = bytes;
+  });
+  try {
+    for await (const chunk of body) {
+      bytes += chunk.length;
+      if (bytes > size) {
+        throw new SourceError(
+          'failed',
+          `${name} has more than the ${size} bytes of the list: it was changed since`,
+        );
+      }
+      yield chunk;
+    }
+  } finally {
+    void looks.stop();
+  }
+}
+
+const patient: Patience = { connect: 10_000, silence: 60_000, list: 600_000, window: 60_000 };
 
 /**
  * Every object of a format under a prefix of an S3-compatible bucket. Objects are fetched to the scratch folder and read
@@ -12,12 +203,16 @@ import type { Source } from './source.ts';
 export function openBucket(
   definition: BucketDefinition,
   credentials: Extract<Credentials, { access_key_id: string }>,
-  options: { serviceIdField: string },
+  { patience = patient, ...options }: SourceOptions & { patience?: Patience },
 ): Promise<Source> {
   return openFiles(definition.format, options, async (scratch) => {
-    const bucket = connectBucket(definition, credentials);
+    const reach = createReach(options.refusedNetworks);
+    const bucket = connectBucket(definition, credentials, { reach, patience });
     try {
-      return objectFiles(bucket, await listObjects(bucket), scratch);
+      return objectFiles(bucket, await listObjects(bucket, options.signal), {
+        scratch,
+        signal: options.signal,
+      });
     } catch (error) {
       bucket.client.destroy();
       throw error;

@@ -1,4 +1,5 @@
-import { type IdentifierColumn, SourceError, type SourceRow } from './source.ts';
+import type { IntegrationKind } from './definition.ts';
+import { type IdentifierColumn, type SourceColumn, SourceError, type SourceRow } from './source.ts';
 
 export type KnownColumn = 'updated_at' | IdentifierColumn | 'payload';
 
@@ -59,24 +60,44 @@ export function requireUpdatedAt(found: { has(column: 'updated_at'): boolean }, 
 }
 
 /** Longest text of a value that is no time, in characters: enough to find it by. */
-const MOST_UNREADABLE = 1000;
+export const MOST_UNREADABLE = 1000;
+
+/** Bytes of a row's PAYLOAD. */
+export const MAX_PAYLOAD_BYTES = 1_048_576;
+/** More than any identifier may have. */
+const MOST_IDENTIFIER = 10_000;
 
 /**
- * @param updatedAt in the form of `SourceRow`, or null
- * @param shown what stood in UPDATED_AT; read only when `updatedAt` is null
- * @param values of `columns`, in their order
+ * Characters of a value that are read. What is longer is refused for its length whatever follows, and would fill the
+ * memory; so the source itself cuts it there.
+ */
+export function mostCharacters(column: Exclude<KnownColumn, 'updated_at'>): number {
+  return column === 'payload' ? MAX_PAYLOAD_BYTES + 1 : MOST_IDENTIFIER;
+}
+
+/** How much of the memory a row takes. */
+export function charactersOf({ identifiers, payload, unreadable }: SourceRow): number {
+  const named = Object.values(identifiers).reduce((sum, value) => sum + value.length, 0);
+  return named + (payload?.length ?? 0) + (unreadable?.length ?? 0);
+}
+
+/** Cells of a row before those of its `columns`: UPDATED_AT, and what stood there. */
+const TIME_CELLS = 2;
+
+/**
+ * @param cells UPDATED_AT in the form of `SourceRow`, or null; what stood there, read only when that is null; then the
+ *   values of `columns`, in their order
  */
 export function toRow(
-  updatedAt: string | null,
-  shown: string | null,
+  cells: readonly (string | null)[],
   columns: readonly Exclude<KnownColumn, 'updated_at'>[],
-  values: readonly (string | null | undefined)[],
 ): SourceRow {
+  const [updatedAt, shown] = cells;
   const row: SourceRow = { identifiers: {} };
-  if (updatedAt === null) row.unreadable = (shown ?? '').slice(0, MOST_UNREADABLE);
+  if (updatedAt === undefined || updatedAt === null) row.unreadable = (shown ?? '').slice(0, MOST_UNREADABLE);
   else row.updatedAt = updatedAt;
   for (const [index, column] of columns.entries()) {
-    const value = values[index];
+    const value = cells[index + TIME_CELLS];
     if (value === null || value === undefined) continue;
     if (column === 'payload') row.payload = value;
     else row.identifiers[column] = value;
@@ -92,4 +113,59 @@ export function brokenRow(reason: string, text: string): SourceRow {
     .join(': ')
     .slice(0, MOST_UNREADABLE);
   return { identifiers: {}, unreadable, broken };
+}
+
+/** Each of these names a user; an alias takes two columns. */
+const identifiers: readonly (readonly IdentifierColumn[])[] = [
+  ['external_id'],
+  ['alias_name', 'alias_label'],
+  ['service_id'],
+  ['email'],
+  ['phone'],
+];
+
+/** Deletes name users by what only one user has. */
+const ofDeletes: readonly (readonly IdentifierColumn[])[] = identifiers.slice(0, 3);
+
+/** What may name the user of a row, by kind; columns of others are passed over. */
+export function identifiersOf(kind: IntegrationKind): readonly (readonly IdentifierColumn[])[] {
+  return kind === 'deletes' ? ofDeletes : identifiers;
+}
+
+/**
+ * Whether a sync can be made of these columns: UPDATED_AT, one that names the user, and PAYLOAD, which a sync of
+ * deletes must not have. Case does not count; other columns are passed over.
+ *
+ * @param serviceIdField wire name of the service id, and so of its column
+ * @throws {SourceError} `config`, naming the column and the rule
+ */
+export function checkColumns(
+  kind: IntegrationKind,
+  columns: readonly SourceColumn[],
+  serviceIdField: string,
+): void {
+  const found = columns.map(({ name }) => name.toLowerCase());
+  const wireName = (column: IdentifierColumn) => (column === 'service_id' ? serviceIdField : column);
+  const ways = identifiersOf(kind).map((way) => way.map((column) => wireName(column).toLowerCase()));
+
+  const known = ['updated_at', 'payload', ...ways.flat()];
+  const twice = known.find((name) => found.indexOf(name) !== found.lastIndexOf(name));
+  if (twice !== undefined) throw wrong(`there are several columns ${upper(twice)}`, columns);
+  if (!found.includes('updated_at')) throw wrong('there is no column UPDATED_AT', columns);
+  if (kind === 'deletes' && found.includes('payload'))
+    throw wrong('there is a column PAYLOAD, which a sync of deletes must not have', columns);
+  if (kind !== 'deletes' && !found.includes('payload')) throw wrong('there is no column PAYLOAD', columns);
+  if (!ways.some((way) => way.every((name) => found.includes(name)))) {
+    const wanted = ways.map((way) => way.map(upper).join(' with ')).join(', ');
+    throw wrong(`there is no column that names the user, which takes one of ${wanted}`, columns);
+  }
+}
+
+function upper(name: string): string {
+  return name.toUpperCase();
+}
+
+function wrong(rule: string, columns: readonly SourceColumn[]): SourceError {
+  const names = columns.map(({ name }) => name).join(', ');
+  return new SourceError('config', `${rule} (the columns are: ${names || 'none'})`);
 }

@@ -1,26 +1,34 @@
-import { toRow } from './columns.ts';
+import { setImmediate as nextTurn } from 'node:timers/promises';
+import type { DuckDBDataChunk } from '@duckdb/node-api';
+import { charactersOf, toRow } from './columns.ts';
 import type { FileFormat, FolderDefinition } from './definition.ts';
 import { csv } from './files/csv.ts';
-import { openDuckDb } from './files/duckdb.ts';
-import { nameAll, toSourceError, withNames } from './files/errors.ts';
-import { type InputFile, linkFiles } from './files/input-files.ts';
+import { copyFiles, type InputFile } from './files/input.ts';
 import { ndjson } from './files/ndjson.ts';
 import { parquet } from './files/parquet.ts';
-import type { FormatReader } from './files/part.ts';
+import { type FormatReader, nameAll, openDuckDb, toSourceError, withNames } from './files/part.ts';
 import { createScratch, type Scratch } from './files/scratch.ts';
-import { rowsStatement, surveyRows } from './files/windows.ts';
-import { type ReadOptions, type Source, type SourceColumn, SourceError, type SourceRow } from './source.ts';
-import { assertCanonical } from './times.ts';
+import { rowsStatement, surveyRows, type ValueColumn } from './files/windows.ts';
+import { assertCanonical } from './schedule.ts';
+import {
+  type ReadOptions,
+  type Source,
+  type SourceColumn,
+  SourceError,
+  type SourceOptions,
+  type SourceRow,
+} from './source.ts';
+
+/** Of one batch, if it has several rows. */
+const BATCH_CHARACTERS = 4_194_304;
 
 const readers: Record<FileFormat, FormatReader> = { csv, ndjson, parquet };
 
-/** Files that appear one after the other: those of a bucket are fetched first. */
+/** Files of somebody else, each copied into the scratch folder once. */
 export interface Files {
   /** Enough of them to know the columns by. */
   forColumns(): Promise<InputFile[]>;
   all(signal: AbortSignal): Promise<InputFile[]>;
-  /** What links among them lead to. */
-  elsewhere: string[];
   /** Nothing more is asked of them. */
   release(): void;
 }
@@ -29,14 +37,10 @@ export interface Files {
  * Every file of a format in a folder, or one file.
  * @throws {SourceError} `config` when there is none, or one may not be read
  */
-export async function openFolder(
-  definition: FolderDefinition,
-  options: { serviceIdField: string },
-): Promise<Source> {
+export async function openFolder(definition: FolderDefinition, options: SourceOptions): Promise<Source> {
   return openFiles(definition.format, options, async (scratch) => {
-    const files = await linkFiles(definition, scratch);
-    const elsewhere = files.map(({ target }) => target);
-    return { forColumns: async () => files, all: async () => files, elsewhere, release() {} };
+    const files = await copyFiles(definition, scratch, options.signal);
+    return { forColumns: async () => files, all: async () => files, release() {} };
   });
 }
 
@@ -46,22 +50,28 @@ export async function openFolder(
  */
 export async function openFiles(
   format: FileFormat,
-  { serviceIdField }: { serviceIdField: string },
+  { serviceIdField, scratchBytes }: SourceOptions,
   fill: (scratch: Scratch) => Promise<Files>,
 ): Promise<Source> {
   const reader = readers[format];
-  const scratch = await createScratch();
+  const scratch = await createScratch(scratchBytes);
   async function opened() {
     const files = await fill(scratch);
-    return { files, duckDb: await openDuckDb(scratch, files.elsewhere) };
+    return { files, duckDb: await openDuckDb(scratch) };
   }
   const { files, duckDb } = await opened().catch(async (error) => {
     await scratch.remove();
     throw error;
   });
 
+  let prepared: Promise<readonly InputFile[]> | undefined;
+  async function prepare(signal: AbortSignal): Promise<readonly InputFile[]> {
+    const all = await files.all(signal);
+    return reader.prepare ? reader.prepare(all, scratch, signal) : all;
+  }
+
   async function describe(): Promise<SourceColumn[]> {
-    const inputs = await files.forColumns();
+    const inputs = await (prepared ?? files.forColumns());
     const connection = await duckDb.connect();
     try {
       const columns = new Map<string, SourceColumn>();
@@ -82,8 +92,8 @@ export async function openFiles(
   async function* rowsSince(since: string | undefined, read: ReadOptions): AsyncGenerator<SourceRow[]> {
     if (since !== undefined) assertCanonical(since);
     read.signal.throwIfAborted();
-    const all = await files.all(read.signal);
-    const inputs = (await reader.prepare?.(all, read.signal)) ?? all;
+    prepared ??= prepare(read.signal);
+    const inputs = await prepared;
     const connection = await duckDb.connect();
     const stop = () => connection.interrupt();
     read.signal.addEventListener('abort', stop, { once: true });
@@ -91,17 +101,16 @@ export async function openFiles(
       const parts = await reader.parts(connection, inputs, serviceIdField);
       if (parts.length === 0) return;
       const columns = [...new Set(parts.flatMap(({ values }) => [...values.keys()]))];
-      const survey = await surveyRows(connection, parts, columns, since);
+      const survey = await surveyRows(connection, { parts, columns }, since);
       for await (const rows of reader.broken(connection, inputs)) yield* slices(rows, read);
       let given = 0;
       for (const window of survey.windows) {
         const result = await connection.stream(rowsStatement(parts, columns, window));
         for (let chunk = await result.fetchChunk(); chunk?.rowCount; chunk = await result.fetchChunk()) {
-          const rows = (chunk.getRows() as (string | null)[][]).map(([updatedAt, shown, ...values]) =>
-            toRow(updatedAt!, shown ? withNames(shown, inputs) : null, columns, values),
-          );
-          given += rows.length;
-          yield* slices(rows, read);
+          given += chunk.rowCount;
+          yield* slices(rowsOf(chunk, columns, inputs), read);
+          // Between two chunks there may be nothing else to wait for.
+          await nextTurn();
         }
       }
       requireAll(given, survey.rows, inputs);
@@ -122,11 +131,37 @@ export async function openFiles(
   return { describe, rowsSince, close };
 }
 
-function* slices(rows: SourceRow[], { batch, signal }: ReadOptions): Generator<SourceRow[]> {
-  for (let start = 0; start < rows.length; start += batch) {
-    signal.throwIfAborted();
-    yield rows.slice(start, start + batch);
+/** The rows of a chunk, each made when it is asked for: together they may be larger than the memory. */
+function* rowsOf(
+  chunk: DuckDBDataChunk,
+  columns: readonly ValueColumn[],
+  inputs: readonly InputFile[],
+): Generator<SourceRow> {
+  for (let index = 0; index < chunk.rowCount; index += 1) {
+    const cells = chunk.getRowValues(index) as (string | null)[];
+    const [, shown] = cells;
+    yield toRow(shown ? cells.with(1, withNames(shown, inputs)) : cells, columns);
   }
+}
+
+/** Batches of so many rows, or of so many characters. */
+async function* slices(
+  rows: Iterable<SourceRow>,
+  { batch, signal }: ReadOptions,
+): AsyncGenerator<SourceRow[]> {
+  let slice: SourceRow[] = [];
+  let characters = 0;
+  for (const row of rows) {
+    slice.push(row);
+    characters += charactersOf(row);
+    if (slice.length < batch && characters < BATCH_CHARACTERS) continue;
+    signal.throwIfAborted();
+    yield slice;
+    if (characters >= BATCH_CHARACTERS) await nextTurn();
+    slice = [];
+    characters = 0;
+  }
+  if (slice.length > 0) yield slice;
 }
 
 /** A stream of DuckDB's that ends early, for want of memory, looks like one that ends. */

@@ -1,16 +1,15 @@
 import type { Credentials, SourceDefinition } from './definition.ts';
-import { type Source, SourceError } from './source.ts';
+import { type Source, SourceError, type SourceOptions } from './source.ts';
 
 /**
  * Opens what rows come from: the one place that knows the kinds of sources. They are loaded when they are needed, since
  * DuckDB and the S3 client are large and most processes never open one.
- * @param options `serviceIdField`: name of the column that holds the service's own id
  * @throws {SourceError} `config` when address, credentials, path or bucket are wrong; `failed` when there is no answer
  */
 export async function openSource(
   definition: SourceDefinition,
   credentials: Credentials | undefined,
-  options: { serviceIdField: string },
+  options: SourceOptions,
 ): Promise<Source> {
   switch (definition.type) {
     case 'postgres': {

@@ -19,6 +19,18 @@ export interface Source {
   close(): Promise<void>;
 }
 
+/** How any source is opened. */
+export interface SourceOptions {
+  /** Wire name of the service's own id, and of its column. */
+  serviceIdField: string;
+  /** Bytes of disk that the files of one run may take, unpacked. */
+  scratchBytes: number;
+  /** Addresses that are never connected to, as SYNC_REFUSED_NETWORKS has them. */
+  refusedNetworks: string;
+  /** Gives up the opening, and with it `describe`. */
+  signal?: AbortSignal;
+}
+
 export interface ReadOptions {
   /** Most rows in one batch. */
   batch: number;
@@ -56,6 +68,9 @@ export type IdentifierColumn =
   | 'email'
   | 'phone';
 
+/** Characters of a message: the words of somebody else's server may have any length. */
+const MOST_MESSAGE = 2000;
+
 /** Why a source gives no rows. */
 export class SourceError extends Error {
   override name = 'SourceError';
@@ -67,7 +82,7 @@ export class SourceError extends Error {
    * @param message for the owner: what is wrong and where; never a secret
    */
   constructor(reason: SourceError['reason'], message: string, options?: ErrorOptions) {
-    super(message, options);
+    super(message.length > MOST_MESSAGE ? `${message.slice(0, MOST_MESSAGE)}…` : message, options);
     this.reason = reason;
   }
 }

@@ -1,4 +1,4 @@
-import { prioritizations } from '../profile/prioritization.ts';
+import { prioritizations } from '../profile/identifier.ts';
 import type { ObjectKind } from './envelope.ts';
 
 /**
@@ -9,7 +9,7 @@ export const jobs = { envelope: 'envelope', fence: 'fence' } as const;
 export type JobName = (typeof jobs)[keyof typeof jobs];
 
 const text = { type: 'string' } as const;
-const uuid = { ...text, pattern: '^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$' } as const;
+const uuid = { ...text, format: 'uuid' } as const;
 const alias = {
   type: 'object',
   required: ['alias_name', 'alias_label'],
@@ -34,7 +34,7 @@ const place = {
   index: { type: 'integer', minimum: 0 },
 } as const;
 const base = { ...place, create: { type: 'boolean' }, identifier } as const;
-const required = ['id', 'request', 'index'] as const;
+const required = ['id', 'index'] as const;
 const selector = {
   type: 'object',
   required: ['identifier'],
@@ -43,7 +43,7 @@ const selector = {
 /** An operation of which every field is required. */
 const operation = (properties: Record<string, object>) => ({
   type: 'object',
-  required: ['id', 'request', 'index', ...Object.keys(properties)],
+  required: [...required, ...Object.keys(properties)],
   properties: { ...place, ...properties },
 });
 const activity = { time: text, app_id: text, properties: { type: 'object' } } as const;
@@ -79,7 +79,7 @@ export const objectSchemas: Record<ObjectKind, object> = {
   },
   alias_new: {
     type: 'object',
-    required: ['id', 'request', 'index', 'user_alias'],
+    required: [...required, 'user_alias'],
     properties: { ...place, user_alias: alias, external_id: text },
   },
   alias_update: operation({ alias_label: text, old_alias_name: text, new_alias_name: text }),
@@ -95,7 +95,7 @@ export const objectSchemas: Record<ObjectKind, object> = {
   }),
   email_change: {
     type: 'object',
-    required: ['id', 'request', 'index', 'email'],
+    required: [...required, 'email'],
     properties: {
       ...place,
       email: text,
@@ -113,6 +113,7 @@ export const requestSchema = {
     request_id: text,
     workspace_id: uuid,
     accepted_at: text,
+    count: { type: 'integer', minimum: 0 },
     objects: { type: 'integer', minimum: 1 },
   },
 } as const;
@@ -125,3 +126,23 @@ export const fenceSchema = {
     lanes: { type: 'array', minItems: 2, items: { type: 'integer', minimum: 0 } },
   },
 } as const;
+
+/**
+ * The jobs of the queue `syncs`. They only nudge: what a run is, and whether there is one, stands in the tables.
+ * Names are permanent and shapes only grow, as those of the lanes.
+ */
+export const SYNC_QUEUE = 'syncs';
+
+/** `sync`: a run waits to be worked. `scheduled`: it is time for a run of an integration. */
+export const syncJobs = { sync: 'sync', scheduled: 'scheduled' } as const;
+
+/** Of a `sync` job, which goes by the run's id. */
+export interface SyncJobData {
+  /** Id of the run: of its row in sync_jobs. */
+  job_id: string;
+}
+
+/** Of a `scheduled` job, which a job scheduler adds that goes by the integration's id. */
+export interface ScheduledJobData {
+  integration_id: string;
+}

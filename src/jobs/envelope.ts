@@ -1,8 +1,7 @@
-import type { AttributesDelta } from '../profile/attributes-delta.ts';
+import type { AttributesDelta } from '../profile/attribute-rule.ts';
 import type { Identifier } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
-import type { IdentityKind, IdentityObject } from './identity.ts';
-import type { SubscriptionKind, SubscriptionObject } from './subscription.ts';
+import type { IdentityKind, IdentityObject, SubscriptionKind, SubscriptionObject } from './payloads.ts';
 
 /**
  * What the edge hands to the workers: an envelope of accepted objects, in the order in which they take
@@ -37,16 +36,34 @@ export interface EnvelopeRequest {
   workspace_id: string;
   /** ISO 8601, the edge's clock: when the request was accepted. */
   accepted_at: string;
+  /** Its objects in this envelope, which follow each other; absent in what a release before 0.2 wrote. */
+  count?: number;
   /** Accepted objects of the whole request; absent: all of them are in one envelope. */
   objects?: number;
+}
+
+/**
+ * The place in `requests` of each object's request.
+ *
+ * @returns for each object; what names no place, or a place that is none, is the caller's to judge
+ */
+export function requestPlaces({ requests, objects }: Envelope): unknown[] {
+  if (requests.length === 0 || !requests.every((request) => Number.isSafeInteger(request?.count)))
+    return objects.map((object) => object?.request);
+  const places: number[] = [];
+  for (let place = 0; place < requests.length; place++) {
+    const end = Math.min(objects.length, places.length + requests[place]!.count!);
+    while (places.length < end) places.push(place);
+  }
+  return places;
 }
 
 /** What every object of /users/track carries. */
 export interface AcceptedBase {
   /** UUIDv7, given at the edge: the id of the row that the object becomes, and of its dead letter. */
   id: string;
-  /** Index in `requests`. */
-  request: number;
+  /** Index in `requests`, in what a release before 0.2 wrote. */
+  request?: number;
   /** The object's place in the array of the request that held it. */
   index: number;
   /** False: an identifier that belongs to nobody makes no new profile. Said only then: most objects make one. */
@@ -90,3 +107,60 @@ export type TrackKind = TrackObject['kind'];
 
 export type AcceptedObject = TrackObject | IdentityObject | SubscriptionObject;
 export type ObjectKind = TrackKind | IdentityKind | SubscriptionKind;
+
+/**
+ * Every identifier that an object names, each of which orders it: it takes effect after all that was accepted
+ * before it for any of them, and before all that is accepted after it.
+ *
+ * An attribute object that sets an address names that address too: what is addressed to it afterwards has to find
+ * the user. Empty for an import of push tokens, which names nobody.
+ */
+export function namedIdentifiers(object: AcceptedObject): Identifier[] {
+  switch (object.kind) {
+    case 'attributes':
+      // Most set no address, and there are many of them.
+      return object.standard?.email || object.standard?.phone
+        ? [...addressedBy(object), ...newAddresses(object)]
+        : addressedBy(object);
+    case 'events':
+    case 'purchases':
+      return [object.identifier];
+    case 'alias_new':
+      return [
+        { user_alias: object.user_alias },
+        ...(object.external_id === undefined ? [] : [{ external_id: object.external_id }]),
+      ];
+    case 'alias_update': {
+      const { alias_label, old_alias_name, new_alias_name } = object;
+      return [
+        { user_alias: { alias_name: old_alias_name, alias_label } },
+        { user_alias: { alias_name: new_alias_name, alias_label } },
+      ];
+    }
+    case 'identify':
+      return [object.user.identifier, { external_id: object.external_id }];
+    case 'merge':
+      return [object.merge.identifier, object.keep.identifier];
+    case 'delete':
+      return [object.user.identifier];
+    case 'external_id_rename':
+      return [{ external_id: object.current_external_id }, { external_id: object.new_external_id }];
+    case 'group_state':
+      return [object.identifier];
+    case 'email_change':
+      return [{ email: object.email }];
+    case 'external_id_remove':
+      return [{ external_id: object.external_id }];
+  }
+}
+
+function addressedBy({ identifier }: AcceptedAttributes): Identifier[] {
+  return identifier ? [identifier] : [];
+}
+
+function newAddresses({ standard }: AcceptedAttributes): Identifier[] {
+  const addresses: Identifier[] = [];
+  if (standard?.email) addresses.push({ email: standard.email });
+  if (standard?.phone && standard.phone_valid) addresses.push({ phone: standard.phone });
+  return addresses;
+}

@@ -1,5 +1,76 @@
-import type { Envelope } from './envelope.ts';
-import { type InputArray, inputArrayOf, inputArrays } from './input-array.ts';
+import type { Identifier } from '../profile/identifier.ts';
+import { uuidOf } from '../profile/values.ts';
+import { type AcceptedObject, type Envelope, requestPlaces } from './envelope.ts';
+
+/**
+ * The arrays of requests that objects come from, by what the ledger knows them by: numbers are permanent. `service_ids`
+ * stands for the wire name of the service's own ids.
+ */
+export const inputArrays = {
+  attributes: 1,
+  events: 2,
+  purchases: 3,
+  user_aliases: 4,
+  alias_updates: 5,
+  aliases_to_identify: 6,
+  emails_to_identify: 7,
+  phone_numbers_to_identify: 8,
+  merge_updates: 9,
+  external_ids: 10,
+  service_ids: 11,
+  email_addresses: 12,
+  phone_numbers: 13,
+  external_id_renames: 14,
+  subscription_groups: 15,
+  email: 16,
+  emails: 17,
+  phone: 18,
+  phones: 19,
+  external_id: 20,
+} as const;
+export type InputArray = keyof typeof inputArrays;
+
+/** The array that held the object, as the errors of the same request name it; undefined: it is none that we know. */
+export function inputArrayOf(object: AcceptedObject): InputArray | undefined {
+  switch (object.kind) {
+    case 'attributes':
+    case 'events':
+    case 'purchases':
+      return object.kind;
+    case 'alias_new':
+      return 'user_aliases';
+    case 'alias_update':
+      return 'alias_updates';
+    case 'identify':
+      return identifies(object.user?.identifier);
+    case 'merge':
+      return 'merge_updates';
+    case 'delete':
+      return deletes(object.user?.identifier);
+    case 'external_id_rename':
+      return 'external_id_renames';
+    case 'external_id_remove':
+      return 'external_ids';
+    case 'group_state':
+      return object.input_array ?? 'subscription_groups';
+    case 'email_change':
+      return 'email';
+    default:
+      return undefined;
+  }
+}
+
+function identifies(identifier: Identifier | undefined): InputArray {
+  if (identifier && 'email' in identifier) return 'emails_to_identify';
+  return identifier && 'phone' in identifier ? 'phone_numbers_to_identify' : 'aliases_to_identify';
+}
+
+function deletes(identifier: Identifier | undefined): InputArray {
+  if (!identifier || 'external_id' in identifier) return 'external_ids';
+  if ('user_alias' in identifier) return 'user_aliases';
+  if ('service_id' in identifier) return 'service_ids';
+  return 'email' in identifier ? 'email_addresses' : 'phone_numbers';
+}
 
 /** The objects of one request that one envelope carries. */
 export interface Trace {
@@ -15,6 +86,8 @@ const arrayNames = new Map<number, InputArray>(
 
 /** Reused by every call, and grown where need be. */
 let scratch = Buffer.allocUnsafe(65_536);
+/** Bytes of it that the call under way has written. */
+let end = 0;
 
 /**
  * Which requests an envelope carries, with the places of their objects, in few bytes (22 for a request of one object,
@@ -30,37 +103,37 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.replay)
     return undefined;
   const { objects, requests } = envelope;
+  const places = requestPlaces(envelope);
   // Two ids, and numbers of at most 5 bytes.
   const most = objects.length * (2 * ID + 30);
   if (scratch.length < most) scratch = Buffer.allocUnsafe(most);
-  let end = 0;
+  end = 0;
   let workspace: string | undefined;
   for (let from = 0; from < objects.length; ) {
-    const place = objects[from]?.request;
+    const place = places[from];
     let to = from + 1;
-    while (to < objects.length && objects[to]?.request === place) to++;
+    while (to < objects.length && places[to] === place) to++;
     const request = requests[place as number];
     const start = from;
     from = to;
     if (!isUuid(request?.request_id)) continue;
     const isSame = request.workspace_id === workspace;
     if (!isSame && !isUuid(request.workspace_id)) continue;
-    end = writeNumber(end, isSame ? 1 : 0);
-    end = writeId(end, request.request_id);
-    if (!isSame) end = writeId(end, request.workspace_id);
+    writeNumber(isSame ? 1 : 0);
+    writeId(request.request_id);
+    if (!isSame) writeId(request.workspace_id);
     workspace = request.workspace_id;
-    end = writeNumber(end, request.objects ?? to - start);
-    end = writeRuns(end, envelope, start, to);
+    writeNumber(request.objects ?? to - start);
+    writeRuns(objects, start, to);
   }
   return end === 0 ? undefined : Buffer.from(scratch.subarray(0, end));
 }
 
 /** Runs of an array's code, its first place and their number; a zero ends them. */
-function writeRuns(end: number, { objects }: Envelope, from: number, to: number): number {
+function writeRuns(objects: AcceptedObject[], from: number, to: number): void {
   let code = 0;
   let first = 0;
   let count = 0;
-  let at = end;
   for (let place = from; place < to; place++) {
     const object = objects[place]!;
     const name = inputArrayOf(object);
@@ -69,35 +142,35 @@ function writeRuns(end: number, { objects }: Envelope, from: number, to: number)
       count++;
       continue;
     }
-    if (count > 0) at = writeRun(at, code, first, count);
+    if (count > 0) writeRun(code, first, count);
     code = inputArrays[name];
     first = object.index;
     count = 1;
   }
-  if (count > 0) at = writeRun(at, code, first, count);
-  return writeNumber(at, 0);
+  if (count > 0) writeRun(code, first, count);
+  writeNumber(0);
 }
 
-function writeRun(end: number, code: number, first: number, count: number): number {
-  return writeNumber(writeNumber(writeNumber(end, code), first), count);
+function writeRun(code: number, first: number, count: number): void {
+  writeNumber(code);
+  writeNumber(first);
+  writeNumber(count);
 }
 
-function writeId(end: number, id: string): number {
+function writeId(id: string): void {
   scratch.write(id.replaceAll('-', ''), end, ID, 'hex');
-  return end + ID;
+  end += ID;
 }
 
 /** Seven bits a byte, the lowest first; the eighth says that more follow. */
-function writeNumber(end: number, value: number): number {
+function writeNumber(value: number): void {
   let rest = value;
-  let at = end;
-  for (; rest > 127; rest = Math.floor(rest / 128)) scratch[at++] = (rest % 128) | 128;
-  scratch[at++] = rest;
-  return at;
+  for (; rest > 127; rest = Math.floor(rest / 128)) scratch[end++] = (rest % 128) | 128;
+  scratch[end++] = rest;
 }
 
 function isUuid(id: unknown): id is string {
-  return typeof id === 'string' && /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(id);
+  return typeof id === 'string' && uuidOf(id) === id;
 }
 
 /** An id as it stands in what `encodeTraces` makes. */

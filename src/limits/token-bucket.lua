@@ -6,7 +6,7 @@
   ARGV[2]  window, seconds: the time in which an empty bucket fills
   ARGV[3]  wanted, tokens
 
-  Returns {granted, left (whole tokens), milliseconds until the bucket is full, milliseconds until one token is there, server time in seconds}
+  Returns {granted, left (whole tokens), milliseconds until the bucket is full, milliseconds until one token is there, server time in milliseconds}
 ]]
 local capacity = tonumber(ARGV[1])
 local per_microsecond = capacity / (tonumber(ARGV[2]) * 1000000)
@@ -29,4 +29,4 @@ redis.call('PEXPIRE', KEYS[1], tonumber(ARGV[2]) * 1000 + 1000)
 
 local until_full = math.ceil((capacity - tokens) / per_microsecond / 1000)
 local until_one = tokens >= 1 and 0 or math.ceil((1 - tokens) / per_microsecond / 1000)
-return { granted, math.floor(tokens), until_full, until_one, tonumber(clock[1]) }
+return { granted, math.floor(tokens), until_full, until_one, math.floor(now / 1000) }

@@ -1,8 +1,6 @@
 import { nextRun } from '../integrations/schedule.ts';
-import { type ListedIntegration, listIntegrations } from '../store/integrations/list-integrations.ts';
-import { EXAMPLE_INTEGRATION } from './cdi/integration-id.ts';
-import { cursorQuery, linkTo, readPage } from './cdi/page.ts';
-import { integrationsReply } from './cdi/schemas.ts';
+import { type ListedIntegration, listIntegrations } from '../store/integrations.ts';
+import { cursorQuery, EXAMPLE_INTEGRATION, integrationsReply, linkTo, readPage } from './cdi/schemas.ts';
 import type { DirectOperation } from './operation.ts';
 
 const PATH = '/cdi/integrations';

@@ -1,7 +1,12 @@
-import { listRuns } from '../store/syncs/list-runs.ts';
-import { EXAMPLE_INTEGRATION, integrationIn } from './cdi/integration-id.ts';
-import { cursorQuery, linkTo, readPage } from './cdi/page.ts';
-import { jobsReply } from './cdi/schemas.ts';
+import { listRuns } from '../store/sync-lists.ts';
+import {
+  cursorQuery,
+  EXAMPLE_INTEGRATION,
+  integrationIn,
+  jobsReply,
+  linkTo,
+  readPage,
+} from './cdi/schemas.ts';
 import type { DirectOperation } from './operation.ts';
 
 /** GET /cdi/integrations/{integration_id}/job_sync_status */

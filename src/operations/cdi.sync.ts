@@ -1,7 +1,7 @@
 import { ApiError } from '../errors.ts';
-import { newId } from '../ids.ts';
-import { startRun } from '../store/syncs/start-run.ts';
-import { EXAMPLE_INTEGRATION, integrationIn } from './cdi/integration-id.ts';
+import { newId } from '../platform/ids.ts';
+import { startRun } from '../store/sync-runs.ts';
+import { EXAMPLE_INTEGRATION, integrationIn } from './cdi/schemas.ts';
 import type { DirectOperation } from './operation.ts';
 
 /** POST /cdi/integrations/{integration_id}/sync */

@@ -1,4 +1,4 @@
-import { blocklisting } from './email/blocklisting.ts';
+import { blocklisting } from './email/listing.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** POST /email/blocklist */
@@ -7,4 +7,9 @@ export function emailBlocklist(): QueuedOperation {
     'blocklist',
     'At most 50 addresses, whether anybody has them or not. /email/bounce/remove and /email/status undo it.',
   );
+}
+
+/** POST /email/blacklist: the older name of /email/blocklist. */
+export function emailBlacklist(): QueuedOperation {
+  return blocklisting('blacklist', 'The older name of /email/blocklist.');
 }

@@ -1,4 +1,4 @@
-import { listEmails } from '../store/subscriptions/list-emails.ts';
+import { listEmails } from '../store/email-listing.ts';
 import { listParameters, listReply, readPage } from './email/listing.ts';
 import type { DirectOperation } from './operation.ts';
 
@@ -28,7 +28,7 @@ export function emailHardBounces(): DirectOperation {
 
     async handle({ workspaceId }, { query }, { database }) {
       const page = readPage(query, 'unless-email');
-      const found = await listEmails(database.pool, workspaceId, 'hard_bounced', page);
+      const found = await listEmails(database.pool, workspaceId, { list: 'hard_bounced', ...page });
       const emails = found.map(({ email, since }) => ({ email, hard_bounced_at: since }));
       return { status: 200, body: { emails, message: 'success' } };
     },

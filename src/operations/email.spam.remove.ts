@@ -1,4 +1,4 @@
-import { addresses, ofAddresses, planChange } from './email/addresses.ts';
+import { addresses, ofAddresses, planChange } from './email/listing.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** POST /email/spam/remove */

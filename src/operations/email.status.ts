@@ -1,6 +1,6 @@
 import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
-import { addresses, ofAddresses, planChange } from './email/addresses.ts';
+import { addresses, ofAddresses, planChange } from './email/listing.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** POST /email/status: the global state of email addresses. */

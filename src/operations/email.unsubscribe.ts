@@ -1,4 +1,4 @@
-import { listEmails } from '../store/subscriptions/list-emails.ts';
+import { listEmails } from '../store/email-listing.ts';
 import { listParameters, listReply, readPage } from './email/listing.ts';
 import type { DirectOperation } from './operation.ts';
 
@@ -31,7 +31,7 @@ export function emailUnsubscribe(): DirectOperation {
 
     async handle({ workspaceId }, { query }, { database }) {
       const page = readPage(query, 'always');
-      const found = await listEmails(database.pool, workspaceId, 'unsubscribed', page);
+      const found = await listEmails(database.pool, workspaceId, { list: 'unsubscribed', ...page });
       const emails = found.map(({ email, since }) => ({ email, unsubscribed_at: since }));
       return { status: 200, body: { emails, message: 'success' } };
     },

@@ -1,8 +1,8 @@
+import type { LongStrings } from '../profile/attribute-rule.ts';
 import { cdiIntegrations } from './cdi.integrations.ts';
 import { cdiJobSyncStatus } from './cdi.job_sync_status.ts';
 import { cdiSync } from './cdi.sync.ts';
-import { emailBlacklist } from './email.blacklist.ts';
-import { emailBlocklist } from './email.blocklist.ts';
+import { emailBlacklist, emailBlocklist } from './email.blocklist.ts';
 import { emailBounceRemove } from './email.bounce.remove.ts';
 import { emailHardBounces } from './email.hard_bounces.ts';
 import { emailSpamRemove } from './email.spam.remove.ts';
@@ -42,9 +42,9 @@ import { usersTrack } from './users.track.ts';
  *
  * @param serviceIdField wire name of the service id
  */
-export function allOperations(serviceIdField: string): Operation[] {
+export function allOperations(serviceIdField: string, longStrings?: LongStrings): Operation[] {
   return [
-    usersTrack(serviceIdField),
+    usersTrack(serviceIdField, longStrings),
     usersMerge(),
     usersDelete(serviceIdField),
     usersAliasNew(),

@@ -3,10 +3,10 @@ import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Trace } from '../jobs/traces.ts';
 import type { Renderer } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
+import type { Schema } from '../schemas/compile.ts';
 import type { BucketName } from '../schemas/limits.ts';
-import type { Schema } from '../schemas/schema.ts';
 import type { Database } from '../store/database.ts';
-import type { Channel } from '../store/subscriptions/find-groups.ts';
+import type { Channel } from '../store/subscription-states.ts';
 
 /** Who asks, when, and as which request. */
 export interface Caller {
@@ -56,6 +56,8 @@ interface Described {
   /** Makes of a body the one that its schema describes, where clients may write it in several ways. */
   spell?(body: Record<string, Json>): Record<string, Json>;
   query?: Schema;
+  /** Its query may name a list of users: it may be as long as 50 of the longest names. */
+  listsInQuery?: true;
   /** Schema of each answer, by status. */
   replies: Record<number, { description: string; schema: Schema }>;
   /** Errors of the catalogue that its own rules end with. */
@@ -83,6 +85,8 @@ export interface QueuedOperation extends Described {
    * @throws {BadRequest|ApiError} when nothing of the request can be accepted
    */
   plan(caller: Caller, body: Record<string, Json>): Plan;
+  /** As `plan`, where that may take long: between two steps others get their turn. */
+  steps?(caller: Caller, body: Record<string, Json>): Generator<void, Plan>;
 }
 
 export interface Plan {
@@ -138,6 +142,8 @@ export interface DirectOperation extends Described {
   kind: 'direct';
   /** Changes nothing: it is answered anew also where an `Idempotency-Key` promises one effect. */
   isRead?: true;
+  /** Its answer may be large: a few requests at a time are answered, and of one workspace fewer. */
+  inTurns?: true;
   handle(caller: Caller, input: DirectInput, resources: Resources): Promise<Reply>;
 }
 
@@ -159,3 +165,6 @@ export interface AboutRequest {
 }
 
 export type Operation = QueuedOperation | DirectOperation;
+
+/** Why an object for a blocked external id is refused. Clients match on this text. */
+export const BLOCKED = 'provided external_id is blacklisted and disallowed';

@@ -1,9 +1,6 @@
 import type { DirectOperation } from './operation.ts';
-import { readContents } from './preference-center/contents.ts';
-import { exampleContents, exampleStamps } from './preference-center/example.ts';
-import { createBody, createdReply } from './preference-center/schemas.ts';
-import { createdBody } from './preference-center/stored.ts';
-import { createCenter } from './preference-center/write.ts';
+import { createCenter, createdBody, readContents } from './preference-center/contents.ts';
+import { createBody, createdReply, exampleContents, exampleStamps } from './preference-center/schemas.ts';
 
 /** POST /preference_center/v1 */
 export function preferenceCenterCreate(): DirectOperation {
@@ -19,7 +16,7 @@ export function preferenceCenterCreate(): DirectOperation {
       'Both templates are tried before they are stored: what they name has to exist, and a mistake is told with its line. A name is given once and for good.',
     body: createBody,
     replies: { 201: { description: 'The preference center is stored.', schema: createdReply } },
-    refusals: ['nameTaken'],
+    refusals: ['nameTaken', 'tooManyPreferenceCenters'],
     example: {
       body: { name: 'newsletters', ...exampleContents },
       reply: {

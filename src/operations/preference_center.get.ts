@@ -1,9 +1,8 @@
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
 import type { DirectOperation } from './operation.ts';
-import { exampleContents, exampleId, exampleStamps } from './preference-center/example.ts';
-import { viewReply } from './preference-center/schemas.ts';
-import { centerIdOf, stampsOf } from './preference-center/stored.ts';
+import { centerIdOf, stampsOf } from './preference-center/contents.ts';
+import { exampleContents, exampleId, exampleStamps, viewReply } from './preference-center/schemas.ts';
 
 /** GET /preference_center/v1/{preferenceCenterExternalId} */
 export function preferenceCenterGet(): DirectOperation {

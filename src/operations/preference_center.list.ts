@@ -1,7 +1,6 @@
 import type { DirectOperation } from './operation.ts';
-import { exampleStamps } from './preference-center/example.ts';
-import { listReply } from './preference-center/schemas.ts';
-import { stampsOf } from './preference-center/stored.ts';
+import { MAX_CENTERS, stampsOf } from './preference-center/contents.ts';
+import { exampleStamps, listReply } from './preference-center/schemas.ts';
 
 /** GET /preference_center/v1/list */
 export function preferenceCenterList(): DirectOperation {
@@ -13,7 +12,7 @@ export function preferenceCenterList(): DirectOperation {
     permission: 'preference_center.list',
     bucket: 'preference_center.read',
     summary: 'List the preference centers of the workspace',
-    description: 'All of them, drafts too, the oldest first.',
+    description: `All of them, drafts too, the oldest first. A workspace may have ${MAX_CENTERS.toLocaleString('en')}.`,
     replies: { 200: { description: 'The preference centers.', schema: listReply } },
     example: { reply: { preference_centers: [{ name: 'newsletters', ...exampleStamps }] } },
 
@@ -22,6 +21,7 @@ export function preferenceCenterList(): DirectOperation {
         where: { workspaceId },
         orderBy: [{ createdAt: 'asc' }, { id: 'asc' }],
         omit: { pageHtml: true, confirmationHtml: true },
+        take: MAX_CENTERS,
       });
       const listed = centers.map((center) => ({ name: center.name, ...stampsOf(center) }));
       return { status: 200, body: { preference_centers: listed } };

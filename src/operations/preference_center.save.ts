@@ -1,11 +1,25 @@
 import { BadRequest } from '../errors.ts';
 import type { Database } from '../store/database.ts';
 import type { DirectOperation } from './operation.ts';
-import { type Contents, readContents } from './preference-center/contents.ts';
-import { exampleContents, exampleId, exampleStamps } from './preference-center/example.ts';
-import { createdReply, saveBody, updatedReply } from './preference-center/schemas.ts';
-import { centerIdOf, createdBody, type PreferenceCenter, updatedBody } from './preference-center/stored.ts';
-import { createCenter, requireName, updateCenter } from './preference-center/write.ts';
+import {
+  type Contents,
+  centerIdOf,
+  createCenter,
+  createdBody,
+  type PreferenceCenter,
+  readContents,
+  requireName,
+  updateCenter,
+  updatedBody,
+} from './preference-center/contents.ts';
+import {
+  createdReply,
+  exampleContents,
+  exampleId,
+  exampleStamps,
+  saveBody,
+  updatedReply,
+} from './preference-center/schemas.ts';
 
 /** POST /preference_center/v1/{preferenceCenterExternalId} */
 export function preferenceCenterSave(): DirectOperation {
@@ -24,7 +38,7 @@ export function preferenceCenterSave(): DirectOperation {
       200: { description: 'The preference center is changed.', schema: updatedReply },
       201: { description: 'There was none with this id, and now there is.', schema: createdReply },
     },
-    refusals: ['nameTaken'],
+    refusals: ['nameTaken', 'tooManyPreferenceCenters'],
     example: {
       params: { preferenceCenterExternalId: exampleId },
       body: { name: 'newsletters', ...exampleContents },
@@ -39,13 +53,13 @@ export function preferenceCenterSave(): DirectOperation {
       const contents = await readContents(workspaceId, body, resources);
       const { database } = resources;
       const at = new Date(now);
-      const updated = await updateCenter(database, workspaceId, id, contents, at);
+      const updated = await updateCenter(database, { workspaceId, id, contents, now: at });
       if (updated) return { status: 200, body: updatedBody(updated) };
       const name = requireName(body);
       const created = await createUnlessThere(database, { workspaceId, id, name, contents, now: at });
       if (created) return { status: 201, body: createdBody(created) };
       // Somebody has made it meanwhile.
-      const center = await updateCenter(database, workspaceId, id, contents, at);
+      const center = await updateCenter(database, { workspaceId, id, contents, now: at });
       return { status: 200, body: updatedBody(center!) };
     },
   };

@@ -1,10 +1,13 @@
 import { ApiError } from '../errors.ts';
 import type { DirectOperation } from './operation.ts';
-import { readContents } from './preference-center/contents.ts';
-import { exampleContents, exampleId, exampleStamps } from './preference-center/example.ts';
-import { updateBody, updatedReply } from './preference-center/schemas.ts';
-import { centerIdOf, updatedBody } from './preference-center/stored.ts';
-import { updateCenter } from './preference-center/write.ts';
+import { centerIdOf, readContents, updateCenter, updatedBody } from './preference-center/contents.ts';
+import {
+  exampleContents,
+  exampleId,
+  exampleStamps,
+  updateBody,
+  updatedReply,
+} from './preference-center/schemas.ts';
 
 /** PUT /preference_center/v1/{preferenceCenterExternalId} */
 export function preferenceCenterUpdate(): DirectOperation {
@@ -31,7 +34,8 @@ export function preferenceCenterUpdate(): DirectOperation {
       const id = centerIdOf(params);
       if (!id) throw new ApiError('unknownPreferenceCenter');
       const contents = await readContents(workspaceId, body, resources);
-      const center = await updateCenter(resources.database, workspaceId, id, contents, new Date(now));
+      const change = { workspaceId, id, contents, now: new Date(now) };
+      const center = await updateCenter(resources.database, change);
       if (!center) throw new ApiError('unknownPreferenceCenter');
       return { status: 200, body: updatedBody(center) };
     },

@@ -1,10 +1,9 @@
 import { ApiError } from '../errors.ts';
 import { signLink } from '../preferences/link.ts';
-import { findLinkUser } from '../store/preference-centers/find-link-user.ts';
-import { requireLinkKey } from '../store/preference-centers/link-key.ts';
+import { findLinkUser, requireLinkKey } from '../store/preference-centers.ts';
 import type { DirectOperation } from './operation.ts';
-import { exampleId } from './preference-center/example.ts';
-import { centerIdOf } from './preference-center/stored.ts';
+import { centerIdOf } from './preference-center/contents.ts';
+import { exampleId } from './preference-center/schemas.ts';
 
 const DAY = 86_400_000;
 

@@ -1,11 +1,9 @@
 import { validate as isUuid, version } from 'uuid';
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
-import type { Schema } from '../schemas/schema.ts';
+import type { Schema } from '../schemas/compile.ts';
 import type { DirectOperation } from './operation.ts';
-import { followRequest } from './requests/follow.ts';
-import { overall } from './requests/standing.ts';
-import { acceptedAt } from './requests/time-range.ts';
+import { acceptedAt, followRequest, overall } from './requests/follow.ts';
 
 /** Of the objects of the documented example. */
 export const EXAMPLE_REQUEST = '019c13ec-a2e2-7c84-bea2-c5e0d85f1e01';

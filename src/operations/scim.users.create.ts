@@ -1,14 +1,10 @@
-import { inTime } from '../store/accounts/in-time.ts';
+import { inTime } from '../store/accounts.ts';
 import type { DirectOperation } from './operation.ts';
-import { createSchema, resourceSchema } from './scim/account-schema.ts';
-import { replyWith } from './scim/change-account.ts';
-import { exampleGiven, exampleResource } from './scim/example.ts';
-import { companyOf, requestOf } from './scim/find-account.ts';
-import { scim } from './scim/messages.ts';
-import { readProjection } from './scim/projection.ts';
-import { projectionQuery } from './scim/query.ts';
-import { readAccount, readEmail } from './scim/read-account.ts';
-import { ScimError } from './scim/scim-error.ts';
+import { createSchema, exampleGiven, exampleResource, resourceSchema } from './scim/account-schema.ts';
+import { companyOf, replyWith, requestOf } from './scim/change-account.ts';
+import { ScimError, scim } from './scim/messages.ts';
+import { projectionQuery, readProjection } from './scim/query.ts';
+import { readAccount, readEmail, toColumns } from './scim/read-account.ts';
 import { spellResource } from './scim/spell.ts';
 
 /** POST /scim/v2/Users: makes a dashboard account (RFC 7644 §3.3). */
@@ -34,12 +30,14 @@ export function scimUsersCreate(): DirectOperation {
       const companyId = companyOf(caller);
       const project = readProjection(input.query);
       const email = readEmail(body.userName as string);
-      const values = await readAccount(prisma, companyId, body, true);
+      const values = await readAccount(prisma, { companyId, body, active: true });
       const now = new Date(caller.now);
       const id = caller.requestId;
       const userName = body.userName as string;
       const dates = { createdAt: now, modifiedAt: now };
-      const create = prisma.account.create({ data: { id, companyId, userName, email, ...values, ...dates } });
+      const create = prisma.account.create({
+        data: { id, companyId, userName, email, ...toColumns(values), ...dates },
+      });
       const account = await inTime(prisma, create).catch(async (error: { code?: string }) => {
         if (error.code !== 'P2002') throw error;
         const made = await prisma.account.findFirst({ where: { id, companyId } });
@@ -47,7 +45,8 @@ export function scimUsersCreate(): DirectOperation {
         // The one unique thing that a client chooses is the email address.
         throw new ScimError('scimUserExists', 'uniqueness');
       });
-      return replyWith(201, account, prisma, requestOf(input).baseUrl, project);
+      const { baseUrl } = requestOf(input);
+      return replyWith({ status: 201, account, baseUrl, project }, prisma);
     },
   };
 }

@@ -1,10 +1,8 @@
-import { inTime } from '../store/accounts/in-time.ts';
+import { inTime } from '../store/accounts.ts';
 import type { DirectOperation } from './operation.ts';
-import { requireMatch } from './scim/change-account.ts';
-import { EXAMPLE_ID } from './scim/example.ts';
-import { companyOf, findAccount, requestOf } from './scim/find-account.ts';
-import { scim } from './scim/messages.ts';
-import { ScimError } from './scim/scim-error.ts';
+import { EXAMPLE_ID } from './scim/account-schema.ts';
+import { companyOf, findAccount, requestOf, requireMatch } from './scim/change-account.ts';
+import { ScimError, scim } from './scim/messages.ts';
 
 /** DELETE /scim/v2/Users/{id}: deletes a dashboard account for good (RFC 7644 §3.6). */
 export function scimUsersDelete(): DirectOperation {
@@ -24,7 +22,7 @@ export function scimUsersDelete(): DirectOperation {
     async handle(caller, input, { database: { prisma } }) {
       const companyId = companyOf(caller);
       const { ifMatch } = requestOf(input);
-      const account = await findAccount(prisma, companyId, input.params.id!, 'scimUserNotFound');
+      const account = await findAccount(prisma, { companyId, id: input.params.id! }, 'scimUserNotFound');
       requireMatch(ifMatch, account);
       const { id, version } = account;
       const where = { id, companyId, ...(ifMatch !== undefined && { version }) };

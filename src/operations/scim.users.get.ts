@@ -1,11 +1,8 @@
 import type { DirectOperation } from './operation.ts';
-import { resourceSchema } from './scim/account-schema.ts';
-import { namesVersion, replyWith } from './scim/change-account.ts';
-import { EXAMPLE_ID, exampleResource } from './scim/example.ts';
-import { companyOf, findAccount, requestOf } from './scim/find-account.ts';
+import { EXAMPLE_ID, exampleResource, resourceSchema } from './scim/account-schema.ts';
+import { companyOf, findAccount, namesVersion, replyWith, requestOf } from './scim/change-account.ts';
 import { scim } from './scim/messages.ts';
-import { readProjection } from './scim/projection.ts';
-import { projectionQuery } from './scim/query.ts';
+import { projectionQuery, readProjection } from './scim/query.ts';
 import { versionOf } from './scim/resource.ts';
 
 /** GET /scim/v2/Users/{id}: one dashboard account (RFC 7644 §3.4.1). */
@@ -29,10 +26,11 @@ export function scimUsersGet(): DirectOperation {
     async handle(caller, input, { database: { prisma } }) {
       const { baseUrl, ifNoneMatch } = requestOf(input);
       const project = readProjection(input.query);
-      const account = await findAccount(prisma, companyOf(caller), input.params.id!, 'scimResourceNotFound');
+      const named = { companyId: companyOf(caller), id: input.params.id! };
+      const account = await findAccount(prisma, named, 'scimResourceNotFound');
       if (ifNoneMatch !== undefined && namesVersion(ifNoneMatch, account))
         return { status: 304, body: undefined, headers: { ETag: versionOf(account) } };
-      return replyWith(200, account, prisma, baseUrl, project);
+      return replyWith({ status: 200, account, baseUrl, project }, prisma);
     },
   };
 }

@@ -1,16 +1,12 @@
 import type { Json } from '../profile/json.ts';
-import { findAccounts, SearchTooLong } from '../store/accounts/find-accounts.ts';
+import { findAccounts, SearchTooLong } from '../store/accounts.ts';
 import type { DirectOperation } from './operation.ts';
-import { resourceSchema } from './scim/account-schema.ts';
-import { exampleResource } from './scim/example.ts';
+import { exampleResource, resourceSchema } from './scim/account-schema.ts';
+import { companyOf, requestOf } from './scim/change-account.ts';
 import { readFilter } from './scim/filter.ts';
-import { companyOf, requestOf } from './scim/find-account.ts';
-import { LIST_RESPONSE, scim } from './scim/messages.ts';
-import { MAX_COUNT, nextCursor, readPage } from './scim/page.ts';
-import { readProjection } from './scim/projection.ts';
-import { listQuery } from './scim/query.ts';
+import { LIST_RESPONSE, ScimError, scim } from './scim/messages.ts';
+import { listQuery, MAX_COUNT, nextCursor, readPage, readProjection } from './scim/query.ts';
 import { readNames, toResource } from './scim/resource.ts';
-import { ScimError } from './scim/scim-error.ts';
 
 /** GET /scim/v2/Users: the accounts of the company, or those that a filter finds (RFC 7644 §3.4.2). */
 export function scimUsersList(): DirectOperation {
@@ -22,7 +18,7 @@ export function scimUsersList(): DirectOperation {
     method: 'GET',
     path: '/scim/v2/Users',
     summary: 'Find dashboard accounts',
-    description: `A filter compares \`userName\`, \`name\`, \`name.givenName\`, \`name.familyName\`, \`department\`, \`id\`, \`externalId\` by \`eq\`, \`co\` and \`sw\`, and \`active\` by \`eq\`, with \`and\`, \`or\` and parentheses. Case counts only in ids. Accounts come in the order in which they were made, at most ${MAX_COUNT} at a time. Pages by \`cursor\` stay whole also while accounts are deleted.`,
+    description: `A filter compares \`userName\`, \`name\`, \`name.givenName\`, \`name.familyName\`, \`department\`, \`id\`, \`externalId\`, \`emails\` by \`eq\`, \`co\` and \`sw\`, and \`active\` by \`eq\`, with \`and\`, \`or\` and parentheses. Case counts only in ids. Accounts come in the order in which they were made, at most ${MAX_COUNT} at a time. Pages by \`cursor\` stay whole also while accounts are deleted.`,
     query: listQuery,
     replies: {
       200: {
@@ -58,7 +54,7 @@ export function scimUsersList(): DirectOperation {
       const project = readProjection(input.query);
       const page = readPage(input.query);
       const condition = filter === undefined ? undefined : readFilter(filter as string);
-      const found = await findAccounts(pool, companyOf(caller), condition, page).catch((error) => {
+      const found = await findAccounts(pool, companyOf(caller), { condition, ...page }).catch((error) => {
         throw error instanceof SearchTooLong ? new ScimError('scimTooMany', 'tooMany') : error;
       });
       const accounts = await prisma.account.findMany({
@@ -79,7 +75,7 @@ export function scimUsersList(): DirectOperation {
           totalResults: found.total,
           ...(page.after === undefined && { startIndex: page.skip + 1 }),
           itemsPerPage: Resources.length,
-          ...nextCursor(page, found.page),
+          ...nextCursor(page, found),
           Resources,
         },
       };

@@ -1,13 +1,11 @@
 import type { Json } from '../profile/json.ts';
 import { compile, describeError } from '../schemas/compile.ts';
 import type { DirectOperation } from './operation.ts';
-import { replaceSchema, resourceSchema } from './scim/account-schema.ts';
+import { EXAMPLE_ID, exampleResource, replaceSchema, resourceSchema } from './scim/account-schema.ts';
 import { changeAccount } from './scim/change-account.ts';
-import { EXAMPLE_ID, exampleResource } from './scim/example.ts';
-import { PATCH_OP, scim } from './scim/messages.ts';
+import { invalid, PATCH_OP, scim } from './scim/messages.ts';
 import { applyPatch, type GivenOperation, patchSchema } from './scim/patch.ts';
 import { projectionQuery } from './scim/query.ts';
-import { invalid } from './scim/scim-error.ts';
 
 /** What a patch results in has to be an account that a client could have sent. */
 const check = compile<Record<string, Json>>(replaceSchema);
@@ -35,12 +33,10 @@ export function scimUsersPatch(): DirectOperation {
     },
 
     handle: (caller, input, resources) =>
-      changeAccount(caller, input, resources, async (_current, resource) => {
+      changeAccount({ caller, input, resources }, async (_current, resource) => {
         const patched = applyPatch(await resource(), input.body.Operations as GivenOperation[]);
         if (!check(patched)) throw invalid(describeError(check.errors![0]!));
-        for (const name of ['userName', 'active']) {
-          if (patched[name] === undefined) throw invalid(`'${name}' is required`);
-        }
+        if (patched.userName === undefined) throw invalid("'userName' is required");
         return patched;
       }),
   };

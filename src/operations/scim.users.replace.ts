@@ -1,7 +1,12 @@
 import type { DirectOperation } from './operation.ts';
-import { replaceSchema, resourceSchema } from './scim/account-schema.ts';
+import {
+  EXAMPLE_ID,
+  exampleGiven,
+  exampleResource,
+  replaceSchema,
+  resourceSchema,
+} from './scim/account-schema.ts';
 import { changeAccount } from './scim/change-account.ts';
-import { EXAMPLE_ID, exampleGiven, exampleResource } from './scim/example.ts';
 import { scim } from './scim/messages.ts';
 import { projectionQuery } from './scim/query.ts';
 import { spellResource } from './scim/spell.ts';
@@ -25,6 +30,6 @@ export function scimUsersReplace(): DirectOperation {
     refusals: ['scimUserNotFound', 'scimVersionChanged'],
     example: { params: { id: EXAMPLE_ID }, body: given, query: {}, reply: exampleResource },
 
-    handle: (caller, input, resources) => changeAccount(caller, input, resources, async () => input.body),
+    handle: (caller, input, resources) => changeAccount({ caller, input, resources }, async () => input.body),
   };
 }

@@ -1,10 +1,15 @@
-import { findExported, MAX_SHARING } from '../store/export/find-exported.ts';
-import { readProfiles } from '../store/export/read-profiles.ts';
+import { readProfiles } from '../store/export.ts';
+import { findExported, MAX_SHARING } from '../store/export-lookup.ts';
 import { toUserObject, userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
-import { readAskedOrNobody } from './subscription/asked.ts';
-import { count, EXAMPLE_GROUP, queried } from './subscription/schemas.ts';
-import { readOffset, readWholeNumber } from './subscription/whole-number.ts';
+import {
+  count,
+  EXAMPLE_GROUP,
+  queried,
+  readAskedOrNobody,
+  readOffset,
+  readWholeNumber,
+} from './subscription/asked.ts';
 
 /** Most users of one answer. */
 const MAX_USERS = 100;
@@ -28,6 +33,7 @@ export function subscriptionGroupsGet(): DirectOperation {
     bucket: 'default',
     summary: 'Get the subscription groups of users',
     description: `The groups for which something was said. External ids come before emails and phones. Everyone on an email or phone comes, up to ${MAX_SHARING.toLocaleString('en')}: those with an external id first, then the most recently updated. What nobody has is left out.`,
+    listsInQuery: true,
     query: {
       type: 'object',
       properties: {
@@ -93,7 +99,10 @@ export function subscriptionGroupsGet(): DirectOperation {
       const found = await findExported(database.pool, workspaceId, wanted);
       const ids = [...new Set(found.map(({ id }) => id))];
       const page = ids.slice(offset, offset + limit);
-      const stored = await readProfiles(database.pool, workspaceId, page, ['subscription_groups']);
+      const stored = await readProfiles(database.pool, workspaceId, {
+        ids: page,
+        fields: ['subscription_groups'],
+      });
       const users = new Map(stored.map((user) => [user.id, { ...nothing, ...toUserObject(user, shown) }]));
       return {
         status: 200,

@@ -1,14 +1,11 @@
 import { ApiError } from '../errors.ts';
 import type { Database } from '../store/database.ts';
-import { findExported } from '../store/export/find-exported.ts';
-import { type Channel, findGroups } from '../store/subscriptions/find-groups.ts';
-import { readAddressStates } from '../store/subscriptions/read-address-states.ts';
-import { readProfileStates } from '../store/subscriptions/read-profile-states.ts';
+import { readAddressStates } from '../store/email-listing.ts';
+import { findExported } from '../store/export-lookup.ts';
+import { type Channel, findGroups, readProfileStates } from '../store/subscription-states.ts';
 import type { DirectOperation } from './operation.ts';
-import { type Asked, readAsked } from './subscription/asked.ts';
-import { EXAMPLE_GROUP, groupId, queried } from './subscription/schemas.ts';
-import { readGroupId } from './subscription/setting.ts';
-import { requireChannel } from './subscription/targets.ts';
+import { type Asked, EXAMPLE_GROUP, groupId, queried, readAsked } from './subscription/asked.ts';
+import { readGroupId, requireChannel } from './subscription/setting.ts';
 
 const answers: Record<string, string> = { subscribed: 'Subscribed', unsubscribed: 'Unsubscribed' };
 
@@ -24,6 +21,7 @@ export function subscriptionStatusGet(): DirectOperation {
     summary: 'Get the subscription states of users in a group',
     description:
       'By external ids, or by emails (a group of emails) or phones (a group of SMS or WhatsApp); external ids come first. `Unknown`: nothing was said, or nobody has the external id. The global state of an email address is not looked at.',
+    listsInQuery: true,
     query: {
       type: 'object',
       required: ['subscription_group_id'],
@@ -38,7 +36,8 @@ export function subscriptionStatusGet(): DirectOperation {
           properties: {
             status: {
               type: 'object',
-              description: 'By external id, email or phone, as sent.',
+              description:
+                'By external id, email or phone, as sent; a `+` that arrived as a space is a `+` again.',
               additionalProperties: { enum: [...Object.values(answers), 'Unknown'] },
             },
             message: { const: 'success' },
@@ -58,36 +57,39 @@ export function subscriptionStatusGet(): DirectOperation {
       const [group] = await findGroups(database.pool, [id]);
       if (group?.workspaceId !== workspaceId) throw new ApiError('invalidSubscriptionGroup');
       requireChannel(group.channel, asked.kind, asked.kind);
-      const states = await readStates(database, workspaceId, group, asked);
-      const status = asked.names.map(({ sent }) => [sent, answers[states.get(sent) ?? ''] ?? 'Unknown']);
+      const states = await readStates(database, group, asked);
+      const status = asked.names.map(({ meant }) => [meant, answers[states.get(meant) ?? ''] ?? 'Unknown']);
       return { status: 200, body: { status: Object.fromEntries(status), message: 'success' } };
     },
   };
 }
 
-/** The states by what was sent. */
+interface Group {
+  workspaceId: string;
+  id: string;
+  channel: Channel;
+}
+
+/** The states by what was meant. */
 async function readStates(
   { pool }: Database,
-  workspaceId: string,
-  group: { id: string; channel: Channel },
+  group: Group,
   { kind, names }: Asked,
 ): Promise<Map<string, string>> {
-  const known = names.flatMap(({ sent, known }) => (known === undefined ? [] : [{ sent, known }]));
+  const known = names.flatMap(({ meant, known }) => (known === undefined ? [] : [{ meant, known }]));
   const found =
     kind === 'external_id'
-      ? await ofUsers(pool, workspaceId, group, known)
+      ? await ofUsers(pool, group, known)
       : await readAddressStates(
           pool,
-          workspaceId,
-          group.id,
-          kind,
+          { workspaceId: group.workspaceId, groupId: group.id, kind },
           known.map((name) => name.known),
         );
   const states = new Map(found.map(({ name, state }) => [name, state]));
   return new Map(
     known.flatMap((name) => {
       const state = states.get(name.known);
-      return state === undefined ? [] : [[name.sent, state]];
+      return state === undefined ? [] : [[name.meant, state]];
     }),
   );
 }
@@ -95,8 +97,7 @@ async function readStates(
 /** The states by external id. */
 async function ofUsers(
   pool: Database['pool'],
-  workspaceId: string,
-  { id, channel }: { id: string; channel: Channel },
+  { workspaceId, id, channel }: Group,
   known: { known: string }[],
 ): Promise<{ name: string; state: string }[]> {
   const wanted = known.map((name, place) => ({ place, external_id: name.known }));
@@ -104,9 +105,7 @@ async function ofUsers(
   const address = channel === 'email' ? 'email' : 'phone';
   const states = await readProfileStates(
     pool,
-    workspaceId,
-    id,
-    address,
+    { workspaceId, groupId: id, kind: address },
     users.map((user) => user.id),
   );
   const byId = new Map(states.map(({ name, state }) => [name, state]));

@@ -1,8 +1,7 @@
 import type { Rejection } from '../errors.ts';
-import { newId } from '../ids.ts';
-import type { AcceptedGroupState } from '../jobs/subscription.ts';
-import { planOf } from './identity/elements.ts';
-import { countedReply, refusal } from './identity/schemas.ts';
+import type { AcceptedGroupState } from '../jobs/payloads.ts';
+import { newId } from '../platform/ids.ts';
+import { countedReply, planOf, refusal } from './identity/elements.ts';
 import type { QueuedOperation } from './operation.ts';
 import {
   doubleOptIn,
@@ -11,9 +10,8 @@ import {
   READ_BACK_WITHIN,
   subscriptionState,
   targets,
-} from './subscription/schemas.ts';
-import { readSetting } from './subscription/setting.ts';
-import { readTargets } from './subscription/targets.ts';
+} from './subscription/asked.ts';
+import { readSetting, readTargets } from './subscription/setting.ts';
 
 const fields = Object.keys(targets);
 
@@ -61,7 +59,8 @@ export function subscriptionStatusSet(): QueuedOperation {
       const { channel, ...setting } = readSetting(body, caller);
       const objects: AcceptedGroupState[] = [];
       const rejected: Rejection[] = [];
-      for (const target of readTargets(body, channel, "'external_id', 'email' or 'phone'", caller)) {
+      const required = "'external_id', 'email' or 'phone'";
+      for (const target of readTargets(body, { channel, required }, caller)) {
         const { field, index } = target;
         if ('error' in target) rejected.push({ type: target.error, input_array: field, index });
         else {
@@ -69,7 +68,6 @@ export function subscriptionStatusSet(): QueuedOperation {
           objects.push({
             kind: 'group_state',
             id: newId(),
-            request: 0,
             index,
             input_array: field,
             identifier,

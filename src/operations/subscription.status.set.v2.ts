@@ -1,10 +1,9 @@
 import { ApiError, BadRequest, type Rejection } from '../errors.ts';
-import { newId } from '../ids.ts';
-import type { AcceptedGroupState } from '../jobs/subscription.ts';
+import type { AcceptedGroupState } from '../jobs/payloads.ts';
+import { newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { isRecord } from '../profile/record.ts';
-import { planOf, requiredElements } from './identity/elements.ts';
-import { arrayOf, countedReply, refusal } from './identity/schemas.ts';
+import { isRecord } from '../profile/values.ts';
+import { arrayOf, countedReply, planOf, refusal, requiredElements } from './identity/elements.ts';
 import type { Caller, QueuedOperation } from './operation.ts';
 import {
   doubleOptIn,
@@ -13,9 +12,8 @@ import {
   READ_BACK_WITHIN,
   subscriptionState,
   targets,
-} from './subscription/schemas.ts';
-import { readSetting } from './subscription/setting.ts';
-import { readTargets } from './subscription/targets.ts';
+} from './subscription/asked.ts';
+import { readSetting, readTargets } from './subscription/setting.ts';
 
 const FIELD = 'subscription_groups';
 
@@ -66,7 +64,7 @@ export function subscriptionStatusSetV2(): QueuedOperation {
     plan(caller, body) {
       const objects: AcceptedGroupState[] = [];
       const rejected: Rejection[] = [];
-      const elements = requiredElements(body, FIELD, 'objects', 'tooManySubscriptionGroups');
+      const elements = requiredElements(body, FIELD, { of: 'objects', tooMany: 'tooManySubscriptionGroups' });
       elements.forEach((given, index) => {
         const { setting, targets } = at(index, () => readElement(given, caller));
         for (const target of targets) {
@@ -76,7 +74,7 @@ export function subscriptionStatusSetV2(): QueuedOperation {
             continue;
           }
           const { identifier } = target;
-          objects.push({ kind: 'group_state', id: newId(), request: 0, index, identifier, ...setting });
+          objects.push({ kind: 'group_state', id: newId(), index, identifier, ...setting });
         }
       });
       return planOf({ objects, rejected }, [FIELD], {});
@@ -87,7 +85,8 @@ export function subscriptionStatusSetV2(): QueuedOperation {
 function readElement(given: Json, caller: Caller) {
   if (!isRecord(given)) throw new BadRequest(`each element of '${FIELD}' must be an object`);
   const { channel, ...setting } = readSetting(given, caller);
-  return { setting, targets: readTargets(given, channel, "'external_ids', 'emails' or 'phones'", caller) };
+  const required = "'external_ids', 'emails' or 'phones'";
+  return { setting, targets: readTargets(given, { channel, required }, caller) };
 }
 
 /** An element that refuses the request is named by its place. */

@@ -1,7 +1,19 @@
 import { aliasPartError, isGiven } from '../profile/identifier.ts';
-import { judgeObjects, planOf, requiredElements } from './identity/elements.ts';
-import { readNewExternalId } from './identity/external-id.ts';
-import { aliasPart, arrayOf, countedReply, counter, externalId, refusal } from './identity/schemas.ts';
+import type { Json } from '../profile/json.ts';
+import { isRecord } from '../profile/values.ts';
+import {
+  aliasPart,
+  arrayOf,
+  countedReply,
+  counter,
+  externalId,
+  judgeObjects,
+  planOf,
+  type Refusal,
+  refusal,
+  requiredElements,
+} from './identity/elements.ts';
+import { readNewExternalId } from './identity/identify-arrays.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** POST /users/alias/new: gives existing users aliases, or makes users who have only an alias. */
@@ -15,7 +27,7 @@ export function usersAliasNew(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Add aliases to users, or create alias-only users',
     description:
-      'At most 50 aliases. With an external id the alias goes to the user who has it, and to nobody when there is no such user; without, a user is made who has only the alias. An alias that somebody has already stays where it is, and so does the alias that a user has with the same label. An element that cannot be read is named in `errors`.',
+      'At most 50 aliases. With an external id the alias goes to the user who has it, and to nobody when there is no such user; without, a user is made who has only the alias. An alias that somebody has already stays where it is, and so does the alias that a user has with the same label. An element that cannot be read is named in `errors`. The two parts may stand in a `user_alias` object as well.',
     body: {
       type: 'object',
       required: ['user_aliases'],
@@ -54,8 +66,15 @@ export function usersAliasNew(): QueuedOperation {
     },
 
     plan(caller, body) {
-      const elements = requiredElements(body, 'user_aliases', 'objects', 'tooManyIdsAndAliases');
-      const judged = judgeObjects('user_aliases', elements, ({ external_id, alias_name, alias_label }) => {
+      const elements = requiredElements(body, 'user_aliases', {
+        of: 'objects',
+        tooMany: 'tooManyIdsAndAliases',
+      });
+      const judged = judgeObjects('user_aliases', elements, (element) => {
+        const named = partsOf(element);
+        if ('error' in named) return named;
+        const { alias_name, alias_label } = named.parts;
+        const { external_id } = element;
         const error = aliasPartError(alias_name, 'alias_name') ?? aliasPartError(alias_label, 'alias_label');
         if (error !== undefined) return { error };
         const user_alias = { alias_name: alias_name as string, alias_label: alias_label as string };
@@ -66,4 +85,20 @@ export function usersAliasNew(): QueuedOperation {
       return planOf(judged, ['user_aliases'], { aliases_processed: judged.objects.length });
     },
   };
+}
+
+/** The name and the label: clients nest them, as everywhere else an alias is named. */
+function partsOf(element: Record<string, Json>): { parts: Record<string, Json> } | Refusal {
+  const { user_alias: nested } = element;
+  if (!isGiven(nested)) return { parts: element };
+  if (!isRecord(nested)) {
+    return { error: "'user_alias' is not valid: it must be an object with 'alias_name' and 'alias_label'" };
+  }
+  for (const part of ['alias_name', 'alias_label'] as const) {
+    const beside = element[part];
+    if (isGiven(beside) && beside !== nested[part]) {
+      return { error: `'${part}' is not valid: it must not differ from the one in 'user_alias'` };
+    }
+  }
+  return { parts: nested };
 }

@@ -1,6 +1,14 @@
 import { aliasPartError } from '../profile/identifier.ts';
-import { judgeObjects, planOf, requiredElements } from './identity/elements.ts';
-import { aliasPart, arrayOf, countedReply, counter, refusal } from './identity/schemas.ts';
+import {
+  aliasPart,
+  arrayOf,
+  countedReply,
+  counter,
+  judgeObjects,
+  planOf,
+  refusal,
+  requiredElements,
+} from './identity/elements.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const parts = ['alias_label', 'old_alias_name', 'new_alias_name'] as const;
@@ -52,7 +60,10 @@ export function usersAliasUpdate(): QueuedOperation {
     },
 
     plan(_caller, body) {
-      const elements = requiredElements(body, 'alias_updates', 'objects', 'tooManyIdsAndAliases');
+      const elements = requiredElements(body, 'alias_updates', {
+        of: 'objects',
+        tooMany: 'tooManyIdsAndAliases',
+      });
       const judged = judgeObjects('alias_updates', elements, (update) => {
         for (const part of parts) {
           const error = aliasPartError(update[part], part);

@@ -1,29 +1,31 @@
-import { BadRequest, type ErrorName } from '../errors.ts';
-import type { UserSelector } from '../jobs/identity.ts';
+import { BadRequest } from '../errors.ts';
+import type { UserSelector } from '../jobs/payloads.ts';
 import { type Identifier, isGiven, serviceIdOf, userAliasOf } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
-import { isRecord } from '../profile/record.ts';
-import type { Schema } from '../schemas/schema.ts';
+import { isRecord } from '../profile/values.ts';
+import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
-import { readAddress } from './identity/address.ts';
-import { elementsOf, judge, planOf, type Refusal, requireSome } from './identity/elements.ts';
-import { readExternalIdElement } from './identity/external-id.ts';
 import {
+  type ArrayForm,
   arrayOf,
   countedReply,
   counter,
+  elementsOf,
   email,
   externalId,
+  judge,
   phone,
+  planOf,
   prioritization,
+  type Refusal,
   refusal,
-} from './identity/schemas.ts';
+  requireSome,
+} from './identity/elements.ts';
+import { readAddress, readExternalIdElement } from './identity/identify-arrays.ts';
 import type { QueuedOperation } from './operation.ts';
 
 /** One of the ways to name users: what its array holds, and how an element is read. */
-interface Kind {
-  of: 'objects' | 'strings';
-  tooMany: ErrorName;
+interface Kind extends ArrayForm {
   items: Schema;
   description: string;
   read(element: Json): { user: UserSelector } | Refusal;
@@ -70,7 +72,7 @@ export function usersDelete(serviceIdField: string): QueuedOperation {
 
     plan(_caller, body) {
       const given = Object.entries(kinds).flatMap(([field, kind]) => {
-        const elements = elementsOf(body, field, kind.of, kind.tooMany);
+        const elements = elementsOf(body, field, kind);
         return elements ? [{ field, kind, elements }] : [];
       });
       const [asked, another] = given;
@@ -116,12 +118,31 @@ function kindsOf(serviceIdField: string): Record<string, Kind> {
           ? userOf(serviceIdOf(element, serviceIds))
           : { error: `each element of '${serviceIds}' must be a non-empty string` },
     },
-    email_addresses: byAddress('email', email, 'email_addresses', 'Email addresses of the users.'),
-    phone_numbers: byAddress('phone', phone, 'phone_numbers', 'Phone numbers of the users.'),
+    email_addresses: byAddress({
+      kind: 'email',
+      address: email,
+      field: 'email_addresses',
+      description: 'Email addresses of the users.',
+    }),
+    phone_numbers: byAddress({
+      kind: 'phone',
+      address: phone,
+      field: 'phone_numbers',
+      description: 'Phone numbers of the users.',
+    }),
   };
 }
 
-function byAddress(kind: 'email' | 'phone', address: Schema, field: string, description: string): Kind {
+interface AddressArray {
+  kind: 'email' | 'phone';
+  /** Schema of an address. */
+  address: Schema;
+  /** Name of the array. */
+  field: string;
+  description: string;
+}
+
+function byAddress({ kind, address, field, description }: AddressArray): Kind {
   return {
     of: 'objects',
     tooMany: 'tooManyIds',

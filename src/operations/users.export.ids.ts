@@ -1,16 +1,23 @@
 import { errors } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
-import type { Schema } from '../schemas/schema.ts';
+import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
-import { findExported, MAX_SHARING } from '../store/export/find-exported.ts';
-import { readProfiles } from '../store/export/read-profiles.ts';
-import { toUserObject, type UserField, userFields } from './export/user-fields.ts';
-import { type Asked, listOf, MAX_IDS, readAsked } from './export/wanted.ts';
+import { findExported, MAX_SHARING } from '../store/export-lookup.ts';
+import { EXPORT_LIMITS, readUsers } from './export/read-users.ts';
+import {
+  type Asked,
+  listOf,
+  MAX_IDS,
+  readAsked,
+  toUserObject,
+  type UserField,
+  userFields,
+} from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
 
 /**
- * POST /users/export/ids: reads profiles back, whole or some fields of them. Two statements, whatever the
- * number of identifiers.
+ * POST /users/export/ids: reads profiles back, whole or some fields of them. One statement finds them, whatever the
+ * number of identifiers, and one reads each page of them.
  *
  * @param serviceIdField wire name of the service id
  */
@@ -21,6 +28,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
   return {
     kind: 'direct',
     isRead: true,
+    inTurns: true,
     id: 'users.export.ids',
     method: 'POST',
     readsOnly: true,
@@ -28,10 +36,10 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     permission: 'users.export.ids',
     bucket: 'users.export.ids',
     summary: 'Read users back by their identifiers',
-    description: `Kinds of identifiers may be combined; a user named twice comes once. At most ${MAX_IDS} external ids, aliases and service ids in all, and one email address, phone number and device. Users come in the order of external ids, aliases, service ids, email address, phone, device. Everyone on an email address, phone number or device comes, up to ${MAX_SHARING.toLocaleString('en')}: those with an external id first, then the most recently updated. Fields without data are left out.`,
+    description: `Kinds of identifiers may be combined; a user named twice comes once. At most ${MAX_IDS} external ids, aliases and service ids in all, and one email address, phone number and device. Users come in the order of external ids, aliases, service ids, email address, phone, device. Everyone on an email address, phone number or device comes, up to ${MAX_SHARING.toLocaleString('en')}: those with an external id first, then the most recently updated. Fields without data are left out, but for user_aliases (empty) and total_revenue (0). ${EXPORT_LIMITS}`,
     body: bodySchema(serviceIdField, Object.keys(fields)),
     replies: { 201: { description: 'The users that were found.', schema: replySchema(schemas) } },
-    refusals: ['tooManyIds', 'tooManyIdsAndAliases'],
+    refusals: ['tooManyIds', 'tooManyIdsAndAliases', 'tooMuchToExport', 'tooLongToExport'],
     example: example(serviceIdField),
 
     async handle({ workspaceId }, { body }, { database }) {
@@ -41,8 +49,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
       const found = await findExported(database.pool, workspaceId, wanted);
       const ids = [...new Set(found.map(({ id }) => id))];
       const names = shown.map(([name]) => name);
-      const stored = await readProfiles(database.pool, workspaceId, ids, names);
-      const users = new Map(stored.map((user) => [user.id, toUserObject(user, shown)]));
+      const users = await readUsers(database.pool, workspaceId, { ids, fields: names });
       const invalid = unknown(
         asked,
         found.filter(({ id }) => users.has(id)),
@@ -50,7 +57,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
       return {
         status: 201,
         body: {
-          users: ids.flatMap((id) => users.get(id) ?? []),
+          users: ids.flatMap((id) => (users.has(id) ? toUserObject(users.get(id)!, shown) : [])),
           ...(invalid.length > 0 && { invalid_user_ids: invalid }),
           message: 'success',
         },
@@ -140,6 +147,7 @@ function example(serviceIdField: string): DirectOperation['example'] {
         {
           created_at: '2026-01-31T12:00:01.250Z',
           external_id: 'ada',
+          user_aliases: [],
           [serviceIdField]: '019c13eca2e2b61f0c55a3d7',
           random_bucket: 503,
           first_name: 'Ada',
@@ -156,6 +164,7 @@ function example(serviceIdField: string): DirectOperation['example'] {
           purchases: [
             { name: 'book', first: '2026-01-31T12:05:00.000Z', last: '2026-01-31T12:05:00.000Z', count: 2 },
           ],
+          total_revenue: 0,
           revenue: { EUR: 25 },
           email_subscribe: 'subscribed',
           push_subscribe: 'subscribed',

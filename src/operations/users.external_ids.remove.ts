@@ -1,8 +1,7 @@
-import type { Schema } from '../schemas/schema.ts';
-import { judge, requiredElements, requireValid } from './identity/elements.ts';
-import { readExternalIdElement } from './identity/external-id.ts';
-import { arrayOf, externalId, refusal } from './identity/schemas.ts';
-import { settledPlan, settledReplies } from './identity/settled-plan.ts';
+import type { Schema } from '../schemas/compile.ts';
+import { arrayOf, externalId, judge, refusal, requiredElements, requireValid } from './identity/elements.ts';
+import { readExternalIdElement } from './identity/identify-arrays.ts';
+import { settledPlan, settledReplies } from './identity/plan.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const removed: Schema = { type: 'string' };
@@ -36,7 +35,7 @@ export function usersExternalIdsRemove(): QueuedOperation {
     },
 
     plan(_caller, body) {
-      const elements = requiredElements(body, 'external_ids', 'strings', 'tooManyIds');
+      const elements = requiredElements(body, 'external_ids', { of: 'strings', tooMany: 'tooManyIds' });
       const judged = judge('external_ids', elements, (element) => {
         const read = readExternalIdElement(element, 'external_ids');
         return 'error' in read ? read : { kind: 'external_id_remove', external_id: read.id };

@@ -1,8 +1,14 @@
-import type { Schema } from '../schemas/schema.ts';
-import { judgeObjects, requiredElements, requireValid } from './identity/elements.ts';
-import { readExternalId, readNewExternalId } from './identity/external-id.ts';
-import { arrayOf, externalId, refusal } from './identity/schemas.ts';
-import { settledPlan, settledReplies } from './identity/settled-plan.ts';
+import type { Schema } from '../schemas/compile.ts';
+import {
+  arrayOf,
+  externalId,
+  judgeObjects,
+  refusal,
+  requiredElements,
+  requireValid,
+} from './identity/elements.ts';
+import { readExternalId, readNewExternalId } from './identity/identify-arrays.ts';
+import { settledPlan, settledReplies } from './identity/plan.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const FIELD = 'external_id_renames';
@@ -48,7 +54,7 @@ export function usersExternalIdsRename(): QueuedOperation {
     },
 
     plan(caller, body) {
-      const elements = requiredElements(body, FIELD, 'objects', 'tooManyIds');
+      const elements = requiredElements(body, FIELD, { of: 'objects', tooMany: 'tooManyIds' });
       const judged = judgeObjects(FIELD, elements, (element) => {
         const current = readExternalId(element.current_external_id, 'current_external_id');
         if ('error' in current) return current;

@@ -1,10 +1,17 @@
 import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
-import type { Schema } from '../schemas/schema.ts';
-import { elementsOf, type Judged, judgeObjects, planOf, requireSome } from './identity/elements.ts';
-import { readNewExternalId } from './identity/external-id.ts';
-import { identifyArrays } from './identity/identify-arrays.ts';
-import { countedReply, counter, refusal } from './identity/schemas.ts';
+import type { Schema } from '../schemas/compile.ts';
+import {
+  countedReply,
+  counter,
+  elementsOf,
+  type Judged,
+  judgeObjects,
+  planOf,
+  refusal,
+  requireSome,
+} from './identity/elements.ts';
+import { identifyArrays, readNewExternalId } from './identity/identify-arrays.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const fields = Object.keys(identifyArrays) as (keyof typeof identifyArrays)[];
@@ -61,7 +68,7 @@ export function usersIdentify(): QueuedOperation {
         throw new BadRequest("'merge_behavior' is not valid: it must be 'none' or 'merge'");
       }
       const sent = fields.flatMap((field) => {
-        const elements = elementsOf(body, field, 'objects', 'tooManyIdsAndAliases');
+        const elements = elementsOf(body, field, { of: 'objects', tooMany: 'tooManyIdsAndAliases' });
         return elements ? [{ field, elements }] : [];
       });
       if (!sent[0]) {

@@ -1,17 +1,27 @@
-import { ApiError } from '../errors.ts';
-import { newId } from '../ids.ts';
-import type { AcceptedMerge } from '../jobs/identity.ts';
-import { areRecords } from '../profile/record.ts';
-import type { Schema } from '../schemas/schema.ts';
+import { ApiError, type Rejection } from '../errors.ts';
+import type { AcceptedMerge } from '../jobs/payloads.ts';
+import { newId } from '../platform/ids.ts';
+import { areRecords } from '../profile/values.ts';
+import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
-import { MAX_ELEMENTS } from './identity/elements.ts';
-import { readMergeUpdate } from './identity/merge-update.ts';
-import { arrayOf, email, phone, prioritization, refusal, replySchema } from './identity/schemas.ts';
+import {
+  arrayOf,
+  countedReply,
+  email,
+  MAX_ELEMENTS,
+  phone,
+  planOf,
+  prioritization,
+  refusal,
+} from './identity/elements.ts';
+import { readMergeUpdate } from './identity/plan.ts';
 import type { QueuedOperation } from './operation.ts';
 
+const FIELD = 'merge_updates';
+
 /**
- * POST /users/merge: merges one user into another. Unlike the other identity operations, one bad merge update
- * refuses the whole request, with the specification's words.
+ * POST /users/merge: merges one user into another. Unlike in the other identity operations, one merge update that the
+ * specification has an error for refuses the whole request, with its words.
  */
 export function usersMerge(): QueuedOperation {
   return {
@@ -23,10 +33,10 @@ export function usersMerge(): QueuedOperation {
     bucket: 'users.identity',
     summary: 'Merge users',
     description:
-      'At most 50 merge updates, each of two identifiers of one type. What the kept user does not have moves to it, activity is summed, and the merged user is gone. Nothing happens when either is nobody, when an address is left with more than one user, or when both are the same user. One bad merge update refuses the request.',
+      'At most 50 merge updates, each of two identifiers of one type. What the kept user does not have moves to it, activity is summed, and the merged user is gone. Nothing happens when either is nobody, when an address is left with more than one user, or when both are the same user. A merge update without a good prioritization for its address is named in `errors`; one that is malformed refuses the request.',
     body: bodySchema,
     replies: {
-      202: { description: 'The merges are on disk and will take effect.', schema: replySchema({}) },
+      202: { description: 'The merges are on disk and will take effect.', schema: countedReply([FIELD], {}) },
     },
     refusals: [
       'mergeUpdatesNotObjects',
@@ -35,7 +45,7 @@ export function usersMerge(): QueuedOperation {
       'mixedMergeIdentifiers',
       'extraMergeKeys',
     ],
-    ...refusal(['merge_updates']),
+    ...refusal([FIELD]),
     example: {
       body: {
         merge_updates: [
@@ -62,16 +72,15 @@ export function usersMerge(): QueuedOperation {
       }
       if (merge_updates.length > MAX_ELEMENTS) throw new ApiError('tooManyMergeUpdates');
       if (!areRecords(merge_updates)) throw new ApiError('mergeUpdatesNotObjects');
-      const objects = merge_updates.map(
-        (update, index): AcceptedMerge => ({
-          kind: 'merge',
-          id: newId(),
-          request: 0,
-          index,
-          ...readMergeUpdate(update, index),
-        }),
-      );
-      return { objects, rejected: 0, reply: { status: 202, body: { message: 'success' } } };
+      const objects: AcceptedMerge[] = [];
+      const rejected: Rejection[] = [];
+      merge_updates.forEach((update, index) => {
+        const read = readMergeUpdate(update, index);
+        if ('error' in read) rejected.push({ type: read.error, input_array: FIELD, index });
+        else objects.push({ kind: 'merge', id: newId(), index, ...read });
+      });
+      const plan = planOf({ objects, rejected }, [FIELD], {});
+      return { ...plan, reply: { ...plan.reply, status: 202 } };
     },
   };
 }

@@ -8,11 +8,11 @@ import {
   type TopLevelToken,
   toValueSync,
 } from 'liquidjs';
-import { GLOBAL_FIELD, groupField, uuidOf } from './form-fields.ts';
-import { MAX_PAGE, MAX_TEMPLATE, MEMORY_LIMIT, RENDER_LIMIT } from './limits.ts';
-import { TemplateError, TemplateTooCostly } from './template-error.ts';
-import { translateUserNames } from './user-names.ts';
-import type { View } from './view.ts';
+import { uuidOf } from '../profile/values.ts';
+import { GLOBAL_FIELD, groupField } from './forms.ts';
+import { MAX_PAGE, MAX_TEMPLATE, MEMORY_LIMIT, RENDER_LIMIT } from './page.ts';
+import type { View } from './submission.ts';
+import { TemplateError, TemplateTooCostly, translateUserNames } from './template.ts';
 
 /** Tags that read other templates, which there are none of, and `raw`, which would let an attribute be HTML. */
 const FORBIDDEN_TAGS = ['include', 'render', 'layout', 'block'];

@@ -1,9 +1,19 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
-import { packageRoot } from '../package-root.ts';
-import { HEAP, MAX_WAITING, RENDER_DEADLINE, RENDERERS, TURN_PATIENCE } from './limits.ts';
-import type { Rendered, Rendering } from './render-process.ts';
-import { TemplateError, TemplateTooCostly } from './template-error.ts';
+import { packageRoot } from '../platform/package-root.ts';
+import { createFairTurns } from '../platform/semaphore.ts';
+import {
+  HEAP,
+  MAX_WAITING,
+  MAX_WAITING_OF_ONE,
+  RENDER_DEADLINE,
+  RENDERERS,
+  SLOW,
+  SLOW_FOR,
+  TURN_PATIENCE,
+} from './page.ts';
+import type { Answer, Rendered, Rendering } from './render-process.ts';
+import { TemplateError, TemplateTooCostly } from './template.ts';
 
 /** Node runs only the compiled one. */
 const FILE = path.join(packageRoot, 'dist/src/preferences/render-process.js');
@@ -18,69 +28,82 @@ export class RendererBusy extends Error {
 
 export type Page = Exclude<Rendered, { problem: string }>;
 
-interface Job {
-  rendering: Rendering;
-  /** Ends its waiting. */
-  timer: NodeJS.Timeout;
-  resolve(page: Page): void;
-  reject(error: Error): void;
+/** What a web process renders with. */
+export interface RendererSettings {
+  /** Processes. */
+  most?: number;
+  /** Milliseconds that one rendering may take. */
+  deadline?: number;
+  /** Milliseconds that it may wait for a process. */
+  patience?: number;
+  /** Milliseconds for which a workspace with a slow template shares all processes but one with its like. */
+  slowFor?: number;
 }
 
 /**
  * Renders templates in a few processes, started when the first page is asked for. One that takes longer than the
- * deadline, or more memory than it has, is ended and replaced; what waits for it goes on.
- *
- * @param deadline milliseconds that one rendering may take
- * @param patience milliseconds that it may wait for a process
+ * deadline, or more memory than it has, is ended and replaced; what waits for it goes on. Workspaces take turns, and
+ * those whose templates are slow never have all processes.
  */
-export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE, patience = TURN_PATIENCE) {
-  const waiting: Job[] = [];
+export function createRenderer({
+  most = RENDERERS,
+  deadline = RENDER_DEADLINE,
+  patience = TURN_PATIENCE,
+  slowFor = SLOW_FOR,
+}: RendererSettings = {}) {
+  /** Until when, by workspace, in ms of `performance.now()`; the latest last. */
+  const slowUntil = new Map<string, number>();
   const idle: ChildProcess[] = [];
   const living = new Set<ChildProcess>();
   let starting = 0;
   let stopped = false;
 
+  const inTurn = createFairTurns({
+    atOnce: most,
+    atOnceOfOne: most,
+    mostWaiting: MAX_WAITING,
+    mostWaitingOfOne: MAX_WAITING_OF_ONE,
+    patience,
+    isHeavy: isSlow,
+    // That a process takes its time to start is bounded by itself.
+    isExcused: () => starting > 0,
+    refusal: (reason) => new RendererBusy(`no process to render the page with: ${reason}`),
+  });
+
   /**
+   * @param workspaceId whose template it is
    * @throws {TemplateError} when the template is at fault, in words for whoever wrote it
    * @throws {RendererBusy} at once when too many wait, and when its turn has not come in time
    */
-  function render(rendering: Rendering): Promise<Page> {
-    if (stopped || waiting.length >= MAX_WAITING) {
-      return Promise.reject(new RendererBusy('too many pages wait to be rendered'));
-    }
-    return new Promise((resolve, reject) => {
-      const job: Job = { rendering, timer: setTimeout(giveUp, patience), resolve, reject };
-      waiting.push(job);
-      next();
-
-      function giveUp(): void {
-        // That a process takes its time to start is bounded by itself.
-        if (starting > 0) {
-          job.timer = setTimeout(giveUp, patience);
-          return;
-        }
-        waiting.splice(waiting.indexOf(job), 1);
-        reject(new RendererBusy('no process was free to render the page'));
-      }
+  function render(workspaceId: string, rendering: Rendering): Promise<Page> {
+    return inTurn(workspaceId, async () => {
+      if (stopped) throw new RendererBusy('the process stops');
+      // A slow one may cost its process, so it leaves the others one that is ready.
+      const ready = isSlow(workspaceId) && living.size < most ? undefined : idle.pop();
+      const { rendered, cpu } = await run(ready ?? (await start()), rendering);
+      if (cpu > SLOW) noteSlow(workspaceId);
+      if (rendered && 'html' in rendered) return rendered;
+      throw rendered === undefined
+        ? new TemplateTooCostly('it takes more time or memory than a page may')
+        : new (rendered.costly ? TemplateTooCostly : TemplateError)(rendered.problem);
     });
   }
 
-  function next(): void {
-    if (waiting.length === 0 || stopped) return;
-    const child = idle.pop();
-    if (child) run(child, taken()!);
-    else if (living.size < most) start();
+  function isSlow(workspaceId: string): boolean {
+    return (slowUntil.get(workspaceId) ?? 0) > performance.now();
   }
 
-  /** The one that has waited longest. */
-  function taken(): Job | undefined {
-    const job = waiting.shift();
-    clearTimeout(job?.timer);
-    return job;
+  function noteSlow(workspaceId: string): void {
+    const now = performance.now();
+    slowUntil.delete(workspaceId);
+    slowUntil.set(workspaceId, now + slowFor);
+    for (const [one, until] of slowUntil) {
+      if (until > now) return;
+      slowUntil.delete(one);
+    }
   }
 
-  /** Joins the idle ones when it is ready. */
-  function start(): void {
+  function start(): Promise<ChildProcess> {
     const child = fork(FILE, {
       env: {},
       execArgv: [`--max-old-space-size=${HEAP}`],
@@ -89,26 +112,24 @@ export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE, pat
     });
     living.add(child);
     starting++;
-    awaitWord(child, START_DEADLINE, (word) => {
-      starting--;
-      if (word === 'ready') idle.push(child);
-      else taken()?.reject(new RendererBusy('no process to render with'));
-      next();
+    return new Promise((resolve, reject) => {
+      awaitWord(child, START_DEADLINE, (word) => {
+        starting--;
+        if (word === 'ready') resolve(child);
+        else reject(new RendererBusy('no process to render with'));
+      });
     });
   }
 
-  function run(child: ChildProcess, { rendering, resolve, reject }: Job): void {
-    awaitWord(child, deadline, (word) => {
-      if (word === undefined) reject(new TemplateTooCostly('it takes more time or memory than a page may'));
-      else {
-        idle.push(child);
-        const rendered = word as Rendered;
-        if ('html' in rendered) resolve(rendered);
-        else reject(new (rendered.costly ? TemplateTooCostly : TemplateError)(rendered.problem));
-      }
-      next();
+  /** Without an answer it was ended, and took as long as one may. */
+  function run(child: ChildProcess, rendering: Rendering): Promise<Partial<Answer> & { cpu: number }> {
+    return new Promise((resolve) => {
+      awaitWord(child, deadline, (word) => {
+        if (word !== undefined) idle.push(child);
+        resolve((word as Answer | undefined) ?? { cpu: Number.POSITIVE_INFINITY });
+      });
+      child.send(rendering, () => {});
     });
-    child.send(rendering, () => {});
   }
 
   /** Calls back with its next word, or with none when it has ended, or was ended for its silence. */
@@ -137,10 +158,9 @@ export function createRenderer(most = RENDERERS, deadline = RENDER_DEADLINE, pat
 
   return {
     render,
-    /** Ends the processes; what waits is refused. */
+    /** Ends the processes, and with them what is in hand. */
     async stop(): Promise<void> {
       stopped = true;
-      for (let job = taken(); job; job = taken()) job.reject(new RendererBusy('the process stops'));
       const ended = [...living].map((child) => new Promise((resolve) => child.once('exit', resolve)));
       for (const child of living) child.kill('SIGKILL');
       await Promise.all(ended);

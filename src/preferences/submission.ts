@@ -1,13 +1,15 @@
-import type { AcceptedEmailChange, AcceptedGroupState } from '../jobs/subscription.ts';
+import type { AcceptedEmailChange, AcceptedGroupState } from '../jobs/payloads.ts';
+import type { Json } from '../profile/json.ts';
 import {
+  type Field,
+  type Form,
   GLOBAL_FIELD,
   type GlobalState,
   type GroupStateName,
   globalStates,
   groupOfField,
   groupStates,
-} from './form-fields.ts';
-import type { Field, Form } from './read-forms.ts';
+} from './forms.ts';
 
 /** A subscription group of the workspace that still changes. */
 export interface LiveGroup {
@@ -59,17 +61,19 @@ export function readChoice(
 /** The boxes for being subscribed that were shown and not sent. */
 function untickedOf(forms: Form[], values: ReadonlyMap<string, string>): string[] {
   const names = (fields: Field[]) => new Set(fields.map(({ name }) => name));
+  // Once: a hostile page has thousands of forms, and a hostile visitor sends thousands of values.
+  const sent = [...values.keys()];
   const mayBeSent = forms.filter(({ fields }) => {
     const own = names(fields);
-    return own.size > 0 && [...values.keys()].every((name) => own.has(name));
+    return own.size > 0 && sent.every((name) => own.has(name));
   });
   const boxes = mayBeSent.map(({ fields }) => {
     const shown = fields.filter(({ name, checkbox, value }) => checkbox && isSubscribing(name, value));
-    return [...names(shown)].filter((name) => !values.has(name));
+    return new Set([...names(shown)].filter((name) => !values.has(name)));
   });
   const [first = [], ...others] = boxes;
   // Where the sent fields leave it open which form it was, only what every one of them says counts.
-  return first.filter((name) => others.every((other) => other.includes(name)));
+  return [...first].filter((name) => others.every((other) => other.has(name)));
 }
 
 function isSubscribing(name: string, value: string): boolean {
@@ -94,7 +98,7 @@ export function objectsOf(
   newId: () => string,
 ): (AcceptedEmailChange | AcceptedGroupState)[] {
   const objects: (AcceptedEmailChange | AcceptedGroupState)[] = [];
-  const place = () => ({ id: newId(), request: 0, index: objects.length });
+  const place = () => ({ id: newId(), index: objects.length });
   if (choice.emailGlobal) {
     objects.push({ kind: 'email_change', ...place(), email: user.email, state: choice.emailGlobal });
   }
@@ -109,3 +113,43 @@ export function objectsOf(
   }
   return objects;
 }
+
+/** What a template is told of its user. Plain data: it is handed to another process. */
+export interface View {
+  /** By the names that templates know; see `attributeNames`. */
+  attributes: Record<string, string>;
+  customAttributes: Record<string, Json>;
+  emailGlobal: GlobalState;
+  /** By group id. */
+  groups: Record<string, GroupStateName>;
+  submitUrl: string;
+}
+
+/** The attributes that a template may name as `${…}`, with the stored member that each of them shows. */
+export const attributeNames: Record<string, string> = {
+  email_address: 'email',
+  email: 'email',
+  user_id: 'external_id',
+  external_id: 'external_id',
+  first_name: 'first_name',
+  last_name: 'last_name',
+  phone_number: 'phone',
+  phone: 'phone',
+  date_of_birth: 'dob',
+  dob: 'dob',
+  city: 'home_city',
+  home_city: 'home_city',
+  country: 'country',
+  language: 'language',
+  time_zone: 'time_zone',
+  gender: 'gender',
+};
+
+/** The user of a trial: everything that a template may ask for has some value. */
+export const sampleView: View = {
+  attributes: Object.fromEntries(Object.keys(attributeNames).map((name) => [name, 'sample'])),
+  customAttributes: {},
+  emailGlobal: 'subscribed',
+  groups: {},
+  submitUrl: 'https://penstock.example/preferences/sample',
+};

@@ -1,75 +1,112 @@
-import type { AttributeChange, AttributesDelta } from './attributes-delta.ts';
-import { isLongerThan, MAX_CHARACTERS, quoted } from './characters.ts';
-import type { Json } from './json.ts';
-import { exceedsJsonBytes } from './json-size.ts';
-import { MAX_OBJECT_BYTES, normalizeNested } from './nested.ts';
-import { OBJECT_OPERATIONS, readObjectOperations } from './object-operations.ts';
-import { areRecords, hasOnlyKeys, put } from './record.ts';
-import { distinctLatest, isScalar } from './scalars.ts';
+import {
+  type AttributeChange,
+  type AttributesDelta,
+  type Finding,
+  sameWhenCut,
+  TOO_LONG,
+} from './attribute-rule.ts';
+import { exceedsJsonBytes, type Json, storedBytes, storedNameBytes } from './json.ts';
+import { MAX_OBJECT_BYTES, normalizeNested, OBJECT_OPERATIONS, readObjectOperations } from './nested.ts';
+import {
+  areRecords,
+  distinctLatest,
+  hasOnlyKeys,
+  isLongerThan,
+  isRecord,
+  isScalar,
+  MAX_CHARACTERS,
+  put,
+  quoted,
+} from './values.ts';
 
 const INCREMENT: ReadonlySet<string> = new Set(['inc']);
 const ARRAY_OPERATIONS: ReadonlySet<string> = new Set(['add', 'remove']);
 
-const TOO_LONG = `a string must be at most ${MAX_CHARACTERS} characters`;
 const TOO_LARGE = `it must be at most ${MAX_OBJECT_BYTES} bytes of JSON`;
 const MIXED = 'an array must hold strings, numbers and booleans, or only objects';
+
+const DROPPED =
+  "it was left out: a key in it is empty or has a space, '.' or '$', or a '$time' in it is no date up to the year 3000";
+
+type Added = Finding | typeof TOO_LONG | undefined;
 
 /**
  * Adds what a custom attribute changes to the delta: a value to set, or an operation on the stored value.
  * A date stays the string that was sent. An object with a value that cannot be taken changes nothing.
  *
- * @param merge whether objects merge into the stored ones instead of replacing them
- * @returns an error that names the attribute and the rule, or undefined
+ * @returns an error or a warning that names the attribute and the rule; TOO_LONG when its name or a string in its
+ * value has more than 255 characters, and nothing was added; undefined when it was taken as it is
  */
-export function addCustom(
-  delta: AttributesDelta,
-  name: string,
-  value: Json,
-  merge: boolean,
-): string | undefined {
-  if (name === '') return 'the name of an attribute must not be empty';
-  if (isLongerThan(name, MAX_CHARACTERS)) {
-    return refused(name, `the name of an attribute must be at most ${MAX_CHARACTERS} characters`);
+export type AddCustom = (delta: AttributesDelta, name: string, value: Json) => Added;
+
+/** Objects replace the stored ones. */
+export const addCustom = createAddCustom({ merge: false });
+
+/** Objects merge into the stored ones. */
+export const mergeCustom = createAddCustom({ merge: true });
+
+/** Called twice, when the module is loaded: adding an attribute makes no closure. */
+function createAddCustom({ merge }: { merge: boolean }): AddCustom {
+  function addArray(delta: AttributesDelta, name: string, array: Json[]): Added {
+    if (array.length > 0 && areRecords(array)) return addNested(delta, name, array);
+    const broken = brokenScalars(array);
+    if (broken === TOO_LONG) return TOO_LONG;
+    return broken ? refused(name, broken) : addSet(delta, name, distinctLatest(array));
   }
-  if (typeof value === 'string' && isLongerThan(value, MAX_CHARACTERS)) return refused(name, TOO_LONG);
-  if (typeof value !== 'object' || value === null) return addSet(delta, name, value);
-  return Array.isArray(value) ? addArray(delta, name, value) : addObject(delta, name, value, merge);
+
+  function addObject(delta: AttributesDelta, name: string, object: Record<string, Json>): Added {
+    if (hasOnlyKeys(object, INCREMENT)) return addIncrement(delta, name, object.inc!);
+    if (hasOnlyKeys(object, ARRAY_OPERATIONS)) return addArrayOperations(delta, name, object);
+    if (hasOnlyKeys(object, OBJECT_OPERATIONS)) return addObjectOperations(delta, name, object);
+    return addNested(delta, name, object);
+  }
+
+  function addObjectOperations(
+    delta: AttributesDelta,
+    name: string,
+    operations: Record<string, Json>,
+  ): Added {
+    if (exceedsJsonBytes(operations, MAX_OBJECT_BYTES)) return refused(name, TOO_LARGE);
+    const read = readObjectOperations(operations, merge);
+    if (read === TOO_LONG) return TOO_LONG;
+    if (read === undefined) return dropped(name);
+    return 'broken' in read ? refused(name, read.broken) : addChange(delta, name, read.change);
+  }
+
+  function addNested(delta: AttributesDelta, name: string, value: Json[] | Record<string, Json>): Added {
+    const nested = normalizeNested(value);
+    if (nested === undefined) return dropped(name);
+    // What is too large as it was sent does not become small enough by cutting.
+    if (exceedsJsonBytes(nested === TOO_LONG ? value : nested, MAX_OBJECT_BYTES))
+      return refused(name, TOO_LARGE);
+    if (nested === TOO_LONG) return TOO_LONG;
+    // An array has nothing to merge, nor has a lone `$time`, which has become a string.
+    if (merge && isRecord(nested)) return addChange(delta, name, { merge: nested });
+    return addSet(delta, name, nested);
+  }
+
+  return function add(delta, name, value) {
+    if (name === '') return { error: 'the name of an attribute must not be empty' };
+    if (isLongerThan(name, MAX_CHARACTERS)) return TOO_LONG;
+    if (typeof value === 'string' && isLongerThan(value, MAX_CHARACTERS)) return TOO_LONG;
+    if (typeof value !== 'object' || value === null) return addSet(delta, name, value);
+    return Array.isArray(value) ? addArray(delta, name, value) : addObject(delta, name, value);
+  };
 }
 
-function addArray(delta: AttributesDelta, name: string, array: Json[]): string | undefined {
-  if (array.length > 0 && areRecords(array)) return addNested(delta, name, array, false);
-  const broken = brokenScalars(array);
-  return broken ? refused(name, broken) : addSet(delta, name, distinctLatest(array));
-}
-
-function addObject(
-  delta: AttributesDelta,
-  name: string,
-  object: Record<string, Json>,
-  merge: boolean,
-): string | undefined {
-  if (hasOnlyKeys(object, INCREMENT)) return addIncrement(delta, name, object.inc!);
-  if (hasOnlyKeys(object, ARRAY_OPERATIONS)) return addArrayOperations(delta, name, object);
-  if (hasOnlyKeys(object, OBJECT_OPERATIONS)) return addObjectOperations(delta, name, object, merge);
-  return addNested(delta, name, object, merge);
-}
-
-function addIncrement(delta: AttributesDelta, name: string, inc: Json): string | undefined {
+function addIncrement(delta: AttributesDelta, name: string, inc: Json): Added {
   if (typeof inc !== 'number' || !Number.isFinite(inc)) return refused(name, "'inc' must be a number");
   return addChange(delta, name, { inc });
 }
 
-function addArrayOperations(
-  delta: AttributesDelta,
-  name: string,
-  operations: Record<string, Json>,
-): string | undefined {
+function addArrayOperations(delta: AttributesDelta, name: string, operations: Record<string, Json>): Added {
   const array: { add?: Json[]; remove?: Json[] } = {};
   for (const operation of ['add', 'remove'] as const) {
     const value = operations[operation];
     if (value === undefined) continue;
     const list = Array.isArray(value) ? value : [value];
     const broken = brokenScalars(list);
+    if (broken === TOO_LONG) return TOO_LONG;
     if (broken) return refused(name, `'${operation}': ${broken}`);
     // What overflows within one addition need not travel.
     array[operation] = operation === 'add' ? distinctLatest(list) : list;
@@ -77,35 +114,7 @@ function addArrayOperations(
   return addChange(delta, name, { array });
 }
 
-function addObjectOperations(
-  delta: AttributesDelta,
-  name: string,
-  operations: Record<string, Json>,
-  merge: boolean,
-): string | undefined {
-  if (exceedsJsonBytes(operations, MAX_OBJECT_BYTES)) return refused(name, TOO_LARGE);
-  const read = readObjectOperations(operations, merge);
-  if (read === undefined) return undefined;
-  return 'broken' in read ? refused(name, read.broken) : addChange(delta, name, read.change);
-}
-
-function addNested(
-  delta: AttributesDelta,
-  name: string,
-  value: Json[] | Record<string, Json>,
-  merge: boolean,
-): string | undefined {
-  const nested = normalizeNested(value);
-  if (nested === undefined) return undefined;
-  if (exceedsJsonBytes(nested, MAX_OBJECT_BYTES)) return refused(name, TOO_LARGE);
-  // A lone `$time` has become a string, which has nothing to merge.
-  if (merge && typeof nested === 'object') {
-    return addChange(delta, name, { merge: nested as Record<string, Json> });
-  }
-  return addSet(delta, name, nested);
-}
-
-function brokenScalars(values: Json[]): string | undefined {
+function brokenScalars(values: Json[]): string | typeof TOO_LONG | undefined {
   for (const value of values) {
     if (!isScalar(value)) return MIXED;
     if (typeof value === 'string' && isLongerThan(value, MAX_CHARACTERS)) return TOO_LONG;
@@ -113,16 +122,53 @@ function brokenScalars(values: Json[]): string | undefined {
   return undefined;
 }
 
-function addSet(delta: AttributesDelta, name: string, value: Json): undefined {
+function addSet(delta: AttributesDelta, name: string, value: Json): Finding | undefined {
+  const said = name.length < MAX_CHARACTERS ? undefined : makeRoom(delta, name);
   delta.set ??= {};
   put(delta.set, name, value);
+  return said;
 }
 
-function addChange(delta: AttributesDelta, name: string, change: AttributeChange): undefined {
+function addChange(delta: AttributesDelta, name: string, change: AttributeChange): Finding | undefined {
+  const said = name.length < MAX_CHARACTERS ? undefined : makeRoom(delta, name);
   delta.change ??= {};
   put(delta.change, name, change);
+  return said;
 }
 
-function refused(name: string, broken: string): string {
-  return `'${quoted(name)}' is not valid: ${broken}`;
+/** Of two names of an object that are the same when cut, the last one counts: as JSON has it for a key that stands twice. */
+function makeRoom({ set = {}, change = {} }: AttributesDelta, name: string): Finding | undefined {
+  if (!Object.hasOwn(set, name) && !Object.hasOwn(change, name)) return undefined;
+  delete set[name];
+  delete change[name];
+  return { warning: sameWhenCut(`'${quoted(name)}'`) };
+}
+
+function refused(name: string, broken: string): Finding {
+  return { error: `'${quoted(name)}' is not valid: ${broken}` };
+}
+
+function dropped(name: string): Finding {
+  return { warning: `'${quoted(name)}' is not valid: ${DROPPED}` };
+}
+
+/**
+ * Bytes that all custom attributes of one profile may take as they are stored: 256 KB. Each change of one reads and
+ * writes all of them.
+ */
+export const MAX_CUSTOM_BYTES = 262_144;
+
+/** How they are counted, for those who sent too many. */
+export const COUNTED = `at most ${MAX_CUSTOM_BYTES} bytes as stored: a text or name its length in UTF-8 and 4, a number 12, an object or array 8`;
+
+/** What custom attributes take, each with its name; what is null takes nothing. */
+export function customBytes(attributes: Record<string, Json>): number {
+  let bytes = 0;
+  for (const name in attributes) bytes += attributeBytes(name, attributes[name]!);
+  return bytes;
+}
+
+/** What one of them takes. */
+export function attributeBytes(name: string, value: Json): number {
+  return value === null ? 0 : storedNameBytes(name) + storedBytes(value);
 }

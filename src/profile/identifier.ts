@@ -1,7 +1,7 @@
-import { normalizeEmail } from './email.ts';
+import { randomFillSync } from 'node:crypto';
+import { normalizeEmail, normalizePhone } from './addresses.ts';
 import type { Json } from './json.ts';
-import { normalizePhone } from './phone.ts';
-import { isRecord } from './record.ts';
+import { isRecord } from './values.ts';
 
 /** Unique in its workspace as a pair; both parts are non-empty and at most 236 bytes. */
 export type UserAlias = { alias_name: string; alias_label: string };
@@ -147,3 +147,47 @@ function isEmptyAlias(value: Json): boolean {
 export function isGiven(value: Json | undefined): value is Exclude<Json, null> {
   return value !== undefined && value !== null && value !== '';
 }
+
+const pool = Buffer.alloc(6 * 1024);
+let used = pool.length;
+
+/**
+ * A new profile id: a UUIDv7 of which only the first 48 random bits are random, so that 24 hex digits name it
+ * without loss: 12 of the time, 12 of the random part.
+ *
+ * @param now epoch milliseconds
+ */
+export function newProfileId(now: number): string {
+  if (used === pool.length) {
+    randomFillSync(pool);
+    used = 0;
+  }
+  const random = pool.toString('hex', used, used + 6);
+  used += 6;
+  return toProfileId(now.toString(16).padStart(12, '0') + random);
+}
+
+/** The UUID of a service id (24 lower-case hex digits). */
+export function toProfileId(serviceId: string): string {
+  const time = serviceId.slice(0, 12);
+  const random = serviceId.slice(12);
+  return `${time.slice(0, 8)}-${time.slice(8)}-7${random.slice(0, 3)}-8${random.slice(3, 6)}-${random.slice(6)}000000`;
+}
+
+/** The service id of a profile's UUID. */
+export function toServiceId(profileId: string): string {
+  const hex = profileId.replaceAll('-', '');
+  return hex.slice(0, 12) + hex.slice(13, 16) + hex.slice(17, 20) + hex.slice(20, 26);
+}
+
+/**
+ * How an address that several profiles have is narrowed to one of them. Each value in its turn keeps those of the
+ * profiles that are left which have an external id, have none, or were updated last or longest ago.
+ */
+export const prioritizations = [
+  'identified',
+  'unidentified',
+  'most_recently_updated',
+  'least_recently_updated',
+] as const;
+export type Prioritization = (typeof prioritizations)[number];

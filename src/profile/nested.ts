@@ -1,8 +1,7 @@
-import { isLongerThan, MAX_CHARACTERS } from './characters.ts';
-import type { Json } from './json.ts';
-import { MAX_DEPTH } from './json-size.ts';
-import { put } from './record.ts';
+import { type AttributeChange, TOO_LONG } from './attribute-rule.ts';
+import { type Json, MAX_DEPTH } from './json.ts';
 import { parseTime, toIso } from './time.ts';
+import { areRecords, isLongerThan, isScalar, MAX_CHARACTERS, put } from './values.ts';
 
 /** Bytes of JSON of one object or array of objects: 100 KB. */
 export const MAX_OBJECT_BYTES = 102_400;
@@ -17,22 +16,22 @@ const LATEST = Date.UTC(3001, 0, 1) - 1;
  * The stored form of a value that an object attribute holds: `{"$time": "…"}` becomes ISO 8601 in UTC.
  *
  * @returns the value itself when nothing has to change; undefined when something in it cannot be taken (a
- * key that is empty, longer than 255 characters or has a space, `.` or `$`; a longer string; a `$time` that
- * is no date up to the year 3000), upon which the whole update of the attribute is dropped
+ * key that is empty or has a space, `.` or `$`; a `$time` that is no date up to the year 3000), upon which the
+ * whole update of the attribute is dropped; TOO_LONG when a key or a string in it has more than 255 characters
  */
-export function normalizeNested(value: Json, depth = 1): Json | undefined {
-  if (typeof value === 'string') return isLongerThan(value, MAX_CHARACTERS) ? undefined : value;
+export function normalizeNested(value: Json, depth = 1): Json | typeof TOO_LONG | undefined {
+  if (typeof value === 'string') return isLongerThan(value, MAX_CHARACTERS) ? TOO_LONG : value;
   if (typeof value !== 'object' || value === null) return value;
   if (depth > MAX_DEPTH) return undefined;
   if (Array.isArray(value)) return normalizeArray(value, depth);
   return Object.hasOwn(value, TIME) ? normalizeDate(value) : normalizeObject(value, depth);
 }
 
-function normalizeArray(array: Json[], depth: number): Json | undefined {
+function normalizeArray(array: Json[], depth: number): Json | typeof TOO_LONG | undefined {
   let copy: Json[] | undefined;
   for (let i = 0; i < array.length; i++) {
     const element = normalizeNested(array[i]!, depth + 1);
-    if (element === undefined) return undefined;
+    if (element === undefined || element === TOO_LONG) return element;
     if (element !== array[i]) {
       copy ??= array.slice();
       copy[i] = element;
@@ -41,12 +40,13 @@ function normalizeArray(array: Json[], depth: number): Json | undefined {
   return copy ?? array;
 }
 
-function normalizeObject(object: Record<string, Json>, depth: number): Json | undefined {
+function normalizeObject(object: Record<string, Json>, depth: number): Json | typeof TOO_LONG | undefined {
   let copy: Record<string, Json> | undefined;
   for (const key in object) {
-    if (key === '' || isLongerThan(key, MAX_CHARACTERS) || FORBIDDEN_IN_KEY.test(key)) return undefined;
+    if (key === '' || FORBIDDEN_IN_KEY.test(key)) return undefined;
+    if (isLongerThan(key, MAX_CHARACTERS)) return TOO_LONG;
     const member = normalizeNested(object[key]!, depth + 1);
-    if (member === undefined) return undefined;
+    if (member === undefined || member === TOO_LONG) return member;
     if (member !== object[key]) {
       copy ??= { ...object };
       put(copy, key, member);
@@ -60,4 +60,74 @@ function normalizeDate(object: Record<string, Json>): Json | undefined {
   if (typeof text !== 'string' || Object.keys(object).length > 1) return undefined;
   const time = parseTime(text);
   return time !== undefined && time <= LATEST ? toIso(time) : undefined;
+}
+
+type ObjectsChange = Extract<AttributeChange, { objects: unknown }>;
+
+/** Objects to look for in one operation: each is compared with every stored object. */
+const MAX_MATCHES = 100;
+
+/** What an array of objects understands. */
+export const OBJECT_OPERATIONS: ReadonlySet<string> = new Set(['$add', '$remove', '$update']);
+
+/**
+ * Reads `$add`, `$remove` and `$update`; a single element may stand without its array.
+ *
+ * @param operations has no other keys
+ * @param merge whether an update merges into the objects it matches
+ * @returns the change; the rule that an operation breaks; undefined when an object in it holds a value that
+ * cannot be taken, upon which the update is dropped; TOO_LONG when a text in it has more than 255 characters
+ */
+export function readObjectOperations(
+  operations: Record<string, Json>,
+  merge: boolean,
+): { change: ObjectsChange } | { broken: string } | typeof TOO_LONG | undefined {
+  const objects: ObjectsChange['objects'] = { merge };
+  for (const operation in operations) {
+    const value = operations[operation]!;
+    const list = Array.isArray(value) ? value : [value];
+    if (!areRecords(list)) return { broken: `'${operation}' must be an array of objects` };
+    if (operation === '$add') {
+      const added = readObjects(list);
+      if (added === undefined || added === TOO_LONG) return added;
+      objects.add = added;
+      continue;
+    }
+    if (list.length > MAX_MATCHES)
+      return { broken: `'${operation}' must have at most ${MAX_MATCHES} elements` };
+    const matches = readMatches(list);
+    if (matches === TOO_LONG) return TOO_LONG;
+    if (!matches) return { broken: `'${operation}' needs an '$identifier_key' and an '$identifier_value'` };
+    if (operation === '$remove') {
+      objects.remove = matches;
+      continue;
+    }
+    const replacements = list.map((element) => element.$new_object ?? null);
+    if (!areRecords(replacements)) return { broken: `'${operation}' needs an object as '$new_object'` };
+    const replaced = readObjects(replacements);
+    if (replaced === undefined || replaced === TOO_LONG) return replaced;
+    objects.update = matches.map((match, i) => ({ ...match, new_object: replaced[i]! }));
+  }
+  return { change: { objects } };
+}
+
+/** Undefined when one of them cannot be taken, or is only a date. */
+function readObjects(list: Json[]): Record<string, Json>[] | typeof TOO_LONG | undefined {
+  const objects = normalizeNested(list);
+  if (objects === TOO_LONG) return TOO_LONG;
+  return Array.isArray(objects) && areRecords(objects) ? objects : undefined;
+}
+
+/** What is looked for is cut as what is stored was, so that it is found. Undefined when a key or a value is missing. */
+function readMatches(
+  list: Record<string, Json>[],
+): { key: string; value: Json }[] | typeof TOO_LONG | undefined {
+  const matches: { key: string; value: Json }[] = [];
+  for (const { $identifier_key: key, $identifier_value: value } of list) {
+    if (typeof key !== 'string' || !isScalar(value)) return undefined;
+    if (isLongerThan(key, MAX_CHARACTERS)) return TOO_LONG;
+    if (typeof value === 'string' && isLongerThan(value, MAX_CHARACTERS)) return TOO_LONG;
+    matches.push({ key, value });
+  }
+  return matches;
 }

@@ -1,10 +1,11 @@
-import { isLongerThan, MAX_CHARACTERS, quoted } from './characters.ts';
-import type { Json } from './json.ts';
-import { exceedsJsonBytes } from './json-size.ts';
-import { isRecord, put } from './record.ts';
+import { cutWarning, type LongStrings, sameWhenCut, withWarning } from './attribute-rule.ts';
+import { exceedsJsonBytes, type Json } from './json.ts';
 import { isDatetime } from './time.ts';
+import { cutText, isLongerThan, isRecord, MAX_CHARACTERS, put, quoted } from './values.ts';
 
-export type CheckedProperties = { properties?: Record<string, Json> } | { error: string };
+export type CheckedProperties =
+  | { properties?: Record<string, Json>; warnings?: readonly string[] }
+  | { error: string };
 
 /** Distinct names of one event or purchase; the first ones are kept. */
 const MAX_NAMES = 256;
@@ -20,50 +21,117 @@ const RESERVED = {
 
 const NONE: CheckedProperties = Object.freeze({});
 const INVALID: CheckedProperties = Object.freeze({ error: "Invalid 'properties' field" });
+const TOO_LARGE: CheckedProperties = Object.freeze({
+  error: `'properties' is not valid: with arrays or objects it must be at most ${MAX_BYTES} bytes of JSON`,
+});
+
+const LONG_NAME = `a name must be at most ${MAX_CHARACTERS} characters`;
+const LONG_TEXT = `a string must be at most ${MAX_CHARACTERS} characters`;
 
 /**
  * Checks the properties of an event or purchase and brings them to their stored form: an object becomes its
  * JSON text, as the value of a property and as an element of an array; dates stay the strings they are.
  * Null, absent and empty properties are none.
  *
- * @returns the value itself when nothing has to change, or an error that names the property and the rule
+ * @returns the value itself when nothing has to change, with a warning for what was cut; or an error that names
+ * the property and the rule
  */
-export function checkProperties(value: unknown, kind: 'events' | 'purchases'): CheckedProperties {
+export function checkProperties(
+  value: unknown,
+  kind: 'events' | 'purchases',
+  longStrings: LongStrings,
+): CheckedProperties {
   if (value === undefined || value === null) return NONE;
   if (!isRecord(value)) return INVALID;
   const reserved = RESERVED[kind];
   let names = 0;
   let structured = false;
   for (const name in value) {
-    if (names === MAX_NAMES) return checkProperties(firstNames(value), kind);
+    if (names === MAX_NAMES) return checkProperties(firstNames(value), kind, longStrings);
     names++;
     if (reserved.has(name)) return INVALID;
     const property = value[name]!;
     const broken = brokenName(name) ?? (typeof property === 'string' ? brokenText(property) : undefined);
-    if (broken) return refused(name, broken);
+    if (broken) return cutOrRefuse(value, kind, { name, broken, longStrings });
     if (typeof property === 'object' && property !== null) structured = true;
   }
   if (names === 0) return NONE;
-  return structured ? checkStructured(value) : { properties: value };
+  return structured ? checkStructured(value, kind, longStrings) : { properties: value };
 }
 
-function checkStructured(value: Record<string, Json>): CheckedProperties {
+function checkStructured(
+  value: Record<string, Json>,
+  kind: 'events' | 'purchases',
+  longStrings: LongStrings,
+): CheckedProperties {
   // Looked at first: it also bounds how deep the values below nest.
-  if (exceedsJsonBytes(value, MAX_BYTES)) {
-    return {
-      error: `'properties' is not valid: with arrays or objects it must be at most ${MAX_BYTES} bytes of JSON`,
-    };
-  }
+  if (exceedsJsonBytes(value, MAX_BYTES)) return TOO_LARGE;
   const properties: Record<string, Json> = {};
   for (const name in value) {
     const property = value[name]!;
     if (Array.isArray(property)) {
       const broken = brokenArray(property);
-      if (broken) return refused(name, broken);
+      if (broken) return cutOrRefuse(value, kind, { name, broken, longStrings });
     }
     put(properties, name, storedForm(property));
   }
   return { properties };
+}
+
+interface Broken {
+  name: string;
+  /** The rule. */
+  broken: string;
+  longStrings: LongStrings;
+}
+
+/** What to do about the first property that breaks a rule: only too long a text is mended. */
+function cutOrRefuse(
+  value: Record<string, Json>,
+  kind: 'events' | 'purchases',
+  { name, broken, longStrings }: Broken,
+): CheckedProperties {
+  const long = broken === LONG_NAME || broken === LONG_TEXT;
+  if (!long || longStrings === 'refuse') return refused(name, broken);
+  const sent = firstNames(value);
+  // What is too large as it was sent does not become small enough by cutting.
+  if (Object.values(sent).some(isStructured) && exceedsJsonBytes(sent, MAX_BYTES)) return TOO_LARGE;
+  const { properties, warnings } = cutLong(sent);
+  const checked = checkProperties(properties, kind, 'refuse');
+  return 'error' in checked ? checked : { ...checked, warnings };
+}
+
+/** Names, strings and strings in arrays cut to 255 characters. Of two names that are the same then, the last counts. */
+function cutLong(value: Record<string, Json>): {
+  properties: Record<string, Json>;
+  warnings: readonly string[];
+} {
+  const properties: Record<string, Json> = {};
+  let warnings: readonly string[] = [];
+  for (const name in value) {
+    const property = value[name]!;
+    const [cutName, cut] = [cutText(name), cutStrings(property)];
+    const field = `'properties.${quoted(name)}'`;
+    const parts = { name: cutName !== name, value: cut !== property };
+    if (parts.name || parts.value) warnings = withWarning(warnings, cutWarning(field, parts));
+    if (name.length >= MAX_CHARACTERS && Object.hasOwn(properties, cutName)) {
+      warnings = withWarning(warnings, sameWhenCut(field));
+    }
+    put(properties, cutName, cut);
+  }
+  return { properties, warnings };
+}
+
+/** What an object holds is not looked into, since it is kept as text. The value itself when nothing is long. */
+function cutStrings(value: Json): Json {
+  if (typeof value === 'string') return cutText(value);
+  if (!Array.isArray(value)) return value;
+  const cut = value.map(cutStrings);
+  return cut.some((element, i) => element !== value[i]) ? cut : value;
+}
+
+function isStructured(value: Json): boolean {
+  return typeof value === 'object' && value !== null;
 }
 
 function firstNames(value: Record<string, Json>): Record<string, Json> {
@@ -78,15 +146,11 @@ function storedForm(property: Json): Json {
 function brokenName(name: string): string | undefined {
   if (name === '') return 'a name must not be empty';
   if (name.charCodeAt(0) === 0x24) return "a name must not start with '$'";
-  return isLongerThan(name, MAX_CHARACTERS)
-    ? `a name must be at most ${MAX_CHARACTERS} characters`
-    : undefined;
+  return isLongerThan(name, MAX_CHARACTERS) ? LONG_NAME : undefined;
 }
 
 function brokenText(text: string): string | undefined {
-  return isLongerThan(text, MAX_CHARACTERS)
-    ? `a string must be at most ${MAX_CHARACTERS} characters`
-    : undefined;
+  return isLongerThan(text, MAX_CHARACTERS) ? LONG_TEXT : undefined;
 }
 
 /** What an object says is its own affair, since it is kept as text; arrays within arrays are looked into. */

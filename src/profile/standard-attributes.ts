@@ -1,27 +1,38 @@
-import { type AttributeRule, standardOf } from './attribute-rule.ts';
-import type { AttributesDelta } from './attributes-delta.ts';
-import { isLongerThan, MAX_CHARACTERS } from './characters.ts';
-import { normalizeCountry } from './country.ts';
-import { normalizeEmail } from './email.ts';
+import { normalizeEmail, normalizePhone } from './addresses.ts';
+import {
+  type AttributeRule,
+  type AttributesDelta,
+  type Finding,
+  leftOut,
+  type SubscriptionState,
+  standardOf,
+  TOO_LONG,
+} from './attribute-rule.ts';
 import type { Json } from './json.ts';
-import { normalizeLanguage } from './language.ts';
-import { normalizePhone } from './phone.ts';
-import { isRecord } from './record.ts';
-import { facebook, twitter } from './social-accounts.ts';
-import { parseTime, toIso } from './time.ts';
-import { normalizeTimeZone } from './time-zone.ts';
+import { normalizeCountry, normalizeLanguage } from './locale.ts';
+import { facebook, twitter } from './push-tokens.ts';
+import { normalizeTimeZone, parseTime, pastIso } from './time.ts';
+import { areRecords, isLongerThan, isRecord, MAX_CHARACTERS, numberOf, uuidOf } from './values.ts';
 
 /** Addresses of images carry signatures and sizes; 2,048 characters is what browsers agree on. */
 const MAX_URL = 2048;
 
-/** The code, in any case, or the word. */
+/** The code or the word, in upper case; 'unknown' is none of them, since null says it and removes. */
 const GENDERS: ReadonlyMap<string, string> = new Map([
-  ...Array.from('MFONPmfonp', (code): [string, string] => [code, code.toUpperCase()]),
-  ['male', 'M'],
-  ['female', 'F'],
+  ...Array.from('MFONP', (code): [string, string] => [code, code]),
+  ['MALE', 'M'],
+  ['FEMALE', 'F'],
+  ['OTHER', 'O'],
+  ['NOT APPLICABLE', 'N'],
+  ['PREFER NOT TO SAY', 'P'],
 ]);
+/** Characters of the longest of them. */
+const MAX_GENDER = 17;
 
 const CALENDAR_DATE = /^\d{4}-\d\d-\d\d$/;
+const CALENDAR_TIME = /^\d{4}-\d\d-\d\d[Tt ]/;
+/** Characters of a calendar date. */
+const DAY = 10;
 
 /** The rules of the attributes that are columns of `profiles`, by their name on the wire. */
 export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
@@ -34,8 +45,8 @@ export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
   ['gender', gender],
   ['dob', dob],
   ['country', country],
-  ['language', known('language', normalizeLanguage)],
-  ['time_zone', known('time_zone', normalizeTimeZone)],
+  ['language', known('language', normalizeLanguage, 'a language code of ISO 639-1')],
+  ['time_zone', known('time_zone', normalizeTimeZone, 'a time zone as America/New_York')],
   ['current_location', currentLocation],
   ['date_of_first_session', pastTime('date_of_first_session')],
   ['date_of_last_session', pastTime('date_of_last_session')],
@@ -47,120 +58,175 @@ export const STANDARD_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
 ];
 
 /** An empty text is no address, as where one identifies: it changes nothing. */
-function email(delta: AttributesDelta, value: Json): string | undefined {
+function email(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === '') return undefined;
   const address = typeof value === 'string' ? normalizeEmail(value) : value;
   if (typeof address !== 'string' && address !== null) {
-    return "The value provided for the 'email' field is not a valid email.";
+    return { error: "The value provided for the 'email' field is not a valid email." };
   }
   standardOf(delta).email = address;
   return undefined;
 }
 
 /** A number that cannot exist is kept and marked; a text without digits is no number, an empty one is none. */
-function phone(delta: AttributesDelta, value: Json): string | undefined {
+function phone(delta: AttributesDelta, value: Json): Finding | undefined {
   if (value === '') return undefined;
-  const standard = standardOf(delta);
-  if (value === null) {
-    standard.phone = null;
-    standard.phone_valid = null;
-    return undefined;
-  }
   const digits = Number.isSafeInteger(value) ? String(value) : value;
   const number =
     typeof digits === 'string' && digits.length <= MAX_CHARACTERS ? normalizePhone(digits) : undefined;
-  if (!number) return "'phone' is not valid: it must be a phone number in E.164 format";
-  standard.phone = number.phone;
-  standard.phone_valid = number.valid;
+  if (!number && value !== null)
+    return leftOut("'phone' is not valid: it must be a phone number in E.164 format");
+  const standard = standardOf(delta);
+  standard.phone = number?.phone ?? null;
+  standard.phone_valid = number?.valid ?? null;
   return undefined;
 }
 
 function text(name: 'first_name' | 'last_name' | 'home_city' | 'image_url', max: number): AttributeRule {
-  const error = `'${name}' is not valid: it must be a string of at most ${max} characters`;
+  const unreadable = leftOut(`'${name}' is not valid: it must be a string of at most ${max} characters`);
+  // The beginning of an address leads somewhere else, or nowhere.
+  const long = max === MAX_CHARACTERS ? TOO_LONG : unreadable;
   return function ruleOfText(delta, value) {
-    if (value !== null && (typeof value !== 'string' || isLongerThan(value, max))) return error;
+    if (value !== null && (typeof value !== 'string' || isLongerThan(value, max))) {
+      return typeof value === 'string' ? long : unreadable;
+    }
     standardOf(delta)[name] = value;
     return undefined;
   };
 }
 
-function gender(delta: AttributesDelta, value: Json): string | undefined {
-  const code = typeof value === 'string' ? GENDERS.get(value) : value;
-  if (typeof code !== 'string' && code !== null) {
-    return "'gender' is not valid: it must be 'M', 'F', 'O', 'N', 'P' or null";
+function gender(delta: AttributesDelta, value: Json): Finding | undefined {
+  const code =
+    typeof value === 'string' && value.length <= MAX_GENDER
+      ? (GENDERS.get(value) ?? GENDERS.get(value.toUpperCase()))
+      : undefined;
+  if (code === undefined && value !== null) {
+    return leftOut("'gender' is not valid: it must be 'M', 'F', 'O', 'N', 'P' or null");
   }
-  standardOf(delta).gender = code;
+  standardOf(delta).gender = code ?? null;
   return undefined;
 }
 
-function dob(delta: AttributesDelta, value: Json): string | undefined {
-  if (value !== null) {
-    const real = typeof value === 'string' && CALENDAR_DATE.test(value) && parseTime(value) !== undefined;
-    if (!real) return "'dob' is not valid: it must be a date as YYYY-MM-DD";
-  }
-  standardOf(delta).dob = value as string | null;
+function dob(delta: AttributesDelta, value: Json): Finding | undefined {
+  const day = typeof value === 'string' ? dayOf(value) : undefined;
+  if (day === undefined && value !== null)
+    return leftOut("'dob' is not valid: it must be a date as YYYY-MM-DD");
+  standardOf(delta).dob = day ?? null;
   return undefined;
+}
+
+/** The day that is written: a time of day and its zone are passed over, since they would move a birthday. */
+function dayOf(text: string): string | undefined {
+  if (!(text.length === DAY ? CALENDAR_DATE : CALENDAR_TIME).test(text) || parseTime(text) === undefined) {
+    return undefined;
+  }
+  return text.length === DAY ? text : text.slice(0, DAY);
 }
 
 /** A country that nobody knows is null, as the specification of the attribute says. */
-function country(delta: AttributesDelta, value: Json): string | undefined {
-  standardOf(delta).country = typeof value === 'string' ? normalizeCountry(value) : null;
-  return undefined;
+function country(delta: AttributesDelta, value: Json): Finding | undefined {
+  const code = typeof value === 'string' ? normalizeCountry(value) : null;
+  standardOf(delta).country = code;
+  return code === null && value !== null ? UNKNOWN_COUNTRY : undefined;
 }
+
+const UNKNOWN_COUNTRY: Finding = {
+  warning:
+    "'country' is not valid: it must be a country's ISO 3166-1 code or English name; it was set to null",
+};
 
 /** A value that means nothing is not stored, and the stored one stays. */
 function known(
   name: 'language' | 'time_zone',
   normalize: (text: string) => string | undefined,
+  rule: string,
 ): AttributeRule {
+  const unreadable = leftOut(`'${name}' is not valid: it must be ${rule}`);
   return function ruleOfKnown(delta, value) {
     const stored = typeof value === 'string' ? normalize(value) : value;
-    if (typeof stored === 'string' || stored === null) standardOf(delta)[name] = stored;
+    if (typeof stored !== 'string' && stored !== null) return unreadable;
+    standardOf(delta)[name] = stored;
     return undefined;
   };
 }
 
-function currentLocation(delta: AttributesDelta, value: Json): string | undefined {
+function currentLocation(delta: AttributesDelta, value: Json): Finding | undefined {
+  const latitude = isRecord(value) ? within(value.latitude, 90) : undefined;
+  const longitude = isRecord(value) ? within(value.longitude, 180) : undefined;
+  if (value !== null && (latitude === undefined || longitude === undefined)) {
+    return leftOut(
+      "'current_location' is not valid: it needs a 'latitude' of -90 to 90 and a 'longitude' of -180 to 180",
+    );
+  }
   const standard = standardOf(delta);
-  if (value === null) {
-    standard.latitude = null;
-    standard.longitude = null;
-    return undefined;
-  }
-  if (!isRecord(value) || !isWithin(value.latitude, 90) || !isWithin(value.longitude, 180)) {
-    return "'current_location' is not valid: it needs a 'latitude' of -90 to 90 and a 'longitude' of -180 to 180";
-  }
-  standard.latitude = value.latitude;
-  standard.longitude = value.longitude;
+  standard.latitude = latitude ?? null;
+  standard.longitude = longitude ?? null;
   return undefined;
 }
 
-function isWithin(value: Json | undefined, limit: number): value is number {
-  return typeof value === 'number' && value >= -limit && value <= limit;
+function within(value: Json | undefined, limit: number): number | undefined {
+  const number = numberOf(value);
+  return number !== undefined && number >= -limit && number <= limit ? number : undefined;
 }
 
 /** What has happened lies in the past: a time in the future becomes now, as it does for an event. */
 function pastTime(
   name: 'date_of_first_session' | 'date_of_last_session' | 'marked_email_as_spam_at',
 ): AttributeRule {
-  const error = `'${name}' is not valid: it must be a time in ISO 8601`;
+  const unreadable = leftOut(`'${name}' is not valid: it must be a time in ISO 8601`);
   return function ruleOfPastTime(delta, value, now) {
-    if (value === null) {
-      standardOf(delta)[name] = null;
-      return undefined;
-    }
-    const time = typeof value === 'string' ? parseTime(value) : undefined;
-    if (time === undefined) return error;
-    standardOf(delta)[name] = toIso(Math.min(time, now));
+    const time = typeof value === 'string' ? pastIso(value, now) : undefined;
+    if (time === undefined && value !== null) return unreadable;
+    standardOf(delta)[name] = time ?? null;
     return undefined;
   };
 }
 
 function flag(name: 'email_open_tracking_disabled' | 'email_click_tracking_disabled'): AttributeRule {
-  const error = `'${name}' is not valid: it must be a boolean`;
+  const unreadable = leftOut(`'${name}' is not valid: it must be a boolean`);
   return function ruleOfFlag(delta, value) {
-    if (typeof value !== 'boolean' && value !== null) return error;
+    if (typeof value !== 'boolean' && value !== null) return unreadable;
     standardOf(delta)[name] = value;
     return undefined;
   };
+}
+
+/** The attributes that say what a user wants to receive, by their name on the wire. */
+export const SUBSCRIPTION_ATTRIBUTES: [name: string, rule: AttributeRule][] = [
+  ['email_subscribe', subscriptionState('email_subscribe')],
+  ['push_subscribe', subscriptionState('push_subscribe')],
+  ['subscription_groups', subscriptionGroups],
+  ['email_subscription_info', () => ({ error: "'email_subscription_info' is not valid: it may not be set" })],
+];
+
+/** Null says nothing: a value that a client lacks must not subscribe anew whoever has unsubscribed. */
+function subscriptionState(name: 'email_subscribe' | 'push_subscribe'): AttributeRule {
+  const finding = { error: `'${name}' must be 'subscribed', 'unsubscribed', or 'opted_in'` };
+  return function ruleOfState(delta, value) {
+    if (value === null) return undefined;
+    if (value !== 'subscribed' && value !== 'unsubscribed' && value !== 'opted_in') return finding;
+    delta[name] = value satisfies SubscriptionState;
+    return undefined;
+  };
+}
+
+/** Group ids are UUIDs, kept in lower case; whether a group exists is not known here. Null is no group. */
+function subscriptionGroups(delta: AttributesDelta, value: Json): Finding | undefined {
+  if (value === null) return undefined;
+  const list = Array.isArray(value) ? value : [value];
+  if (!areRecords(list))
+    return { error: "'subscription_groups' is not valid: it must be an array of objects" };
+  const groups: NonNullable<AttributesDelta['subscription_groups']> = [];
+  for (const { subscription_group_id: id, subscription_state: state } of list) {
+    const group = typeof id === 'string' && uuidOf(id);
+    if (!group) {
+      return { error: "'subscription_group_id' is not valid: it must be the UUID of a subscription group" };
+    }
+    if (state !== 'subscribed' && state !== 'unsubscribed') {
+      return { error: "'subscription_state' must be 'subscribed' or 'unsubscribed'" };
+    }
+    groups.push({ subscription_group_id: group, subscription_state: state });
+  }
+  if (groups.length > 0) delta.subscription_groups = groups;
+  return undefined;
 }

@@ -1,7 +1,8 @@
 import { DateTime } from 'luxon';
+import { FURTHER_TIME_ZONES, RAILS_TIME_ZONES } from './time-zone-names.ts';
 
 /** Longest accepted text, in characters: an RFC 9557 time with the longest zone name has fewer. */
-const MAX_LENGTH = 80;
+const MAX_TIME_LENGTH = 80;
 
 /**
  * Postgres reads no year 0 and the wire no year of five digits, so the accepted years are 1 to 9999, after
@@ -45,14 +46,14 @@ const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', '
  * @returns epoch milliseconds, or undefined for what is none of these or no real date
  */
 export function parseTime(text: string): number | undefined {
-  if (text.length > MAX_LENGTH) return undefined;
+  if (text.length > MAX_TIME_LENGTH) return undefined;
   return parseIso(text) ?? parseMonthFirst(text) ?? parseWeekdayFirst(text) ?? parseRareIso(text);
 }
 
 /** Whether a text is a date or a time in ISO 8601 or with a colon before the milliseconds. */
 export function isDatetime(text: string): boolean {
   // The hyphen after the year tells nearly every other text apart without the expression.
-  return text.length <= MAX_LENGTH && text.charCodeAt(4) === 0x2d && parseIso(text) !== undefined;
+  return text.length <= MAX_TIME_LENGTH && text.charCodeAt(4) === 0x2d && parseIso(text) !== undefined;
 }
 
 /**
@@ -63,6 +64,49 @@ export function toIso(time: number): string {
   return new Date(time).toISOString();
 }
 
+/**
+ * A time as the store has it: what the text says, in UTC with milliseconds; now where that lies in the future.
+ *
+ * @param now epoch milliseconds
+ * @returns ISO 8601, or undefined for what `parseTime` does not read
+ */
+export function pastIso(text: string, now: number): string | undefined {
+  const usual = parseUsual(text);
+  // To write such a text anew would take six times as long as to read it.
+  if (usual !== undefined && usual <= now)
+    return text.length === USUAL.length ? text : `${text.slice(0, 19)}.000Z`;
+  const time = usual ?? parseTime(text);
+  return time === undefined ? undefined : toIso(Math.min(time, now));
+}
+
+/** As nearly every client writes a time, or the same without its milliseconds. */
+const USUAL = '2026-01-31T12:00:00.000Z';
+const USUAL_SECONDS = '2026-01-31T12:00:00Z';
+const ZERO = 0x30;
+
+/** Epoch milliseconds of a time that is written as `USUAL` or `USUAL_SECONDS`; undefined for any other text. */
+function parseUsual(text: string): number | undefined {
+  const { length } = text;
+  const model = length === USUAL.length ? USUAL : length === USUAL_SECONDS.length ? USUAL_SECONDS : undefined;
+  if (model === undefined) return undefined;
+  for (let place = 0; place < length; place++) {
+    const [unit, like] = [text.charCodeAt(place), model.charCodeAt(place)];
+    const isDigit = like >= ZERO && like <= ZERO + 9;
+    if (isDigit ? unit < ZERO || unit > ZERO + 9 : unit !== like) return undefined;
+  }
+  const [hour, minute, second] = [twoDigits(text, 11), twoDigits(text, 14), twoDigits(text, 17)];
+  if (hour > 23 || minute > 59 || second > 59) return undefined;
+  const year = 100 * twoDigits(text, 0) + twoDigits(text, 2);
+  const day = startOfDay(year, twoDigits(text, 5), twoDigits(text, 8));
+  if (day === undefined || day < EARLIEST) return undefined;
+  const ms = length === USUAL.length ? 10 * twoDigits(text, 20) + text.charCodeAt(22) - ZERO : 0;
+  return day + hour * 3_600_000 + minute * MINUTE + second * 1000 + ms;
+}
+
+function twoDigits(text: string, place: number): number {
+  return 10 * (text.charCodeAt(place) - ZERO) + text.charCodeAt(place + 1) - ZERO;
+}
+
 function parseIso(text: string): number | undefined {
   const match = ISO_8601.exec(text);
   if (match === null) return undefined;
@@ -70,7 +114,7 @@ function parseIso(text: string): number | undefined {
   if (day === undefined) return undefined;
   if (match[4] === undefined) return day >= EARLIEST ? day : undefined;
   const ms = match[7] === undefined ? Number(match[8] ?? 0) : milliseconds(match[7]);
-  return timeOfDay(day, Number(match[4]), Number(match[5] ?? 0), Number(match[6] ?? 0), ms, match[9]);
+  return timeOfDay(day, sinceMidnight(match, ms, match[9]));
 }
 
 function parseMonthFirst(text: string): number | undefined {
@@ -87,7 +131,7 @@ function parseWeekdayFirst(text: string): number | undefined {
   const day = startOfDay(Number(match[8]), month, Number(match[3]));
   // A weekday that contradicts the date leaves two meanings, so neither is taken.
   if (day === undefined || WEEKDAYS[new Date(day).getUTCDay()] !== match[1]) return undefined;
-  return timeOfDay(day, Number(match[4]), Number(match[5]), Number(match[6]), 0, match[7]);
+  return timeOfDay(day, sinceMidnight(match, 0, match[7]));
 }
 
 /** Luxon takes some 10 microseconds, and would read a bare time of day as one of today: hence the gate. */
@@ -106,21 +150,25 @@ function startOfDay(year: number, month: number, day: number): number | undefine
   return year >= 100 ? Date.UTC(year, month - 1, day) : Date.UTC(year + 400, month - 1, day) - FOUR_CENTURIES;
 }
 
-function timeOfDay(
-  day: number,
-  hour: number,
-  minute: number,
-  second: number,
-  ms: number,
-  zone: string | undefined,
-): number | undefined {
+function timeOfDay(day: number, sinceMidnight: number | undefined): number | undefined {
+  return sinceMidnight === undefined ? undefined : inRange(day + sinceMidnight);
+}
+
+/**
+ * Milliseconds from midnight UTC to a time of day of the same date in a zone; undefined for what no clock shows.
+ * @param match hour, minute and second in its groups 4 to 6, in whichever form
+ */
+function sinceMidnight(match: RegExpExecArray, ms: number, zone: string | undefined): number | undefined {
+  const hour = Number(match[4]);
+  const minute = Number(match[5] ?? 0);
+  const second = Number(match[6] ?? 0);
   const offset = offsetOf(zone);
   if (offset === undefined || minute > 59 || second > 60) return undefined;
   // ISO 8601 writes the end of a day as 24:00 as well.
   if (hour > 23 && !(hour === 24 && minute === 0 && second === 0 && ms === 0)) return undefined;
-  const start = day + hour * 3_600_000 + minute * MINUTE - offset;
-  if (second < 60) return inRange(start + second * 1000 + ms);
-  return modulo(start + MINUTE, DAY) === 0 ? inRange(start + MINUTE - 1) : undefined;
+  const start = hour * 3_600_000 + minute * MINUTE - offset;
+  if (second < 60) return start + second * 1000 + ms;
+  return modulo(start + MINUTE, DAY) === 0 ? start + MINUTE - 1 : undefined;
 }
 
 /** Milliseconds east of UTC; undefined for an offset that no clock shows. */
@@ -149,4 +197,24 @@ function inRange(time: number): number | undefined {
 /** The remainder with the sign of the divisor: times before 1970 are negative. */
 function modulo(dividend: number, divisor: number): number {
   return ((dividend % divisor) + divisor) % divisor;
+}
+
+/** By lower-case name, since IANA names differ in more than case. */
+const zoneByName = new Map<string, string>();
+for (const [zone, names] of Object.entries(RAILS_TIME_ZONES)) {
+  for (const name of names) zoneByName.set(name.toLowerCase(), zone);
+}
+for (const zone of [...FURTHER_TIME_ZONES, ...Intl.supportedValuesOf('timeZone')]) {
+  zoneByName.set(zone.toLowerCase(), zone);
+}
+
+/** The longest known name has fewer characters. */
+const MAX_TIME_ZONE_LENGTH = 40;
+
+/**
+ * The IANA name of a time zone that is given by this name or by the one of Ruby on Rails, in any case;
+ * undefined for anything else, offsets included. A link such as Asia/Kolkata stays what it is.
+ */
+export function normalizeTimeZone(text: string): string | undefined {
+  return text.length > MAX_TIME_ZONE_LENGTH ? undefined : zoneByName.get(text.toLowerCase());
 }

@@ -1,6 +1,43 @@
-import { quoted } from './characters.ts';
-import type { Json } from './json.ts';
-import { MAX_DEPTH } from './json-size.ts';
+import { type Json, MAX_DEPTH } from './json.ts';
+
+/** Longest string value, attribute name and property name, in characters. */
+export const MAX_CHARACTERS = 255;
+
+/** What a text of an error repeats of a caller's name, in UTF-16 units. */
+const MAX_QUOTED = 64;
+
+/** Whether a text has more than `max` characters; an emoji outside the basic plane is one character. */
+export function isLongerThan(text: string, max: number): boolean {
+  if (text.length <= max) return false;
+  if (text.length > 2 * max) return true;
+  let characters = 0;
+  for (const _ of text) characters++;
+  return characters > max;
+}
+
+/** The first 255 characters of a text; the text itself when it has no more. No surrogate pair is taken apart. */
+export function cutText(text: string): string {
+  if (text.length <= MAX_CHARACTERS) return text;
+  let end = 0;
+  for (let characters = 0; characters < MAX_CHARACTERS && end < text.length; characters++) {
+    end += text.codePointAt(end)! > 0xffff ? 2 : 1;
+  }
+  return end === text.length ? text : text.slice(0, end);
+}
+
+/** A caller's name as an error repeats it: cut, and without what could not be stored with a dead letter. */
+export function quoted(name: string): string {
+  const cut = name.length > MAX_QUOTED ? `${name.slice(0, MAX_QUOTED)}…` : name;
+  return JSON.stringify(cut.toWellFormed()).slice(1, -1);
+}
+
+declare global {
+  // Node 20 has both; the ES2023 library does not declare them.
+  interface String {
+    isWellFormed(): boolean;
+    toWellFormed(): string;
+  }
+}
 
 /** Keys of one object. Far above honest use; below what makes enumerating one object noticeable. */
 const MAX_KEYS = 10_000;
@@ -14,6 +51,18 @@ interface Finding {
   path: (string | number)[];
 }
 
+/** Stands for an object of a request that was not read, since its structure breaks a rule. */
+export class Unread {
+  readonly rule: string;
+  /** Of its text. */
+  readonly digest: string;
+
+  constructor(rule: string, digest: string) {
+    this.rule = rule;
+    this.digest = digest;
+  }
+}
+
 /**
  * Looks for what JSON can carry but the store cannot keep as it came: \u0000 and lone surrogates in strings
  * and keys, numbers beyond the range of a double, integers that have lost digits already, objects with more
@@ -22,7 +71,7 @@ interface Finding {
  * @returns the path and the rule that is broken, or undefined when the value can be stored
  */
 export function findUnstorable(value: Json): string | undefined {
-  const finding = inspect(value, 1);
+  const finding = value instanceof Unread ? found(value.rule) : inspect(value, 1);
   return finding && `${pathText(finding.path)} is not valid: ${finding.rule}`;
 }
 
@@ -83,4 +132,112 @@ function pathText(path: (string | number)[]): string {
     text += typeof place === 'number' ? `[${place}]` : `${text && '.'}${quoted(place)}`;
   }
   return `'${text}${path.length > MAX_PATH ? '…' : ''}'`;
+}
+
+/** Whether a value is a JSON object, neither null nor an array. */
+export function isRecord(value: unknown): value is Record<string, Json> {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+/**
+ * Writes a caller's key. An assignment makes every key an own property but one: `__proto__` would change the
+ * prototype instead.
+ */
+export function put<Value>(record: Record<string, Value>, key: string, value: Value): void {
+  if (key === '__proto__') {
+    Object.defineProperty(record, key, { value, writable: true, enumerable: true, configurable: true });
+  } else {
+    record[key] = value;
+  }
+}
+
+/** Whether every element is an object. */
+export function areRecords(values: Json[]): values is Record<string, Json>[] {
+  return values.every(isRecord);
+}
+
+/** Whether an object has at least one key, and none outside the set. */
+export function hasOnlyKeys(object: Record<string, Json>, keys: ReadonlySet<string>): boolean {
+  let any = false;
+  for (const key in object) {
+    if (!keys.has(key)) return false;
+    any = true;
+  }
+  return any;
+}
+
+/** Elements of an array attribute; past it the oldest ones are dropped. */
+export const MAX_ELEMENTS = 500;
+
+export type Scalar = string | number | boolean;
+
+export function isScalar(value: Json | undefined): value is Scalar {
+  return typeof value === 'string' || typeof value === 'number' || typeof value === 'boolean';
+}
+
+/** Characters of a text that is read as a number: more than any number that a double tells from its neighbours has. */
+const MAX_NUMERIC = 40;
+const NUMERIC = /^\s*[+-]?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?\s*$/;
+
+/**
+ * A number, or the one that a text is: `12.50` and `1e3`, neither `12,50` nor `1,000`. Undefined for anything else,
+ * also for a number past the range of a double or an integer that would lose digits.
+ */
+export function numberOf(value: Json | undefined): number | undefined {
+  if (typeof value === 'number') return value;
+  if (typeof value !== 'string' || value.length > MAX_NUMERIC || !NUMERIC.test(value)) return undefined;
+  const number = Number(value);
+  return Number.isFinite(number) && (!Number.isInteger(number) || Number.isSafeInteger(number))
+    ? number
+    : undefined;
+}
+
+/**
+ * The elements of an array attribute after these were added in order: each once, in the place of its last
+ * occurrence, and the newest 500. Returns the array itself when it is so already.
+ */
+export function distinctLatest(values: Json[]): Json[] {
+  const distinct = new Set(values);
+  if (distinct.size === values.length) {
+    return values.length <= MAX_ELEMENTS ? values : values.slice(-MAX_ELEMENTS);
+  }
+  distinct.clear();
+  for (const value of values) {
+    distinct.delete(value);
+    distinct.add(value);
+  }
+  return [...distinct].slice(-MAX_ELEMENTS);
+}
+
+/**
+ * A value whose strings and keys have at most 255 characters: of longer ones the first 255. Of two keys that are the
+ * same then, the last one counts. What nests deeper than `MAX_DEPTH` is left as it is.
+ *
+ * @returns the value itself when nothing in it is longer
+ */
+export function cutTexts(value: Json, depth = 1): Json {
+  if (typeof value === 'string') return cutText(value);
+  if (typeof value !== 'object' || value === null || depth > MAX_DEPTH) return value;
+  if (Array.isArray(value)) {
+    const elements = value.map((element) => cutTexts(element, depth + 1));
+    return elements.every((element, i) => element === value[i]) ? value : elements;
+  }
+  const members: Record<string, Json> = {};
+  let same = true;
+  for (const key in value) {
+    const [cutKey, member] = [cutText(key), cutTexts(value[key]!, depth + 1)];
+    same &&= cutKey === key && member === value[key];
+    put(members, cutKey, member);
+  }
+  return same ? value : members;
+}
+
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+
+/**
+ * An id that a caller chose, in lower case, or undefined when it is no UUID. Any sixteen bytes are one, as in Postgres:
+ * `validate` of uuid refuses those of no version, which is right for ids that are ours alone.
+ */
+export function uuidOf(text: string): string | undefined {
+  return UUID.test(text) ? text.toLowerCase() : undefined;
 }

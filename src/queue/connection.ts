@@ -1,9 +1,43 @@
 import type { QueueOptions } from 'bullmq';
-import { Redis } from 'ioredis';
 import pg from 'pg';
-import type { Config } from '../config.ts';
-import { type QueueKind, queueKind } from './kind.ts';
-import { createPatientBackend } from './postgres-backend.ts';
+import type { Config } from '../platform/config.ts';
+import { PostgresClient } from '../store/database.ts';
+import { createPostgresBackend, Queue, Redis } from './bullmq.ts';
+
+/** The store that holds accepted objects until they are applied. */
+type QueueKind = 'redis' | 'postgres';
+
+/** Where the queue lives: as QUEUE says, else in Redis where there is one. */
+export function queueKind({ QUEUE, REDIS_URL }: Pick<Config, 'QUEUE' | 'REDIS_URL'>): QueueKind {
+  return QUEUE === 'postgres' || !REDIS_URL ? 'postgres' : 'redis';
+}
+
+/** What BullMQ's classes keep of a first look at their tables; it is `private` there. */
+interface Starting {
+  waitUntilReady(): Promise<void>;
+  readyPromise: Promise<void> | undefined;
+}
+
+/**
+ * BullMQ's Postgres backend, which remembers that its first look at its tables failed for as long as it lives: a lane
+ * that is opened at the moment at which Postgres goes away would never work again. Here a failed look is forgotten, and
+ * the next call looks again.
+ */
+const createPatientBackend: typeof createPostgresBackend = (...given) => {
+  const backend = createPostgresBackend(...given);
+  const { connection } = backend as unknown as { connection: Starting };
+  for (const part of [backend as unknown as Starting, connection]) {
+    const wait = part.waitUntilReady.bind(part);
+    part.waitUntilReady = () => {
+      const ready = wait();
+      ready.catch(() => {
+        part.readyPromise = undefined;
+      });
+      return ready;
+    };
+  }
+  return backend;
+};
 
 /**
  * Where the queue lives. BullMQ's classes take `options` and, as their last argument, `factory`; nothing
@@ -56,7 +90,7 @@ export function openProducerRedis(config: Config): Redis {
 
 /** @throws when it does not answer */
 export async function pingRedis(redis: Redis): Promise<void> {
-  if (redis.status !== 'ready') throw new Error('not connected');
+  if (redis.status !== 'ready') throw troubles.get(redis) ?? new Error('not connected');
   await redis.ping();
 }
 
@@ -66,9 +100,12 @@ function openRedis(config: Config, options: object): Redis {
     retryStrategy: soonAgain,
     ...sentinelOptions(config),
   });
-  redis.on('error', () => {});
+  redis.on('error', (error) => troubles.set(redis, error)).on('ready', () => troubles.delete(redis));
   return redis;
 }
+
+/** Why a Redis could not be connected to, until it is. */
+const troubles = new WeakMap<Redis, Error>();
 
 /** For workers: waits for the queue to come back. */
 export function connectWorker(config: Config, databaseUrl: string): QueueConnection {
@@ -112,6 +149,7 @@ function connect(config: Config, databaseUrl: string, redisOptions: object): Que
     };
   }
   const pool = new pg.Pool({
+    Client: PostgresClient,
     connectionString: databaseUrl,
     options: `-c search_path=${QUEUE_SCHEMA}`,
     max: config.DATABASE_POOL_SIZE + config.LANES,
@@ -133,4 +171,19 @@ function connect(config: Config, databaseUrl: string, redisOptions: object): Que
     },
     stop: () => pool.end(),
   };
+}
+
+/** Entries that BullMQ keeps of its stream of events, which only the dashboard reads; 10,000 unless told. */
+const MAX_EVENTS = 200;
+
+/**
+ * A queue to look at or to add to. Every handle is opened here, since each one writes its options into the
+ * queue's own settings.
+ */
+export function openQueue<Data>(connection: QueueConnection, name: string): Queue<Data> {
+  const options = { ...connection.options, streams: { events: { maxLen: MAX_EVENTS } } };
+  const queue = new Queue<Data>(name, options, connection.factory);
+  // Errors come back from the calls themselves; without a listener this event would end the process.
+  queue.on('error', () => {});
+  return queue;
 }

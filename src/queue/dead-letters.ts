@@ -1,11 +1,9 @@
 import { v5 as uuidv5, version } from 'uuid';
 import type { AcceptedObject, Envelope } from '../jobs/envelope.ts';
 import type { Database } from '../store/database.ts';
-import { claimWaitingForReplay } from '../store/dead-letters/claim-waiting-for-replay.ts';
-import type { DeadLetter } from '../store/dead-letters/dead-letter.ts';
-import { selectDeadLetters } from '../store/dead-letters/select-dead-letters.ts';
-import { concernedLanes, fenceEntries } from './fence-entries.ts';
+import { claimWaitingForReplay, type DeadLetter, selectDeadLetters } from '../store/dead-letters.ts';
 import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
+import { concernedLanes, fenceEntries } from './pack.ts';
 
 /** Dead letters in one add. Each may hold 50 KB of properties: 5 MB at most. */
 const CHUNK = 100;
@@ -72,10 +70,12 @@ async function replayChunk(
  */
 function laneEntries(deadLetter: DeadLetter, lanes: number): LaneEntry[] {
   const { id: letterId, workspaceId, requestId, object, replays } = deadLetter;
-  const replayed = { ...(object as unknown as AcceptedObject), id: letterId, request: 0 };
+  const replayed = { ...(object as unknown as AcceptedObject), id: letterId };
   const id = uuidv5(String(replays), letterId);
   const envelope: Envelope = {
-    requests: [{ request_id: requestId, workspace_id: workspaceId, accepted_at: acceptedAt(deadLetter) }],
+    requests: [
+      { request_id: requestId, workspace_id: workspaceId, accepted_at: acceptedAt(deadLetter), count: 1 },
+    ],
     objects: [replayed],
     replay: true,
   };

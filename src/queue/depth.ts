@@ -1,11 +1,12 @@
 import type { Queue } from 'bullmq';
-import type { Service } from '../lifecycle.ts';
-import type { QueueConnection } from './connection.ts';
+import type { Service } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { poll } from '../platform/poll.ts';
+import { openQueue, type QueueConnection } from './connection.ts';
 import { laneName } from './lanes.ts';
-import { openQueue } from './open-queue.ts';
 import { waitingIn } from './waiting.ts';
 
-const REFRESH_MS = 200;
+const DEPTH_REFRESH_MS = 200;
 
 export interface LaneDepth {
   lane: string;
@@ -22,28 +23,17 @@ export interface LaneDepth {
 export function watchDepth(connection: QueueConnection, lanes: number) {
   const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
   let waiting = 0;
-  let refreshing = false;
-
-  async function refresh(): Promise<void> {
-    if (refreshing || !connection.ready()) return;
-    refreshing = true;
-    try {
-      const counts = await Promise.all(queues.map((queue) => queue.getWaitingCount()));
-      waiting = counts.reduce((sum, count) => sum + count, 0);
-    } catch {
-      // The queue is away: the last figure stands, and adding fails by itself.
-    } finally {
-      refreshing = false;
-    }
-  }
-
-  const timer = setInterval(refresh, REFRESH_MS);
-  timer.unref();
+  // While the queue is away the last figure stands, and adding fails by itself.
+  const looks = poll(DEPTH_REFRESH_MS, async () => {
+    if (!connection.ready()) return;
+    const counts = await Promise.all(queues.map((queue) => queue.getWaitingCount()));
+    waiting = counts.reduce((sum, count) => sum + count, 0);
+  });
 
   const service: Service = {
     name: 'queue depth',
     async stop() {
-      clearInterval(timer);
+      void looks.stop();
       await Promise.all(queues.map((queue) => queue.close()));
     },
   };
@@ -67,4 +57,101 @@ async function readLane(queue: Queue, connection: QueueConnection): Promise<Lane
   const oldest = next ? [...inWork, next] : inWork;
   const ages = oldest.map(({ timestamp }) => (Date.now() - timestamp) / 1000);
   return { lane: queue.name, depth: waiting + active, oldestSeconds: Math.max(0, ...ages) };
+}
+
+const LOOK_MS = 2000;
+
+/** Milliseconds between two lines about the same envelope. */
+const WARN_MS = 60_000;
+
+/** An envelope that stands where everything behind it in its lane has to wait. */
+export interface OldEnvelope {
+  lane: number;
+  envelope: string;
+  /** Since it was accepted. */
+  seconds: number;
+}
+
+/** Looks now and then for how long the oldest envelope of each lane has been there, and says so when it is too long. */
+export function watchOldest(
+  connection: QueueConnection,
+  { lanes, maxAgeMs, log }: { lanes: number; maxAgeMs: number; log: Log },
+) {
+  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+  const searches = queues.map((queue) => waitingIn(connection, queue));
+  /** By lane, in the order of the lanes. */
+  let oldest: { lane: number; envelope: string; acceptedAt: number }[] = [];
+  const warned = new Map<number, { envelope: string; at: number }>();
+
+  // While the queue is away what is known of it stands, and grows older.
+  const looks = poll(LOOK_MS, async () => {
+    if (!connection.ready()) return;
+    const found = await Promise.all(searches.map((waiting) => waiting.oldest()));
+    oldest = found.flatMap((job, lane) =>
+      job ? [{ lane, envelope: job.id, acceptedAt: job.timestamp }] : [],
+    );
+    warn();
+  });
+
+  function warn(): void {
+    const now = performance.now();
+    for (const old of tooOld()) {
+      const last = warned.get(old.lane);
+      if (last?.envelope === old.envelope && now - last.at < WARN_MS) continue;
+      warned.set(old.lane, { envelope: old.envelope, at: now });
+      log.error(old, 'an envelope waits too long, and its lane with it');
+    }
+  }
+
+  const aged = (): OldEnvelope[] =>
+    oldest.map(({ lane, envelope, acceptedAt }) => ({
+      lane,
+      envelope,
+      seconds: Math.max(0, Math.round((Date.now() - acceptedAt) / 1000)),
+    }));
+  const tooOld = () => aged().filter(({ seconds }) => seconds * 1000 > maxAgeMs);
+
+  const service: Service = {
+    name: 'oldest envelopes',
+    async stop() {
+      void looks.stop();
+      await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+    },
+  };
+  return {
+    ...service,
+    look: looks.now,
+    /** Those that are older than an envelope may be. */
+    tooOld,
+    /** Seconds; 0: the lanes are empty. */
+    age: () => Math.max(0, ...aged().map(({ seconds }) => seconds)),
+  };
+}
+
+export type Oldest = ReturnType<typeof watchOldest>;
+
+const MEMORY_REFRESH_MS = 200;
+
+/** How full Redis is: asked for five times a second, so that a request can be refused at once. */
+export function watchMemory({ redis }: QueueConnection) {
+  let used = 0;
+  // While Redis is away, or does not tell, adding fails by itself.
+  const looks = poll(MEMORY_REFRESH_MS, async () => {
+    if (redis?.status !== 'ready') return;
+    const text = await redis.info('memory');
+    const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(text)?.[1] ?? 0);
+    const most = read('maxmemory');
+    used = most > 0 ? read('used_memory') / most : 0;
+  });
+  const service: Service = {
+    name: 'queue memory',
+    async stop() {
+      void looks.stop();
+    },
+  };
+  return {
+    ...service,
+    /** Percent of its maxmemory that Redis has used, at most 200 ms ago; 0: it has no maxmemory, or does not tell. */
+    usedPercent: () => used * 100,
+  };
 }

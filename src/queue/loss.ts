@@ -1,33 +1,145 @@
-import { newId } from '../ids.ts';
-import type { Log } from '../log.ts';
-import type { QueueConnection } from './connection.ts';
+import type { Redis } from 'ioredis';
+import { Gauge, type Registry } from 'prom-client';
+import { newId } from '../platform/ids.ts';
+import { within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import type { Pool } from '../store/database.ts';
+import { type InstallationState, type QueueLoss, rememberQueue, tellLoss } from '../store/installation.ts';
+import { laneName } from './lanes.ts';
+import { ADDITIONS, type Additions } from './pack.ts';
 
 /** Holds an id that the first of our processes leaves in a Redis: with another one, or none, what it held is gone. */
 const MARK = '{penstock}:mark';
 
-/**
- * Notices that the Redis of `connection` has lost what it held: another server stands in its place, or somebody has
- * emptied it. The operator is told, once by each process, since only a person can find out what the senders have to
- * send again.
- *
- * @param onLoss called after each loss
- */
-export function watchForLoss({ redis }: QueueConnection, log: Log, onLoss = () => {}) {
-  let known: string | undefined;
+/** Milliseconds for each answer of Redis. */
+const PATIENCE_MS = 2000;
 
-  /** @throws what Redis says; it is asked again next time */
-  async function look(): Promise<void> {
-    if (redis?.status !== 'ready') return;
-    await redis.set(MARK, newId(), 'NX');
-    const found = (await redis.get(MARK)) ?? undefined;
-    const lost = known !== undefined && found !== known;
-    known = found;
-    if (!lost) return;
-    log.error('Redis came back empty: accepted objects that had not been applied yet are lost');
+/** Looks within so many milliseconds remember nothing new: any number of processes write once a second. */
+const OFTEN_ENOUGH_MS = 1000;
+
+/** A lane hands out its jobs milliseconds apart: what is read after each other may not fit together. */
+const LOOKS_AT_LANES = 5;
+
+/** A request is accepted a while before its envelope is made: it waits for the flush before, and no longer than clients do. */
+const ACCEPTED_BEFORE_MS = 2000;
+
+export interface LossWatch {
+  pool: Pool;
+  redis: Redis;
+  lanes: number;
+  /** The process. */
+  name: string;
+  log: Log;
+  /** Of the process's own producer. */
+  additions: Additions | undefined;
+  /** Called after each loss. */
+  onLoss(): void;
+}
+
+/**
+ * Compares what Redis holds with what the installation knew of it, and what this process has been answered: another
+ * mark, or none, says that Redis came back empty or that another one stands in its place; a count of additions that
+ * is lower than before says that it went back in time.
+ *
+ * The order of the steps is what makes it right: what is known is read first, then Redis. What one process reads there
+ * can be no less than what another had seen before, unless something is lost.
+ */
+export function watchForLoss({ pool, redis, lanes, name, log, additions, onLoss }: LossWatch) {
+  let generation: number | undefined;
+
+  /**
+   * @param state as it was read a moment ago
+   * @param last whether this process looks no more
+   * @returns 'away' when Redis was not there to be looked at, 'lost' when it has lost something
+   */
+  async function look(state: InstallationState, last: boolean): Promise<'away' | 'seen' | 'lost'> {
+    if (generation !== state.generation) begin(state.generation);
+    if (redis.status !== 'ready') return 'away';
+    const known = Math.max(additions?.highest() ?? 0, state.mark === null ? 0 : state.additions);
+    const fell = additions?.fell() ?? false;
+    const found = await within(PATIENCE_MS, readRedis(redis));
+    const missing = state.mark !== null && found.mark !== state.mark ? 'empty' : undefined;
+    const lost = missing ?? (fell || found.additions < known ? 'behind' : undefined);
+    if (lost) {
+      const told = await tellLoss(pool, state.generation, { ...found, found: lost, known, by: name });
+      if (told === false)
+        log.info('Redis is not the one that it was; it had been drained, so nothing is lost');
+      if (told !== undefined) begin(state.generation + 1);
+      return 'lost';
+    }
+    if (last || state.age === null || state.age >= OFTEN_ENOUGH_MS) {
+      const waitingSince = await within(PATIENCE_MS, readOldest(redis, lanes));
+      await rememberQueue(pool, state.generation, { ...found, now: state.now, waitingSince });
+    }
+    return 'seen';
+  }
+
+  function begin(next: number): void {
+    const isFirst = generation === undefined;
+    generation = next;
+    if (isFirst) return;
+    additions?.reset();
     onLoss();
   }
 
-  // A Redis that is away again is looked at when it comes back.
-  redis?.on('ready', () => void look().catch(() => {}));
   return { look };
+}
+
+async function readRedis(redis: Redis): Promise<{ mark: string; additions: number }> {
+  let [mark, additions] = await redis.mget(MARK, ADDITIONS);
+  if (!mark) {
+    await redis.set(MARK, newId(), 'NX');
+    [mark, additions] = await redis.mget(MARK, ADDITIONS);
+  }
+  return { mark: mark ?? '', additions: Number(additions ?? 0) };
+}
+
+/**
+ * When the oldest envelope that waits or is in work was accepted, at the earliest; undefined: there is none.
+ * @throws when the lanes move too fast to be seen
+ */
+async function readOldest(redis: Redis, lanes: number): Promise<number | undefined> {
+  for (let attempt = 0; attempt < LOOKS_AT_LANES; attempt++) {
+    const keys = await oldestKeys(redis, lanes);
+    if (keys.length === 0) return undefined;
+    const times = await Promise.all(keys.map((key) => redis.hget(key, 'timestamp')));
+    // One that is gone meanwhile says nothing about those behind it.
+    if (times.every((time) => time !== null)) return Math.min(...times.map(Number)) - ACCEPTED_BEFORE_MS;
+  }
+  throw new Error('the lanes move too fast to be looked at');
+}
+
+/** Of the job that is next in each lane, and of the one in work. */
+async function oldestKeys(redis: Redis, lanes: number): Promise<string[]> {
+  const names = Array.from({ length: lanes }, (_, lane) => `{penstock}:${laneName(lane)}`);
+  const ids = await Promise.all(
+    names.flatMap((name) =>
+      ['active', 'wait', 'paused'].map(async (list) => {
+        const id = await redis.lindex(`${name}:${list}`, -1);
+        return id === null ? [] : [`${name}:${id}`];
+      }),
+    ),
+  );
+  return ids.flat();
+}
+
+/** What an operator has to know and to do, in one sentence. */
+export function describeLoss({ found, latest, accepted_from, accepted_until }: QueueLoss): string {
+  const what =
+    found === 'empty'
+      ? 'Redis came back empty, or another one stands in its place'
+      : 'Redis came back with less than it held';
+  return `${what}: what was accepted from ${accepted_from} to ${accepted_until} and was not applied is lost; penstock queue confirm-loss ${latest} ends this message`;
+}
+
+/** Shows in a process's metrics whether the queue has lost something that nobody has confirmed. */
+export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefined): void {
+  new Gauge({
+    name: 'penstock_queue_losses_unconfirmed',
+    help: 'Times that the queue had lost accepted objects, as far as nobody has confirmed them.',
+    registers: [registry],
+    collect() {
+      this.set(loss()?.losses ?? 0);
+    },
+  });
 }

@@ -1,7 +1,40 @@
-import { newId } from '../ids.ts';
-import type { AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope.ts';
-import { concernedLanes, fenceEntries } from './fence-entries.ts';
-import type { LaneEntry } from './lanes.ts';
+import type { ChainableCommander } from 'ioredis';
+import { v5 as uuidv5 } from 'uuid';
+import {
+  type AcceptedObject,
+  type Envelope,
+  type EnvelopeRequest,
+  namedIdentifiers,
+} from '../jobs/envelope.ts';
+import { newId } from '../platform/ids.ts';
+import { identifierKey, type LaneEntry, laneOf } from './lanes.ts';
+
+/**
+ * The lanes that an object is ordered with, the one that it belongs to first. A delete concerns all of them: it
+ * reaches whatever was done to its user, also by an identifier that the object does not name.
+ * @throws when the object is not as its contract says
+ */
+export function concernedLanes(object: AcceptedObject, workspaceId: string, lanes: number): number[] {
+  if (object.kind === 'delete') return Array.from({ length: lanes }, (_, lane) => lane);
+  const identifiers = namedIdentifiers(object);
+  // What names nobody meets no other operation: its id only spreads it.
+  if (identifiers.length === 0) return [laneOf(workspaceId, object.id, lanes)];
+  return identifiers.map((identifier) => laneOf(workspaceId, identifierKey(identifier), lanes));
+}
+
+/**
+ * One envelope that stands in several lanes: whole in the first, as a mark in the others.
+ * @param id of the envelope, a UUID; those of the marks follow from it
+ * @param lanes ascending, two at least
+ */
+export function fenceEntries(id: string, lanes: number[], envelope: Envelope): LaneEntry[] {
+  const fence = { id, lanes };
+  return lanes.map((lane, place) =>
+    place === 0
+      ? { lane, id, envelope: { ...envelope, fence } }
+      : { lane, id: uuidv5(String(lane), id), envelope: { requests: [], objects: [], fence } },
+  );
+}
 
 /** The accepted objects of one request, and the bytes of their JSON text, about. */
 export interface Packable {
@@ -15,8 +48,9 @@ export const MAX_ENVELOPE_BYTES = 4_194_304;
 
 /** The envelope of a lane that is being filled. */
 interface Open {
-  envelope: Envelope;
-  request: EnvelopeRequest | undefined;
+  lane: number;
+  requests: (EnvelopeRequest & { count: number })[];
+  objects: AcceptedObject[];
   bytes: number;
 }
 
@@ -32,44 +66,50 @@ interface Places {
  * in some object share fences over all of these lanes, so that they too keep their order.
  */
 export function pack(batch: Packable[], lanes: number, maxObjects: number): LaneEntry[] {
-  const entries: LaneEntry[] = [];
+  const filled: Open[] = [];
   const open = new Map<number, Open>();
   const places = lanes === 1 ? undefined : placeAll(batch, lanes);
   let place = 0;
   for (const { request, objects, bytes } of batch) {
     const share = bytes / objects.length;
-    let parts = 0;
+    const parts = new Map<Open, EnvelopeRequest & { count: number }>();
+    let envelope: Open | undefined;
+    let part: (EnvelopeRequest & { count: number }) | undefined;
     for (const object of objects) {
       const lane = places ? places.lanes[place++]! : 0;
-      let current = open.get(lane);
-      if (!current || isFull(current, share, maxObjects)) {
-        current = { envelope: { requests: [], objects: [] }, request: undefined, bytes: 0 };
-        open.set(lane, current);
-        const id = newId();
-        if (places && places.fence[0] === lane)
-          entries.push(...fenceEntries(id, places.fence, current.envelope));
-        else entries.push({ lane, id, envelope: current.envelope });
+      if (envelope?.lane !== lane || isFull(envelope, share, maxObjects)) {
+        envelope = open.get(lane);
+        if (!envelope || isFull(envelope, share, maxObjects)) {
+          envelope = { lane, requests: [], objects: [], bytes: 0 };
+          open.set(lane, envelope);
+          filled.push(envelope);
+        }
+        part = parts.get(envelope);
+        if (!part) {
+          part = { ...request, count: 0 };
+          parts.set(envelope, part);
+          envelope.requests.push(part);
+        }
       }
-      if (current.request !== request) {
-        current.envelope.requests.push(request);
-        current.request = request;
-        // The first part holds the same request, so that every one of them says it.
-        if (++parts === 2) request.objects = objects.length;
-      }
-      object.request = current.envelope.requests.length - 1;
-      current.envelope.objects.push(object);
-      current.bytes += share;
+      part!.count++;
+      envelope.objects.push(object);
+      envelope.bytes += share;
     }
+    // Every part says how many objects the whole request had.
+    if (parts.size > 1) for (const one of parts.values()) one.objects = objects.length;
   }
-  return entries;
+  return filled.flatMap(({ lane, requests, objects }) => {
+    const id = newId();
+    const envelope: Envelope = { requests, objects };
+    return places?.fence[0] === lane ? fenceEntries(id, places.fence, envelope) : [{ lane, id, envelope }];
+  });
 }
 
-/**
- * The ids of the envelopes that hold objects of a request, which are the keys of their ledger rows.
- * @param request the very one that was packed
- */
-export function envelopesOf(request: EnvelopeRequest, entries: LaneEntry[]): string[] {
-  return entries.filter(({ envelope }) => envelope.requests.includes(request)).map(({ id }) => id);
+/** The ids of the envelopes that hold objects of a request, which are the keys of their ledger rows. */
+export function envelopesOf({ request_id }: EnvelopeRequest, entries: LaneEntry[]): string[] {
+  return entries
+    .filter(({ envelope }) => envelope.requests.some((request) => request.request_id === request_id))
+    .map(({ id }) => id);
 }
 
 /** Each object into its own lane; those of lanes that meet, into the first of these. */
@@ -95,6 +135,76 @@ function placeAll(batch: Packable[], lanes: number): Places {
 }
 
 /** Whether an object of so many bytes needs an envelope of its own; no envelope is opened for nothing. */
-function isFull({ envelope, bytes }: Open, more: number, maxObjects: number): boolean {
-  return envelope.objects.length >= maxObjects || bytes + more > MAX_ENVELOPE_BYTES;
+function isFull({ objects, bytes }: Open, more: number, maxObjects: number): boolean {
+  return objects.length >= maxObjects || bytes + more > MAX_ENVELOPE_BYTES;
+}
+
+/** How many times envelopes were added, in Redis: it only grows there, and a smaller one shows that Redis went back in time. */
+export const ADDITIONS = '{penstock}:additions';
+
+/** What a producer knows of the count, from the answers to its own adds. */
+export interface Additions {
+  /** The highest count that was answered; 0: none yet. */
+  highest(): number;
+  /** Whether a count was answered that had been reached before. */
+  fell(): boolean;
+  /** Begins anew, when the count is known to have been lost. */
+  reset(): void;
+  /** Called when a count falls. */
+  onFall(listener: () => void): void;
+}
+
+/** The part of BullMQ's Redis backend that puts one envelope into a transaction. */
+interface FlowBackend {
+  addJobToTransaction(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
+}
+
+/**
+ * Counts what a backend of BullMQ adds in the very transaction that adds it, so that both are on disk or neither: one
+ * command more for a flush.
+ */
+export function countAdditions(backend: unknown): Additions {
+  const flow = backend as FlowBackend;
+  const counted = new WeakSet<ChainableCommander>();
+  let highest = 0;
+  let fell = false;
+  let listener = () => {};
+
+  function note(count: number): void {
+    if (count > highest) highest = count;
+    else {
+      fell = true;
+      listener();
+    }
+  }
+
+  if (typeof flow.addJobToTransaction === 'function') {
+    const add = flow.addJobToTransaction.bind(flow);
+    flow.addJobToTransaction = (multi, ...given) => {
+      if (!counted.has(multi)) {
+        counted.add(multi);
+        const exec = multi.exec.bind(multi);
+        multi.exec = async () => {
+          multi.incr(ADDITIONS);
+          const answers = await exec();
+          const [error, count] = answers?.pop() ?? [];
+          if (!error && typeof count === 'number') note(count);
+          return answers;
+        };
+      }
+      return add(multi, ...given);
+    };
+  }
+
+  return {
+    highest: () => highest,
+    fell: () => fell,
+    reset() {
+      highest = 0;
+      fell = false;
+    },
+    onFall(given) {
+      listener = given;
+    },
+  };
 }

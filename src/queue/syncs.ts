@@ -1,8 +1,8 @@
-import { type ScheduledJobData, SYNC_QUEUE, type SyncJobData, syncJobs } from '../jobs/syncs.ts';
-import { within } from '../within.ts';
-import type { QueueConnection } from './connection.ts';
+import { type ScheduledJobData, SYNC_QUEUE, type SyncJobData, syncJobs } from '../jobs/catalog.ts';
+import { within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { openQueue, type QueueConnection } from './connection.ts';
 import { QueueUnavailable } from './lanes.ts';
-import { openQueue } from './open-queue.ts';
 
 /** When an integration is to run. */
 export interface SyncSchedule {
@@ -88,3 +88,18 @@ export function createSyncQueue(connection: QueueConnection, timeout: number) {
 }
 
 export type SyncQueue = ReturnType<typeof createSyncQueue>;
+
+/**
+ * Tells the sync processes of a run that has begun. Never rejects: the run stands in its table, where they find it by
+ * themselves within seconds.
+ */
+export function createAnnouncer({ add }: Pick<SyncQueue, 'add'>, log: Log) {
+  return function announceRun(runId: string): Promise<void> {
+    return add(runId).catch((error) => {
+      log.warn(
+        { err: error, run_id: runId },
+        'the queue did not take a sync run; it will be found in its table',
+      );
+    });
+  };
+}

@@ -1,6 +1,10 @@
 import type { Queue } from 'bullmq';
 import type { Pool } from 'pg';
-import type { QueueConnection } from './connection.ts';
+import type { Envelope } from '../jobs/envelope.ts';
+import { type Trace, traceOf } from '../jobs/traces.ts';
+import { type Service, within } from '../platform/lifecycle.ts';
+import { openQueue, type QueueConnection } from './connection.ts';
+import { laneName, QueueUnavailable } from './lanes.ts';
 
 /** A job that waits in a queue. */
 export interface WaitingJob<Data> {
@@ -18,6 +22,10 @@ export interface Waiting<Data> {
   jobs(ids: string[]): Promise<(WaitingJob<Data> | undefined)[]>;
   /** The first of all. */
   first(): Promise<WaitingJob<Data> | undefined>;
+  /** Takes these jobs away, as far as they still wait. */
+  remove(ids: string[]): Promise<void>;
+  /** The one in work, else the first that waits, without its data. */
+  oldest(): Promise<Omit<WaitingJob<Data>, 'data'> | undefined>;
 }
 
 /**
@@ -25,7 +33,8 @@ export interface Waiting<Data> {
  * (`get_range` counts from the newest, `getRanges` turns that around), and a job at a time. So Postgres is asked here.
  */
 export function waitingIn<Data>(connection: QueueConnection, queue: Queue<Data>): Waiting<Data> {
-  const looks = connection.kind === 'postgres' ? ofPostgres<Data>(connection, queue.name) : ofRedis(queue);
+  const looks =
+    connection.kind === 'postgres' ? ofPostgres<Data>(connection, queue.name) : ofRedis(connection, queue);
   return {
     ...looks,
     async first() {
@@ -37,9 +46,9 @@ export function waitingIn<Data>(connection: QueueConnection, queue: Queue<Data>)
   };
 }
 
-type Looks<Data> = Pick<Waiting<Data>, 'ids' | 'jobs'>;
+type Looks<Data> = Omit<Waiting<Data>, 'first'>;
 
-function ofRedis<Data>(queue: Queue<Data>): Looks<Data> {
+function ofRedis<Data>({ redis }: QueueConnection, queue: Queue<Data>): Looks<Data> {
   return {
     ids: (most) => queue.getRanges(['waiting'], 0, most - 1, true),
     jobs: (ids) =>
@@ -49,6 +58,19 @@ function ofRedis<Data>(queue: Queue<Data>): Looks<Data> {
           return job && { id, data: job.data as Data, timestamp: job.timestamp };
         }),
       ),
+    async remove(ids) {
+      await Promise.all(ids.map((id) => queue.remove(id, { removeChildren: false })));
+    },
+    async oldest() {
+      const [[inWork], [next]] = await Promise.all([
+        queue.getRanges(['active'], 0, 0, true),
+        queue.getRanges(['waiting'], 0, 0, true),
+      ]);
+      const id = inWork ?? next;
+      if (id === undefined) return undefined;
+      const timestamp = await redis!.hget(queue.toKey(id), 'timestamp');
+      return timestamp === null ? undefined : { id, timestamp: Number(timestamp) };
+    },
   };
 }
 
@@ -58,6 +80,16 @@ const selectIds = `
 
 const selectJobs = `
   select id, data, added_at_ms::float8 as timestamp from job where queue = $1 and id = any ($2::text[])`;
+
+/** BullMQ's own function, which leaves a job alone that somebody holds. */
+const removeJobs = `
+  select remove($1, ids.id, false) from unnest($2::text[]) as ids (id)`;
+/** One lane has one job in work at a time. */
+const selectOldest = `
+  (select id, added_at_ms::float8 as timestamp from job where queue = $1 and state = 'active' limit 1)
+  union all
+  (select id, added_at_ms::float8 as timestamp from job
+    where queue = $1 and state = 'waiting' order by priority, seq limit 1)`;
 
 function ofPostgres<Data>({ options }: QueueConnection, queueName: string): Looks<Data> {
   const pool = options.connection as unknown as Pool;
@@ -71,5 +103,61 @@ function ofPostgres<Data>({ options }: QueueConnection, queueName: string): Look
       const found = new Map(rows.map((row) => [row.id, row]));
       return ids.map((id) => found.get(id));
     },
+    async remove(ids) {
+      await pool.query(removeJobs, [queueName, ids]);
+    },
+    async oldest() {
+      const { rows } = await pool.query<Omit<WaitingJob<Data>, 'data'>>(selectOldest, [queueName]);
+      return rows[0];
+    },
   };
+}
+
+/** Envelopes that are read at once: one may have 4 MB. */
+const AT_ONCE = 8;
+
+/** Looks for requests in what waits in the lanes or is in work: ids first, then the envelopes of the time in question. */
+export function createWaitingSearch(connection: QueueConnection, lanes: number, timeout: number) {
+  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<Envelope>(connection, laneName(lane)));
+
+  /**
+   * The envelopes with ids of the range that carry objects of the request.
+   * @throws {QueueUnavailable}
+   */
+  async function find(
+    requestId: string,
+    workspaceId: string,
+    [from, to]: [string, string],
+  ): Promise<{ envelopeId: string; trace: Trace }[]> {
+    if (!connection.ready()) throw new QueueUnavailable('the queue is not connected');
+    try {
+      const found = await Promise.all(queues.map((queue) => search(queue)));
+      return found.flat();
+    } catch (error) {
+      throw new QueueUnavailable('the queue did not say what waits', { cause: error });
+    }
+
+    async function search(queue: (typeof queues)[number]) {
+      // What is taken meanwhile is found where it comes to, since that is looked at last.
+      const ids = await within(timeout, queue.getRanges(['waiting', 'active'], 0, -1));
+      const candidates = ids.filter((id) => id >= from && id <= to).sort();
+      const carrying: { envelopeId: string; trace: Trace }[] = [];
+      for (let start = 0; start < candidates.length; start += AT_ONCE) {
+        const jobs = candidates.slice(start, start + AT_ONCE).map((id) => queue.getJob(id));
+        for (const job of await within(timeout, Promise.all(jobs))) {
+          const trace = job && traceOf(job.data, requestId, workspaceId);
+          if (trace) carrying.push({ envelopeId: job.id!, trace });
+        }
+      }
+      return carrying;
+    }
+  }
+
+  const service: Service = {
+    name: 'waiting search',
+    async stop() {
+      await Promise.all(queues.map((queue) => queue.close()));
+    },
+  };
+  return { ...service, find };
 }

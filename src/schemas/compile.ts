@@ -4,8 +4,8 @@ import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.
 export const annotations = ['rule', 'refusal'];
 
 /**
- * One Ajv for the whole process: every schema is compiled at boot. It stops at the first error, since a
- * caller mends one at a time and hostile input should cost little.
+ * One Ajv for the whole process. It stops at the first error, since a caller mends one at a time and hostile input
+ * should cost little.
  */
 const ajv = new Ajv2020({
   allErrors: false,
@@ -23,8 +23,25 @@ const ajv = new Ajv2020({
 });
 ajv.addVocabulary(['example', ...annotations]);
 
-export function compile<T>(schema: object): ValidateFunction<T> {
-  return ajv.compile<T>(schema);
+/** Whether a value is as the schema says. `errors` are those of the last value that was not. */
+export interface Validator<T = unknown> {
+  (value: unknown): value is T;
+  errors?: ErrorObject[] | null;
+}
+
+/**
+ * A lazy validator, compiled at its first value. A process meets a few of all schemas, and all together would cost each
+ * start more than a tenth of its processor time; a test compiles every one.
+ */
+export function compile<T>(schema: object): Validator<T> {
+  let check: ValidateFunction<T> | undefined;
+  const validate: Validator<T> = (value): value is T => {
+    check ??= ajv.compile<T>(schema);
+    if (check(value)) return true;
+    validate.errors = check.errors ?? null;
+    return false;
+  };
+  return validate;
 }
 
 /**
@@ -43,3 +60,6 @@ export function describeError(error: ErrorObject): string {
   const rule = annotated?.rule ?? `it ${error.message}`;
   return `'${path || 'object'}' is not valid${rule ? `: ${rule}` : ''}`;
 }
+
+/** A JSON Schema (2020-12) literal. */
+export type Schema = Readonly<Record<string, unknown>>;

@@ -1,4 +1,4 @@
-import type { Schema } from './schema.ts';
+import type { Schema } from './compile.ts';
 
 const optionalText = (description: string) =>
   ({ type: ['string', 'null'], description, rule: 'it must be a string' }) as const;
@@ -69,7 +69,7 @@ const time: Schema = {
 const properties: Schema = {
   type: ['object', 'null'],
   description:
-    'Names of 1 to 255 characters without a leading $; strings of at most 255 characters; no times inside arrays; objects are kept as strings; at most 50 KB with arrays or objects.',
+    'Names of 1 to 255 characters without a leading $; strings of at most 255 characters; longer ones are cut; no times inside arrays; objects are kept as strings; at most 50 KB with arrays or objects.',
   rule: 'it must be an object',
 };
 
@@ -83,8 +83,7 @@ export function eventSchema(serviceIdField: string): Schema {
       name: {
         type: 'string',
         minLength: 1,
-        maxLength: 255,
-        description: 'What happened.',
+        description: 'What happened, in 1 to 255 characters; more are cut.',
         rule: 'it must be a string of 1 to 255 characters',
       },
       time,
@@ -103,10 +102,9 @@ export function purchaseSchema(serviceIdField: string): Schema {
     properties: {
       ...identifiers(serviceIdField),
       product_id: {
-        type: 'string',
+        type: ['string', 'integer'],
         minLength: 1,
-        maxLength: 255,
-        description: 'What was bought.',
+        description: 'What was bought, in 1 to 255 characters; more are cut. An integer is its digits.',
         rule: 'it must be a string of 1 to 255 characters',
       },
       currency: {
@@ -115,17 +113,17 @@ export function purchaseSchema(serviceIdField: string): Schema {
         rule: 'it must be an ISO 4217 currency code',
       },
       price: {
-        type: 'number',
+        type: ['number', 'string'],
         description:
-          'Per piece, in the base unit of the currency (dollars, not cents); negative for a refund.',
+          'Per piece, in the base unit of the currency (dollars, not cents); negative for a refund. Also as a numeric string.',
         rule: 'it must be a number',
       },
       // Clients match on this text; it stands without a rule, as recorded.
       quantity: {
-        type: ['integer', 'null'],
+        type: ['integer', 'string', 'null'],
         minimum: 1,
         maximum: 100,
-        description: '1 to 100; 1 if absent.',
+        description: '1 to 100; 1 if absent. Also as a numeric string.',
         rule: '',
       },
       time,
@@ -141,7 +139,7 @@ export function attributesSchema(serviceIdField: string): Schema {
     title: 'Attributes',
     type: 'object',
     description:
-      'Standard attributes by name, custom attributes by any other name; null removes. Custom values: string, number, boolean, array, object, or an operation: {"inc": 1}, {"add": [..]}, {"remove": [..]}, {"$add": [..]}, {"$update": [..]}, {"$remove": [..]}.',
+      'Standard attributes by name, custom attributes by any other name; null removes. Custom values: string, number, boolean, array, object, or an operation: {"inc": 1}, {"add": [..]}, {"remove": [..]}, {"$add": [..]}, {"$update": [..]}, {"$remove": [..]}. Of names and strings the first 255 characters count. A standard attribute that cannot be read is left out; a bad email, subscription or push token refuses the object.',
     properties: {
       ...identifiers(serviceIdField),
       _merge_objects: {

@@ -1,8 +1,9 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
-import type { Log } from '../log.ts';
-import { packageRoot } from '../package-root.ts';
-import type { ProcfileLine } from './procfile.ts';
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Log } from '../platform/log.ts';
+import { packageRoot } from '../platform/package-root.ts';
+import { poll } from '../platform/poll.ts';
 
 /** A process that has lived this long has started well: its next end is a first one again. */
 const HEALTHY_MS = 10_000;
@@ -77,4 +78,127 @@ function keepRunning(line: ProcfileLine, { env, log, deadline, onHopeless }: Pro
     await ended;
     clearTimeout(timer);
   };
+}
+
+/** A line of the Procfile whose program is one of ours. */
+interface ProcfileLine {
+  name: string;
+  /** Options of Node itself. */
+  nodeArgs: string[];
+  /** The compiled file, relative to the package. */
+  file: string;
+  args: string[];
+}
+
+/**
+ * Reads lines such as `web: node --max-semi-space-size=32 dist/src/web.js`, in their order.
+ * @throws {Error} naming a line that is anything else: `npm start` has no shell to give it to.
+ */
+export function parseProcfile(text: string): ProcfileLine[] {
+  return text
+    .split('\n')
+    .map((line) => line.trim())
+    .filter((line) => line && !line.startsWith('#'))
+    .map((line) => {
+      const [, name, options, file, args] =
+        /^(\w+): *node ((?:--\S+ )*)(\S+\.js)((?: \S+)*)$/.exec(line) ?? [];
+      if (!name || !file) throw new Error(`Procfile: not "name: node file.js": ${line}`);
+      return { name, nodeArgs: words(options), file, args: words(args) };
+    });
+}
+
+function words(text = ''): string[] {
+  return text.split(' ').filter(Boolean);
+}
+
+/** Far beyond what a start takes, also on a machine that is busy with other things. */
+const DEADLINE_MS = 120_000;
+const POLL_MS = 50;
+const PATIENCE_MS = 2000;
+
+/**
+ * Resolves when all of the pages have answered with 2xx, each once.
+ * @param signal ends the wait when it is aborted.
+ * @throws {Error} with the last word of the page that is missing, when that takes too long.
+ */
+export async function waitUntilReady(pages: string[], signal: AbortSignal): Promise<void> {
+  const end = Date.now() + DEADLINE_MS;
+  for (const page of pages) {
+    let missing = `no answer of ${page}`;
+    while (!signal.aborted) {
+      try {
+        const response = await fetch(page, { signal: AbortSignal.timeout(PATIENCE_MS) });
+        missing = await response.text();
+        if (response.ok) break;
+      } catch {
+        // It does not listen yet.
+      }
+      if (Date.now() > end) throw new Error(`not ready after ${DEADLINE_MS / 1000} s: ${missing}`);
+      await sleep(POLL_MS);
+    }
+  }
+}
+
+/** How often to see whether npm is still there. */
+const PARENT_POLL_MS = 250;
+/** A Ctrl-C arrives twice: from the terminal, and from npm, which passes on what it got itself. */
+const SAME_SIGNAL_MS = 1000;
+
+export interface EndOfStart {
+  /** Aborted when the end has come. */
+  signal: AbortSignal;
+  /** Resolves with what to exit with. */
+  asked: Promise<number>;
+  /** Something went wrong that needs a person. Only the first reason counts. */
+  because(reason: string, exitCode: number): void;
+  /** Nothing that happens from now on is a reason any more. */
+  over(): void;
+}
+
+/**
+ * The one place that decides when `npm start` ends: on Ctrl-C, SIGTERM, the end of npm, or a failure. A
+ * second signal ends it at once; the processes and the embedded Postgres then stop by themselves, as they do
+ * when a closed terminal ends it (there is no handler for that, so that nohup works).
+ */
+export function endOfStart(log: Log): EndOfStart {
+  const controller = new AbortController();
+  let resolve: (exitCode: number) => void;
+  const asked = new Promise<number>((settle) => {
+    resolve = settle;
+  });
+  const end = (exitCode: number) => {
+    controller.abort();
+    resolve(exitCode);
+  };
+  let first: number | undefined;
+  const onSignal = (signal: string) => {
+    first ??= Date.now();
+    if (Date.now() - first > SAME_SIGNAL_MS) process.exit(1);
+    if (controller.signal.aborted) return;
+    log.info({ signal }, 'stopping');
+    end(0);
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) process.on(signal, onSignal);
+  watchNpm(() => end(1));
+  return {
+    signal: controller.signal,
+    asked,
+    because(reason, exitCode) {
+      if (controller.signal.aborted) return;
+      log.error(reason);
+      end(exitCode);
+    },
+    over: () => controller.abort(),
+  };
+}
+
+/** A killed npm tells nobody: whoever killed it means what it ran. */
+function watchNpm(onGone: () => void): void {
+  if (!process.env.npm_lifecycle_event) return;
+  const npm = process.ppid;
+  const looks = poll(PARENT_POLL_MS, () => {
+    if (process.ppid === npm) return;
+    void looks.stop();
+    onGone();
+  });
 }

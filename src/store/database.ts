@@ -1,7 +1,67 @@
 import type { Duplex } from 'node:stream';
-import { PrismaPg } from '@prisma/adapter-pg';
 import pg from 'pg';
-import { PrismaClient } from '../generated/prisma/client.ts';
+import type { PrismaClient } from '../generated/prisma/client.ts';
+
+/** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
+export class UnprovenServer extends Error {
+  readonly code = 'UNPROVEN_SERVER';
+}
+
+/** What libpq, too, calls it: https://www.postgresql.org/docs/current/libpq-connect.html */
+const REQUIRE_SCRAM = /[?&]require_auth=scram-sha-256(&|$)/;
+
+/** The address, which says so from then on that the server has to prove that it knows the password. */
+export function withRequiredScram(url: string): string {
+  if (REQUIRE_SCRAM.test(url)) return url;
+  return `${url}${url.includes('?') ? '&' : '?'}require_auth=scram-sha-256`;
+}
+
+/**
+ * A client that heeds `require_auth=scram-sha-256` of its address: whoever listens there gets neither the password, nor
+ * its md5, nor a statement, before it has proved by SCRAM that it knows the password itself. `pg` alone gives a server
+ * whatever it asks for, and takes it at its word when it asks for nothing.
+ */
+export class PostgresClient extends pg.Client {
+  constructor(config?: string | pg.ClientConfig) {
+    super(config);
+    const address = typeof config === 'string' ? config : config?.connectionString;
+    if (REQUIRE_SCRAM.test(address ?? '')) requireScram(this.connection);
+  }
+}
+
+/** What a server may say before its proof. Of the first three `pg` itself sees to it that they are SCRAM's. */
+const BEFORE_PROOF = new Set([
+  'authenticationSASL',
+  'authenticationSASLContinue',
+  'authenticationSASLFinal',
+  'errorMessage',
+  'notice',
+  // Of the connection itself.
+  ...['connect', 'sslconnect', 'error', 'end', 'message', 'newListener'],
+]);
+
+function requireScram(connection: pg.Connection): void {
+  const emit = connection.emit.bind(connection);
+  let proved = false;
+  let refused = false;
+  connection.emit = (event: string, ...args: unknown[]) => {
+    if (refused && event !== 'end') return false;
+    if (!proved && !BEFORE_PROOF.has(event)) {
+      refused = true;
+      connection.stream.destroy();
+      return emit('error', new UnprovenServer('the server does not prove that it knows the password'));
+    }
+    const heard = emit(event, ...args);
+    // `pg` compares the signature while it hears this, and reports a wrong one as an error.
+    if (event === 'authenticationSASLFinal' && !refused) proved = true;
+    // Whatever was wrong with its answers: it is not asked anything else.
+    if (event === 'error' && !proved) {
+      refused = true;
+      connection.stream.destroy();
+    }
+    return heard;
+  };
+}
 
 // bigint columns hold counts that stay far below 2^53.
 pg.types.setTypeParser(pg.types.builtins.INT8, Number);
@@ -12,7 +72,7 @@ export type Connection = pg.PoolClient;
 
 /**
  * Postgres, twice over one driver: `prisma` for the direct operations, one row or a page at a time, and
- * `pool` for statements over whole sets, which are prepared once per connection.
+ * `pool` for statements over whole sets, which are prepared once per connection. `openDatabase` opens both.
  */
 export interface Database {
   pool: Pool;
@@ -28,27 +88,31 @@ export interface Patience {
   statement?: number;
 }
 
-/** Most connections of `prisma`: what is one row at a time is short, and never in the way of whole sets. */
-export const ROW_CONNECTIONS = 3;
+/** Where statements go, and how long they may take. */
+export interface PoolOptions {
+  /** Server settings for the pool's sessions, times in milliseconds. */
+  session?: Record<string, number | string>;
+  patience?: Patience;
+}
+
+/** For a connection of the pool, unless told. */
+export const PATIENCE: Patience = { connection: 5000 };
 
 /**
- * Opens lazily: the first statement connects.
+ * A pool of connections, for statements over whole sets. Opens lazily: the first statement connects.
  *
- * @param size most connections of the pool
- * @param options.session server settings for the pool's sessions, times in milliseconds
+ * @param size most connections
  */
-export function openDatabase(
+export function openPool(
   url: string,
   size: number,
-  {
-    session = {},
-    patience = { connection: 5000 },
-  }: { session?: Record<string, number | string>; patience?: Patience } = {},
-): Database {
+  { session = {}, patience = PATIENCE }: PoolOptions = {},
+): Pool {
   const options = Object.entries(session)
     .map(([name, value]) => `-c ${name}=${value}`)
     .join(' ');
   const pool = new pg.Pool({
+    Client: PostgresClient,
     connectionString: url,
     options,
     max: size,
@@ -61,21 +125,9 @@ export function openDatabase(
   } as pg.PoolConfig);
   // An idle connection that the server closes is replaced at the next use; without a listener it would end the process.
   pool.on('error', () => {});
-  const prisma = new PrismaClient({
-    adapter: new PrismaPg({
-      connectionString: url,
-      max: Math.min(size, ROW_CONNECTIONS),
-      connectionTimeoutMillis: patience.connection,
-      ...(patience.statement !== undefined && { query_timeout: patience.statement }),
-    }),
-  });
-  return {
-    pool,
-    prisma,
-    async stop() {
-      await Promise.all([pool.end(), prisma.$disconnect()]);
-    },
-  };
+  // One that is ended while it is given back reports it when nobody listens any more.
+  pool.on('connect', (client) => client.on('error', () => {}));
+  return pool;
 }
 
 /** Bytes from which on statements leave at once: the server begins while the next ones are being made. */
@@ -105,4 +157,51 @@ export function sendTogether<T extends (() => unknown)[]>(
     stream.uncork();
   }
   return Promise.all(answers) as Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }>;
+}
+
+/** Milliseconds that a transaction's statements may take, and wait for a lock; what takes longer fails. */
+export interface Limits {
+  statement: number;
+  lock: number;
+}
+
+/**
+ * Commits what `work` does, or nothing of it. A connection that failed is not used again.
+ *
+ * @throws what `work` throws, or why the connection was lost, where that is known
+ */
+export async function inTransaction<T>(
+  pool: Pool,
+  work: (tx: Connection) => Promise<T>,
+  limits?: Limits,
+): Promise<T> {
+  const tx = await pool.connect();
+  let broken: Error | undefined;
+  // While it is checked out, the connection's own errors have no other listener, and would end the process.
+  const onError = (error: Error) => {
+    broken = error;
+  };
+  tx.on('error', onError);
+  try {
+    await tx.query(beginning(limits));
+    const result = await work(tx);
+    await tx.query('commit');
+    return result;
+  } catch (error) {
+    const lost = broken;
+    await tx.query('rollback').catch((failure: Error) => {
+      broken = failure;
+    });
+    throw lost ?? error;
+  } finally {
+    tx.off('error', onError);
+    tx.release(broken);
+  }
+}
+
+/** One message, and so one round trip. */
+function beginning(limits: Limits | undefined): string {
+  if (!limits) return 'begin';
+  const { statement, lock } = limits;
+  return `begin; set local statement_timeout = ${statement}; set local lock_timeout = ${lock}`;
 }

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Database, openDatabase } from '../../src/store/database.ts';
+import type { Database } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import { createAccount } from '../setup/access.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from './penstock.ts';

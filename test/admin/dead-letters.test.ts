@@ -1,13 +1,14 @@
-import { Queue } from 'bullmq';
 import { v7 } from 'uuid';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { readConfig } from '../../src/config.ts';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { migrate } from '../../src/processes/migrate.ts';
+import { Queue } from '../../src/queue/bullmq.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import { type Database, openDatabase } from '../../src/store/database.ts';
-import { insertDeadLetters } from '../../src/store/dead-letters/insert-dead-letters.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import type { Database } from '../../src/store/database.ts';
+import { insertDeadLetters } from '../../src/store/failed-objects.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import { createBareDatabase, createDatabase, startRedis } from '../setup/fixtures.ts';
 import { expectRefusal, makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
 

@@ -1,8 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/ports.ts';
+import { freePort } from '../../src/embedded/address.ts';
 import { createBareDatabase, createDatabase, temporaryFolder } from '../setup/fixtures.ts';
+import { startImpostor, tricks } from '../setup/impostor.ts';
 import { expectRefusal, penstock, penstockOn } from './penstock.ts';
 
 describe('the database that a command works on', () => {
@@ -35,6 +36,20 @@ describe('the database that a command works on', () => {
     expectRefusal(outcome, `no Penstock is running on ${folder}`);
     expect(outcome.stderr).not.toContain('secret');
   });
+
+  test.each(Object.entries(tricks))(
+    'when it has ended and who listens in its place %s, that one is told neither the password nor a statement',
+    async (_, answers) => {
+      const folder = temporaryFolder();
+      const { port, heard } = await startImpostor(answers);
+      const url = `postgresql://penstock:kept-secret@127.0.0.1:${port}/penstock`;
+      writeFileSync(path.join(folder, 'database-url'), `${url}\n`);
+      const outcome = await penstock(['keys', 'list'], { DATA_DIR: folder });
+      expectRefusal(outcome);
+      expect(heard()).toContain('user\0penstock');
+      for (const kept of ['kept-secret', 'md5', 'select']) expect(heard()).not.toContain(kept);
+    },
+  );
 
   test('when DATABASE_URL does not answer, the reason is told and the password is not', async () => {
     const outcome = await penstockOn(`postgresql://p:secret@127.0.0.1:${await freePort()}/penstock`).run(

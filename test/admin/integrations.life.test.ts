@@ -123,7 +123,7 @@ describe('an integration', () => {
     await scene.pool.query('delete from integrations where id = $1', [other]);
   });
 
-  test('tells its jobs, the newest first, and the rows of one that failed', async () => {
+  test('tells its jobs, the newest first, and the rows of one that failed, or were synced with a warning', async () => {
     const page = await json(`logs ${id} --limit 1`);
     expect(page.sync_jobs).toMatchObject([{ status: 'config_error', message: 'wrong password' }]);
     const rest = await on.json(['integrations', 'logs', id, '--after', page.next]);
@@ -133,12 +133,14 @@ describe('an integration', () => {
     });
     const [{ job_id: job }] = rest.sync_jobs;
     await scene.pool.query(
-      `insert into sync_row_errors (job_id, number, updated_at, identifier, payload, reason)
-       select $1, number, '2026-01-31', 'ada', '{', 'payload is no JSON' from generate_series(7, 9) as number`,
+      `insert into sync_row_errors (job_id, number, updated_at, identifier, payload, reason, synced)
+       select $1, number, '2026-01-31', 'ada', '{', 'payload is no JSON', number = 8
+       from generate_series(7, 9) as number`,
       [job],
     );
     const rowOf = (row: number) => ({
       row,
+      outcome: row === 8 ? 'synced' : 'failed',
       updated_at: '2026-01-31',
       identifier: 'ada',
       reason: 'payload is no JSON',

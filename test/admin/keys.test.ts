@@ -1,7 +1,8 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { permissions } from '../../src/admin/permissions.ts';
-import { type Database, openDatabase } from '../../src/store/database.ts';
+import { permissions } from '../../src/admin/arguments.ts';
+import type { Database } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { expectRefusal, makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
 

@@ -1,9 +1,7 @@
-import { execFile } from 'node:child_process';
-import path from 'node:path';
 import pg from 'pg';
 import { v7 } from 'uuid';
 import { expect } from 'vitest';
-import { packageRoot } from '../../src/package-root.ts';
+import { runProgram } from '../../src/admin/program.ts';
 
 export interface Outcome {
   code: number;
@@ -11,21 +9,42 @@ export interface Outcome {
   stderr: string;
 }
 
-/**
- * Runs the compiled command as a person or a script would, with nothing in its environment but `env` and
- * what a program needs to run at all.
- */
-export function penstock(args: string[], env: Record<string, string> = {}): Promise<Outcome> {
-  const { PATH, HOME } = process.env;
-  const file = path.join(packageRoot, 'dist/src/cli.js');
-  return new Promise((resolve) => {
-    execFile(
-      process.execPath,
-      [file, ...args],
-      { cwd: packageRoot, env: { PATH, HOME, ...env } },
-      (error, stdout, stderr) => resolve({ code: error ? Number(error.code ?? -1) : 0, stdout, stderr }),
-    );
-  });
+export type Run = (args: string[], env?: Record<string, string>) => Promise<Outcome>;
+
+/** What any program has in its environment, whatever else it is given. */
+export const BARE = ['PATH', 'HOME', 'TMPDIR'];
+
+/** Commands that run in this process share its streams and its environment: one at a time. */
+let last: Promise<unknown> = Promise.resolve();
+
+/** Runs the command in this process, with nothing in its environment but `env` and what a program needs to run at all. */
+export const penstock: Run = (args, env = {}) => {
+  const outcome = last.then(() => runHere(args, env));
+  last = outcome.catch(() => {});
+  return outcome;
+};
+
+async function runHere(args: string[], env: Record<string, string>): Promise<Outcome> {
+  const { stdout, stderr, stdin, env: ownEnvironment } = process;
+  const shown = { stdout: '', stderr: '' };
+  const writes = [stdout, stderr].map((stream) => stream.write);
+  const collect = (name: 'stdout' | 'stderr') => (chunk: string | Uint8Array) => {
+    shown[name] += String(chunk);
+    return true;
+  };
+  const onTerminal = stdin.isTTY;
+  stdout.write = collect('stdout');
+  stderr.write = collect('stderr');
+  stdin.isTTY = false;
+  const bare = BARE.flatMap((name) => (name in ownEnvironment ? [[name, ownEnvironment[name]]] : []));
+  process.env = { ...Object.fromEntries(bare), ...env };
+  try {
+    return { code: await runProgram(args), ...shown };
+  } finally {
+    process.env = ownEnvironment;
+    stdin.isTTY = onTerminal;
+    [stdout.write, stderr.write] = writes as [typeof stdout.write, typeof stderr.write];
+  }
 }
 
 export interface PenstockOn {
@@ -36,10 +55,14 @@ export interface PenstockOn {
   json(args: string | string[]): Promise<any>;
 }
 
-/** The command on one database. */
-export function penstockOn(databaseUrl: string, env: Record<string, string> = {}): PenstockOn {
+/** The command on one database, in this process unless `through` is `spawnPenstock`. */
+export function penstockOn(
+  databaseUrl: string,
+  env: Record<string, string> = {},
+  through: Run = penstock,
+): PenstockOn {
   const listed = (args: string | string[]) => (typeof args === 'string' ? args.split(' ') : args);
-  const run = (args: string[]) => penstock(args, { DATABASE_URL: databaseUrl, ...env });
+  const run = (args: string[]) => through(args, { DATABASE_URL: databaseUrl, ...env });
   return {
     run: (args) => run(listed(args)),
     async json(args) {
@@ -58,7 +81,7 @@ export function expectRefusal({ code, stdout, stderr }: Outcome, ...rules: strin
   for (const rule of rules) expect(stderr).toContain(rule);
 }
 
-/** Makes workspaces past the command, which takes its time to start; their ids, in order. */
+/** Makes workspaces past the command; their ids, in order. */
 export async function makeWorkspaces(databaseUrl: string, ...names: string[]): Promise<string[]> {
   const ids = names.map(() => v7());
   const client = new pg.Client({ connectionString: databaseUrl });

@@ -1,5 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Database, openDatabase } from '../../src/store/database.ts';
+import type { Database } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { expectRefusal, makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
 

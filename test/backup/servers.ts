@@ -1,15 +1,9 @@
 import { execFileSync } from 'node:child_process';
 import { chmodSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { afterAll } from 'vitest';
-import { type EmbeddedPostgres, startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
-import { createLog } from '../../src/log.ts';
-import { temporaryFolder } from '../setup/fixtures.ts';
-
-const started: EmbeddedPostgres[] = [];
-afterAll(async () => {
-  for (const server of started) await server.stop();
-});
+import { createLog } from '../../src/platform/log.ts';
+import { leaveBehind, temporaryFolder } from '../setup/left-behind.ts';
+import { startPostgresOnPort } from '../setup/postgres-on-port.ts';
 
 export interface TestServer {
   url: string;
@@ -31,15 +25,17 @@ export async function startPostgresServer(
     postgres: path.join(programs, 'postgres'),
     initdb: withoutBuiltInLocales(path.join(programs, 'initdb')),
   };
-  const server = await startEmbeddedPostgres(home, createLog('test', 'warn'), binaries || undefined);
-  started.push(server);
+  const server = await startPostgresOnPort(home, createLog('test', 'warn'), binaries || undefined);
+  let running = true;
+  const stop = async () => {
+    if (running) await server.stop();
+    running = false;
+  };
+  leaveBehind(stop);
   return {
     url: server.url,
     PGDATA: path.join(home, 'postgres'),
-    async stop() {
-      started.splice(started.indexOf(server), 1);
-      await server.stop();
-    },
+    stop,
   };
 }
 

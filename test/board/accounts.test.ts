@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { hashPassword, isPassword, passwordProblem } from '../../src/board/accounts.ts';
 import { createLockouts } from '../../src/board/lockouts.ts';
-import { hashPassword, isPassword, passwordProblem } from '../../src/board/passwords.ts';
 import type { Board } from '../../src/board/server.ts';
 import { createAccount } from '../setup/access.ts';
 import { createVisitor } from './browser-session.ts';
@@ -176,13 +176,50 @@ describe('guessing', () => {
     }
   });
 
-  test('ten thousand names are remembered, and the one tried longest ago is forgotten', () => {
+  test('a lock is never given up for other names, however many are guessed: the wait goes on doubling', () => {
+    let now = 0;
+    const lockouts = createLockouts(() => now);
+    for (let failure = 0; failure < 5; failure++) lockouts.of('first@example.com').failed();
+    for (const wait of [1, 2, 4, 8, 16, 32, 60, 60]) {
+      for (let name = 0; name < 12_000; name++) lockouts.of(`${wait} ${name}@example.com`).failed();
+      expect(lockouts.of('first@example.com').secondsLeft()).toBeGreaterThanOrEqual(wait);
+      now += 60_000;
+      lockouts.of('first@example.com').failed();
+    }
+  });
+
+  test('however many names are guessed, 65,536 lockouts are remembered at most', () => {
     const lockouts = createLockouts(() => 0);
-    for (let failure = 0; failure < 5; failure++) lockouts.of('first').failed();
-    for (let name = 0; name < 9999; name++) lockouts.of(String(name));
-    expect(lockouts.of('first').secondsLeft()).toBe(1);
-    for (let name = 0; name < 10_000; name++) lockouts.of(`other ${name}`);
-    expect(lockouts.of('first').secondsLeft()).toBe(0);
+    for (let name = 0; name < 300_000; name++) lockouts.of(`${name}@example.com`).failed();
+    expect(lockouts.size()).toBeLessThanOrEqual(65_536);
+  });
+
+  test('only a guess that was compared is remembered', () => {
+    const lockouts = createLockouts(() => 0);
+    for (let name = 0; name < 1000; name++) lockouts.of(`${name}@example.com`).secondsLeft();
+    expect(lockouts.size()).toBe(0);
+  });
+
+  test('wrong guesses are forgotten after an hour without any', () => {
+    let now = 0;
+    const lockouts = createLockouts(() => now);
+    const lockout = lockouts.of('first@example.com');
+    for (let failure = 0; failure < 4; failure++) lockout.failed();
+    now += 3_600_000 - 1;
+    lockout.failed();
+    expect(lockout.secondsLeft()).toBe(1);
+    now += 3_600_000;
+    for (let failure = 0; failure < 4; failure++) lockout.failed();
+    expect(lockout.secondsLeft()).toBe(0);
+  });
+
+  test("a flood of names leaves the operator's lockout alone", () => {
+    const lockouts = createLockouts(() => 0);
+    for (let name = 0; name < 300_000; name++) lockouts.of(`${name}@example.com`).failed();
+    expect(lockouts.ofOperator.secondsLeft()).toBe(0);
+    for (let failure = 0; failure < 5; failure++) lockouts.ofOperator.failed();
+    for (let name = 0; name < 100_000; name++) lockouts.of(`${name}@example.com`).succeeded();
+    expect(lockouts.ofOperator.secondsLeft()).toBe(1);
   });
 });
 

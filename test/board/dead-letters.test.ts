@@ -1,10 +1,10 @@
-import { Worker } from 'bullmq';
 import { v5 as uuidv5 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Worker } from '../../src/queue/bullmq.ts';
 import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTER_QUEUE, QueueUnavailable } from '../../src/queue/lanes.ts';
-import { claimWaitingForReplay } from '../../src/store/dead-letters/claim-waiting-for-replay.ts';
-import { createShownDeadLetters } from '../../workers/shown-dead-letters.ts';
+import { claimWaitingForReplay } from '../../src/store/dead-letters.ts';
+import { createShownDeadLetters } from '../../workers/upkeep/dead-letters.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { openDashboard, type Visitor } from './browser-session.ts';
 import { commit, commitReplayed, failedEvent, type Installation, read } from './installation.ts';

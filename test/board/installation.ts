@@ -1,16 +1,18 @@
-import { Queue } from 'bullmq';
 import { v7 as uuidv7 } from 'uuid';
 import { startBoard } from '../../src/board/server.ts';
-import { type Config, readConfig } from '../../src/config.ts';
 import type { AcceptedEvent } from '../../src/jobs/envelope.ts';
-import { createLog } from '../../src/log.ts';
+import { type Config, readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { Queue } from '../../src/queue/bullmq.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import { createLaneProducer } from '../../src/queue/enqueue.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
-import { createLaneProducer } from '../../src/queue/producer.ts';
-import { type Connection, type Database, openDatabase } from '../../src/store/database.ts';
-import { type FailedObject, insertDeadLetters } from '../../src/store/dead-letters/insert-dead-letters.ts';
-import { markReplayed } from '../../src/store/dead-letters/mark-replayed.ts';
-import { startDeadLetters } from '../../workers/dead-letters.ts';
+import type { Connection, Database } from '../../src/store/database.ts';
+import { markReplayed } from '../../src/store/dead-letters.ts';
+import { type FailedObject, insertDeadLetters } from '../../src/store/failed-objects.ts';
+import type { QueueLoss } from '../../src/store/installation.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { startDeadLetters } from '../../workers/upkeep/dead-letters.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
 
 export const log = createLog('test', 'silent');
@@ -69,8 +71,8 @@ export async function createInstallation(kind: QueueConnection['kind']) {
       return { ...deadLetters, stop: () => stops.splice(stops.indexOf(stop), 1)[0]!() };
     },
 
-    async startBoard() {
-      const board = await startBoard({ config, account, connection, database, log });
+    async startBoard(loss: () => QueueLoss | undefined = () => undefined) {
+      const board = await startBoard({ config, account, connection, database, loss, missing: () => [], log });
       stops.push(board.stop);
       return board;
     },
@@ -127,7 +129,7 @@ export async function commitReplayed(database: Database, ids: string[]): Promise
   await inTransaction(database, (tx) => markReplayed(tx, ids));
 }
 
-async function inTransaction({ pool }: Database, work: (tx: Connection) => Promise<void>): Promise<void> {
+async function inTransaction({ pool }: Database, work: (tx: Connection) => Promise<unknown>): Promise<void> {
   const tx = await pool.connect();
   try {
     await tx.query('begin');

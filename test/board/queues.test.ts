@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { SYNC_QUEUE } from '../../src/jobs/syncs.ts';
+import { SYNC_QUEUE } from '../../src/jobs/catalog.ts';
 import { DEAD_LETTER_QUEUE, laneName } from '../../src/queue/lanes.ts';
 import { createSyncQueue } from '../../src/queue/syncs.ts';
 import { openDashboard, type Visitor } from './browser-session.ts';
@@ -30,6 +30,21 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
       ...[0, 1, 2, 3].map((lane) => [laneName(lane), true]),
       [SYNC_QUEUE, true],
     ]);
+  });
+
+  test('a page has twenty jobs at most, however many are asked for', async () => {
+    const lane = laneName(3);
+    const queue = installation.laneQueues[3]!;
+    await queue.addBulk(Array.from({ length: 30 }, (_, job) => ({ name: 'envelope', data: { job } })));
+    for (const asked of ['jobsPerPage=1000000', 'jobsPerPage=1&jobsPerPage=1000000', 'jobsPerPage=1e9']) {
+      const answer = await visitor.get(`/api/queues?activeQueue=${lane}&status=waiting&page=1&${asked}`);
+      const { queues } = (await answer.json()) as Shown;
+      expect(queues.find(({ name }) => name === lane)!.jobs).toHaveLength(20);
+    }
+    const last = await visitor.get(`/api/queues?activeQueue=${lane}&status=waiting&page=2&jobsPerPage=1000`);
+    const { queues } = (await last.json()) as Shown;
+    expect(queues.find(({ name }) => name === lane)!.jobs).toHaveLength(10);
+    await queue.drain();
   });
 
   test('shows the runs that wait and the times at which others begin; nothing can be done to them', async () => {

@@ -1,6 +1,6 @@
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLockout } from '../../src/board/lockout.ts';
+import { createLockout } from '../../src/board/lockouts.ts';
 import { createSessions } from '../../src/board/sessions.ts';
 import { createVisitor } from './browser-session.ts';
 import { account, createInstallation, type Installation } from './installation.ts';
@@ -17,7 +17,7 @@ describe('signing in to the dashboard', () => {
     return { board, visitor: createVisitor(board) };
   }
 
-  test('without a session there is no page, no script and no API, but /healthz', async () => {
+  test('without a session there is no page, no script and no API, but /healthz and /readyz', async () => {
     const { visitor } = await arrive();
     for (const path of ['/', '/queue/lane-0', '/sign-out']) {
       const answer = await visitor.get(path, { accept: 'text/html' });
@@ -35,6 +35,8 @@ describe('signing in to the dashboard', () => {
       expect(await answer.json()).toEqual({ message: 'Sign in to the dashboard first.' });
     }
     expect((await visitor.put('/api/queues/dead-letters/some/retry')).status).toBe(401);
+    const readiness = await visitor.get('/readyz');
+    expect(await readiness.json()).toEqual({ message: 'ready', missing: [] });
     const health = await visitor.get('/healthz');
     expect([health.status, await health.json()]).toEqual([200, { message: 'alive' }]);
   });
@@ -48,6 +50,17 @@ describe('signing in to the dashboard', () => {
     ]);
     expect((await visitor.get('/', { accept: 'text/html' })).status).toBe(200);
     expect((await visitor.get('/api/queues')).status).toBe(200);
+  });
+
+  test('the session is found among what other servers of the host have set, broken or not', async () => {
+    const { board, visitor } = await arrive();
+    const [session] = (await visitor.signIn()).headers.getSetCookie()[0]!.split(';');
+    const statusWith = async (cookie: string) =>
+      (await createVisitor(board).get('/api/queues', { cookie })).status;
+    for (const cookie of [`a=1; ${session}; b=2`, `__proto__=c;;=; %; ${session}`, `x="%zz"; ${session};`])
+      expect([cookie, await statusWith(cookie)]).toEqual([cookie, 200]);
+    for (const cookie of [`x${session}`, session!.toUpperCase(), `a="${session}"`])
+      expect([cookie, await statusWith(cookie)]).toEqual([cookie, 401]);
   });
 
   test('a session that somebody chose for the browser before is not the one that a sign-in opens', async () => {
@@ -211,6 +224,25 @@ describe('time', () => {
     const sessions = createSessions(() => now);
     const ids = Array.from({ length: 101 }, () => sessions.open());
     expect(ids.map(sessions.isOpen)).toEqual([false, ...Array.from({ length: 100 }, () => true)]);
+  });
+
+  test("however often a reader signs in, nobody else's session ends, and the reader's own are a hundred", () => {
+    const sessions = createSessions(() => now);
+    const operator = sessions.open();
+    const neighbour = sessions.open({ accountId: 'neighbour', epoch: 0 });
+    const ids = Array.from({ length: 300 }, () => sessions.open({ accountId: 'reader', epoch: 0 }));
+    expect([operator, neighbour].map(sessions.isOpen)).toEqual([true, true]);
+    expect(ids.filter(sessions.isOpen)).toEqual(ids.slice(-100));
+  });
+
+  test("all accounts together have ten thousand sessions at most, and none of them ends the operator's", () => {
+    const sessions = createSessions(() => now);
+    const operator = sessions.open();
+    const ids = Array.from({ length: 10_500 }, (_, index) =>
+      sessions.open({ accountId: `account ${index % 1000}`, epoch: 0 }),
+    );
+    expect(ids.filter(sessions.isOpen)).toEqual(ids.slice(-10_000));
+    expect(sessions.isOpen(operator)).toBe(true);
   });
 
   test('each wrong password after the fifth doubles the wait, up to a minute', () => {

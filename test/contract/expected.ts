@@ -1,8 +1,7 @@
 import { expect } from 'vitest';
 import { type ErrorName, errors } from '../../src/errors.ts';
 import type { Operation } from '../../src/operations/operation.ts';
-import { compile } from '../../src/schemas/compile.ts';
-import type { Schema } from '../../src/schemas/schema.ts';
+import { compile, type Schema } from '../../src/schemas/compile.ts';
 import type { ApiAnswer } from '../setup/api.ts';
 
 export function errorSchemaOf({ errorSchema }: Operation): Schema {

@@ -1,8 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { newApiKey } from '../../src/admin/api-keys.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import type { Operation } from '../../src/operations/operation.ts';
+import { newApiKey } from '../../src/store/credentials.ts';
 import { type Backend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { createAccess } from '../setup/access.ts';
 import { type ApiAnswer, type ApiRequest, send } from '../setup/api.ts';

@@ -1,7 +1,8 @@
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAuthenticator } from '../../src/edge/authenticate.ts';
-import { createLog } from '../../src/log.ts';
-import { type Database, openDatabase, type Pool } from '../../src/store/database.ts';
+import { createLog } from '../../src/platform/log.ts';
+import type { Database, Pool } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 
@@ -10,6 +11,8 @@ const KEY_CACHE_MS = 2000;
 let database: Database;
 let workspace: TestWorkspace;
 let looked = 0;
+/** Whether Postgres answers. */
+let isAway = false;
 let authenticator: ReturnType<typeof createAuthenticator>;
 beforeAll(async () => {
   database = openDatabase((await createDatabase()).url, 2);
@@ -18,6 +21,7 @@ beforeAll(async () => {
   const counting = new Proxy(pool, {
     get(target, name) {
       if (name === 'query') looked++;
+      if (name === 'query' && isAway) return () => Promise.reject(new Error('connect ECONNREFUSED'));
       return Reflect.get(target, name, target);
     },
   }) as Pool;
@@ -77,4 +81,49 @@ test('however many keys are made up, one that is known stays known', async () =>
     );
   }
   expect(await lookUps('authenticate', [1], from)).toBe(0);
+});
+
+describe('while Postgres is away', () => {
+  const MINUTE = 60_000;
+  const from = Date.now() + 240_000;
+  let other: TestWorkspace;
+  beforeAll(async () => {
+    other = await createWorkspace(database.pool, 'other');
+    await knock(workspace.key, 0);
+    await knock(other.key, 2500);
+    isAway = true;
+  });
+  afterAll(() => {
+    isAway = false;
+  });
+
+  /** One request of a key, so many ms after the first one; the status is that of a refusal. */
+  const knock = (key: string | undefined, time: number) =>
+    authenticator.authenticate(key && `Bearer ${key}`, '127.0.0.1', from + time).then(
+      ({ workspaceId }) => workspaceId,
+      ({ status }) => status ?? 503,
+    );
+
+  test('G5: a known key opens the door for a minute after it was last seen in Postgres, and no longer', async () => {
+    for (const time of [2001, 30_000, MINUTE]) expect(await knock(workspace.key, time)).toBe(workspace.id);
+    for (const time of [MINUTE + 1, MINUTE + 2000]) expect(await knock(workspace.key, time)).toBe(503);
+  });
+
+  test('each key has its own minute, however long it has been known', async () => {
+    expect(await knock(other.key, MINUTE + 2500)).toBe(other.id);
+    expect(await knock(other.key, MINUTE + 2501)).toBe(503);
+  });
+
+  test('a key that nobody knows here is 503 at once, and none at all is 401 however long it lasts', async () => {
+    expect(await knock('pk_unknown', 0)).toBe(503);
+    for (const time of [0, MINUTE, 10 * MINUTE]) expect(await knock(undefined, time)).toBe(401);
+  });
+
+  test('when it is back, a key that was shut out opens the door again', async () => {
+    isAway = false;
+    expect(await knock(workspace.key, MINUTE + 5000)).toBe(workspace.id);
+    isAway = true;
+    expect(await knock(workspace.key, 2 * MINUTE + 5000)).toBe(workspace.id);
+    expect(await knock(workspace.key, 2 * MINUTE + 5001)).toBe(503);
+  });
 });

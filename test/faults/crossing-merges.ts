@@ -1,5 +1,5 @@
+import { createRandom, pick } from '../../tools/load/random.ts';
 import { createClient } from '../guarantees/keep-alive-client.ts';
-import { createRandom, pick } from '../load/random.ts';
 import type { Fleet } from '../setup/fleet.ts';
 
 const USERS = 100;

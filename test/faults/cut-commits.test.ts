@@ -1,12 +1,13 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { runBatch } from '../../workers/run.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
+import { lengthOf } from '../setup/length.ts';
 import { createStore, deliver, event, openPool, point, silent } from '../workers/batch.ts';
 import { startCommitCutter } from '../workers/commit-cutter.ts';
 
-/** An even number; `npm run model` asks for 1,000. */
-const COMMITS = Number(process.env.CUT_COMMITS ?? 100);
+/** An even number. */
+const COMMITS = Number(process.env.CUT_COMMITS ?? lengthOf({ short: 100, long: 1000 }));
 /** Each commit is on a new connection, which makes its plans anew: merges have the most statements. */
 const MERGE_EVERY = 10;
 

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import type { Delivery } from '../../workers/contract.ts';
-import { runBatch } from '../../workers/run.ts';
+import type { Delivery } from '../../workers/batch/open.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
 import { createStore, deliver, event, point, silent } from '../workers/batch.ts';
 

@@ -1,14 +1,15 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createRandom, pick } from '../../tools/load/random.ts';
 import { createClient } from '../guarantees/keep-alive-client.ts';
-import { createRandom, pick } from '../load/random.ts';
 import type { Fleet } from '../setup/fleet.ts';
+import { lengthOf } from '../setup/length.ts';
 
 const USERS = 20;
 const CLIENTS = 12;
 /** So that something races also on a machine that is busy. */
-const LEAST_ELEMENTS = 2000;
+const LEAST_ELEMENTS = lengthOf({ short: 800, long: 2000 });
 /** Elements that may wait to be applied at most: what races has to be on its way at one time. */
-const MOST_WAITING = 5000;
+const MOST_WAITING = lengthOf({ short: 500, long: 5000 });
 
 /** Settings of a fleet that refuses nobody: of what is answered with 503 it is not known whether it takes effect. */
 export const patience = {
@@ -27,11 +28,12 @@ async function race(
 ): Promise<number> {
   const end = Date.now() + seconds * 1000;
   let elements = 0;
+  const before = await countApplied(fleet);
   let applied = 0;
   let over = false;
   const looking = (async () => {
     while (!over) {
-      applied = await countApplied(fleet);
+      applied = (await countApplied(fleet)) - before;
       await sleep(50);
     }
   })();

@@ -7,6 +7,7 @@ export {
   backends,
   busyWorker,
   countProcessed,
+  eitherBackend,
   everyLaneMoves,
   type Fleet,
   type Member,
@@ -14,7 +15,7 @@ export {
   statusOf,
 } from '../setup/fleet.ts';
 
-/** Two edges and three workers on a database of their own, redelivering soon after a death. */
+/** Two edges and two workers on a database of their own, redelivering soon after a death. */
 export async function startFleet(backend: Backend, options: FleetOptions = {}): Promise<Fleet> {
   const { url } = await createDatabase();
   return startFleetOn(url, backend, options);

@@ -74,7 +74,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
     movers,
     failures,
     /** Resolves when so many more requests have been acknowledged. */
-    async more(requests: number, deadline = 20_000) {
+    async more(requests: number, deadline = 60_000) {
       const goal = acknowledged + requests;
       await waitUntil(() => acknowledged >= goal, {
         what: `${requests} more acknowledged requests`,
@@ -82,7 +82,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
       });
     },
     /** Lets every client finish its request, and waits until all that was accepted is worked off. */
-    async settle(deadline = 30_000) {
+    async settle(deadline = 60_000) {
       stopping = true;
       workers.leave();
       await running;

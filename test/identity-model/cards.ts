@@ -1,5 +1,5 @@
+import type { Prioritization } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import type { Prioritization } from '../../src/profile/prioritization.ts';
 
 export type Wire = Record<string, Json>;
 
@@ -164,8 +164,7 @@ export class Cards {
   }
 
   #identify(element: Wire): void {
-    const { external_id, user_alias } = element;
-    const { external_id: _, ...selector } = element;
+    const { external_id, ...selector } = element;
     const found = this.pick(selector);
     const owner = this.byExternalId(external_id as string);
     if (!found || found.externalId !== undefined) return;
@@ -174,7 +173,6 @@ export class Cards {
       found.updated = this.#clock;
       return;
     }
-    if (user_alias && owner.aliases.has((user_alias as Wire).alias_label as string)) return;
     this.#combine(found, owner);
   }
 

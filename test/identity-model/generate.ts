@@ -1,5 +1,5 @@
 import type { Json } from '../../src/profile/json.ts';
-import { pick } from '../load/random.ts';
+import { pick } from '../../tools/load/random.ts';
 import type { Kind, Request, Wire } from './cards.ts';
 import type { Names } from './names.ts';
 

@@ -1,4 +1,4 @@
-import { pick } from '../load/random.ts';
+import { pick } from '../../tools/load/random.ts';
 import type { Cards, Wire } from './cards.ts';
 
 type Random = () => number;

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { createRandom, pick } from '../../tools/load/random.ts';
 import { createClient } from '../guarantees/keep-alive-client.ts';
-import { createRandom, pick } from '../load/random.ts';
 import type { Fleet } from '../setup/fleet.ts';
-import { waitUntil } from '../setup/servers.ts';
+import { waitUntil } from '../setup/wait-until.ts';
 import { Cards, type Request } from './cards.ts';
 import { generateRequest } from './generate.ts';
 import { fewNames, type Names, oneNameEach } from './names.ts';

@@ -53,7 +53,7 @@ describe('a new alias', () => {
     const { service_id } = await scene.aliased('l:taken');
     await scene.apply([gives('l:taken', 'late'), gives('l:taken')]);
     expect((await scene.aliased('l:taken')).service_id).toBe(service_id);
-    expect((await scene.user('late')).user_aliases).toBeUndefined();
+    expect((await scene.user('late')).user_aliases).toEqual([]);
   });
 
   it('under a label that the user has changes nothing', async () => {

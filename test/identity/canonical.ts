@@ -1,5 +1,5 @@
 import type { Connection } from '../../src/store/database.ts';
-import type { Work } from '../../workers/track/work.ts';
+import type { Work } from '../../workers/batch/work.ts';
 
 /** What a user has; `chain` finds whose the events of merged profiles are. */
 const users = `
@@ -104,7 +104,7 @@ export async function canonical(tx: Connection, { id, works }: { id: string; wor
   const ids = works.map(({ object }) => object.id);
   const ask = async (text: string, values: unknown[]) => (await tx.query(text, values)).rows;
   const people = (await ask(users, [id])).map((row) => JSON.stringify(row)).sort();
-  const letters = await ask('select id from dead_letters where workspace_id = $1', [id]);
+  const letters = await ask('select id from kept_dead_letters where workspace_id = $1', [id]);
   const outcomes = await ask('select object_id, error from outcomes where object_id = any($1::uuid[])', [
     ids,
   ]);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { runBatch } from '../../workers/run.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import { deliver, silent } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene } from './scene.ts';
@@ -110,6 +110,25 @@ describe('a rename does nothing, and says why', () => {
     expect(await scene.outcome(objects[0])).toBeNull();
     expect(await scene.outcome(objects[1])).toBe('new_external_id is already in use');
   });
+});
+
+it('G8: a user who has five hundred deprecated ids is renamed when one of them is removed, and not before', async () => {
+  await scene.apply([has('often', {})]);
+  await scene.rows(
+    `insert into deprecated_external_ids (workspace_id, external_id, profile_id, created_at)
+     select $1, 'often ' || number, $2, now() from generate_series(1, 499) as number`,
+    [scene.workspaceId, await scene.profileId('often')],
+  );
+  const [last, refused, later] = [
+    rename('often', 'very often'),
+    rename('very often', 'too often'),
+    rename('very often', 'as often'),
+  ];
+  await scene.apply([last, refused, forget('often 7'), later]);
+  expect(await scene.outcome(last)).toBeNull();
+  expect(await scene.outcome(refused)).toContain('the user has 500 deprecated external ids');
+  expect(await scene.outcome(later)).toBeNull();
+  expect((await scene.user('often 8')).external_id).toBe('as often');
 });
 
 describe('an external id is removed', () => {

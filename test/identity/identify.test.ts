@@ -1,7 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { Identifier } from '../../src/profile/identifier.ts';
-import type { Prioritization } from '../../src/profile/prioritization.ts';
+import type { Identifier, Prioritization } from '../../src/profile/identifier.ts';
 import { alias, by, identity, user } from './objects.ts';
 import { createScene, does, has, type Scene } from './scene.ts';
 
@@ -68,19 +67,28 @@ describe('to identify', () => {
     expect(await scene.aliased('l:nobody')).toBeUndefined();
   });
 
-  it('does not combine with a user who has an alias under the label', async () => {
+  it('combines with a user who has another alias under the label: that one stays, the other means nobody', async () => {
     await scene.apply([has('labelled', {}), has(alias('l:b'), { set: { points: 1 } })]);
     await scene.apply([identity('alias_new', { ...alias('l:a'), external_id: 'labelled' })]);
     await scene.apply([identify('l:b', 'labelled')]);
-    expect((await scene.user('labelled')).custom_attributes).toBeUndefined();
-    expect((await scene.aliased('l:b')).external_id).toBeUndefined();
+    expect(await scene.user('labelled')).toMatchObject({
+      custom_attributes: { points: 1 },
+      user_aliases: [{ alias_label: 'l', alias_name: 'a' }],
+    });
+    expect(await scene.aliased('l:b')).toBeUndefined();
+    await scene.apply([has(alias('l:b'), { set: { points: 2 } })]);
+    expect((await scene.user('labelled')).custom_attributes).toEqual({ points: 1 });
+    expect(await scene.aliased('l:b')).toMatchObject({ custom_attributes: { points: 2 } });
   });
 
-  it('two aliases under one label with one external id, in one batch: the first is combined', async () => {
-    await scene.apply([has(alias('l:1'), {}), has(alias('l:2'), {})]);
+  it('two aliases under one label with one external id, in one batch: both are combined, the first stays', async () => {
+    await scene.apply([has(alias('l:1'), { set: { one: 1 } }), has(alias('l:2'), { set: { two: 2 } })]);
     await scene.apply([identify('l:1', 'twice'), identify('l:2', 'twice')]);
-    expect((await scene.aliased('l:1')).external_id).toBe('twice');
-    expect((await scene.aliased('l:2')).external_id).toBeUndefined();
+    expect(await scene.aliased('l:1')).toMatchObject({
+      external_id: 'twice',
+      custom_attributes: { one: 1, two: 2 },
+    });
+    expect(await scene.aliased('l:2')).toBeUndefined();
   });
 
   it('finds the external id that a user went by before', async () => {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { Prioritization } from '../../src/profile/prioritization.ts';
+import type { Prioritization } from '../../src/profile/identifier.ts';
 import { createGroup } from '../setup/workspace.ts';
 import { alias, by, identity, merge, user } from './objects.ts';
 import { createScene, does, has, type Scene } from './scene.ts';

@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it, test } from 'vitest';
+import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
 import { type MergeRule, mergeRules } from '../../src/profile/merge-rules.ts';
-import { newProfileId, toServiceId } from '../../src/profile/service-id.ts';
 import { by, identity } from './objects.ts';
 import { createScene, type Scene } from './scene.ts';
 

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
-import { toProfileId } from '../../src/profile/service-id.ts';
+import { toProfileId } from '../../src/profile/identifier.ts';
 import { alias, by, identity, merge, user } from './objects.ts';
 import { createScene, does, has, type Scene } from './scene.ts';
 

@@ -1,8 +1,7 @@
-import { newId } from '../../src/ids.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { IdentityObject, UserSelector } from '../../src/jobs/identity.ts';
-import type { Identifier } from '../../src/profile/identifier.ts';
-import type { Prioritization } from '../../src/profile/prioritization.ts';
+import type { IdentityObject, UserSelector } from '../../src/jobs/payloads.ts';
+import { newId } from '../../src/platform/ids.ts';
+import type { Identifier, Prioritization } from '../../src/profile/identifier.ts';
 
 type Body<Kind extends IdentityObject['kind']> = Omit<
   Extract<IdentityObject, { kind: Kind }>,

@@ -1,9 +1,8 @@
 import fc from 'fast-check';
 import type { AcceptedAttributes, AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { UserSelector } from '../../src/jobs/identity.ts';
-import type { StandardAttributes } from '../../src/profile/attributes-delta.ts';
-import type { Identifier, UserAlias } from '../../src/profile/identifier.ts';
-import type { Prioritization } from '../../src/profile/prioritization.ts';
+import type { UserSelector } from '../../src/jobs/payloads.ts';
+import type { StandardAttributes } from '../../src/profile/attribute-rule.ts';
+import type { Identifier, Prioritization, UserAlias } from '../../src/profile/identifier.ts';
 
 /** An object as it is made anew for every workspace. */
 export type Planned = Record<string, unknown> & { kind: AcceptedObject['kind'] };

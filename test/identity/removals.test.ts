@@ -2,12 +2,11 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
-import { selectRemoved } from '../../src/store/removals/select-removed.ts';
-import { applyObjects } from '../../workers/apply.ts';
-import { noIdentityChanges } from '../../workers/identity/changes.ts';
-import { writeIdentity } from '../../workers/identity/write-identity.ts';
-import { startRemovals } from '../../workers/removals.ts';
-import { settleRemoved } from '../../workers/settle-removed.ts';
+import { selectRemoved } from '../../src/store/removals.ts';
+import { applyObjects } from '../../workers/batch/apply.ts';
+import { noIdentityChanges } from '../../workers/batch/changes.ts';
+import { writeIdentity } from '../../workers/batch/write.ts';
+import { settleRemoved, startRemovals } from '../../workers/upkeep/removals.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { openPool, silent } from '../workers/batch.ts';
 import { merge, remove } from './objects.ts';
@@ -37,7 +36,7 @@ async function unfinished(objects: AcceptedObject[]) {
     ...{ workspaceId: scene.workspaceId, requestId: 'request', lane: 1 },
     ...{ ordinal, object },
   }));
-  await applyObjects(tx, works, new Date());
+  await applyObjects(tx, works, new Date().toISOString());
   return {
     async commit() {
       await tx.query('commit');
@@ -128,7 +127,7 @@ describe('an event of a transaction that found the user before', () => {
           },
         ],
       },
-      new Date(),
+      new Date().toISOString(),
     );
     await tx.query('commit');
     tx.release();
@@ -273,7 +272,7 @@ it('a merge of a user with many events neither reads nor writes a row of events'
   await applyObjects(
     tx,
     [{ workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object }],
-    new Date(),
+    new Date().toISOString(),
   );
   const after = await touched();
   await tx.query('commit');

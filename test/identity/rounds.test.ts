@@ -2,18 +2,19 @@ import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { toProfileId } from '../../src/profile/service-id.ts';
+import { toProfileId } from '../../src/profile/identifier.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { applyObjects } from '../../workers/apply.ts';
+import { applyObjects, applySome } from '../../workers/batch/apply.ts';
+import { lengthOf } from '../setup/length.ts';
 import { canonical } from './canonical.ts';
 import { groups, type Planned, sequence, serviceIds } from './operation-arbitrary.ts';
 import { createScene, type Scene } from './scene.ts';
 
 /** Sequences in one run of the tests, and the time that they may take, in ms. */
-const SEQUENCES = 400;
-const PATIENCE = 40_000;
+const SEQUENCES = lengthOf({ short: 150, long: 4000 });
+const PATIENCE = lengthOf({ short: 40_000, long: 600_000 });
 
-const now = new Date('2026-05-01T00:00:00.000Z');
+const now = '2026-05-01T00:00:00.000Z';
 
 let scene: Scene;
 beforeAll(async () => {
@@ -89,8 +90,11 @@ function makeObject(plan: Planned, index: number, groupIds: Map<string, string>)
   } as unknown as AcceptedObject;
 }
 
-/** @param stored objects that are applied one by one, before those of the batch */
-async function bothWays(planned: Planned[], stored: number) {
+/**
+ * @param stored objects that are applied one by one, before those of the batch
+ * @param inParts whether each round of the batch is a part
+ */
+async function bothWays(planned: Planned[], stored: number, inParts: boolean) {
   const tx = await scene.pool.connect();
   try {
     await tx.query('begin');
@@ -98,7 +102,11 @@ async function bothWays(planned: Planned[], stored: number) {
     for (const work of alone.works) await applyObjects(tx, [work], now);
     const together = await prepare(tx, planned);
     for (const work of together.works.slice(0, stored)) await applyObjects(tx, [work], now);
-    await applyObjects(tx, together.works.slice(stored), now);
+    const until = inParts ? 0 : Number.POSITIVE_INFINITY;
+    for (let rest = together.works.slice(stored); rest.length > 0; ) {
+      const { count } = await applySome(tx, rest, { now, until, condemned: new Map() });
+      rest = rest.slice(count);
+    }
     return [await canonical(tx, together), await canonical(tx, alone)];
   } finally {
     await tx.query('rollback');
@@ -109,13 +117,13 @@ async function bothWays(planned: Planned[], stored: number) {
 it('a batch of track objects and identity operations does what the same objects do one by one', {
   timeout: PATIENCE + 60_000,
 }, async () => {
-  const property = async (planned: Planned[], stored: number, isPeopled: boolean) => {
+  const property = async (planned: Planned[], stored: number, isPeopled: boolean, inParts: boolean) => {
     const before = isPeopled ? people : [];
-    const [together, alone] = await bothWays([...before, ...planned], before.length + stored);
+    const [together, alone] = await bothWays([...before, ...planned], before.length + stored, inParts);
     expect(together).toEqual(alone);
     expect(together!.untold).toEqual([]);
   };
-  const sequences = fc.asyncProperty(sequence, fc.nat({ max: 4 }), fc.boolean(), property);
+  const sequences = fc.asyncProperty(sequence, fc.nat({ max: 4 }), fc.boolean(), fc.boolean(), property);
   await fc.assert(sequences, {
     numRuns: SEQUENCES,
     interruptAfterTimeLimit: PATIENCE,

@@ -1,8 +1,9 @@
-import { newId } from '../../src/ids.ts';
 import type { AcceptedAttributes, AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { Identifier } from '../../src/profile/identifier.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { type Identifier, toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { toProfileId } from '../../src/profile/service-id.ts';
+import { selectRemoved } from '../../src/store/removals.ts';
+import { settleRemoved } from '../../workers/upkeep/removals.ts';
 import { createStore } from '../operations/in-process.ts';
 import { attributes, event } from '../workers/batch.ts';
 
@@ -49,8 +50,40 @@ export async function createScene() {
 
     /** Those of the ids that still wait among the dead letters. */
     async parked(ids: string[]): Promise<string[]> {
-      const found = await rows('select id from dead_letters where id = any($1::uuid[])', [ids]);
+      const found = await rows('select id from kept_dead_letters where id = any($1::uuid[])', [ids]);
       return ids.filter((id) => found.some((row) => row.id === id));
+    },
+
+    /** Does what merges and deletes have left to do beside the lanes. */
+    async settle(): Promise<void> {
+      for (;;) {
+        const keys = await selectRemoved(pool, 200);
+        if (keys.length === 0) return;
+        await settleRemoved(pool, keys);
+      }
+    },
+
+    /**
+     * Dead letters and failed rows that nobody can read and that are there still; names of them that are missing in the
+     * index of names, or stand there for nothing; names that are left to be settled.
+     */
+    async leftOfFailures() {
+      const [row] = await rows(`
+        with failures as (
+          select workspace_id, place, identifiers from dead_letters
+          union all
+          select workspace_id, place, identifiers from sync_row_errors
+        ), named as (
+          select distinct workspace_id, unnest(identifiers) as name, place from failures
+        )
+        select
+          (select count(*) from dead_letters where id not in (select id from kept_dead_letters))::integer
+            + (select count(*) from sync_row_errors
+                where (job_id, number) not in (select job_id, number from kept_row_errors))::integer as forgotten,
+          (select count(*) from (select * from named except select * from named_failures) as one)::integer as unnamed,
+          (select count(*) from (select * from named_failures except select * from named) as one)::integer as stray,
+          (select count(*) from left_names)::integer as left`);
+      return row;
     },
 
     /** The error of an object whose outcome is told; null: none; undefined: no outcome. */

@@ -2,7 +2,7 @@ import { mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { openDuckDb } from '../../src/integrations/files/duckdb.ts';
+import { openDuckDb } from '../../src/integrations/files/part.ts';
 import { createScratch } from '../../src/integrations/files/scratch.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { open, readAll, runOnDuckDb, type Stocked } from './warehouses.ts';
@@ -121,12 +121,13 @@ test('more rows than are sorted at a time come in order, each once, also when mo
   expect(ids.size).toBe(50_000);
 });
 
-test('DuckDB reads what is in the scratch folder and the files that it was given, and nothing else', async () => {
-  const { path: dir } = folder({ 'given.csv': csv('a'), 'secret.csv': csv('secret') });
-  const scratch = await createScratch();
-  const duckDb = await openDuckDb(scratch, [path.join(dir, 'given.csv')]);
+test('DuckDB reads what is in the scratch folder, and nothing else', async () => {
+  const { path: dir } = folder({ 'secret.csv': csv('secret') });
+  const scratch = await createScratch(1_000_000);
+  const duckDb = await openDuckDb(scratch);
   const connection = await duckDb.connect();
-  await connection.run(`from read_csv('${dir}/given.csv')`);
+  writeFileSync(path.join(scratch.inputs, '0.csv'), csv('a'));
+  await connection.run(`from read_csv('${scratch.inputs}/0.csv')`);
   for (const statement of [
     `from read_csv('${dir}/secret.csv')`,
     `from read_csv('${scratch.inputs}/../../${path.basename(dir)}/secret.csv')`,
@@ -150,13 +151,13 @@ test('DuckDB reads what is in the scratch folder and the files that it was given
 });
 
 test('what a killed process left behind is removed, what a running one has is not', async () => {
-  const scratch = await createScratch();
+  const scratch = await createScratch(1_000_000);
   const name = path.basename(scratch.path);
   const left = path.join(tmpdir(), name.replace(`-${process.pid}-`, '-4194305-'));
   const running = path.join(tmpdir(), name.replace(`-${process.pid}-`, `-${process.ppid}-`));
   mkdirSync(left);
   mkdirSync(running);
-  const second = await createScratch();
+  const second = await createScratch(1_000_000);
   const names = readdirSync(tmpdir());
   expect(names).not.toContain(path.basename(left));
   expect(names).toContain(path.basename(running));

@@ -1,7 +1,7 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { temporaryFolder } from '../setup/fixtures.ts';
+import { temporaryFolder } from '../setup/left-behind.ts';
 import { readAll, type Stocked } from './warehouses.ts';
 
 const at = '2026-01-01T00:00:00.000000Z';

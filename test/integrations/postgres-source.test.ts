@@ -1,5 +1,4 @@
-import type { AddressInfo } from 'node:net';
-import { createServer } from 'node:net';
+import { type AddressInfo, createServer } from 'node:net';
 import { expect, test } from 'vitest';
 import type { PostgresDefinition } from '../../src/integrations/definition.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -130,7 +129,11 @@ test('what only the owner can mend is an error of the configuration that says wh
       () => undefined,
       (reason: Error) => reason,
     );
-    expect(error).toMatchObject({ name: 'SourceError', reason: 'config', message });
+    expect(error).toMatchObject({
+      name: 'SourceError',
+      reason: 'config',
+      message: expect.stringMatching(message),
+    });
     expect(error!.message).not.toMatch(/hunter2/);
     expect(error!.message).not.toContain(credentials.password);
   }
@@ -164,7 +167,7 @@ test('a server that never answers fails in time', async () => {
   await expect(at('users', { host: '127.0.0.1', port }).then(open)).rejects.toMatchObject({
     name: 'SourceError',
     reason: 'failed',
-    message: /timeout/,
+    message: expect.stringMatching(/timeout/),
   });
   silent.close();
 });

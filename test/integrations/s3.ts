@@ -2,8 +2,7 @@ import { readdirSync, readFileSync } from 'node:fs';
 import type { AddressInfo } from 'node:net';
 import path from 'node:path';
 import { CreateBucketCommand, PutObjectCommand, S3Client } from '@aws-sdk/client-s3';
-import { afterAll } from 'vitest';
-import { temporaryFolder } from '../setup/fixtures.ts';
+import { leaveBehind, temporaryFolder } from '../setup/left-behind.ts';
 
 interface S3rver {
   run(callback: (error: Error | null, address: AddressInfo) => void): void;
@@ -35,7 +34,12 @@ let running: Promise<TestS3> | undefined;
 
 /** An S3 server on loopback; one for all tests of a file. */
 export function startS3(): Promise<TestS3> {
-  running ??= start();
+  if (!running) {
+    running = start();
+    leaveBehind(() => {
+      running = undefined;
+    });
+  }
   return running;
 }
 
@@ -55,7 +59,7 @@ async function serve(options: { allowMismatchedSignatures: boolean }): Promise<s
   const { port } = await new Promise<AddressInfo>((resolve, reject) => {
     server.run((error, address) => (error ? reject(error) : resolve(address)));
   });
-  afterAll(() => server.close());
+  leaveBehind(() => server.close());
   return `http://127.0.0.1:${port}`;
 }
 
@@ -68,7 +72,7 @@ async function start(): Promise<TestS3> {
     forcePathStyle: true,
     credentials: { accessKeyId: credentials.access_key_id, secretAccessKey: credentials.secret_access_key },
   });
-  afterAll(() => client.destroy());
+  leaveBehind(() => client.destroy());
   let buckets = 0;
   async function fill(folder: string, prefix: string): Promise<string> {
     buckets += 1;

@@ -13,6 +13,7 @@ import type {
 import { openSource } from '../../src/integrations/open-source.ts';
 import type { Source, SourceRow } from '../../src/integrations/source.ts';
 import { createBareDatabase, temporaryFolder } from '../setup/fixtures.ts';
+import { leaveBehind } from '../setup/left-behind.ts';
 import { startS3 } from './s3.ts';
 
 export interface Stocked {
@@ -42,30 +43,40 @@ export const warehouses: Warehouse[] = [
   { name: 'S3', noTime: '2026-13-01', stock: stockBucket },
 ];
 
-let database: Promise<{
+interface WarehouseDatabase {
   definition: Omit<PostgresDefinition, 'table'>;
   credentials: { user: string; password: string };
   url: string;
-}>;
+}
+
+let database: Promise<WarehouseDatabase> | undefined;
 let tables = 0;
 
-/** The database that `Postgres` stocks. */
-export function postgres() {
-  database ??= createBareDatabase().then(({ url }) => {
-    const { hostname, port, pathname, username, password } = new URL(url);
-    return {
-      url,
-      definition: {
-        type: 'postgres',
-        host: hostname,
-        port: Number(port),
-        database: pathname.slice(1),
-        tls: 'off',
-      },
-      credentials: { user: username, password: decodeURIComponent(password) },
-    };
-  });
+/** The database that `Postgres` stocks; one for all tests of a file. */
+export function postgres(): Promise<WarehouseDatabase> {
+  if (!database) {
+    database = createWarehouseDatabase();
+    leaveBehind(() => {
+      database = undefined;
+    });
+  }
   return database;
+}
+
+async function createWarehouseDatabase(): Promise<WarehouseDatabase> {
+  const { url } = await createBareDatabase();
+  const { hostname, port, pathname, username, password } = new URL(url);
+  return {
+    url,
+    definition: {
+      type: 'postgres',
+      host: hostname,
+      port: Number(port),
+      database: pathname.slice(1),
+      tls: 'off',
+    },
+    credentials: { user: username, password: decodeURIComponent(password) },
+  };
 }
 
 export async function runOnPostgres(statement: string, values: unknown[] = []): Promise<pg.QueryResult> {
@@ -176,8 +187,13 @@ export async function runOnDuckDb(statement: string): Promise<void> {
   instance.closeSync();
 }
 
-export function open(stocked: Stocked, serviceIdField = 'service_id'): Promise<Source> {
-  return openSource(stocked.definition, stocked.credentials, { serviceIdField });
+export function open(
+  stocked: Stocked,
+  serviceIdField = 'service_id',
+  scratchBytes = 10_737_418_240,
+): Promise<Source> {
+  const options = { serviceIdField, scratchBytes, refusedNetworks: '169.254.0.0/16,fe80::/10' };
+  return openSource(stocked.definition, stocked.credentials, options);
 }
 
 /** All rows since then, and the source closed. */

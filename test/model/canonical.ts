@@ -1,6 +1,6 @@
 import type pg from 'pg';
+import { toServiceId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { toServiceId } from '../../src/profile/service-id.ts';
 import type { Card, SequentialModel } from './sequential-model.ts';
 
 /** A workspace in a form that can be compared: without ids and times that only one side knows. */

@@ -1,7 +1,6 @@
-import { normalizeCountry } from '../../src/profile/country.ts';
+import { normalizePhone } from '../../src/profile/addresses.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { normalizeLanguage } from '../../src/profile/language.ts';
-import { normalizePhone } from '../../src/profile/phone.ts';
+import { normalizeCountry, normalizeLanguage } from '../../src/profile/locale.ts';
 import { parseTime, toIso } from '../../src/profile/time.ts';
 import { valueAfter } from './values.ts';
 

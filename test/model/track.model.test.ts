@@ -4,26 +4,28 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiError, BadRequest } from '../../src/errors.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { createLog } from '../../src/log.ts';
 import { emailStatus } from '../../src/operations/email.status.ts';
 import type { Caller, QueuedOperation } from '../../src/operations/operation.ts';
 import { subscriptionStatusSetV2 } from '../../src/operations/subscription.status.set.v2.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { toProfileId } from '../../src/profile/service-id.ts';
-import { createGroupCommit } from '../../src/queue/group-commit.ts';
+import { createGroupCommit } from '../../src/queue/enqueue.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
-import { runBatch } from '../../workers/run.ts';
-import { callerOf } from '../operations/in-process.ts';
+import { runBatch } from '../../workers/batch/run.ts';
+import { callerOf } from '../operations/caller.ts';
 import { createDatabase } from '../setup/fixtures.ts';
+import { lengthOf } from '../setup/length.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
+import { runInParts } from '../workers/batch.ts';
 import { canonicalModel, canonicalStore } from './canonical.ts';
 import { SequentialModel, type Wire } from './sequential-model.ts';
 import { groups, POISON, serviceIds, type TrackRequest, trackRequest } from './track-arbitrary.ts';
 
 /** Sequences in one run of the tests, and the time that they may take, in ms. */
-const SEQUENCES = 400;
-const PATIENCE = 30_000;
+const SEQUENCES = lengthOf({ short: 150, long: 4000 });
+const PATIENCE = lengthOf({ short: 30_000, long: 600_000 });
 
 const log = createLog('test', 'silent');
 const track = usersTrack('service_id');
@@ -55,6 +57,8 @@ interface Cuts {
   objectsPerEnvelope: number;
   /** Which batches are delivered twice. */
   deliveredAgain: boolean[];
+  /** Which are applied in parts. */
+  inParts: boolean[];
 }
 
 const sizes = fc.array(fc.integer({ min: 1, max: 5 }), { minLength: 1, maxLength: 4 });
@@ -63,9 +67,10 @@ const cuts: fc.Arbitrary<Cuts> = fc.record({
   envelopesPerBatch: sizes,
   objectsPerEnvelope: fc.constantFrom(1, 3, 1000),
   deliveredAgain: fc.array(fc.boolean(), { minLength: 1, maxLength: 3 }),
+  inParts: fc.array(fc.boolean(), { minLength: 1, maxLength: 3 }),
 });
 
-test('any requests, cut into any batches and delivered any number of times, come to what they come to one by one', async () => {
+test('any requests, cut into any batches and parts and delivered any number of times, come to what they come to one by one', async () => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(trackRequest, { minLength: 1, maxLength: 12, size: 'max' }),
@@ -73,7 +78,7 @@ test('any requests, cut into any batches and delivered any number of times, come
       async (requests, how) => {
         const { workspaceId, model, groupIds } = await emptyWorkspace();
         const accepted = requests.map((request) =>
-          accept(named(request, groupIds), workspaceId, model, groupIds),
+          accept(named(request, groupIds), model, { workspaceId, groupIds }),
         );
         await deliver(accepted, workspaceId, how);
         expect(await canonicalStore(pool, workspaceId, known)).toEqual(canonicalModel(model));
@@ -122,9 +127,8 @@ function named(request: TrackRequest, groupIds: Record<string, string>): TrackRe
 /** Judges a request as the edge does, and tells the model what was accepted and can be applied. */
 function accept(
   request: TrackRequest,
-  workspaceId: string,
   model: SequentialModel,
-  groupIds: Record<string, string>,
+  { workspaceId, groupIds }: { workspaceId: string; groupIds: Record<string, string> },
 ): AcceptedObject[] {
   const hasGroup = (id: string) => id !== groupIds[groups.unknown];
   const channelOf = (id: string) =>
@@ -186,8 +190,10 @@ async function deliver(requests: AcceptedObject[][], workspaceId: string, how: C
   }
   const stored: LaneEntry[] = JSON.parse(JSON.stringify(entries));
   for (const [index, batch] of cut(stored, how.envelopesPerBatch).entries()) {
-    await runBatch(pool, batch, log);
-    if (how.deliveredAgain[index % how.deliveredAgain.length]) await runBatch(pool, batch, log);
+    const isInParts = how.inParts[index % how.inParts.length];
+    const run = () => (isInParts ? runInParts(pool, batch) : runBatch(pool, batch, log));
+    await run();
+    if (how.deliveredAgain[index % how.deliveredAgain.length]) await run();
   }
 }
 

@@ -51,6 +51,8 @@ describe('what an exported user shows', () => {
     expect(random_bucket).toBeTypeOf('number');
     expect(user).toEqual({
       external_id: 'whole',
+      user_aliases: [],
+      total_revenue: 0,
       first_name: 'Ada',
       last_name: 'Lovelace',
       email: 'ada.whole@example.com',
@@ -80,9 +82,11 @@ describe('what an exported user shows', () => {
     expect(Object.keys(await read('bare'))).toEqual([
       'created_at',
       'external_id',
+      'user_aliases',
       'service_id',
       'random_bucket',
       'custom_events',
+      'total_revenue',
       'email_subscribe',
       'push_subscribe',
     ]);
@@ -131,7 +135,7 @@ describe('what an exported user shows', () => {
   });
 
   test('purchases by product, summed over currencies, quantities counted', async () => {
-    const bought = (currency: string, price: number, quantity: number, day: string) => ({
+    const bought = (day: string, [price, currency]: [number, string], quantity: number) => ({
       external_id: 'buyer',
       product_id: 'book',
       currency,
@@ -140,7 +144,11 @@ describe('what an exported user shows', () => {
       time: `2026-01-${day}T00:00:00Z`,
     });
     await store.track({
-      purchases: [bought('USD', 0.1, 3, '02'), bought('USD', 0.2, 1, '03'), bought('EUR', 12.5, 2, '01')],
+      purchases: [
+        bought('02', [0.1, 'USD'], 3),
+        bought('03', [0.2, 'USD'], 1),
+        bought('01', [12.5, 'EUR'], 2),
+      ],
     });
     const { purchases, total_revenue, revenue } = await read('buyer');
     expect(purchases).toEqual([
@@ -155,7 +163,17 @@ describe('what an exported user shows', () => {
     });
     const user = await read('euros');
     expect(user).toMatchObject({ revenue: { EUR: 1 } });
-    expect(user).not.toHaveProperty('total_revenue');
+    expect(user).toHaveProperty('total_revenue', 0);
+  });
+
+  test('an empty list of aliases and no revenue where there are none; of other fields without data nothing', async () => {
+    await store.track({ attributes: [{ external_id: 'with nothing', seat: 1 }] });
+    expect(await read('with nothing')).toMatchObject({ user_aliases: [], total_revenue: 0 });
+    expect(await read('with nothing', 'user_aliases', 'total_revenue', 'devices')).toEqual({
+      user_aliases: [],
+      total_revenue: 0,
+    });
+    expect(await read('with nothing', 'external_id', 'email')).toEqual({ external_id: 'with nothing' });
   });
 
   test('push tokens and their devices', async () => {

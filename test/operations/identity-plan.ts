@@ -2,7 +2,7 @@ import { errors } from '../../src/errors.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller, Plan, QueuedOperation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { callerOf } from './in-process.ts';
+import { callerOf } from './caller.ts';
 
 export interface IdentityAnswer {
   status: number;

@@ -1,31 +1,16 @@
-import { v7 as uuidv7 } from 'uuid';
 import { BadRequest } from '../../src/errors.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { Caller, DirectOperation, Reply, Resources } from '../../src/operations/operation.ts';
+import type { DirectOperation, Resources } from '../../src/operations/operation.ts';
 import { usersExportIds } from '../../src/operations/users.export.ids.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
-import { openDatabase } from '../../src/store/database.ts';
-import { type Applied, applyObjects } from '../../workers/apply.ts';
+import { storeClock } from '../../src/store/ledger.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { type Applied, applyObjects } from '../../workers/batch/apply.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
-
-/** biome-ignore lint/suspicious/noExplicitAny: the assertions on the answer check its shape */
-export type Answer = Reply & { body: any };
-
-/** Who calls, for operations that are tried without a server. */
-export function callerOf(workspaceId: string, change: Partial<Caller> = {}): Caller {
-  return {
-    workspaceId,
-    requestId: uuidv7(),
-    now: Date.now(),
-    hasGroup: () => true,
-    channelOf: () => 'email',
-    isBlocked: () => false,
-    ...change,
-  };
-}
+import { type Answer, callerOf } from './caller.ts';
 
 /** A workspace in a database of its own, and the operations on it without server, queue and worker. */
 export async function createStore(serviceIdField = 'service_id') {
@@ -50,7 +35,8 @@ export async function createStore(serviceIdField = 'service_id') {
     const tx = await database.pool.connect();
     try {
       await tx.query('begin');
-      const applied = await applyObjects(tx, works, new Date());
+      const { rows } = await tx.query(`select ${storeClock} as now`);
+      const applied = await applyObjects(tx, works, rows[0].now);
       await tx.query('commit');
       return applied;
     } finally {

@@ -7,7 +7,7 @@ import type {
 import type { Caller } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { callerOf } from './in-process.ts';
+import { callerOf } from './caller.ts';
 
 /** When the requests of these tests arrive. */
 export const now = Date.UTC(2026, 0, 31, 12);
@@ -43,7 +43,7 @@ export function planner(serviceIdField = 'service_id', change: Partial<Caller> =
     object: Json,
   ): T | string {
     const { objects, body } = plan({ [kind]: [object] });
-    return (objects[0] as T) ?? (body.errors![0] as { type: string }).type;
+    return (objects[0] as T) ?? body.errors![0]!.type;
   }
 
   return {
@@ -65,7 +65,8 @@ export function planner(serviceIdField = 'service_id', change: Partial<Caller> =
 
 interface Answer {
   message: string;
-  errors?: (string | { type: string; input_array: string; index: number })[];
+  errors?: { type: string; input_array?: string; index?: number }[];
+  warnings?: { type: string; input_array: string; index: number }[];
   attributes_processed?: number;
   events_processed?: number;
   purchases_processed?: number;

@@ -1,8 +1,8 @@
-import { Queue } from 'bullmq';
 import { v7 as uuidv7 } from 'uuid';
-import { readConfig } from '../../src/config.ts';
-import { newId } from '../../src/ids.ts';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { Queue } from '../../src/queue/bullmq.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { type Backend, startFleet } from '../guarantees/fleet.ts';

@@ -1,8 +1,9 @@
 import { afterAll, describe, expect, test } from 'vitest';
-import { MAX_PAGE } from '../../src/preferences/limits.ts';
+import { MAX_PAGE } from '../../src/preferences/page.ts';
 import { createRenderer, RendererBusy } from '../../src/preferences/renderer.ts';
-import { TemplateError, TemplateTooCostly } from '../../src/preferences/template-error.ts';
-import { sampleView, type View } from '../../src/preferences/view.ts';
+import { sampleView, type View } from '../../src/preferences/submission.ts';
+import { TemplateError, TemplateTooCostly } from '../../src/preferences/template.ts';
+import { threadTime } from '../setup/thread-time.ts';
 
 const NEWS = '019c13ec-a2e2-7000-8000-000000000001';
 const OFFERS = '019c13ec-a2e2-7000-8000-000000000002';
@@ -19,7 +20,7 @@ const view: View = {
 };
 
 const render = async (template: string, change: Partial<View> = {}) =>
-  (await renderer.render({ template, view: { ...view, ...change } })).html;
+  (await renderer.render('shop', { template, view: { ...view, ...change } })).html;
 
 describe('the tags of a template', () => {
   test.each([
@@ -49,9 +50,9 @@ describe('the tags of a template', () => {
 
   test('the groups that a template names are told', async () => {
     const template = `{% form_field_name :subscription_group ${NEWS} %}{{subscribed_state.\${${OFFERS}}}}`;
-    const { groups } = await renderer.render({ template, view });
+    const { groups } = await renderer.render('shop', { template, view });
     expect(groups.sort()).toEqual([NEWS, OFFERS]);
-    expect((await renderer.render({ template: 'none', view })).groups).toEqual([]);
+    expect((await renderer.render('shop', { template: 'none', view })).groups).toEqual([]);
   });
 });
 
@@ -149,8 +150,8 @@ describe('a template that costs too much is stopped', () => {
   test('one that Liquid cannot stop in time is ended with its process, and the next page is rendered', async () => {
     // One output, before which alone Liquid looks at the clock.
     const sorts = ' | sort_natural | sort'.repeat(11);
-    const own = createRenderer(1, 300);
-    const asked = (template: string) => own.render({ template, view });
+    const own = createRenderer({ most: 1, deadline: 300 });
+    const asked = (template: string) => own.render('shop', { template, view });
     const { longest, error } = await watched(() => asked(`{{ (1..200000)${sorts} | size }}`));
     expect(error).toBeInstanceOf(TemplateTooCostly);
     expect((error as Error).message).toBe(gone);
@@ -178,8 +179,8 @@ describe('a template that costs too much is stopped', () => {
   });
 
   test('more pages than can wait are refused at once', async () => {
-    const own = createRenderer(1, 30_000, 60_000);
-    const asked = Array.from({ length: 60 }, () => own.render({ template: 'x', view: sampleView }));
+    const own = createRenderer({ most: 1, deadline: 30_000, patience: 60_000 });
+    const asked = Array.from({ length: 60 }, () => own.render('shop', { template: 'x', view: sampleView }));
     const ends = await Promise.allSettled(asked);
     const refused = ends.filter(({ status }) => status === 'rejected') as PromiseRejectedResult[];
     expect(refused.length).toBeGreaterThan(0);
@@ -189,8 +190,8 @@ describe('a template that costs too much is stopped', () => {
   });
 
   test('a page waits for others a bounded time, however long they take', async () => {
-    const own = createRenderer(1, 10_000, 300);
-    const asked = (template: string) => own.render({ template, view });
+    const own = createRenderer({ most: 1, deadline: 10_000, patience: 300 });
+    const asked = (template: string) => own.render('shop', { template, view });
     expect((await asked('x')).html).toBe('x');
     const slow = asked(`{{ (1..200000)${' | sort_natural | sort'.repeat(11)} | size }}`).catch(() => {});
     const from = performance.now();
@@ -207,13 +208,13 @@ function nested(depth: number): string {
   return depth === 0 ? 'x' : `{% for i${depth} in (1..10000) %}${nested(depth - 1)}{% endfor %}`;
 }
 
-/** How the work fails, and the longest time that the event loop had to wait meanwhile, in ms. */
+/** How the work fails, and the most that this thread has worked between two turns meanwhile, in ms. */
 async function watched(work: () => Promise<unknown>): Promise<{ longest: number; error: unknown }> {
   let longest = 0;
-  let last = performance.now();
+  let last = threadTime();
   const timer = setInterval(() => {
-    longest = Math.max(longest, performance.now() - last);
-    last = performance.now();
+    longest = Math.max(longest, threadTime() - last);
+    last = threadTime();
   }, 10);
   const error = await work().then(
     () => undefined,

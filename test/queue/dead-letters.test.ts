@@ -2,7 +2,7 @@ import { v4 as uuidv4, v5 as uuidv5, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
 import { identifierKey, laneOf, QueueUnavailable } from '../../src/queue/lanes.ts';
-import { selectDeadLetters } from '../../src/store/dead-letters/select-dead-letters.ts';
+import { selectDeadLetters } from '../../src/store/dead-letters.ts';
 import {
   commit,
   commitReplayed,
@@ -43,9 +43,10 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
               request_id: row.requestId,
               workspace_id: row.workspaceId,
               accepted_at: expect.stringMatching(/Z$/),
+              count: 1,
             },
           ],
-          objects: [{ ...row.object, request: 0 }],
+          objects: [row.object],
           replay: true,
         },
       },

@@ -1,17 +1,20 @@
-import { Redis } from 'ioredis';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readConfig } from '../../src/config.ts';
-import { createLog } from '../../src/log.ts';
-import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import {
+  connectProducer,
+  connectWorker,
+  openQueue,
+  type QueueConnection,
+} from '../../src/queue/connection.ts';
+import { watchMemory } from '../../src/queue/depth.ts';
+import { createLaneProducer } from '../../src/queue/enqueue.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import { watchForLoss } from '../../src/queue/loss.ts';
-import { watchMemory } from '../../src/queue/memory.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
-import { createLaneProducer } from '../../src/queue/producer.ts';
-import type { Coalescer } from '../../workers/coalescer.ts';
-import type { Fences } from '../../workers/fences.ts';
-import { startLane } from '../../workers/lane.ts';
+import type { Coalescer } from '../../workers/batch/coalescer.ts';
+import type { Fences } from '../../workers/fence/fences.ts';
+import { startLane } from '../../workers/lane/lane.ts';
 import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
 
 const silent = createLog('test', 'silent');
@@ -34,22 +37,6 @@ afterAll(async () => {
 function config() {
   return readConfig({ REDIS_URL: server.url, QUEUE_TIMEOUT_MS: '10000' });
 }
-
-test('a Redis that has lost what it held is noticed once, and the operator is told', async () => {
-  const told: string[] = [];
-  const log = createLog('test', 'silent');
-  log.error = (message: unknown) => void told.push(String(message));
-  let losses = 0;
-  const { look } = watchForLoss(connection, log, () => losses++);
-  await look();
-  await look();
-  expect(losses).toBe(0);
-  await operator.flushall();
-  await look();
-  await look();
-  expect(losses).toBe(1);
-  expect(told).toEqual(['Redis came back empty: accepted objects that had not been applied yet are lost']);
-});
 
 test('G3: a lane of a Redis that came back empty lets one job through at a time before it has any', async () => {
   const producer = createLaneProducer(connection, 10_000, silent);
@@ -85,7 +72,11 @@ test('a lane that stands at a fence whose other entries are lost goes on with wh
     hear() {},
   };
   const applied: unknown[] = [];
-  const coalescer: Coalescer = { apply: async ({ envelope }) => void applied.push(envelope), abandon() {} };
+  const coalescer: Coalescer = {
+    apply: async ({ envelope }) => void applied.push(envelope),
+    follow() {},
+    abandon() {},
+  };
   const lane = startLane(0, { connection: worker, coalescer, fences, config: config(), log: silent });
   const add = (data: object) => queue.add('envelope', data, { jobId: uuidv7(), attempts: 1 });
   await add({ ...nothing, fence: { id: uuidv7(), lanes: [0, 1] } });

@@ -1,9 +1,9 @@
 import { afterEach, expect, test } from 'vitest';
-import { readConfig } from '../../src/config.ts';
-import { createLog } from '../../src/log.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
 import { connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
-import { keepAnswering } from '../../src/queue/keep-answering.ts';
-import { startTroubleProxy } from '../chaos/trouble-proxy.ts';
+import { keepAnswering } from '../../src/queue/redis.ts';
+import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
 /** Milliseconds between two looks. */

@@ -1,14 +1,13 @@
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { expect, test } from 'vitest';
-import { readConfig } from '../../src/config.ts';
-import { createLog } from '../../src/log.ts';
-import { connectWorker } from '../../src/queue/connection.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { connectWorker, openQueue } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
-import type { Coalescer } from '../../workers/coalescer.ts';
-import type { Fences } from '../../workers/fences.ts';
-import { startLane } from '../../workers/lane.ts';
+import type { Coalescer } from '../../workers/batch/coalescer.ts';
+import type { Fences } from '../../workers/fence/fences.ts';
+import { startLane } from '../../workers/lane/lane.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 
 test('a job that took effect is not kept as failed when the queue could not be told that it is completed', async () => {
@@ -19,6 +18,15 @@ test('a job that took effect is not kept as failed when the queue could not be t
   const observer = new pg.Pool({ connectionString: url, max: 1 });
   const blocker = new pg.Client({ connectionString: url });
   await blocker.connect();
+  // The network that broke the completion breaks the removal twice as well.
+  await observer.query(`
+    create sequence public.removals;
+    create function public.break_off() returns trigger language plpgsql as $$
+    begin
+      if nextval('public.removals') < 3 then raise exception 'broken off'; end if;
+      return old;
+    end $$;
+    create trigger break_off before delete on bullmq.job for each row execute function public.break_off()`);
   let applied = 0;
   const coalescer: Coalescer = {
     async apply() {
@@ -26,6 +34,7 @@ test('a job that took effect is not kept as failed when the queue could not be t
       // From here on, whoever completes the job waits.
       await blocker.query('begin; lock table bullmq.job in access exclusive mode');
     },
+    follow() {},
     abandon() {},
   };
   await queue.add('envelope', { requests: [], objects: [] }, { jobId: uuidv7(), attempts: 1 });

@@ -1,7 +1,6 @@
 import { expect, test } from 'vitest';
-import { readConfig } from '../../src/config.ts';
-import { connectProducer } from '../../src/queue/connection.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { connectProducer, openQueue } from '../../src/queue/connection.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { startProxy } from '../setup/proxy.ts';
 

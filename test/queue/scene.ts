@@ -1,16 +1,18 @@
 import type { Queue } from 'bullmq';
-import { Redis } from 'ioredis';
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { readConfig } from '../../src/config.ts';
-import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
-import { namedIdentifiers } from '../../src/jobs/named-identifiers.ts';
-import { createLog } from '../../src/log.ts';
-import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
-import { createGroupCommit, type GroupCommitOptions } from '../../src/queue/group-commit.ts';
+import {
+  type AcceptedObject,
+  type Envelope,
+  namedIdentifiers,
+  requestPlaces,
+} from '../../src/jobs/envelope.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { createGroupCommit, createLaneProducer, type GroupCommitOptions } from '../../src/queue/enqueue.ts';
 import { identifierKey, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
-import { createLaneProducer } from '../../src/queue/producer.ts';
 import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 
 export const LANES = 4;
@@ -40,10 +42,10 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
 
   /** What a lane holds in a worker's order, object by object: whose it is, and the number of its request. */
   async function contentsOf(lane: number) {
-    return (await envelopesOf(lane)).flatMap(({ objects, requests }) =>
-      objects.map((object) => ({
+    return (await envelopesOf(lane)).flatMap((envelope) =>
+      envelope.objects.map((object, index) => ({
         user: identifierKey(namedIdentifiers(object)[0]!),
-        number: Number(requests[object.request]!.request_id.slice(1)),
+        number: Number(envelope.requests[requestPlaces(envelope)[index] as number]!.request_id.slice(1)),
         sent: object.kind === 'attributes' ? object.set?.number : undefined,
       })),
     );
@@ -88,7 +90,7 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
       const send = (number: number, users: string[], bytes = 100) =>
         enqueue(
           { request_id: `r${number}`, workspace_id: workspaceId, accepted_at: 'now' },
-          users.map((user, index) => objectOf(user, number, index, bytes)),
+          users.map((user, index) => objectOf({ user, number, index, bytes })),
           users.length * bytes,
         );
       return { adds, addedBytes, send, pending };
@@ -120,7 +122,16 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
 
 export type Scene = Awaited<ReturnType<typeof createScene>>;
 
-function objectOf(user: string, number: number, index: number, bytes: number): AcceptedObject {
+interface Sent {
+  user: string;
+  number: number;
+  /** Place in its request. */
+  index: number;
+  /** Of its text. */
+  bytes: number;
+}
+
+function objectOf({ user, number, index, bytes }: Sent): AcceptedObject {
   const base = { id: uuidv7(), request: 0, index, create: true };
   const text = 'x'.repeat(bytes);
   return { ...base, kind: 'attributes', identifier: { external_id: user }, set: { number, text } };

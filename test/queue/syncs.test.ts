@@ -1,9 +1,8 @@
-import { Worker } from 'bullmq';
 import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { SYNC_QUEUE } from '../../src/jobs/syncs.ts';
-import { connectWorker } from '../../src/queue/connection.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
+import { SYNC_QUEUE } from '../../src/jobs/catalog.ts';
+import { Worker } from '../../src/queue/bullmq.ts';
+import { connectWorker, openQueue } from '../../src/queue/connection.ts';
 import { createSyncQueue, type SyncQueue } from '../../src/queue/syncs.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createScene, type Scene } from './scene.ts';

@@ -1,6 +1,6 @@
 import type { Queue } from 'bullmq';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { openQueue } from '../../src/queue/open-queue.ts';
+import { openQueue } from '../../src/queue/connection.ts';
 import { type Waiting, waitingIn } from '../../src/queue/waiting.ts';
 import { createFenceScene, type FenceScene } from '../workers/fence-scene.ts';
 
@@ -33,6 +33,11 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     expect(jobs.map((job) => job?.data.number)).toEqual([7, undefined, 2]);
     expect(jobs[0]!.timestamp).toBeGreaterThanOrEqual(before);
     expect(jobs[0]!.timestamp).toBeLessThanOrEqual(Date.now());
+  });
+
+  test('jobs that are removed wait no longer; of those that are gone nothing is said', async () => {
+    await waiting.remove(['job-0', 'nobody', 'job-2']);
+    expect(await waiting.ids(3)).toEqual(['job-1', 'job-3', 'job-4']);
   });
 
   test('a queue in which nothing waits has no first', async () => {

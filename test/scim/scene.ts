@@ -49,9 +49,9 @@ export function accountOf(workspace: string, change: Record<string, Json> = {}):
   };
 }
 
-/** A web process and a worker on a database of their own, and an identity provider. */
-export async function createScene(env: Record<string, string> = {}): Promise<Scene> {
-  const fleet = await startFleet('postgres', { edges: 1, workers: 1, env });
+/** A web process, and workers if asked for, on a database of their own, and an identity provider. */
+export async function createScene(env: Record<string, string> = {}, workers = 0): Promise<Scene> {
+  const fleet = await startFleet('postgres', { edges: 1, workers, env });
   const { pool } = fleet;
   const port = fleet.edges[0]!.port;
 

@@ -1,9 +1,9 @@
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { newScimToken } from '../../src/admin/scim-tokens.ts';
-import { EXAMPLE_INTEGRATION } from '../../src/operations/cdi/integration-id.ts';
+import { EXAMPLE_INTEGRATION } from '../../src/operations/cdi/schemas.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
+import { newScimToken } from '../../src/store/credentials.ts';
 import { type ApiRequest, exampleOf } from './api.ts';
 import { seedExamples } from './examples.ts';
 import { createIntegration } from './integrations.ts';

@@ -1,20 +1,13 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
-import { afterAll, inject } from 'vitest';
-import { endLeftBehind, leaveBehind } from './servers.ts';
+import { inject } from 'vitest';
+import { leaveBehind } from './left-behind.ts';
+import { copyCluster } from './made-cluster.ts';
 import { TEMPLATE } from './template.ts';
 
-export {
-  startProcess,
-  startRedis,
-  type TestProcess,
-  type TestRedis,
-  temporaryFolder,
-  waitUntil,
-} from './servers.ts';
-
-// What a failed test left behind ends with its file.
-afterAll(endLeftBehind);
+export { temporaryFolder } from './left-behind.ts';
+export { startRedis, type TestRedis } from './redis.ts';
+export { waitUntil } from './wait-until.ts';
 
 export interface TestDatabase {
   url: string;
@@ -24,6 +17,11 @@ export interface TestDatabase {
 /** A migrated, empty database of its own, on the test cluster. Dropped after the file at the latest. */
 export function createDatabase(): Promise<TestDatabase> {
   return copyDatabase(TEMPLATE);
+}
+
+/** A cluster that has been made, in a data folder where there is none: for tests of what comes behind that. */
+export function useMadeCluster(home: string): void {
+  copyCluster(inject('madeCluster'), home);
 }
 
 /** A database without any table of ours. */

@@ -1,11 +1,20 @@
 import { get } from 'node:http';
 import pg from 'pg';
-import { freePort } from '../../src/embedded/ports.ts';
-import { startProcess, startRedis, type TestProcess, type TestRedis, waitUntil } from './servers.ts';
+import { freePort } from '../../src/embedded/address.ts';
+import { isLong } from './length.ts';
+import { startProcess, type TestProcess } from './processes.ts';
+import { startRedis, type TestRedis } from './redis.ts';
+import { waitUntil } from './wait-until.ts';
 import { createWorkspace, type TestWorkspace } from './workspace.ts';
 
 export const backends = ['redis', 'postgres'] as const;
 export type Backend = (typeof backends)[number];
+
+/**
+ * For what is decided before anything is queued, or behind the queue: one form of it in the short form of a test, both
+ * in the long one.
+ */
+export const eitherBackend: readonly Backend[] = isLong ? backends : ['redis'];
 
 /** A process of ours under test; `name` is also what Postgres calls its sessions. */
 export interface Member extends TestProcess {
@@ -47,11 +56,11 @@ export interface FleetOptions {
   redis?: TestRedis | undefined;
 }
 
-/** Two edges and three workers on a migrated database, redelivering soon after a death. */
+/** Two edges and two workers on a migrated database, redelivering soon after a death. */
 export async function startFleetOn(
   url: string,
   backend: Backend,
-  { edges = 2, workers = 3, syncs = 0, env = {}, ...given }: FleetOptions = {},
+  { edges = 2, workers = 2, syncs = 0, env = {}, ...given }: FleetOptions = {},
 ): Promise<Fleet> {
   const redis = given.redis ?? (backend === 'redis' ? await startRedis() : undefined);
   const pool = new pg.Pool({ connectionString: url, max: 4, application_name: OBSERVER });
@@ -81,9 +90,12 @@ export async function startFleetOn(
     startEdge: async (port, extra) =>
       start('web', 'src/web.js', fleet.edges, { PORT: String(port ?? (await freePort())), ...extra }),
     startWorker: async (extra) =>
-      start('worker', 'workers/main.js', fleet.workers, { WORKER_PORT: String(await freePort()), ...extra }),
+      start('worker', 'workers/worker.js', fleet.workers, {
+        WORKER_PORT: String(await freePort()),
+        ...extra,
+      }),
     startSync: async () =>
-      start('sync', 'workers/sync-main.js', fleet.syncs, { SYNC_PORT: String(await freePort()) }),
+      start('sync', 'workers/sync.js', fleet.syncs, { SYNC_PORT: String(await freePort()) }),
     async end(member, signal = 'SIGKILL') {
       const from = Date.now();
       // Whoever is asked to end still answers what it is sent.

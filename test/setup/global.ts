@@ -5,34 +5,64 @@ import path from 'node:path';
 import pg from 'pg';
 import type { TestProject } from 'vitest/node';
 import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
-import { createLog } from '../../src/log.ts';
-import { packageRoot } from '../../src/package-root.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { migrate } from '../../src/processes/migrate.ts';
+import { copyCluster } from './made-cluster.ts';
+import { startPostgresOnPort } from './postgres-on-port.ts';
 import { TEMPLATE } from './template.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
     /** Address of the test cluster's maintenance database. */
     postgresUrl: string;
+    /** Data folder of an embedded Postgres that was made and stopped. */
+    madeCluster: string;
   }
 }
 
-/** Once per run: a cluster of our own in a temporary folder, with a migrated template database. */
+interface Servers {
+  url: string;
+  madeCluster: string;
+  stop(): Promise<void>;
+}
+
+/** The servers of this run. Each tier that needs them has a setup of its own, in this one process. */
+const run = globalThis as { penstockTestServers?: Promise<Servers> };
+
+/** Once per run, whichever tiers are in it: a cluster with a migrated template database. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  run.penstockTestServers ??= startServers();
+  const { url, madeCluster, stop } = await run.penstockTestServers;
+  project.provide('postgresUrl', url);
+  project.provide('madeCluster', madeCluster);
+  return stop;
+}
+
+async function startServers(): Promise<Servers> {
   buildIfStale();
   const home = mkdtempSync(path.join(tmpdir(), 'penstock-test-'));
   chmodSync(home, 0o755);
-  const postgres = await startEmbeddedPostgres(home, createLog('test', 'warn'));
+  const log = createLog('test', 'warn');
+  const madeCluster = path.join(home, 'made');
+  await (await startEmbeddedPostgres(madeCluster, log)).stop();
+  copyCluster(madeCluster, home);
+  const postgres = await startPostgresOnPort(home, log);
   await withoutPowerCuts(postgres.url);
   const template = new URL(postgres.url);
   template.pathname = TEMPLATE;
   await query(postgres.url, `create database ${TEMPLATE}`);
   await migrate(template.href);
   await query(postgres.url, `alter database ${TEMPLATE} with is_template true allow_connections false`);
-  project.provide('postgresUrl', postgres.url);
-  return async () => {
-    await postgres.stop();
-    rmSync(home, { recursive: true, force: true });
+  return {
+    url: postgres.url,
+    madeCluster,
+    async stop() {
+      if (!run.penstockTestServers) return;
+      delete run.penstockTestServers;
+      await postgres.stop();
+      rmSync(home, { recursive: true, force: true });
+    },
   };
 }
 
@@ -41,7 +71,8 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
  * system, and waiting for the disk would prove nothing. Tests that make a cluster of their own have it as it is run.
  */
 async function withoutPowerCuts(url: string): Promise<void> {
-  await query(url, 'alter system set fsync = off');
+  for (const setting of ['fsync = off', 'full_page_writes = off', "max_wal_size = '4GB'"])
+    await query(url, `alter system set ${setting}`);
   await query(url, 'select pg_reload_conf()');
 }
 
@@ -52,18 +83,18 @@ async function query(url: string, statement: string): Promise<void> {
 }
 
 /**
- * Processes under test are the compiled ones. `npm test` has compiled them, after the type check; when
- * vitest is started by hand, sources may have changed since.
+ * Processes under test are the compiled ones, and the programs of tools/. `npm test` has compiled them; when vitest is
+ * started by hand, sources may have changed since.
  */
 function buildIfStale(): void {
-  const built = modifiedAt(path.join(packageRoot, 'dist/src/config.js'));
-  const sources = ['src', 'workers', 'test/load', 'test/bench', 'test/chaos'].flatMap((folder) =>
+  const built = modifiedAt(path.join(packageRoot, 'dist/tools/load/main.js'));
+  const sources = ['src', 'workers', 'tools'].flatMap((folder) =>
     readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
       .filter((file) => file.endsWith('.ts'))
       .map((file) => path.join(packageRoot, folder, file)),
   );
   if (sources.every((file) => modifiedAt(file) <= built)) return;
-  const { status } = spawnSync('npx', ['tsc', '-p', 'tsconfig.build.json'], {
+  const { status } = spawnSync('npx', ['tsc', '-p', 'tsconfig.tools.json'], {
     cwd: packageRoot,
     stdio: 'inherit',
   });

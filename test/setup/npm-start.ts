@@ -1,6 +1,7 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { freePort } from '../../src/embedded/ports.ts';
-import { startProcess, type TestProcess, temporaryFolder, waitUntil } from './fixtures.ts';
+import { freePort } from '../../src/embedded/address.ts';
+import { temporaryFolder, useMadeCluster, waitUntil } from './fixtures.ts';
+import { startProcess, type TestProcess } from './processes.ts';
 
 /** The API key of a first start. */
 export const KEY = /pk_[\w-]{43}/;
@@ -25,6 +26,13 @@ export async function settings() {
     WORKER_PORT: String(worker),
     SYNC_PORT: String(sync),
   };
+}
+
+/** As `settings`, with a cluster that was made before: for tests of what comes behind that. */
+export async function settingsWithCluster() {
+  const env = await settings();
+  useMadeCluster(env.DATA_DIR);
+  return env;
 }
 
 export function begin(env: Record<string, string>): TestProcess {

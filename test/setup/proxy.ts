@@ -1,5 +1,5 @@
 import { createServer, connect as dial, type Socket } from 'node:net';
-import { leaveBehind } from './servers.ts';
+import { leaveBehind } from './left-behind.ts';
 
 /**
  * A TCP proxy in front of a store, which can stand still, as a host that hangs does, or be away. Closed at

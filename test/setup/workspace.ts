@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { newApiKey } from '../../src/admin/api-keys.ts';
-import { permissions } from '../../src/admin/permissions.ts';
+import { permissions } from '../../src/admin/arguments.ts';
+import { newApiKey } from '../../src/store/credentials.ts';
 
 export interface TestWorkspace {
   id: string;

@@ -8,7 +8,8 @@ import {
   timeArray,
   uuidArray,
 } from '../../src/store/arrays.ts';
-import { type Database, openDatabase } from '../../src/store/database.ts';
+import type { Database } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 
 let database: Database;

@@ -1,10 +1,10 @@
 import type pg from 'pg';
 import { v5 as uuidv5, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { forgetEnvelopes } from '../../src/store/delivery/forget-envelopes.ts';
-import { forgetOutcomes } from '../../src/store/outcomes/forget-outcomes.ts';
-import { forgetEndedExpected } from '../../src/store/syncs/forget-ended-expected.ts';
-import { forgetRuns } from '../../src/store/syncs/forget-runs.ts';
+import { forgetEnvelopes } from '../../src/store/ledger.ts';
+import { forgetOutcomes } from '../../src/store/outcomes.ts';
+import { forgetEndedExpected } from '../../src/store/sync-boundary.ts';
+import { forgetRuns } from '../../src/store/sync-runs.ts';
 import { createStore } from '../workers/batch.ts';
 
 const DAY = 86_400_000;

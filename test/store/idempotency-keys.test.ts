@@ -2,12 +2,14 @@ import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { findKey } from '../../src/store/idempotency/find-key.ts';
-import { forgetKeys } from '../../src/store/idempotency/forget-keys.ts';
-import { insertKeyIfAbsent } from '../../src/store/idempotency/insert-key.ts';
-import type { Key } from '../../src/store/idempotency/key.ts';
-import { recordAnswer } from '../../src/store/idempotency/record-answer.ts';
-import { takeLease } from '../../src/store/idempotency/take-lease.ts';
+import {
+  findKey,
+  forgetKeys,
+  insertKeyIfAbsent,
+  type Key,
+  recordAnswer,
+  takeLease,
+} from '../../src/store/idempotency-keys.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 
 let pool: pg.Pool;
@@ -31,7 +33,7 @@ test('of many at once one writes the key down, and everyone finds what it wrote'
   const staged = { entries: [{ lane: 0 }], answer: ANSWER };
   const ids = Array.from({ length: 20 }, () => uuidv7());
   const inserted = await Promise.all(
-    ids.map((requestId) => insertKeyIfAbsent(pool, key, { requestId, staged }, 60_000)),
+    ids.map((requestId) => insertKeyIfAbsent(pool, key, { requestId, staged, lease: 60_000 })),
   );
   const winner = ids[inserted.indexOf(true)]!;
   expect(inserted.filter(Boolean)).toHaveLength(1);
@@ -46,11 +48,11 @@ test('of many at once one writes the key down, and everyone finds what it wrote'
 test('of several answers the first is kept, and what was staged goes', async () => {
   const key = newKey();
   const requestId = uuidv7();
-  await insertKeyIfAbsent(pool, key, { requestId }, 60_000);
+  await insertKeyIfAbsent(pool, key, { requestId, lease: 60_000 });
   const late = { status: 500, body: undefined };
   const recorded = [
-    await recordAnswer(pool, key, requestId, { ...ANSWER, headers: { ETag: 'W/"1"' } }),
-    await recordAnswer(pool, key, requestId, late),
+    await recordAnswer(pool, key, { requestId, ...ANSWER, headers: { ETag: 'W/"1"' } }),
+    await recordAnswer(pool, key, { requestId, ...late }),
   ];
   expect(recorded).toEqual([true, false]);
   const found = await findKey(pool, key);
@@ -65,16 +67,18 @@ test('of several answers the first is kept, and what was staged goes', async () 
 test('a lease is taken once it is over, by one', async () => {
   const key = newKey();
   const requestId = uuidv7();
-  await insertKeyIfAbsent(pool, key, { requestId }, 60_000);
-  expect(await takeLease(pool, key, requestId, 1000)).toBe(false);
+  await insertKeyIfAbsent(pool, key, { requestId, lease: 60_000 });
+  expect(await takeLease(pool, key, { requestId, lease: 1000 })).toBe(false);
   await pool.query('update idempotency_keys set lease_until = now() where request_id = $1', [requestId]);
-  const taken = await Promise.all(Array.from({ length: 10 }, () => takeLease(pool, key, requestId, 60_000)));
+  const taken = await Promise.all(
+    Array.from({ length: 10 }, () => takeLease(pool, key, { requestId, lease: 60_000 })),
+  );
   expect(taken.filter(Boolean)).toHaveLength(1);
 });
 
 test('keys of the day before are forgotten, however many, and no others', async () => {
   const key = newKey();
-  await insertKeyIfAbsent(pool, key, { requestId: uuidv7() }, 60_000);
+  await insertKeyIfAbsent(pool, key, { requestId: uuidv7(), lease: 60_000 });
   await pool.query(
     `insert into idempotency_keys (owner_id, operation, key_hash, fingerprint, request_id, created_at)
      select gen_random_uuid(), 'users.track', '', '', gen_random_uuid(), now() - interval '24 hours'

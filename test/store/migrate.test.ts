@@ -3,9 +3,9 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
 import { expect, test } from 'vitest';
-import { packageRoot } from '../../src/package-root.ts';
-import { openDatabase } from '../../src/store/database.ts';
-import { migrate } from '../../src/store/migrate.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { migrate } from '../../src/processes/migrate.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
 import { createBareDatabase, createDatabase } from '../setup/fixtures.ts';
 
 const folder = path.join(packageRoot, 'prisma/migrations');

@@ -1,8 +1,9 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { newId } from '../../src/ids.ts';
-import { everyStatementByIndex } from '../../src/store/by-index.ts';
-import { type Connection, type Database, openDatabase } from '../../src/store/database.ts';
-import { runBatch } from '../../workers/run.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { everyStatementByIndex } from '../../src/store/arrays.ts';
+import type { Connection, Database } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import { alias, identity } from '../identity/objects.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { email, says } from '../subscription/scene.ts';
@@ -25,16 +26,16 @@ import {
   readCatalog,
 } from './plans/read.ts';
 import { recordingOn, type Sent } from './plans/record.ts';
-import { type Session, sessionsOf, sitesOfStore } from './plans/sources.ts';
+import { linesOfStore, type Session, sessionsOf } from './plans/sources.ts';
 
 let edge: Database;
 let workers: Database;
 let filled: Filled;
 let catalog: Catalog;
 let sent: Sent[];
-let sites: Set<string>;
+let lines: Set<string>;
 /** Every way into a table that a statement of the store takes. */
-let ways: (Access & { file: string })[];
+let ways: (Access & { site: string })[];
 
 beforeAll(async () => {
   const { url } = await createDatabase();
@@ -62,7 +63,7 @@ async function undone<T>({ pool }: Database, work: (tx: Connection) => Promise<T
 /** Calls every function of the store, each on the database as it was filled. */
 async function sendEverything(tx: Connection): Promise<void> {
   const recording = recordingOn(tx);
-  ({ sent, sites } = recording);
+  ({ sent, lines } = recording);
   for (const asking of [ofUsers, ofIdentity, ofSubscriptions, ofDelivery, ofWorkspaces, ofSyncs]) {
     for (const call of asking(recording.store, filled)) {
       await tx.query('savepoint filled');
@@ -73,13 +74,13 @@ async function sendEverything(tx: Connection): Promise<void> {
 }
 
 /** Plans the statements as the sessions do that send them. */
-async function waysOf(statements: Sent[]): Promise<(Access & { file: string })[]> {
-  const found: (Access & { file: string })[] = [];
+async function waysOf(statements: Sent[]): Promise<(Access & { site: string })[]> {
+  const found: (Access & { site: string })[] = [];
   const plan = async (tx: Connection, session: Session, explain: typeof explainCustom) => {
     for (const one of statements) {
-      if (!sessionsOf(one.file).includes(session)) continue;
+      if (!sessionsOf(one.site).includes(session)) continue;
       for (const access of accesses(await explain(tx, one), catalog))
-        found.push({ ...access, file: one.file });
+        found.push({ ...access, site: one.site });
     }
   };
   await undone(workers, (tx) => plan(tx, 'workers', explainGeneric));
@@ -94,19 +95,19 @@ async function waysOf(statements: Sent[]): Promise<(Access & { file: string })[]
 
 describe('of every statement of the store, on a filled database,', () => {
   test('there is a plan here', () => {
-    expect(sitesOfStore().filter((site) => !sites.has(site))).toEqual([]);
+    expect(linesOfStore().filter((line) => !lines.has(line))).toEqual([]);
   });
 
   test('none reads much of a large table, but for those named with a reason', () => {
     const long = ways.flatMap((way) => {
       const read = way.table in small ? undefined : longRead(way);
-      return read === undefined ? [] : [`${way.file}: ${read}`];
+      return read === undefined ? [] : [`${way.site}: ${read}`];
     });
     expect([...new Set(long)].sort()).toEqual(Object.keys(longReads).sort());
   });
 
   test('one that has lost its index is found', async () => {
-    const statements = sent.filter(({ file }) => file === 'identity/move-push-tokens.ts');
+    const statements = sent.filter(({ site }) => site === 'push-tokens.ts movePushTokens');
     expect(statements).toHaveLength(1);
     const plan = await undone(workers, async (tx) => {
       await tx.query('drop index push_tokens_profile');

@@ -1,8 +1,8 @@
 import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
-import { type Database, openDatabase } from '../../src/store/database.ts';
-import { findUnfinishedRuns } from '../../src/store/syncs/find-unfinished-runs.ts';
-import { startRun } from '../../src/store/syncs/start-run.ts';
+import type { Database } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { findUnfinishedRuns, startRun } from '../../src/store/sync-runs.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createIntegration } from '../setup/integrations.ts';
 import { createWorkspace } from '../setup/workspace.ts';

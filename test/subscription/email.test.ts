@@ -1,6 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { emailBlacklist } from '../../src/operations/email.blacklist.ts';
-import { emailBlocklist } from '../../src/operations/email.blocklist.ts';
+import { emailBlacklist, emailBlocklist } from '../../src/operations/email.blocklist.ts';
 import { emailBounceRemove } from '../../src/operations/email.bounce.remove.ts';
 import { emailHardBounces } from '../../src/operations/email.hard_bounces.ts';
 import { emailSpamRemove } from '../../src/operations/email.spam.remove.ts';
@@ -233,12 +232,26 @@ describe.each([
     expect(await names('')).toEqual(['d', 'c', 'b']);
   });
 
+  test('takes a day with a time, in a zone whose + is not encoded too, as that moment', async () => {
+    const between = async (start: string, end: string) =>
+      (await list(`start_date=${year}-${start}&end_date=${year}-${end}`)).emails.map(
+        ({ email }: { email: string }) => email[0],
+      );
+    const start = '03-02T14:30:01';
+    expect(await between('03-02T12:30:01Z', '03-04')).toEqual(['d', 'c']);
+    expect(await between('03-02T12:30:02Z', '03-04T00:00:00Z')).toEqual(['d']);
+    expect(await between('03-01', '03-02T12:30:01Z')).toEqual(['b']);
+    for (const zone of ['%2B02:00', '+02:00', '+0200']) {
+      expect(await between(`${start}${zone}`, '03-04')).toEqual(['d', 'c']);
+    }
+  });
+
   test('says what is wrong: 400', async () => {
     expect(await refused('')).toBe("'start_date' and 'end_date' are required, or 'email'");
     expect(await refused('start_date=2026-01-01')).toBe("'end_date' is required, or 'email'");
     expect(await refused('end_date=2026-01-01')).toBe("'start_date' is required, or 'email'");
     expect(await refused('end_date=2026-01-01')).toBe("'start_date' is required, or 'email'");
-    for (const day of ['2026-02-30', '2026-1-1', 'yesterday', '2026-01-01T00:00:00Z']) {
+    for (const day of ['2026-02-30', '2026-1-1', 'yesterday', '2026-01-01T25:00:00Z', '2026-01-01Z']) {
       expect(await refused(`start_date=${day}&end_date=2026-03-01`)).toBe(
         "'start_date' is not valid: it must be a day, YYYY-MM-DD",
       );

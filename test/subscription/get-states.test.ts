@@ -75,11 +75,17 @@ describe('/subscription/status/get', () => {
     });
   });
 
-  test('a + that was not encoded is one', async () => {
+  test('a + that was not encoded is one, and the state is answered by the address that was meant', async () => {
     const { news, texts } = scene.groups;
     await scene.apply([says({ email: 'a+b@x.com' }, news, 'subscribed')]);
-    expect(Object.values(await scene.status(texts, `phone=${phones(1)}`))).toEqual(['Unsubscribed']);
-    expect(Object.values(await scene.status(news, 'email=a+b@x.com'))).toEqual(['Subscribed']);
+    expect(await scene.status(texts, `phone=${phones(1)}`)).toEqual({ [phones(1)]: 'Unsubscribed' });
+    expect(await scene.status(news, 'email=A+b@x.com')).toEqual({ 'A+b@x.com': 'Subscribed' });
+    expect(await scene.status(news, 'email=nobody+1@x.com')).toEqual({ 'nobody+1@x.com': 'Unknown' });
+    expect(await scene.status(texts, 'phone=+1')).toEqual({ '+1': 'Unknown' });
+    // Both ways to write it mean one address.
+    expect(await scene.status(news, 'email=a+b@x.com&email=a%2Bb@x.com')).toEqual({
+      'a+b@x.com': 'Subscribed',
+    });
   });
 
   test('what can be nobody’s address is Unknown', async () => {

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { runBatch } from '../../workers/run.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import { alias, by, identity, merge, remove, user } from '../identity/objects.ts';
 import { does, has } from '../identity/scene.ts';
 import { deliver, silent } from '../workers/batch.ts';

@@ -1,19 +1,19 @@
-import { parseQuery } from '../../src/edge/query.ts';
+import { parseQuery } from '../../src/edge/request.ts';
 import { BadRequest } from '../../src/errors.ts';
-import { newId } from '../../src/ids.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import type { AcceptedEmailChange } from '../../src/jobs/subscription.ts';
+import type { AcceptedEmailChange } from '../../src/jobs/payloads.ts';
 import type { DirectOperation, QueuedOperation, Resources } from '../../src/operations/operation.ts';
 import { subscriptionStatusGet } from '../../src/operations/subscription.status.get.ts';
 import { subscriptionStatusSet } from '../../src/operations/subscription.status.set.ts';
 import { subscriptionStatusSetV2 } from '../../src/operations/subscription.status.set.v2.ts';
+import { newId } from '../../src/platform/ids.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
-import type { Channel } from '../../src/store/subscriptions/find-groups.ts';
-import { applyObjects } from '../../workers/apply.ts';
+import type { Channel } from '../../src/store/subscription-states.ts';
+import { applyObjects } from '../../workers/batch/apply.ts';
 import { createScene } from '../identity/scene.ts';
-import { type Answer, callerOf } from '../operations/in-process.ts';
+import { type Answer, callerOf } from '../operations/caller.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup } from '../setup/workspace.ts';
 
@@ -88,7 +88,7 @@ export async function createSubscriptionScene() {
     ): Promise<void> {
       const [one, two] = [await pool.connect(), await pool.connect()];
       const apply = (tx: typeof one, { object, requestId = 'request' }: typeof first) =>
-        applyObjects(tx, [{ workspaceId, requestId, lane: 0, ordinal: 0, object }], new Date());
+        applyObjects(tx, [{ workspaceId, requestId, lane: 0, ordinal: 0, object }], new Date().toISOString());
       await one.query('begin');
       await two.query('begin');
       const { pid } = (await two.query('select pg_backend_pid() as pid')).rows[0];

@@ -1,5 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { newId } from '../../src/ids.ts';
+import { newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { has } from '../identity/scene.ts';
 import { createSubscriptionScene, phones, type SubscriptionScene } from './scene.ts';
@@ -192,11 +192,11 @@ describe.each(forms)('%s', (form, set) => {
     expect(answer).toMatchObject({ status: 400, body: { message: `${names} is required` } });
   });
 
-  test.each([
+  test.for([
     ['news', 'phone', phones(1), "an email group takes 'external_id' or 'email'"],
     ['texts', 'email', 'a@x.com', "an SMS group takes 'external_id' or 'phone'"],
     ['chat', 'email', 'a@x.com', "a WhatsApp group takes 'external_id' or 'phone'"],
-  ] as const)('a %s group refuses a %s: 400', async (group, kind, value, rule) => {
+  ] as const)('a %s group refuses a %s: 400', async ([group, kind, value, rule]) => {
     const answer = await setting(group, 'subscribed', { [kind]: value });
     expect(answer).toMatchObject({ status: 400, body: { message: `'${kind}' is not valid: ${rule}` } });
   });

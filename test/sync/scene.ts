@@ -1,24 +1,23 @@
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { expect } from 'vitest';
-import { readConfig } from '../../src/config.ts';
-import { checkColumns } from '../../src/integrations/check-columns.ts';
-import { memoryTokenBuckets } from '../../src/limits/token-bucket.ts';
-import { createLog } from '../../src/log.ts';
-import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
+import { checkColumns } from '../../src/integrations/columns.ts';
+import { memoryTokenBuckets } from '../../src/limits/token-buckets.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { watchApplied } from '../../src/queue/effects.ts';
+import { createLaneProducer } from '../../src/queue/enqueue.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
-import { createLaneProducer } from '../../src/queue/producer.ts';
-import { openDatabase } from '../../src/store/database.ts';
-import { startRun } from '../../src/store/syncs/start-run.ts';
-import type { Leaving, SyncContext } from '../../workers/sync/context.ts';
-import { createRowJudge } from '../../workers/sync/judge-row.ts';
-import { createSyncMetrics } from '../../workers/sync/metrics.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { startRun } from '../../src/store/sync-runs.ts';
+import { createRowJudge, createRules } from '../../workers/sync/chunk.ts';
+import { createSyncMetrics, type Leaving, type SyncContext } from '../../workers/sync/context.ts';
 import { createPace } from '../../workers/sync/pace.ts';
-import { createRules } from '../../workers/sync/rules.ts';
-import { workOff } from '../../workers/sync/work-off.ts';
-import { createDatabase, startProcess, startRedis, type TestProcess, waitUntil } from '../setup/fixtures.ts';
+import { workOff } from '../../workers/sync/work-run.ts';
+import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
+import { startProcess, type TestProcess } from '../setup/processes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { type MemoryRows, memorySource } from './memory-source.ts';
 
@@ -69,10 +68,12 @@ export async function createSyncScene(
   const context: SyncContext = {
     pool: database.pool,
     producer,
+    applied: watchApplied(database.pool),
     open: async ({ integrationId }) => memorySource(tables.get(integrationId)!),
     checkColumns: (columns, run) => checkColumns(run.kind, columns, 'service_id'),
     rulesOf: (run) => createRules(database.pool, run, 0),
-    paceOf: (run) => createPace(memoryTokenBuckets(), () => 0, lanes, run.workspaceId),
+    paceOf: (run) =>
+      createPace({ buckets: memoryTokenBuckets(), waiting: () => 0, lanes, workspaceId: run.workspaceId }),
     making: { judge: createRowJudge('service_id'), lanes, maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS },
     maxRows: 1_000_000,
     metrics: createSyncMetrics(),
@@ -102,7 +103,7 @@ export async function createSyncScene(
     lane,
     runRow,
     startWorker: () => {
-      const process = startProcess('dist/workers/main.js', env);
+      const process = startProcess('dist/workers/worker.js', env);
       processes.push(process);
       return process;
     },

@@ -5,14 +5,17 @@ import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { expect } from 'vitest';
-import { readConfig } from '../../src/config.ts';
-import { encryptCredentials, keysOf } from '../../src/integrations/credentials.ts';
-import type { FileFormat, PostgresDefinition } from '../../src/integrations/definition.ts';
-import { SYNC_QUEUE } from '../../src/jobs/syncs.ts';
-import { connectProducer } from '../../src/queue/connection.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
+import {
+  encryptCredentials,
+  type FileFormat,
+  keysOf,
+  type PostgresDefinition,
+} from '../../src/integrations/definition.ts';
+import { SYNC_QUEUE } from '../../src/jobs/catalog.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { connectProducer, openQueue } from '../../src/queue/connection.ts';
 import { createSyncQueue } from '../../src/queue/syncs.ts';
-import { startRun } from '../../src/store/syncs/start-run.ts';
+import { startRun } from '../../src/store/sync-runs.ts';
 import type { Fleet } from '../guarantees/fleet.ts';
 import { createBareDatabase, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { createIntegration, type TestIntegration } from '../setup/integrations.ts';

@@ -6,9 +6,10 @@ import type {
   AcceptedObject,
   AcceptedPurchase,
 } from '../../src/jobs/envelope.ts';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
-import type { Delivery } from '../../workers/contract.ts';
+import type { Delivery } from '../../workers/batch/open.ts';
+import { runPart } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 
@@ -32,6 +33,24 @@ export function openPool(connectionString: string): pg.Pool {
 export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedObject[], lane = 0): Delivery {
   const request = { request_id: uuidv7(), workspace_id: workspace.id, accepted_at: new Date().toISOString() };
   return { id: uuidv7(), lane, envelope: { requests: [request], objects } };
+}
+
+/**
+ * Applies envelopes in as many parts as they have rounds, each time as if all of them were delivered anew.
+ *
+ * @param late turns that go behind the others
+ * @returns how many parts it took
+ */
+export async function runInParts(
+  pool: pg.Pool,
+  deliveries: Delivery[],
+  late: ReadonlySet<string> = new Set(),
+): Promise<number> {
+  const given = { log: silent, part: { milliseconds: 0, late } };
+  for (let parts = 1; ; parts++) {
+    const outcome = await runPart(pool, deliveries, given);
+    if (outcome.kind === 'skipped' || !outcome.left) return parts;
+  }
 }
 
 const base = () => ({ id: uuidv7(), request: 0, index: 0, create: true });

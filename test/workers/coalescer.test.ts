@@ -1,7 +1,9 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { createCoalescer } from '../../workers/coalescer.ts';
+import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, point, readSums, silent } from './batch.ts';
 
@@ -68,4 +70,51 @@ test('small envelopes that are large together do not wait either', async () => {
   await release();
   await first;
   expect(await transactions()).toBeLessThanOrEqual(before + 3);
+});
+
+test('G3: what waits of a lane stays behind its part in work, also when transactions are small and slow', async () => {
+  const { pool: own, workspace } = await createStore();
+  await own.query(`
+    create function wait_for_go() returns trigger language plpgsql as $$
+    begin
+      perform pg_advisory_xact_lock_shared(1);
+      return new;
+    end $$;
+    create trigger wait_for_go before insert on events
+      for each row when (new.name = 'slow') execute function wait_for_go()`);
+  const ignore = () => {};
+  const coalescer = createCoalescer(own, createWorkerMetrics(), ignore, ignore, silent);
+  const holder = await own.connect();
+  /** Everything that is slow waits until `go`. */
+  const hold = () => holder.query('select pg_advisory_lock(1)');
+  const go = () => holder.query('select pg_advisory_unlock(1)');
+  const named = async (name: string) =>
+    (await own.query('select count(*)::integer as count from events where name = $1', [name])).rows[0].count;
+
+  // A slow transaction, after which no further one is large.
+  await hold();
+  const slow = coalescer.apply(deliver(workspace, [event('ann', 'slow')]));
+  await waitUntil(isWaiting, { what: 'the slow event' });
+  await sleep(1100);
+  await go();
+  await slow;
+
+  await hold();
+  const run = coalescer.apply(
+    deliver(workspace, [event('ann', 'slow')]),
+    deliver(workspace, [event('ann', 'behind')]),
+  );
+  await waitUntil(isWaiting, { what: 'the first envelope of the run' });
+  await coalescer.apply(deliver(workspace, visits(500), 1));
+  expect(await named('behind')).toBe(0);
+  await go();
+  await run;
+  expect(await named('behind')).toBe(1);
+  holder.release();
+  await own.end();
+
+  async function isWaiting(): Promise<boolean> {
+    const { rows } = await own.query(`select from pg_stat_activity where wait_event = 'advisory'`);
+    return rows.length > 0;
+  }
 });

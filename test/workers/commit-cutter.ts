@@ -1,5 +1,5 @@
 import { createServer, connect as dial, type Socket } from 'node:net';
-import { leaveBehind } from '../setup/servers.ts';
+import { leaveBehind } from '../setup/left-behind.ts';
 
 /** When the connection is cut: before Postgres hears of COMMIT, or after it has answered. */
 export type Cut = 'before' | 'after';

@@ -1,9 +1,9 @@
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readTotals } from '../../src/store/delivery/read-totals.ts';
-import type { Delivery } from '../../workers/contract.ts';
-import { runBatch } from '../../workers/run.ts';
+import { readTotals } from '../../src/store/counters.ts';
+import type { Delivery } from '../../workers/batch/open.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, point, readSums, refuseEvents, silent } from './batch.ts';
 

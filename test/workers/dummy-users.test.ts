@@ -1,13 +1,13 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { hashApiKey } from '../../src/admin/api-keys.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { createLog } from '../../src/log.ts';
+import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
-import { type Database, openDatabase } from '../../src/store/database.ts';
-import { findApiKey } from '../../src/store/find-api-key.ts';
-import { blockDummyUsers } from '../../workers/dummy-users.ts';
-import { runBatch } from '../../workers/run.ts';
+import { findApiKey, hashApiKey } from '../../src/store/credentials.ts';
+import type { Database } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { runBatch } from '../../workers/batch/run.ts';
+import { blockDummyUsers } from '../../workers/upkeep/upkeep.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 

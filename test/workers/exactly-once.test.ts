@@ -1,8 +1,8 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Delivery, ledgerKey } from '../../workers/contract.ts';
-import { classify } from '../../workers/outcome.ts';
-import { runBatch } from '../../workers/run.ts';
+import { classify } from '../../workers/batch/failures.ts';
+import { type Delivery, ledgerKey } from '../../workers/batch/open.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, openPool, point, readSums, silent } from './batch.ts';
 import { type Cut, startCommitCutter } from './commit-cutter.ts';

@@ -1,16 +1,15 @@
-import { Queue } from 'bullmq';
 import { v7 as uuidv7 } from 'uuid';
-import { readConfig } from '../../src/config.ts';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { Queue } from '../../src/queue/bullmq.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
-import { fenceEntries } from '../../src/queue/fence-entries.ts';
+import { createLaneProducer } from '../../src/queue/enqueue.ts';
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
-import { createLaneProducer } from '../../src/queue/producer.ts';
+import { fenceEntries } from '../../src/queue/pack.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
-import { createCoalescer } from '../../workers/coalescer.ts';
-import { listenForFenceNews } from '../../workers/fence-news.ts';
-import { createFences } from '../../workers/fences.ts';
-import { startLane } from '../../workers/lane.ts';
+import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { createFences, listenForFenceNews } from '../../workers/fence/fences.ts';
+import { startLane } from '../../workers/lane/lane.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
@@ -71,7 +70,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       fenceEntries(uuidv7(), lanes, envelope(...objects)),
 
     /** A worker that works these lanes; `deaf` ones hear no news. */
-    startWorker(lanes: number[], { deaf = false } = {}) {
+    startWorker(lanes: number[], { deaf = false, log = silent } = {}) {
       const own = connectWorker(config, url);
       const metrics = createWorkerMetrics();
       const store = openPool(url);
@@ -82,8 +81,8 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
         () => {},
         silent,
       );
-      const fences = createFences(store, LANES, metrics, silent);
-      const context = { connection: own, coalescer, fences, config, log: silent };
+      const fences = createFences({ pool: store, lanes: LANES, metrics, log: silent });
+      const context = { connection: own, coalescer, fences, config, log };
       const services = [
         ...(deaf ? [] : [listenForFenceNews(url, fences.hear, silent)]),
         ...lanes.map((lane) => startLane(lane, context)),

@@ -1,9 +1,8 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { ErrorClass } from '../../workers/outcome.ts';
-import { classify } from '../../workers/outcome.ts';
-import { runBatch } from '../../workers/run.ts';
-import type { TestWorkspace } from '../setup/workspace.ts';
+import { classify, type ErrorClass } from '../../workers/batch/failures.ts';
+import { runBatch } from '../../workers/batch/run.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import {
   attributes,
   createStore,
@@ -44,6 +43,12 @@ test.each<[string, object, ErrorClass]>([
   ],
   ['another lane made the same user', { code: '23505', constraint: 'profiles_external_id' }, 'transient'],
   ['another lane gave the same alias away', { code: '23505', constraint: 'user_aliases_pkey' }, 'transient'],
+  [
+    'an index that has no room for an external id',
+    { code: '54000', constraint: 'profiles_external_id' },
+    'permanent',
+  ],
+  ['two rows for one in a statement', { code: '21000' }, 'permanent'],
   ['a deadlock', { code: '40P01' }, 'transient'],
   ['a serialization failure', { code: '40001' }, 'transient'],
   ['the server shuts down', { code: '57P01' }, 'transient'],
@@ -80,6 +85,46 @@ test('G4: several objects that cannot be applied are found among many; the other
     })),
   );
   expect(await runBatch(pool, deliveries, silent)).toEqual({ kind: 'skipped' });
+});
+
+describe('G8: very many objects that the store refuses', () => {
+  /** Milliseconds of a processor that the worker may need: each by itself, in an attempt of its own, took 10 s. */
+  const DEADLINE = 6000;
+
+  test.each([
+    ['nothing but them', (index: number) => index < 1500],
+    ['every second one', (index: number) => index % 2 === 0],
+    ['one in forty', (index: number) => index % 40 === 0],
+  ])('are found in a bounded time, and the others are applied: %s', async (_, isBad) => {
+    const own = await createWorkspace(pool, crypto.randomUUID());
+    const objects = Array.from({ length: 1500 }, (_, index) =>
+      event(`user-${index}`, isBad(index) ? 'poison' : 'visited'),
+    );
+    const bad = objects.filter(({ name }) => name === 'poison');
+    const before = process.cpuUsage();
+    const outcome = await runBatch(pool, [deliver(own, objects)], silent);
+    const { user, system } = process.cpuUsage(before);
+    expect((user + system) / 1000).toBeLessThan(DEADLINE);
+    expect(outcome).toMatchObject({ deadLetters: bad.map(({ id }) => id) });
+    expect(await readSums(pool, own)).toMatchObject({ events: objects.length - bad.length });
+  });
+});
+
+test('G3, G4: an object that is refused only with what is before it is the one to blame', async () => {
+  const own = await createWorkspace(pool, crypto.randomUUID());
+  await pool.query(`
+    create function refuse_third() returns trigger language plpgsql as $$
+    begin
+      if new.count > 2 and new.name = 'twice' then raise exception 'no third one'; end if;
+      return new;
+    end $$;
+    create trigger refuse_third before insert or update on event_summaries
+      for each row execute function refuse_third()`);
+  const objects = Array.from({ length: 5 }, () => event('ann', 'twice'));
+  await runBatch(pool, [deliver(own, objects)], silent);
+  const letters = (await readDeadLetters(pool)).filter(({ workspace_id }) => workspace_id === own.id);
+  expect(letters.map(({ id }) => id)).toEqual(objects.slice(2).map(({ id }) => id));
+  expect(await readSums(pool, own)).toMatchObject({ events: 2, counted: 2 });
 });
 
 test('G4: what an object that cannot be applied would have made is not there, and what follows it is', async () => {

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
-import { runBatch } from '../../workers/run.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import { createGroup, type TestWorkspace } from '../setup/workspace.ts';
 import { attributes, createStore, deliver, event, point, readSums, silent } from './batch.ts';
 

@@ -1,13 +1,12 @@
 import { afterAll, afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
-import { readConfig } from '../../src/config.ts';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
-import { connectWorker, QUEUE_SCHEMA } from '../../src/queue/connection.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { connectWorker, openQueue, QUEUE_SCHEMA } from '../../src/queue/connection.ts';
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
-import { createLookahead } from '../../workers/lookahead.ts';
-import { runBatch } from '../../workers/run.ts';
-import { startTroubleProxy } from '../chaos/trouble-proxy.ts';
+import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
+import { runBatch } from '../../workers/batch/run.ts';
+import { createLookahead } from '../../workers/lane/prefetch.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { attributes, event, silent } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';

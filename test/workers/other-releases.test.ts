@@ -3,9 +3,9 @@ import type pg from 'pg';
 import { NIL, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
-import { type Coalescer, createCoalescer } from '../../workers/coalescer.ts';
+import { type Coalescer, createCoalescer } from '../../workers/batch/coalescer.ts';
+import { runBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
-import { runBatch } from '../../workers/run.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
 

@@ -1,11 +1,15 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { readConfig } from '../../src/config.ts';
-import { createLog } from '../../src/log.ts';
-import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import {
+  connectProducer,
+  connectWorker,
+  openQueue,
+  type QueueConnection,
+} from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
-import { openQueue } from '../../src/queue/open-queue.ts';
-import { startWatchdog } from '../../workers/watchdog.ts';
-import { startTroubleProxy } from '../chaos/trouble-proxy.ts';
+import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
+import { startWatchdog } from '../../workers/lane/watchdog.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
 
 /** Milliseconds. */

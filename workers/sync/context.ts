@@ -1,19 +1,24 @@
-import type { Source, SourceColumn } from '../../src/integrations/source.ts';
-import type { Log } from '../../src/log.ts';
+import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import type { Source, SourceColumn, SourceRow } from '../../src/integrations/source.ts';
+import type { Log } from '../../src/platform/log.ts';
+import type { WatchApplied } from '../../src/queue/effects.ts';
 import type { LaneProducer } from '../../src/queue/lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
-import type { Run } from '../../src/store/syncs/find-run.ts';
-import type { ChunkMaking } from './make-chunk.ts';
-import type { SyncMetrics } from './metrics.ts';
+import { expectBoundary, meetBoundary } from '../../src/store/sync-boundary.ts';
+import type { StagedChunk } from '../../src/store/sync-chunks.ts';
+import type { Run } from '../../src/store/sync-runs.ts';
+import type { ChunkMaking, Rules } from './chunk.ts';
 import type { Pace } from './pace.ts';
-import type { Rules } from './rules.ts';
+import { fingerprintOf, tally } from './row-object.ts';
+import { handOver, type Settled } from './turn-over.ts';
 
 /** What runs are worked with. */
 export interface SyncContext {
   pool: Pool;
   producer: LaneProducer;
-  /** @throws {SourceError} */
-  open(run: Run): Promise<Source>;
+  applied: WatchApplied;
+  /** @throws {SourceError}; the reason of the signal */
+  open(run: Run, signal: AbortSignal): Promise<Source>;
   /** @throws {SourceError} `config` when the source lacks a column, or has one too many */
   checkColumns(columns: SourceColumn[], run: Run): void;
   rulesOf(run: Run): Rules;
@@ -30,3 +35,96 @@ export interface Leaving {
   soon: AbortSignal;
   now: AbortSignal;
 }
+
+/** Hands a chunk over, waits for its effect and counts it. */
+export async function settle(
+  chunk: StagedChunk,
+  context: SyncContext,
+  abandon: AbortSignal,
+): Promise<Settled> {
+  const settled = await handOver(chunk, { ...context, lanes: context.making.lanes }, abandon);
+  const { progress, entries } = chunk;
+  const failed = progress.failed + settled.refused.length;
+  context.metrics.rows.inc({ outcome: 'synced' }, progress.rows - failed);
+  context.metrics.rows.inc({ outcome: 'failed' }, failed);
+  if (entries.length > 0) context.metrics.chunkSeconds.observe(settled.milliseconds / 1000);
+  return settled;
+}
+
+/** Takes away the rows that have been processed before; of equal rows, as many as there were. */
+export type PassOver = (rows: SourceRow[]) => Promise<SourceRow[]>;
+
+/**
+ * Reading begins at the last timestamp, rows of that very time included, since more of them may have come since; and
+ * those without a readable time are read whatever has become of them. Which of them were processed is in the store,
+ * and so is what this attempt has met of it: there may be a million.
+ *
+ * @param attempt UUID: of one reading of the source
+ */
+export async function createPassOver(pool: Pool, run: Run, attempt: string): Promise<PassOver> {
+  let left = await expectBoundary(pool, { attempt, jobId: run.id, integrationId: run.integrationId });
+
+  return async function passOver(rows) {
+    if (left === 0) return rows;
+    const known = rows.map((row) =>
+      row.updatedAt === undefined || row.updatedAt === run.lastTimestamp ? fingerprintOf(row) : undefined,
+    );
+    const asked = tally(known.filter((fingerprint) => fingerprint !== undefined));
+    if (asked.size === 0) return rows;
+    const met = await meetBoundary(pool, attempt, asked);
+    return rows.filter((_, index) => {
+      const fingerprint = known[index];
+      const before = fingerprint === undefined ? 0 : (met.get(fingerprint) ?? 0);
+      if (before === 0) return true;
+      met.set(fingerprint!, before - 1);
+      left--;
+      return false;
+    });
+  };
+}
+
+/** The numbers of one sync process, in the names that its /metrics shows. */
+export function createSyncMetrics() {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const registers = [registry];
+  return {
+    registry,
+    rows: new Counter({
+      name: 'penstock_sync_rows_total',
+      help: 'Rows of warehouses that this process has settled, by outcome: synced or failed.',
+      labelNames: ['outcome'],
+      registers,
+    }),
+    runs: new Counter({
+      name: 'penstock_sync_runs_ended_total',
+      help: 'Runs that ended in this process, by status.',
+      labelNames: ['status'],
+      registers,
+    }),
+    working: new Gauge({
+      name: 'penstock_sync_runs_working',
+      help: 'Runs that this process has in hand.',
+      registers,
+    }),
+    skipped: new Counter({
+      name: 'penstock_sync_scheduled_skipped_total',
+      help: 'Scheduled runs that were not started, by reason.',
+      labelNames: ['reason'],
+      registers,
+    }),
+    retries: new Counter({
+      name: 'penstock_sync_retries_total',
+      help: 'Times that a run had to wait for Postgres or the queue to come back.',
+      registers,
+    }),
+    chunkSeconds: new Histogram({
+      name: 'penstock_sync_chunk_seconds',
+      help: 'Time from the hand-over of a chunk of rows until it has taken effect: what a live request behind it waits.',
+      buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5],
+      registers,
+    }),
+  };
+}
+
+export type SyncMetrics = ReturnType<typeof createSyncMetrics>;

@@ -1,4 +1,4 @@
-import type { TokenBuckets } from '../../src/limits/token-bucket.ts';
+import type { TokenBuckets } from '../../src/limits/token-buckets.ts';
 import { buckets as defaults } from '../../src/schemas/limits.ts';
 
 /** Rows that one token pays for: as many objects as a request of /users/track may have in an array. */
@@ -20,13 +20,19 @@ export interface Limit {
   windowSeconds: number;
 }
 
+export interface PaceOptions {
+  buckets: TokenBuckets;
+  /** Jobs that wait in all lanes. */
+  waiting: () => number;
+  lanes: number;
+  workspaceId: string;
+}
+
 /**
  * The pace of one run: behind what waits in the lanes, and within the workspace's rate of /users/track, of which half
  * a bucket is always left to live requests.
- *
- * @param waiting jobs that wait in all lanes
  */
-export function createPace(buckets: TokenBuckets, waiting: () => number, lanes: number, workspaceId: string) {
+export function createPace({ buckets, waiting, lanes, workspaceId }: PaceOptions) {
   let paid = 0;
   let held = false;
 
@@ -35,8 +41,7 @@ export function createPace(buckets: TokenBuckets, waiting: () => number, lanes: 
     if (waiting() >= BEHIND * lanes) return LOOK_AGAIN;
     const { requests, windowSeconds } = limit;
     const kept = Math.floor(requests / 2);
-    const take = (tokens: number) =>
-      buckets.take(`${workspaceId}:users.track`, requests, windowSeconds, tokens);
+    const take = (tokens: number) => buckets.take(`${workspaceId}:users.track`, limit, tokens);
     const until = (tokens: number) =>
       Math.min(LONGEST, Math.max(SHORTEST, Math.ceil((tokens * windowSeconds * 1000) / requests)));
     while (paid < rows) {
@@ -57,3 +62,27 @@ export function createPace(buckets: TokenBuckets, waiting: () => number, lanes: 
 }
 
 export type Pace = ReturnType<typeof createPace>;
+
+/** Rows of a chunk; with it ends how long a live request can wait behind one. */
+const LARGEST = 1000;
+const SMALLEST = 50;
+const FIRST = 100;
+
+/**
+ * Milliseconds that a chunk may need from its hand-over to its effect. A live request behind it waits less than that:
+ * half of the second that a sync may cost one, since the next chunk is known to be slow only when it was.
+ */
+const TARGET = 500;
+
+/** Finds how many rows the lanes take at a time without making others wait. */
+export function createChunkSize() {
+  let size = FIRST;
+  return {
+    now: () => size,
+    /** @param milliseconds that a chunk of `rows` took, waiting for its turn included */
+    learn(rows: number, milliseconds: number): void {
+      if (milliseconds > TARGET) size = Math.max(SMALLEST, Math.floor(Math.min(rows, size) / 2));
+      else if (milliseconds < TARGET / 2 && rows >= size) size = Math.min(LARGEST, size * 2);
+    },
+  };
+}

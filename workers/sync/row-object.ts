@@ -1,11 +1,19 @@
+import { createHash } from 'node:crypto';
+import { MAX_PAYLOAD_BYTES } from '../../src/integrations/columns.ts';
 import type { IntegrationKind } from '../../src/integrations/definition.ts';
 import type { IdentifierColumn, SourceRow } from '../../src/integrations/source.ts';
-import { isGiven } from '../../src/profile/identifier.ts';
+import {
+  emailOf,
+  externalIdOf,
+  type Identifier,
+  isGiven,
+  phoneOf,
+  serviceIdOf,
+  userAliasOf,
+} from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { isRecord } from '../../src/profile/record.ts';
-
-/** Bytes of a row's PAYLOAD. */
-export const MAX_PAYLOAD_BYTES = 1_048_576;
+import { isRecord } from '../../src/profile/values.ts';
+import { identifierText } from '../../src/store/dead-letters.ts';
 
 /** Members of an attributes payload. */
 const MAX_ATTRIBUTES = 250;
@@ -125,4 +133,48 @@ function identifierIn(
 
 function onWire(user: RowUser, serviceIdField: string): Record<string, Json> {
   return 'service_id' in user ? { [serviceIdField]: user.service_id } : user;
+}
+
+/**
+ * Everybody whom a row's columns name, though a row may name but one: what is kept of it goes when any of them is
+ * deleted. What nobody can be called is passed over.
+ */
+export function namesOf(identifiers: SourceRow['identifiers']): string[] {
+  const { external_id, alias_name, alias_label, service_id, email, phone } = identifiers;
+  const named: ({ identifier: Identifier } | { error: string } | false)[] = [
+    isThere(external_id) && externalIdOf(external_id),
+    isThere(alias_name) && isThere(alias_label) && userAliasOf({ alias_name, alias_label }),
+    isThere(service_id) && serviceIdOf(service_id, 'service_id'),
+    isThere(email) && emailOf(email),
+    isThere(phone) && phoneOf(phone),
+  ];
+  return named.flatMap((one) => (one && 'identifier' in one ? identifierText(one.identifier) : []));
+}
+
+function isThere(value: Json | undefined): value is string {
+  return typeof value === 'string' && value !== '';
+}
+
+/** Names a row by all that a sync knows of it, in hex: equal rows have equal fingerprints. */
+export function fingerprintOf({ updatedAt, unreadable, identifiers, payload }: SourceRow): string {
+  const { external_id, alias_name, alias_label, service_id, email, phone } = identifiers;
+  const known = [
+    updatedAt ?? null,
+    unreadable ?? null,
+    external_id ?? null,
+    alias_name ?? null,
+    alias_label ?? null,
+    service_id ?? null,
+    email ?? null,
+    phone ?? null,
+    payload ?? null,
+  ];
+  return createHash('sha256').update(JSON.stringify(known)).digest('hex');
+}
+
+/** How many there are of each. */
+export function tally(fingerprints: Iterable<string>): Map<string, number> {
+  const counts = new Map<string, number>();
+  for (const each of fingerprints) counts.set(each, (counts.get(each) ?? 0) + 1);
+  return counts;
 }

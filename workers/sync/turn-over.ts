@@ -1,13 +1,17 @@
-import { type Pool, sendTogether } from '../../src/store/database.ts';
-import { inTransaction } from '../../src/store/in-transaction.ts';
-import { addToBoundary } from '../../src/store/syncs/add-to-boundary.ts';
-import { advanceIntegration } from '../../src/store/syncs/advance-integration.ts';
-import { advanceRun } from '../../src/store/syncs/advance-run.ts';
-import { clearBoundary } from '../../src/store/syncs/clear-boundary.ts';
-import { insertRowErrors } from '../../src/store/syncs/insert-row-errors.ts';
-import { removeChunk } from '../../src/store/syncs/remove-chunk.ts';
-import { type StagedChunk, stageChunk } from '../../src/store/syncs/stage-chunk.ts';
-import type { Settled } from './hand-over.ts';
+import type { WatchApplied } from '../../src/queue/effects.ts';
+import { inPresentLanes } from '../../src/queue/installation.ts';
+import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
+import { inTransaction, type Pool, sendTogether } from '../../src/store/database.ts';
+import { addToBoundary, clearBoundary } from '../../src/store/sync-boundary.ts';
+import {
+  findRefused,
+  insertRowErrors,
+  type RowError,
+  removeChunk,
+  type StagedChunk,
+  stageChunk,
+} from '../../src/store/sync-chunks.ts';
+import { advanceIntegration, advanceRun } from '../../src/store/sync-runs.ts';
 
 /** The counts of a run, as this process believes that they stand in the store. */
 export interface Account {
@@ -27,8 +31,13 @@ export class RunLost extends Error {
   }
 }
 
+export interface TurnOver {
+  done?: Settled | undefined;
+  next?: StagedChunk | undefined;
+}
+
 /**
- * In one transaction: settles the chunk that has taken effect, with counts, errors, timestamp and boundary, and stages
+ * In one transaction: settles the chunk that has taken effect, with counts, errors, warnings, timestamp and boundary, and stages
  * the next one. Nobody else can do either of them again: both stand and fall with the count of rows that were read.
  *
  * `account` moves on.
@@ -38,8 +47,7 @@ export class RunLost extends Error {
 export async function turnOver(
   pool: Pool,
   account: Account,
-  done: Settled | undefined,
-  next: StagedChunk | undefined,
+  { done, next }: TurnOver,
 ): Promise<{ cancelled: boolean }> {
   const { jobId, integrationId } = account;
   const change = changeOf(done);
@@ -50,9 +58,12 @@ export async function turnOver(
       () => advanceRun(tx, { jobId, expected: account.read, ...change }),
       () => done && removeChunk(tx, jobId),
       () => change.moved && clearBoundary(tx, integrationId, false),
-      () => some(change.newest) && addToBoundary(tx, integrationId, change.newest, false),
-      () => some(change.unreadable) && addToBoundary(tx, integrationId, change.unreadable, true),
-      () => change.errors.length > 0 && insertRowErrors(tx, jobId, change.errors),
+      () =>
+        some(change.newest) && addToBoundary(tx, integrationId, { rows: change.newest, unreadable: false }),
+      () =>
+        some(change.unreadable) &&
+        addToBoundary(tx, integrationId, { rows: change.unreadable, unreadable: true }),
+      () => logs(change.log) && insertRowErrors(tx, jobId, change.log),
       () => next && stageChunk(tx, jobId, next),
     ]);
     if (cancelled === undefined) throw new RunLost();
@@ -68,15 +79,70 @@ export async function turnOver(
 
 function changeOf(done: Settled | undefined) {
   if (!done) {
-    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined, errors: [] };
-    return { ...nothing, moved: false, newest: {}, unreadable: {} };
+    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    return { ...nothing, log: { failed: [], warned: [] }, moved: false, newest: {}, unreadable: {} };
   }
-  const { rows, errors, lastTimestamp, boundary, ...progress } = done.chunk.progress;
+  const { rows, errors, warnings = [], lastTimestamp, boundary, ...progress } = done.chunk.progress;
   const failed = progress.failed + done.refused.length;
-  const all = [...errors, ...done.refused];
-  return { read: rows, synced: rows - failed, failed, lastTimestamp, errors: all, ...boundary };
+  // A row that the workers have refused is not synced, whatever else there is to say of it.
+  const refused = new Set(done.refused.map(({ number }) => number));
+  const warned = warnings.filter(({ number }) => !refused.has(number));
+  const log = { failed: [...errors, ...done.refused], warned };
+  return { read: rows, synced: rows - failed, failed, lastTimestamp, log, ...boundary };
+}
+
+function logs({ failed, warned }: { failed: RowError[]; warned: RowError[] }): boolean {
+  return failed.length + warned.length > 0;
 }
 
 function some(rows: Record<string, number>): boolean {
   return Object.keys(rows).length > 0;
+}
+
+/** Milliseconds after which a chunk that has not taken effect is added once more, in case the queue has lost it. */
+const ADD_AGAIN = 15_000;
+
+/** A chunk that has taken effect. */
+export interface Settled {
+  chunk: StagedChunk;
+  /** Rows that the workers could not apply. */
+  refused: RowError[];
+  /** From the hand-over until then. */
+  milliseconds: number;
+}
+
+export interface HandOver {
+  pool: Pool;
+  producer: LaneProducer;
+  applied: WatchApplied;
+  lanes: number;
+}
+
+/**
+ * Puts a staged chunk into the lanes and waits until the ledger knows all of it. Doing it again does nothing twice:
+ * the envelopes keep their ids.
+ *
+ * @param lanes as many as there are now; when the chunk was staged there may have been more
+ * @throws {QueueUnavailable} when it may not be in the lanes; what the store reports; the reason of `abandon`
+ */
+export async function handOver(
+  chunk: StagedChunk,
+  { pool, producer, applied, lanes }: HandOver,
+  abandon: AbortSignal,
+): Promise<Settled> {
+  const { envelopeIds, rows } = chunk;
+  const entries = inPresentLanes(chunk.entries as LaneEntry[], lanes);
+  const started = performance.now();
+  const trouble = new AbortController();
+  const leaving = AbortSignal.any([abandon, trouble.signal]);
+  for (let missing: Set<string> = new Set(envelopeIds); missing.size > 0; ) {
+    await producer.add(entries);
+    const onTrouble = (error: unknown) => trouble.abort(error);
+    ({ missing } = await applied(missing, { patience: ADD_AGAIN, leaving, onTrouble }));
+    leaving.throwIfAborted();
+  }
+  const milliseconds = performance.now() - started;
+  const reasons = envelopeIds.length > 0 ? await findRefused(pool, Object.keys(rows)) : new Map();
+  const refused = [...reasons].map(([id, reason]) => ({ ...rows[id]!, reason }));
+  return { chunk, refused, milliseconds };
 }

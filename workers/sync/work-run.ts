@@ -1,29 +1,33 @@
-import { findChunk } from '../../src/store/syncs/find-chunk.ts';
-import { findRun, type Run } from '../../src/store/syncs/find-run.ts';
-import type { Leaving, SyncContext } from './context.ts';
-import { type ReadOn, readOn } from './read-on.ts';
-import { settle } from './settle.ts';
+import { SourceError } from '../../src/integrations/source.ts';
+import { messageOf } from '../../src/platform/log.ts';
+import { backOff, rest } from '../../src/platform/poll.ts';
+import { inTransaction } from '../../src/store/database.ts';
+import { findChunk } from '../../src/store/sync-chunks.ts';
+import { advanceRun, type EndedStatus, findRun, finishRun, type Run } from '../../src/store/sync-runs.ts';
+import { classify } from '../batch/failures.ts';
+import { type Leaving, type SyncContext, settle } from './context.ts';
+import { type ReadOn, readOn } from './read.ts';
 import { type Account, RunLost, turnOver } from './turn-over.ts';
 
 /**
  * How work on a run ended. `left`: somebody goes on with it; `lost`: somebody has, or it is gone; `failed`: the run
  * stands where the account says, and can be gone on with.
  */
-export type Worked =
+type Worked =
   | { kind: ReadOn | 'cancelled'; account: Account }
   | { kind: 'failed'; error: unknown; account: Account | undefined }
   | { kind: 'left' }
   | { kind: 'lost' };
 
 /** Goes on with a run from where it stands, to the end of its source if nothing comes between. */
-export async function workRun(jobId: string, context: SyncContext, leaving: Leaving): Promise<Worked> {
+async function workRun(jobId: string, context: SyncContext, leaving: Leaving): Promise<Worked> {
   let account: Account | undefined;
   try {
     const run = await settleLeftOver(jobId, context, leaving.now);
     if (!run) return { kind: 'lost' };
     account = accountOf(run);
     if (run.cancelled) return { kind: 'cancelled', account };
-    const kind = await readOn(run, account, context, leaving);
+    const kind = await readOn({ run, account }, context, leaving);
     return kind === 'left' ? { kind } : { kind, account };
   } catch (error) {
     if (error instanceof RunLost) return { kind: 'lost' };
@@ -42,7 +46,7 @@ async function settleLeftOver(
   const run = await findRun(pool, jobId);
   const chunk = run && (await findChunk(pool, jobId));
   if (!chunk) return run;
-  await turnOver(pool, accountOf(run), await settle(chunk, context, abandon), undefined);
+  await turnOver(pool, accountOf(run), { done: await settle(chunk, context, abandon) });
   return findRun(pool, jobId);
 }
 
@@ -55,4 +59,127 @@ function accountOf(run: Run): Account {
     failed: run.rowsFailed,
     lastTimestamp: run.lastTimestamp ?? undefined,
   };
+}
+
+export interface RunEnd {
+  status: EndedStatus;
+  /** For the owner: why, or what is to be known. */
+  message: string | undefined;
+}
+
+type Ending = Exclude<Worked, { kind: 'left' | 'lost' }>;
+
+/** What a run has come to. */
+function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
+  switch (worked.kind) {
+    case 'cancelled':
+      return { status: 'error', message: 'cancelled by the operator' };
+    case 'too many rows':
+      return {
+        status: 'error',
+        message: `Limit Exceeded: a run reads at most ${maxRows.toLocaleString('en')} rows; the next one goes on behind them`,
+      };
+    case 'failed': {
+      const { error } = worked;
+      if (error instanceof SourceError)
+        return { status: error.reason === 'config' ? 'config_error' : 'error', message: error.message };
+      return { status: 'error', message: `a mistake of the service: ${messageOf(error)}` };
+    }
+    default:
+      return endOfSource(worked.account, now);
+  }
+}
+
+/** A source without rows is a success: nothing failed. */
+function endOfSource({ synced, failed, lastTimestamp }: Account, now: Date): RunEnd {
+  const notes: string[] = [];
+  if (failed > 0) notes.push(`${failed.toLocaleString('en')} ${failed === 1 ? 'row' : 'rows'} failed`);
+  if (lastTimestamp !== undefined && lastTimestamp > now.toISOString())
+    notes.push(
+      `an UPDATED_AT of ${lastTimestamp} lies in the future: rows with an earlier one are not read any more`,
+    );
+  return { status: statusOf(synced, failed), message: notes.join('; ') || undefined };
+}
+
+function statusOf(synced: number, failed: number): EndedStatus {
+  if (failed === 0) return 'success';
+  return synced === 0 ? 'error' : 'partial';
+}
+
+/**
+ * Ends a run that stands where the account says and has nothing in the lanes.
+ * @returns whether it did
+ */
+function endRun({ pool }: SyncContext, { jobId, read }: Account, end: RunEnd): Promise<boolean> {
+  return inTransaction(pool, async (tx) => {
+    // Holds the run first, so that the second statement sees a chunk that somebody has staged meanwhile.
+    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    if ((await advanceRun(tx, { jobId, expected: read, ...nothing })) === undefined) return false;
+    return finishRun(tx, jobId, end);
+  });
+}
+
+const FIRST_PAUSE_MS = 100;
+const LONGEST_PAUSE_MS = 5000;
+
+/**
+ * Works a run to its end. What is Postgres's or the queue's trouble is waited out here; what is the source's, or ours,
+ * ends the run with its reason.
+ *
+ * @returns whether the run is over, or somebody else's; otherwise it has to be given back
+ */
+export async function workOff(jobId: string, context: SyncContext, leaving: Leaving): Promise<boolean> {
+  const { metrics, log } = context;
+  const started = performance.now();
+  for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); ; ) {
+    const pause = nextPause();
+    try {
+      const worked = await workRun(jobId, context, leaving);
+      if (worked.kind === 'left') return false;
+      if (worked.kind === 'lost') {
+        log.info({ job_id: jobId }, 'a run has ended, or is worked elsewhere');
+        return true;
+      }
+      if (worked.kind === 'failed' && isPassing(worked.error)) throw worked.error;
+      if (await finish(worked)) return true;
+    } catch (error) {
+      if (leaving.soon.aborted) return false;
+      metrics.retries.inc();
+      log.warn({ err: error, job_id: jobId, retry_in_ms: pause }, 'a run could not be gone on with yet');
+    }
+    await rest(pause, leaving.soon);
+    if (leaving.soon.aborted) return false;
+  }
+
+  async function finish(worked: Exclude<Worked, { kind: 'left' | 'lost' }>): Promise<boolean> {
+    const run = await findRun(context.pool, jobId);
+    if (!run) return true;
+    const end = endOf(worked, context.maxRows, new Date());
+    if (!worked.account || !(await endRun(context, worked.account, end))) return false;
+    metrics.runs.inc({ status: end.status });
+    const failed = end.status === 'error' || end.status === 'config_error';
+    const line = {
+      ...aboutRun(run),
+      outcome: end.status,
+      ...(end.message !== undefined && { reason: end.message }),
+      rows_read: run.rowsRead,
+      rows_synced: run.rowsSynced,
+      rows_failed: run.rowsFailed,
+      ms: Math.round(performance.now() - started),
+    };
+    const unexpected = worked.kind === 'failed' && !(worked.error instanceof SourceError);
+    if (failed) log.error(unexpected ? { ...line, err: worked.error } : line, 'sync');
+    else if (end.message !== undefined) log.warn(line, 'sync');
+    else log.info(line, 'sync');
+    return true;
+  }
+}
+
+function aboutRun({ id, integrationId, workspaceId }: Run) {
+  return { job_id: id, integration_id: integrationId, workspace_id: workspaceId };
+}
+
+/** Whether the same may go well in a while. */
+function isPassing(error: unknown): boolean {
+  return !(error instanceof SourceError) && classify(error) === 'transient';
 }

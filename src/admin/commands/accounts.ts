@@ -1,18 +1,15 @@
 import type { Command } from 'commander';
 import { validate } from 'uuid';
-import type { Config } from '../../config.ts';
 import type { Prisma } from '../../generated/prisma/client.ts';
+import type { Config } from '../../platform/config.ts';
 import type { Json } from '../../profile/json.ts';
+import { newInvitation } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
 import { parseBaseUrl } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { findCompanyId } from '../find-company.ts';
-import { withInstallation } from '../installation.ts';
-import { newInvitation } from '../invitations.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { addList } from '../listing.ts';
+import { findCompanyId, withInstallation } from '../lookup.ts';
 import { printRow, type Row } from '../output.ts';
-import { Refusal } from '../refusal.ts';
 
 export function addAccounts(program: Command): void {
   const noun = addNoun(program, 'accounts', {

@@ -1,12 +1,11 @@
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
-import type { Company } from '../../generated/prisma/client.ts';
-import { parseName } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { withInstallation } from '../installation.ts';
+import type { Company, Prisma } from '../../generated/prisma/client.ts';
+import { parseName, parseWorkspacePermissions } from '../arguments.ts';
+import { addNoun, addVerb, refuseTaken } from '../command.ts';
 import { addList } from '../listing.ts';
+import { findCompany, findWorkspace, withInstallation } from '../lookup.ts';
 import { printRow, type Row } from '../output.ts';
-import { refuseTaken } from '../refusal.ts';
 
 export function addCompanies(program: Command): void {
   const noun = addNoun(program, 'companies', {
@@ -40,4 +39,156 @@ async function create({ name, json }: { name: string; json?: boolean }): Promise
 
 function rowOf(company: Company): Row {
   return { company_id: company.id, name: company.name, created_at: company.createdAt.toISOString() };
+}
+
+export function addTeams(program: Command): void {
+  const noun = addNoun(program, 'teams', {
+    sentence: 'Make and list teams: parts of a workspace that dashboard accounts get permissions in.',
+    example: 'teams list --workspace default',
+  });
+  addVerb(noun, 'create', {
+    sentence: 'Make a team and show its id, which SCIM takes as teamId.',
+    example: 'teams create --workspace default --name Berlin',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
+    .requiredOption('--name <name>', 'name, unlike that of any other team of the workspace', parseName)
+    .action(createTeam);
+  addList(noun, {
+    one: 'team',
+    many: 'teams',
+    sentence: 'List the teams, the oldest first.',
+    example: 'teams list --workspace default --json',
+    owner: 'workspace',
+    find: (prisma, page) => prisma.team.findMany({ ...page, include: ofWorkspace }),
+    rowOf: rowOfTeam,
+  });
+}
+
+async function createTeam(options: { workspace: string; name: string; json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId } = await findWorkspace(database, options.workspace);
+    const team = await database.prisma.team
+      .create({ data: { id: v7(), workspaceId, name: options.name }, include: ofWorkspace })
+      .catch(refuseTaken(`a team of this workspace is named '${options.name}' already`));
+    printRow(options.json, rowOfTeam(team));
+  });
+}
+
+const ofWorkspace = { workspace: { select: { name: true } } } satisfies Prisma.TeamInclude;
+
+function rowOfTeam(team: Prisma.TeamGetPayload<{ include: typeof ofWorkspace }>): Row {
+  return {
+    team_id: team.id,
+    workspace: team.workspace.name,
+    name: team.name,
+    created_at: team.createdAt.toISOString(),
+  };
+}
+
+export function addPermissionSets(program: Command): void {
+  const noun = addNoun(program, 'permission-sets', {
+    sentence: 'Make and list permission sets: workspace permissions of dashboard accounts, under one name.',
+    example: 'permission-sets list --company default',
+  });
+  addVerb(noun, 'create', {
+    sentence: 'Make a permission set and show its id, which SCIM takes as appGroupPermissionSetId.',
+    example:
+      'permission-sets create --company default --name Analyst --permissions basic_access,view_segments',
+  })
+    .requiredOption('--company <company>', 'name or id of its company')
+    .requiredOption('--name <name>', 'name, unlike that of any other set of the company', parseName)
+    .requiredOption(
+      '--permissions <list>',
+      'names of workspace permissions, with commas between them',
+      parseWorkspacePermissions,
+    )
+    .action(createSet);
+  addList(noun, {
+    one: 'set',
+    many: 'sets',
+    nouns: 'permission sets',
+    sentence: 'List the permission sets, the oldest first.',
+    example: 'permission-sets list --company default --json',
+    owner: 'company',
+    find: (prisma, page) => prisma.permissionSet.findMany({ ...page, include: ofCompany }),
+    rowOf: rowOfSet,
+  });
+}
+
+interface SetOptions {
+  company: string;
+  name: string;
+  permissions: string[];
+  json?: boolean;
+}
+
+async function createSet({ company, name, permissions, json }: SetOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: companyId } = await findCompany(database, company);
+    const set = await database.prisma.permissionSet
+      .create({ data: { id: v7(), companyId, name, permissions }, include: ofCompany })
+      .catch(refuseTaken(`a permission set of this company is named '${name}' already`));
+    printRow(json, rowOfSet(set));
+  });
+}
+
+const ofCompany = { company: { select: { name: true } } } satisfies Prisma.PermissionSetInclude;
+
+function rowOfSet(set: Prisma.PermissionSetGetPayload<{ include: typeof ofCompany }>): Row {
+  return {
+    permission_set_id: set.id,
+    company: set.company.name,
+    name: set.name,
+    permissions: set.permissions,
+    created_at: set.createdAt.toISOString(),
+  };
+}
+
+export function addWorkspaces(program: Command): void {
+  const noun = addNoun(program, 'workspaces', {
+    sentence: 'Make and list workspaces: each has users, keys and limits of its own.',
+    example: 'workspaces list',
+  });
+  addVerb(noun, 'create', {
+    sentence: 'Make a workspace.',
+    example: 'workspaces create --name shop',
+  })
+    .requiredOption('--name <name>', 'name, unlike that of any other workspace', parseName)
+    .option('--company <company>', 'name or id of the company that owns it', 'default')
+    .action(createWorkspace);
+  addList(noun, {
+    one: 'workspace',
+    many: 'workspaces',
+    sentence: 'List the workspaces, the oldest first.',
+    example: 'workspaces list --limit 20',
+    find: (prisma, page) => prisma.workspace.findMany({ ...page, include: ofOwner }),
+    rowOf: rowOfWorkspace,
+  });
+}
+
+interface WorkspaceOptions {
+  name: string;
+  company: string;
+  json?: boolean;
+}
+
+async function createWorkspace({ name, company, json }: WorkspaceOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: companyId } = await findCompany(database, company);
+    const workspace = await database.prisma.workspace
+      .create({ data: { id: v7(), companyId, name }, include: ofOwner })
+      .catch(refuseTaken(`a workspace is named '${name}' already; names of workspaces are unique`));
+    printRow(json, rowOfWorkspace(workspace));
+  });
+}
+
+const ofOwner = { company: { select: { name: true } } } satisfies Prisma.WorkspaceInclude;
+
+function rowOfWorkspace(workspace: Prisma.WorkspaceGetPayload<{ include: typeof ofOwner }>): Row {
+  return {
+    workspace_id: workspace.id,
+    company: workspace.company.name,
+    name: workspace.name,
+    created_at: workspace.createdAt.toISOString(),
+  };
 }

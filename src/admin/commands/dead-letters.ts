@@ -1,13 +1,9 @@
 import { type Command, Option } from 'commander';
 import type { Json } from '../../profile/json.ts';
 import { parseCount, parseId, parseIds } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { findWorkspaceId, namesOfWorkspaces } from '../find-workspace.ts';
-import { type Installation, withInstallation } from '../installation.ts';
-import { pageOf, printJson, printPage, printRow } from '../output.ts';
-import { showProgress } from '../progress.ts';
-import { Refusal } from '../refusal.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
+import { findWorkspaceId, type Installation, namesOfWorkspaces, withInstallation } from '../lookup.ts';
+import { pageOf, printJson, printPage, printRow, showProgress } from '../output.ts';
 
 const states = ['waiting', 'replaying', 'replayed'];
 
@@ -119,7 +115,7 @@ async function replay(ids: string[], { all, workspace, json }: ReplayOptions): P
   if (workspace !== undefined && !all)
     throw new Refusal('--workspace goes with --all; an id needs no workspace');
   // Loaded here alone: no other command needs the queue.
-  const { replayInChunks } = await import('../replay.ts');
+  const { replayInChunks } = await import('../queue.ts');
   await withInstallation(async (installation) => {
     const letters = all ? await everyLetter(installation, workspace) : namedLetters(ids);
     const progress = showProgress(letters.count, 'dead letters');

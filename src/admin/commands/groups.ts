@@ -2,13 +2,10 @@ import { type Command, Option } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { parseId, parseName } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { findWorkspace } from '../find-workspace.ts';
-import { withInstallation } from '../installation.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
 import { addList } from '../listing.ts';
+import { findWorkspace, withInstallation } from '../lookup.ts';
 import { printRow, type Row } from '../output.ts';
-import { Refusal, refuseTaken } from '../refusal.ts';
 
 const channels = ['email', 'sms', 'whatsapp'];
 

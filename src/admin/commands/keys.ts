@@ -1,17 +1,13 @@
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
+import { newApiKey } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
-import { newApiKey } from '../api-keys.ts';
-import { parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { findWorkspace } from '../find-workspace.ts';
-import { withInstallation } from '../installation.ts';
+import { parseId, parseIpAllowlist, parseName, parsePermissions, permissions } from '../arguments.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { addList } from '../listing.ts';
+import { findWorkspace, withInstallation } from '../lookup.ts';
 import { printRow, type Row } from '../output.ts';
-import { permissions } from '../permissions.ts';
-import { Refusal } from '../refusal.ts';
 
 export function addKeys(program: Command): void {
   const noun = addNoun(program, 'keys', {

@@ -2,8 +2,7 @@ import { type Command, Option } from 'commander';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
 import { parseCount } from '../arguments.ts';
 import { addNoun, addVerb } from '../command.ts';
-import { findWorkspace } from '../find-workspace.ts';
-import { withInstallation } from '../installation.ts';
+import { findWorkspace, withInstallation } from '../lookup.ts';
 import { printPage, printRow, type Row } from '../output.ts';
 
 export function addLimits(program: Command): void {

@@ -1,7 +1,7 @@
 import type { Command } from 'commander';
-import { queueKind } from '../../queue/kind.ts';
+import { queueKind } from '../../queue/connection.ts';
 import { addVerb } from '../command.ts';
-import { withDatabase } from '../installation.ts';
+import { withDatabase } from '../lookup.ts';
 import { printJson } from '../output.ts';
 
 export function addMigrate(program: Command): void {
@@ -14,7 +14,7 @@ export function addMigrate(program: Command): void {
 async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
   await withDatabase(async ({ config, databaseUrl }) => {
     // Loaded here alone: no other command needs the migration engine.
-    const { migrate } = await import('../../store/migrate.ts');
+    const { migrate } = await import('../../processes/migrate.ts');
     const applied = await migrate(databaseUrl, queueKind(config));
     if (json) printJson({ applied });
     else

@@ -2,16 +2,12 @@ import type { Command } from 'commander';
 import type { PreferenceCenter } from '../../generated/prisma/client.ts';
 import type { Json } from '../../profile/json.ts';
 import type { Database } from '../../store/database.ts';
-import { findLinkUser } from '../../store/preference-centers/find-link-user.ts';
-import { type Revoked, revokeLinks } from '../../store/preference-centers/revoke-links.ts';
+import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
 import { parseExternalId, parseId } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { findWorkspace } from '../find-workspace.ts';
-import { withInstallation } from '../installation.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { addList } from '../listing.ts';
+import { findWorkspace, withInstallation } from '../lookup.ts';
 import { printRow, type Row } from '../output.ts';
-import { Refusal } from '../refusal.ts';
 
 export function addPreferenceCenters(program: Command): void {
   const noun = addNoun(program, 'preference-centers', {

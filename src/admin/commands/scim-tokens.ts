@@ -1,16 +1,13 @@
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
+import { newScimToken } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
 import { parseId, parseIpAllowlist, parseName, parseOrigin } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { findCompany } from '../find-company.ts';
-import { withInstallation } from '../installation.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { addList } from '../listing.ts';
+import { findCompany, withInstallation } from '../lookup.ts';
 import { printRow, type Row } from '../output.ts';
-import { Refusal } from '../refusal.ts';
-import { newScimToken } from '../scim-tokens.ts';
 
 const KEEP = 'Keep the scim_token now: it is stored nowhere and cannot be shown again.';
 

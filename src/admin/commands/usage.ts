@@ -1,11 +1,9 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { DateTime } from 'luxon';
 import { parseCount, parseDay, parseId } from '../arguments.ts';
-import { addVerb } from '../command.ts';
-import { findWorkspaceId, namesOfWorkspaces } from '../find-workspace.ts';
-import { withInstallation } from '../installation.ts';
+import { addVerb, Refusal } from '../command.ts';
+import { findWorkspaceId, namesOfWorkspaces, withInstallation } from '../lookup.ts';
 import { pageOf, printPage, type Row } from '../output.ts';
-import { Refusal } from '../refusal.ts';
 
 /** Days that are shown when `--from` does not say: about what an invoice covers. */
 const DEFAULT_DAYS = 31;

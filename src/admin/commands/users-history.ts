@@ -1,17 +1,14 @@
 import { type Command, InvalidArgumentError } from 'commander';
-import { normalizeEmail } from '../../profile/email.ts';
-import { normalizePhone } from '../../profile/phone.ts';
+import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
 import type { Database } from '../../store/database.ts';
-import { findByDeprecatedExternalId } from '../../store/profiles/find-by-deprecated-external-id.ts';
-import { findByExternalId } from '../../store/profiles/find-by-external-id.ts';
-import { GLOBAL } from '../../store/subscriptions/find-states.ts';
-import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscriptions/read-history.ts';
+import { findByDeprecatedExternalId } from '../../store/external-ids.ts';
+import { findByExternalId } from '../../store/identifiers.ts';
+import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
+import { GLOBAL } from '../../store/subscription-states.ts';
 import { parseCount, parseExternalId } from '../arguments.ts';
-import { addVerb } from '../command.ts';
-import { findWorkspace } from '../find-workspace.ts';
-import { withInstallation } from '../installation.ts';
+import { addVerb, Refusal } from '../command.ts';
+import { findWorkspace, withInstallation } from '../lookup.ts';
 import { pageOf, printPage, type Row } from '../output.ts';
-import { Refusal } from '../refusal.ts';
 
 /** Adds the verb to the noun `users`. */
 export function addUsersHistory(noun: Command): void {
@@ -48,7 +45,7 @@ async function history({ workspace, externalId, email, phone, ...options }: Opti
     const subjects =
       externalId === undefined ? addresses(email, phone) : await subjectsOf(database, id, externalId);
     const { limit, after, json } = options;
-    const found = await readHistory(database.pool, id, subjects, { limit: limit + 1, before: after });
+    const found = await readHistory(database.pool, id, { subjects, limit: limit + 1, before: after });
     const { shown, next } = pageOf(found, limit, (last) => last.id);
     printPage(json, 'changes', { rows: shown.map(rowOf), next });
   });

@@ -1,14 +1,11 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { BlockedExternalId, Prisma } from '../../generated/prisma/client.ts';
-import { MAX_BLOCKED } from '../../store/blocked-external-ids/max-blocked.ts';
+import { MAX_BLOCKED } from '../../store/blocked-external-ids.ts';
 import type { Database } from '../../store/database.ts';
 import { parseCount, parseExternalId, parseId, parseReason } from '../arguments.ts';
-import { addNoun, addVerb } from '../command.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { findWorkspace, findWorkspaceId } from '../find-workspace.ts';
-import { withInstallation } from '../installation.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
+import { findWorkspace, findWorkspaceId, withInstallation } from '../lookup.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
-import { Refusal } from '../refusal.ts';
 import { addUsersHistory } from './users-history.ts';
 
 export function addUsers(program: Command): void {

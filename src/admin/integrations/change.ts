@@ -1,18 +1,18 @@
-import { integrationKeys } from '../../integration-keys.ts';
-import { decryptCredentials, encryptCredentials } from '../../integrations/credentials.ts';
-import type { Credentials, IntegrationKind } from '../../integrations/definition.ts';
-import type { SourceColumn } from '../../integrations/source.ts';
-import { SourceError } from '../../integrations/source.ts';
-import { deleteIfIdle } from '../../store/integrations/delete-if-idle.ts';
-import type { SelectedIntegration } from '../../store/integrations/select-integrations.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { type Installation, withInstallation } from '../installation.ts';
+import {
+  type Credentials,
+  decryptCredentials,
+  encryptCredentials,
+  type IntegrationKind,
+} from '../../integrations/definition.ts';
+import { type SourceColumn, SourceError } from '../../integrations/source.ts';
+import { integrationKeys } from '../../processes/secrets.ts';
+import { deleteIfIdle, type SelectedIntegration } from '../../store/integrations.ts';
+import { PENSTOCK, Refusal } from '../command.ts';
+import { type Installation, withInstallation } from '../lookup.ts';
 import { printJson, printRow } from '../output.ts';
-import { Refusal } from '../refusal.ts';
-import { findIntegration } from './find-integration.ts';
-import { longRow, sourceOf } from './rows.ts';
-import { namesSecret, readSecret, type SecretOptions } from './secret.ts';
-import { trySource } from './try-source.ts';
+import { trySource } from './create.ts';
+import { findIntegration, longRow, sourceOf } from './runs.ts';
+import { namesSecret, readSecret, type SecretOptions } from './source-options.ts';
 
 interface OneOptions {
   workspace?: string;
@@ -35,13 +35,11 @@ export async function pause(nameOrId: string, { workspace, json }: OneOptions): 
   await withInstallation(async (installation) => {
     const integration = await findIntegration(installation.database, nameOrId, workspace);
     if (integration.status === 'draft') throw new Refusal(`the integration '${integration.name}' is a draft`);
-    await change(
-      installation,
-      integration,
-      { status: 'paused' },
+    await change(installation, integration, {
+      data: { status: 'paused' },
       json,
-      `A job that is in progress goes on; ${PENSTOCK} integrations cancel ends it.`,
-    );
+      note: `A job that is in progress goes on; ${PENSTOCK} integrations cancel ends it.`,
+    });
   });
 }
 
@@ -50,7 +48,7 @@ export async function resume(nameOrId: string, { workspace, json }: OneOptions):
   await withInstallation(async (installation) => {
     const integration = await findIntegration(installation.database, nameOrId, workspace);
     if (integration.status === 'draft') await tryStored(integration, installation);
-    await change(installation, integration, { status: 'active' }, json);
+    await change(installation, integration, { data: { status: 'active' }, json });
   });
 }
 
@@ -72,17 +70,15 @@ export async function update(nameOrId: string, options: UpdateOptions): Promise<
   await withInstallation(async (installation) => {
     const integration = await findIntegration(installation.database, nameOrId, workspace);
     const credentials = namesSecret(options) ? await renewed(integration, options, installation) : undefined;
-    await change(
-      installation,
-      integration,
-      {
+    await change(installation, integration, {
+      data: {
         ...(schedule !== undefined && { schedule }),
         ...(onDemand && { schedule: null }),
         ...(contactEmails !== undefined && { contactEmails }),
         ...(credentials && { credentials: new Uint8Array(credentials) }),
       },
       json,
-    );
+    });
   });
 }
 
@@ -111,12 +107,19 @@ export async function remove(nameOrId: string, { workspace, json }: OneOptions):
   });
 }
 
+interface Change {
+  data: Parameters<Installation['database']['prisma']['integration']['update']>[0]['data'];
+  /** Whether the row is printed as JSON. */
+  json: boolean | undefined;
+  /** Printed below the row. */
+  note?: string;
+}
+
+/** Writes what changes, and prints the integration as it is then. */
 async function change(
   { database }: Installation,
   { id }: SelectedIntegration,
-  data: Parameters<Installation['database']['prisma']['integration']['update']>[0]['data'],
-  json: boolean | undefined,
-  note?: string,
+  { data, json, note }: Change,
 ): Promise<void> {
   await database.prisma.integration.update({ where: { id }, data: { ...data, updatedAt: new Date() } });
   printRow(json, longRow(await findIntegration(database, id), new Date()), note);
@@ -139,6 +142,8 @@ function tryWith(
     source: sourceOf(integration),
     credentials,
     serviceIdField: config.SERVICE_ID_FIELD,
+    scratchBytes: config.SYNC_SCRATCH_BYTES,
+    refusedNetworks: config.SYNC_REFUSED_NETWORKS,
   });
 }
 

@@ -1,18 +1,60 @@
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
-import { integrationKeys } from '../../integration-keys.ts';
-import { encryptCredentials } from '../../integrations/credentials.ts';
-import type { Credentials, IntegrationKind, SourceDefinition } from '../../integrations/definition.ts';
-import { isSameSource } from '../../integrations/same-source.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { findWorkspace } from '../find-workspace.ts';
-import { type Installation, withInstallation } from '../installation.ts';
+import { checkColumns } from '../../integrations/columns.ts';
+import {
+  type Credentials,
+  encryptCredentials,
+  type IntegrationKind,
+  isSameSource,
+  type SourceDefinition,
+} from '../../integrations/definition.ts';
+import { openSource } from '../../integrations/open-source.ts';
+import { type SourceColumn, SourceError } from '../../integrations/source.ts';
+import { integrationKeys } from '../../processes/secrets.ts';
+import { codeOf, PENSTOCK, Refusal } from '../command.ts';
+import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
 import { printRow } from '../output.ts';
-import { codeOf, Refusal } from '../refusal.ts';
-import { findIntegration } from './find-integration.ts';
-import { longRow } from './rows.ts';
+import { findIntegration, longRow } from './runs.ts';
 import { readCredentials, readDefinition, type SourceOptions } from './source-options.ts';
-import { trySource } from './try-source.ts';
+
+export interface Tried {
+  kind: IntegrationKind;
+  source: SourceDefinition;
+  credentials: Credentials | undefined;
+  /** Wire name of the service id. */
+  serviceIdField: string;
+  /** Bytes of disk that its files may take. */
+  scratchBytes: number;
+  /** Addresses that are not connected to. */
+  refusedNetworks: string;
+}
+
+/**
+ * Whether a sync could read this source now, from where the command runs: opens it, and looks at its columns.
+ * @throws {Refusal} saying what is wrong
+ */
+export async function trySource({
+  kind,
+  source,
+  credentials,
+  serviceIdField,
+  scratchBytes,
+  refusedNetworks,
+}: Tried): Promise<SourceColumn[]> {
+  try {
+    const opened = await openSource(source, credentials, { serviceIdField, scratchBytes, refusedNetworks });
+    try {
+      const columns = await opened.describe();
+      checkColumns(kind, columns, serviceIdField);
+      return columns;
+    } finally {
+      await opened.close();
+    }
+  } catch (error) {
+    if (!(error instanceof SourceError)) throw error;
+    throw new Refusal(`the test of the source failed: ${error.message}`);
+  }
+}
 
 export interface CreateOptions extends SourceOptions {
   workspace: string;
@@ -42,11 +84,11 @@ export async function create(options: CreateOptions): Promise<void> {
     const credentials = await readCredentials(options);
     const made: Made = { id: v7(), workspaceId, source, credentials };
     // Before the test: without a key there is nothing that a person could do with its result.
-    const stored = credentials && encryptCredentials(credentials, made.id, integrationKeys(config));
+    const encrypted = credentials && encryptCredentials(credentials, made.id, integrationKeys(config));
     const failure = await whyNot(made, options, installation);
     if (failure && !options.draft)
       throw new Refusal(`${failure.message}; mend it, or keep the integration as a draft with --draft`);
-    await store(made, stored, failure ? 'draft' : 'active', options, installation);
+    await store({ ...made, encrypted, status: failure ? 'draft' : 'active' }, options, installation);
     printRow(
       options.json,
       longRow(await findIntegration(database, made.id), new Date()),
@@ -63,7 +105,14 @@ async function whyNot(
   { config }: Installation,
 ): Promise<Refusal | undefined> {
   try {
-    await trySource({ kind, source, credentials, serviceIdField: config.SERVICE_ID_FIELD });
+    await trySource({
+      kind,
+      source,
+      credentials,
+      serviceIdField: config.SERVICE_ID_FIELD,
+      scratchBytes: config.SYNC_SCRATCH_BYTES,
+      refusedNetworks: config.SYNC_REFUSED_NETWORKS,
+    });
     return undefined;
   } catch (error) {
     if (error instanceof Refusal) return error;
@@ -71,10 +120,15 @@ async function whyNot(
   }
 }
 
+/** What has been tested, and failed as a draft at most. */
+interface Tested extends Made {
+  /** The credentials as they are stored. */
+  encrypted: Buffer | undefined;
+  status: 'active' | 'draft';
+}
+
 async function store(
-  { id, workspaceId, source }: Made,
-  credentials: Buffer | undefined,
-  status: 'active' | 'draft',
+  { id, workspaceId, source, encrypted, status }: Tested,
   { name, kind, warehouseType, schedule, contactEmails, updateExistingOnly }: CreateOptions,
   { database }: Installation,
 ): Promise<void> {
@@ -100,7 +154,7 @@ async function store(
           status,
           warehouseType: warehouseType ?? source.type,
           source: source as unknown as Prisma.InputJsonObject,
-          ...(credentials && { credentials: new Uint8Array(credentials) }),
+          ...(encrypted && { credentials: new Uint8Array(encrypted) }),
           schedule: schedule ?? null,
           contactEmails,
           updateExistingOnly: updateExistingOnly === true,

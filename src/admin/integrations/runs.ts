@@ -1,14 +1,101 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { v7 } from 'uuid';
-import { cancelRun } from '../../store/syncs/cancel-run.ts';
-import { selectRuns } from '../../store/syncs/select-runs.ts';
-import { startRun } from '../../store/syncs/start-run.ts';
-import { PENSTOCK } from '../command-name.ts';
-import { type Installation, withInstallation } from '../installation.ts';
-import { pageOf, printPage, printRow } from '../output.ts';
-import { Refusal } from '../refusal.ts';
-import { findIntegration } from './find-integration.ts';
-import { runRow } from './rows.ts';
+import { v7, validate } from 'uuid';
+import type { SourceDefinition } from '../../integrations/definition.ts';
+import { nextRun } from '../../integrations/schedule.ts';
+import type { Database } from '../../store/database.ts';
+import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
+import { type SelectedRun, selectRuns } from '../../store/sync-lists.ts';
+import { cancelRun, startRun } from '../../store/sync-runs.ts';
+import { PENSTOCK, Refusal } from '../command.ts';
+import { findWorkspaceId, type Installation, withInstallation } from '../lookup.ts';
+import { pageOf, printPage, printRow, type Row } from '../output.ts';
+
+/** Enough to say where they are. */
+const MOST_NAMED = 10;
+
+/**
+ * The integration that a person named, by its name or its id.
+ *
+ * @param workspace name or id of its workspace, where several have one of this name
+ * @throws {Refusal} when there is none, or several
+ */
+export async function findIntegration(
+  database: Database,
+  nameOrId: string,
+  workspace?: string,
+): Promise<SelectedIntegration> {
+  const workspaceId = await findWorkspaceId(database, workspace);
+  const wanted = { workspaceId, limit: MOST_NAMED };
+  const named = await selectIntegrations(database.pool, { ...wanted, name: nameOrId });
+  const [found, ...others] =
+    named.length === 0 && validate(nameOrId)
+      ? await selectIntegrations(database.pool, { ...wanted, id: nameOrId })
+      : named;
+  if (found === undefined)
+    throw new Refusal(
+      `no integration has the name or the id '${nameOrId}'; see ${PENSTOCK} integrations list`,
+    );
+  if (others.length > 0) {
+    const workspaces = named.map((one) => one.workspace).join(', ');
+    throw new Refusal(
+      `several workspaces have an integration '${nameOrId}'; name one with --workspace: ${workspaces}`,
+    );
+  }
+  return found;
+}
+
+/** One line of a list. */
+export function shortRow(integration: SelectedIntegration): Row {
+  return {
+    integration_id: integration.id,
+    workspace: integration.workspace,
+    name: integration.name,
+    kind: integration.kind,
+    source: whereIs(sourceOf(integration)),
+    status: integration.status,
+    schedule: integration.schedule,
+    last_timestamp: integration.last_timestamp,
+    last_job_status: integration.last_job_status,
+  };
+}
+
+/** Everything but the credentials. */
+export function longRow(integration: SelectedIntegration, now: Date): Row {
+  const { status, schedule } = integration;
+  return {
+    integration_id: integration.id,
+    workspace: integration.workspace,
+    name: integration.name,
+    kind: integration.kind,
+    status,
+    warehouse_type: integration.warehouse_type,
+    source: integration.source,
+    schedule,
+    next_scheduled_run:
+      status === 'active' && schedule !== null ? nextRun(schedule, now).toISOString() : null,
+    contact_emails: integration.contact_emails,
+    update_existing_only: integration.update_existing_only,
+    last_timestamp: integration.last_timestamp,
+    last_job_started_at: integration.last_job_started_at,
+    last_job_status: integration.last_job_status,
+    created_at: integration.created_at,
+  };
+}
+
+function runRow({ id, ...run }: SelectedRun): Row {
+  return { job_id: id, ...run };
+}
+
+export function sourceOf({ source }: Pick<SelectedIntegration, 'source'>): SourceDefinition {
+  return source as unknown as SourceDefinition;
+}
+
+/** As a person would name it. */
+export function whereIs(source: SourceDefinition): string {
+  if (source.type === 'postgres') return `${source.host}:${source.port}/${source.database} ${source.table}`;
+  if (source.type === 'folder') return `${source.path} (${source.format})`;
+  return `s3://${source.bucket}/${source.prefix} (${source.format})`;
+}
 
 /** Milliseconds between two looks at a run that is waited for. */
 const LOOK_MS = 250;
@@ -43,13 +130,13 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
         ? undefined
         : `It has begun; ${PENSTOCK} integrations logs ${integrationId} tells how it goes.`,
     );
-    if (run.status === 'error' || run.status === 'config_error')
-      throw new Refusal(`the sync failed: ${run.message}`);
+    const where = `${PENSTOCK} integrations logs ${integrationId} --job ${run.id} tells which and why`;
+    if (run.status === 'error' || run.status === 'config_error') {
+      const which = run.status === 'error' && run.rows_failed > 0 ? `; ${where}` : '';
+      throw new Refusal(`the sync failed: ${run.message}${which}`);
+    }
     // Of a run that nobody has waited for nothing is known yet.
-    if (run.status === 'partial')
-      throw new Refusal(
-        `${run.message}; ${PENSTOCK} integrations logs ${integrationId} --job ${run.id} tells which and why`,
-      );
+    if (run.status === 'partial') throw new Refusal(`${run.message}; ${where}`);
   });
 }
 
@@ -93,7 +180,7 @@ interface LogsOptions extends OneOptions {
   after?: string;
 }
 
-/** Runs, or with a job the rows of it that failed. */
+/** Runs, or with a job the rows of it that failed, or were synced with a warning. */
 export async function logs(nameOrId: string, options: LogsOptions): Promise<void> {
   await withInstallation(async (installation) => {
     const { database } = installation;
@@ -102,15 +189,13 @@ export async function logs(nameOrId: string, options: LogsOptions): Promise<void
       await requireRun(installation, id, options.job);
       return rowErrors(installation, options.job, options);
     }
-    if (options.after !== undefined && !UUID.test(options.after))
+    if (options.after !== undefined && !validate(options.after))
       throw new Refusal('--after is the id of a job');
     const found = await selectRuns(database.pool, id, { after: options.after, limit: options.limit + 1 });
     const { shown, next } = pageOf(found, options.limit, (last) => last.id);
     printPage(options.json, 'sync jobs', { rows: shown.map(runRow), next });
   });
 }
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 async function rowErrors({ database }: Installation, jobId: string, { limit, after, json }: LogsOptions) {
   if (after !== undefined && !/^\d{1,15}$/.test(after))
@@ -123,6 +208,7 @@ async function rowErrors({ database }: Installation, jobId: string, { limit, aft
   const { shown, next } = pageOf(found, limit, (last) => String(last.number));
   const rows = shown.map((row) => ({
     row: Number(row.number),
+    outcome: row.synced ? 'synced' : 'failed',
     updated_at: row.updatedAt,
     identifier: row.identifier,
     reason: row.reason,

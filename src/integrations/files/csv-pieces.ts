@@ -1,11 +1,149 @@
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
-import { createGunzip } from 'node:zlib';
 import { SourceError } from '../source.ts';
-import { readHeader } from './csv-header.ts';
-import { createRecordScanner } from './csv-records.ts';
-import type { InputFile } from './input-files.ts';
+import type { InputFile } from './input.ts';
+import type { Scratch } from './scratch.ts';
+
+/** A header that is longer is no header. */
+const MOST_BYTES = 65_536;
+const DELIMITERS = [',', ';', '\t', '|'];
+
+export interface CsvHeader {
+  delimiter: string;
+  names: string[];
+}
+
+/**
+ * The first line of a CSV file. Of comma, semicolon, tab and bar, the delimiter is the one that makes one of the names
+ * UPDATED_AT: payloads are full of all of them, so that nothing else tells.
+ * @returns undefined for an empty file
+ * @throws {SourceError} `config` when no line ends within 64 KiB, or the file is no text
+ */
+export async function readHeader(file: InputFile): Promise<CsvHeader | undefined> {
+  const start = await readStart(file);
+  if (start.length === 0) return undefined;
+  // The mark at the beginning of a file goes with it. The bytes may end within a character, but no name does.
+  const text = new TextDecoder('utf-8').decode(start);
+  const headers = DELIMITERS.map((delimiter) => ({ delimiter, names: parseLine(text, delimiter) }));
+  const found =
+    headers.find(({ names }) => names?.some((name) => name.toLowerCase() === 'updated_at')) ?? headers[0]!;
+  const { delimiter, names } = found;
+  if (names?.some((name) => name.includes('\ufffd'))) {
+    throw new SourceError('config', `${file.name}: the first line is not in UTF-8`);
+  }
+  if (names) return { delimiter, names };
+  if (start.length < MOST_BYTES) return { delimiter, names: parseLine(`${text}\n`, delimiter) ?? [] };
+  throw new SourceError('config', `${file.name}: no first line ends within ${MOST_BYTES} bytes`);
+}
+
+async function readStart(file: InputFile): Promise<Buffer> {
+  const handle = await open(file.path);
+  try {
+    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MOST_BYTES), 0, MOST_BYTES, 0);
+    return buffer.subarray(0, bytesRead);
+  } finally {
+    await handle.close();
+  }
+}
+
+/** Names of the line, quoted or not; undefined when the line does not end. */
+function parseLine(text: string, delimiter: string): string[] | undefined {
+  const names: string[] = [];
+  let at = 0;
+  while (true) {
+    let name = '';
+    if (text[at] === '"') {
+      for (at += 1; text[at] !== '"' || text[at + 1] === '"'; at += 1) {
+        if (at >= text.length) return undefined;
+        name += text[at];
+        if (text[at] === '"') at += 1;
+      }
+      at += 1;
+    }
+    for (; text[at] !== delimiter && text[at] !== '\n' && text[at] !== '\r'; at += 1) {
+      if (at >= text.length) return undefined;
+      name += text[at];
+    }
+    names.push(name.trim());
+    if (text[at] !== delimiter) return names;
+    at += 1;
+  }
+}
+
+const QUOTE = 0x22;
+const CR = 0x0d;
+const LF = 0x0a;
+const SPACE = 0x20;
+
+/** Finds where the records of a CSV file end, whose values may hold line breaks. Lines end in LF or CR LF. */
+export function createRecordScanner(delimiter: string) {
+  const separator = delimiter.charCodeAt(0);
+  let passed = 0;
+  let openedAt: number | undefined;
+  /** The last byte is a quote within quotes: it closes them, unless a second one follows. */
+  let pending = false;
+  /** Of a broken value, the line is given up. */
+  let skipping = false;
+  /** Last byte but for spaces, which may stand around quotes. */
+  let last = LF;
+
+  return {
+    /**
+     * @param onEnd gets the place within the chunk behind each line break that ends a record, in their order
+     */
+    scan(chunk: Buffer, onEnd: (end: number) => void): void {
+      let at = 0;
+      let quote = chunk.indexOf(QUOTE);
+      while (at < chunk.length) {
+        if (pending) {
+          const next = chunk[at]!;
+          if (next === SPACE) {
+            at += 1;
+            continue;
+          }
+          pending = false;
+          if (next === QUOTE) at += 1;
+          else {
+            openedAt = undefined;
+            skipping = next !== separator && next !== LF && next !== CR;
+          }
+          continue;
+        }
+        if (quote !== -1 && quote < at) quote = chunk.indexOf(QUOTE, at);
+        if (openedAt !== undefined) {
+          if (quote === -1) break;
+          pending = true;
+          at = quote + 1;
+          continue;
+        }
+        const end = chunk.indexOf(LF, at);
+        if (end !== -1 && (skipping || quote === -1 || end < quote)) {
+          skipping = false;
+          at = end + 1;
+          onEnd(at);
+          continue;
+        }
+        if (skipping || quote === -1) break;
+        const before = lastBut(SPACE, chunk.subarray(0, quote)) ?? last;
+        // Anywhere else in a value without quotes it is a character as any other.
+        if (before === separator || before === LF || before === CR) openedAt = passed + quote;
+        at = quote + 1;
+      }
+      last = lastBut(SPACE, chunk) ?? last;
+      passed += chunk.length;
+    },
+
+    /** The byte at which a quote has opened that is not closed, if there is one. */
+    open: () => (pending ? undefined : openedAt),
+  };
+}
+
+function lastBut(byte: number, bytes: Buffer): number | undefined {
+  let at = bytes.length - 1;
+  while (at >= 0 && bytes[at] === byte) at -= 1;
+  return bytes[at];
+}
 
 /**
  * Of a file that is read from its first byte on, DuckDB keeps all of it in memory, twice its size, until it is through,
@@ -17,22 +155,20 @@ const PIECE_BYTES = 16_777_216;
 const MOST_HEADER_BYTES = 131_072;
 
 /**
- * Looks through a CSV file, and cuts it if it is long, or packed. Pieces stand beside the file, and each begins with the
- * header. A quote that is never closed makes one value of all that stands behind it, however many lines it was meant to
+ * Looks through a CSV file, and cuts it if it is long. Pieces stand in its place, and each begins with the header. A quote that is never closed makes one value of all that stands behind it, however many lines it was meant to
  * be, which DuckDB drops without a word: it is found here.
  * @returns no piece of an empty file
- * @throws {SourceError} `config` without a header; `failed` when it cannot be read
+ * @throws {SourceError} `config` without a header, or past the room that there is; `failed` when it cannot be read
  */
 export async function cutCsv(
   file: InputFile,
-  signal?: AbortSignal,
-  pieceBytes = PIECE_BYTES,
+  scratch: Pick<Scratch, 'take' | 'drop'>,
+  { signal, pieceBytes = PIECE_BYTES }: { signal?: AbortSignal; pieceBytes?: number } = {},
 ): Promise<InputFile[]> {
   const header = await readHeader(file);
   if (!header) return [];
   const scanner = createRecordScanner(header.delimiter);
-  const packed = file.path.endsWith('.gz');
-  let isCut = packed || (await stat(file.path)).size > pieceBytes;
+  let isCut = (await stat(file.path)).size > pieceBytes;
   const pieces: InputFile[] = [];
   let piece: FileHandle | undefined;
   let [head, headEnded] = [Buffer.alloc(0), false];
@@ -41,6 +177,7 @@ export async function cutCsv(
   let records = 0;
 
   async function write(bytes: Buffer): Promise<void> {
+    await scratch.take(bytes.length + (piece ? 0 : head.length), file.name);
     if (!piece) {
       const path = `${file.path}.${pieces.length}.csv`;
       piece = await open(path, 'w', 0o600);
@@ -89,15 +226,17 @@ export async function cutCsv(
   const read = createReadStream(file.path, { highWaterMark: 1_048_576 });
   const options = signal ? { signal } : {};
   try {
-    await (packed ? pipeline(read, createGunzip(), takeAll, options) : pipeline(read, takeAll, options));
+    await pipeline(read, takeAll, options);
     if (scanner.open() !== undefined) await piece?.truncate(whole);
   } catch (error) {
     signal?.throwIfAborted();
+    if (error instanceof SourceError) throw error;
     throw new SourceError('failed', `${file.name}: ${(error as Error).message}`, { cause: error });
   } finally {
     await endPiece();
   }
   if (!headEnded) pieces.push({ ...file, recordsBefore: 0 });
+  else if (isCut) await scratch.drop(file.path);
   const [openQuote, last] = [scanner.open(), pieces.at(-1)];
   if (openQuote !== undefined && last) last.openQuote = openQuote;
   return pieces;

@@ -1,11 +1,8 @@
 import { brokenRow, findColumns, type KnownColumn, requireUpdatedAt } from '../columns.ts';
 import type { SourceRow } from '../source.ts';
-import { type CsvHeader, readHeader } from './csv-header.ts';
-import { cutCsv } from './csv-pieces.ts';
-import { literal } from './duckdb.ts';
-import type { InputFile } from './input-files.ts';
-import { type FormatReader, type Part, timeOfText } from './part.ts';
-import { readRejects } from './rejects.ts';
+import { type CsvHeader, cutCsv, readHeader } from './csv-pieces.ts';
+import type { InputFile } from './input.ts';
+import { type FormatReader, literal, type Part, readRejects, timeOfText } from './part.ts';
 
 /**
  * Bytes of the longest line. A payload of the longest kind, of which every character is a quote and doubled, and the
@@ -22,9 +19,9 @@ export const PASS_OVER_REJECTS = 'ignore_errors = true';
  * one part. An empty value is null.
  */
 export const csv: FormatReader = {
-  async prepare(files, signal) {
+  async prepare(files, scratch, signal) {
     const pieces = [];
-    for (const file of files) pieces.push(...(await cutCsv(file, signal)));
+    for (const file of files) pieces.push(...(await cutCsv(file, scratch, { signal })));
     return pieces;
   },
   parts,

@@ -1,11 +1,8 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { findColumns, type KnownColumn, knownNames, requireUpdatedAt } from '../columns.ts';
 import { KEEP_REJECTS, MOST_LINE_BYTES, PASS_OVER_REJECTS } from './csv.ts';
-import { literal } from './duckdb.ts';
-import { nameAll } from './errors.ts';
-import type { InputFile } from './input-files.ts';
-import { type FormatReader, type Part, timeOfText } from './part.ts';
-import { readRejects } from './rejects.ts';
+import type { InputFile } from './input.ts';
+import { type FormatReader, literal, nameAll, type Part, readRejects, timeOfText } from './part.ts';
 
 /**
  * NDJSON files: an object on each line. Lines are read as texts and taken apart one by one, so that one that is no JSON

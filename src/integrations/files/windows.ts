@@ -1,10 +1,9 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
-import type { KnownColumn } from '../columns.ts';
-import { EARLIEST, LATEST } from '../times.ts';
-import { literal } from './duckdb.ts';
-import type { Part } from './part.ts';
+import { type KnownColumn, MOST_UNREADABLE, mostCharacters } from '../columns.ts';
+import { EARLIEST, LATEST } from '../schedule.ts';
+import { literal, type Part } from './part.ts';
 
-type ValueColumn = Exclude<KnownColumn, 'updated_at'>;
+export type ValueColumn = Exclude<KnownColumn, 'updated_at'>;
 
 /**
  * DuckDB cannot sort wide rows that do not fit into its memory: it ends with an error, or worse, with no rows. So rows are
@@ -36,8 +35,7 @@ const IS_TIME = `coalesce(moment between timestamp '${EARLIEST}' and timestamp '
  */
 export async function surveyRows(
   connection: DuckDBConnection,
-  parts: readonly Part[],
-  columns: readonly ValueColumn[],
+  { parts, columns }: { parts: readonly Part[]; columns: readonly ValueColumn[] },
   since: string | undefined,
 ): Promise<Survey> {
   const from =
@@ -107,10 +105,11 @@ function rowsOf(
   relation: 'from' | 'fromKeeping',
 ): string {
   const rows = parts.map((part) => {
-    const values = columns.map(
-      (column, index) => `, ${part.values.get(column) ?? 'null::varchar'} as v${index}`,
-    );
-    return `select ${part.at} as moment, ${part.shown} as shown${values.join('')} from ${part[relation]}`;
+    const values = columns.map((column, index) => {
+      const value = part.values.get(column);
+      return `, ${value === undefined ? 'null::varchar' : `left(${value}, ${mostCharacters(column)})`} as v${index}`;
+    });
+    return `select ${part.at} as moment, left(${part.shown}, ${MOST_UNREADABLE}) as shown${values.join('')} from ${part[relation]}`;
   });
   return rows.join(' union all ');
 }

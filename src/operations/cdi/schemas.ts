@@ -1,4 +1,11 @@
-import type { Schema } from '../../schemas/schema.ts';
+import { createHash } from 'node:crypto';
+import { validate } from 'uuid';
+import { ApiError, errors } from '../../errors.ts';
+import type { Json } from '../../profile/json.ts';
+import type { Schema } from '../../schemas/compile.ts';
+import type { Pool } from '../../store/database.ts';
+import { isIntegration } from '../../store/integrations.ts';
+import type { KeysetPage, Listed } from '../../store/keyset.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 const time = (description: string) => ({ type: ['string', 'null'], description: `${description} ISO 8601.` });
@@ -44,3 +51,73 @@ const listOf = (items: Schema): Schema => ({
 
 export const integrationsReply = listOf(integration);
 export const jobsReply = listOf(job);
+
+/** The integration that the examples name. */
+export const EXAMPLE_INTEGRATION = '019c13ec-a2e2-71d4-8c53-2f6be1a90c77';
+
+/**
+ * The id in a path, in lower case, of an integration that the workspace has.
+ * @throws {ApiError} invalidIntegrationId, unknownIntegration
+ */
+export async function integrationIn(
+  params: Record<string, string>,
+  workspaceId: string,
+  pool: Pool,
+): Promise<string> {
+  const { integration_id: text = '' } = params;
+  if (!validate(text)) throw new ApiError('invalidIntegrationId');
+  const id = text.toLowerCase();
+  if (!(await isIntegration(pool, id, workspaceId))) throw new ApiError('unknownIntegration');
+  return id;
+}
+
+/** The specification's. */
+const PAGE_SIZE = 10;
+
+export const cursorQuery: Schema = {
+  type: 'object',
+  properties: {
+    cursor: {
+      type: 'string',
+      description: 'Of another page, from a `Link` header; without one the first page.',
+      refusal: { type: errors.invalidCursor.message },
+    },
+  },
+};
+
+/**
+ * The page that a query asks for.
+ *
+ * @param list names the list: a cursor of another one is none
+ * @throws {ApiError} invalidCursor
+ */
+export function readPage({ cursor }: Record<string, Json>, list: string): KeysetPage {
+  if (cursor === undefined) return { direction: 'older', size: PAGE_SIZE };
+  const text = Buffer.from(cursor as string, 'base64').toString('latin1');
+  const [direction, from = ''] = text.split(':', 2);
+  if ((direction !== 'older' && direction !== 'newer') || !validate(from))
+    throw new ApiError('invalidCursor');
+  if (cursorOf(direction, from, list) !== cursor) throw new ApiError('invalidCursor');
+  return { direction, from, size: PAGE_SIZE };
+}
+
+/** The `Link` header of a page, unless it is the only one. `prev` has the newer rows. */
+export function linkTo(
+  path: string,
+  list: string,
+  { rows, newer, older }: Listed<{ id: string }>,
+): Record<string, string> {
+  const link = (direction: KeysetPage['direction'], row: { id: string } | undefined, rel: string) =>
+    row ? [`<${path}?cursor=${cursorOf(direction, row.id, list)}>; rel="${rel}"`] : [];
+  const links = [
+    ...link('newer', newer ? rows[0] : undefined, 'prev'),
+    ...link('older', older ? rows.at(-1) : undefined, 'next'),
+  ];
+  return links.length > 0 ? { Link: links.join(',') } : {};
+}
+
+/** A direction, the id that the page lies at, and a check, in Base64. Base64 of such a text has neither + nor /, which a URL would want written otherwise. */
+function cursorOf(direction: KeysetPage['direction'], id: string, list: string): string {
+  const check = createHash('sha256').update(`${list} ${direction} ${id}`).digest('hex').slice(0, 8);
+  return Buffer.from(`${direction}:${id}:${check}`).toString('base64');
+}

@@ -1,16 +1,58 @@
 import { BadRequest } from '../../errors.ts';
-import { normalizeEmail } from '../../profile/email.ts';
-import { isGiven } from '../../profile/identifier.ts';
+import type { AcceptedEmailChange } from '../../jobs/payloads.ts';
+import { normalizeEmail } from '../../profile/addresses.ts';
+import { emailOf, isGiven } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { parseTime, toIso } from '../../profile/time.ts';
-import type { Schema } from '../../schemas/schema.ts';
-import type { Page } from '../../store/subscriptions/list-emails.ts';
-import { count } from '../subscription/schemas.ts';
-import { readOffset, readWholeNumber } from '../subscription/whole-number.ts';
+import type { Schema } from '../../schemas/compile.ts';
+import type { Page } from '../../store/email-listing.ts';
+import { countedReply, email, judge, planOf, refusal, requiredElements } from '../identity/elements.ts';
+import type { Plan, QueuedOperation } from '../operation.ts';
+import { count, listOrOne, READ_BACK_WITHIN, readOffset, readWholeNumber } from '../subscription/asked.ts';
+
+const FIELD = 'email';
+
+/** The body's list of addresses. */
+export const addresses = listOrOne(email, 'Email addresses; nobody need have them.');
+
+/** What the operations that change a list of addresses have in common. */
+export const ofAddresses = {
+  kind: 'queued',
+  method: 'POST',
+  bucket: 'default',
+  readBackWithin: READ_BACK_WITHIN,
+  replies: {
+    201: {
+      description: 'The changes are on disk, and unless the workers are behind the next get sees them.',
+      schema: countedReply([FIELD], {}),
+    },
+  },
+  refusals: ['tooManyIds'],
+  ...refusal([FIELD]),
+} as const satisfies Partial<QueuedOperation>;
+
+/**
+ * The plan that changes each address of the body alike; one that cannot be read fails alone.
+ *
+ * @throws {BadRequest|ApiError} without a valid address, and with too many
+ */
+export function planChange(
+  body: Record<string, Json>,
+  change: Pick<AcceptedEmailChange, 'state' | 'hard_bounced' | 'marked_as_spam'>,
+): Plan {
+  const elements = requiredElements(body, FIELD, { of: 'strings', tooMany: 'tooManyIds' });
+  const judged = judge(FIELD, elements, (element) => {
+    const read = emailOf(element);
+    return 'error' in read ? read : { kind: 'email_change' as const, ...read.identifier, ...change };
+  });
+  return planOf(judged, [FIELD], {});
+}
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;
-const DAY = /^\d{4}-\d\d-\d\d$/;
+const DAY_OR_TIME = /^\d{4}-\d\d-\d\d(?:[Tt ]|$)/;
+/** A zone whose + was not encoded. */
+const BARE_ZONE = /([Tt ]\d\d.*) (?=\d\d:?\d\d$)/;
 
 /** The parameters of a list of addresses. */
 export const listParameters: Schema = {
@@ -31,7 +73,11 @@ export const listParameters: Schema = {
 };
 
 function day(description: string): Schema {
-  return { type: 'string', description: `YYYY-MM-DD. ${description}`, rule: 'it must be a day, YYYY-MM-DD' };
+  return {
+    type: 'string',
+    description: `YYYY-MM-DD; also with a time, from or to which it holds then. ${description}`,
+    rule: 'it must be a day, YYYY-MM-DD',
+  };
 }
 
 /** The answer with a list of addresses, `since` being the name of their time. */
@@ -92,11 +138,33 @@ export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless
   };
 }
 
-/** Epoch milliseconds of its midnight, UTC. */
+/** Epoch milliseconds: of the time that is sent, or of the day's midnight, UTC. */
 function readDay(query: Record<string, Json>, name: string): number | undefined {
   const value = query[name];
   if (!isGiven(value)) return undefined;
-  const time = typeof value === 'string' && DAY.test(value) ? parseTime(value) : undefined;
+  const time =
+    typeof value === 'string' && DAY_OR_TIME.test(value)
+      ? parseTime(value.replace(BARE_ZONE, '$1+'))
+      : undefined;
   if (time === undefined) throw new BadRequest(`'${name}' is not valid: it must be a day, YYYY-MM-DD`);
   return time;
+}
+
+/**
+ * The operation that unsubscribes addresses and marks them as hard bounces. It has two names.
+ *
+ * @param word the one that the path ends with
+ */
+export function blocklisting(word: 'blocklist' | 'blacklist', description: string): QueuedOperation {
+  return {
+    ...ofAddresses,
+    id: `email.${word}`,
+    path: `/email/${word}`,
+    permission: 'email.blacklist',
+    summary: 'Unsubscribe addresses and mark them as hard bounces',
+    description,
+    body: { type: 'object', required: ['email'], properties: { email: addresses } },
+    example: { body: { email: ['gone@example.com'] }, reply: { message: 'success' } },
+    plan: (_caller, body) => planChange(body, { state: 'unsubscribed', hard_bounced: true }),
+  };
 }

@@ -1,13 +1,19 @@
+import { ApiError, BadRequest } from '../../errors.ts';
+import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
+import { toProfileId, toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { toServiceId } from '../../profile/service-id.ts';
-import type { Schema } from '../../schemas/schema.ts';
+import { findUnstorable } from '../../profile/values.ts';
+import type { Schema } from '../../schemas/compile.ts';
 import { userAlias } from '../../schemas/track.ts';
-import type { StoredUser } from '../../store/export/read-profiles.ts';
+import type { StoredUser } from '../../store/export.ts';
+import type { Wanted } from '../../store/export-lookup.ts';
 
 /** A field of an exported user: its documentation, and its value if that is not the stored member of its name. */
 export interface UserField {
   schema: Schema;
   read?(user: StoredUser): Json | undefined;
+  /** Shown where there is no data: clients read it without asking whether it is there. */
+  otherwise?: Json;
 }
 
 const text = (description: string): UserField => ({ schema: { type: 'string', description } });
@@ -21,7 +27,7 @@ const object = (description: string): UserField => ({
 const state = (description: string): UserField => ({
   schema: { enum: ['subscribed', 'unsubscribed', 'opted_in'], description },
 });
-const listOf = (properties: Record<string, Schema>, description: string): UserField => ({
+const listField = (properties: Record<string, Schema>, description: string): UserField => ({
   schema: { type: 'array', description, items: { type: 'object', properties } },
 });
 
@@ -44,7 +50,10 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
   return {
     created_at: time('When the profile was made.'),
     external_id: text('The id that you gave the user.'),
-    user_aliases: { schema: { type: 'array', items: userAlias, description: 'Sorted by label.' } },
+    user_aliases: {
+      schema: { type: 'array', items: userAlias, description: 'Sorted by label; empty without any.' },
+      otherwise: [],
+    },
     [serviceIdField]: {
       schema: { type: 'string', pattern: '^[0-9a-f]{24}$', description: "The service's own id of the user." },
       read: ({ id }) => toServiceId(id),
@@ -85,11 +94,12 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
     facebook: object('As sent.'),
     twitter: object('As sent.'),
     custom_attributes: object('Custom attributes by name.'),
-    custom_events: listOf(summary, 'Each custom event with its first and last time and how often.'),
-    purchases: listOf(summary, 'Each product with its first and last purchase and how many pieces.'),
+    custom_events: listField(summary, 'Each custom event with its first and last time and how often.'),
+    purchases: listField(summary, 'Each product with its first and last purchase and how many pieces.'),
     total_revenue: {
-      schema: { type: 'number', description: 'Revenue of the purchases in USD.' },
+      schema: { type: 'number', description: 'Revenue of the purchases in USD; 0 without any.' },
       read: ({ revenue }) => revenue?.[MAIN_CURRENCY],
+      otherwise: 0,
     },
     revenue: {
       schema: {
@@ -102,24 +112,27 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
         return others;
       },
     },
-    apps: listOf(
+    apps: listField(
       { name: string, sessions: { type: 'integer' }, first_used: dateTime, last_used: dateTime },
       'Each app with sessions of the user; `name` is its `app_id`.',
     ),
     devices: {
-      ...listOf({ device_id: string }, 'The devices of the push tokens.'),
+      ...listField({ device_id: string }, 'The devices of the push tokens.'),
       read: ({ push_tokens }) => {
         const ids = new Set(push_tokens?.map(({ device_id }) => device_id));
         return [...ids].map((device_id) => ({ device_id }));
       },
     },
-    push_tokens: listOf({ app: string, token: string, device_id: string }, '`app` is the `app_id` as sent.'),
+    push_tokens: listField(
+      { app: string, token: string, device_id: string },
+      '`app` is the `app_id` as sent.',
+    ),
     email_subscribe: state('State of the email address, shared by everyone who has it.'),
     email_opted_in_at: time('Since when the state is `opted_in`, while it is that.'),
     email_unsubscribed_at: time('Since when the state is `unsubscribed`, while it is that.'),
     email_hard_bounced_at: time('When the address was found not to exist.'),
     push_subscribe: state('State for push messages.'),
-    subscription_groups: listOf(
+    subscription_groups: listField(
       {
         id: { type: 'string', format: 'uuid' },
         name: string,
@@ -134,15 +147,16 @@ export function userFields(serviceIdField: string): Record<string, UserField> {
   };
 }
 
-/** One user as the answer shows it: the wanted fields that have data. */
+/** One user as the answer shows it: the wanted fields that have data, and those that say that there is none. */
 export function toUserObject(
   user: StoredUser,
   fields: [name: string, field: UserField][],
 ): Record<string, Json> {
   const shown: Record<string, Json> = {};
-  for (const [name, { read }] of fields) {
+  for (const [name, { read, otherwise }] of fields) {
     const value = read ? read(user) : user[name];
     if (!isEmpty(value)) shown[name] = value;
+    else if (otherwise !== undefined) shown[name] = otherwise;
   }
   return shown;
 }
@@ -155,4 +169,83 @@ function isEmpty(value: Json | undefined): value is null | undefined {
 /** The last 48 bits of a service id are random. */
 function randomBucket({ id }: StoredUser): number {
   return Number.parseInt(toServiceId(id).slice(12), 16) % BUCKETS;
+}
+
+/** External ids, service ids and aliases of one request. */
+export const MAX_IDS = 50;
+
+const SERVICE_ID = /^[0-9a-f]{24}$/;
+
+/** An identifier as its sender knows it, and as the store does; without the latter nobody can have it. */
+export interface Asked {
+  sent: string;
+  key: Omit<Wanted, 'place'> | undefined;
+}
+
+type Alias = { alias_name: string; alias_label: string };
+
+/**
+ * The identifiers of a request whose shape is right already, in the order external ids, aliases, service ids,
+ * email address, phone, device id. An identifier that breaks the rules of its kind is one that nobody has.
+ *
+ * @throws {BadRequest|ApiError} when there is none, or more than 50 ids and aliases
+ */
+export function readAsked(body: Record<string, Json>, serviceIdField: string): Asked[] {
+  const externalIds = listOf(body.external_ids).map(String).map(externalId);
+  const aliases = (listOf(body.user_aliases) as Alias[]).map(alias);
+  const serviceIds = [...listOf(body[serviceIdField]), ...listOf(body[`${serviceIdField}s`])]
+    .map(String)
+    .map(serviceId);
+  if (externalIds.length + serviceIds.length > MAX_IDS) throw new ApiError('tooManyIds');
+  if (externalIds.length + serviceIds.length + aliases.length > MAX_IDS)
+    throw new ApiError('tooManyIdsAndAliases');
+
+  const asked = [
+    ...externalIds,
+    ...aliases,
+    ...serviceIds,
+    ...listOf(body.email_address).map(String).map(email),
+    ...listOf(body.phone).map(String).map(phone),
+    ...listOf(body.device_id).map(String).map(device),
+  ];
+  if (asked.length === 0) {
+    throw new BadRequest(
+      `'external_ids', 'user_aliases', '${serviceIdField}', 'email_address', 'phone' or 'device_id' is required`,
+    );
+  }
+  return asked;
+}
+
+/** Clients send one value where an array is meant, and null or an empty text for none. */
+export function listOf(value: Json | undefined): Json[] {
+  const list = Array.isArray(value) ? value : [value ?? null];
+  return list.filter((element) => element !== null && element !== '');
+}
+
+function externalId(sent: string): Asked {
+  return { sent, key: findUnstorable(sent) ? undefined : { external_id: sent } };
+}
+
+/** The typed clients read a list of strings, so an alias that nobody has is reported by its name. */
+function alias({ alias_name, alias_label }: Alias): Asked {
+  const unstorable = findUnstorable([alias_name, alias_label]);
+  return { sent: alias_name, key: unstorable ? undefined : { alias_name, alias_label } };
+}
+
+function serviceId(sent: string): Asked {
+  return { sent, key: SERVICE_ID.test(sent) ? { id: toProfileId(sent) } : undefined };
+}
+
+function email(sent: string): Asked {
+  const address = findUnstorable(sent) ? undefined : normalizeEmail(sent);
+  return { sent, key: address === undefined ? undefined : { email: address } };
+}
+
+function phone(sent: string): Asked {
+  const number = normalizePhone(sent);
+  return { sent, key: number?.valid ? { phone: number.phone } : undefined };
+}
+
+function device(sent: string): Asked {
+  return { sent, key: findUnstorable(sent) ? undefined : { device_id: sent } };
 }

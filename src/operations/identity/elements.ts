@@ -1,10 +1,10 @@
 import { ApiError, BadRequest, type ErrorName, type Rejection } from '../../errors.ts';
-import { newId } from '../../ids.ts';
-import type { IdentityObject } from '../../jobs/identity.ts';
-import type { SubscriptionObject } from '../../jobs/subscription.ts';
+import type { IdentityObject, SubscriptionObject } from '../../jobs/payloads.ts';
+import { newId } from '../../platform/ids.ts';
+import { prioritizations } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { isRecord } from '../../profile/record.ts';
-import { findUnstorable } from '../../profile/values.ts';
+import { findUnstorable, isRecord } from '../../profile/values.ts';
+import type { Schema } from '../../schemas/compile.ts';
 import type { Plan } from '../operation.ts';
 
 /** Elements of each array of an identity or subscription request. */
@@ -27,19 +27,24 @@ type Content = WithoutPlace<Element>;
 type WithoutPlace<T> = T extends unknown ? Omit<T, keyof Place> : never;
 type Place = Pick<IdentityObject, 'id' | 'request' | 'index'>;
 
+/** What an array of a request holds. */
+export interface ArrayForm {
+  /** What the elements are; a value that could not be one is no array of one. */
+  of: 'objects' | 'strings';
+  /** The error that more than 50 elements end with. */
+  tooMany: ErrorName;
+}
+
 /**
  * The elements of one of a request's arrays; undefined when the request does not have it. Clients send one
  * element where an array is meant, and null for none.
  *
- * @param of what the elements are; a value that could not be one is no array of one
- * @param tooMany the error that more than 50 elements end with
  * @throws {BadRequest|ApiError} when it is no array, or has more than 50 elements
  */
 export function elementsOf(
   body: Record<string, Json>,
   field: string,
-  of: 'objects' | 'strings',
-  tooMany: ErrorName,
+  { of, tooMany }: ArrayForm,
 ): Json[] | undefined {
   const value = body[field];
   if (value === undefined || value === null) return undefined;
@@ -56,9 +61,8 @@ export function elementsOf(
  * As `elementsOf`, for an array that a request must have and that must not be empty.
  * @throws {BadRequest|ApiError} when it is missing, empty, no array, or has more than 50 elements
  */
-export function requiredElements(...asked: Parameters<typeof elementsOf>): Json[] {
-  const [, field] = asked;
-  const elements = elementsOf(...asked);
+export function requiredElements(body: Record<string, Json>, field: string, form: ArrayForm): Json[] {
+  const elements = elementsOf(body, field, form);
   if (elements === undefined) throw new BadRequest(`'${field}' is required`);
   return requireSome(field, elements);
 }
@@ -81,7 +85,7 @@ export function judge<C extends Content>(
     const unstorable = findUnstorable(element);
     const verdict = unstorable === undefined ? read(element) : { error: unstorable };
     if ('error' in verdict) rejected.push({ type: verdict.error, input_array: field, index });
-    else objects.push({ ...verdict, id: newId(), request: 0, index });
+    else objects.push({ ...verdict, id: newId(), index });
   });
   return { objects, rejected };
 }
@@ -120,3 +124,88 @@ export function requireValid({ objects, rejected }: Judged, fields: string[]): v
   const names = fields.map((field) => `'${field}'`).join(', ');
   throw new BadRequest(`Valid data must be provided in the ${names} field${fields[1] ? 's' : ''}.`, rejected);
 }
+
+/** An array of a request. */
+export const arrayOf = (items: Schema, description: string): Schema => ({
+  type: 'array',
+  minItems: 1,
+  maxItems: MAX_ELEMENTS,
+  items,
+  description,
+});
+
+export const externalId = (description: string): Schema => ({
+  type: ['string', 'integer'],
+  description: `${description} At most 987 bytes.`,
+});
+
+export const aliasPart = (description: string): Schema => ({
+  type: 'string',
+  minLength: 1,
+  description: `${description} At most 236 bytes.`,
+});
+
+export const email: Schema = { type: 'string', description: 'An email address, in any case.' };
+
+export const phone: Schema = { type: ['string', 'integer'], description: 'A phone number in E.164.' };
+
+export const prioritization: Schema = {
+  type: 'array',
+  uniqueItems: true,
+  items: { enum: prioritizations },
+  description:
+    'Narrows the users who have the address, value by value: those with an external id, those without, the one updated last, the one updated longest ago. Nothing happens when more than one is left. Of each pair of opposites only one may be named.',
+};
+
+export const counter = (description: string): Schema => ({ type: 'integer', minimum: 0, description });
+
+const rejectionOf = (arrays: string[]): Schema => ({
+  type: 'object',
+  required: ['type', 'input_array', 'index'],
+  properties: {
+    type: { type: 'string', description: 'The field and the rule.' },
+    input_array: { enum: arrays },
+    index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+  },
+});
+
+/** The elements of these arrays that were refused. */
+export const rejections = (arrays: string[], description: string): Schema => ({
+  type: 'array',
+  description,
+  items: rejectionOf(arrays),
+});
+
+/** An answer with `message: success` and what was counted or listed. */
+export const replySchema = (
+  properties: Record<string, Schema>,
+  {
+    required = Object.keys(properties),
+    optional = {},
+  }: { required?: string[]; optional?: Record<string, Schema> } = {},
+): Schema => ({
+  type: 'object',
+  required: [...required, 'message'],
+  properties: { ...properties, message: { const: 'success' }, ...optional },
+});
+
+/** The answer to a request whose elements fail alone. */
+export const countedReply = (arrays: string[], counts: Record<string, Schema>, required?: string[]): Schema =>
+  replySchema(counts, {
+    ...(required && { required }),
+    optional: { errors: rejections(arrays, 'The elements that were refused. Absent when there are none.') },
+  });
+
+/** The body of an error answer: a message, and the elements that are to blame, if it is elements. */
+export const refusal = (arrays: string[]) => ({
+  errorBody: (message: string, errors: Json | undefined): Json =>
+    errors === undefined ? { message } : { message, errors },
+  errorSchema: {
+    type: 'object',
+    required: ['message'],
+    properties: {
+      message: { type: 'string' },
+      errors: rejections(arrays, 'The elements that are to blame. Absent when it is the request as a whole.'),
+    },
+  } satisfies Schema,
+});

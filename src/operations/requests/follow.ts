@@ -1,9 +1,88 @@
-import { findTrace, type Trace } from '../../jobs/traces.ts';
-import { selectByRequest } from '../../store/dead-letters/select-by-request.ts';
-import { findTraces } from '../../store/delivery/find-traces.ts';
+import type { AcceptedObject } from '../../jobs/envelope.ts';
+import { findTrace, inputArrayOf, type Trace } from '../../jobs/traces.ts';
+import { type DeadLetter, selectByRequest } from '../../store/dead-letters.ts';
+import { findTraces } from '../../store/ledger.ts';
 import type { Resources } from '../operation.ts';
-import { type Standing, type Status, standings } from './standing.ts';
-import { FARTHEST, idsBetween, millisecondsOf, NEAR } from './time-range.ts';
+
+type Status = 'accepted' | 'applied' | 'failed';
+
+/** What has become of what stood at one place of a request. */
+interface Standing {
+  input_array: string;
+  index: number;
+  status: Status;
+  reason?: string;
+}
+
+/** What each status of a dead letter means to who sent the object. */
+const tried: Record<DeadLetter['state'], Status> = {
+  waiting: 'failed',
+  replaying: 'accepted',
+  replayed: 'applied',
+};
+
+/**
+ * The places of a request with what has become of them, in its order. Where several objects stood at one place (users
+ * of one element of `subscription_groups`), the place stands as the worst of them does.
+ */
+function standings(parts: { trace: Trace; status: Status }[], deadLetters: DeadLetter[]): Standing[] {
+  const places = new Map<string, Standing>();
+  const note = (standing: Standing) => {
+    const name = `${standing.input_array} ${standing.index}`;
+    const known = places.get(name);
+    if (!known || rank[standing.status] > rank[known.status]) places.set(name, standing);
+  };
+  for (const { trace, status } of parts) for (const place of trace.objects) note({ ...place, status });
+  for (const { object, kind, state, reason } of deadLetters) {
+    const failed = object as unknown as AcceptedObject | null;
+    const input_array = (failed && inputArrayOf(failed)) ?? kind;
+    const index = Number.isSafeInteger(failed?.index) ? failed!.index : 0;
+    const status = tried[state];
+    note({ input_array, index, status, ...(status === 'failed' && { reason }) });
+  }
+  return [...places.values()];
+}
+
+const rank: Record<Status, number> = { applied: 0, accepted: 1, failed: 2 };
+
+/** That of all objects, or that they differ. */
+export function overall(objects: Standing[], unknown: number): Status | 'partially_applied' {
+  const statuses = new Set(objects.map(({ status }) => status));
+  const [only] = statuses;
+  return statuses.size === 1 && unknown === 0 ? only! : 'partially_applied';
+}
+
+/**
+ * Milliseconds between a request's id and those of its envelopes, at most: both are made by one process, which gives a
+ * request 15 seconds to arrive and some more for the key, the limit and the flush before.
+ */
+const FARTHEST = 60_000;
+
+/** Nearly always they are within this time. */
+const NEAR = 2000;
+
+/** The moment with which a UUIDv7 begins, in epoch milliseconds. */
+function millisecondsOf(id: string): number {
+  return Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16);
+}
+
+/** ISO 8601. */
+export function acceptedAt(requestId: string): string {
+  return new Date(millisecondsOf(requestId)).toISOString();
+}
+
+/** The ids that are made in the time, both ends included; the first and the last that there could be. */
+function idsBetween(from: number, to: number): [string, string] {
+  return [uuidOf(from, '0'), uuidOf(to, 'f')];
+}
+
+function uuidOf(milliseconds: number, fill: string): string {
+  const time = Math.min(milliseconds, 2 ** 48 - 1)
+    .toString(16)
+    .padStart(12, '0');
+  const [a, b, c] = [4, 4, 12].map((length) => fill.repeat(length));
+  return `${time.slice(0, 8)}-${time.slice(8)}-${a}-${b}-${c}`;
+}
 
 interface Part {
   trace: Trace;

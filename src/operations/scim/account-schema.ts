@@ -1,12 +1,13 @@
-import type { Schema } from '../../schemas/schema.ts';
+import type { Json } from '../../profile/json.ts';
+import type { Schema } from '../../schemas/compile.ts';
 import { companyPermissions, departments } from '../../schemas/scim-permissions.ts';
-import { USER } from './messages.ts';
+import { LONGEST, MOST, USER } from './messages.ts';
 
-/** Most workspaces, permissions or teams in one list of an account. */
-const MOST = 500;
+/** Addresses of a person. */
+const MOST_EMAILS = 20;
 
-/** Characters of a name. */
-const LONGEST = 255;
+/** URNs that a body is of: ours, and those of extensions that it has. */
+const MOST_SCHEMAS = 50;
 
 function text(description: string): Schema {
   return {
@@ -19,6 +20,14 @@ function text(description: string): Schema {
     rule: `it must be a string of 1 to ${LONGEST} characters`,
   };
 }
+
+/** Some providers send booleans as texts. */
+const truth = (description: string): Schema => ({
+  type: ['boolean', 'string'],
+  pattern: '^(?:[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$',
+  description,
+  rule: 'it must be true or false',
+});
 
 const listed = (description: string, items: Schema = text('One name.')): Schema => ({
   type: 'array',
@@ -78,9 +87,10 @@ const permissions: Schema = {
 const properties: Record<string, Schema> = {
   schemas: {
     type: 'array',
+    maxItems: MOST_SCHEMAS,
     contains: { const: USER },
     items: { type: 'string' },
-    rule: `it must be an array of strings that holds ${USER}`,
+    rule: `it must be an array of strings that holds ${USER}, at most ${MOST_SCHEMAS}`,
   },
   externalId: text('What the client calls the account.'),
   name: {
@@ -89,13 +99,24 @@ const properties: Record<string, Schema> = {
     rule: anObject,
     properties: { givenName: text('First name.'), familyName: text('Last name.') },
   },
-  department: text(`One of ${departments.join(', ')}.`),
-  active: {
-    type: ['boolean', 'string'],
-    pattern: '^([Tt]rue|[Ff]alse)$',
-    description: 'Whether the account may sign in to the dashboard.',
-    rule: 'it must be true or false',
+  emails: {
+    type: 'array',
+    maxItems: MOST_EMAILS,
+    description: 'Addresses as the client knows them, answered as they came; without any, `userName`.',
+    rule: `it must be an array of at most ${MOST_EMAILS} objects`,
+    items: {
+      type: 'object',
+      rule: anObject,
+      properties: {
+        value: text('The address.'),
+        type: text('What it is for, for instance `work`.'),
+        primary: truth('Whether it is the one to use first.'),
+        display: text('What it is shown as.'),
+      },
+    },
   },
+  department: text(`One of ${departments.join(', ')}.`),
+  active: truth('Whether the account may sign in to the dashboard.'),
   permissions,
 };
 
@@ -128,6 +149,19 @@ export const resourceSchema: Schema = {
       type: 'object',
       properties: { givenName: { type: 'string' }, familyName: { type: 'string' } },
     },
+    emails: {
+      type: 'array',
+      description: 'As given; without any, `userName`.',
+      items: {
+        type: 'object',
+        properties: {
+          value: { type: 'string' },
+          type: { type: 'string' },
+          primary: { type: 'boolean' },
+          display: { type: 'string' },
+        },
+      },
+    },
     department: { enum: departments },
     active: { type: 'boolean', description: 'Whether the account may sign in to the dashboard.' },
     lastSignInAt: {
@@ -145,5 +179,47 @@ export const resourceSchema: Schema = {
         version: { type: 'string' },
       },
     },
+  },
+};
+
+/** Of the documentation. */
+export const EXAMPLE_ID = '019c13ec-a2e2-7b61-8f0c-55a3d7e9c210';
+const WORKSPACE_ID = '019c13ec-9a10-7c1e-b0d4-3f5a6c7d8e90';
+
+export const exampleGiven: Record<string, Json> = {
+  schemas: [USER],
+  userName: 'ada@example.com',
+  name: { givenName: 'Ada', familyName: 'Lovelace' },
+  department: 'engineering',
+  permissions: {
+    companyPermissions: ['manage_company_settings'],
+    appGroup: [{ appGroupName: 'default', appGroupPermissions: ['basic_access', 'export_user_data'] }],
+  },
+};
+
+/** The same, as it is answered. */
+export const exampleResource: Record<string, Json> = {
+  ...exampleGiven,
+  id: EXAMPLE_ID,
+  active: true,
+  emails: [{ value: 'ada@example.com', type: 'work', primary: true }],
+  lastSignInAt: 'N/A',
+  permissions: {
+    companyPermissions: ['manage_company_settings'],
+    appGroup: [
+      {
+        appGroupId: WORKSPACE_ID,
+        appGroupName: 'default',
+        appGroupPermissions: ['basic_access', 'export_user_data'],
+        team: [],
+      },
+    ],
+  },
+  meta: {
+    resourceType: 'User',
+    created: '2026-01-31T12:00:00.000Z',
+    lastModified: '2026-01-31T12:00:00.000Z',
+    location: `https://penstock.example/scim/v2/Users/${EXAMPLE_ID}`,
+    version: 'W/"1"',
   },
 };

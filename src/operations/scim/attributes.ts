@@ -1,4 +1,8 @@
 import { departments } from '../../schemas/scim-permissions.ts';
+import { USER } from './messages.ts';
+
+/** Characters of a path, and so of the name of an attribute. */
+export const LONGEST_PATH = 500;
 
 /** An attribute as RFC 7643 §7 describes one. From these follow /Schemas, paths of PATCH, and what is shown. */
 export interface Attribute {
@@ -50,6 +54,15 @@ export const userAttributes: Attribute[] = [
       attribute('familyName', 'Last name.', { required: true }),
     ],
   }),
+  attribute('emails', 'Addresses as the provider knows them; without any, userName.', {
+    ...many,
+    subAttributes: [
+      attribute('value', 'The address.'),
+      attribute('type', 'What it is for.', { canonicalValues: ['work', 'home', 'other'] }),
+      attribute('primary', 'Whether it is the one to use first.', { type: 'boolean' }),
+      attribute('display', 'What it is shown as.'),
+    ],
+  }),
   attribute('department', 'Where the person works.', { required: true, canonicalValues: departments }),
   attribute('active', 'Whether the account may sign in.', { type: 'boolean' }),
   attribute('lastSignInAt', 'UTC time of the last sign-in to the dashboard, or N/A.', readOnly),
@@ -57,7 +70,11 @@ export const userAttributes: Attribute[] = [
     required: true,
     subAttributes: [
       attribute('companyPermissions', 'Names of company-level permissions.', { ...many, caseExact: true }),
-      attribute('appGroup', 'What it may do in each workspace.', { ...many, subAttributes: appGroup() }),
+      attribute('appGroup', 'What it may do in each workspace.', {
+        ...many,
+        required: true,
+        subAttributes: appGroup(),
+      }),
     ],
   }),
 ];
@@ -100,13 +117,51 @@ export const commonAttributes: Attribute[] = [
 
 export const allAttributes = [...commonAttributes, ...userAttributes];
 
+/** By what their names are in lower case; lists of attributes are constants. */
+const byName = new WeakMap<Attribute[], Map<string, Attribute>>();
+
 /** Names of attributes have no case (RFC 7643 §2.1). */
 export function findAttribute(among: Attribute[] | undefined, name: string): Attribute | undefined {
-  const wanted = name.toLowerCase();
-  return among?.find((one) => one.name.toLowerCase() === wanted);
+  if (!among || name.length > LONGEST_PATH) return undefined;
+  const named = byName.get(among) ?? new Map(among.map((one) => [one.name.toLowerCase(), one]));
+  byName.set(among, named);
+  return named.get(name.toLowerCase());
 }
 
 /** A path without the URN of the core schema, which may stand before it (RFC 7644 §3.10). */
 export function withoutUrn(path: string, urn: string): string {
-  return path.toLowerCase().startsWith(`${urn.toLowerCase()}:`) ? path.slice(urn.length + 1) : path;
+  const start = path.slice(0, urn.length + 1);
+  return start.toLowerCase() === `${urn.toLowerCase()}:` ? path.slice(urn.length + 1) : path;
+}
+
+/** Of RFC 7643 §4.3. */
+const ENTERPRISE = 'urn:ietf:params:scim:schemas:extension:enterprise:2.0:user';
+
+/** What RFC 7643 §4.1 knows of a person, and this service has no use for. */
+const NOT_KEPT = new Set(
+  [
+    ...[
+      'displayName',
+      'nickName',
+      'profileUrl',
+      'title',
+      'userType',
+      'preferredLanguage',
+      'locale',
+      'timezone',
+    ],
+    ...['phoneNumbers', 'ims', 'photos', 'addresses', 'groups', 'entitlements', 'roles', 'x509Certificates'],
+    ...['formatted', 'middleName', 'honorificPrefix', 'honorificSuffix'].map((name) => `name.${name}`),
+  ].map((name) => name.toLowerCase()),
+);
+
+/**
+ * Whether a path leads to what the standard knows and an account has not: it is passed over, as it is in a body. One
+ * that is refused would take the rest of its request with it, `active: false` for instance.
+ */
+export function isNotKept(path: string): boolean {
+  const plain = withoutUrn(path, USER).toLowerCase();
+  if (plain === ENTERPRISE || plain.startsWith(`${ENTERPRISE}:`)) return true;
+  const [first = '', second = ''] = plain.replace(/\[.*\]/, '').split('.', 2);
+  return NOT_KEPT.has(first) || NOT_KEPT.has(`${first}.${second}`);
 }

@@ -1,15 +1,36 @@
 import { isDeepStrictEqual } from 'node:util';
-import { ApiError } from '../../errors.ts';
-import { normalizeStaffEmail } from '../../profile/email.ts';
+import { validate } from 'uuid';
+import { ApiError, type ErrorName } from '../../errors.ts';
+import { normalizeStaffEmail } from '../../profile/addresses.ts';
 import type { Json } from '../../profile/json.ts';
-import { inTime } from '../../store/accounts/in-time.ts';
+import { inTime } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
-import type { Caller, DirectInput, Reply, Resources } from '../operation.ts';
-import { companyOf, findAccount, requestOf } from './find-account.ts';
-import { readProjection } from './projection.ts';
-import { type AccountValues, readAccount } from './read-account.ts';
+import type { AboutRequest, Caller, DirectInput, Reply, Resources } from '../operation.ts';
+import { invalid, ScimError } from './messages.ts';
+import { readProjection } from './query.ts';
+import { type AccountValues, readAccount, toColumns } from './read-account.ts';
 import { type Account, locationOf, readNames, toResource, versionOf } from './resource.ts';
-import { invalid, ScimError } from './scim-error.ts';
+
+/** The company whose SCIM token the caller has. */
+export function companyOf({ companyId }: Caller): string {
+  if (companyId === undefined) throw new TypeError('an operation of SCIM was asked without a SCIM token');
+  return companyId;
+}
+
+export function requestOf({ request }: DirectInput): AboutRequest {
+  return request ?? { baseUrl: '' };
+}
+
+/** An account of the company. @throws {ScimError} with the given entry when the company has no such account */
+export async function findAccount(
+  prisma: Database['prisma'],
+  { companyId, id }: { companyId: string; id: string },
+  missing: ErrorName,
+): Promise<Account> {
+  const account = validate(id) ? await prisma.account.findFirst({ where: { id, companyId } }) : null;
+  if (account === null) throw new ScimError(missing);
+  return account;
+}
 
 /** How often a change is tried again that meets another one. */
 const TRIES = 5;
@@ -22,27 +43,26 @@ const TRIES = 5;
  * @throws {ScimError} 404, 412, 400
  */
 export async function changeAccount(
-  caller: Caller,
-  input: DirectInput,
-  { database: { prisma } }: Resources,
+  { caller, input, resources }: { caller: Caller; input: DirectInput; resources: Resources },
   bodyFor: (current: Account, resource: () => Promise<Record<string, Json>>) => Promise<Record<string, Json>>,
 ): Promise<Reply> {
+  const { prisma } = resources.database;
   const companyId = companyOf(caller);
   const { baseUrl, ifMatch } = requestOf(input);
   const project = readProjection(input.query);
   for (let tries = 0; tries < TRIES; tries++) {
-    const current = await findAccount(prisma, companyId, input.params.id!, 'scimUserNotFound');
+    const current = await findAccount(prisma, { companyId, id: input.params.id! }, 'scimUserNotFound');
     requireMatch(ifMatch, current);
     const body = await bodyFor(current, async () =>
       toResource(current, await readNames(prisma, [current]), baseUrl),
     );
     requireSameUserName(body.userName, current);
-    const values = await readAccount(prisma, companyId, body, current.active);
+    const values = await readAccount(prisma, { companyId, body, active: current.active });
     // RFC 7644 §3.5.2.1: what changes nothing leaves the time of the last change, and so the version.
     const changed = hasAll(current, values)
       ? current
-      : await write(prisma, current, values, new Date(caller.now));
-    if (changed) return replyWith(200, changed, prisma, baseUrl, project);
+      : await write(prisma, current, { values, now: new Date(caller.now) });
+    if (changed) return replyWith({ status: 200, account: changed, baseUrl, project }, prisma);
   }
   throw new ApiError('unavailable', undefined, { 'Retry-After': '1' });
 }
@@ -58,12 +78,18 @@ export function namesVersion(tags: string, account: Account): boolean {
   return tags.split(',').some((tag) => tag.trim() === '*' || tag.trim().replace(/^W\//, '') === opaque);
 }
 
+interface AccountReply {
+  status: number;
+  account: Account;
+  /** Scheme and host that the caller knows us by. */
+  baseUrl: string;
+  /** Leaves of the resource what the caller wants to see. */
+  project(resource: Record<string, Json>): Record<string, Json>;
+}
+
 export async function replyWith(
-  status: number,
-  account: Account,
+  { status, account, baseUrl, project }: AccountReply,
   prisma: Database['prisma'],
-  baseUrl: string,
-  project: (resource: Record<string, Json>) => Record<string, Json>,
 ): Promise<Reply> {
   const resource = toResource(account, await readNames(prisma, [account]), baseUrl);
   return {
@@ -92,13 +118,12 @@ function hasAll(account: Account, values: AccountValues): boolean {
 async function write(
   prisma: Database['prisma'],
   { id, companyId, version, modifiedAt }: Account,
-  values: AccountValues,
-  now: Date,
+  { values, now }: { values: AccountValues; now: Date },
 ): Promise<Account | undefined> {
   const update = prisma.account.updateManyAndReturn({
     where: { id, companyId, version },
     data: {
-      ...values,
+      ...toColumns(values),
       version: { increment: 1 },
       // A request that waited for its turn came earlier than one that did not.
       modifiedAt: now > modifiedAt ? now : modifiedAt,

@@ -1,11 +1,10 @@
 import type { Json } from '../../profile/json.ts';
-import type { Schema } from '../../schemas/schema.ts';
+import type { Schema } from '../../schemas/compile.ts';
 import type { DirectInput, DirectOperation, Reply } from '../operation.ts';
 import { type Attribute, userAttributes } from './attributes.ts';
-import { requestOf } from './find-account.ts';
-import { LIST_RESPONSE, SCIM_ROOT, scim, USER } from './messages.ts';
-import { MAX_COUNT } from './page.ts';
-import { ScimError } from './scim-error.ts';
+import { requestOf } from './change-account.ts';
+import { LIST_RESPONSE, SCIM_ROOT, ScimError, scim, USER } from './messages.ts';
+import { MAX_COUNT } from './query.ts';
 
 type Document = Record<string, Json>;
 
@@ -59,17 +58,31 @@ export function userSchema(baseUrl: string): Document {
     id: USER,
     name: 'User',
     description: 'Dashboard account',
-    attributes: userAttributes.map(toDocument),
+    attributes: userAttributes.map((attribute) => toDocument(attribute, 1)),
     meta: metaOf('Schema', `/Schemas/${USER}`, baseUrl),
   };
 }
 
-function toDocument({ subAttributes, canonicalValues, ...characteristics }: Attribute): Document {
+/** RFC 7643 §2.3.8 has no complex attributes within complex ones; §7 itself has one, and clients take as many. */
+const MAX_DEPTH = 2;
+
+/**
+ * @param depth of the attribute, from 1. What would nest deeper is described as simple: this protocol has objects there,
+ *   and the standard no words for them.
+ */
+function toDocument(attribute: Attribute, depth: number): Document {
+  const { subAttributes, canonicalValues, ...characteristics } = attribute;
+  const isDescribed = subAttributes !== undefined && depth <= MAX_DEPTH;
   return {
     ...characteristics,
+    ...(subAttributes && !isDescribed && { type: 'string', description: undescribed(attribute) }),
     ...(canonicalValues && { canonicalValues: [...canonicalValues] }),
-    ...(subAttributes && { subAttributes: subAttributes.map(toDocument) }),
+    ...(isDescribed && { subAttributes: subAttributes.map((one) => toDocument(one, depth + 1)) }),
   };
+}
+
+function undescribed({ description, subAttributes = [] }: Attribute): string {
+  return `${description} No string but an object, with ${subAttributes.map(({ name }) => name).join(', ')}.`;
 }
 
 function metaOf(resourceType: string, path: string, baseUrl: string): Json {

@@ -1,90 +1,195 @@
-import { type Filter, parse } from 'scim2-parse-filter';
+import { type Filter as Parsed, parse } from 'scim2-parse-filter';
 import { errors } from '../../errors.ts';
-import type { Condition, FilterColumn } from '../../store/accounts/condition.ts';
+import { quoted } from '../../profile/values.ts';
+import type { Condition, EmailComparison, FilterColumn } from '../../store/accounts.ts';
 import { withoutUrn } from './attributes.ts';
-import { USER } from './messages.ts';
-import { ScimError } from './scim-error.ts';
+import { ScimError, USER } from './messages.ts';
 
-/** A filter's cost is bounded: its length, its comparisons, and (in the store) its time. */
-const MAX_LENGTH = 2000;
-const MAX_COMPARISONS = 20;
+/** Filters that stand within each other; the parser goes one call deeper for each. */
 const MAX_DEPTH = 20;
 
-/** What can be filtered by, in lower case, with the column it is. */
-const columns: Record<string, FilterColumn> = {
-  id: 'id',
-  externalid: 'externalId',
-  username: 'userName',
-  name: 'name',
-  'name.formatted': 'name',
-  'name.givenname': 'givenName',
-  'name.familyname': 'familyName',
-  department: 'department',
-  active: 'active',
-};
+export const MAX_COMPARISONS = 20;
+
+/** What an attribute is compared with, as it was written. */
+export interface Operand {
+  type: 'string' | 'number' | 'boolean' | 'null';
+  /** The string that is meant; of the other types their JSON text. */
+  text: string;
+}
+
+export type Operator = 'eq' | 'ne' | 'co' | 'sw' | 'ew' | 'gt' | 'ge' | 'lt' | 'le';
+
+/** A filter of RFC 7644 §3.4.2.2. */
+export type Filter =
+  | { op: 'and' | 'or'; filters: Filter[] }
+  | { op: 'not'; filter: Filter }
+  | { op: 'pr'; path: string }
+  | { op: '[]'; path: string; filter: Filter }
+  | { op: Operator; path: string; operand: Operand };
+
+/** What is wrong with a filter, in a sentence; empty where it cannot be read at all. */
+export class FilterError extends Error {
+  override name = 'FilterError';
+}
+
+/** The word of an operator, and what is compared without quotes: words up to the next `and`, `or` or bracket. */
+const UNQUOTED = /(\s(?:eq|ne|co|sw|ew|gt|ge|lt|le)\s+)([^\s"()[\]]+(?:\s+(?!(?:and|or)\b)[^\s"()[\]]+)*)/gi;
 
 /**
- * Reads a filter of RFC 7644 §3.4.2.2: `eq`, `co` and `sw` on the attributes above, with `and`, `or` and
+ * Reads a filter. Its strings may come without quotes, as some providers send them. What it takes grows with its
+ * length, which the caller has bounded.
+ *
+ * @throws {FilterError}
+ */
+export function parseFilter(text: string): Filter {
+  const { safe, operands } = setOperandsAside(text);
+  if ((safe.match(/[([]|\bnot\b/gi) ?? []).length > MAX_DEPTH)
+    throw new FilterError(`A filter has at most ${MAX_DEPTH} brackets and nots.`);
+  let parsed: Parsed;
+  try {
+    parsed = parse(safe);
+  } catch {
+    throw new FilterError();
+  }
+  if (operands.length > MAX_COMPARISONS)
+    throw new FilterError(`A filter has at most ${MAX_COMPARISONS} comparisons.`);
+  return toFilter(parsed, operands);
+}
+
+/**
+ * Replaces each operand by its place among `operands`: the parser would take some escapes of a string for text, and
+ * knows no string without quotes.
+ */
+function setOperandsAside(text: string): { safe: string; operands: Operand[] } {
+  const operands: Operand[] = [];
+  const aside = (operand: Operand) => `"${operands.push(operand) - 1}"`;
+  const withoutStrings = text.replace(/"(?:[^"\\]|\\.)*"/g, (quoted) => {
+    try {
+      return aside({ type: 'string', text: JSON.parse(quoted) });
+    } catch {
+      throw new FilterError();
+    }
+  });
+  const safe = withoutStrings.replace(UNQUOTED, (_, operator, word) => `${operator}${aside(unquoted(word))}`);
+  return { safe, operands };
+}
+
+function unquoted(word: string): Operand {
+  if (/^(?:true|false)$/i.test(word)) return { type: 'boolean', text: word.toLowerCase() };
+  if (word === 'null') return { type: 'null', text: word };
+  if (/^-?\d+(?:\.\d+)?(?:e[-+]?\d+)?$/i.test(word)) return { type: 'number', text: word };
+  return { type: 'string', text: word };
+}
+
+function toFilter(parsed: Parsed, operands: Operand[]): Filter {
+  switch (parsed.op) {
+    case 'and':
+    case 'or':
+      return { op: parsed.op, filters: parsed.filters.map((one) => toFilter(one, operands)) };
+    case 'not':
+      return { op: 'not', filter: toFilter(parsed.filter, operands) };
+    case '[]':
+      return { op: '[]', path: parsed.attrPath, filter: toFilter(parsed.valFilter, operands) };
+    case 'pr':
+      return { op: 'pr', path: parsed.attrPath };
+    default: {
+      const operand = typeof parsed.compValue === 'string' ? operands[Number(parsed.compValue)] : undefined;
+      if (!operand) throw new FilterError();
+      return { op: parsed.op, path: parsed.attrPath, operand };
+    }
+  }
+}
+
+/** A filter's cost is bounded: its length, its brackets and comparisons, and (in the store) its time. */
+const MAX_LENGTH = 2000;
+
+/** What can be filtered by, in lower case, with the column it is. */
+const columns = new Map<string, FilterColumn>([
+  ['id', 'id'],
+  ['externalid', 'externalId'],
+  ['username', 'userName'],
+  ['name', 'name'],
+  ['name.formatted', 'name'],
+  ['name.givenname', 'givenName'],
+  ['name.familyname', 'familyName'],
+  ['department', 'department'],
+  ['active', 'active'],
+]);
+
+/**
+ * Reads a filter of RFC 7644 §3.4.2.2: `eq`, `co` and `sw` on the attributes above and on emails, with `and`, `or` and
  * parentheses.
  * @throws {ScimError} 400 `invalidFilter`
  */
 export function readFilter(text: string): Condition {
-  if (text.length > MAX_LENGTH) throw refused(`A filter has at most ${MAX_LENGTH} characters.`);
-  const { safe, values } = setStringsAside(text);
-  // The parser goes one call deeper for each.
-  if ((safe.match(/[([]|\bnot\b/gi) ?? []).length > MAX_DEPTH) throw refused('It is nested too deeply.');
-  let filter: Filter;
   try {
-    filter = parse(safe);
-  } catch {
-    throw refused();
+    if (text.length > MAX_LENGTH) throw new FilterError(`A filter has at most ${MAX_LENGTH} characters.`);
+    return toCondition(parseFilter(text));
+  } catch (error) {
+    if (!(error instanceof FilterError)) throw error;
+    // The protocol's own sentence, and ours behind it.
+    const { message } = errors.scimUnparsable;
+    throw new ScimError(
+      'scimUnparsable',
+      'invalidFilter',
+      [message, error.message].filter(Boolean).join(' '),
+    );
   }
-  const left = { comparisons: MAX_COMPARISONS };
-  return toCondition(filter, values, left);
 }
 
-/**
- * Replaces each string by its place among `values`, so that it is read as the JSON string that it is: the
- * parser would take some escapes for text.
- */
-function setStringsAside(text: string): { safe: string; values: string[] } {
-  const values: string[] = [];
-  const safe = text.replace(/"(?:[^"\\]|\\.)*"/g, (quoted) => {
-    try {
-      values.push(JSON.parse(quoted));
-    } catch {
-      throw refused();
-    }
-    return `"${values.length - 1}"`;
-  });
-  return { safe, values };
-}
-
-function toCondition(filter: Filter, values: string[], left: { comparisons: number }): Condition {
+function toCondition(filter: Filter): Condition {
   if (filter.op === 'and' || filter.op === 'or') {
-    return { op: filter.op, conditions: filter.filters.map((one) => toCondition(one, values, left)) };
+    const [one, other] = filter.filters;
+    // `emails[type eq "work"].value eq "…"`, of which the parser makes two filters: they speak of one address.
+    if (filter.filters.length === 2 && one!.op === '[]' && isOfEmails(one!) && isOfEmails(other!))
+      return { op: 'email', comparisons: [...emailComparisons(one!), ...emailComparisons(other!)] };
+    return { op: filter.op, conditions: filter.filters.map(toCondition) };
   }
-  if (filter.op !== 'eq' && filter.op !== 'co' && filter.op !== 'sw') {
-    throw refused(`The operator '${filter.op}' is not supported.`);
-  }
-  if (--left.comparisons < 0) throw refused(`A filter has at most ${MAX_COMPARISONS} comparisons.`);
-  const column = Object.entries(columns).find(
-    ([name]) => name === withoutUrn(filter.attrPath, USER).toLowerCase(),
-  )?.[1];
-  if (column === undefined) throw refused(`'${filter.attrPath}' cannot be filtered by.`);
-  if (column === 'active') {
-    if (filter.op !== 'eq' || typeof filter.compValue !== 'boolean')
-      throw refused("'active' is compared by eq with true or false.");
-    return { op: 'eq', column, value: filter.compValue };
-  }
-  if (typeof filter.compValue !== 'string') throw refused(`'${filter.attrPath}' is compared with a string.`);
-  const value = values[Number(filter.compValue)]!;
-  if (value.includes('\u0000')) throw refused();
-  return { op: filter.op, column, value };
+  if (isOfEmails(filter)) return { op: 'email', comparisons: emailComparisons(filter) };
+  if (filter.op !== 'eq' && filter.op !== 'co' && filter.op !== 'sw')
+    throw new FilterError(`The operator '${filter.op}' is not supported.`);
+  const column = columns.get(pathOf(filter.path));
+  if (column === undefined) throw new FilterError(`'${quoted(filter.path)}' cannot be filtered by.`);
+  if (column !== 'active')
+    return { op: filter.op, column, value: textOf(filter.operand, column, filter.path) };
+  if (filter.op !== 'eq') throw new FilterError("'active' is compared by eq.");
+  return { op: 'eq', column, value: truthOf(filter.operand, 'active') };
 }
 
-/** The protocol's own sentence, and ours behind it. */
-function refused(reason?: string): ScimError {
-  const { message } = errors.scimUnparsable;
-  return new ScimError('scimUnparsable', 'invalidFilter', reason ? `${message} ${reason}` : message);
+const pathOf = (path: string) => withoutUrn(path, USER).toLowerCase();
+
+const isOfEmails = (filter: Filter): boolean =>
+  'path' in filter && /^emails(?:\.|$)/.test(pathOf(filter.path));
+
+/** Comparisons with the members of one address, all of which have to hold. */
+function emailComparisons(filter: Filter): EmailComparison[] {
+  if (filter.op === 'and') return filter.filters.flatMap(emailComparisons);
+  if (filter.op === '[]') return emailComparisons(filter.filter);
+  if (filter.op !== 'eq' && filter.op !== 'co' && filter.op !== 'sw')
+    throw new FilterError(`The operator '${filter.op}' is not supported with 'emails'.`);
+  const { op, operand } = filter;
+  const member = pathOf(filter.path).replace(/^emails(?:\.|$)/, '') || 'value';
+  if (member === 'primary' && op === 'eq')
+    return [{ op, member, value: String(truthOf(operand, 'emails.primary')) }];
+  if (member !== 'value' && member !== 'type')
+    throw new FilterError(`'${quoted(filter.path)}' cannot be filtered by.`);
+  return [{ op, member, value: textOf(operand, member === 'value' ? 'userName' : undefined, filter.path) }];
+}
+
+/** @param column what decides how a text is meant; absent: as it stands there */
+function textOf({ type, text }: Operand, column: FilterColumn | undefined, path: string): string {
+  // A number without quotes is one that the provider has for a text.
+  const isText = type === 'string' || (type === 'number' && column === 'externalId');
+  if (!isText) throw new FilterError(`'${quoted(path)}' is compared with a string.`);
+  if (text.includes('\u0000')) throw new FilterError();
+  // No address has a space: it is a + that was not encoded.
+  return column === 'userName' ? text.replaceAll(' ', '+') : text;
+}
+
+/** Some providers send booleans as texts. */
+function truthOf({ type, text }: Operand, path: string): boolean {
+  const truth = text.toLowerCase();
+  if ((type !== 'boolean' && type !== 'string') || !['true', 'false'].includes(truth))
+    throw new FilterError(`'${path}' is compared with true or false.`);
+  return truth === 'true';
 }

@@ -1,7 +1,6 @@
-import { errors } from '../../errors.ts';
+import { ApiError, type ErrorName, errors } from '../../errors.ts';
 import type { Json } from '../../profile/json.ts';
-import type { Schema } from '../../schemas/schema.ts';
-import type { ScimType } from './scim-error.ts';
+import type { Schema } from '../../schemas/compile.ts';
 
 export const USER = 'urn:ietf:params:scim:schemas:core:2.0:User';
 export const LIST_RESPONSE = 'urn:ietf:params:scim:api:messages:2.0:ListResponse';
@@ -53,3 +52,64 @@ export const scim = {
   errorBody: scimErrorBody,
   errorSchema: scimErrorSchema,
 } as const;
+
+/** The kinds of errors of RFC 7644 §3.12 that we have, and that of RFC 9865 §3.2. */
+type ScimType =
+  | 'invalidFilter'
+  | 'tooMany'
+  | 'uniqueness'
+  | 'mutability'
+  | 'invalidSyntax'
+  | 'invalidPath'
+  | 'noTarget'
+  | 'invalidValue'
+  | 'invalidCursor';
+
+/** Ends a request of SCIM with an entry of the catalogue, or with a text of its own. */
+export class ScimError extends ApiError {
+  override name = 'ScimError';
+  readonly errors: { scimType?: ScimType };
+
+  constructor(entry: ErrorName, scimType?: ScimType, text?: string) {
+    super(entry);
+    if (text !== undefined) this.message = text;
+    this.errors = scimType ? { scimType } : {};
+  }
+}
+
+/** 400, with the field and its rule. */
+export function invalid(text: string, scimType: ScimType = 'invalidValue'): ScimError {
+  return new ScimError('scimInvalid', scimType, text);
+}
+
+/** Most workspaces, permissions or teams in one list of an account. */
+export const MOST = 500;
+
+/** Characters of a text. */
+export const LONGEST = 255;
+
+/**
+ * Values of one account, and of all operations of one patch: 500 workspaces with 50 permissions in each. An account of so
+ * many is read, compared and written within some tens of milliseconds.
+ */
+export const MAX_VALUES = 25_000;
+
+/** What was not to be exceeded is charged here. @throws {ScimError} when there is nothing left */
+export type Spend = (work: number) => void;
+
+/** Work that may be done, as a number that only falls. */
+export function createBudget(most: number, refusal: () => string, scimType?: ScimType): Spend {
+  let left = most;
+  return (work) => {
+    left -= work;
+    if (left < 0) throw invalid(refusal(), scimType);
+  };
+}
+
+/** For the values of one account. */
+export function accountBudget(): Spend {
+  return createBudget(
+    MAX_VALUES,
+    () => `'permissions' is not valid: an account has at most ${MAX_VALUES} values`,
+  );
+}

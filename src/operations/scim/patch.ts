@@ -1,19 +1,93 @@
 import type { Json } from '../../profile/json.ts';
-import type { Schema } from '../../schemas/schema.ts';
-import { type Attribute, allAttributes, findAttribute, withoutUrn } from './attributes.ts';
-import { combine, type Spend, without } from './combine.ts';
-import { PATCH_OP, USER } from './messages.ts';
-import { readPath, type Step } from './patch-path.ts';
-import { invalid } from './scim-error.ts';
-import { isMember, type Member, refuseRoles, spellResource } from './spell.ts';
+import { quoted } from '../../profile/values.ts';
+import type { Schema } from '../../schemas/compile.ts';
+import {
+  type Attribute,
+  allAttributes,
+  findAttribute,
+  isNotKept,
+  LONGEST_PATH,
+  withoutUrn,
+} from './attributes.ts';
+import { FilterError } from './filter.ts';
+import { createBudget, invalid, MAX_VALUES, PATCH_OP, type Spend, USER } from './messages.ts';
+import { combine, without } from './resource.ts';
+import { isMember, type Member, refuseRoles, spellResource, spellValue } from './spell.ts';
+import { readValueFilter, type ValueFilter } from './value-filter.ts';
+
+/** A name and, of a list, a filter of its values. */
+const SEGMENT = /^([\w$-]+)(?:\[((?:[^"\]]|"(?:[^"\\]|\\.)*")*)\])?(?:\.(?=.)|$)/;
+
+/** One step of a path. */
+interface Step {
+  attribute: Attribute;
+  /** Which values of a list it goes to; absent: the attribute as a whole. */
+  filter?: ValueFilter;
+}
+
+/**
+ * Reads a path of RFC 7644 §3.5.2: it leads to an attribute that there is and that may be changed. So no name
+ * that JavaScript has on every object is followed.
+ *
+ * @returns nothing for what the standard knows and we do not keep
+ * @throws {ScimError} 400 `invalidPath` or `mutability`
+ */
+function readPath(path: string): Step[] | undefined {
+  if (isNotKept(path)) return undefined;
+  let rest = withoutUrn(path, USER);
+  let among: Attribute[] | undefined = allAttributes;
+  const steps: Step[] = [];
+  while (rest !== '') {
+    const [whole, name, inBrackets] = SEGMENT.exec(rest) ?? [];
+    const attribute: Attribute | undefined = name === undefined ? undefined : findAttribute(among, name);
+    if (!attribute)
+      throw invalid(`'path' is not valid: there is no attribute '${quoted(path)}'`, 'invalidPath');
+    if (attribute.mutability === 'readOnly')
+      throw invalid(`'path' is not valid: '${attribute.name}' cannot be changed`, 'mutability');
+    steps.push({
+      attribute,
+      ...(inBrackets !== undefined && { filter: readFilter(inBrackets, attribute, path) }),
+    });
+    among = attribute.subAttributes;
+    rest = rest.slice(whole!.length);
+  }
+  if (steps.length === 0) throw invalid("'path' is not valid: it is empty", 'invalidPath');
+  return steps;
+}
+
+function readFilter(text: string, attribute: Attribute, path: string): ValueFilter {
+  const wrong = (reason: string) =>
+    invalid(`'path' is not valid: '${quoted(path)}' ${reason}`, 'invalidPath');
+  if (!attribute.multiValued) throw wrong('filters what is no list');
+  try {
+    return readValueFilter(text, attribute);
+  } catch (error) {
+    if (!(error instanceof FilterError)) throw error;
+    throw wrong(`has a filter that cannot be parsed${error.message && `. ${error.message}`}`);
+  }
+}
+
+/** `name.givenName` as well as `name`, of a value without a path; nothing when there is no such attribute. */
+export function findByPath(path: string): Step[] | undefined {
+  // A name may be as long as a body; the deepest path has four parts.
+  const found: Step[] = [];
+  if (path.length > LONGEST_PATH) return undefined;
+  for (const name of withoutUrn(path, USER).split('.')) {
+    const among = found.length === 0 ? allAttributes : found.at(-1)!.attribute.subAttributes;
+    const attribute = findAttribute(among, name);
+    if (!attribute) return undefined;
+    found.push({ attribute });
+  }
+  return found;
+}
 
 const MAX_OPERATIONS = 100;
 
 /**
- * Values that the operations of one request look at, together: an account of 500 workspaces with 50 permissions in each has
- * 25,000. A value is looked at once for each place that a path without a filter leads to.
+ * What the operations of one request may read, compare and write together, in values of an account; long texts count
+ * for several. It takes some tens of milliseconds.
  */
-const MAX_VALUES = 200_000;
+const MAX_WORK = 200_000;
 
 /** The body of a PATCH (RFC 7644 §3.5.2). */
 export const patchSchema: Schema = {
@@ -22,6 +96,7 @@ export const patchSchema: Schema = {
   properties: {
     schemas: {
       type: 'array',
+      maxItems: MAX_OPERATIONS,
       contains: { const: PATCH_OP },
       items: { type: 'string' },
       rule: `it must be an array of strings that holds ${PATCH_OP}`,
@@ -45,9 +120,9 @@ export const patchSchema: Schema = {
           path: {
             type: 'string',
             minLength: 1,
-            maxLength: 500,
+            maxLength: LONGEST_PATH,
             description: 'What it is done to; without it, to the attributes that are the members of value.',
-            rule: 'it must be a string of 1 to 500 characters',
+            rule: `it must be a string of 1 to ${LONGEST_PATH} characters`,
           },
           value: { description: 'What is added, replaced or, from a list, removed.' },
         },
@@ -60,21 +135,28 @@ export const patchSchema: Schema = {
 export type GivenOperation = { op: string; path?: string; value?: Json };
 
 /**
- * What the operations, one after the other, make of a resource. The result may break every rule of a resource:
- * it has to be checked like a body.
+ * What the operations, one after the other, make of a resource. All of them are read and judged before the first one
+ * is applied. The result has to be checked like a body: what is required may be missing.
  *
  * @throws {ScimError} 400 by RFC 7644 §3.5.2: `invalidPath`, `noTarget`, `mutability`, `invalidValue`
  */
 export function applyPatch(resource: Member, operations: GivenOperation[]): Member {
-  const patched = structuredClone(resource);
-  let left = MAX_VALUES;
-  const spend: Spend = (values) => {
-    left -= values;
-    if (left < 0)
-      throw invalid(`'Operations' are not valid: together they touch more than ${MAX_VALUES} values`);
-  };
-  for (const operation of operations) {
-    for (const { steps, ...change } of spellOut(operation)) applyAt(patched, steps, { ...change, spend });
+  const spendValues = createBudget(
+    MAX_VALUES,
+    () => `'Operations' are not valid: together they have more than ${MAX_VALUES} values`,
+  );
+  const changes = operations.flatMap((operation, place) =>
+    readOperation(operation, spendValues).map((change) => ({ ...change, place, path: operation.path })),
+  );
+  let at = changes[0];
+  const spend = createBudget(MAX_WORK, () => {
+    const where = at?.path === undefined ? '' : `, whose path is '${quoted(at.path)}',`;
+    return `'Operations.${at?.place}' is not valid: up to it${where} the operations compare and write more than ${MAX_WORK} values`;
+  });
+  let patched = resource;
+  for (const change of changes) {
+    at = change;
+    patched = applyAt(patched, change.steps, { ...change, spend });
   }
   return spellResource(patched);
 }
@@ -85,113 +167,96 @@ interface Change {
   value?: Json;
 }
 
+/** A change as it was sent. */
+interface GivenChange {
+  op: Change['op'];
+  steps: Step[];
+  given: Json | undefined;
+}
+
+/** A change with what its work is charged to. */
+type Charged = Change & { spend: Spend };
+
 /** One change for each attribute that the operation names. */
-function spellOut({ op: given, path, value }: GivenOperation): Change[] {
+function readOperation({ op: given, path, value }: GivenOperation, spend: Spend): Change[] {
   const op = given.toLowerCase() as Change['op'];
   if (op !== 'remove' && value === undefined)
     throw invalid(`'Operations' are not valid: ${op} needs a value`);
-  if (path !== undefined) return [toChange(op, readPath(path), value)];
+  if (path !== undefined) {
+    const steps = readPath(path);
+    return steps ? [toChange({ op, steps, given: value }, spend)] : [];
+  }
   if (op === 'remove') throw invalid("'Operations' are not valid: remove needs a path", 'noTarget');
   if (!isMember(value))
     throw invalid(`'Operations' are not valid: without a path, the value of ${op} is an object`);
   // What cannot be written is passed over here, as in the body of a create.
   return Object.entries(value).flatMap(([name, member]) => {
-    const known = findByPath(name);
-    if (!known || known.at(-1)!.mutability === 'readOnly') {
-      refuseRoles(withoutUrn(name, USER), member);
+    const steps = findByPath(name);
+    if (!steps || steps.at(-1)!.attribute.mutability === 'readOnly') {
+      refuseRoles('', name, member);
       return [];
     }
-    const steps = known.map((attribute) => ({ attribute }));
-    return [toChange(op, steps, member)];
+    return [toChange({ op, steps, given: member }, spend)];
   });
 }
 
 /** Null is an attribute without a value (RFC 7643 §2.5): to set it is to remove what there is. */
-function toChange(op: Change['op'], steps: Step[], value: Json | undefined): Change {
-  if (value === null) return { op: 'remove', steps };
-  return { op, steps, ...(value !== undefined && { value }) };
+function toChange({ op, steps, given }: GivenChange, spend: Spend): Change {
+  const { attribute, filter } = steps.at(-1)!;
+  if (given === null) return { op: 'remove', steps };
+  // Of what is no list there is but one value, and the path has named it.
+  if (given === undefined || (op === 'remove' && (!attribute.multiValued || filter))) return { op, steps };
+  const where = steps.map((step) => step.attribute.name).join('.');
+  return { op, steps, value: spellValue(given, attribute, { where, one: filter !== undefined, spend }) };
 }
 
-/** Goes to where a change is made, and makes it. `target` has no members but those of its attributes. */
-function applyAt(
-  target: Member,
-  [step, ...rest]: Step[],
-  change: Omit<Change, 'steps'> & { spend: Spend },
-): void {
+/** An object as a change leaves it. It has no members but those of its attributes, each of the right type. */
+function applyAt(target: Member, [step, ...rest]: Step[], change: Charged): Member {
   const { op, value, spend } = change;
-  const { attribute, chooses } = step!;
+  const { attribute, filter } = step!;
   const { name } = attribute;
-  const spelled = (one: boolean) => spellValue(value!, attribute, one, spend);
-  if (chooses) {
-    const values = (target[name] as Json[] | undefined) ?? [];
-    spend(values.length);
-    const chosen = values.filter(chooses) as Member[];
-    if (op === 'remove' && rest.length === 0) {
-      target[name] = values.filter((one) => !chooses(one));
-      return;
-    }
-    if (chosen.length === 0)
-      throw invalid(`'path' is not valid: no value of '${name}' fits its filter`, 'noTarget');
-    if (!attribute.subAttributes) {
-      // A list of strings: each is the `value` that the filter speaks of.
-      target[name] = values.map((one) => (chooses(one) ? value! : one));
-      return;
-    }
-    for (const one of chosen) {
-      if (rest.length > 0) applyAt(one, rest, change);
-      else if (op !== 'remove')
-        Object.assign(one, combine(op, one, spelled(true), { ...attribute, multiValued: false }, spend));
-    }
-  } else if (rest.length > 0) {
-    if (op === 'remove' && target[name] === undefined) return;
-    target[name] ??= attribute.multiValued ? [] : {};
+  const current = target[name] ?? undefined;
+  spend(1);
+  if (filter)
+    return { ...target, [name]: applyToChosen((current ?? []) as Json[], [step!, ...rest], change) };
+  if (rest.length > 0) {
+    if (op === 'remove' && current === undefined) return target;
+    const within = (one: Json) => applyAt(one as Member, rest, change);
     // Of a list, the change is made in each value.
-    for (const one of [target[name]].flat() as Member[]) {
-      spend(1);
-      applyAt(one, rest, change);
-    }
-  } else if (op !== 'remove') {
-    target[name] = combine(op, target[name], spelled(false), attribute, spend);
-  } else if (attribute.multiValued) {
-    const values = (target[name] as Json[] | undefined) ?? [];
-    target[name] = value === undefined ? [] : without(values, [spelled(false)].flat(), spend);
-  } else {
-    // Of what is no list there is but one value, and the path has named it.
-    delete target[name];
+    const changed = attribute.multiValued ? ((current ?? []) as Json[]).map(within) : within(current ?? {});
+    return { ...target, [name]: changed };
   }
-}
-
-/** `name.givenName` as well as `name`; nothing when there is no such attribute. */
-function findByPath(path: string): Attribute[] | undefined {
-  const found: Attribute[] = [];
-  for (const name of withoutUrn(path, USER).split('.')) {
-    const among = found.length === 0 ? allAttributes : found.at(-1)!.subAttributes;
-    const attribute = findAttribute(among, name);
-    if (!attribute) return undefined;
-    found.push(attribute);
+  if (op !== 'remove')
+    return { ...target, [name]: combine(current, { op, value: value!, spend }, attribute) };
+  // Without a value all of the list goes; what is required is then found missing.
+  if (attribute.multiValued && (value !== undefined || !attribute.required)) {
+    const left = value === undefined ? [] : without((current ?? []) as Json[], value as Json[], spend);
+    return { ...target, [name]: left };
   }
-  return found;
+  const { [name]: _, ...others } = target;
+  return others;
 }
 
 /**
- * A value with only the members that the attribute has, as they are spelled.
+ * A list as a change of the values that a filter chooses leaves it.
  *
- * @param one whether it is one value of a list
+ * @throws {ScimError} 400 `noTarget` when it chooses none and says of no value how it would be
  */
-function spellValue(value: Json, attribute: Attribute, one: boolean, spend: Spend): Json {
-  spend(1);
-  if (value === null && !one) return null;
-  if (attribute.multiValued && !one) {
-    const list = Array.isArray(value) ? value : [value];
-    return list.map((each) => spellValue(each, attribute, true, spend));
-  }
-  if (!attribute.subAttributes) return value;
-  if (!isMember(value))
-    throw invalid(`'${attribute.name}' is not valid: ${JSON.stringify(value)} is no object`);
-  const members = Object.entries(value).flatMap(([name, member]) => {
-    const sub = findAttribute(attribute.subAttributes, name);
-    if (!sub) refuseRoles(`${attribute.name}.${name}`, member);
-    return sub ? [[sub.name, spellValue(member, sub, false, spend)] as const] : [];
-  });
-  return Object.fromEntries(members);
+function applyToChosen(values: Json[], [step, ...rest]: Step[], change: Charged): Json[] {
+  const { op, value, spend } = change;
+  const { attribute, filter } = step!;
+  const chosen = values.map((one) => filter!.fits(one, spend));
+  if (op === 'remove' && rest.length === 0) return values.filter((_, index) => !chosen[index]);
+  const changed = (one: Json): Json => {
+    if (rest.length > 0) return applyAt(one as Member, rest, change);
+    if (op === 'remove') return one;
+    // A list of strings: each is the `value` that the filter speaks of.
+    return attribute.subAttributes
+      ? combine(one, { op, value: value!, spend }, { ...attribute, multiValued: false })
+      : value!;
+  };
+  if (chosen.includes(true)) return values.map((one, index) => (chosen[index] ? changed(one) : one));
+  // Some providers add to the value that a filter describes before it is there.
+  if (op === 'add' && filter!.described) return [...values, changed(filter!.described)];
+  throw invalid(`'path' is not valid: no value of '${attribute.name}' fits its filter`, 'noTarget');
 }

@@ -1,6 +1,21 @@
-import type { Json } from '../../profile/json.ts';
+import { canonicalText, type Json } from '../../profile/json.ts';
+import { namesOf } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
-import { SCIM_ROOT, USER } from './messages.ts';
+import type { Attribute } from './attributes.ts';
+import { SCIM_ROOT, type Spend, USER } from './messages.ts';
+import { isMember, type Member } from './spell.ts';
+
+/** An element of `appGroup`, of the right form. */
+export type GivenGroup = {
+  appGroupName?: string;
+  appGroupId?: string;
+  appGroupPermissions?: string[];
+  appGroupPermissionSets?: { appGroupPermissionSetName?: string; appGroupPermissionSetId?: string }[];
+  team?: { teamName?: string; teamId?: string; teamPermissions?: string[] }[];
+};
+
+/** An address as it was given. */
+export type Email = { value?: string; type?: string; primary?: boolean; display?: string };
 
 /** A row of `accounts`. */
 export type Account = NonNullable<Awaited<ReturnType<Database['prisma']['account']['findFirst']>>>;
@@ -24,17 +39,24 @@ export interface Names {
 /** The names of all that these accounts point to: a statement for each kind that they name. */
 export async function readNames(prisma: Database['prisma'], accounts: Account[]): Promise<Names> {
   const groups = accounts.flatMap(groupsOf);
-  const named = (ids: string[]) =>
-    ids.length > 0 && { where: { id: { in: [...new Set(ids)] } }, select: { id: true, name: true } };
-  const ofWorkspaces = named(groups.map((one) => one.workspace));
-  const ofTeams = named(groups.flatMap((one) => one.teams.map(({ team }) => team)));
-  const ofSets = named(groups.flatMap((one) => one.permissionSet ?? []));
   const [workspaces, teams, permissionSets] = await Promise.all([
-    ofWorkspaces ? prisma.workspace.findMany(ofWorkspaces) : [],
-    ofTeams ? prisma.team.findMany(ofTeams) : [],
-    ofSets ? prisma.permissionSet.findMany(ofSets) : [],
+    namesOf(
+      prisma,
+      'workspaces',
+      groups.map((one) => one.workspace),
+    ),
+    namesOf(
+      prisma,
+      'teams',
+      groups.flatMap((one) => one.teams.map(({ team }) => team)),
+    ),
+    namesOf(
+      prisma,
+      'permission_sets',
+      groups.flatMap((one) => one.permissionSet ?? []),
+    ),
   ]);
-  return { workspaces: byId(workspaces), teams: byId(teams), permissionSets: byId(permissionSets) };
+  return { workspaces, teams, permissionSets };
 }
 
 /** Its entity tag (RFC 7644 §3.14). */
@@ -55,6 +77,7 @@ export function toResource(account: Account, names: Names, baseUrl: string): Rec
     ...(account.externalId !== null && { externalId: account.externalId }),
     userName: account.userName,
     name: { givenName: account.givenName, familyName: account.familyName },
+    ...emailsOf(account),
     department: account.department,
     active: account.active,
     lastSignInAt: account.lastSignInAt?.toISOString() ?? 'N/A',
@@ -70,6 +93,13 @@ export function toResource(account: Account, names: Names, baseUrl: string): Rec
       version: versionOf(account),
     },
   };
+}
+
+/** Those that were given; of an account that was given none, its name. */
+function emailsOf({ emails, userName }: Account): { emails?: Json } {
+  if (emails === null) return { emails: defaultEmails(userName) };
+  // An empty list is an attribute that is not there (RFC 7643 §2.5).
+  return Array.isArray(emails) && emails.length > 0 ? { emails: emails as Json } : {};
 }
 
 function toAppGroup({ workspace, permissions, permissionSet, teams }: StoredGroup, names: Names): Json {
@@ -98,6 +128,52 @@ export function groupsOf({ appGroups }: Pick<Account, 'appGroups'>): StoredGroup
   return appGroups as StoredGroup[];
 }
 
-function byId(rows: { id: string; name: string }[]): Map<string, string> {
-  return new Map(rows.map(({ id, name }) => [id, name]));
+/** What an account that was given no address is answered with. */
+export function defaultEmails(userName: string): Email[] {
+  return [{ value: userName, type: 'work', primary: true }];
+}
+
+/** Characters that are compared for the price of one value. */
+const PER_VALUE = 32;
+
+/** A value that an attribute gets, and what the work is charged to. */
+interface Addition {
+  op: 'add' | 'replace';
+  value: Json;
+  spend: Spend;
+}
+
+/**
+ * What an attribute is after `add` (RFC 7644 §3.5.2.1) or `replace` (§3.5.2.3) of a value that is of its type. Changes
+ * neither.
+ */
+export function combine(
+  current: Json | undefined,
+  { op, value, spend }: Addition,
+  { multiValued, subAttributes }: Pick<Attribute, 'multiValued' | 'subAttributes'>,
+): Json {
+  spend(1);
+  if (multiValued) {
+    if (op === 'replace' || !Array.isArray(current) || !Array.isArray(value)) return value;
+    return [...current, ...without(value, current, spend)];
+  }
+  if (!subAttributes || !isMember(current) || !isMember(value)) return value;
+  const combined: Member = { ...current };
+  for (const sub of subAttributes) {
+    const member = value[sub.name];
+    if (member !== undefined)
+      combined[sub.name] = combine(current[sub.name], { op, value: member, spend }, sub);
+  }
+  return combined;
+}
+
+/** A list without the values that are equal to one of another list. Its work grows with the sum of both. */
+export function without(list: Json[], other: Json[], spend: Spend): Json[] {
+  const textOf = (value: Json) => {
+    const text = canonicalText(value);
+    spend(1 + text.length / PER_VALUE);
+    return text;
+  };
+  const texts = new Set(other.map(textOf));
+  return list.filter((one) => !texts.has(textOf(one)));
 }

@@ -1,21 +1,180 @@
-import { newId } from '../../ids.ts';
-import type { TrackKind, TrackObject } from '../../jobs/envelope.ts';
-import type { Identifier } from '../../profile/identifier.ts';
-import { createsProfile, identifierOf } from '../../profile/identifier.ts';
+import type {
+  AcceptedAttributes,
+  AcceptedEvent,
+  AcceptedPurchase,
+  TrackKind,
+  TrackObject,
+} from '../../jobs/envelope.ts';
+import { newId } from '../../platform/ids.ts';
+import {
+  type AttributesDelta,
+  cutWarning,
+  type LongStrings,
+  withWarning,
+} from '../../profile/attribute-rule.ts';
+import { normalizeAttributes } from '../../profile/attributes.ts';
+import { createsProfile, type Identifier, identifierOf, namesOneUser } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { findUnstorable } from '../../profile/values.ts';
-import { compile, describeError } from '../../schemas/compile.ts';
+import { normalizeCurrency } from '../../profile/locale.ts';
+import { checkProperties } from '../../profile/properties.ts';
+import { pastIso } from '../../profile/time.ts';
+import { cutText, findUnstorable, MAX_CHARACTERS, numberOf } from '../../profile/values.ts';
+import { compile, describeError, type Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
-import { BLOCKED } from '../blocked.ts';
-import type { Caller } from '../operation.ts';
-import { judgeEvent, judgePurchase } from './accept-activity.ts';
-import { judgeAttributes, judgeTokenImport } from './accept-attributes.ts';
+import { BLOCKED, type Caller } from '../operation.ts';
 
-/** An object that can be applied, or the text of why it cannot. */
-export type Verdict = { object: TrackObject } | { error: string };
+/** Pieces of one purchase. */
+const MAX_QUANTITY = 100;
+
+const refusals = {
+  time: { error: "'time' is not valid: it must be a time in ISO 8601 or as yyyy-MM-dd'T'HH:mm:ss:SSSZ" },
+  currency: { error: "'currency' is not valid: it must be an ISO 4217 currency code" },
+  price: { error: "'price' is not valid: it must be a number" },
+  // Clients match on this text.
+  quantity: { error: "'quantity' is not valid" },
+};
+
+/** Judges an event whose shape and identifier are right already. */
+function judgeEvent(object: Record<string, Json>, base: Judge): Verdict {
+  const sent = object.name as string;
+  const name = cutText(sent);
+  if (name !== sent && base.longStrings === 'refuse') return refusedLong('name');
+  const time = readTime(object, base);
+  if (time === undefined) return refusals.time;
+  const checked = checkProperties(object.properties, 'events', base.longStrings);
+  if ('error' in checked) return checked;
+  const event: AcceptedEvent = {
+    kind: 'events',
+    id: base.id,
+    index: base.index,
+    create: base.create,
+    identifier: base.identifier,
+    name,
+    ...activityOf(object, time, checked.properties),
+  };
+  const warnings = name === sent ? checked.warnings : withCut('name', checked.warnings);
+  return warnings ? { object: event, warnings } : { object: event };
+}
+
+/** Judges a purchase whose shape and identifier are right already. */
+function judgePurchase(object: Record<string, Json>, base: Judge): Verdict {
+  const sent = String(object.product_id);
+  const product_id = cutText(sent);
+  if (product_id !== sent && base.longStrings === 'refuse') return refusedLong('product_id');
+  const currency = normalizeCurrency(object.currency as string);
+  if (!currency) return refusals.currency;
+  const price = numberOf(object.price);
+  if (price === undefined) return refusals.price;
+  const quantity = numberOf(object.quantity ?? 1);
+  if (quantity === undefined || !isQuantity(quantity)) return refusals.quantity;
+  const time = readTime(object, base);
+  if (time === undefined) return refusals.time;
+  const checked = checkProperties(object.properties, 'purchases', base.longStrings);
+  if ('error' in checked) return checked;
+  const purchase: AcceptedPurchase = {
+    kind: 'purchases',
+    id: base.id,
+    index: base.index,
+    create: base.create,
+    identifier: base.identifier,
+    product_id,
+    currency,
+    price,
+    quantity,
+    ...activityOf(object, time, checked.properties),
+  };
+  const warnings = product_id === sent ? checked.warnings : withCut('product_id', checked.warnings);
+  return warnings ? { object: purchase, warnings } : { object: purchase };
+}
+
+/** ISO 8601 in UTC; a time in the future becomes now. */
+function readTime(object: Record<string, Json>, { now }: Judge): string | undefined {
+  return pastIso(object.time as string, now);
+}
+
+type Activity = { time: string; app_id?: string; properties?: Record<string, Json> };
+
+/** What events and purchases have in common: when, in which app, with which properties. */
+function activityOf(
+  object: Record<string, Json>,
+  time: string,
+  properties: Record<string, Json> | undefined,
+): Activity {
+  const activity: Activity = { time };
+  if (isPresent(object.app_id)) activity.app_id = object.app_id as string;
+  if (properties && Object.keys(properties).length > 0) activity.properties = properties;
+  return activity;
+}
+
+function isQuantity(value: number): boolean {
+  return Number.isInteger(value) && value >= 1 && value <= MAX_QUANTITY;
+}
+
+function withCut(member: string, warnings: readonly string[] | undefined): readonly string[] {
+  return withWarning(warnings, cutWarning(`'${member}'`, { name: false, value: true }));
+}
+
+function refusedLong(member: string): { error: string } {
+  return { error: `'${member}' is not valid: it must be a string of 1 to ${MAX_CHARACTERS} characters` };
+}
+
+/** Judges an attribute object whose shape and identifier are right already. */
+function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
+  const normalized = normalizeAttributes(object, base);
+  if ('error' in normalized) return normalized;
+  const stranger = strangeGroup(normalized.delta, base);
+  if (stranger) return { error: stranger };
+  const attributes: AcceptedAttributes = {
+    kind: 'attributes',
+    id: base.id,
+    index: base.index,
+    create: base.create,
+    identifier: base.identifier,
+    ...normalized.delta,
+  };
+  return normalized.warnings ? { object: attributes, warnings: normalized.warnings } : { object: attributes };
+}
+
+/**
+ * Judges an import of push tokens: at least one token, and nothing that names one user. Each token that nobody
+ * has becomes an anonymous profile with the object's attributes.
+ */
+function judgeTokenImport(object: Record<string, Json>, base: Omit<Judge, 'identifier' | 'create'>): Verdict {
+  if (namesOneUser(object, base.serviceIdField)) {
+    return {
+      error: `'push_token_import' is not valid: it must not carry 'external_id', 'user_alias' or '${base.serviceIdField}'`,
+    };
+  }
+  const normalized = normalizeAttributes(object, base);
+  if ('error' in normalized) return normalized;
+  if (!normalized.delta.push_tokens?.length) return { error: "'push_tokens' is required" };
+  const stranger = strangeGroup(normalized.delta, base);
+  if (stranger) return { error: stranger };
+  const attributes: AcceptedAttributes = {
+    kind: 'attributes',
+    id: newId(),
+    index: base.index,
+    ...normalized.delta,
+  };
+  return normalized.warnings ? { object: attributes, warnings: normalized.warnings } : { object: attributes };
+}
+
+/** The text that refuses a group which the workspace does not have, if there is one. */
+function strangeGroup(
+  { subscription_groups }: AttributesDelta,
+  { hasGroup }: Pick<Judge, 'hasGroup'>,
+): string | undefined {
+  const id = subscription_groups?.find(
+    (group) => !hasGroup(group.subscription_group_id),
+  )?.subscription_group_id;
+  return id && `'subscription_groups' is not valid: no subscription group has the id ${id}`;
+}
+
+/** An object that can be applied, and what was cut or left out of it if anything was; or why it cannot. */
+type Verdict = { object: TrackObject; warnings?: readonly string[] } | { error: string };
 
 /** What is known of an object before its own rules are looked at. */
-export interface Judge {
+interface Judge {
   id: string;
   index: number;
   identifier: Identifier;
@@ -24,46 +183,72 @@ export interface Judge {
   /** Epoch milliseconds. */
   now: number;
   hasGroup: Caller['hasGroup'];
+  longStrings: LongStrings;
 }
 
+/** Judges one object of an array, by its place there. */
+type Accept = (value: Json, index: number, caller: Caller) => Verdict;
+
 /**
- * Judges one object of one of the three arrays: storable values, identifier, shape, then the rules of its
- * kind. The validators are compiled here, once.
+ * By array, what judges its objects: storable values, identifier, shape, then the rules of the kind. The validators are
+ * compiled here, once.
  *
  * @param serviceIdField wire name of the service id
  */
-export function createAccept(serviceIdField: string) {
+export function createAccept(serviceIdField: string, longStrings: LongStrings): Record<TrackKind, Accept> {
   const shapes = {
-    attributes: compile(attributesSchema(serviceIdField)),
+    attributes: compile(withoutPhone(attributesSchema(serviceIdField))),
     events: compile(eventSchema(serviceIdField)),
     purchases: compile(purchaseSchema(serviceIdField)),
   };
 
-  return function accept(kind: TrackKind, value: Json, index: number, caller: Caller): Verdict {
-    const { now, hasGroup } = caller;
-    if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-      return { error: `each element of '${kind}' must be an object` };
-    }
-    const unstorable = findUnstorable(value);
-    if (unstorable) return { error: unstorable };
-    if (kind === 'attributes' && value.push_token_import === true) {
-      return judgeTokenImport(value, { id: newId(), index, serviceIdField, now, hasGroup });
-    }
-    const chosen = identifierOf(value, serviceIdField);
-    if ('error' in chosen) return chosen;
-    const { identifier } = chosen;
-    if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return { error: BLOCKED };
-    const shape = shapes[kind];
-    if (!shape(value)) return { error: describeError(shape.errors![0]!) };
-    const create = createsProfile(identifier, value._update_existing_only) ? undefined : false;
-    const judge: Judge = { id: newId(), index, identifier, create, serviceIdField, now, hasGroup };
-    if (kind === 'events') return judgeEvent(value, judge);
-    if (kind === 'purchases') return judgePurchase(value, judge);
-    return judgeAttributes(value, judge);
+  const acceptOf = (kind: TrackKind): Accept =>
+    function accept(value, index, caller) {
+      const { now, hasGroup } = caller;
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+        return { error: `each element of '${kind}' must be an object` };
+      }
+      const unstorable = findUnstorable(value);
+      if (unstorable) return { error: unstorable };
+      if (kind === 'attributes' && value.push_token_import === true) {
+        return judgeTokenImport(value, { id: newId(), index, serviceIdField, now, hasGroup, longStrings });
+      }
+      const chosen = identifierOf(value, serviceIdField);
+      if ('error' in chosen) return chosen;
+      const { identifier } = chosen;
+      if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return { error: BLOCKED };
+      const shape = shapes[kind];
+      if (!shape(value)) return { error: describeError(shape.errors![0]!) };
+      const create = createsProfile(identifier, value._update_existing_only) ? undefined : false;
+      const judge: Judge = {
+        id: newId(),
+        index,
+        identifier,
+        create,
+        serviceIdField,
+        now,
+        hasGroup,
+        longStrings,
+      };
+      if (kind === 'events') return judgeEvent(value, judge);
+      if (kind === 'purchases') return judgePurchase(value, judge);
+      return judgeAttributes(value, judge);
+    };
+
+  return {
+    attributes: acceptOf('attributes'),
+    events: acceptOf('events'),
+    purchases: acceptOf('purchases'),
   };
 }
 
+/** A phone that addresses nobody is an attribute, and costs the object nothing when it cannot be read. */
+function withoutPhone(schema: Schema): Schema {
+  const { phone: _phone, ...properties } = schema.properties as Record<string, Schema>;
+  return { ...schema, properties };
+}
+
 /** Null, the empty string and absence all mean "none" in an optional field. */
-export function isPresent(value: Json | undefined): boolean {
+function isPresent(value: Json | undefined): boolean {
   return value !== undefined && value !== null && value !== '';
 }

@@ -1,35 +1,37 @@
 import { createHash } from 'node:crypto';
-import { newId } from '../../../src/ids.ts';
-import { blockIfDummies } from '../../../src/store/blocked-external-ids/block-if-dummies.ts';
-import { findCrowdedProfiles } from '../../../src/store/blocked-external-ids/find-crowded-profiles.ts';
-import { claimWaitingForReplay } from '../../../src/store/dead-letters/claim-waiting-for-replay.ts';
-import { insertDeadLetters } from '../../../src/store/dead-letters/insert-dead-letters.ts';
-import { markReplayed } from '../../../src/store/dead-letters/mark-replayed.ts';
-import { selectByRequest } from '../../../src/store/dead-letters/select-by-request.ts';
-import { selectDeadLetters } from '../../../src/store/dead-letters/select-dead-letters.ts';
-import { selectLatestWaiting } from '../../../src/store/dead-letters/select-latest-waiting.ts';
-import { claimEnvelopes } from '../../../src/store/delivery/claim-envelopes.ts';
-import { countLanes } from '../../../src/store/delivery/count-lanes.ts';
-import { countUsage } from '../../../src/store/delivery/count-usage.ts';
-import { findTraces } from '../../../src/store/delivery/find-traces.ts';
-import { forgetEnvelopes } from '../../../src/store/delivery/forget-envelopes.ts';
-import { readApplied } from '../../../src/store/delivery/read-applied.ts';
-import { readTotals } from '../../../src/store/delivery/read-totals.ts';
-import { readUsageToday } from '../../../src/store/delivery/read-usage-today.ts';
-import { announceArrival } from '../../../src/store/fences/announce-arrival.ts';
-import { forgetArrivals } from '../../../src/store/fences/forget-arrivals.ts';
-import { openFence } from '../../../src/store/fences/open-fence.ts';
-import { readFence } from '../../../src/store/fences/read-fence.ts';
-import { endLease } from '../../../src/store/idempotency/end-lease.ts';
-import { findKey } from '../../../src/store/idempotency/find-key.ts';
-import { forgetKeys } from '../../../src/store/idempotency/forget-keys.ts';
-import { forgetRefused } from '../../../src/store/idempotency/forget-refused.ts';
-import { insertKeyIfAbsent } from '../../../src/store/idempotency/insert-key.ts';
-import { recordAnswer } from '../../../src/store/idempotency/record-answer.ts';
-import { takeLease } from '../../../src/store/idempotency/take-lease.ts';
-import { forgetOutcomes } from '../../../src/store/outcomes/forget-outcomes.ts';
-import { readOutcomes } from '../../../src/store/outcomes/read-outcomes.ts';
-import { recordOutcomes } from '../../../src/store/outcomes/record-outcomes.ts';
+import { newId } from '../../../src/platform/ids.ts';
+import { blockIfDummies, findCrowdedProfiles } from '../../../src/store/blocked-external-ids.ts';
+import { countLanes, countUsage, readTotals, readUsageToday } from '../../../src/store/counters.ts';
+import {
+  claimWaitingForReplay,
+  markReplayed,
+  selectByRequest,
+  selectDeadLetters,
+  selectLatestWaiting,
+} from '../../../src/store/dead-letters.ts';
+import { insertDeadLetters } from '../../../src/store/failed-objects.ts';
+import { announceArrival, forgetArrivals, openFence, readFence } from '../../../src/store/fences.ts';
+import {
+  endLease,
+  findKey,
+  forgetKeys,
+  forgetRefused,
+  insertKeyIfAbsent,
+  recordAnswer,
+  takeLease,
+} from '../../../src/store/idempotency-keys.ts';
+import {
+  claimEnvelopes,
+  cutEnvelopes,
+  dropCutEnvelopes,
+  findTraces,
+  forgetCutEnvelopes,
+  forgetEnvelopes,
+  readApplied,
+  readCutEnvelopes,
+  releaseEnvelopes,
+} from '../../../src/store/ledger.ts';
+import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store/outcomes.ts';
 import type { Asking } from './asking.ts';
 
 /** What is kept of requests and envelopes, of their repeats and of what went wrong. */
@@ -47,9 +49,17 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
         [newId(), newId()].map((one) => ({ id: one, traces: undefined })),
       ),
     () => readApplied(store, envelopes),
+    () => readCutEnvelopes(store, envelopes),
+    () => releaseEnvelopes(store, envelopes),
+    () => cutEnvelopes(store, [{ id: newId(), left: [0, 2] }]),
+    () => dropCutEnvelopes(store, envelopes),
+    () => forgetCutEnvelopes(store, 30),
     () => findTraces(store, requestId, [envelopes.at(-1)!, envelopes[0]!]),
     () => forgetEnvelopes(store, 30),
-    () => countLanes(store, [{ lane: 0, envelopes: 1, objects: 1, dead_letters: 0, apply_seconds: 1 }]),
+    () =>
+      countLanes(store, [
+        { lane: 0, envelopes: 1, objects: 1, dead_letters: 0, apply_seconds: 1, named_elsewhere: 0 },
+      ]),
     () => {
       const counts = { attributes: 1, events: 1, purchases: 1, identity: 1, subscriptions: 1 };
       return countUsage(store, [{ workspace_id: workspaceId, lane: 0, ...counts }]);
@@ -88,11 +98,11 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => readFence(store, newId()),
     () => openFence(store, newId()),
     () => forgetArrivals(store),
-    () => insertKeyIfAbsent(store, key, { requestId }, 1000),
+    () => insertKeyIfAbsent(store, key, { requestId, lease: 1000 }),
     () => findKey(store, key),
-    () => takeLease(store, key, requestId, 1000),
+    () => takeLease(store, key, { requestId, lease: 1000 }),
     () => endLease(store, key, requestId),
-    () => recordAnswer(store, key, requestId, { status: 200, body: {} }),
+    () => recordAnswer(store, key, { requestId, status: 200, body: {} }),
     () => forgetRefused(store, key, requestId),
     () => forgetKeys(store),
     () => findCrowdedProfiles(store),

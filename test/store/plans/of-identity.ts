@@ -1,32 +1,41 @@
-import { newId } from '../../../src/ids.ts';
-import { deprecateExternalIds } from '../../../src/store/identity/deprecate-external-ids.ts';
-import { dropUnheldAddresses } from '../../../src/store/identity/drop-unheld-addresses.ts';
-import { eraseSummaries } from '../../../src/store/identity/erase-summaries.ts';
-import { forgetDeadLetters } from '../../../src/store/identity/forget-dead-letters.ts';
-import { handOverDeadLetters } from '../../../src/store/identity/hand-over-dead-letters.ts';
-import { mergeAppSummaries } from '../../../src/store/identity/merge-app-summaries.ts';
-import { mergeEventSummaries } from '../../../src/store/identity/merge-event-summaries.ts';
-import { mergeProfiles } from '../../../src/store/identity/merge-profiles.ts';
-import { mergePurchaseSummaries } from '../../../src/store/identity/merge-purchase-summaries.ts';
-import { moveAliases } from '../../../src/store/identity/move-aliases.ts';
-import { movePushTokens } from '../../../src/store/identity/move-push-tokens.ts';
-import { recordDeletes } from '../../../src/store/identity/record-deletes.ts';
-import { recordMerges } from '../../../src/store/identity/record-merges.ts';
-import { removeDeprecatedExternalIds } from '../../../src/store/identity/remove-deprecated-external-ids.ts';
-import { removeProfiles } from '../../../src/store/identity/remove-profiles.ts';
-import { renameAliases } from '../../../src/store/identity/rename-aliases.ts';
-import { setExternalIds } from '../../../src/store/identity/set-external-ids.ts';
-import { eraseActivity } from '../../../src/store/removals/erase-activity.ts';
-import { findKept } from '../../../src/store/removals/find-kept.ts';
-import { finishRemovals } from '../../../src/store/removals/finish-removals.ts';
-import { isPassed, readHorizon } from '../../../src/store/removals/horizon.ts';
-import { lockRemoved } from '../../../src/store/removals/lock-removed.ts';
-import { selectRemoved } from '../../../src/store/removals/select-removed.ts';
+import { newId } from '../../../src/platform/ids.ts';
+import { moveAliases, renameAliases } from '../../../src/store/aliases.ts';
+import { forgetDeadLetters, handOverDeadLetters } from '../../../src/store/dead-letters-of-users.ts';
+import { dropUnheldAddresses } from '../../../src/store/email-addresses.ts';
+import {
+  eraseActivity,
+  eraseHistories,
+  eraseSlice,
+  freeAliases,
+  freeExternalIds,
+  recordDeletes,
+} from '../../../src/store/erasures.ts';
+import { mergeAppSummaries, mergeEventSummaries } from '../../../src/store/events.ts';
+import {
+  deprecateExternalIds,
+  removeDeprecatedExternalIds,
+  setExternalIds,
+} from '../../../src/store/external-ids.ts';
+import { eraseFailures, strikeOffNames } from '../../../src/store/failures-of-deleted.ts';
+import { bringFailures } from '../../../src/store/failures-of-merged.ts';
+import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
+import { removeProfiles } from '../../../src/store/profiles.ts';
+import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
+import { movePushTokens } from '../../../src/store/push-tokens.ts';
+import {
+  findKept,
+  finishRemovals,
+  isPassed,
+  lockRemoved,
+  readHorizon,
+  selectRemoved,
+  spreadDeletes,
+} from '../../../src/store/removals.ts';
 import type { Asking } from './asking.ts';
 
 /** Names given and taken away, merges, deletes and what is left to do after them. */
 export const ofIdentity: Asking = (store, { workspaceId, users }) => {
-  const now = new Date();
+  const now = new Date().toISOString();
   const workspace = { workspace_id: workspaceId };
   const keys = users.map(({ id }) => ({ ...workspace, id }));
   const [merged, kept] = users as [(typeof users)[0], (typeof users)[0]];
@@ -38,19 +47,26 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
     () => setExternalIds(store, [{ ...workspace, id: kept.id, external_id: 'new', ordinal: 0 }], now),
     () => renameAliases(store, [{ ...workspace, ...alias }]),
     () => mergeProfiles(store, pairs, now),
-    () => mergeEventSummaries(store, pairs),
-    () => mergePurchaseSummaries(store, pairs),
+    () => mergeEventSummaries(store, pairs, 100),
+    () => mergePurchaseSummaries(store, pairs, 100),
     () => mergeAppSummaries(store, pairs),
     () => moveAliases(store, pairs),
-    () => movePushTokens(store, pairs),
+    () => movePushTokens(store, pairs, 100),
     () => recordMerges(store, pairs, now),
     () => handOverDeadLetters(store, pairs),
     () =>
-      forgetDeadLetters(store, keys, [
-        { workspaceId, identifier: { external_id: 'user2' } },
-        { workspaceId, identifier: { email: merged.email } },
-        { workspaceId, identifier: { phone: merged.phone } },
-      ]),
+      forgetDeadLetters(
+        store,
+        {
+          keys,
+          named: [
+            { workspaceId, identifier: { external_id: 'user2' } },
+            { workspaceId, identifier: { email: merged.email } },
+            { workspaceId, identifier: { phone: merged.phone } },
+          ],
+        },
+        now,
+      ),
     () => recordDeletes(store, keys, now),
     () => removeProfiles(store, keys),
     () =>
@@ -58,17 +74,29 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
         { workspaceId, kind: 'email', address: merged.email },
         { workspaceId, kind: 'phone', address: merged.phone },
       ]),
-    () => eraseSummaries(store, keys),
-    () => eraseActivity(store, 'events', keys, 1000),
-    () => eraseActivity(store, 'purchases', keys, 1000),
+    () => eraseSlice(store, 'names', keys, 100),
+    () => eraseSlice(store, 'belongings', keys, 100),
+    () => eraseActivity(store, 'events', { keys, limit: 1000 }),
+    () => eraseActivity(store, 'purchases', { keys, limit: 1000 }),
+    () => freeAliases(store, [{ ...workspace, alias_label: 'label', alias_name: 'alias2' }]),
+    () => freeExternalIds(store, [{ ...workspace, external_id: 'old2' }]),
+    () => spreadDeletes(store, keys, 100),
     () => findKept(store, keys),
     () => lockRemoved(store, keys),
-    () =>
-      finishRemovals(
-        store,
-        keys.map((key) => ({ ...key, fate: 'deleted' as const })),
-        'deleted',
-      ),
+    ...(['owned', 'named'] as const).map(
+      (which) => () => bringFailures(store, pairs, { which, rowsOfEach: 100 }),
+    ),
+    () => eraseFailures(store, keys, 100),
+    () => strikeOffNames(store, keys, 100),
+    ...(['merged', 'deleted'] as const).map(
+      (fate) => () =>
+        finishRemovals(
+          store,
+          keys.map((key) => ({ ...key, fate })),
+          fate,
+        ),
+    ),
+    () => eraseHistories(store, 100),
     () => selectRemoved(store, 100),
     () => readHorizon(store),
     () => isPassed(store, '1'),

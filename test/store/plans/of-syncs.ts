@@ -1,30 +1,32 @@
-import { newId } from '../../../src/ids.ts';
-import { addToBoundary } from '../../../src/store/syncs/add-to-boundary.ts';
-import { advanceIntegration } from '../../../src/store/syncs/advance-integration.ts';
-import { advanceRun } from '../../../src/store/syncs/advance-run.ts';
-import { cancelRun } from '../../../src/store/syncs/cancel-run.ts';
-import { clearBoundary } from '../../../src/store/syncs/clear-boundary.ts';
-import { countLedgered } from '../../../src/store/syncs/count-ledgered.ts';
-import { expectBoundary } from '../../../src/store/syncs/expect-boundary.ts';
-import { findChunk } from '../../../src/store/syncs/find-chunk.ts';
-import { findRefused } from '../../../src/store/syncs/find-refused.ts';
-import { findRun } from '../../../src/store/syncs/find-run.ts';
-import { findUnfinishedRuns } from '../../../src/store/syncs/find-unfinished-runs.ts';
-import { finishRun } from '../../../src/store/syncs/finish-run.ts';
-import { forgetEndedExpected } from '../../../src/store/syncs/forget-ended-expected.ts';
-import { forgetExpected } from '../../../src/store/syncs/forget-expected.ts';
-import { forgetRowErrors } from '../../../src/store/syncs/forget-row-errors.ts';
-import { forgetRuns } from '../../../src/store/syncs/forget-runs.ts';
-import { insertRowErrors } from '../../../src/store/syncs/insert-row-errors.ts';
-import { isCancelled } from '../../../src/store/syncs/is-cancelled.ts';
-import { listRuns } from '../../../src/store/syncs/list-runs.ts';
-import { meetBoundary } from '../../../src/store/syncs/meet-boundary.ts';
-import { readRules } from '../../../src/store/syncs/read-rules.ts';
-import { readSyncState } from '../../../src/store/syncs/read-sync-state.ts';
-import { removeChunk } from '../../../src/store/syncs/remove-chunk.ts';
-import { selectRuns } from '../../../src/store/syncs/select-runs.ts';
-import { stageChunk } from '../../../src/store/syncs/stage-chunk.ts';
-import { startRun } from '../../../src/store/syncs/start-run.ts';
+import { newId } from '../../../src/platform/ids.ts';
+import {
+  addToBoundary,
+  clearBoundary,
+  expectBoundary,
+  forgetEndedExpected,
+  forgetExpected,
+  meetBoundary,
+} from '../../../src/store/sync-boundary.ts';
+import {
+  findChunk,
+  findRefused,
+  forgetRowErrors,
+  insertRowErrors,
+  removeChunk,
+  stageChunk,
+} from '../../../src/store/sync-chunks.ts';
+import { listRuns, readRules, readSyncState, selectRuns } from '../../../src/store/sync-lists.ts';
+import {
+  advanceIntegration,
+  advanceRun,
+  cancelRun,
+  findRun,
+  findUnfinishedRuns,
+  finishRun,
+  forgetRuns,
+  isCancelled,
+  startRun,
+} from '../../../src/store/sync-runs.ts';
 import type { Asking } from './asking.ts';
 
 /** Runs of warehouse integrations, and what they remember. */
@@ -48,10 +50,9 @@ export const ofSyncs: Asking = (
     () => stageChunk(store, runId, { envelopeIds: envelopes, entries: [], rows: {}, progress }),
     () => findChunk(store, runId),
     () => removeChunk(store, runId),
-    () => countLedgered(store, envelopes),
     () => findRefused(store, deadLetters),
-    () => insertRowErrors(store, runId, [failed]),
-    () => addToBoundary(store, integrationId, rows, false),
+    () => insertRowErrors(store, runId, { failed: [failed], warned: [failed] }),
+    () => addToBoundary(store, integrationId, { rows, unreadable: false }),
     () => clearBoundary(store, integrationId, false),
     () => expectBoundary(store, { attempt: newId(), jobId: runId, integrationId }),
     () => meetBoundary(store, attempt, new Map(Object.entries(rows))),

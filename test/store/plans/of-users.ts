@@ -1,32 +1,32 @@
-import { newId } from '../../../src/ids.ts';
-import { recordEvents } from '../../../src/store/activity/record-events.ts';
-import { recordPurchases } from '../../../src/store/activity/record-purchases.ts';
-import { findExported } from '../../../src/store/export/find-exported.ts';
-import { readProfiles } from '../../../src/store/export/read-profiles.ts';
-import { findKeptProfile } from '../../../src/store/preference-centers/find-kept-profile.ts';
-import { findLinkUser } from '../../../src/store/preference-centers/find-link-user.ts';
-import { revokeLinks } from '../../../src/store/preference-centers/revoke-links.ts';
-import { findAliasLabels } from '../../../src/store/profiles/find-alias-labels.ts';
-import { findByAlias } from '../../../src/store/profiles/find-by-alias.ts';
-import { findByDeprecatedExternalId } from '../../../src/store/profiles/find-by-deprecated-external-id.ts';
-import { findByEmail } from '../../../src/store/profiles/find-by-email.ts';
-import { findByExternalId } from '../../../src/store/profiles/find-by-external-id.ts';
-import { findById } from '../../../src/store/profiles/find-by-id.ts';
-import { findByPhone } from '../../../src/store/profiles/find-by-phone.ts';
-import { findCandidates } from '../../../src/store/profiles/find-candidates.ts';
-import { findPushTokens } from '../../../src/store/profiles/find-push-tokens.ts';
-import { insertAliases } from '../../../src/store/profiles/insert-aliases.ts';
-import { insertProfiles } from '../../../src/store/profiles/insert-profiles.ts';
-import { lockProfiles } from '../../../src/store/profiles/lock-profiles.ts';
-import { updateCustomAttributes } from '../../../src/store/profiles/update-custom-attributes.ts';
-import { updateProfiles } from '../../../src/store/profiles/update-profiles.ts';
-import { upsertPushTokens } from '../../../src/store/profiles/upsert-push-tokens.ts';
+import { newId } from '../../../src/platform/ids.ts';
+import { findAliasLabels, findByAlias, insertAliases } from '../../../src/store/aliases.ts';
+import { recordEvents } from '../../../src/store/events.ts';
+import { readProfiles } from '../../../src/store/export.ts';
+import { findExported } from '../../../src/store/export-lookup.ts';
+import { countDeprecated, findByDeprecatedExternalId } from '../../../src/store/external-ids.ts';
+import {
+  findByEmail,
+  findByExternalId,
+  findById,
+  findByPhone,
+  findCandidates,
+} from '../../../src/store/identifiers.ts';
+import { readLargeAttributes } from '../../../src/store/large-attributes.ts';
+import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
+import {
+  insertProfiles,
+  lockProfiles,
+  updateCustomAttributes,
+  updateProfiles,
+} from '../../../src/store/profiles.ts';
+import { recordPurchases } from '../../../src/store/purchases.ts';
+import { findPushTokens, upsertPushTokens } from '../../../src/store/push-tokens.ts';
 import type { Asking } from './asking.ts';
 
 /** Who they are, what they do, what is told of them. */
 export const ofUsers: Asking = (store, { workspaceId, users }) => {
-  const now = new Date();
-  const time = now.toISOString();
+  const now = new Date().toISOString();
+  const time = now;
   const owners = users.map(() => workspaceId);
   const ids = users.map(({ id }) => id);
   const externalIds = users.map(({ external_id }) => external_id);
@@ -55,11 +55,22 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () => findCandidates(store, 'email', owners, emails),
     () => findCandidates(store, 'phone', owners, phones),
     () => findAliasLabels(store, keys),
+    () => countDeprecated(store, keys),
     () => findPushTokens(store, [workspaceId], ['app'], ['token2']),
+    () =>
+      readLargeAttributes(
+        store,
+        keys.map(({ workspace_id: workspaceId, id }) => ({
+          workspaceId,
+          id,
+          names: ['visits', 'none'],
+          keys: ['visits'],
+        })),
+      ),
     () =>
       lockProfiles(
         store,
-        keys.map((key) => ({ ...key, keys: ['points'] })),
+        keys.map((key) => ({ ...key, keys: ['points'], measured: true })),
       ),
     () =>
       insertProfiles(
@@ -108,18 +119,21 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         { place: 5, device_id: 'device2' },
       ]),
     () =>
-      readProfiles(store, workspaceId, ids, [
-        ...[
-          'custom_attributes',
-          'user_aliases',
-          'push_tokens',
-          'custom_events',
-          'purchases',
-          'apps',
-          'revenue',
+      readProfiles(store, workspaceId, {
+        ids,
+        fields: [
+          ...[
+            'custom_attributes',
+            'user_aliases',
+            'push_tokens',
+            'custom_events',
+            'purchases',
+            'apps',
+            'revenue',
+          ],
+          'subscription_groups',
         ],
-        'subscription_groups',
-      ]),
+      }),
     () => findKeptProfile(store, workspaceId, id),
     () => findLinkUser(store, workspaceId, 'user2'),
     () => revokeLinks(store, workspaceId, { kind: 'user', id }),

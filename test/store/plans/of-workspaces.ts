@@ -1,19 +1,32 @@
-import { newId } from '../../../src/ids.ts';
-import type { Condition } from '../../../src/store/accounts/condition.ts';
-import { findAccounts } from '../../../src/store/accounts/find-accounts.ts';
-import { ensurePartitions } from '../../../src/store/activity/ensure-partitions.ts';
-import { findApiKey } from '../../../src/store/find-api-key.ts';
-import { deleteIfIdle } from '../../../src/store/integrations/delete-if-idle.ts';
-import { isIntegration } from '../../../src/store/integrations/is-integration.ts';
-import { listIntegrations } from '../../../src/store/integrations/list-integrations.ts';
-import { listScheduled } from '../../../src/store/integrations/list-scheduled.ts';
-import { selectIntegrations } from '../../../src/store/integrations/select-integrations.ts';
-import { isMigrated } from '../../../src/store/is-migrated.ts';
-import { findScimToken } from '../../../src/store/scim-tokens/find-scim-token.ts';
-import { touchScimToken } from '../../../src/store/scim-tokens/touch-scim-token.ts';
-import { touchApiKeys } from '../../../src/store/touch-api-keys.ts';
+import { newId } from '../../../src/platform/ids.ts';
+import { type Condition, findAccounts } from '../../../src/store/accounts.ts';
+import { findApiKey, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
+import { ensurePartitions } from '../../../src/store/events.ts';
+import {
+  confirmLosses,
+  forgetMembers,
+  leaveInstallation,
+  listLosses,
+  lockLanes,
+  meetInstallation,
+  presentMembers,
+  readLanes,
+  rememberQueue,
+  setLanes,
+  tellLoss,
+} from '../../../src/store/installation.ts';
+import {
+  deleteIfIdle,
+  isIntegration,
+  listIntegrations,
+  listScheduled,
+  selectIntegrations,
+} from '../../../src/store/integrations.ts';
+import { isMigrated } from '../../../src/store/migrations.ts';
+import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
 import type { Asking } from './asking.ts';
 
+const member = { id: newId(), name: 'web', host: 'host', pid: 1 };
 const value = 'who2@x.com';
 const conditions: Condition[] = [
   { op: 'eq', column: 'id', value: newId() },
@@ -23,19 +36,41 @@ const conditions: Condition[] = [
   ...(['userName', 'givenName', 'familyName'] as const).map(
     (column): Condition => ({ op: 'sw', column, value }),
   ),
+  { op: 'email', comparisons: [{ op: 'eq', member: 'value', value }] },
 ];
 
 /** Keys, dashboard accounts and integrations, of which a workspace or a company has few. */
 export const ofWorkspaces: Asking = (store, { workspaceId, companyId, integrationId, keyHash }) => [
   () => isMigrated(store, 1000),
+  () => meetInstallation(store, member, 1),
+  () => rememberQueue(store, 1, { now: 'now', mark: 'mark', additions: 1, waitingSince: undefined }),
+  () => tellLoss(store, 1, { found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
+  () => confirmLosses(store, 1),
+  () => listLosses(store, 1),
+  () => presentMembers(store),
+  () => forgetMembers(store),
+  () => leaveInstallation(store, member.id),
+  () => readLanes(store),
+  () => lockLanes(store),
+  () => setLanes(store, 2),
   () => ensurePartitions(store),
   () => findApiKey(store, keyHash),
+  () => findTokenBucket(store, { ownerId: workspaceId, bucket: 'default', counter: 'web' }),
+  () =>
+    keepTokenBuckets(store, [
+      { ownerId: workspaceId, bucket: 'default', counter: 'web', tokens: 1, at: new Date() },
+    ]),
   () => touchApiKeys(store, new Map([[newId(), new Date()]])),
   () => findScimToken(store, keyHash),
   () => touchScimToken(store, newId(), new Date()),
-  ...conditions.map((condition) => () => findAccounts(store, companyId, condition, { limit: 100 })),
-  () => findAccounts(store, companyId, undefined, { limit: 100, after: 50 }),
-  () => findAccounts(store, companyId, { op: 'co', column: 'userName', value }, { limit: 100, skip: 1 }),
+  ...conditions.map((condition) => () => findAccounts(store, companyId, { condition, limit: 100 })),
+  () => findAccounts(store, companyId, { limit: 100, after: 50 }),
+  () =>
+    findAccounts(store, companyId, {
+      condition: { op: 'co', column: 'userName', value },
+      limit: 100,
+      skip: 1,
+    }),
   () => isIntegration(store, integrationId, workspaceId),
   ...(['older', 'newer'] as const).map(
     (direction) => () => listIntegrations(store, workspaceId, { direction, from: integrationId, size: 10 }),

@@ -1,9 +1,10 @@
 import type { Connection, Pool } from '../../../src/store/database.ts';
+import { siteOf } from './sources.ts';
 
 /** A statement as a function of the store has sent it. */
 export interface Sent {
-  /** The file of src/store that sent it. */
-  file: string;
+  /** The function of src/store that sent it, as `file name`. */
+  site: string;
   name?: string;
   text: string;
   values: unknown[];
@@ -16,14 +17,14 @@ const PLANNED = /^\s*(select|with|insert|update|delete)\b/i;
 export function recordingOn(connection: Connection) {
   const sent: Sent[] = [];
   /** Each `file:line` that has sent something. */
-  const sites = new Set<string>();
-  const query = async (given: string | Omit<Sent, 'file'>, values: unknown[] = []) => {
+  const lines = new Set<string>();
+  const query = async (given: string | Omit<Sent, 'site'>, values: unknown[] = []) => {
     const [, file, line] = new Error().stack!.match(/src\/store\/([\w/-]+\.ts):(\d+)/) ?? [];
-    if (file) sites.add(`${file}:${line}`);
+    if (file) lines.add(`${file}:${line}`);
     const { text, ...rest } = typeof given === 'string' ? { text: given, values } : given;
     if (!PLANNED.test(text)) return { rows: [], rowCount: null };
     if (!file) throw new Error(`no file of the store has sent ${text}`);
-    sent.push({ ...rest, file, text, values: rest.values ?? [] });
+    sent.push({ ...rest, site: siteOf(file, Number(line)), text, values: rest.values ?? [] });
     return typeof given === 'string' ? connection.query(text, values) : connection.query(given);
   };
   const nothing = () => {};
@@ -32,5 +33,5 @@ export function recordingOn(connection: Connection) {
     // Of which `sendTogether` holds the stream.
     connection: (connection as unknown as { connection: object }).connection,
   };
-  return { store: store as unknown as Connection & Pool, sent, sites };
+  return { store: store as unknown as Connection & Pool, sent, lines };
 }

@@ -1,46 +1,116 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { packageRoot } from '../../../src/package-root.ts';
+import { packageRoot } from '../../../src/platform/package-root.ts';
 
 /** What sends statements that are none of the running service's, and why. */
 const apart: Record<string, string> = {
-  'migrate.ts': 'makes the tables, once a release, before anything runs',
-  'in-transaction.ts': 'begins and ends transactions',
+  'migrations.ts applyMigrations': 'makes the tables, once a release, before anything runs',
+  'migrations.ts WholeScripts': 'makes the tables, once a release, before anything runs',
+  'database.ts inTransaction': 'begins and ends transactions',
+  'held-session.ts keepBeating': 'asks for nothing',
+  'analyze-grown.ts analyzeGrown': 'reads the catalog, and counts tables',
 };
 
-function sourcesIn(folder: string): { file: string; text: string }[] {
+/** A declaration at the top of a file. */
+interface Declaration {
+  name: string;
+  isExported: boolean;
+  /** Of its first line, from 1. */
+  line: number;
+  text: string;
+}
+
+interface Source {
+  file: string;
+  text: string;
+  declarations: Declaration[];
+}
+
+const DECLARED = /^(export )?(?:declare )?(?:async )?(?:function\*?|class|const|let|interface|type) (\w+)/;
+
+function sourcesIn(folder: string): Source[] {
   return readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
     .filter((name) => name.endsWith('.ts') && !name.startsWith('generated'))
-    .map((name) => ({
-      file: path.posix.join(folder, name),
-      text: readFileSync(path.join(packageRoot, folder, name), 'utf8'),
-    }));
+    .map((name) => {
+      const text = readFileSync(path.join(packageRoot, folder, name), 'utf8');
+      return { file: path.posix.join(folder, name), text, declarations: declarationsIn(text) };
+    });
+}
+
+function declarationsIn(text: string): Declaration[] {
+  const found: Declaration[] = [];
+  text.split('\n').forEach((line, index) => {
+    const [, exported, name] = DECLARED.exec(line) ?? [];
+    if (name) found.push({ name, isExported: exported !== undefined, line: index + 1, text: '' });
+    const last = found.at(-1);
+    if (last) last.text += `${line}\n`;
+  });
+  return found;
 }
 
 const sources = [...sourcesIn('src'), ...sourcesIn('workers')];
+const inStore = (file: string) => sources.find((source) => source.file === `src/store/${file}`)!;
+
+/** The function of the store, as `file name`, that holds a line. */
+export function siteOf(file: string, line: number): string {
+  const { name } = inStore(file).declarations.findLast((one) => one.line <= line)!;
+  return `${file} ${name}`;
+}
 
 /** Each `file:line` of the store that sends a statement. */
-export function sitesOfStore(): string[] {
+export function linesOfStore(): string[] {
   return sources
     .filter(({ file }) => file.startsWith('src/store/'))
     .map(({ file, text }) => ({ file: file.slice('src/store/'.length), lines: text.split('\n') }))
-    .filter(({ file }) => !(file in apart))
     .flatMap(({ file, lines }) =>
-      lines.flatMap((line, index) => (/\.query[(<]/.test(line) ? [`${file}:${index + 1}`] : [])),
+      lines.flatMap((line, index) =>
+        /\.query[(<]/.test(line) && !(siteOf(file, index + 1) in apart) ? [`${file}:${index + 1}`] : [],
+      ),
     )
     .sort();
 }
 
 export type Session = 'workers' | 'edge';
 
-/** Whose sessions send the statements of a file of the store: the workers', those of the edge and the admin, or both. */
-export function sessionsOf(file: string): Session[] {
-  const importers = sources.filter(
-    (source) => !source.file.startsWith('src/store/') && source.text.includes(`store/${file}'`),
-  );
-  const sessions = importers.map(
-    (source): Session => (source.file.startsWith('workers/') ? 'workers' : 'edge'),
-  );
-  if (sessions.length === 0) throw new Error(`nothing outside the store uses ${file}`);
-  return [...new Set(sessions)].sort();
+/** Whose sessions send the statements of a function: the workers', those of the edge and the admin, or both. */
+export function sessionsOf(site: string): Session[] {
+  const [file, name] = site.split(' ') as [string, string];
+  const sessions = new Set<Session>();
+  follow({ file, name, sessions, seen: new Set() });
+  if (sessions.size === 0) throw new Error(`nothing outside the store uses ${site}`);
+  return [...sessions].sort();
+}
+
+interface Followed {
+  file: string;
+  name: string;
+  sessions: Set<Session>;
+  seen: Set<string>;
+}
+
+/** From a declaration of the store to whoever uses it, in its own file, in the store, and outside of it. */
+function follow({ file, name, sessions, seen }: Followed): void {
+  if (seen.has(`${file} ${name}`)) return;
+  seen.add(`${file} ${name}`);
+  const mentions = new RegExp(`\\b${name}\\b`);
+  for (const { name: user, text } of inStore(file).declarations)
+    if (user !== name && mentions.test(text)) follow({ file, name: user, sessions, seen });
+  for (const source of sources.filter(({ text }) => importsOf(text, file).some((one) => one === name))) {
+    if (!source.file.startsWith('src/store/')) {
+      sessions.add(source.file.startsWith('workers/') ? 'workers' : 'edge');
+      continue;
+    }
+    const user = source.file.slice('src/store/'.length);
+    for (const one of source.declarations)
+      if (mentions.test(one.text)) follow({ file: user, name: one.name, sessions, seen });
+  }
+}
+
+/** Names that a text imports from a file of the store. */
+function importsOf(text: string, file: string): string[] {
+  const imports = text.matchAll(/^import (?:type )?\{([^}]*)\} from '([^']+)';/gm);
+  const dynamic = text.matchAll(/const \{([^}]*)\} = await import\('([^']+)'\)/g);
+  return [...imports, ...dynamic]
+    .filter(([, , from]) => from!.endsWith(`/store/${file}`) || from === `./${file}`)
+    .flatMap(([, names]) => names!.split(',').map((name) => name.replace(/^\s*type /, '').trim()));
 }

@@ -1,0 +1,103 @@
+import { type Command, InvalidArgumentError } from 'commander';
+import { settings } from '../../platform/config.ts';
+import { readTotals } from '../../store/counters.ts';
+import { confirmLosses, listLosses, presentMembers, readLanes } from '../../store/installation.ts';
+import { parseCount } from '../arguments.ts';
+import { addNoun, addVerb, Refusal } from '../command.ts';
+import { withInstallation } from '../lookup.ts';
+import { printJson, printPage, printRow } from '../output.ts';
+
+/** Losses that are shown, the latest. */
+const SHOWN = 100;
+
+/** Behind a count of objects that another lane could have overtaken. */
+const ADVICE =
+  'Objects named users by names of other lanes: nothing orders them with those that use the first name. ' +
+  'Where that order matters, name each user in one way, or have one lane.';
+
+/** Seconds that a change of lanes waits unless told. */
+const WAIT = 60;
+
+export function addQueue(program: Command): void {
+  const noun = addNoun(program, 'queue', {
+    sentence: 'Show the queue, change its number of lanes, and confirm what it has lost.',
+    example: 'queue show',
+  });
+  addVerb(noun, 'show', {
+    sentence:
+      'Show the number of lanes, how often a user was named across lanes, and the processes that run.',
+    example: 'queue show',
+  }).action(show);
+  addVerb(noun, 'set-lanes', {
+    sentence:
+      'Change the number of lanes, as soon as every lane is empty and no process runs; then start them with that LANES.',
+    example: 'queue set-lanes 4',
+  })
+    .argument('<lanes>', `number of lanes, at most ${settings.LANES.maximum}`, parseLanes)
+    .option(
+      '--wait <seconds>',
+      'longest wait for empty lanes and for the end of the processes',
+      parseCount,
+      WAIT,
+    )
+    .action(change);
+  addVerb(noun, 'losses', {
+    sentence: `List the times at which Redis had lost accepted objects, the latest ${SHOWN} first.`,
+    example: 'queue losses',
+  }).action(losses);
+  addVerb(noun, 'confirm-loss', {
+    sentence: 'Say that a loss is known, and those before it: what says so until then falls silent.',
+    example: 'queue confirm-loss 1',
+  })
+    .argument('<number>', 'number of the loss', parseCount)
+    .action(confirm);
+}
+
+function parseLanes(text: string): number {
+  const lanes = parseCount(text);
+  const most = settings.LANES.maximum;
+  if (lanes > most) throw new InvalidArgumentError(`It is a whole number from 1 to ${most}.`);
+  return lanes;
+}
+
+async function show({ json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database: { pool } }) => {
+    const lanes = (await readLanes(pool)) ?? null;
+    const processes = (await presentMembers(pool)).map(({ name, host, pid }) => ({ name, host, pid }));
+    const { objects, namedElsewhere } = await readTotals(pool);
+    if (json) return printJson({ lanes, objects, named_elsewhere: namedElsewhere, processes });
+    printRow(
+      false,
+      { lanes, objects, named_elsewhere: namedElsewhere },
+      namedElsewhere > 0 ? ADVICE : undefined,
+    );
+    printPage(false, 'processes', { rows: processes, next: null });
+  });
+}
+
+async function change(lanes: number, { wait, json }: { wait: number; json?: boolean }): Promise<void> {
+  // Loaded here alone: no other command but replay needs the queue.
+  const { changeLanes } = await import('../change-lanes.ts');
+  await withInstallation(async (installation) => {
+    const before = await changeLanes(installation, {
+      ...{ lanes, wait },
+      say: (hindrance) => void process.stderr.write(`waiting: ${hindrance}\n`),
+    });
+    printRow(json, { lanes, before }, `Start every process with LANES=${lanes}.`);
+  });
+}
+
+async function losses({ json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database: { pool } }) => {
+    const rows = (await listLosses(pool, SHOWN)).map(({ id, ...loss }) => ({ number: id, ...loss }));
+    printPage(json, 'losses', { rows, next: null });
+  });
+}
+
+async function confirm(number: number, { json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database: { pool } }) => {
+    const [latest] = await listLosses(pool, 1);
+    if (!latest || number > latest.id) throw new Refusal(`there is no loss ${number}`);
+    printRow(json, { confirmed: await confirmLosses(pool, number) });
+  });
+}

@@ -1,0 +1,106 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { pino } from 'pino';
+import { connectProducer, QUEUE_SCHEMA, type QueueConnection, queueKind } from '../queue/connection.ts';
+import { type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
+import { createLaneProducer } from '../queue/enqueue.ts';
+import { joinInstallation } from '../queue/installation.ts';
+import { QueueUnavailable } from '../queue/lanes.ts';
+import type { Pool } from '../store/database.ts';
+import { readLanes } from '../store/installation.ts';
+import { describeFailure, Refusal } from './command.ts';
+import type { Installation } from './lookup.ts';
+
+/** A person at a terminal waits longer than a request at the edge may, for which the setting is made. */
+const QUEUE_TIMEOUT_MS = 10_000;
+
+const CONNECT_TIMEOUT_MS = 3000;
+
+/**
+ * Runs `work` on the queue of the installation.
+ * @throws {Refusal} when it cannot be reached, or is not where the settings say
+ */
+export async function withQueueConnection<T>(
+  { config, databaseUrl, database }: Installation,
+  work: (connection: QueueConnection) => Promise<T>,
+): Promise<T> {
+  if (queueKind(config) === 'postgres') await expectQueueTables(database.pool);
+  const connection = connectProducer({ ...config, QUEUE_TIMEOUT_MS }, databaseUrl);
+  try {
+    for (const deadline = Date.now() + CONNECT_TIMEOUT_MS; !connection.ready(); await sleep(20)) {
+      if (Date.now() > deadline) throw new Refusal('the queue of REDIS_URL cannot be reached');
+    }
+    return await work(connection);
+  } finally {
+    await connection.stop();
+  }
+}
+
+/** An installation whose queue is in Redis has no tables for one: without REDIS_URL its workers would hear nothing. */
+async function expectQueueTables(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<{ found: boolean }>('select to_regnamespace($1) is not null as found', [
+    QUEUE_SCHEMA,
+  ]);
+  if (!rows[0]?.found)
+    throw new Refusal('there is no queue in this database; set REDIS_URL as its workers have it');
+}
+
+export interface Replayed {
+  /** Letters handed to the workers. */
+  enqueued: number;
+  /** Letters that had taken effect before. */
+  alreadyReplayed: number;
+  /** Ids that no dead letter has. */
+  unknown: string[];
+}
+
+/**
+ * Hands dead letters to the workers, one chunk after the other, and tells `advance` of each chunk.
+ * @throws {Refusal} when the queue does not take them; what it has taken before stays there.
+ */
+export async function replayInChunks(
+  installation: Installation,
+  chunks: AsyncIterable<string[]>,
+  advance: (letters: number) => void,
+): Promise<Replayed> {
+  const replayed: Replayed = { enqueued: 0, alreadyReplayed: 0, unknown: [] };
+  await withQueue(installation, async (context) => {
+    for await (const ids of chunks) {
+      const outcome = await replayDeadLetters(context, ids).catch((error: unknown) => {
+        if (!(error instanceof QueueUnavailable)) throw error;
+        const reason = describeFailure(error.cause ?? error);
+        throw new Refusal(
+          `the queue did not take the letters (${reason}); ${replayed.enqueued} are with the workers, run it again for the rest`,
+        );
+      });
+      replayed.enqueued += outcome.enqueued.length;
+      replayed.alreadyReplayed += outcome.alreadyReplayed.length;
+      replayed.unknown.push(...outcome.unknown);
+      advance(ids.length);
+    }
+  });
+  return replayed;
+}
+
+/** As one process of the installation, with its number of lanes: while this runs nobody changes that. */
+async function withQueue(
+  installation: Installation,
+  work: (context: ReplayContext) => Promise<void>,
+): Promise<void> {
+  const { config, database } = installation;
+  await withQueueConnection(installation, async (connection) => {
+    const log = pino({ level: 'silent' });
+    const producer = createLaneProducer(connection, QUEUE_TIMEOUT_MS, log);
+    const lanes = (await readLanes(database.pool)) ?? config.LANES;
+    const membership = await joinInstallation({
+      ...{ name: 'penstock', config: { LANES: lanes }, pool: database.pool, connection, log },
+      additions: producer.additions,
+    });
+    try {
+      await work({ database, producer: membership.guard(producer), lanes });
+    } finally {
+      // Of a queue that is away there is nothing to take leave of.
+      await membership.stop().catch(() => {});
+      await producer.stop().catch(() => {});
+    }
+  });
+}

@@ -1,0 +1,141 @@
+import type { EnvelopeRequest } from '../jobs/envelope.ts';
+import type { Caller, DirectOperation, Plan, QueuedOperation } from '../operations/operation.ts';
+import type { Json } from '../profile/json.ts';
+import { UNDECIDED } from '../queue/effects.ts';
+import type { LaneEntry } from '../queue/lanes.ts';
+import { envelopesOf } from '../queue/pack.ts';
+import type { Channel } from '../store/subscription-states.ts';
+import type { Admitted } from './admit.ts';
+import { bytesOf, createSlices } from './body.ts';
+import { answerOnce, directAttempt, queuedAttempt } from './idempotency.ts';
+import { type Answer, answerOf } from './reply.ts';
+import { aboutRequest } from './request.ts';
+import type { EdgeServices } from './services.ts';
+
+/**
+ * Plans with the subscription groups that the edge remembers; when the request names one that it does not
+ * know, plans again with those of the store, since the group may have been made a second ago.
+ */
+export async function planWithGroups(
+  operation: QueuedOperation,
+  { caller, body }: Pick<Admitted, 'caller' | 'body'>,
+  renewGroups: () => Promise<ReadonlyMap<string, Channel>>,
+): Promise<Plan> {
+  const missed: string[] = [];
+  const channelOf = (id: string) => {
+    const channel = caller.channelOf(id);
+    if (channel === undefined) missed.push(id);
+    return channel;
+  };
+  let plan: Plan | undefined;
+  let refusal: unknown;
+  try {
+    const known = { ...caller, hasGroup: (id: string) => channelOf(id) !== undefined, channelOf };
+    plan = await planIn(operation, known, body);
+  } catch (error) {
+    refusal = error;
+  }
+  if (missed.length > 0) {
+    const groups = await renewGroups();
+    if (missed.some((id) => groups.has(id))) {
+      const renewed = { hasGroup: (id: string) => groups.has(id), channelOf: (id: string) => groups.get(id) };
+      return planIn(operation, { ...caller, ...renewed }, body);
+    }
+  }
+  if (plan) return plan;
+  throw refusal;
+}
+
+/** Step by step, where the operation has steps: a large request holds nobody up. */
+async function planIn(operation: QueuedOperation, caller: Caller, body: Record<string, Json>): Promise<Plan> {
+  const steps = operation.steps?.(caller, body);
+  if (!steps) return operation.plan(caller, body);
+  const yieldIfLong = createSlices();
+  for (let step = steps.next(); ; step = steps.next()) {
+    if (step.done) return step.value;
+    const turn = yieldIfLong();
+    if (turn) await turn;
+  }
+}
+
+/** Puts the objects of an operation into the queue; the answer waits for the disk. */
+export async function answerQueued(
+  operation: QueuedOperation,
+  admitted: Admitted,
+  services: EdgeServices,
+): Promise<Answer> {
+  const { request, requestId, caller, idempotent } = admitted;
+  const { queue } = services;
+  const accepted_at = new Date(caller.now).toISOString();
+  const envelope: EnvelopeRequest = { request_id: requestId, workspace_id: caller.workspaceId, accepted_at };
+  const settle = (plan: Plan, entries: LaneEntry[]) =>
+    settled({ operation, plan, envelopeIds: () => envelopesOf(envelope, entries) }, services);
+  if (idempotent) {
+    const attempt = queuedAttempt({
+      queue,
+      request: envelope,
+      makePlan: () => makePlan(operation, admitted, services),
+      bytesOf: (objects) => bytesOf(request, objects),
+      settle,
+      waits: operation.readBackWithin !== undefined,
+    });
+    return answerOnce(services.once.once(idempotent, attempt), requestId);
+  }
+
+  const plan = await makePlan(operation, admitted, services);
+  const entries = await queue.enqueue(envelope, plan.objects, bytesOf(request, plan.objects));
+  return settle(plan, entries);
+}
+
+function makePlan(
+  operation: QueuedOperation,
+  admitted: Admitted,
+  { authenticator }: EdgeServices,
+): Promise<Plan> {
+  return planWithGroups(operation, admitted, async () => {
+    const { request, address, caller } = admitted;
+    const { groups } = await authenticator.renew(request.headers.authorization, address, caller.now);
+    return groups;
+  });
+}
+
+interface Stored {
+  operation: QueuedOperation;
+  plan: Plan;
+  /** Of the envelopes that hold its objects. */
+  envelopeIds(): string[];
+}
+
+/** The answer when the objects are on disk; some wait until these have taken effect, or say how they ended. */
+async function settled(
+  { operation: { readBackWithin }, plan, envelopeIds }: Stored,
+  { effects }: EdgeServices,
+): Promise<Answer> {
+  const answer: Answer = { reply: plan.reply, accepted: plan.objects.length, rejected: plan.rejected };
+  const isLate = readBackWithin !== undefined && !(await effects.awaited(envelopeIds(), readBackWithin));
+  if (!plan.settle) return isLate ? { ...answer, error: UNDECIDED } : answer;
+  const ids = plan.objects.map(({ id }) => id);
+  const ended = await effects.outcomes(ids);
+  return 'errors' in ended
+    ? { ...answer, reply: plan.settle(ended.errors) }
+    : { ...answer, error: ended.unknown };
+}
+
+/** Carries out an operation that reads or changes the store while its caller waits. */
+export async function answerDirect(
+  operation: DirectOperation,
+  admitted: Admitted,
+  services: EdgeServices,
+): Promise<Answer> {
+  const { request, requestId, caller, body, query, params, idempotent } = admitted;
+  const { config, resources, once, scimTurns, largeTurns } = services;
+  const input = { body, query, params, request: aboutRequest(request, config) };
+  const handle = (as: string) => {
+    const work = () => operation.handle({ ...caller, requestId: as }, input, resources);
+    if (operation.auth === 'scim') return scimTurns(caller.workspaceId, work);
+    return operation.inTurns ? largeTurns(caller.workspaceId, work) : work();
+  };
+  if (idempotent && operation.isRead) await once.read(idempotent, requestId);
+  if (!idempotent || operation.isRead) return answerOf(await handle(requestId));
+  return answerOnce(once.once(idempotent, directAttempt(requestId, handle)), requestId);
+}

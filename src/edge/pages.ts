@@ -1,0 +1,144 @@
+import { createRequire } from 'node:module';
+import { dirname, join } from 'node:path';
+import type { Express } from 'express';
+import helmet from 'helmet';
+import type { Registry } from 'prom-client';
+import { checkReadiness } from '../processes/dependencies.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import type { Oldest } from '../queue/depth.ts';
+import type { Pool } from '../store/database.ts';
+import type { QueueLoss } from '../store/installation.ts';
+import type { Marks } from './load-shedding.ts';
+import type { OpenApiDocument } from './openapi.ts';
+import { addPage, refuse } from './other-requests.ts';
+
+/** The files of swagger-ui-dist that the page needs, with their places under /docs. */
+const ASSETS = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png'];
+
+const PAGE = `<!doctype html>
+<html lang="en">
+  <head>
+    <meta charset="utf-8">
+    <meta name="viewport" content="width=device-width, initial-scale=1">
+    <title>Penstock API</title>
+    <link rel="icon" href="/docs/favicon-32x32.png">
+    <link rel="stylesheet" href="/docs/swagger-ui.css">
+  </head>
+  <body>
+    <noscript>The same as JSON: <a href="/openapi.json">/openapi.json</a></noscript>
+    <div id="swagger-ui"></div>
+    <script src="/docs/swagger-ui-bundle.js"></script>
+    <script src="/docs/start.js"></script>
+  </body>
+</html>
+`;
+
+const START = `SwaggerUIBundle({
+  url: '/openapi.json',
+  dom_id: '#swagger-ui',
+  deepLinking: true,
+  docExpansion: 'list',
+  defaultModelsExpandDepth: -1,
+  validatorUrl: null,
+});
+`;
+
+/**
+ * Nothing comes from anywhere but this server, so that the page works offline. Swagger UI's components set
+ * styles on elements and draw their icons from data. No rule asks for https: TLS is the proxy's affair.
+ */
+const securityHeaders = helmet({
+  contentSecurityPolicy: {
+    useDefaults: false,
+    directives: {
+      defaultSrc: ["'none'"],
+      scriptSrc: ["'self'"],
+      styleSrc: ["'self'", "'unsafe-inline'"],
+      imgSrc: ["'self'", 'data:'],
+      connectSrc: ["'self'"],
+      baseUri: ["'none'"],
+      formAction: ["'none'"],
+      frameAncestors: ["'none'"],
+    },
+  },
+  strictTransportSecurity: false,
+});
+
+/** /openapi.json, and /docs for people: Swagger UI on it, from the npm package. */
+export function addDocsPages(app: Express, document: OpenApiDocument): void {
+  const json = JSON.stringify(document);
+  addPage(app, '/openapi.json', (_request, response) => {
+    response.type('application/json').send(json);
+  });
+
+  // Whoever opens the address of the service in a browser is told where to look.
+  app.get('/', (_request, response) => refuse(response, 'nothingHere'));
+
+  app.use('/docs', securityHeaders);
+  addPage(app, '/docs', (_request, response) => {
+    response.type('html').send(PAGE);
+  });
+  addPage(app, '/docs/start.js', (_request, response) => {
+    response.type('text/javascript').send(START);
+  });
+  // Only the path: the package's entry would load the whole bundle into this process.
+  const folder = dirname(createRequire(import.meta.url).resolve('swagger-ui-dist/package.json'));
+  for (const file of ASSETS) {
+    addPage(app, `/docs/${file}`, (_request, response) => {
+      response.sendFile(join(folder, file), { maxAge: '1d' });
+    });
+  }
+}
+
+export interface HealthSources {
+  pool: Pool;
+  connection: QueueConnection;
+  /** Of the rate limits, where they live in a server that is not the queue's. */
+  pingLimits?: (() => Promise<void>) | undefined;
+  registry: Registry;
+  /** Brings the numbers of the whole fleet up to date, as far as they can be read in time; never rejects. */
+  refresh(): Promise<void>;
+  /** Whether an Authorization header opens /metrics. */
+  mayReadMetrics(header: string | undefined): boolean;
+  /** Envelopes that wait too long are named: to take more requests is right all the same. */
+  oldest: Pick<Oldest, 'tooOld'>;
+  /** What is refused past them makes the process not ready. */
+  marks: Marks;
+  /** What the queue has lost and nobody has confirmed. It makes nothing unready: what comes next is safe. */
+  loss(): QueueLoss | undefined;
+}
+
+/**
+ * /healthz: the process is alive. /readyz: it can take requests, or what is missing, by name, and its
+ * high-water marks. /metrics:
+ * Prometheus. The two last answer within about a second whatever is away. None of them leaves a log line.
+ */
+export function addHealthPages(app: Express, sources: HealthSources): void {
+  addPage(app, '/healthz', (_request, response) => {
+    response.json({ message: 'alive' });
+  });
+
+  addPage(app, '/readyz', async (_request, response) => {
+    const missing = await checkReadiness(sources.pool, sources.connection, sources.pingLimits);
+    const overload = sources.marks.overload('queue');
+    const stuck = sources.oldest.tooOld();
+    const ready = missing.length === 0 && overload === undefined;
+    const loss = sources.loss();
+    response.status(ready ? 200 : 503).json({
+      message: ready ? 'ready' : 'not ready',
+      missing,
+      ...(overload && { overload }),
+      ...(loss && { loss }),
+      ...(stuck.length > 0 && { stuck }),
+      high_water: sources.marks.levels(),
+    });
+  });
+
+  addPage(app, '/metrics', async (request, response) => {
+    if (!sources.mayReadMetrics(request.headers.authorization)) {
+      return refuse(response, 'metricsToken', { 'WWW-Authenticate': 'Bearer' });
+    }
+    await sources.refresh();
+    response.type(sources.registry.contentType).send(await sources.registry.metrics());
+  });
+}

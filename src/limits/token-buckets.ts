@@ -1,0 +1,210 @@
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Redis } from 'ioredis';
+import type { Config } from '../platform/config.ts';
+import type { Log } from '../platform/log.ts';
+import { packageRoot } from '../platform/package-root.ts';
+import { poll } from '../platform/poll.ts';
+import { openProducerRedis, pingRedis, type QueueConnection } from '../queue/connection.ts';
+import type { Pool } from '../store/database.ts';
+import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/token-buckets.ts';
+
+/** What one take gave; times in milliseconds, `now` in epoch milliseconds of the bucket's clock. */
+export interface Take {
+  granted: number;
+  left: number;
+  untilFull: number;
+  untilOne: number;
+  now: number;
+}
+
+/** What a bucket holds: a token for each of so many requests, which refill evenly within the window. */
+export interface BucketSize {
+  requests: number;
+  windowSeconds: number;
+}
+
+/** A store of token buckets. A key is the owner's id and the name of a bucket, with a colon between. */
+export interface TokenBuckets {
+  take(key: string, size: BucketSize, wanted: number): Promise<Take>;
+}
+
+/** Buckets in Redis, shared by every edge: one round trip, on Redis's clock. */
+export function redisTokenBuckets(redis: Redis): TokenBuckets {
+  const lua = readFileSync(join(packageRoot, 'src/limits/token-bucket.lua'), 'utf8');
+  redis.defineCommand('takeTokens', { numberOfKeys: 1, lua });
+  const commands = redis as unknown as {
+    takeTokens(key: string, capacity: number, window: number, wanted: number): Promise<number[]>;
+  };
+  return {
+    async take(key, { requests, windowSeconds }, wanted) {
+      const [granted, left, untilFull, untilOne, now] = await commands.takeTokens(
+        `{penstock}:limit:${key}`,
+        requests,
+        windowSeconds,
+        wanted,
+      );
+      return {
+        granted: granted!,
+        left: left!,
+        untilFull: untilFull!,
+        untilOne: untilOne!,
+        now: now!,
+      };
+    },
+  };
+}
+
+/** What was left of a bucket at a time, in epoch milliseconds. */
+export interface Level {
+  tokens: number;
+  at: number;
+}
+
+export interface MemoryTokenBuckets extends TokenBuckets {
+  level(key: string): Level | undefined;
+  restore(key: string, level: Level): void;
+}
+
+/** Buckets in this process. The same arithmetic as the Lua script. */
+export function memoryTokenBuckets(clock: () => number = Date.now): MemoryTokenBuckets {
+  const buckets = new Map<string, Level>();
+  return {
+    async take(key, { requests, windowSeconds }, wanted) {
+      const now = clock();
+      const perMillisecond = requests / (windowSeconds * 1000);
+      const stored = buckets.get(key) ?? { tokens: requests, at: now };
+      let tokens = Math.min(requests, stored.tokens + Math.max(0, now - stored.at) * perMillisecond);
+      const granted = Math.min(wanted, Math.floor(tokens));
+      tokens -= granted;
+      buckets.set(key, { tokens, at: now });
+      return {
+        granted,
+        left: Math.floor(tokens),
+        untilFull: Math.ceil((requests - tokens) / perMillisecond),
+        untilOne: tokens >= 1 ? 0 : Math.ceil((1 - tokens) / perMillisecond),
+        now,
+      };
+    },
+    level: (key) => buckets.get(key),
+    restore: (key, level) => void buckets.set(key, level),
+  };
+}
+
+/** Seconds. A shorter window is over soon after a restart, whatever is remembered. */
+const LONG_WINDOW = 3600;
+
+/** Milliseconds between two writes: what a process that is killed forgets. */
+const WRITE_INTERVAL = 1000;
+
+/** Buckets in one statement. */
+const CHUNK = 1000;
+
+interface KeptTokenBucketsOptions {
+  counter: Counter;
+  pool: Pool;
+  log: Log;
+  /** Epoch milliseconds. */
+  clock?: () => number;
+}
+
+/**
+ * Buckets in this process, for the form with one edge. Those of long windows go on after a restart: what changed is
+ * written to Postgres once a second, and at the end. Who is killed lets through again what was asked in the last
+ * second, or since Postgres went away.
+ */
+export function createKeptTokenBuckets({ counter, pool, log, clock = Date.now }: KeptTokenBucketsOptions) {
+  const memory = memoryTokenBuckets(clock);
+  /** Each is read once. */
+  const read = new Map<string, Promise<void>>();
+  let changed = new Set<string>();
+  let warned = false;
+
+  const buckets: TokenBuckets = {
+    async take(key, size, wanted) {
+      if (size.windowSeconds < LONG_WINDOW) return memory.take(key, size, wanted);
+      await (read.get(key) ?? readOnce(key));
+      const taken = await memory.take(key, size, wanted);
+      if (taken.granted > 0) changed.add(key);
+      return taken;
+    },
+  };
+
+  function readOnce(key: string): Promise<void> {
+    const reading = restore(key).catch((error) => {
+      read.delete(key);
+      throw error;
+    });
+    read.set(key, reading);
+    return reading;
+  }
+
+  async function restore(key: string): Promise<void> {
+    const found = await findTokenBucket(pool, { ...split(key), counter });
+    if (found) memory.restore(key, { tokens: found.tokens, at: found.at.getTime() });
+  }
+
+  /** One at a time. What could not be written is written with what changes next. */
+  async function write(): Promise<void> {
+    const keys = [...changed];
+    changed = new Set();
+    try {
+      while (keys.length > 0) {
+        const chunk = keys.slice(-CHUNK).map((key) => {
+          const { tokens, at } = memory.level(key)!;
+          return { ...split(key), counter, tokens, at: new Date(at) };
+        });
+        await keepTokenBuckets(pool, chunk);
+        keys.length -= chunk.length;
+      }
+      warned = false;
+    } catch (error) {
+      for (const key of keys) changed.add(key);
+      if (!warned) log.warn({ err: error }, 'rate limits of long windows could not be written yet');
+      warned = true;
+    }
+  }
+
+  const writes = poll(WRITE_INTERVAL, write);
+
+  return {
+    buckets,
+    async stop(): Promise<void> {
+      await writes.stop();
+      await write();
+    },
+  };
+}
+
+/** `owner:bucket`. */
+function split(key: string): { ownerId: string; bucket: string } {
+  const colon = key.indexOf(':');
+  return { ownerId: key.slice(0, colon), bucket: key.slice(colon + 1) };
+}
+
+/** Where the rate limits are counted. */
+export interface OpenTokenBuckets {
+  buckets: TokenBuckets;
+  /** Absent when no server is needed for them, or it is the queue's. Rejects when it does not answer. */
+  ping?: () => Promise<void>;
+  stop(): Promise<void>;
+}
+
+/**
+ * The queue's Redis, or the one of REDIS_URL beside a queue in Postgres; without either, this process counts for
+ * itself, and keeps what a restart should not forget in Postgres.
+ */
+export function openTokenBuckets(
+  config: Config,
+  queue: QueueConnection,
+  kept: KeptTokenBucketsOptions,
+): OpenTokenBuckets {
+  if (queue.redis) return { buckets: redisTokenBuckets(queue.redis), stop: async () => {} };
+  if (!config.REDIS_URL) return createKeptTokenBuckets(kept);
+  const redis = openProducerRedis(config);
+  return {
+    buckets: redisTokenBuckets(redis),
+    ping: () => pingRedis(redis),
+    stop: async () => redis.disconnect(),
+  };
+}

@@ -1,0 +1,126 @@
+import type { Json } from '../../profile/json.ts';
+import { type Attribute, findAttribute } from './attributes.ts';
+import { type Filter, FilterError, type Operand, type Operator, parseFilter } from './filter.ts';
+import type { Spend } from './messages.ts';
+import { isMember, type Member } from './spell.ts';
+
+/** Characters that are compared for the price of one value: to look for a text costs its length times the other's. */
+const PER_VALUE = 256;
+
+/** A filter of the values of a list, as it stands in a path of a patch. */
+export interface ValueFilter {
+  fits(value: Json, spend: Spend): boolean;
+  /** The value that it describes, when it says no more than what members are equal to. */
+  described: Member | undefined;
+}
+
+/**
+ * Reads a filter of the values of a list. What is in a list of strings is its `value` (RFC 7643 §2.4).
+ *
+ * @param text at most as long as a path
+ * @throws {FilterError}
+ */
+export function readValueFilter(text: string, attribute: Attribute): ValueFilter {
+  const filter = parseFilter(text);
+  const among = attribute.subAttributes ?? [{ ...attribute, name: 'value', multiValued: false }];
+  const fits = compile(filter, among);
+  return {
+    fits: attribute.subAttributes ? fits : (value, spend) => fits({ value }, spend),
+    described: attribute.subAttributes && describe(filter, among),
+  };
+}
+
+type Test = (value: Json, spend: Spend) => boolean;
+
+function compile(filter: Filter, among: Attribute[]): Test {
+  switch (filter.op) {
+    case 'and': {
+      const tests = filter.filters.map((one) => compile(one, among));
+      return (value, spend) => tests.every((test) => test(value, spend));
+    }
+    case 'or': {
+      const tests = filter.filters.map((one) => compile(one, among));
+      return (value, spend) => tests.some((test) => test(value, spend));
+    }
+    case 'not': {
+      const test = compile(filter.filter, among);
+      return (value, spend) => !test(value, spend);
+    }
+    case '[]': {
+      const attribute = last(resolve(filter.path, among));
+      if (!attribute.multiValued || !attribute.subAttributes)
+        throw new FilterError(`'${filter.path}' is no list.`);
+      return some(filter.path, among, compile(filter.filter, attribute.subAttributes));
+    }
+    case 'pr':
+      return some(filter.path, among, () => true);
+    default: {
+      const attribute = last(resolve(filter.path, among));
+      return some(filter.path, among, comparison(filter.op, filter.operand, attribute));
+    }
+  }
+}
+
+/** Whether one of the values to which a path leads passes a test. */
+function some(path: string, among: Attribute[], test: Test): Test {
+  const names = resolve(path, among).map(({ name }) => name);
+  const look = (value: Json | undefined, depth: number, spend: Spend): boolean => {
+    spend(1);
+    if (value === undefined || value === null) return false;
+    if (Array.isArray(value)) return value.some((one) => look(one, depth, spend));
+    if (depth === names.length) return test(value, spend);
+    return isMember(value) && look(value[names[depth]!], depth + 1, spend);
+  };
+  return (value, spend) => look(value, 0, spend);
+}
+
+function comparison(op: Operator, operand: Operand, { type, caseExact }: Attribute): Test {
+  const folded = (text: string) => (caseExact && type !== 'boolean' ? text : text.toLowerCase());
+  const wanted = folded(operand.text);
+  const holds = comparisons[op];
+  return (value, spend) => {
+    const text = folded(String(value));
+    spend((text.length * (op === 'co' ? wanted.length : 1)) / PER_VALUE);
+    return operand.type === 'null' ? op === 'ne' : holds(text, wanted);
+  };
+}
+
+const comparisons: Record<Operator, (text: string, wanted: string) => boolean> = {
+  eq: (text, wanted) => text === wanted,
+  ne: (text, wanted) => text !== wanted,
+  co: (text, wanted) => text.includes(wanted),
+  sw: (text, wanted) => text.startsWith(wanted),
+  ew: (text, wanted) => text.endsWith(wanted),
+  gt: (text, wanted) => text > wanted,
+  ge: (text, wanted) => text >= wanted,
+  lt: (text, wanted) => text < wanted,
+  le: (text, wanted) => text <= wanted,
+};
+
+/** The attributes on the way of a path. @throws {FilterError} when there is none of that name */
+function resolve(path: string, among: Attribute[]): Attribute[] {
+  const found: Attribute[] = [];
+  let here: Attribute[] | undefined = among;
+  for (const name of path.split('.')) {
+    const attribute = findAttribute(here, name);
+    if (!attribute) throw new FilterError(`There is no attribute '${path}'.`);
+    found.push(attribute);
+    here = attribute.subAttributes;
+  }
+  return found;
+}
+
+const last = (attributes: Attribute[]): Attribute => attributes.at(-1)!;
+
+function describe(filter: Filter, among: Attribute[]): Member | undefined {
+  if (filter.op === 'and') {
+    const all = filter.filters.map((one) => describe(one, among));
+    return all.every((one) => one !== undefined) ? Object.assign({}, ...all) : undefined;
+  }
+  if (filter.op !== 'eq') return undefined;
+  const [attribute, ...rest] = resolve(filter.path, among);
+  if (rest.length > 0 || attribute!.multiValued || attribute!.subAttributes) return undefined;
+  const { text } = filter.operand;
+  const isBoolean = attribute!.type === 'boolean';
+  return { [attribute!.name]: isBoolean ? text.toLowerCase() === 'true' : text };
+}

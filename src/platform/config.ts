@@ -1,0 +1,75 @@
+import { BlockList, isIP } from 'node:net';
+import { Ajv, type ErrorObject } from 'ajv';
+import { settings } from './settings.ts';
+
+export { settings };
+
+/** The settings' values. This file is the only reader of the environment. */
+export type Config = {
+  readonly [K in keyof typeof settings]: (typeof settings)[K]['type'] extends 'integer' ? number : string;
+};
+
+/** Thrown when a setting is wrong; the message names each one, its rule and the value found. */
+export class ConfigError extends Error {}
+
+/**
+ * Reads and checks the settings. An empty value counts as unset.
+ * @throws {ConfigError} naming every wrong setting.
+ */
+export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config {
+  const ajv = new Ajv({
+    coerceTypes: true,
+    useDefaults: true,
+    allErrors: true,
+    strict: false,
+    verbose: true,
+    validateSchema: false,
+  });
+  const values: Record<string, unknown> = {};
+  for (const name of Object.keys(settings)) {
+    const value = environment[name]?.trim();
+    if (value) values[name] = value;
+  }
+  const check = ajv.compile({ type: 'object', properties: settings });
+  if (!check(values))
+    throw new ConfigError(`wrong setting: ${(check.errors ?? []).map(describe).join('; ')}`);
+  const config = Object.freeze(values) as Config;
+  if (config.MAX_PENDING_BYTES < config.MAX_BODY_BYTES) {
+    throw new ConfigError('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
+  }
+  if (config.QUEUE === 'redis' && !config.REDIS_URL) {
+    throw new ConfigError('wrong setting: QUEUE is redis, so REDIS_URL must be set');
+  }
+  if (config.REDIS_SENTINELS && !config.REDIS_URL) {
+    throw new ConfigError('wrong setting: REDIS_SENTINELS needs REDIS_URL');
+  }
+  if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
+    throw new ConfigError('wrong setting: set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither');
+  }
+  requireNetworks(config.SYNC_REFUSED_NETWORKS);
+  return config;
+}
+
+/** The pattern of the setting has told their form. */
+function requireNetworks(setting: string): void {
+  for (const network of setting === 'none' ? [] : setting.split(',')) {
+    const [address, prefix] = network.trim().split('/') as [string, string];
+    try {
+      new BlockList().addSubnet(address, Number(prefix), isIP(address) === 6 ? 'ipv6' : 'ipv4');
+    } catch {
+      throw new ConfigError(
+        `wrong setting: SYNC_REFUSED_NETWORKS has ${network.trim()}, which is no network`,
+      );
+    }
+  }
+}
+
+/** The name, the rule, and the value found unless it may be a secret or hold one. */
+function describe({ instancePath, keyword, params, parentSchema, message, data }: ErrorObject): string {
+  const name = instancePath.slice(1);
+  if (keyword === 'not')
+    return `${name} must not be the name of another field (it is ${JSON.stringify(data)})`;
+  if (keyword === 'pattern') return `${name} ${parentSchema?.rule}`;
+  const allowed = keyword === 'enum' ? `: ${params.allowedValues.join(', ')}` : '';
+  return `${name} ${message}${allowed} (it is ${JSON.stringify(data)})`;
+}

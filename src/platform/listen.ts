@@ -1,0 +1,92 @@
+import type { IncomingMessage, Server } from 'node:http';
+import { Server as NetServer } from 'node:net';
+import type { Service } from './lifecycle.ts';
+import { poll } from './poll.ts';
+
+/** Bytes of the longest request line with its headers: 50 ids of 987 bytes, each byte as %XX, take 150,000. */
+export const MAX_HEAD = 196_608;
+
+/** Milliseconds. A client that sends slower than this is cut off, so that it cannot hold a connection for ever. */
+const HEADERS_TIMEOUT = 10_000;
+/** With the time between two looks it stays below 15 s. */
+const REQUEST_TIMEOUT = 13_000;
+/** Longer than the idle time of the usual load balancers (60 s), so that they close first. */
+const KEEP_ALIVE_TIMEOUT = 65_000;
+
+const MAX_CONNECTIONS = 10_000;
+
+/** For `createServer`. */
+export const serverOptions = {
+  /** How often the first two are looked at, in milliseconds; Node's own 30 s would stretch them. */
+  connectionsCheckingInterval: 1000,
+  /** A request without Host is refused by the app, since Node would answer with a bare status line. */
+  requireHostHeader: false,
+  maxHeaderSize: MAX_HEAD,
+};
+
+/** Bounds how long and how many connections may be open. */
+export function limitConnections(server: Server): void {
+  server.headersTimeout = HEADERS_TIMEOUT;
+  server.requestTimeout = REQUEST_TIMEOUT;
+  server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT;
+  server.maxConnections = MAX_CONNECTIONS;
+}
+
+/** Milliseconds in which a client may still send on a connection that it holds; the answer then closes it. */
+const FAREWELL = 1000;
+
+/**
+ * Listens; rejects when the port cannot be had. Stopping: no new connections; what arrives on the open ones
+ * is answered with `Connection: close`, and those that stay idle are closed after a second, so that a
+ * keep-alive client loses no request.
+ */
+export async function listen(server: Server, port: number, host: string): Promise<Service> {
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', (error: NodeJS.ErrnoException) => {
+      reject(error.code === 'EADDRINUSE' ? new Error(`PORT ${port} is in use on ${host}`) : error);
+    });
+    server.listen(port, host, () => {
+      server.removeAllListeners('error');
+      resolve();
+    });
+  });
+  return {
+    name: 'http server',
+    stop: () =>
+      new Promise((resolve) => {
+        server.prependListener('request', (_request, response) => response.setHeader('Connection', 'close'));
+        const sweep = poll(FAREWELL, () => server.closeIdleConnections());
+        // The close of http.Server would cut idle connections at once, under a request that is on its way.
+        NetServer.prototype.close.call(server, () => {
+          void sweep.stop();
+          resolve();
+        });
+      }),
+  };
+}
+
+/** `http://host/path`, which a server has to take as `/path` (RFC 9112 §3.2.2). */
+const ABSOLUTE = /^https?:\/\/[^/?#\\]+(?=\/)/i;
+
+/**
+ * A path as RFC 3986 writes it, and what follows it. No fragment, no backslash, nothing that is not seen: what reads
+ * URLs would drop or change these, so that a path would have two spellings.
+ */
+const EXACT = /^\/[\x21-\x22\x24-\x5b\x5d-\x7e]*$/;
+
+/** Path and query of a request, to the letter; nothing where it names no path. */
+export function targetOf({ url = '' }: IncomingMessage): string | undefined {
+  const target = url.startsWith('/') ? url : url.replace(ABSOLUTE, '');
+  const query = target.indexOf('?');
+  return EXACT.test(query < 0 ? target : target.slice(0, query)) ? target : undefined;
+}
+
+/** Whether a request says once to whom it goes; HTTP/1.0 may leave it out. Node keeps the first of several. */
+export function namesOneHost({ rawHeaders, httpVersion }: IncomingMessage): boolean {
+  let hosts = 0;
+  for (let index = 0; index < rawHeaders.length; index += 2) {
+    const name = rawHeaders[index]!;
+    if (name.length === 4 && name.toLowerCase() === 'host') hosts++;
+  }
+  return hosts === 1 || (hosts === 0 && httpVersion !== '1.1');
+}

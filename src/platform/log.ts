@@ -1,0 +1,155 @@
+import { writeSync } from 'node:fs';
+import { pino, stdTimeFunctions } from 'pino';
+
+/** Members of a line that never reach it: secrets, and what could name a person. */
+const redacted = [
+  'authorization',
+  'api_key',
+  'apiKey',
+  'password',
+  'cookie',
+  'headers',
+  'email',
+  'phone',
+  'external_id',
+  'user_alias',
+  'object',
+  'objects',
+  'body',
+];
+
+/** Bytes of lines that are gathered before they are written, and milliseconds after which they are in any case. */
+const BUFFER = 8192;
+const FLUSH_INTERVAL = 200;
+
+export type Log = ReturnType<typeof createLog>;
+
+/**
+ * One JSON line per event on standard output. error: a person must act now; warn: it healed itself;
+ * info: what an operator wants to read on a quiet day.
+ *
+ * Web and worker gather their lines for up to 200 ms, since a write for each would be a good part of what a
+ * small request costs; what is gathered when the process exits is written then. A process that is killed loses
+ * the last of them.
+ */
+export function createLog(
+  process: 'web' | 'worker' | 'sync' | 'board' | 'release' | 'start' | 'test',
+  level: string,
+) {
+  const gathers = process === 'web' || process === 'worker';
+  const destination = pino.destination(
+    gathers
+      ? { dest: 1, sync: false, minLength: BUFFER, periodicFlush: FLUSH_INTERVAL }
+      : { dest: 1, sync: true },
+  );
+  if (gathers) endWithReader(destination);
+  return pino(
+    {
+      level,
+      base: { process },
+      timestamp: stdTimeFunctions.isoTime,
+      redact: { paths: redacted, censor: '[redacted]' },
+      serializers: { err: describe },
+    },
+    destination,
+  );
+}
+
+/**
+ * Gives up the last lines when whoever read them has gone, as when `npm start` was killed: when the process exits,
+ * sonic-boom would try to write them for ever. A socket, which `npm start` gives its processes, says so when nothing is
+ * written to it.
+ */
+function endWithReader(destination: ReturnType<typeof pino.destination>): void {
+  const flushSync = destination.flushSync.bind(destination);
+  destination.flushSync = () => {
+    try {
+      writeSync(1, new Uint8Array(0));
+    } catch {
+      return;
+    }
+    flushSync();
+  };
+}
+
+/** What an error says of itself. Not Postgres's `detail` and `where`, which quote the rows that were refused. */
+function describe(error: unknown): object {
+  if (!(error instanceof Error)) return { message: String(error) };
+  const { name, message, stack, cause } = error;
+  const { code, constraint } = error as { code?: unknown; constraint?: unknown };
+  const told = messageOf(error);
+  return {
+    type: name,
+    message: told,
+    ...(code !== undefined && { code }),
+    ...(constraint !== undefined && { constraint }),
+    ...(cause !== undefined && { cause: describe(cause) }),
+    stack: told === message ? stack : stack?.replace(message, () => told),
+  };
+}
+
+/**
+ * SQLSTATE classes in whose messages what is quoted is a name of ours, of a constraint, a table, a role and their
+ * like. In all others it may be a value.
+ */
+const QUOTES_NAMES = ['08', '23', '25', '28', '3D', '40', '42', '53', '55', '57'];
+
+/** The first mark of a quotation, in any language that Postgres speaks, and all that follows it. */
+const FROM_QUOTE = /["'«»„“”‘’「].*$/s;
+
+/** An error's message for the log; of Postgres's own, without the values that they quote. */
+export function messageOf(error: unknown): string {
+  if (!(error instanceof Error)) return String(error);
+  const { code, severity } = error as { code?: unknown; severity?: unknown };
+  const isPostgres = typeof code === 'string' && severity !== undefined;
+  if (!isPostgres || QUOTES_NAMES.includes(code.slice(0, 2))) return error.message;
+  return error.message.replace(FROM_QUOTE, '[redacted]');
+}
+
+/** Lines at once; a person at a terminal, or a test, sees each of their own. */
+const BURST = 200;
+
+/** And a second, for ever: a flood fills a disk with some 250 MB a day at most. */
+const PER_SECOND = 10;
+
+/** Milliseconds until what was left out is told. */
+const TELL_AFTER = 10_000;
+
+/**
+ * The lines about requests of people whom nobody knows. Anyone can make as many as they like, so that their number is
+ * bounded, and what was left out is counted in a line of its own.
+ *
+ * @param now milliseconds that only go forward
+ */
+export function createStrangersLog(log: Log, now: () => number = () => performance.now()) {
+  let left = BURST;
+  let countedAt = now();
+  let leftOut = 0;
+  let timer: NodeJS.Timeout | undefined;
+
+  function tell(): void {
+    clearTimeout(timer);
+    timer = undefined;
+    if (leftOut > 0) log.warn({ left_out: leftOut }, 'requests of strangers that have no line of their own');
+    leftOut = 0;
+  }
+
+  return {
+    line(level: 'info' | 'warn' | 'error', fields: object, message: string): void {
+      left = Math.min(BURST, left + ((now() - countedAt) / 1000) * PER_SECOND);
+      countedAt = now();
+      if (left >= 1) {
+        left--;
+        log[level](fields, message);
+        return;
+      }
+      leftOut++;
+      timer ??= setTimeout(tell, TELL_AFTER).unref();
+    },
+
+    /** Tells what was left out. */
+    stop: async () => tell(),
+  };
+}
+
+export type StrangersLog = ReturnType<typeof createStrangersLog>;

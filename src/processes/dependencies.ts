@@ -1,0 +1,236 @@
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { readEmbeddedUrl } from '../embedded/address.ts';
+import { type Config, ConfigError } from '../platform/config.ts';
+import { type Service, within } from '../platform/lifecycle.ts';
+import { type Log, messageOf } from '../platform/log.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import type { Pool } from '../store/database.ts';
+import { isMigrated } from '../store/migrations.ts';
+
+/** Milliseconds in which a dependency has to answer; a process that is busy needs some itself. */
+const PATIENCE_MS = 3000;
+
+/** Milliseconds between two looks, while something is missing and while nothing is. */
+const LOOK_MS = 500;
+const CALM_LOOK_MS = 5000;
+
+/** Milliseconds after which a line about what is still missing is repeated; they double up to the longest. */
+const REPEAT_MS = 5000;
+const LONGEST_REPEAT_MS = 300_000;
+
+/** Who comes and goes in less than these milliseconds is not told of anew each time. */
+const STEADY_MS = 60_000;
+
+const waits = 'this process waits, and goes on by itself';
+const release = 'run the release step (node dist/src/release.js, or penstock migrate)';
+
+/** One sentence each, the same in every process. */
+const sentences: Record<Missing, (reason: string) => string> = {
+  postgres: (reason) => `Postgres does not answer (${reason}); ${waits} when it does`,
+  migrations: () => `Postgres lacks tables of this version: ${release}; ${waits} when that is done`,
+  redis: (reason) => `Redis does not answer (${reason}); ${waits} when it does`,
+  queue: (reason) =>
+    `the queue in Postgres does not answer (${reason}): if it has no tables, ${release}; ${waits} when it does`,
+};
+
+const back: Record<Missing, string> = {
+  postgres: 'Postgres answers',
+  migrations: 'Postgres has the tables of this version',
+  redis: 'Redis answers',
+  queue: 'the queue in Postgres answers',
+};
+
+/** Of one that is missing, or was a moment ago; times by `performance.now()`. */
+interface Told {
+  since: number;
+  /** When it came back; absent while it is missing. */
+  until?: number | undefined;
+  /** Whether there was a line since it went. */
+  said?: boolean;
+  /** When the next line is due, and how long after it the one after that. */
+  next: number;
+  repeat: number;
+}
+
+/** Tries of the same work, since what was there at one moment may be gone at the next. */
+const TRIES = 5;
+
+export interface Dependencies extends Service {
+  /**
+   * What the work gives, once nothing is missing; tried again a few times when it fails all the same.
+   * @throws what the work says at last
+   */
+  whenComplete<T>(work: () => Promise<T>): Promise<T>;
+  /** What was missing at the last look. */
+  missing(): Missing[];
+}
+
+export interface DependenciesOptions {
+  pool: Pool;
+  connection: QueueConnection;
+  /** Of rate limits that live in a server which is not the queue's. */
+  pingLimits?: (() => Promise<void>) | undefined;
+  log: Log;
+}
+
+/**
+ * Looks again and again whether a process has what it cannot do without, and says in the log what it has not: one
+ * sentence each, at once, again after ever longer times, and when it is there.
+ */
+export function watchDependencies({ pool, connection, pingLimits, log }: DependenciesOptions): Dependencies {
+  const told = new Map<Missing, Told>();
+  let lacking: Lack[] = [];
+  let timer: NodeJS.Timeout | undefined;
+  let stopped = false;
+  let isComplete = () => {};
+  let wasComplete = false;
+
+  const look = async () => causes(await findLacking(pool, connection, { pingLimits, patience: PATIENCE_MS }));
+
+  async function lookOn(): Promise<void> {
+    const found = await look();
+    // One look that came to nothing may be a connection that is being made, or a busy moment of the process's own.
+    const sure = found.filter(({ name }) => lacking.some((one) => one.name === name));
+    lacking = found;
+    if (stopped) return;
+    tell(sure, performance.now());
+    if (found.length === 0) {
+      wasComplete = true;
+      isComplete();
+    }
+    // No poller: it looks more often while something is missing, and keeps the process running until nothing is.
+    timer = setTimeout(lookOn, found.length === 0 ? CALM_LOOK_MS : LOOK_MS);
+    if (wasComplete) timer.unref();
+  }
+
+  function tell(sure: Lack[], now: number): void {
+    for (const { name, reason } of sure) {
+      const one = told.get(name) ?? { since: now, next: now, repeat: REPEAT_MS };
+      if (one.until !== undefined) one.since = now;
+      one.until = undefined;
+      told.set(name, one);
+      if (now < one.next) continue;
+      one.said = true;
+      one.next = now + one.repeat;
+      one.repeat = Math.min(one.repeat * 2, LONGEST_REPEAT_MS);
+      log.warn({ missing: name, seconds: Math.round((now - one.since) / 1000) }, sentences[name](reason));
+    }
+    for (const [name, one] of told) {
+      if (lacking.some((lack) => lack.name === name)) continue;
+      if (one.until === undefined) {
+        one.until = now;
+        if (!one.said) continue;
+        one.said = false;
+        log.info({ was_missing: name, seconds: Math.round((now - one.since) / 1000) }, back[name]);
+      }
+      if (now - one.until > STEADY_MS) told.delete(name);
+    }
+  }
+
+  async function whenComplete<T>(work: () => Promise<T>): Promise<T> {
+    for (let left = TRIES; ; left--) {
+      // For ever in a process that is stopping.
+      await new Promise<void>((resolve) => {
+        isComplete = resolve;
+        if (wasComplete && lacking.length === 0) resolve();
+      });
+      try {
+        return await work();
+      } catch (error) {
+        if (left === 1) throw error;
+        await sleep(LOOK_MS);
+        lacking = await look();
+      }
+    }
+  }
+
+  void lookOn();
+  return {
+    name: 'dependencies',
+    whenComplete,
+    missing: () => lacking.map(({ name }) => name),
+    async stop() {
+      stopped = true;
+      clearTimeout(timer);
+    },
+  };
+}
+
+/** A queue in a Postgres that is away, or has no tables, is not missing by itself. */
+function causes(lacking: Lack[]): Lack[] {
+  const isCause = ({ name }: Lack) => name === 'postgres' || name === 'migrations';
+  return lacking.some(isCause) ? lacking.filter(({ name }) => name !== 'queue') : lacking;
+}
+
+/**
+ * The Postgres that a process works on: DATABASE_URL, else the embedded one of DATA_DIR.
+ * @throws {ConfigError} when there is neither
+ */
+export function databaseUrl(config: Config): string {
+  const url = config.DATABASE_URL || readEmbeddedUrl(config.DATA_DIR);
+  if (url) return url;
+  throw new ConfigError(
+    `DATABASE_URL is empty and no embedded Postgres was ever started in DATA_DIR (${path.resolve(config.DATA_DIR)}); npm start starts one`,
+  );
+}
+
+/** Milliseconds in which a dependency has to answer. */
+const READY_PATIENCE_MS = 1000;
+
+/**
+ * `migrations`: Postgres answers, but lacks tables of this version. `redis`: of the queue, or of the rate limits.
+ * `queue`: that in Postgres.
+ */
+export type Missing = 'postgres' | 'migrations' | 'redis' | 'queue';
+
+/** What a process cannot do without and does not have now, and what was heard of it last. */
+interface Lack {
+  name: Missing;
+  reason: string;
+}
+
+/** What a process cannot do without and does not have now, each by name; known after a second at the latest. */
+export async function checkReadiness(
+  pool: Pool,
+  connection: QueueConnection,
+  pingLimits?: () => Promise<void>,
+): Promise<Missing[]> {
+  const lacking = await findLacking(pool, connection, { pingLimits, patience: READY_PATIENCE_MS });
+  return lacking.map(({ name }) => name);
+}
+
+interface LookOptions {
+  pingLimits?: (() => Promise<void>) | undefined;
+  /** Milliseconds in which a dependency has to answer. */
+  patience: number;
+}
+
+/** As `checkReadiness`, with reasons. */
+async function findLacking(
+  pool: Pool,
+  connection: QueueConnection,
+  { pingLimits = async () => {}, patience }: LookOptions,
+): Promise<Lack[]> {
+  const checks: Promise<Lack | undefined>[] = [
+    within(patience, isMigrated(pool, patience)).then(
+      (migrated) => (migrated ? undefined : { name: 'migrations', reason: 'tables are missing' }),
+      lack('postgres'),
+    ),
+    within(patience, connection.ping(patience)).then(
+      () => undefined,
+      lack(connection.kind === 'redis' ? 'redis' : 'queue'),
+    ),
+    within(patience, pingLimits()).then(() => undefined, lack('redis')),
+  ];
+  return (await Promise.all(checks)).filter((one) => one !== undefined);
+}
+
+function lack(name: Missing): (error: unknown) => Lack {
+  return (error) => ({ name, reason: reasonOf(error) });
+}
+
+/** A name that has several addresses, of which none answers, is told of without a message. */
+function reasonOf(error: unknown): string {
+  return messageOf(error) || String((error as { code?: unknown }).code ?? 'no answer');
+}

@@ -1,0 +1,131 @@
+import type { Registry } from 'prom-client';
+import { type Config, readConfig } from '../platform/config.ts';
+import { type Service, stopOnSignal } from '../platform/lifecycle.ts';
+import { createLog, type Log } from '../platform/log.ts';
+import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
+import type { Oldest } from '../queue/depth.ts';
+import { createLaneProducer } from '../queue/enqueue.ts';
+import { type Installation, joinInstallation } from '../queue/installation.ts';
+import type { LaneProducer } from '../queue/lanes.ts';
+import { addLossMetric } from '../queue/loss.ts';
+import { requireRedisSettings } from '../queue/redis.ts';
+import { everyStatementByIndex } from '../store/arrays.ts';
+import { openPool, type Pool } from '../store/database.ts';
+import { type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
+import { type Standing, startStatusServer } from './status-server.ts';
+
+/** What a process asks of Postgres. */
+interface Store {
+  pool: Pool;
+  stop(): Promise<void>;
+}
+
+/** What every process has before its own parts: its settings, its log, and its two stores. */
+export interface OpenProcess<S extends Store = Store> {
+  config: Config;
+  log: Log;
+  /** The Postgres that it works on. */
+  url: string;
+  database: S;
+  /** Where the queue lives. */
+  connection: QueueConnection;
+  /** What runs, in the order in which it was started: a signal stops it in reverse. Who starts something adds it. */
+  services: Service[];
+}
+
+/**
+ * The beginning of every process: reads the settings, opens both stores without waiting for them, and stops in order
+ * at a signal from then on.
+ *
+ * @param open Postgres, as this process needs it: a worker loads no Prisma
+ * @param connect for producers, which fail at once while the queue is away, unless told
+ * @throws {ConfigError} naming the setting that is wrong
+ */
+export function openProcess<S extends Store>(
+  name: 'web' | 'worker' | 'sync' | 'board',
+  open: (url: string, config: Config) => S,
+  connect: typeof connectProducer = connectProducer,
+): OpenProcess<S> {
+  const config = readConfig();
+  const log = createLog(name, config.LOG_LEVEL);
+  const url = databaseUrl(config);
+  const database = open(url, config);
+  const connection = connect(config, url);
+  const services: Service[] = [
+    { name: 'database', stop: () => database.stop() },
+    { name: 'queue connection', stop: () => connection.stop() },
+  ];
+  stopOnSignal(services, log, config.SHUTDOWN_TIMEOUT_MS);
+  return { config, log, url, database, connection, services };
+}
+
+/** Where each working process says how it is. */
+const statusAddress = {
+  worker: ({ WORKER_HOST, WORKER_PORT }: Config) => ({ host: WORKER_HOST, port: WORKER_PORT }),
+  sync: ({ SYNC_HOST, SYNC_PORT }: Config) => ({ host: SYNC_HOST, port: SYNC_PORT }),
+};
+
+/** What a process of workers/ has before its own parts: it waits for the queue, adds to it, and is a member. */
+export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
+  pool: Pool;
+  dependencies: Dependencies;
+  /** Of the producer: it fails at once while the queue is away. */
+  producerConnection: QueueConnection;
+  producer: LaneProducer;
+  installation: Installation;
+  /** The process does its work from now on, and is ready while no envelope is `stuck`. */
+  ready(line: object, stuck?: Oldest['tooOld']): void;
+}
+
+export interface WorkingOptions {
+  registry: Registry;
+  /** Called after each loss of the queue. */
+  onLoss?(): void;
+}
+
+/**
+ * The beginning of `worker` and `sync`. Its status server listens at once and says what is missing; it resolves when
+ * both stores are there with their tables, and the process is a member of its installation.
+ * @throws {ConfigError} when a setting is wrong, Redis evicts, or the installation has another number of lanes
+ */
+export async function openWorkingProcess(
+  name: keyof typeof statusAddress,
+  { registry, onLoss }: WorkingOptions,
+): Promise<WorkingProcess> {
+  const { database, ...opened } = openProcess(name, openWorkingPool, connectWorker);
+  const { config, log, url, connection, services } = opened;
+  const { pool } = database;
+  const dependencies = watchDependencies({ pool, connection, log });
+  services.push(dependencies);
+  let standing: (() => Standing) | undefined;
+  const address = statusAddress[name](config);
+  if (address.port > 0) {
+    const status = { ...address, metricsToken: config.METRICS_TOKEN, registry, pool, connection, log };
+    services.push(await startStatusServer({ ...status, standing: () => standing?.() }));
+  }
+  await requireRedisSettings(connection, log);
+  const producerConnection = connectProducer(config, url);
+  const producer = createLaneProducer(producerConnection, config.QUEUE_TIMEOUT_MS, log);
+  const { additions } = producer;
+  services.push({ name: 'producer', stop: () => producer.stop().then(() => producerConnection.stop()) });
+  const installation = await dependencies.whenComplete(() =>
+    joinInstallation({ name, config, pool, connection, log, additions, ...(onLoss && { onLoss }) }),
+  );
+  services.push(installation);
+  addLossMetric(registry, installation.loss);
+  return {
+    ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
+    ready(line, stuck = () => []) {
+      standing = () => ({ loss: installation.loss(), stuck: stuck() });
+      log.info({ ...line, queue: connection.kind }, 'ready');
+    },
+  };
+}
+
+function openWorkingPool(url: string, { DATABASE_POOL_SIZE, LOCK_DURATION_MS }: Config): Store {
+  const pool = openPool(url, DATABASE_POOL_SIZE, {
+    // A process that is frozen in the middle of a transaction must not keep its locks.
+    session: { idle_in_transaction_session_timeout: LOCK_DURATION_MS, ...everyStatementByIndex },
+  });
+  return { pool, stop: () => pool.end() };
+}

@@ -1,0 +1,38 @@
+import { createHash, timingSafeEqual } from 'node:crypto';
+import { readIntegrationKey } from '../embedded/address.ts';
+import { keysOf } from '../integrations/definition.ts';
+import type { Config } from '../platform/config.ts';
+
+const SCHEME = /^bearer +/i;
+
+/**
+ * Who may read /metrics: whoever shows the token as `Authorization: Bearer …`, as Prometheus does; with an empty token
+ * everyone who reaches the port.
+ *
+ * @returns whether an Authorization header lets in; it takes as long for a token that is nearly right
+ */
+export function createMetricsGuard(token: string): (header: string | undefined) => boolean {
+  if (token === '') return () => true;
+  const wanted = digest(token);
+  return (header) =>
+    header !== undefined &&
+    SCHEME.test(header) &&
+    timingSafeEqual(digest(header.replace(SCHEME, '').trim()), wanted);
+}
+
+function digest(text: string): Buffer {
+  return createHash('sha256').update(text).digest();
+}
+
+/**
+ * The keys of credentials: those of INTEGRATION_KEY, then, of an embedded installation, the one in DATA_DIR. The first
+ * encrypts, any decrypts.
+ */
+export function integrationKeys({
+  INTEGRATION_KEY,
+  DATABASE_URL,
+  DATA_DIR,
+}: Pick<Config, 'INTEGRATION_KEY' | 'DATABASE_URL' | 'DATA_DIR'>): Buffer[] {
+  const kept = DATABASE_URL === '' ? (readIntegrationKey(DATA_DIR) ?? '') : '';
+  return keysOf(`${INTEGRATION_KEY},${kept}`);
+}

@@ -1,0 +1,127 @@
+import type { AttributeChange } from './attribute-rule.ts';
+import { DraftArray } from './draft-array.ts';
+import { DraftRecords, type Journal } from './draft-records.ts';
+import { type Json, type Size, sizeOf } from './json.ts';
+import { MAX_OBJECT_BYTES } from './nested.ts';
+import { isRecord } from './values.ts';
+
+type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];
+
+/** What a change did: `steps`, it would have taken more than an object may take. */
+export type Drafted = 'done' | 'steps';
+
+/** A value that is not worked on, an object, or an array; each with its size. */
+type State =
+  | { kind: 'plain'; value: Json | undefined; size: Size }
+  | { kind: 'object'; value: Record<string, Json>; size: Size; records: DraftRecords }
+  | { kind: 'array'; array: DraftArray };
+
+/**
+ * The working copy of one custom attribute, made once and changed by all objects of a batch. A change costs what it
+ * says and what it touches, however large the attribute is.
+ */
+export class DraftAttribute {
+  #state: State;
+
+  /** @param stored is left as it is; undefined: there is none */
+  constructor(stored: Json | undefined) {
+    this.#state = plain(stored);
+  }
+
+  /** Nothing, where there is no value. */
+  get size(): Size {
+    return this.#state.kind === 'array' ? this.#state.array.size : this.#state.size;
+  }
+
+  /** Undefined: there is none. */
+  get value(): Json | undefined {
+    return this.#state.kind === 'array' ? this.#state.array.value() : this.#state.value;
+  }
+
+  /**
+   * A stored value of another kind than the change speaks of counts as missing; removing from it and updating in it
+   * change nothing. A change that would take an object or an array of objects over 100 KB, or a number out of the
+   * range of a double, changes nothing.
+   */
+  apply(change: AttributeChange, journal: Journal): Drafted {
+    if ('inc' in change) this.#add(change.inc, journal);
+    else if ('array' in change) this.#changeElements(change.array, journal);
+    else if ('merge' in change) this.#merge(change.merge, journal);
+    else return this.#changeObjects(change.objects, journal);
+    return 'done';
+  }
+
+  #add(inc: number, journal: Journal): void {
+    const { value } = this.#state.kind === 'plain' ? this.#state : { value: undefined };
+    const sum = (typeof value === 'number' ? value : 0) + inc;
+    if (Number.isFinite(sum)) this.#become(plain(sum), journal);
+  }
+
+  #changeElements({ add, remove }: { add?: Json[]; remove?: Json[] }, journal: Journal): void {
+    const array = this.#toArray(Boolean(add?.length), journal);
+    if (!array) return;
+    if (add) array.add(add, journal);
+    if (remove) array.remove(remove, journal);
+  }
+
+  #merge(patch: Record<string, Json>, journal: Journal): void {
+    const place = journal.length;
+    const state = this.#toObject(journal);
+    const { record, grown } = state.records.merge(state.value, patch, { onNull: 'remove', journal });
+    const size = { json: state.size.json + grown.json, stored: state.size.stored + grown.stored };
+    if (size.json > MAX_OBJECT_BYTES) journal.undo(place);
+    else this.#become({ ...state, value: record, size }, journal);
+  }
+
+  #changeObjects({ add, remove, update, merge }: Objects, journal: Journal): Drafted {
+    const place = journal.length;
+    const array = this.#toArray(Boolean(add?.length), journal);
+    if (!array) return 'done';
+    if (add) array.addObjects(add, journal);
+    if (remove) array.removeObjects(remove, journal);
+    const updated = update ? array.updateObjects(update, { merge, journal }) : 'done';
+    if (updated === 'steps') return 'steps';
+    if (updated === 'size' || array.size.json > MAX_OBJECT_BYTES) journal.undo(place);
+    return 'done';
+  }
+
+  /** @returns undefined when there is no array, and none is to be begun */
+  #toArray(begins: boolean, journal: Journal): DraftArray | undefined {
+    if (this.#state.kind === 'array') {
+      this.#state.array.pack();
+      return this.#state.array;
+    }
+    const { value } = this.#state;
+    if (!Array.isArray(value) && !begins) return undefined;
+    const array = new DraftArray(Array.isArray(value) ? value : []);
+    // An array is worked on from now on, whether the change is taken back or not.
+    if (Array.isArray(value)) this.#state = { kind: 'array', array };
+    else this.#become({ kind: 'array', array }, journal);
+    return array;
+  }
+
+  #toObject(journal: Journal): Extract<State, { kind: 'object' }> {
+    if (this.#state.kind === 'object') return this.#state;
+    const value = this.#state.kind === 'plain' ? this.#state.value : undefined;
+    const isObject = isRecord(value);
+    const records = new DraftRecords();
+    const state: State = isObject
+      ? { kind: 'object', value, size: this.size, records }
+      : { kind: 'object', value: {}, size: sizeOf({}), records };
+    if (isObject) this.#state = state;
+    else this.#become(state, journal);
+    return state;
+  }
+
+  #become(state: State, journal: Journal): void {
+    const before = this.#state;
+    this.#state = state;
+    journal.note(() => {
+      this.#state = before;
+    });
+  }
+}
+
+function plain(value: Json | undefined): State {
+  return { kind: 'plain', value, size: value === undefined ? { json: 0, stored: 0 } : sizeOf(value) };
+}

@@ -1,0 +1,259 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { jobs } from '../jobs/catalog.ts';
+import type { AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope.ts';
+import { newId } from '../platform/ids.ts';
+import { within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { FlowProducer } from './bullmq.ts';
+import { openQueue, type QueueConnection } from './connection.ts';
+import { inPresentLanes } from './installation.ts';
+import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
+import { type Additions, countAdditions, MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
+
+/** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
+const KEEP_COMPLETED = { age: 3600, count: 25 };
+
+/** A lane entry as BullMQ stores it; what the backend answered for it is `[error, id]`. */
+type FlowAnswer = [Error | null, string | number] | undefined;
+
+/**
+ * Adds envelopes to lanes in one atomic step (one MULTI on Redis, one statement on Postgres).
+ *
+ * BullMQ's FlowProducer does not report entries that the backend refused, so every entry's answer is checked
+ * here before anything is acknowledged. `timeout` is in milliseconds: BullMQ waits without end for a
+ * connection that is not there.
+ */
+export function createLaneProducer(
+  connection: QueueConnection,
+  timeout: number,
+  log: Log,
+): LaneProducer & { additions: Additions; stop(): Promise<void> } {
+  const flow = new FlowProducer(connection.options, connection.factory);
+  flow.on('error', () => {});
+  const backend = flow.getBackend() as unknown as {
+    addFlow(entries: unknown[]): Promise<FlowAnswer[]>;
+  };
+  const additions = countAdditions(backend);
+  const addFlow = backend.addFlow.bind(backend);
+  backend.addFlow = async (entries) => {
+    const answers = await addFlow(entries);
+    for (let index = 0; index < entries.length; index++) {
+      const [error, id] = answers[index] ?? [new Error('no answer'), -1];
+      if (error) throw error;
+      if (typeof id === 'number' && id < 0) throw new Error(`refused with code ${id}`);
+    }
+    return answers;
+  };
+
+  /**
+   * Lanes known to let one job through at a time. A Redis that comes back empty has forgotten that too, and would
+   * hand out what is added to it to several workers at once until one of them says so again.
+   */
+  const limited = new Set<number>();
+  connection.redis?.on('close', () => limited.clear());
+
+  async function limitLanes(entries: LaneEntry[]): Promise<void> {
+    const lanes = [...new Set(entries.map(({ lane }) => lane))].filter((lane) => !limited.has(lane));
+    await Promise.all(
+      lanes.map(async (lane) => {
+        const queue = openQueue<Envelope>(connection, laneName(lane));
+        await queue.setGlobalConcurrency(1).finally(() => queue.close());
+      }),
+    );
+    for (const lane of lanes) limited.add(lane);
+  }
+
+  async function add(entries: LaneEntry[]): Promise<void> {
+    const flows = entries.map(({ lane, id, envelope }) => ({
+      name: envelope.fence ? jobs.fence : jobs.envelope,
+      queueName: laneName(lane),
+      data: envelope,
+      opts: { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED },
+    }));
+    if (!connection.ready()) throw new QueueUnavailable('the queue is not connected');
+    try {
+      await within(timeout, limitLanes(entries));
+      await within(timeout, flow.addBulk(flows));
+    } catch (error) {
+      if (!isScriptMissing(error))
+        throw new QueueUnavailable('the queue did not store the objects', { cause: error });
+      // After a restart or SCRIPT FLUSH the server has forgotten BullMQ's scripts, and a transaction cannot
+      // load them; a plain add does.
+      log.warn('the queue had lost its scripts; they are loaded again');
+      try {
+        await within(timeout, loadScripts(entries[0]!.lane));
+        await within(timeout, flow.addBulk(flows));
+      } catch (second) {
+        throw new QueueUnavailable('the queue did not store the objects', { cause: second });
+      }
+    }
+  }
+
+  /** By an envelope of nothing: one entry of a fence alone would stand in another order than those that follow. */
+  async function loadScripts(lane: number): Promise<void> {
+    const queue = openQueue<Envelope>(connection, laneName(lane));
+    const nothing = { requests: [], objects: [] };
+    const opts = { jobId: newId(), attempts: 1, removeOnComplete: KEEP_COMPLETED };
+    await queue.add(jobs.envelope, nothing, opts).finally(() => queue.close());
+  }
+
+  return { add, additions, stop: () => flow.close() };
+}
+
+function isScriptMissing(error: unknown): boolean {
+  return String((error as Error)?.message).includes('NOSCRIPT');
+}
+
+interface Waiting extends Partial<Packable> {
+  /** What waits in envelopes of its own; else there are `request` and `objects`. */
+  entries?: LaneEntry[];
+  count: number;
+  bytes: number;
+  resolve(entries: LaneEntry[]): void;
+  reject(error: Error): void;
+}
+
+export interface GroupCommitOptions {
+  lanes: number;
+  /** Most objects in one envelope. */
+  maxEnvelopeObjects: number;
+  /** Most objects held in memory, and most bytes of them; with more, requests are refused. */
+  maxPendingObjects: number;
+  maxPendingBytes: number;
+  /** Jobs that wait in the lanes, as last seen. */
+  backlog(): number;
+}
+
+/**
+ * Most objects in one flush, and most bytes unless one request has more: bounds the size of one command and the
+ * time that a late comer waits. 4 MB take 80 to 130 ms on Redis and 300 to 400 ms on Postgres, of the 700 ms that
+ * QUEUE_TIMEOUT_MS gives an add; 12 MB take Postgres 750 ms.
+ */
+const MAX_FLUSH_OBJECTS = 16_000;
+const MAX_FLUSH_BYTES = 4_194_304;
+
+/** Waiting jobs per lane from which on the workers count as behind. */
+const BEHIND = 3;
+
+/**
+ * Milliseconds that a flush lets more requests join while the workers are behind. What waits here would wait
+ * in its lane otherwise, and the workers pay per envelope: fewer and larger ones let them catch up.
+ */
+const LINGER = 2;
+
+/**
+ * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add
+ * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once.
+ */
+export function createGroupCommit(producer: LaneProducer, options: GroupCommitOptions) {
+  let waiting: Waiting[] = [];
+  let pendingObjects = 0;
+  let pendingBytes = 0;
+  let flushing: Promise<void> | undefined;
+
+  /**
+   * Resolves when the objects are on disk.
+   * @param bytes of the objects' JSON text, about; they are shared over the objects
+   * @returns the envelopes of its flush, of which `envelopesOf` tells its own
+   * @throws {QueueUnavailable} when that is not known, or at once when too much is waiting already.
+   */
+  function enqueue(request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): Promise<LaneEntry[]> {
+    return wait({ request, objects, count: objects.length, bytes });
+  }
+
+  /**
+   * As `enqueue`, for envelopes that have been packed, and perhaps added, before: those that the queue holds already
+   * stay as they are.
+   */
+  function add(entries: LaneEntry[], bytes: number): Promise<LaneEntry[]> {
+    const count = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
+    return wait({ entries: inPresentLanes(entries, options.lanes), count, bytes });
+  }
+
+  function wait(what: Omit<Waiting, 'resolve' | 'reject'>): Promise<LaneEntry[]> {
+    const { count, bytes } = what;
+    if (pendingObjects + count > options.maxPendingObjects) {
+      return Promise.reject(new QueueUnavailable('too many objects are waiting for the queue'));
+    }
+    if (pendingBytes + bytes > options.maxPendingBytes) {
+      return Promise.reject(new QueueUnavailable('too many bytes are waiting for the queue'));
+    }
+    pendingObjects += count;
+    pendingBytes += bytes;
+    return new Promise((resolve, reject) => {
+      waiting.push({ ...what, resolve, reject });
+      flushing ??= flushAll();
+    });
+  }
+
+  async function flushAll(): Promise<void> {
+    // Let the requests of the present turn of the event loop join the first flush.
+    await new Promise(setImmediate);
+    while (waiting.length > 0) {
+      if (options.backlog() >= BEHIND * options.lanes && !fillsEnvelope()) await sleep(LINGER);
+      const batch = takeBatch();
+      try {
+        const entries = entriesOf(batch);
+        await producer.add(entries);
+        settle(batch, entries);
+      } catch (error) {
+        // What waited behind this flush would wait as long again; it is refused with it.
+        const refused = [...batch, ...waiting];
+        waiting = [];
+        settle(refused, error as Error);
+      }
+    }
+    flushing = undefined;
+  }
+
+  function entriesOf(batch: Waiting[]): LaneEntry[] {
+    const { lanes, maxEnvelopeObjects } = options;
+    if (!batch.some(({ entries }) => entries)) return pack(batch as Packable[], lanes, maxEnvelopeObjects);
+    const loose = batch.filter(({ entries }) => !entries) as Packable[];
+    return [...pack(loose, lanes, maxEnvelopeObjects), ...batch.flatMap(({ entries }) => entries ?? [])];
+  }
+
+  function fillsEnvelope(): boolean {
+    return pendingObjects >= options.maxEnvelopeObjects || pendingBytes >= MAX_ENVELOPE_BYTES;
+  }
+
+  function takeBatch(): Waiting[] {
+    let objects = 0;
+    let bytes = 0;
+    let count = 0;
+    for (const next of waiting) {
+      objects += next.count;
+      bytes += next.bytes;
+      if (count > 0 && (objects > MAX_FLUSH_OBJECTS || bytes > MAX_FLUSH_BYTES)) break;
+      count++;
+    }
+    return waiting.splice(0, count);
+  }
+
+  function settle(batch: Waiting[], result: LaneEntry[] | Error): void {
+    for (const { count, bytes, resolve, reject } of batch) {
+      pendingObjects -= count;
+      pendingBytes -= bytes;
+      if (result instanceof Error) reject(result);
+      else resolve(result);
+    }
+  }
+
+  return {
+    enqueue,
+    add,
+    /** One request in envelopes of its own, which are not added yet. */
+    pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
+      pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
+    /** Objects that wait for the queue, those of the flush on its way included. */
+    pending: () => pendingObjects,
+    /** Bytes of them. */
+    pendingBytes: () => pendingBytes,
+    /** Resolves when nothing waits any more. */
+    async drain(): Promise<void> {
+      while (flushing) await flushing;
+    },
+  };
+}
+
+export type GroupCommit = ReturnType<typeof createGroupCommit>;

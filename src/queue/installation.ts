@@ -1,0 +1,174 @@
+import { hostname } from 'node:os';
+import { type Config, ConfigError } from '../platform/config.ts';
+import { newId } from '../platform/ids.ts';
+import { type Service, within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { poll } from '../platform/poll.ts';
+import type { Pool } from '../store/database.ts';
+import { forgetMembers, leaveInstallation, meetInstallation, type QueueLoss } from '../store/installation.ts';
+import type { QueueConnection } from './connection.ts';
+import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
+import { describeLoss, watchForLoss } from './loss.ts';
+import type { Additions } from './pack.ts';
+
+/** Between two looks. What a process added since the last one, and nobody has applied, can be lost without a trace of it. */
+const LOOK_MS = 2000;
+
+/** Milliseconds for one look. */
+const PATIENCE_MS = 10_000;
+
+/** Milliseconds for the last look: the process has little time to stop. */
+const FAREWELL_MS = 1000;
+
+/** Between two lines about a loss that nobody has confirmed. */
+const REPEAT_MS = 300_000;
+
+export interface Joining {
+  /** The process. */
+  name: string;
+  config: Pick<Config, 'LANES'>;
+  pool: Pool;
+  connection: QueueConnection;
+  log: Log;
+  /** Of the process's own producer. */
+  additions?: Additions | undefined;
+  /** Called after each loss of the queue. */
+  onLoss?(): void;
+  /** Called when the installation has another number of lanes than the process, and the process is running already. */
+  exit?(): void;
+}
+
+export interface Installation extends Service {
+  /** Resolves when the installation is known to have the process's number of lanes. */
+  confirmed: Promise<void>;
+  /** What the queue has lost and nobody has confirmed. */
+  loss(): QueueLoss | undefined;
+  /** A producer that adds nothing before the number of lanes is confirmed. */
+  guard(producer: LaneProducer): LaneProducer;
+}
+
+/**
+ * Makes the process a member of its installation: only with that one's number of lanes, since two that spread objects
+ * over different lanes break their order. From then on it says every few seconds that it is there, and looks whether
+ * Redis still holds what it held.
+ *
+ * While the store is away this resolves, and the process is confirmed later.
+ * @throws {ConfigError} when the installation has another number of lanes
+ */
+export async function joinInstallation(joining: Joining): Promise<Installation> {
+  const { name, config, pool, connection, log, additions, exit = () => process.exit(1) } = joining;
+  const { redis } = connection;
+  const lanes = config.LANES;
+  const member = { id: newId(), name, host: hostname(), pid: process.pid };
+  const watch =
+    redis && watchForLoss({ pool, redis, lanes, name, log, additions, onLoss: joining.onLoss ?? (() => {}) });
+  let loss: QueueLoss | undefined;
+  let told = { latest: 0, at: Number.NEGATIVE_INFINITY };
+  let isConfirmed = false;
+  let confirm = () => {};
+  const confirmed = new Promise<void>((resolve) => {
+    confirm = resolve;
+  });
+
+  /** @returns whether everything could be looked at */
+  async function lookOnce(last: boolean): Promise<boolean> {
+    let state = await meetInstallation(pool, member, lanes);
+    if (state.lanes !== lanes) throw new ConfigError(otherLanes(lanes, state.lanes));
+    isConfirmed = true;
+    confirm();
+    const seen = watch ? await watch.look(state, last) : 'seen';
+    if (seen === 'lost') state = await meetInstallation(pool, member, lanes);
+    say(state.loss);
+    return seen === 'seen';
+  }
+
+  function say(found: QueueLoss | undefined): void {
+    loss = found;
+    if (!loss) return;
+    const now = performance.now();
+    if (loss.latest === told.latest && now - told.at < REPEAT_MS) return;
+    told = { latest: loss.latest, at: now };
+    log.error({ ...loss }, describeLoss(loss));
+  }
+
+  let looking: Promise<void> | undefined;
+  let again = false;
+  let warned = false;
+
+  /** One at a time; who asks meanwhile has another one follow. Never rejects. */
+  function look(): void {
+    again = true;
+    looking ??= lookWhileAsked().finally(() => {
+      looking = undefined;
+    });
+  }
+
+  async function lookWhileAsked(): Promise<void> {
+    while (again) {
+      again = false;
+      try {
+        await within(PATIENCE_MS, lookOnce(false));
+        warned = false;
+      } catch (error) {
+        if (error instanceof ConfigError) return leaveAtOnce(error);
+        if (!warned) log.warn({ err: error }, 'the installation could not be looked at; tried again');
+        warned = true;
+      }
+    }
+  }
+
+  function leaveAtOnce(error: ConfigError): void {
+    log.fatal(error.message);
+    exit();
+  }
+
+  try {
+    await within(PATIENCE_MS, lookOnce(false));
+    await forgetMembers(pool);
+  } catch (error) {
+    if (error instanceof ConfigError) throw error;
+    log.warn({ err: error }, 'it is not known yet how many lanes this installation has; tried again');
+    warned = true;
+  }
+  const looks = poll(LOOK_MS, look);
+  redis?.on('ready', look);
+  additions?.onFall(look);
+
+  return {
+    name: 'installation',
+    confirmed,
+    loss: () => loss,
+    guard: (producer) => ({
+      add: (entries) =>
+        isConfirmed
+          ? producer.add(entries)
+          : Promise.reject(new QueueUnavailable('the number of lanes is not known yet')),
+    }),
+    async stop() {
+      void looks.stop();
+      redis?.off('ready', look);
+      again = false;
+      // A store that hangs is not waited for.
+      await within(FAREWELL_MS, Promise.resolve(looking)).catch(() => {});
+      // One whose last look failed may have added what nobody has seen: it stays, and its silence is noticed.
+      if (await within(FAREWELL_MS, lookOnce(true))) await leaveInstallation(pool, member.id);
+    },
+  };
+}
+
+function otherLanes(mine: number, theirs: number): string {
+  return `wrong setting: LANES is ${mine}, and this installation has ${theirs}; set LANES=${theirs}, or stop every process and change it by penstock queue set-lanes ${mine}`;
+}
+
+/**
+ * Entries that were packed when there may have been more lanes. What would stand in a lane that nobody works any more
+ * goes to the first one, as if there had been no others; envelopes keep their ids, which the ledger knows them by.
+ */
+export function inPresentLanes(entries: LaneEntry[], lanes: number): LaneEntry[] {
+  const isPresent = ({ lane, envelope: { fence } }: LaneEntry) =>
+    lane < lanes && (fence?.lanes ?? []).every((other) => other < lanes);
+  if (entries.every(isPresent)) return entries;
+  return entries
+    .filter(({ envelope }) => envelope.objects.length > 0)
+    .map(({ id, envelope: { fence: _, ...envelope } }) => ({ lane: 0, id, envelope }));
+}

@@ -1,0 +1,104 @@
+import type { ClientBase } from 'pg';
+import { jobs } from '../jobs/catalog.ts';
+import { QUEUE_SCHEMA } from './connection.ts';
+
+/** Both halves of the advisory lock's key: "pstk", then "fnce" in ASCII, which is no lane's lease. */
+const LOCK = [0x7073746b, 0x666e6365].join(', ');
+
+/**
+ * BullMQ's Postgres backend hands out waiting jobs by `seq`, which an add takes long before it commits. Two adds at
+ * once could take theirs crosswise, the one before the other in one lane and behind it in another: two fences that
+ * wait for each other for ever. So an add that holds a fence waits here until no other is on its way, and takes
+ * its `seq` only then; every fence is in all its lanes before the next one has a number.
+ *
+ * The lock ends with the transaction. `when` is checked without a call of the function, so that other jobs cost
+ * next to nothing.
+ */
+const createFenceFunction = `
+create or replace function ${QUEUE_SCHEMA}.penstock_order_fences() returns trigger
+language plpgsql as $$
+begin
+  perform pg_advisory_xact_lock(${LOCK});
+  new.seq := nextval('${QUEUE_SCHEMA}.job_seq');
+  return new;
+end
+$$`;
+
+const createFenceTrigger = `
+create trigger penstock_order_fences before insert on ${QUEUE_SCHEMA}.job
+for each row when (new.name = '${jobs.fence}')
+execute function ${QUEUE_SCHEMA}.penstock_order_fences()`;
+
+/** Looked up first: creating a trigger would wait for every transaction that writes to the table. */
+const findFenceTrigger = `
+select from pg_trigger
+ where tgname = 'penstock_order_fences' and tgrelid = '${QUEUE_SCHEMA}.job'::regclass`;
+
+/** Lets all fences stand in one order in every lane. Needs BullMQ's tables; safe to repeat. */
+async function orderFences(client: ClientBase): Promise<void> {
+  await client.query(createFenceFunction);
+  const { rowCount } = await client.query(findFenceTrigger);
+  if (!rowCount) await client.query(createFenceTrigger);
+}
+
+/**
+ * BullMQ's Postgres backend hands out waiting jobs by `seq`. When the worker of an active job goes silent,
+ * `move_stalled_jobs_to_wait` sets the job back to waiting with `seq = nextval('job_seq')`: it would go to
+ * the tail, behind jobs of the same users that were accepted later (on Redis it goes to the head). With its
+ * old `seq` it is the smallest of its lane again, since a lane has one job in work at a time.
+ *
+ * `when` is checked without a call of the function, so every other update costs next to nothing.
+ */
+const createOrderFunction = `
+create or replace function ${QUEUE_SCHEMA}.penstock_keep_order() returns trigger
+language plpgsql as $$
+begin
+  new.seq := old.seq;
+  return new;
+end
+$$`;
+
+const createOrderTrigger = `
+create trigger penstock_keep_order before update on ${QUEUE_SCHEMA}.job
+for each row when (old.state = 'active' and new.state = 'waiting')
+execute function ${QUEUE_SCHEMA}.penstock_keep_order()`;
+
+/** Looked up first: creating a trigger would wait for every transaction that writes to the table. */
+const findOrderTrigger = `
+select from pg_trigger
+ where tgname = 'penstock_keep_order' and tgrelid = '${QUEUE_SCHEMA}.job'::regclass`;
+
+/**
+ * Lets a job that goes back from active to waiting keep its place, and all fences stand in one order in every lane.
+ * Needs BullMQ's tables; safe to repeat.
+ */
+export async function keepOrder(client: ClientBase): Promise<void> {
+  await client.query(createOrderFunction);
+  const { rowCount } = await client.query(findOrderTrigger);
+  if (!rowCount) await client.query(createOrderTrigger);
+  await orderFences(client);
+}
+
+/**
+ * Each job leaves four dead rows in a table of a few dozen live ones, and every look at the queue walks past them:
+ * after a minute at full load a count of what waits took 60 ms. A fifth of a table, Postgres's measure, says nothing
+ * here; a thousand rows are a few seconds. What is to be read is in memory, so that vacuum need not pause.
+ */
+const statement = `
+alter table ${QUEUE_SCHEMA}.job set (
+  autovacuum_vacuum_scale_factor = 0,
+  autovacuum_vacuum_threshold = 1000,
+  autovacuum_vacuum_cost_delay = 0
+)`;
+
+/** Looked up first: the change would wait for a vacuum that is at work. */
+const findSetting = `
+select from pg_class
+ where oid = '${QUEUE_SCHEMA}.job'::regclass
+   and 'autovacuum_vacuum_threshold=1000' = any (reloptions)`;
+
+/** Has the jobs' table vacuumed as soon as the server looks at it. Needs BullMQ's tables; safe to repeat. */
+export async function vacuumOften(client: ClientBase): Promise<void> {
+  const { rowCount } = await client.query(findSetting);
+  if (!rowCount) await client.query(statement);
+}

@@ -1,0 +1,165 @@
+import type { Socket } from 'node:net';
+import type { Redis } from 'ioredis';
+import { ConfigError } from '../platform/config.ts';
+import { type Service, within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { poll } from '../platform/poll.ts';
+import type { QueueConnection } from './connection.ts';
+
+/** The settings of a Redis that our promises rest on; undefined: it does not let us read this one. */
+interface RedisSettings {
+  evicts: string | undefined;
+  appends: string | undefined;
+  syncs: string | undefined;
+}
+
+/** Milliseconds that a start waits for a Redis that takes the connection and says nothing. */
+const PATIENCE_MS = 2000;
+
+/**
+ * Holds the Redis of `connection` against what a 2xx promises: once before it resolves, and again whenever the
+ * connection comes back, since another server may answer then. One that is away now is looked at when it comes.
+ *
+ * A Redis that evicts ends the process: it throws accepted objects away without a word. One that can lose its
+ * last writes in a crash is warned about and used, since managed services have promises of their own.
+ * @throws {ConfigError} when it evicts
+ */
+export async function requireRedisSettings({ redis }: QueueConnection, log: Log): Promise<void> {
+  if (!redis) return;
+  if (redis.status !== 'ready') {
+    await new Promise<void>((resolve) => {
+      const done = () => {
+        clearTimeout(timer);
+        redis.off('ready', done).off('close', done);
+        resolve();
+      };
+      const timer = setTimeout(done, PATIENCE_MS);
+      redis.on('ready', done).on('close', done);
+    });
+  }
+  if (redis.status === 'ready') await check(redis, log);
+  redis.on('ready', () => {
+    check(redis, log).catch((error: Error) => {
+      log.fatal(error.message);
+      process.exit(1);
+    });
+  });
+}
+
+async function check(redis: Redis, log: Log): Promise<void> {
+  let found: RedisSettings;
+  try {
+    found = await read(redis);
+  } catch (error) {
+    // It went away meanwhile, and is looked at again when it comes back.
+    log.warn({ err: error }, 'the settings of Redis could not be read yet');
+    return;
+  }
+  const { evicts, appends, syncs } = found;
+  if (evicts !== undefined && evicts !== 'noeviction') {
+    throw new ConfigError(
+      `the Redis of REDIS_URL has maxmemory-policy ${evicts} and may throw accepted objects away; set maxmemory-policy to noeviction`,
+    );
+  }
+  if (evicts === undefined)
+    log.warn('Redis does not tell its maxmemory-policy; it must be noeviction, or accepted objects get lost');
+  if (appends !== 'yes' || syncs !== 'always')
+    log.warn({ appendonly: appends ?? 'unknown', appendfsync: syncs ?? 'unknown' }, whatACrashLoses(found));
+}
+
+function whatACrashLoses({ appends, syncs }: RedisSettings): string {
+  const advice = 'set appendonly yes and appendfsync always';
+  if (appends === 'no')
+    return `a crash of Redis loses every accepted object that is not applied yet, back to its last snapshot; ${advice}`;
+  if (appends === undefined || syncs === undefined)
+    return `Redis does not tell when it writes to disk; unless it has appendonly yes and appendfsync always, a crash of it loses accepted objects`;
+  const span = syncs === 'everysec' ? 'of its last second or two' : 'that the system has not written to disk';
+  return `a crash of Redis loses accepted objects ${span}; ${advice}`;
+}
+
+/** By CONFIG GET; managed services often refuse it, and tell some of it in INFO. */
+async function read(redis: Redis): Promise<RedisSettings> {
+  const [evicts, appends, syncs] = await Promise.all(
+    ['maxmemory-policy', 'appendonly', 'appendfsync'].map((name) => configured(redis, name)),
+  );
+  const aof = appends ?? (await told(redis, 'persistence', 'aof_enabled'));
+  return {
+    evicts: evicts ?? (await told(redis, 'memory', 'maxmemory_policy')),
+    appends: aof === '1' ? 'yes' : aof === '0' ? 'no' : aof,
+    syncs,
+  };
+}
+
+async function configured(redis: Redis, name: string): Promise<string | undefined> {
+  const answer = await unlessRefused(redis.config('GET', name));
+  if (Array.isArray(answer)) return answer[1] as string | undefined;
+  return (answer as Record<string, string> | undefined)?.[name];
+}
+
+async function told(redis: Redis, section: string, name: string): Promise<string | undefined> {
+  const text = await unlessRefused(redis.info(section));
+  return text && new RegExp(`^${name}:(\\S+)`, 'm').exec(text)?.[1];
+}
+
+/** Undefined: the server answered, and said that this command is not for us. */
+async function unlessRefused<T>(answer: Promise<T>): Promise<T | undefined> {
+  try {
+    return await answer;
+  } catch (error) {
+    if (/^(NOPERM|ERR|NOAUTH)/.test((error as Error).message)) return undefined;
+    throw error;
+  }
+}
+
+/** Looks without an answer after which a connection is made anew. */
+const PATIENCE = 2;
+
+/**
+ * Makes the connection to Redis anew when it does not answer any more. A host that vanishes leaves connections that
+ * look sound for a quarter of an hour and longer; one to a Redis that hangs may find its successor. What was asked
+ * and not answered is asked again, or fails, as the connection has it.
+ *
+ * @param every milliseconds between two looks, and for an answer
+ */
+export function keepAnswering({ redis }: QueueConnection, every: number, log: Log): Service {
+  let unanswered = 0;
+  let heard = bytesFrom(redis);
+
+  async function answers(): Promise<boolean> {
+    // Connected, and kept from being ready by a Redis that does not say who it is.
+    if (redis?.status === 'connect') return false;
+    // One that is being made takes care of itself.
+    if (redis?.status !== 'ready') return true;
+    const asked = within(every, redis.ping());
+    return asked.then(
+      () => true,
+      () => false,
+    );
+  }
+
+  async function look(): Promise<void> {
+    const answered = await answers();
+    // Over a slow network the answer may come behind many others: to begin again would be to begin them again.
+    const moved = bytesFrom(redis) !== heard;
+    heard = bytesFrom(redis);
+    unanswered = answered || moved ? 0 : unanswered + 1;
+    if (unanswered < PATIENCE) return;
+    unanswered = 0;
+    log.error('the connection to Redis does not answer; it is made anew');
+    redis?.disconnect(true);
+  }
+
+  const looks = poll(every, look);
+  return {
+    name: 'queue connection watch',
+    async stop() {
+      // A look may wait for Redis.
+      void looks.stop();
+    },
+  };
+}
+
+/** What has come from Redis on the present connection. */
+function bytesFrom(redis: QueueConnection['redis']): number {
+  return (redis as unknown as { stream?: Socket } | undefined)?.stream?.bytesRead ?? 0;
+}

@@ -1,2 +1,0 @@
-/** A JSON Schema (2020-12) literal. */
-export type Schema = Readonly<Record<string, unknown>>;

@@ -1,0 +1,124 @@
+import type { Connection, Pool } from './database.ts';
+
+export interface LaneCount {
+  lane: number;
+  envelopes: number;
+  objects: number;
+  dead_letters: number;
+  apply_seconds: number;
+  /** Objects whose user goes by a name of another lane. */
+  named_elsewhere: number;
+}
+
+/** Upserts by primary key; sorted by lane. */
+const countLanesStatement = `
+  insert into lane_totals (lane, envelopes, objects, dead_letters, apply_seconds, named_elsewhere)
+  select counted.lane, counted.envelopes, counted.objects, counted.dead_letters, counted.apply_seconds,
+    counted.named_elsewhere
+  from jsonb_to_recordset($1::jsonb) as counted (
+    lane integer, envelopes bigint, objects bigint, dead_letters bigint, apply_seconds double precision,
+    named_elsewhere bigint)
+  order by counted.lane
+  on conflict (lane) do update set
+    envelopes = lane_totals.envelopes + excluded.envelopes,
+    objects = lane_totals.objects + excluded.objects,
+    dead_letters = lane_totals.dead_letters + excluded.dead_letters,
+    apply_seconds = lane_totals.apply_seconds + excluded.apply_seconds,
+    named_elsewhere = lane_totals.named_elsewhere + excluded.named_elsewhere`;
+
+export async function countLanes(tx: Connection, rows: LaneCount[]): Promise<void> {
+  await tx.query({ name: 'count-lanes', text: countLanesStatement, values: [JSON.stringify(rows)] });
+}
+
+export interface UsageRow {
+  workspace_id: string;
+  lane: number;
+  attributes: number;
+  events: number;
+  purchases: number;
+  /** Identity operations. */
+  identity: number;
+  /** Settings of subscription and email states. */
+  subscriptions: number;
+}
+
+/** Upserts by primary key, which has the lane in it: no two transactions at once want the same row. */
+const countUsageStatement = `
+  insert into usage (workspace_id, day, lane, attributes, events, purchases, identity, subscriptions)
+  select counted.workspace_id, (now() at time zone 'UTC')::date, counted.lane, counted.attributes,
+    counted.events, counted.purchases, counted.identity, counted.subscriptions
+  from jsonb_to_recordset($1::jsonb) as counted (
+    workspace_id uuid, lane integer, attributes bigint, events bigint, purchases bigint, identity bigint,
+    subscriptions bigint)
+  order by counted.workspace_id, counted.lane
+  on conflict (workspace_id, day, lane) do update set
+    attributes = usage.attributes + excluded.attributes,
+    events = usage.events + excluded.events,
+    purchases = usage.purchases + excluded.purchases,
+    identity = usage.identity + excluded.identity,
+    subscriptions = usage.subscriptions + excluded.subscriptions`;
+
+/** Counts objects that took effect against usage. One row per workspace and lane. */
+export async function countUsage(tx: Connection, rows: UsageRow[]): Promise<void> {
+  await tx.query({ name: 'count-usage', text: countUsageStatement, values: [JSON.stringify(rows)] });
+}
+
+export interface Totals {
+  envelopes: number;
+  /** Those that took effect. */
+  objects: number;
+  /** Attempts that ended as a dead letter, replays included. */
+  deadLetters: number;
+  applySeconds: number;
+  /** Objects whose user went by a name of another lane. */
+  namedElsewhere: number;
+  /** Dead letters that wait for a person now; those of a user who was deleted a moment ago are among them. */
+  waitingDeadLetters: number;
+}
+
+/** One row per lane, and a partial index of the waiting dead letters. */
+const readTotalsStatement = `
+  select
+    coalesce(sum(lane_totals.envelopes), 0)::float8 as envelopes,
+    coalesce(sum(lane_totals.objects), 0)::float8 as objects,
+    coalesce(sum(lane_totals.dead_letters), 0)::float8 as "deadLetters",
+    coalesce(sum(lane_totals.apply_seconds), 0) as "applySeconds",
+    coalesce(sum(lane_totals.named_elsewhere), 0)::float8 as "namedElsewhere",
+    (select count(*)::float8 from dead_letters where dead_letters.state = 'waiting') as "waitingDeadLetters"
+  from lane_totals`;
+
+/** What the whole fleet has applied since the installation was made. */
+export async function readTotals(pool: Pool): Promise<Totals> {
+  const { rows } = await pool.query<Totals>({ name: 'read-totals', text: readTotalsStatement });
+  return rows[0]!;
+}
+
+export interface UsageToday {
+  workspace: string;
+  attributes: number;
+  events: number;
+  purchases: number;
+  identity: number;
+  subscriptions: number;
+}
+
+/** By the primary key's day within each workspace; one row per workspace and lane. */
+const readUsageTodayStatement = `
+  select
+    workspaces.name as workspace,
+    sum(usage.attributes)::float8 as attributes,
+    sum(usage.events)::float8 as events,
+    sum(usage.purchases)::float8 as purchases,
+    sum(usage.identity)::float8 as identity,
+    sum(usage.subscriptions)::float8 as subscriptions
+  from usage
+  join workspaces on workspaces.id = usage.workspace_id
+  where usage.day = (now() at time zone 'UTC')::date
+  group by workspaces.name
+  order by workspaces.name`;
+
+/** Objects that took effect today (UTC), per workspace. */
+export async function readUsageToday(pool: Pool): Promise<UsageToday[]> {
+  const { rows } = await pool.query<UsageToday>({ name: 'read-usage-today', text: readUsageTodayStatement });
+  return rows;
+}

@@ -1,0 +1,188 @@
+import { createHash, randomBytes } from 'node:crypto';
+import type { Pool } from './database.ts';
+import type { Channel } from './subscription-states.ts';
+
+interface ApiKeySecret {
+  /** What the client sends: `pk_` and 32 random bytes in base64url. Shown once, stored nowhere. */
+  secret: string;
+  /** The first 8 characters of the secret, by which a person can tell keys apart. */
+  identifier: string;
+  /** `hashApiKey(secret)`, the only form that is stored. */
+  hash: Buffer;
+}
+
+/** Makes a new random key; it opens nothing until its hash is stored. */
+export function newApiKey(): ApiKeySecret {
+  return describeApiKey(`pk_${randomBytes(32).toString('base64url')}`);
+}
+
+/** The stored forms of a key that someone else chose, for instance `BOOTSTRAP_API_KEY`. */
+export function describeApiKey(secret: string): ApiKeySecret {
+  return { secret, identifier: secret.slice(0, 8), hash: hashApiKey(secret) };
+}
+
+/** The SHA-256 digest, 32 bytes: enough for a secret of 256 random bits, and quick to look up. */
+export function hashApiKey(secret: string): Buffer {
+  return createHash('sha256').update(secret, 'utf8').digest();
+}
+
+/** Characters of a token that are kept to tell tokens apart, its prefix among them; of a short one, half. */
+const IDENTIFIER = 11;
+
+/** Makes a new random token, `scim_` and 32 random bytes in base64url; it opens nothing until its hash is stored. */
+export function newScimToken(): ApiKeySecret {
+  return describeScimToken(`scim_${randomBytes(32).toString('base64url')}`);
+}
+
+/** The stored forms of a token that someone else chose: `BOOTSTRAP_SCIM_TOKEN`. */
+export function describeScimToken(secret: string): ApiKeySecret {
+  return {
+    secret,
+    identifier: secret.slice(0, Math.min(IDENTIFIER, Math.floor(secret.length / 2))),
+    hash: hashApiKey(secret),
+  };
+}
+
+/** How long an invitation can be used, in ms: three days. */
+const LIFETIME = 3 * 86_400_000;
+
+export interface Invitation {
+  /** 32 random bytes in base64url; part of the link, stored nowhere. */
+  secret: string;
+  hash: Uint8Array<ArrayBuffer>;
+  expiresAt: Date;
+}
+
+export function newInvitation(now: Date): Invitation {
+  const secret = randomBytes(32).toString('base64url');
+  return {
+    secret,
+    hash: new Uint8Array(hashApiKey(secret)),
+    expiresAt: new Date(now.getTime() + LIFETIME),
+  };
+}
+
+export interface ApiKeyRow {
+  id: string;
+  workspaceId: string;
+  permissions: string[];
+  ipAllowlist: string[];
+  /** Channels of the workspace's subscription groups by their ids, archived ones included. */
+  groups: Record<string, Channel>;
+  /** External ids of the workspace whose objects are refused, at most `MAX_BLOCKED`. */
+  blocked: string[];
+  /** Overrides of this workspace, by bucket. */
+  limits: Record<string, { requests: number; windowSeconds: number }>;
+}
+
+/** By the unique index on key_hash. A revoked key is not found. */
+const findApiKeyStatement = `
+  select
+    api_keys.id,
+    api_keys.workspace_id as "workspaceId",
+    api_keys.permissions,
+    api_keys.ip_allowlist as "ipAllowlist",
+    coalesce((
+      select jsonb_object_agg(
+        rate_limits.bucket,
+        jsonb_build_object('requests', rate_limits.requests, 'windowSeconds', rate_limits.window_seconds))
+      from rate_limits
+      where rate_limits.workspace_id = api_keys.workspace_id
+    ), '{}') as limits,
+    coalesce((
+      select jsonb_object_agg(subscription_groups.id, subscription_groups.channel)
+      from subscription_groups
+      where subscription_groups.workspace_id = api_keys.workspace_id
+    ), '{}') as groups,
+    coalesce((
+      select json_agg(blocked_external_ids.external_id)
+      from blocked_external_ids
+      where blocked_external_ids.workspace_id = api_keys.workspace_id
+        and blocked_external_ids.unblocked_at is null
+    ), '[]') as blocked
+  from api_keys
+  where api_keys.key_hash = $1::bytea
+    and api_keys.revoked_at is null`;
+
+export async function findApiKey(pool: Pool, hash: Buffer): Promise<ApiKeyRow | undefined> {
+  const { rows } = await pool.query<ApiKeyRow>({
+    name: 'find-api-key',
+    text: findApiKeyStatement,
+    values: [hash],
+  });
+  return rows[0];
+}
+
+/** By primary key; the array is sorted, so that two edges lock the rows in one order. */
+const touchApiKeysStatement = `
+  update api_keys
+  set last_seen_at = seen.at
+  from unnest($1::uuid[], $2::timestamptz[]) as seen (id, at)
+  where api_keys.id = seen.id
+    and (api_keys.last_seen_at is null or api_keys.last_seen_at < seen.at)`;
+
+/** Notes when keys were last used. */
+export async function touchApiKeys(pool: Pool, seen: Map<string, Date>): Promise<void> {
+  const ids = [...seen.keys()].sort();
+  await pool.query({
+    name: 'touch-api-keys',
+    text: touchApiKeysStatement,
+    values: [ids, ids.map((id) => seen.get(id))],
+  });
+}
+
+export interface ScimTokenRow {
+  id: string;
+  companyId: string;
+  origin: string;
+  ipAllowlist: string[];
+  lastSeenAt: Date | null;
+  /** Overrides of this company, by bucket. */
+  limits: Record<string, { requests: number; windowSeconds: number }>;
+}
+
+/**
+ * By the unique index on token_hash. A revoked token is not found. Limits are given to workspaces: the largest
+ * that a workspace of the company has for SCIM is the company's.
+ */
+const findScimTokenStatement = `
+  select
+    scim_tokens.id,
+    scim_tokens.company_id as "companyId",
+    scim_tokens.origin,
+    scim_tokens.ip_allowlist as "ipAllowlist",
+    scim_tokens.last_seen_at as "lastSeenAt",
+    coalesce((
+      select jsonb_build_object(
+        rate_limits.bucket,
+        jsonb_build_object('requests', rate_limits.requests, 'windowSeconds', rate_limits.window_seconds))
+      from rate_limits
+      join workspaces on workspaces.id = rate_limits.workspace_id
+      where workspaces.company_id = scim_tokens.company_id
+        and rate_limits.bucket = 'scim'
+      order by rate_limits.requests::double precision / rate_limits.window_seconds desc
+      limit 1
+    ), '{}') as limits
+  from scim_tokens
+  where scim_tokens.token_hash = $1::bytea
+    and scim_tokens.revoked_at is null`;
+
+export async function findScimToken(pool: Pool, hash: Buffer): Promise<ScimTokenRow | undefined> {
+  const { rows } = await pool.query<ScimTokenRow>({
+    name: 'find-scim-token',
+    text: findScimTokenStatement,
+    values: [hash],
+  });
+  return rows[0];
+}
+
+/** By primary key. */
+const touchScimTokenStatement = `
+  update scim_tokens
+  set last_seen_at = greatest(scim_tokens.last_seen_at, $2::timestamptz)
+  where scim_tokens.id = $1::uuid`;
+
+/** Notes when a token was last used. */
+export async function touchScimToken(pool: Pool, id: string, at: Date): Promise<void> {
+  await pool.query({ name: 'touch-scim-token', text: touchScimTokenStatement, values: [id, at] });
+}

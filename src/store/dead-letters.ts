@@ -1,0 +1,162 @@
+import { type Identifier, toProfileId } from '../profile/identifier.ts';
+import type { Json } from '../profile/json.ts';
+import type { Connection, Pool } from './database.ts';
+
+/**
+ * waiting: it needs a person. replaying: it was handed to the workers again and has not been applied yet.
+ * replayed: it has taken effect.
+ */
+export type DeadLetterState = 'waiting' | 'replaying' | 'replayed';
+
+/** An accepted object that could not be applied, and why. */
+export interface DeadLetter {
+  /** The object's own id, a UUIDv7, where it has one. */
+  id: string;
+  workspaceId: string;
+  /** The `X-Request-Id` of the request that carried the object. */
+  requestId: string;
+  kind: string;
+  /** An accepted object as a rule; anything, where the object broke its contract. */
+  object: Json;
+  reason: string;
+  state: DeadLetterState;
+  /** How often it was claimed for a replay. */
+  replays: number;
+  failedAt: Date;
+}
+
+/**
+ * The columns of a `DeadLetter`, for statements that return one. They read the view kept_dead_letters: what a delete has
+ * taken away is there no more, though it is erased a little later.
+ */
+const deadLetterColumns = `
+  letters.id, letters.workspace_id as "workspaceId", letters.request_id as "requestId",
+  letters.kind, letters.object, letters.reason, letters.state, letters.replays, letters.failed_at as "failedAt"`;
+
+/**
+ * An identifier as one text that Postgres can store and make itself: the kind's letter, and the value; an alias is
+ * its label's length in bytes, its label and its name; a service id is the profile's UUID.
+ */
+export function identifierText(identifier: Identifier): string {
+  if ('external_id' in identifier) return `x:${identifier.external_id}`;
+  if ('user_alias' in identifier) {
+    const { alias_label, alias_name } = identifier.user_alias;
+    return `a:${Buffer.byteLength(alias_label)}:${alias_label}${alias_name}`;
+  }
+  if ('service_id' in identifier) return `s:${toProfileId(identifier.service_id)}`;
+  return 'email' in identifier ? `e:${identifier.email}` : `p:${identifier.phone}`;
+}
+
+// A second claim at the same time waits for the row, then no longer finds it waiting. Locks in id order.
+const claimWaitingForReplayStatement = `
+with waiting as (
+  select letters.id
+    from kept_dead_letters as letters
+   where letters.id = any($1::uuid[]) and letters.state = 'waiting'
+   order by letters.id
+     for update
+)
+update dead_letters
+   set state = 'replaying', replays = dead_letters.replays + 1
+  from waiting
+ where dead_letters.id = waiting.id`;
+
+/** Claims those of the dead letters that wait: each gets the number of its next replay. */
+export async function claimWaitingForReplay(pool: Pool, ids: readonly string[]): Promise<void> {
+  await pool.query({ name: 'claim-waiting-for-replay', text: claimWaitingForReplayStatement, values: [ids] });
+}
+
+// Locks in id order, as every statement on dead letters does. Of the view: whatever a delete has taken away is not there.
+const markReplayedStatement = `
+with applied as (
+  select letters.id from kept_dead_letters as letters where letters.id = any($1::uuid[]) order by letters.id for update
+)
+update dead_letters
+   set state = 'replayed', replayed_at = now()
+  from applied
+ where dead_letters.id = applied.id
+returning dead_letters.id`;
+
+/**
+ * Settles the dead letters whose objects have now taken effect, in the transaction that applies their replay.
+ *
+ * @returns those that were there: a delete may have taken others away meanwhile
+ */
+export async function markReplayed(connection: Connection, ids: readonly string[]): Promise<Set<string>> {
+  if (ids.length === 0) return new Set();
+  const { rows } = await connection.query<{ id: string }>({
+    name: 'mark-replayed',
+    text: markReplayedStatement,
+    values: [ids],
+  });
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** By the index on workspace and request. */
+const selectByRequestStatement = `
+select ${deadLetterColumns}
+  from kept_dead_letters as letters
+ where letters.workspace_id = $1::uuid and letters.request_id = $2::text
+ order by letters.id`;
+
+/** The objects of a request that could not be applied at first, in the order in which they were accepted. */
+export async function selectByRequest(
+  pool: Pool,
+  workspaceId: string,
+  requestId: string,
+): Promise<DeadLetter[]> {
+  const { rows } = await pool.query<DeadLetter>({
+    name: 'select-dead-letters-by-request',
+    text: selectByRequestStatement,
+    values: [workspaceId, requestId],
+  });
+  return rows;
+}
+
+const selectDeadLettersStatement = `
+select ${deadLetterColumns}
+  from kept_dead_letters as letters
+ where letters.id = any($1::uuid[])
+ order by letters.id`;
+
+/** The dead letters with these ids, in the order in which their objects were accepted. */
+export async function selectDeadLetters(
+  database: Pool | Connection,
+  ids: readonly string[],
+): Promise<DeadLetter[]> {
+  if (ids.length === 0) return [];
+  const { rows } = await database.query<DeadLetter>({
+    name: 'select-dead-letters',
+    text: selectDeadLettersStatement,
+    values: [ids],
+  });
+  return rows;
+}
+
+// Reads the partial index dead_letters_waiting from its end: nothing to read while no dead letter waits. However many of
+// a deleted user are being erased just now, it goes no further than twice as far as it has to.
+const selectLatestWaitingStatement = `
+select letters.id, letters.replays
+  from (
+         select dead_letters.id
+           from dead_letters
+          where dead_letters.state = 'waiting'
+          order by dead_letters.id desc
+          limit 2 * $1::integer
+       ) as latest
+  join kept_dead_letters as letters on letters.id = latest.id
+ order by letters.id desc
+ limit $1::integer`;
+
+/** The dead letters that wait, the latest accepted first, `limit` at most. */
+export async function selectLatestWaiting(
+  pool: Pool,
+  limit: number,
+): Promise<{ id: string; replays: number }[]> {
+  const { rows } = await pool.query({
+    name: 'select-latest-waiting',
+    text: selectLatestWaitingStatement,
+    values: [limit],
+  });
+  return rows;
+}

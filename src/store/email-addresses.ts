@@ -1,0 +1,252 @@
+import type { Connection } from './database.ts';
+import { MAX_HOLDERS } from './identifiers.ts';
+import { ROWS_AT_ONCE } from './merges.ts';
+import { marks } from './subscription-states.ts';
+
+export interface EmailState {
+  workspace_id: string;
+  email: string;
+  state: string;
+}
+
+/** Upserts by primary key, sorted by it; each address stands once. A state that is said again keeps its time. */
+const setEmailStatesStatement = `
+  insert into email_addresses (workspace_id, email, state, changed_at)
+  select given.workspace_id, given.email, given.state, $2::timestamptz
+  from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, email text, state text)
+  order by given.workspace_id, given.email
+  on conflict (workspace_id, email) do update set
+    state = excluded.state,
+    changed_at = case
+      when email_addresses.state = excluded.state then email_addresses.changed_at else excluded.changed_at end`;
+
+/** Sets the global state of addresses, and so of every profile that has one of them. */
+export async function setEmailStates(tx: Connection, states: EmailState[], now: string): Promise<void> {
+  await tx.query({
+    name: 'set-email-states',
+    text: setEmailStatesStatement,
+    values: [JSON.stringify(states), now],
+  });
+}
+
+/** Into email_addresses, sorted by primary key; an address that has a state keeps it, one that only bounced has none. */
+const takeEmailStatesStatement = `
+  insert into email_addresses (workspace_id, email, state, changed_at)
+  select given.workspace_id, given.email, given.state, $2::timestamptz
+  from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, email text, state text)
+  order by given.workspace_id, given.email
+  on conflict (workspace_id, email) do update set
+    state = excluded.state,
+    changed_at = excluded.changed_at
+  where email_addresses.state is null`;
+
+/** Gives addresses the global state that a profile had before it had an address; each stands once. */
+export async function takeEmailStates(tx: Connection, states: EmailState[], now: string): Promise<void> {
+  await tx.query({
+    name: 'take-email-states',
+    text: takeEmailStatesStatement,
+    values: [JSON.stringify(states), now],
+  });
+}
+
+export interface HardBounce {
+  workspace_id: string;
+  email: string;
+  hard_bounced: boolean;
+}
+
+/** By primary key, sorted by it; each address stands once. One that bounces again keeps its time. */
+const setHardBouncesStatement = `
+  with given as (
+    select *
+    from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, email text, hard_bounced boolean)
+  ), cleared as (
+    update email_addresses set hard_bounced_at = null
+    from given
+    where not given.hard_bounced
+      and email_addresses.workspace_id = given.workspace_id
+      and email_addresses.email = given.email
+      and email_addresses.hard_bounced_at is not null
+  )
+  insert into email_addresses (workspace_id, email, state, hard_bounced_at, changed_at)
+  select given.workspace_id, given.email, null, $2::timestamptz, $2::timestamptz
+  from given
+  where given.hard_bounced
+  order by given.workspace_id, given.email
+  on conflict (workspace_id, email) do update set hard_bounced_at = excluded.hard_bounced_at
+  where email_addresses.hard_bounced_at is null`;
+
+/** Notes that addresses do not exist, whether anybody has them or not, or that they do after all. */
+export async function setHardBounces(tx: Connection, bounces: HardBounce[], now: string): Promise<void> {
+  await tx.query({
+    name: 'set-hard-bounces',
+    text: setHardBouncesStatement,
+    values: [JSON.stringify(bounces), now],
+  });
+}
+
+/** An address of which a request says that nobody on it takes our email for spam. */
+export interface ClearedSpam {
+  workspace_id: string;
+  email: string;
+  request_id: string;
+}
+
+/** By the index profiles_email: one entry more than the address may have. */
+const crowded = `
+  select given.workspace_id as "workspaceId", given.email
+  from unnest($1::uuid[], $2::text[]) as given (workspace_id, email)
+  where (
+    select 1
+    from profiles
+    where profiles.workspace_id = given.workspace_id and profiles.email = given.email
+    offset ${MAX_HOLDERS}
+    limit 1) is not null`;
+
+/** Those of the addresses that more profiles have than one object may change. */
+export async function findCrowdedEmails(
+  tx: Connection,
+  workspaceIds: string[],
+  emails: string[],
+): Promise<{ workspaceId: string; email: string }[]> {
+  const values = [workspaceIds, emails];
+  const { rows } = await tx.query({ name: 'find-crowded-emails', text: crowded, values });
+  return rows;
+}
+
+/**
+ * By the index profiles_email; locks the marked profiles in id order. An address may stand twice: the first one clears
+ * the mark, and stands in the history. Of a crowded address it is not asked: it may have become one meanwhile.
+ */
+const clearSpamMarksStatement = `
+  with marked as materialized (
+    select distinct on (holders.workspace_id, holders.id) holders.workspace_id, holders.id, given.request_id
+    from unnest($1::uuid[], $2::text[], $3::text[]) with ordinality as given (workspace_id, email, request_id, place)
+    cross join lateral (
+      select profiles.workspace_id, profiles.id, profiles.marked_email_as_spam_at
+      from profiles
+      where profiles.workspace_id = given.workspace_id
+        and profiles.email = given.email
+      limit ${2 * MAX_HOLDERS}
+    ) as holders
+    where holders.marked_email_as_spam_at is not null
+    order by holders.workspace_id, holders.id, given.place
+  ), locked as materialized (
+    select profiles.workspace_id, profiles.id
+    from profiles
+    where (profiles.workspace_id, profiles.id) in (select marked.workspace_id, marked.id from marked)
+      and profiles.marked_email_as_spam_at is not null
+    order by profiles.id
+    for update
+  ), cleared as (
+    update profiles set marked_email_as_spam_at = null
+    from locked
+    where profiles.workspace_id = locked.workspace_id and profiles.id = locked.id
+    returning profiles.workspace_id, profiles.id
+  )
+  insert into subscription_history (
+    workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
+  select
+    marked.workspace_id, 'profile', marked.id::text, 'spam', '${marks.spam}', null, $4::timestamptz, marked.request_id
+  from cleared
+  join marked on marked.workspace_id = cleared.workspace_id and marked.id = cleared.id`;
+
+/** Takes the mark as spam from everyone who has one of the addresses. It is no update of the profile. */
+export async function clearSpamMarks(tx: Connection, cleared: ClearedSpam[], now: string): Promise<void> {
+  await tx.query({
+    name: 'clear-spam-marks',
+    text: clearSpamMarksStatement,
+    values: [
+      cleared.map(({ workspace_id }) => workspace_id),
+      cleared.map(({ email }) => email),
+      cleared.map(({ request_id }) => request_id),
+      now,
+    ],
+  });
+}
+
+/**
+ * By primary key and the indexes profiles_email and profiles_phone: forgets the states of addresses that nobody
+ * has any more, and what they were. Runs after the profiles are gone. The limits keep the
+ * planner from joining the whole table instead. A history that is longer than what goes at once does not count from
+ * now on, and is erased beside the lanes.
+ */
+const dropUnheldAddressesStatement = `
+  with unheld as materialized (
+    select given.workspace_id, given.kind, given.address
+    from unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, kind, address)
+    where (
+      select 1 from profiles
+      where given.kind = 'email'
+        and profiles.workspace_id = given.workspace_id
+        and profiles.email = given.address
+      limit 1) is null
+      and (
+        select 1 from profiles
+        where given.kind = 'phone'
+          and profiles.workspace_id = given.workspace_id
+          and profiles.phone = given.address
+          and profiles.phone_valid
+        limit 1) is null
+  ), states_gone as (
+    delete from subscription_states using unheld
+    where subscription_states.workspace_id = unheld.workspace_id
+      and subscription_states.subject_kind = unheld.kind
+      and subscription_states.subject = unheld.address
+  ), history_slice as materialized (
+    select hit.*
+    from unheld
+    cross join lateral (
+      select
+        subscription_history.workspace_id, subscription_history.subject_kind, subscription_history.subject,
+        subscription_history.subscription, subscription_history.id
+      from subscription_history
+      where subscription_history.workspace_id = unheld.workspace_id
+        and subscription_history.subject_kind = unheld.kind
+        and subscription_history.subject = unheld.address
+      limit ${ROWS_AT_ONCE}
+    ) as hit
+  ), history_gone as (
+    delete from subscription_history using history_slice as slice
+    where subscription_history.workspace_id = slice.workspace_id
+      and subscription_history.subject_kind = slice.subject_kind
+      and subscription_history.subject = slice.subject
+      and subscription_history.subscription = slice.subscription
+      and subscription_history.id = slice.id
+  ), history_left as (
+    insert into dropped_histories (workspace_id, subject_kind, subject, up_to)
+    select unheld.workspace_id, unheld.kind, unheld.address, pg_sequence_last_value('subscription_history_id_seq')
+    from unheld
+    where (
+      select 1 from subscription_history
+      where subscription_history.workspace_id = unheld.workspace_id
+        and subscription_history.subject_kind = unheld.kind
+        and subscription_history.subject = unheld.address
+      offset ${ROWS_AT_ONCE}
+      limit 1) is not null
+    order by unheld.workspace_id, unheld.kind, unheld.address
+    on conflict (workspace_id, subject_kind, subject) do update set up_to = excluded.up_to
+  )
+  delete from email_addresses using unheld
+  where unheld.kind = 'email'
+    and email_addresses.workspace_id = unheld.workspace_id
+    and email_addresses.email = unheld.address`;
+
+export interface HeldAddress {
+  workspaceId: string;
+  kind: 'email' | 'phone';
+  address: string;
+}
+
+/** With the last user who has an address, the address's subscription states go, with their history. */
+export async function dropUnheldAddresses(tx: Connection, addresses: HeldAddress[]): Promise<void> {
+  await tx.query({
+    name: 'drop-unheld-addresses',
+    text: dropUnheldAddressesStatement,
+    values: [
+      addresses.map(({ workspaceId }) => workspaceId),
+      addresses.map(({ kind }) => kind),
+      addresses.map(({ address }) => address),
+    ],
+  });
+}

@@ -1,0 +1,230 @@
+import { uuidArray } from './arrays.ts';
+import type { Connection, Pool } from './database.ts';
+import { keysTable, keyValues, type ProfileKey } from './merges.ts';
+
+/** What hangs on a profile: the columns of its key besides the workspace, and what makes a row the profile's. */
+interface Dependent {
+  table: string;
+  key: string[];
+  owned: string;
+}
+
+const byProfile = (table: string, ...key: string[]): Dependent => ({
+  table,
+  key,
+  owned: `${table}.profile_id = wanted.id`,
+});
+
+const bySubject = (table: string, ...key: string[]): Dependent => ({
+  table,
+  key: ['subject_kind', 'subject', ...key],
+  owned: `${table}.subject_kind = 'profile' and ${table}.subject = wanted.id::text`,
+});
+
+/** What a merge leaves behind, and a delete too. */
+const names = [
+  byProfile('user_aliases', 'profile_id', 'alias_label'),
+  byProfile('deprecated_external_ids', 'external_id'),
+  byProfile('app_summaries', 'profile_id', 'app_id'),
+  bySubject('subscription_states', 'subscription_group_id'),
+  bySubject('subscription_history', 'subscription', 'id'),
+];
+
+/** What a merge hands over. */
+const belongings = [
+  byProfile('event_summaries', 'profile_id', 'name'),
+  byProfile('purchase_summaries', 'profile_id', 'product_id', 'currency'),
+  byProfile('push_tokens', 'app_id', 'token'),
+];
+
+export const dependents = { names, belongings };
+
+/** By the indexes on profiles of the tables, then by primary key: at most $3 rows of each table and profile. */
+const statementOf = (tables: Dependent[]) => `
+  with wanted as (
+    select * from ${keysTable}
+  ),
+  ${tables
+    .map(
+      ({ table, key, owned }) => `${table}_slice as materialized (
+    select hit.*
+    from wanted
+    cross join lateral (
+      select ${['workspace_id', ...key].map((column) => `${table}.${column}`).join(', ')}
+      from ${table}
+      where ${table}.workspace_id = wanted.workspace_id and ${owned}
+      limit $3
+    ) as hit
+  ), ${table}_gone as (
+    delete from ${table} using ${table}_slice as slice
+    where ${['workspace_id', ...key].map((column) => `${table}.${column} = slice.${column}`).join(' and ')}
+    returning 1
+  )`,
+    )
+    .join(',\n  ')}
+  select (${tables.map(({ table }) => `(select count(*) from ${table}_gone)`).join(' + ')})::integer as gone`;
+
+const statements = { names: statementOf(names), belongings: statementOf(belongings) };
+
+/**
+ * Erases a slice of what hangs on profiles that are gone. Whoever looks for it comes by the profile: what is left of it
+ * has no effect.
+ *
+ * @returns how many rows it were
+ */
+export async function eraseSlice(
+  tx: Connection,
+  what: keyof typeof dependents,
+  keys: ProfileKey[],
+  rowsOfEach: number,
+): Promise<number> {
+  const { rows } = await tx.query<{ gone: number }>({
+    name: `erase-${what}`,
+    text: statements[what],
+    values: [...keyValues(keys), rowsOfEach],
+  });
+  return rows[0]!.gone;
+}
+
+/** The tables in which one profile may have very many rows. */
+export type ActivityTable = 'events' | 'purchases';
+
+/** By the index on profiles of the table, then by primary key. */
+const eraseActivityStatement = (table: ActivityTable) => `
+  with slice as materialized (
+    select ${table}.workspace_id, ${table}.id
+    from ${keysTable}
+    join ${table}
+      on ${table}.workspace_id = wanted.workspace_id
+      and ${table}.profile_id = wanted.id
+    limit $3
+  )
+  delete from ${table} using slice
+  where ${table}.workspace_id = slice.workspace_id and ${table}.id = slice.id`;
+
+/** Erases at most `limit` rows of the profiles, and says how many it were. */
+export async function eraseActivity(
+  tx: Connection,
+  table: ActivityTable,
+  { keys, limit }: { keys: ProfileKey[]; limit: number },
+): Promise<number> {
+  const { rowCount } = await tx.query({
+    name: `erase-${table}`,
+    text: eraseActivityStatement(table),
+    values: [...keyValues(keys), limit],
+  });
+  return rowCount ?? 0;
+}
+
+/**
+ * By primary keys: a slice of the first history that was dropped, in the order of the table, and that no other worker
+ * has in hand. The last slice strikes it off. It has no name, and so is planned anew each time, for the table as it is.
+ */
+const eraseHistoriesStatement = `
+  with dropped as materialized (
+    select dropped_histories.workspace_id, dropped_histories.subject_kind, dropped_histories.subject,
+      dropped_histories.up_to
+    from dropped_histories
+    order by dropped_histories.workspace_id, dropped_histories.subject_kind, dropped_histories.subject
+    limit 1
+    for update skip locked
+  ), slice as materialized (
+    select hit.*
+    from dropped
+    cross join lateral (
+      select
+        subscription_history.workspace_id, subscription_history.subject_kind, subscription_history.subject,
+        subscription_history.subscription, subscription_history.id
+      from subscription_history
+      where subscription_history.workspace_id = dropped.workspace_id
+        and subscription_history.subject_kind = dropped.subject_kind
+        and subscription_history.subject = dropped.subject
+        and subscription_history.id <= dropped.up_to
+      limit $1
+    ) as hit
+  ), gone as (
+    delete from subscription_history using slice
+    where subscription_history.workspace_id = slice.workspace_id
+      and subscription_history.subject_kind = slice.subject_kind
+      and subscription_history.subject = slice.subject
+      and subscription_history.subscription = slice.subscription
+      and subscription_history.id = slice.id
+  ), finished as (
+    delete from dropped_histories using dropped
+    where dropped_histories.workspace_id = dropped.workspace_id
+      and dropped_histories.subject_kind = dropped.subject_kind
+      and dropped_histories.subject = dropped.subject
+      and (select count(*) from slice) < $1
+  )
+  select from dropped`;
+
+/** @returns false when none is left that another worker has not in hand */
+export async function eraseHistories(pool: Pool, limit: number): Promise<boolean> {
+  const { rowCount } = await pool.query({ text: eraseHistoriesStatement, values: [limit] });
+  return rowCount !== 0;
+}
+
+/** By primary key. Those whom the profiles have taken in follow beside the lanes, see `spreadDeletes`. */
+const recordDeletesStatement = `
+  insert into removed_profiles (workspace_id, profile_id, fate, removed_at)
+  select wanted.workspace_id, wanted.id, 'deleted', $3::timestamptz
+  from ${keysTable}
+  order by wanted.workspace_id, wanted.id
+  on conflict (workspace_id, profile_id) do update set fate = 'deleted'`;
+
+/** Asks for the erasure of everything that the profiles have done. */
+export async function recordDeletes(tx: Connection, keys: ProfileKey[], now: string): Promise<void> {
+  await tx.query({ name: 'record-deletes', text: recordDeletesStatement, values: [...keyValues(keys), now] });
+}
+
+/** By the primary keys of user_aliases and profiles. */
+const freeAliasesStatement = `
+  delete from user_aliases
+  using unnest($1::uuid[], $2::text[], $3::text[]) as given (workspace_id, alias_label, alias_name)
+  where user_aliases.workspace_id = given.workspace_id
+    and user_aliases.alias_label = given.alias_label
+    and user_aliases.alias_name = given.alias_name
+    and (
+      select 1 from profiles
+      where profiles.workspace_id = user_aliases.workspace_id and profiles.id = user_aliases.profile_id
+      limit 1) is null`;
+
+/** By the primary keys of deprecated_external_ids and profiles. */
+const freeExternalIdsStatement = `
+  delete from deprecated_external_ids
+  using unnest($1::uuid[], $2::text[]) as given (workspace_id, external_id)
+  where deprecated_external_ids.workspace_id = given.workspace_id
+    and deprecated_external_ids.external_id = given.external_id
+    and (
+      select 1 from profiles
+      where profiles.workspace_id = deprecated_external_ids.workspace_id
+        and profiles.id = deprecated_external_ids.profile_id
+      limit 1) is null`;
+
+/** An alias of somebody who is gone names nobody, and may stand until that is settled: whoever gets it now is first. */
+export async function freeAliases(
+  tx: Connection,
+  given: { workspace_id: string; alias_label: string; alias_name: string }[],
+): Promise<void> {
+  await tx.query({
+    name: 'free-aliases',
+    text: freeAliasesStatement,
+    values: [
+      uuidArray(given, (row) => row.workspace_id),
+      given.map((row) => row.alias_label),
+      given.map((row) => row.alias_name),
+    ],
+  });
+}
+
+/** The same for external ids that were renamed away. */
+export async function freeExternalIds(
+  tx: Connection,
+  given: { workspace_id: string; external_id: string }[],
+): Promise<void> {
+  await tx.query({
+    name: 'free-external-ids',
+    text: freeExternalIdsStatement,
+    values: [uuidArray(given, (row) => row.workspace_id), given.map((row) => row.external_id)],
+  });
+}

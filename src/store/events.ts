@@ -1,0 +1,151 @@
+import type { Json } from '../profile/json.ts';
+import { mergeRules } from '../profile/merge-rules.ts';
+import { integerArray, jsonArray, textArray, timeArray, uuidArray } from './arrays.ts';
+import type { Connection, Pool } from './database.ts';
+import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
+
+/** Makes this month's partitions and those of the two that follow, if they are not there. */
+export async function ensurePartitions(pool: Pool): Promise<void> {
+  await pool.query('select ensure_month_partitions(now(), 2)');
+}
+
+export interface EventRow {
+  workspace_id: string;
+  id: string;
+  profile_id: string;
+  name: string;
+  /** ISO 8601. */
+  time: string;
+  app_id?: string;
+  properties?: Record<string, Json>;
+  /** Place in the batch. */
+  ordinal: number;
+}
+
+/**
+ * Appends the events, and adds them to the summaries of their profiles. One statement, so that the rows are
+ * read once. A summary may be upserted only once: the events are summed up first. Sorted by primary key, so that
+ * two lanes that meet in a profile lock in one order.
+ */
+const recordEventsStatement = `
+  with given as materialized (
+    select *
+    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[], $8::integer[])
+      as given (workspace_id, id, profile_id, name, "time", app_id, properties, ordinal)
+  ), appended as (
+    insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
+    select given.workspace_id, given.id, given.profile_id, given.name, given."time", given.app_id, given.properties
+    from given
+  )
+  insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
+  select
+    given.workspace_id, given.profile_id, given.name, min(given."time"), max(given."time"), count(*),
+    $9::timestamptz + max(given.ordinal) * interval '1 microsecond'
+  from given
+  group by given.workspace_id, given.profile_id, given.name
+  order by given.workspace_id, given.profile_id, given.name
+  on conflict (workspace_id, profile_id, name) do update set
+    first = least(event_summaries.first, excluded.first),
+    last = greatest(event_summaries.last, excluded.last),
+    count = event_summaries.count + excluded.count,
+    updated_at = excluded.updated_at`;
+
+/** @throws 23505 for an event that is there already: no id is applied twice */
+export async function recordEvents(tx: Connection, events: EventRow[], now: string): Promise<void> {
+  await tx.query({
+    name: 'record-events',
+    text: recordEventsStatement,
+    values: [
+      uuidArray(events, (event) => event.workspace_id),
+      uuidArray(events, (event) => event.id),
+      uuidArray(events, (event) => event.profile_id),
+      textArray(events, (event) => event.name),
+      timeArray(events, (event) => event.time),
+      textArray(events, (event) => event.app_id),
+      jsonArray(events, (event) => event.properties),
+      integerArray(events, (event) => event.ordinal),
+      now,
+    ],
+  });
+}
+
+/**
+ * By primary key: takes rows of the merged profiles away and adds them to those of the kept ones, at most $4 of each
+ * profile. Sorted, so that two lanes lock in one order.
+ */
+const mergeEventSummariesStatement = `
+  with slice as materialized (
+    select pairs.workspace_id, pairs.merged_id, pairs.kept_id, summary.name
+    from ${pairsTable}
+    cross join lateral (
+      select event_summaries.name
+      from event_summaries
+      where event_summaries.workspace_id = pairs.workspace_id
+        and event_summaries.profile_id = pairs.merged_id
+      limit $4
+    ) as summary
+  ), taken as (
+    delete from event_summaries using slice
+    where event_summaries.workspace_id = slice.workspace_id
+      and event_summaries.profile_id = slice.merged_id
+      and event_summaries.name = slice.name
+    returning event_summaries.*, slice.kept_id
+  )
+  insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
+  select
+    taken.workspace_id, taken.kept_id, taken.name,
+    min(taken.first), max(taken.last), sum(taken.count), max(taken.updated_at)
+  from taken
+  group by taken.workspace_id, taken.kept_id, taken.name
+  order by taken.workspace_id, taken.kept_id, taken.name
+  on conflict (workspace_id, profile_id, name) do update set
+    ${mergedColumns(mergeRules.event_summaries, { kept: 'event_summaries', merged: 'excluded' })}`;
+
+/** @returns how many rows of the kept profiles were written */
+export async function mergeEventSummaries(
+  tx: Connection,
+  pairs: MergePair[],
+  rowsOfEach: number,
+): Promise<number> {
+  const values = [...pairValues(pairs), rowsOfEach];
+  const { rowCount } = await tx.query({
+    name: 'merge-event-summaries',
+    text: mergeEventSummariesStatement,
+    values,
+  });
+  return rowCount ?? 0;
+}
+
+/** Apps of one user that are looked at: far more than anybody has. */
+const MAX_APPS = 500;
+
+/**
+ * By primary key. Sessions of an app that the kept profile has not used are not merged. The limit keeps the planner from
+ * reading a whole workspace instead.
+ */
+const mergeAppSummariesStatement = `
+  with merged as materialized (
+    select pairs.kept_id, hit.*
+    from ${pairsTable}
+    cross join lateral (
+      select app_summaries.*
+      from app_summaries
+      where app_summaries.workspace_id = pairs.workspace_id
+        and app_summaries.profile_id = pairs.merged_id
+      limit ${MAX_APPS}
+    ) as hit
+  )
+  update app_summaries set
+    ${mergedColumns(mergeRules.app_summaries, { kept: 'app_summaries', merged: 'merged' })}
+  from merged
+  where app_summaries.workspace_id = merged.workspace_id
+    and app_summaries.profile_id = merged.kept_id
+    and app_summaries.app_id = merged.app_id`;
+
+export async function mergeAppSummaries(tx: Connection, pairs: MergePair[]): Promise<void> {
+  await tx.query({
+    name: 'merge-app-summaries',
+    text: mergeAppSummariesStatement,
+    values: pairValues(pairs),
+  });
+}

@@ -1,0 +1,215 @@
+import type { Json } from '../profile/json.ts';
+import type { Pool } from './database.ts';
+
+/** A stored user. Members are named as on the wire, null without data; times are ISO 8601 in UTC. */
+export interface StoredUser {
+  id: string;
+  latitude: number | null;
+  longitude: number | null;
+  /** Revenue by currency. */
+  revenue: Record<string, number> | null;
+  push_tokens: { app: string; token: string; device_id: string }[] | null;
+  /** Of the wanted fields, and their likes, those of which there is more than `MAX_LISTED`. */
+  cut: string[];
+  [member: string]: Json;
+}
+
+/** ISO 8601 with milliseconds, in UTC whatever the session's time zone. */
+const iso = (time: string) => `to_char(${time} at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+
+/** What is looked up only if one of these fields is wanted. */
+const ifWanted = (fields: string[], query: string) =>
+  `case when array[${fields.map((field) => `'${field}'`)}] && $3::text[] then (${query}) end`;
+
+/** Most push tokens, names of events, or products of one user that are read. */
+export const MAX_LISTED = 10_000;
+
+/** The first rows of a user in a table, in the order of its key. */
+const rowsOf = (table: string) => `
+    select *
+    from ${table}
+    where ${table}.workspace_id = profiles.workspace_id and ${table}.profile_id = profiles.id`;
+
+/** Lists are json, not jsonb: nobody looks into them, and jsonb would be taken apart again for its text. */
+const aliases = `
+  select json_agg(
+    json_build_object('alias_name', user_aliases.alias_name, 'alias_label', user_aliases.alias_label)
+    order by user_aliases.alias_label, user_aliases.alias_name)
+  from user_aliases
+  where user_aliases.workspace_id = profiles.workspace_id and user_aliases.profile_id = profiles.id`;
+
+const pushTokens = `
+  select json_agg(
+    json_build_object('app', push_tokens.app_id, 'token', push_tokens.token, 'device_id', push_tokens.device_id)
+    order by push_tokens.created_at, push_tokens.app_id, push_tokens.token)
+  from (${rowsOf('push_tokens')}
+    limit ${MAX_LISTED}) as push_tokens`;
+
+const customEvents = `
+  select json_agg(
+    json_build_object(
+      'name', event_summaries.name,
+      'first', ${iso('event_summaries.first')},
+      'last', ${iso('event_summaries.last')},
+      'count', event_summaries.count)
+    order by event_summaries.name)
+  from (${rowsOf('event_summaries')}
+    order by event_summaries.name
+    limit ${MAX_LISTED}) as event_summaries`;
+
+/** By product and currency. */
+const purchaseRows = `${rowsOf('purchase_summaries')}
+    order by purchase_summaries.product_id, purchase_summaries.currency
+    limit ${MAX_LISTED}`;
+
+const purchases = `
+  select json_agg(
+    json_build_object(
+      'name', product.product_id,
+      'first', ${iso('product.first')},
+      'last', ${iso('product.last')},
+      'count', product.count)
+    order by product.product_id)
+  from (
+    select
+      purchase_summaries.product_id,
+      min(purchase_summaries.first) as first,
+      max(purchase_summaries.last) as last,
+      sum(purchase_summaries.count) as count
+    from (${purchaseRows}) as purchase_summaries
+    group by purchase_summaries.product_id
+  ) as product`;
+
+const revenue = `
+  select json_object_agg(earned.currency, earned.revenue)
+  from (
+    select purchase_summaries.currency, sum(purchase_summaries.revenue) as revenue
+    from (${purchaseRows}) as purchase_summaries
+    group by purchase_summaries.currency
+  ) as earned`;
+
+/** Fields of which there is more than is read, by the table that they come from. */
+const cutFields = Object.entries({
+  push_tokens: ['push_tokens', 'devices'],
+  event_summaries: ['custom_events'],
+  purchase_summaries: ['purchases', 'revenue', 'total_revenue'],
+}).map(
+  ([table, fields]) => `
+      case when array[${fields.map((field) => `'${field}'`)}] && $3::text[]
+        and (select count(*) from (${rowsOf(table)} limit ${MAX_LISTED + 1}) as listed) > ${MAX_LISTED}
+        then array[${fields.map((field) => `'${field}'`)}] else array[]::text[] end`,
+);
+
+const apps = `
+  select json_agg(
+    json_build_object(
+      'name', app_summaries.app_id,
+      'sessions', app_summaries.sessions,
+      'first_used', ${iso('app_summaries.first_session')},
+      'last_used', ${iso('app_summaries.last_session')})
+    order by app_summaries.app_id)
+  from app_summaries
+  where app_summaries.workspace_id = profiles.workspace_id and app_summaries.profile_id = profiles.id`;
+
+/** A state is that of the address that the group is about; the profile's own one only while it has no such address. */
+const subscriptionGroups = `
+  select json_agg(
+    json_build_object('id', told.id, 'name', told.name, 'channel', told.channel, 'status', initcap(told.state))
+    order by told.name)
+  from (
+    select
+      subscription_groups.id, subscription_groups.name, subscription_groups.channel, subscription_states.state
+    from (values
+      ('email', profiles.email, 'email'),
+      ('phone', case when profiles.phone_valid then profiles.phone end, 'phone'),
+      ('profile', case when profiles.email is null then profiles.id::text end, 'email'),
+      ('profile', case when profiles.phone is null or not profiles.phone_valid then profiles.id::text end, 'phone')
+    ) as subject (kind, name, address)
+    join subscription_states
+      on subscription_states.workspace_id = profiles.workspace_id
+      and subscription_states.subject_kind = subject.kind
+      and subscription_states.subject = subject.name
+    join subscription_groups
+      on subscription_groups.id = subscription_states.subscription_group_id
+      and (subscription_groups.channel = 'email') = (subject.address = 'email')
+  ) as told`;
+
+/** When the state became what it is: the address's, or that which the profile has for lack of one. */
+const emailStateSince = iso(`
+  case when profiles.email is not null then email_addresses.changed_at else (
+    select subscription_history.changed_at
+    from subscription_history
+    where subscription_history.workspace_id = profiles.workspace_id
+      and subscription_history.subject_kind = 'profile'
+      and subscription_history.subject = profiles.id::text
+      and subscription_history.subscription = ''
+    order by subscription_history.id desc
+    limit 1) end`);
+
+const emailState =
+  'case when profiles.email is null then profiles.email_subscribe else email_addresses.state end';
+
+/** By primary keys and user_aliases_profile, push_tokens_profile; one snapshot, locks nothing. */
+const readProfilesStatement = `
+  select
+    profiles.id,
+    profiles.external_id,
+    profiles.first_name,
+    profiles.last_name,
+    profiles.email,
+    profiles.dob,
+    profiles.home_city,
+    profiles.country,
+    profiles.phone,
+    profiles.language,
+    profiles.time_zone,
+    profiles.latitude,
+    profiles.longitude,
+    profiles.gender,
+    profiles.image_url,
+    profiles.facebook,
+    profiles.twitter,
+    profiles.email_open_tracking_disabled,
+    profiles.email_click_tracking_disabled,
+    ${iso('profiles.created_at')} as created_at,
+    ${iso('profiles.date_of_first_session')} as date_of_first_session,
+    ${iso('profiles.date_of_last_session')} as date_of_last_session,
+    ${iso('profiles.marked_email_as_spam_at')} as marked_email_as_spam_at,
+    coalesce(${emailState}, 'subscribed') as email_subscribe,
+    case ${emailState} when 'opted_in' then ${emailStateSince} end as email_opted_in_at,
+    case ${emailState} when 'unsubscribed' then ${emailStateSince} end as email_unsubscribed_at,
+    ${iso('email_addresses.hard_bounced_at')} as email_hard_bounced_at,
+    coalesce(profiles.push_subscribe, 'subscribed') as push_subscribe,
+    ${ifWanted(['custom_attributes'], 'profiles.custom_attributes')} as custom_attributes,
+    ${ifWanted(['user_aliases'], aliases)} as user_aliases,
+    ${ifWanted(['push_tokens', 'devices'], pushTokens)} as push_tokens,
+    ${ifWanted(['custom_events'], customEvents)} as custom_events,
+    ${ifWanted(['purchases'], purchases)} as purchases,
+    ${ifWanted(['apps'], apps)} as apps,
+    ${ifWanted(['revenue', 'total_revenue'], revenue)} as revenue,
+    ${ifWanted(['subscription_groups'], subscriptionGroups)} as subscription_groups,
+    ${cutFields.join(' ||')} as cut
+  from profiles
+  left join email_addresses
+    on email_addresses.workspace_id = profiles.workspace_id
+    and email_addresses.email = profiles.email
+  where profiles.workspace_id = $1::uuid
+    and profiles.id = any($2::uuid[])`;
+
+/**
+ * Reads users whole, in no order; one that is gone meanwhile is missing.
+ *
+ * @param fields names of the wanted fields: what costs a look-up of its own is only read if it is among them
+ */
+export async function readProfiles(
+  pool: Pool,
+  workspaceId: string,
+  { ids, fields }: { ids: string[]; fields: string[] },
+): Promise<StoredUser[]> {
+  const { rows } = await pool.query<StoredUser>({
+    name: 'read-profiles',
+    text: readProfilesStatement,
+    values: [workspaceId, ids, fields],
+  });
+  return rows;
+}

@@ -1,0 +1,239 @@
+import type { Json } from '../profile/json.ts';
+import type { Pool } from './database.ts';
+
+/** What an Idempotency-Key means: one request of one operation of one owner. */
+export interface Key {
+  /** The workspace, or the company of a SCIM token. */
+  ownerId: string;
+  /** The operation's id. */
+  operation: string;
+  /** SHA-256 of the key. */
+  hash: Buffer;
+  /** SHA-256 of what was asked for. */
+  fingerprint: Buffer;
+}
+
+/** An answer as it is kept. */
+interface KeptAnswer {
+  status: number;
+  body: Json | undefined;
+  headers?: Record<string, string>;
+}
+
+/** What a request that is about to have an effect leaves behind first. */
+export interface Beginning {
+  /** The first request that came with the key. */
+  requestId: string;
+  /** Of a queued request: what the lanes may not have yet, and the answer once they have it. */
+  staged?: { entries: unknown; answer: KeptAnswer };
+}
+
+/** What is known of a key. */
+export interface FoundKey extends Beginning {
+  fingerprint: Buffer;
+  /** Absent: nobody has been told yet. */
+  answer?: KeptAnswer;
+  /** Somebody is at it. */
+  leased: boolean;
+}
+
+/** How long a key is remembered. */
+const KEPT = "interval '24 hours'";
+
+/** The primary key, as the first three parameters. */
+const isKey = `
+  idempotency_keys.owner_id = $1::uuid
+  and idempotency_keys.operation = $2::text
+  and idempotency_keys.key_hash = $3::bytea`;
+
+/** Whether the lanes, or the caller, still wait for something. */
+const isOpen = '(idempotency_keys.status is null or idempotency_keys.staged is not null)';
+
+const primaryKeyOf = ({ ownerId, operation, hash }: Key) => [ownerId, operation, hash];
+
+/** By primary key; locks nothing. An answer without a body has none here, and null is a body. */
+const findKeyStatement = `
+  select
+    idempotency_keys.fingerprint,
+    idempotency_keys.request_id as "requestId",
+    idempotency_keys.staged,
+    idempotency_keys.status,
+    idempotency_keys.body::text as body,
+    idempotency_keys.headers,
+    coalesce(idempotency_keys.lease_until > clock_timestamp(), false) as leased
+  from idempotency_keys
+  where ${isKey} and idempotency_keys.created_at > now() - ${KEPT}`;
+
+interface Row extends Pick<FoundKey, 'fingerprint' | 'requestId' | 'leased'> {
+  staged: unknown;
+  status: number | null;
+  body: string | null;
+  headers: Record<string, string> | null;
+}
+
+/** What the last 24 hours know of the key. */
+export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefined> {
+  const { rows } = await pool.query<Row>({
+    name: 'find-key',
+    text: findKeyStatement,
+    values: primaryKeyOf(key),
+  });
+  const [row] = rows;
+  if (!row) return undefined;
+  const { status, body, headers, staged: entries, ...found } = row;
+  if (status === null) return found;
+  const answer = {
+    status,
+    body: body === null ? undefined : (JSON.parse(body) as Json),
+    ...(headers && { headers }),
+  };
+  return entries === null ? { ...found, answer } : { ...found, staged: { entries, answer } };
+}
+
+/**
+ * By primary key. Of several at once, one inserts and the others wait for its commit; a row that is older than keys
+ * are remembered counts as none.
+ */
+const insertKeyStatement = `
+  insert into idempotency_keys
+    (owner_id, operation, key_hash, fingerprint, request_id, lease_until, staged, status, body, headers)
+  values
+    ($1, $2, $3, $4, $5, clock_timestamp() + make_interval(secs => $6::float8 / 1000), $7, $8, $9, $10)
+  on conflict (owner_id, operation, key_hash) do update set
+    fingerprint = excluded.fingerprint,
+    request_id = excluded.request_id,
+    created_at = excluded.created_at,
+    lease_until = excluded.lease_until,
+    staged = excluded.staged,
+    status = excluded.status,
+    body = excluded.body,
+    headers = excluded.headers
+  where idempotency_keys.created_at <= now() - ${KEPT}
+  returning 1`;
+
+export interface Lease {
+  /** Milliseconds for which nobody else goes on with it; absent: it has no effect that could be had twice. */
+  lease?: number | undefined;
+}
+
+/**
+ * Writes down what a request is about to do.
+ *
+ * @returns false when the key is known already
+ */
+export async function insertKeyIfAbsent(
+  pool: Pool,
+  key: Key,
+  { requestId, staged, lease }: Beginning & Lease,
+): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: 'insert-key',
+    text: insertKeyStatement,
+    values: [
+      ...primaryKeyOf(key),
+      key.fingerprint,
+      requestId,
+      lease ?? null,
+      staged ? JSON.stringify(staged.entries) : null,
+      staged?.answer.status ?? null,
+      staged?.answer.body === undefined ? null : JSON.stringify(staged.answer.body),
+      staged?.answer.headers ? JSON.stringify(staged.answer.headers) : null,
+    ],
+  });
+  return rowCount === 1;
+}
+
+/** By primary key. Of several at once the first is recorded; what was staged has done its duty. */
+const recordAnswerStatement = `
+  update idempotency_keys
+  set status = $5, body = $6, headers = $7, staged = null, lease_until = null
+  where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}
+  returning 1`;
+
+/** Writes down the answer that everyone gets. @returns false when there is one already */
+export async function recordAnswer(
+  pool: Pool,
+  key: Key,
+  { requestId, status, body, headers }: KeptAnswer & { requestId: string },
+): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: 'record-answer',
+    text: recordAnswerStatement,
+    values: [
+      ...primaryKeyOf(key),
+      requestId,
+      status,
+      body === undefined ? null : JSON.stringify(body),
+      headers ? JSON.stringify(headers) : null,
+    ],
+  });
+  return rowCount === 1;
+}
+
+/** By primary key. Of several at once, one takes it. */
+const takeLeaseStatement = `
+  update idempotency_keys
+  set lease_until = clock_timestamp() + make_interval(secs => $5::float8 / 1000)
+  where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}
+    and idempotency_keys.lease_until <= clock_timestamp()
+  returning 1`;
+
+/** Goes on, for so many milliseconds, with what somebody began and did not end. @returns false when another does */
+export async function takeLease(
+  pool: Pool,
+  key: Key,
+  { requestId, lease }: { requestId: string; lease: number },
+): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: 'take-lease',
+    text: takeLeaseStatement,
+    values: [...primaryKeyOf(key), requestId, lease],
+  });
+  return rowCount === 1;
+}
+
+/** By primary key. */
+const endLeaseStatement = `
+  update idempotency_keys
+  set lease_until = clock_timestamp()
+  where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}`;
+
+/** Lets whoever comes next go on at once. */
+export async function endLease(pool: Pool, key: Key, requestId: string): Promise<void> {
+  await pool.query({ name: 'end-lease', text: endLeaseStatement, values: [...primaryKeyOf(key), requestId] });
+}
+
+/** Rows in one transaction: one may hold a request of 4 MB. */
+const SLICE = 1000;
+
+/** By the index on the time. What another worker is deleting is left to it. */
+const forgetKeysStatement = `
+  delete from idempotency_keys
+  where (owner_id, operation, key_hash) in (
+    select old.owner_id, old.operation, old.key_hash
+    from idempotency_keys as old
+    where old.created_at <= now() - ${KEPT}
+    limit ${SLICE}
+    for update skip locked)`;
+
+/** Forgets the keys of the day before, a slice at a time. */
+export async function forgetKeys(pool: Pool): Promise<void> {
+  let deleted: number | null;
+  do {
+    ({ rowCount: deleted } = await pool.query(forgetKeysStatement));
+  } while (deleted === SLICE);
+}
+
+/** By primary key. */
+const forgetRefusedStatement = `
+  delete from idempotency_keys
+  where ${isKey} and idempotency_keys.request_id = $4::uuid and idempotency_keys.status is null`;
+
+/** Forgets the key of a request that was refused for what it asks: it had no effect. */
+export async function forgetRefused(pool: Pool, key: Key, requestId: string): Promise<void> {
+  await pool.query({
+    name: 'forget-refused',
+    text: forgetRefusedStatement,
+    values: [...primaryKeyOf(key), requestId],
+  });
+}

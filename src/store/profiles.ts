@@ -1,0 +1,237 @@
+import type { StandardAttributes } from '../profile/attribute-rule.ts';
+import type { Json } from '../profile/json.ts';
+import { integerArray, jsonArray, uuidArray } from './arrays.ts';
+import type { Connection } from './database.ts';
+import { keysTable, keyValues, type ProfileKey } from './merges.ts';
+
+export interface NewProfile extends StandardAttributes {
+  workspace_id: string;
+  id: string;
+  external_id: string | null;
+  email_subscribe: string | null;
+  push_subscribe: string | null;
+  custom_attributes: Record<string, Json>;
+  /** Place in the batch: orders profiles that one batch makes. */
+  ordinal: number;
+}
+
+/**
+ * Into profiles, which refuses a second profile for one external id (23505): another lane made it meanwhile,
+ * and the batch is tried again.
+ */
+const insertProfilesStatement = `
+  insert into profiles (
+    workspace_id, id, external_id, email, phone, phone_valid, first_name, last_name, gender, dob, home_city,
+    country, language, time_zone, image_url, latitude, longitude, date_of_first_session, date_of_last_session,
+    marked_email_as_spam_at, email_open_tracking_disabled, email_click_tracking_disabled, facebook, twitter,
+    email_subscribe, push_subscribe, custom_attributes, created_at, updated_at)
+  select
+    made.workspace_id, made.id, made.external_id, made.email, made.phone, made.phone_valid, made.first_name,
+    made.last_name, made.gender, made.dob, made.home_city, made.country, made.language, made.time_zone,
+    made.image_url, made.latitude, made.longitude, made.date_of_first_session, made.date_of_last_session,
+    made.marked_email_as_spam_at, made.email_open_tracking_disabled, made.email_click_tracking_disabled,
+    made.facebook, made.twitter, made.email_subscribe, made.push_subscribe, made.custom_attributes,
+    $2::timestamptz, $2::timestamptz + made.ordinal * interval '1 microsecond'
+  from jsonb_to_recordset($1::jsonb) as made (
+    workspace_id uuid, id uuid, external_id text, email text, phone text, phone_valid boolean, first_name text,
+    last_name text, gender text, dob text, home_city text, country text, language text, time_zone text,
+    image_url text, latitude double precision, longitude double precision, date_of_first_session timestamptz,
+    date_of_last_session timestamptz, marked_email_as_spam_at timestamptz, email_open_tracking_disabled boolean,
+    email_click_tracking_disabled boolean, facebook jsonb, twitter jsonb, email_subscribe text,
+    push_subscribe text, custom_attributes jsonb, ordinal integer)`;
+
+export async function insertProfiles(tx: Connection, profiles: NewProfile[], now: string): Promise<void> {
+  await tx.query({
+    name: 'insert-profiles',
+    text: insertProfilesStatement,
+    values: [JSON.stringify(profiles), now],
+  });
+}
+
+export interface LockedProfile {
+  workspaceId: string;
+  id: string;
+  externalId: string | null;
+  email: string | null;
+  phone: string | null;
+  phoneValid: boolean | null;
+  /** The stored values of the custom attributes asked for; one that is not there is missing. Not of one with `bytes`. */
+  custom: Record<string, Json> | null;
+  /** What all custom attributes take as they are stored, not compressed; null: little, or it was not to be measured. */
+  bytes: number | null;
+}
+
+/** Up to which attributes are little. */
+const LITTLE = 32_768;
+
+/** Unpacks what is compressed, and no more: what a value takes stands in front of it. */
+const bytes = "pg_column_size(profiles.custom_attributes || '{}'::jsonb)";
+
+/**
+ * By primary key. Locks the rows in the order of (workspace_id, id), so that two transactions never wait for
+ * each other in a circle; `no key`, since keys never change here. Attributes are unpacked once for all their keys; all
+ * of it in the select list, which is evaluated again for a row that another transaction has changed meanwhile.
+ */
+const lockProfilesStatement = `
+  select
+    profiles.workspace_id as "workspaceId",
+    profiles.id,
+    profiles.external_id as "externalId",
+    profiles.email,
+    profiles.phone,
+    profiles.phone_valid as "phoneValid",
+    case when wanted.keys is not null and ${bytes} <= ${LITTLE} then (
+      select json_object_agg(wanted_key.key, unpacked.attributes -> wanted_key.key)
+      from (select profiles.custom_attributes || '{}'::jsonb as attributes offset 0) as unpacked
+      cross join lateral jsonb_array_elements_text(wanted.keys) as wanted_key (key)
+      where unpacked.attributes ? wanted_key.key
+    ) end as custom,
+    case when wanted.measured then nullif(greatest(${bytes}, ${LITTLE}), ${LITTLE}) end as bytes
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::boolean[]) as wanted (workspace_id, id, keys, measured)
+  join profiles
+    on profiles.workspace_id = wanted.workspace_id
+    and profiles.id = wanted.id
+  order by profiles.workspace_id, profiles.id
+  for no key update of profiles`;
+
+/**
+ * Locks profiles until the transaction ends; one that is gone meanwhile is missing.
+ *
+ * @param wanted.keys the custom attributes whose stored value is needed: where there are any, the size is as well
+ * @param wanted.measured whether the size of all is needed
+ */
+export async function lockProfiles(
+  tx: Connection,
+  wanted: { workspace_id: string; id: string; keys: string[]; measured: boolean }[],
+): Promise<LockedProfile[]> {
+  const { rows } = await tx.query<LockedProfile>({
+    name: 'lock-profiles',
+    text: lockProfilesStatement,
+    values: [
+      uuidArray(wanted, (profile) => profile.workspace_id),
+      uuidArray(wanted, (profile) => profile.id),
+      jsonArray(wanted, (profile) => (profile.keys.length > 0 ? profile.keys : undefined)),
+      wanted.map(({ measured }) => measured),
+    ],
+  });
+  return rows;
+}
+
+export interface CustomAttributesUpdate {
+  workspace_id: string;
+  id: string;
+  /** Attributes to overwrite. */
+  set: Record<string, Json>;
+  /** Attributes to remove. */
+  unset: string[];
+  /** Place in the batch of the last object that changed the profile. */
+  ordinal: number;
+}
+
+/** Names that are few enough to be compared with each attribute. */
+const FEW = 16;
+
+/**
+ * What a profile has then: `set` laid over it, without `unset`, which is null for most. Many names are keys of an
+ * object, in which each attribute is looked up.
+ */
+const mergedCustomAttributes = `
+    case
+      when changed.unset is null then profiles.custom_attributes || changed.set
+      when jsonb_typeof(changed.unset) = 'array' then
+        (profiles.custom_attributes || changed.set) - array(select jsonb_array_elements_text(changed.unset))
+      else (
+        select coalesce(jsonb_object_agg(attributes.key, attributes.value), '{}'::jsonb)
+        from jsonb_each(profiles.custom_attributes || changed.set) as attributes
+        where not changed.unset ? attributes.key)
+    end`;
+
+/** By primary key; each profile stands once, and its row is locked already. No indexed column changes: HOT. */
+const updateCustomAttributesStatement = `
+  update profiles set
+    custom_attributes = ${mergedCustomAttributes},
+    updated_at = $6::timestamptz + changed.ordinal * interval '1 microsecond'
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::integer[])
+    as changed (workspace_id, id, set, unset, ordinal)
+  where profiles.workspace_id = changed.workspace_id
+    and profiles.id = changed.id`;
+
+/** Changes custom attributes alone, at half the cost of `updateProfiles`. */
+export async function updateCustomAttributes(
+  tx: Connection,
+  updates: CustomAttributesUpdate[],
+  now: string,
+): Promise<void> {
+  await tx.query({
+    name: 'update-custom-attributes',
+    text: updateCustomAttributesStatement,
+    values: customValues(updates, now),
+  });
+}
+
+/** The parameters $1 to $6 of a statement that changes custom attributes. */
+function customValues(updates: CustomAttributesUpdate[], now: string): unknown[] {
+  return [
+    uuidArray(updates, (update) => update.workspace_id),
+    uuidArray(updates, (update) => update.id),
+    jsonArray(updates, (update) => update.set),
+    jsonArray(updates, ({ unset }) => {
+      if (unset.length === 0) return undefined;
+      return unset.length <= FEW ? unset : Object.fromEntries(unset.map((name) => [name, true]));
+    }),
+    integerArray(updates, (update) => update.ordinal),
+    now,
+  ];
+}
+
+export interface ProfileUpdate extends CustomAttributesUpdate {
+  /** Columns to overwrite; what is not named stays. */
+  columns: StandardAttributes & { push_subscribe?: string; email_subscribe?: string | null };
+}
+
+/**
+ * By primary key; each profile stands once, and its row is locked already. jsonb_populate_record lays the
+ * named columns over the row as it is.
+ */
+const updateProfilesStatement = `
+  update profiles set
+    (email, phone, phone_valid, first_name, last_name, gender, dob, home_city, country, language, time_zone,
+     image_url, latitude, longitude, date_of_first_session, date_of_last_session, marked_email_as_spam_at,
+     email_open_tracking_disabled, email_click_tracking_disabled, facebook, twitter, email_subscribe,
+     push_subscribe) = (
+      select
+        laid.email, laid.phone, laid.phone_valid, laid.first_name, laid.last_name, laid.gender, laid.dob,
+        laid.home_city, laid.country, laid.language, laid.time_zone, laid.image_url, laid.latitude,
+        laid.longitude, laid.date_of_first_session, laid.date_of_last_session, laid.marked_email_as_spam_at,
+        laid.email_open_tracking_disabled, laid.email_click_tracking_disabled, laid.facebook, laid.twitter,
+        laid.email_subscribe, laid.push_subscribe
+      from jsonb_populate_record(profiles, changed.columns) as laid),
+    custom_attributes = ${mergedCustomAttributes},
+    updated_at = $6::timestamptz + changed.ordinal * interval '1 microsecond'
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::integer[], $7::jsonb[])
+    as changed (workspace_id, id, set, unset, ordinal, columns)
+  where profiles.workspace_id = changed.workspace_id
+    and profiles.id = changed.id`;
+
+/** Changes standard attributes, and custom ones with them. */
+export async function updateProfiles(tx: Connection, updates: ProfileUpdate[], now: string): Promise<void> {
+  await tx.query({
+    name: 'update-profiles',
+    text: updateProfilesStatement,
+    values: [...customValues(updates, now), jsonArray(updates, (update) => update.columns)],
+  });
+}
+
+const removeProfilesStatement = `
+  delete from profiles
+  using ${keysTable}
+  where profiles.workspace_id = wanted.workspace_id and profiles.id = wanted.id`;
+
+/**
+ * Takes profiles away: from now on no name leads to them. Their rows are locked already. What hangs on them is moved or
+ * erased, or waits for that beside the lanes. So do events, purchases and sums, which lock no profile: one that another
+ * lane has committed since a merge took the others is still to be counted.
+ */
+export async function removeProfiles(tx: Connection, keys: ProfileKey[]): Promise<void> {
+  await tx.query({ name: 'remove-profiles', text: removeProfilesStatement, values: keyValues(keys) });
+}

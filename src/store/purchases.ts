@@ -1,0 +1,125 @@
+import type { Json } from '../profile/json.ts';
+import { mergeRules } from '../profile/merge-rules.ts';
+import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
+import type { Connection } from './database.ts';
+import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
+
+export interface PurchaseRow {
+  workspace_id: string;
+  id: string;
+  profile_id: string;
+  product_id: string;
+  currency: string;
+  price: number;
+  quantity: number;
+  /** ISO 8601. */
+  time: string;
+  app_id?: string;
+  properties?: Record<string, Json>;
+  /** Place in the batch. */
+  ordinal: number;
+}
+
+/**
+ * Appends the purchases, and adds them to the summaries of their profiles, as `recordEvents` does. Money is
+ * multiplied and added up here, where it is exact.
+ */
+const recordPurchasesStatement = `
+  with given as materialized (
+    select *
+    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
+      $8::timestamptz[], $9::text[], $10::jsonb[], $11::integer[])
+      as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties, ordinal)
+  ), appended as (
+    insert into purchases (
+      workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)
+    select
+      given.workspace_id, given.id, given.profile_id, given.product_id, given.currency, given.price, given.quantity,
+      given."time", given.app_id, given.properties
+    from given
+  )
+  insert into purchase_summaries (
+    workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
+  select
+    given.workspace_id, given.profile_id, given.product_id, given.currency, min(given."time"), max(given."time"),
+    sum(given.quantity), sum(given.price * given.quantity),
+    $12::timestamptz + max(given.ordinal) * interval '1 microsecond'
+  from given
+  group by given.workspace_id, given.profile_id, given.product_id, given.currency
+  order by given.workspace_id, given.profile_id, given.product_id, given.currency
+  on conflict (workspace_id, profile_id, product_id, currency) do update set
+    first = least(purchase_summaries.first, excluded.first),
+    last = greatest(purchase_summaries.last, excluded.last),
+    count = purchase_summaries.count + excluded.count,
+    revenue = purchase_summaries.revenue + excluded.revenue,
+    updated_at = excluded.updated_at`;
+
+/** @throws 23505 for a purchase that is there already: no id is applied twice */
+export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: string): Promise<void> {
+  await tx.query({
+    name: 'record-purchases',
+    text: recordPurchasesStatement,
+    values: [
+      uuidArray(purchases, (purchase) => purchase.workspace_id),
+      uuidArray(purchases, (purchase) => purchase.id),
+      uuidArray(purchases, (purchase) => purchase.profile_id),
+      textArray(purchases, (purchase) => purchase.product_id),
+      textArray(purchases, (purchase) => purchase.currency),
+      numericArray(purchases, (purchase) => purchase.price),
+      integerArray(purchases, (purchase) => purchase.quantity),
+      timeArray(purchases, (purchase) => purchase.time),
+      textArray(purchases, (purchase) => purchase.app_id),
+      jsonArray(purchases, (purchase) => purchase.properties),
+      integerArray(purchases, (purchase) => purchase.ordinal),
+      now,
+    ],
+  });
+}
+
+/**
+ * By primary key: takes rows of the merged profiles away and adds them to those of the kept ones, at most $4 of each
+ * profile. Sorted, so that two lanes lock in one order.
+ */
+const mergePurchaseSummariesStatement = `
+  with slice as materialized (
+    select pairs.workspace_id, pairs.merged_id, pairs.kept_id, summary.product_id, summary.currency
+    from ${pairsTable}
+    cross join lateral (
+      select purchase_summaries.product_id, purchase_summaries.currency
+      from purchase_summaries
+      where purchase_summaries.workspace_id = pairs.workspace_id
+        and purchase_summaries.profile_id = pairs.merged_id
+      limit $4
+    ) as summary
+  ), taken as (
+    delete from purchase_summaries using slice
+    where purchase_summaries.workspace_id = slice.workspace_id
+      and purchase_summaries.profile_id = slice.merged_id
+      and purchase_summaries.product_id = slice.product_id
+      and purchase_summaries.currency = slice.currency
+    returning purchase_summaries.*, slice.kept_id
+  )
+  insert into purchase_summaries (workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
+  select
+    taken.workspace_id, taken.kept_id, taken.product_id, taken.currency,
+    min(taken.first), max(taken.last), sum(taken.count), sum(taken.revenue), max(taken.updated_at)
+  from taken
+  group by taken.workspace_id, taken.kept_id, taken.product_id, taken.currency
+  order by taken.workspace_id, taken.kept_id, taken.product_id, taken.currency
+  on conflict (workspace_id, profile_id, product_id, currency) do update set
+    ${mergedColumns(mergeRules.purchase_summaries, { kept: 'purchase_summaries', merged: 'excluded' })}`;
+
+/** @returns how many rows of the kept profiles were written */
+export async function mergePurchaseSummaries(
+  tx: Connection,
+  pairs: MergePair[],
+  rowsOfEach: number,
+): Promise<number> {
+  const values = [...pairValues(pairs), rowsOfEach];
+  const { rowCount } = await tx.query({
+    name: 'merge-purchase-summaries',
+    text: mergePurchaseSummariesStatement,
+    values,
+  });
+  return rowCount ?? 0;
+}

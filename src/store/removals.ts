@@ -1,0 +1,210 @@
+import type { Connection, Pool } from './database.ts';
+import { dependents } from './erasures.ts';
+import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
+
+/** A profile that is gone, and what has to be done for it still. */
+export interface RemovedProfile {
+  workspace_id: string;
+  id: string;
+  /** `merged`: sums that came late are brought to who took it in. `deleted`: what it did is erased. */
+  fate: 'merged' | 'deleted';
+}
+
+/**
+ * An id of its own, later than all that were given out. A snapshot's xmax is not: it follows the last transaction
+ * that has ended, and one that is under way may lie beyond it.
+ */
+const newest = 'select pg_current_xact_id()::text as horizon';
+const passed = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as passed';
+
+/** A point that every transaction which has an id now lies before. */
+export async function readHorizon(pool: Pool): Promise<string> {
+  const { rows } = await pool.query<{ horizon: string }>({ name: 'read-horizon', text: newest });
+  return rows[0]!.horizon;
+}
+
+/** Whether every transaction before the horizon has ended. */
+export async function isPassed(pool: Pool, horizon: string): Promise<boolean> {
+  const { rows } = await pool.query<{ passed: boolean }>({
+    name: 'is-horizon-passed',
+    text: passed,
+    values: [horizon],
+  });
+  return rows[0]!.passed;
+}
+
+const NIL = '00000000-0000-0000-0000-000000000000';
+
+/** In the order of the primary key; the table holds what is left to do, and nothing else. */
+const selectRemovedStatement = `
+  select removed_profiles.workspace_id, removed_profiles.profile_id as id
+  from removed_profiles
+  where (removed_profiles.workspace_id, removed_profiles.profile_id) > ($2::uuid, $3::uuid)
+  order by removed_profiles.workspace_id, removed_profiles.profile_id
+  limit $1`;
+
+/**
+ * Profiles that are gone and have something left to be done for them.
+ *
+ * @param after the cursor: the last one of the page before; absent: from the start
+ */
+export async function selectRemoved(pool: Pool, limit: number, after?: ProfileKey): Promise<ProfileKey[]> {
+  const { rows } = await pool.query<ProfileKey>({
+    name: 'select-removed',
+    text: selectRemovedStatement,
+    values: [limit, after?.workspace_id ?? NIL, after?.id ?? NIL],
+  });
+  return rows;
+}
+
+/** By primary key. What another worker has in hand is left to it. */
+const lockRemovedStatement = `
+  select removed_profiles.workspace_id, removed_profiles.profile_id as id, removed_profiles.fate
+  from ${keysTable}
+  join removed_profiles
+    on removed_profiles.workspace_id = wanted.workspace_id
+    and removed_profiles.profile_id = wanted.id
+  for update of removed_profiles skip locked`;
+
+/**
+ * Takes removed profiles in hand until the transaction ends. Its statements are planned anew each time: a plan that was
+ * made while a table was nearly empty would go through all of it for each row of a slice.
+ */
+export async function lockRemoved(tx: Connection, keys: ProfileKey[]): Promise<RemovedProfile[]> {
+  await tx.query('set local plan_cache_mode = force_custom_plan');
+  const { rows } = await tx.query<RemovedProfile>({
+    name: 'lock-removed',
+    text: lockRemovedStatement,
+    values: keyValues(keys),
+  });
+  return rows;
+}
+
+/** By the primary keys of merged_profiles and profiles: follows each merge to its end. */
+const findKeptStatement = `
+  with recursive chain as (
+    select wanted.workspace_id, wanted.id as merged_id, wanted.id as kept_id, false as moved
+    from ${keysTable}
+    union
+    select chain.workspace_id, chain.merged_id, merged_profiles.kept_id, true
+    from chain
+    join merged_profiles
+      on merged_profiles.workspace_id = chain.workspace_id
+      and merged_profiles.profile_id = chain.kept_id
+  )
+  select chain.workspace_id, chain.merged_id, chain.kept_id
+  from chain
+  join profiles on profiles.workspace_id = chain.workspace_id and profiles.id = chain.kept_id
+  where chain.moved`;
+
+/** Whom merged profiles belong to now; those whose last owner is gone as well are missing. */
+export async function findKept(tx: Connection, merged: ProfileKey[]): Promise<MergePair[]> {
+  const { rows } = await tx.query<MergePair>({
+    name: 'find-kept',
+    text: findKeptStatement,
+    values: keyValues(merged),
+  });
+  return rows;
+}
+
+/**
+ * By the primary key of removed_profiles and merged_profiles_kept: what those did whom a deleted profile has taken in is
+ * erased with it. One step down the merges, at most $3 of each profile; those found are deleted ones at the next
+ * step. Sorted, so that two workers lock in one order.
+ */
+const spreadDeletesStatement = `
+  with found as materialized (
+    select hit.workspace_id, hit.profile_id
+    from ${keysTable}
+    join removed_profiles
+      on removed_profiles.workspace_id = wanted.workspace_id
+      and removed_profiles.profile_id = wanted.id
+      and removed_profiles.fate = 'deleted'
+    cross join lateral (
+      select merged_profiles.workspace_id, merged_profiles.profile_id
+      from merged_profiles
+      where merged_profiles.workspace_id = wanted.workspace_id
+        and merged_profiles.kept_id = wanted.id
+      limit $3
+    ) as hit
+  ), references_gone as (
+    delete from merged_profiles using found
+    where merged_profiles.workspace_id = found.workspace_id
+      and merged_profiles.profile_id = found.profile_id
+  )
+  insert into removed_profiles (workspace_id, profile_id, fate, removed_at)
+  select found.workspace_id, found.profile_id, 'deleted', now()
+  from found
+  order by found.workspace_id, found.profile_id
+  on conflict (workspace_id, profile_id) do update set fate = 'deleted'`;
+
+/** @returns how many profiles are to be erased with the deleted ones among the given */
+export async function spreadDeletes(pool: Pool, keys: ProfileKey[], ofEach: number): Promise<number> {
+  const values = [...keyValues(keys), ofEach];
+  const { rowCount } = await pool.query({ name: 'spread-deletes', text: spreadDeletesStatement, values });
+  return rowCount ?? 0;
+}
+
+const none = (table: string, owned: string) => `
+      and (select 1 from ${table} where ${table}.workspace_id = wanted.workspace_id and ${owned} limit 1) is null`;
+
+/** What waits for a profile among the dead letters and the failed rows of warehouses. */
+const ofFailures = [
+  none('named_failures', "named_failures.name = 'u:' || wanted.id"),
+  `
+      and (
+        select 1 from left_names
+        where left_names.owner_id = wanted.id and left_names.workspace_id is not distinct from wanted.workspace_id
+        limit 1) is null`,
+];
+
+/** What a deleted profile leaves behind besides. A merged one's is its keeper's by reference. */
+const ofDeleted = [
+  none('events', 'events.profile_id = wanted.id'),
+  none('purchases', 'purchases.profile_id = wanted.id'),
+  none('merged_profiles', 'merged_profiles.kept_id = wanted.id'),
+];
+
+/**
+ * By primary key, and the indexes on profiles of all tables in which something may be left. Every transaction that has
+ * found the profiles before they were removed has ended: nothing comes after this look.
+ */
+const statementOf = (fate: RemovedProfile['fate']) => `
+  with settled as materialized (
+    select wanted.workspace_id, wanted.id
+    from ${keysTable}
+    where true${[...dependents.names, ...dependents.belongings]
+      .map(({ table, owned }) => none(table, owned))
+      .join('')}${ofFailures.join('')}${fate === 'deleted' ? ofDeleted.join('') : ''}
+  )${
+    fate === 'deleted'
+      ? `, references_gone as (
+    delete from merged_profiles using settled
+    where merged_profiles.workspace_id = settled.workspace_id
+      and merged_profiles.profile_id = settled.id
+  )`
+      : ''
+  }
+  delete from removed_profiles using settled
+  where removed_profiles.workspace_id = settled.workspace_id
+    and removed_profiles.profile_id = settled.id`;
+
+const statements = { merged: statementOf('merged'), deleted: statementOf('deleted') };
+
+/**
+ * Strikes those of the removed profiles, all of one fate, off the list for which nothing is left to do.
+ *
+ * @returns how many they were
+ */
+export async function finishRemovals(
+  tx: Connection,
+  removed: RemovedProfile[],
+  fate: RemovedProfile['fate'],
+): Promise<number> {
+  const { rowCount } = await tx.query({
+    name: `finish-${fate}`,
+    text: statements[fate],
+    values: keyValues(removed),
+  });
+  return rowCount ?? 0;
+}

@@ -1,0 +1,170 @@
+import type { Connection, Pool } from './database.ts';
+import type { GroupState } from './subscription-states.ts';
+
+/** Something that a request has said of a state. */
+export interface StateChange {
+  workspace_id: string;
+  subject_kind: GroupState['subject_kind'];
+  /** The address, or the profile's id. */
+  subject: string;
+  /** A group's id, GLOBAL, or a mark's name. */
+  subscription: string;
+  /** `taken`: only where there is none yet; then it is the first that the set says of it. `dropped`: away. */
+  how: 'set' | 'taken' | 'dropped';
+  state: string;
+  request_id: string;
+}
+
+/**
+ * By primary key. The last row of each state says what it was; whoever changes the state meanwhile waits for the lock
+ * on its row, so that this statement has to follow those that write the states. What changes nothing leaves no row.
+ */
+const recordStateChangesStatement = `
+  with said as (
+    select
+      given.*,
+      row_number() over (
+        partition by given.workspace_id, given.subject_kind, given.subject, given.subscription
+        order by given.place) = 1 as is_first
+    from unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
+      with ordinality as given (
+        workspace_id, subject_kind, subject, subscription, how, state, request_id, place)
+  ), stored as (
+    select
+      said.*,
+      case when said.is_first then (
+        select subscription_history.to_state
+        from subscription_history
+        where subscription_history.workspace_id = said.workspace_id
+          and subscription_history.subject_kind = said.subject_kind
+          and subscription_history.subject = said.subject
+          and subscription_history.subscription = said.subscription
+          and subscription_history.id > coalesce((
+            select dropped_histories.up_to
+            from dropped_histories
+            where dropped_histories.workspace_id = said.workspace_id
+              and dropped_histories.subject_kind = said.subject_kind
+              and dropped_histories.subject = said.subject), 0)
+        order by subscription_history.id desc
+        limit 1) end as state_before
+    from said
+  ), effective as (
+    select
+      stored.*,
+      case stored.how
+        when 'set' then stored.state
+        when 'taken' then coalesce(stored.state_before, stored.state) end as state_after
+    from stored
+  ), chained as (
+    select
+      effective.*,
+      case when effective.is_first then effective.state_before else lag(effective.state_after) over (
+        partition by effective.workspace_id, effective.subject_kind, effective.subject, effective.subscription
+        order by effective.place) end as from_state
+    from effective
+  )
+  insert into subscription_history (
+    workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
+  select
+    chained.workspace_id, chained.subject_kind, chained.subject, chained.subscription,
+    chained.from_state, chained.state_after, $8::timestamptz, chained.request_id
+  from chained
+  where chained.from_state is distinct from chained.state_after
+  order by chained.place`;
+
+/** Writes the history of states, all that was said in its order. */
+export async function recordStateChanges(tx: Connection, changes: StateChange[], now: string): Promise<void> {
+  await tx.query({
+    name: 'record-state-changes',
+    text: recordStateChangesStatement,
+    values: [
+      changes.map((change) => change.workspace_id),
+      changes.map((change) => change.subject_kind),
+      changes.map((change) => change.subject),
+      changes.map((change) => change.subscription),
+      changes.map((change) => change.how),
+      changes.map((change) => change.state),
+      changes.map((change) => change.request_id),
+      now,
+    ],
+  });
+}
+
+/** Whose history it is. */
+export interface HistorySubject {
+  kind: GroupState['subject_kind'];
+  /** The address, or the profile's id. */
+  subject: string;
+}
+
+export interface HistoryRow extends HistorySubject {
+  /** Ascending in the order of the changes. */
+  id: string;
+  /** A group's id, GLOBAL, or a mark's name. */
+  subscription: string;
+  /** Of the group; null for what is none. */
+  group: string | null;
+  from: string | null;
+  to: string | null;
+  at: Date;
+  requestId: string;
+}
+
+/** By primary key, all rows of the subjects that were not dropped with their last holder; locks nothing. */
+const readHistoryStatement = `
+  select
+    subscription_history.id::text,
+    subscription_history.subject_kind as kind,
+    subscription_history.subject,
+    subscription_history.subscription,
+    subscription_groups.name as "group",
+    subscription_history.from_state as "from",
+    subscription_history.to_state as "to",
+    subscription_history.changed_at as at,
+    subscription_history.request_id as "requestId"
+  from unnest($2::text[], $3::text[]) as wanted (kind, subject)
+  join subscription_history
+    on subscription_history.workspace_id = $1::uuid
+    and subscription_history.subject_kind = wanted.kind
+    and subscription_history.subject = wanted.subject
+    and subscription_history.id < $4::bigint
+    and subscription_history.id > coalesce((
+      select dropped_histories.up_to
+      from dropped_histories
+      where dropped_histories.workspace_id = $1::uuid
+        and dropped_histories.subject_kind = wanted.kind
+        and dropped_histories.subject = wanted.subject), 0)
+  left join subscription_groups
+    on subscription_groups.workspace_id = $1::uuid
+    and subscription_groups.id::text = subscription_history.subscription
+  order by subscription_history.id desc
+  limit $5`;
+
+const LARGEST = '9223372036854775807';
+
+export interface HistoryPage {
+  subjects: HistorySubject[];
+  limit: number;
+  /** Only rows older than the one with this id. */
+  before?: string | undefined;
+}
+
+/** What became of the states of these subjects, the latest first. */
+export async function readHistory(
+  pool: Pool,
+  workspaceId: string,
+  { subjects, limit, before = LARGEST }: HistoryPage,
+): Promise<HistoryRow[]> {
+  const { rows } = await pool.query<HistoryRow>({
+    name: 'read-history',
+    text: readHistoryStatement,
+    values: [
+      workspaceId,
+      subjects.map(({ kind }) => kind),
+      subjects.map(({ subject }) => subject),
+      before,
+      limit,
+    ],
+  });
+  return rows;
+}

@@ -1,0 +1,205 @@
+import type { Connection, Pool } from './database.ts';
+import type { GroupAddresses } from './email-listing.ts';
+
+/** What is known of an address or a user besides subscription states, as the history of states names it. */
+export const marks = {
+  /** Of an email address. */
+  hard_bounce: 'hard_bounced',
+  /** Of a profile. */
+  spam: 'marked_as_spam',
+} as const;
+
+export type Mark = keyof typeof marks;
+
+export type Channel = 'email' | 'sms' | 'whatsapp';
+
+export interface Group {
+  workspaceId: string;
+  id: string;
+  channel: Channel;
+  archived: boolean;
+}
+
+/** By primary key. */
+const findGroupsStatement = `
+  select
+    subscription_groups.workspace_id as "workspaceId",
+    subscription_groups.id,
+    subscription_groups.channel,
+    subscription_groups.archived_at is not null as archived
+  from subscription_groups
+  where subscription_groups.id = any($1::uuid[])`;
+
+export async function findGroups(tx: Pick<Connection | Pool, 'query'>, ids: string[]): Promise<Group[]> {
+  const { rows } = await tx.query<Group>({ name: 'find-groups', text: findGroupsStatement, values: [ids] });
+  return rows;
+}
+
+/** The name of the global email state among the states of groups. */
+export const GLOBAL = '';
+
+export interface StoredState {
+  workspaceId: string;
+  kind: GroupState['subject_kind'];
+  subject: string;
+  /** A group's id, or GLOBAL. */
+  group: string;
+  channel: Group['channel'];
+  state: string;
+}
+
+/** By the primary keys of the three tables; locks nothing. */
+const findStatesStatement = `
+  select
+    wanted.workspace_id as "workspaceId",
+    wanted.kind,
+    wanted.subject,
+    stored."group",
+    stored.channel,
+    stored.state
+  from unnest($1::uuid[], $2::text[], $3::text[]) as wanted (workspace_id, kind, subject)
+  cross join lateral (
+    select subscription_states.subscription_group_id::text as "group", subscription_groups.channel, subscription_states.state
+    from subscription_states
+    join subscription_groups on subscription_groups.id = subscription_states.subscription_group_id
+    where subscription_states.workspace_id = wanted.workspace_id
+      and subscription_states.subject_kind = wanted.kind
+      and subscription_states.subject = wanted.subject
+    union all
+    select '${GLOBAL}', 'email', profiles.email_subscribe
+    from profiles
+    where profiles.workspace_id = wanted.workspace_id
+      and profiles.id = case when wanted.kind = 'profile' then wanted.subject::uuid end
+      and profiles.email_subscribe is not null
+  ) as stored`;
+
+/** The states of groups of these phone numbers and profiles, and the global state that a profile has for itself. */
+export async function findStates(
+  tx: Connection,
+  workspaceIds: string[],
+  kinds: string[],
+  subjects: string[],
+): Promise<StoredState[]> {
+  const { rows } = await tx.query<StoredState>({
+    name: 'find-states',
+    text: findStatesStatement,
+    values: [workspaceIds, kinds, subjects],
+  });
+  return rows;
+}
+
+export interface GroupState {
+  workspace_id: string;
+  subject_kind: 'email' | 'phone' | 'profile';
+  /** The address, or the profile's id. */
+  subject: string;
+  subscription_group_id: string;
+  state: string;
+}
+
+/** Upserts by primary key, sorted by it; each key stands once. A state that is said again keeps its time. */
+const setSubscriptionStatesStatement = `
+  insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
+  select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $2::timestamptz
+  from jsonb_to_recordset($1::jsonb) as given (
+    workspace_id uuid, subject_kind text, subject text, subscription_group_id uuid, state text)
+  order by given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id
+  on conflict (workspace_id, subject_kind, subject, subscription_group_id) do update set
+    state = excluded.state,
+    changed_at = case
+      when subscription_states.state = excluded.state then subscription_states.changed_at else excluded.changed_at end`;
+
+export async function setSubscriptionStates(
+  tx: Connection,
+  states: GroupState[],
+  now: string,
+): Promise<void> {
+  await tx.query({
+    name: 'set-subscription-states',
+    text: setSubscriptionStatesStatement,
+    values: [JSON.stringify(states), now],
+  });
+}
+
+/** Into subscription_states, sorted by primary key; a state that is there stays. */
+const takeSubscriptionStatesStatement = `
+  insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
+  select given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id, given.state, $2::timestamptz
+  from jsonb_to_recordset($1::jsonb) as given (
+    workspace_id uuid, subject_kind text, subject text, subscription_group_id uuid, state text)
+  order by given.workspace_id, given.subject_kind, given.subject, given.subscription_group_id
+  on conflict (workspace_id, subject_kind, subject, subscription_group_id) do nothing`;
+
+/** Gives addresses the group states of a profile that gets them; each key stands once. */
+export async function takeSubscriptionStates(
+  tx: Connection,
+  states: GroupState[],
+  now: string,
+): Promise<void> {
+  await tx.query({
+    name: 'take-subscription-states',
+    text: takeSubscriptionStatesStatement,
+    values: [JSON.stringify(states), now],
+  });
+}
+
+/** By primary key; locks the rows that it deletes. */
+const dropSubscriptionStatesStatement = `
+  delete from subscription_states
+  using jsonb_to_recordset($1::jsonb) as given (
+    workspace_id uuid, subject_kind text, subject text, subscription_group_id uuid)
+  where subscription_states.workspace_id = given.workspace_id
+    and subscription_states.subject_kind = given.subject_kind
+    and subscription_states.subject = given.subject
+    and subscription_states.subscription_group_id = given.subscription_group_id`;
+
+/** Forgets states that have passed from a profile to its address; one that is not there does no harm. */
+export async function dropSubscriptionStates(
+  tx: Connection,
+  states: Omit<GroupState, 'state'>[],
+): Promise<void> {
+  await tx.query({
+    name: 'drop-subscription-states',
+    text: dropSubscriptionStatesStatement,
+    values: [JSON.stringify(states)],
+  });
+}
+
+/**
+ * By primary keys: the state of the address that the group is about, or the profile's own one while it has no such
+ * address. The limits keep the planner from joins.
+ */
+const readProfileStatesStatement = `
+  select wanted.id as name, said.state
+  from unnest($2::uuid[]) as wanted (id)
+  cross join lateral (
+    select case $4 when 'email' then profiles.email when 'phone' then case when profiles.phone_valid then profiles.phone end end as address
+    from profiles
+    where profiles.workspace_id = $1::uuid and profiles.id = wanted.id
+    limit 1
+  ) as profile
+  cross join lateral (
+    select subscription_states.state
+    from subscription_states
+    where subscription_states.workspace_id = $1::uuid
+      and subscription_states.subject_kind = case when profile.address is null then 'profile' else $4 end
+      and subscription_states.subject = coalesce(profile.address, wanted.id::text)
+      and subscription_states.subscription_group_id = $3::uuid
+    limit 1
+  ) as said`;
+
+/**
+ * What profiles have said of a group; one that has said nothing is missing.
+ */
+export async function readProfileStates(
+  pool: Pool,
+  { workspaceId, groupId, kind }: GroupAddresses,
+  ids: string[],
+): Promise<{ name: string; state: string }[]> {
+  const { rows } = await pool.query<{ name: string; state: string }>({
+    name: 'read-profile-states',
+    text: readProfileStatesStatement,
+    values: [workspaceId, ids, groupId, kind],
+  });
+  return rows;
+}

@@ -1,0 +1,173 @@
+import type { Connection, Pool } from './database.ts';
+
+/** A row as it is shown beside the reason why it had no effect. */
+export interface ShownRow {
+  /** Its place in the run, from 1. */
+  number: number;
+  updated_at: string | null;
+  identifier: string | null;
+  /** Whom it names, in the texts that dead letters have; absent in a chunk of an earlier release. */
+  identifiers?: string[];
+  payload: string | null;
+}
+
+export interface RowError extends ShownRow {
+  reason: string;
+}
+
+/** What is true once the chunk has taken effect, beside the rows that the workers refuse. */
+export interface ChunkProgress {
+  /** Rows of the chunk. */
+  rows: number;
+  /** Rows of it that were refused before the lanes. */
+  failed: number;
+  /** Why; of as many of them as are kept. */
+  errors: RowError[];
+  /**
+   * What was cut or left out of rows that go to the lanes; of as many of them as are kept. Absent when there is
+   * nothing, and in a chunk of an earlier release.
+   */
+  warnings?: RowError[];
+  /** The newest UPDATED_AT that has been processed; absent while there was none. */
+  lastTimestamp?: string;
+  boundary: {
+    /** The newest time is another than before the chunk: what was known of the old one is forgotten. */
+    moved: boolean;
+    /** Rows of the newest time by fingerprint, in hex. */
+    newest: Record<string, number>;
+    /** Rows without a readable time. */
+    unreadable: Record<string, number>;
+  };
+}
+
+/** What is handed to the lanes at once. */
+export interface StagedChunk {
+  /** Keys of the ledger rows that say that the chunk has taken effect. */
+  envelopeIds: string[];
+  /** What the producer takes. */
+  entries: unknown[];
+  /** The row that each object was, by the object's id. */
+  rows: Record<string, ShownRow>;
+  progress: ChunkProgress;
+}
+
+/** One row by primary key; none when the run has been cancelled. */
+const stageChunkStatement = `
+  insert into sync_chunks (job_id, envelope_ids, entries, rows, progress)
+  select sync_jobs.id, $2::uuid[], $3::json, $4::json, $5::json
+  from sync_jobs
+  where sync_jobs.id = $1::uuid
+    and sync_jobs.cancelled_at is null
+  on conflict (job_id) do nothing`;
+
+/** @returns whether it is staged: another process has staged one, or the run is cancelled, if not */
+export async function stageChunk(tx: Connection, jobId: string, chunk: StagedChunk): Promise<boolean> {
+  const { envelopeIds, entries, rows, progress } = chunk;
+  const { rowCount } = await tx.query({
+    name: 'stage-chunk',
+    text: stageChunkStatement,
+    values: [jobId, envelopeIds, JSON.stringify(entries), JSON.stringify(rows), JSON.stringify(progress)],
+  });
+  return rowCount === 1;
+}
+
+/** By primary key. */
+const findChunkStatement = `
+  select
+    sync_chunks.envelope_ids as "envelopeIds",
+    sync_chunks.entries,
+    sync_chunks.rows,
+    sync_chunks.progress
+  from sync_chunks
+  where sync_chunks.job_id = $1::uuid`;
+
+/** What a run had handed to the lanes, or was about to, when it was left. */
+export async function findChunk(pool: Pool, jobId: string): Promise<StagedChunk | undefined> {
+  const { rows } = await pool.query<StagedChunk>({
+    name: 'find-chunk',
+    text: findChunkStatement,
+    values: [jobId],
+  });
+  return rows[0];
+}
+
+/** By primary key. */
+const removeChunkStatement = 'delete from sync_chunks where sync_chunks.job_id = $1::uuid';
+
+export async function removeChunk(tx: Connection, jobId: string): Promise<void> {
+  await tx.query({ name: 'remove-chunk', text: removeChunkStatement, values: [jobId] });
+}
+
+/** By primary key; there are few dead letters. */
+const findRefusedStatement = `
+  select letters.id, letters.reason
+  from kept_dead_letters as letters
+  where letters.id = any($1::uuid[])`;
+
+/** Why objects could not be applied, by the id of each that could not. */
+export async function findRefused(pool: Pool, objectIds: string[]): Promise<Map<string, string>> {
+  const { rows } = await pool.query<{ id: string; reason: string }>({
+    name: 'find-refused',
+    text: findRefusedStatement,
+    values: [objectIds],
+  });
+  return new Map(rows.map(({ id, reason }) => [id, reason]));
+}
+
+/** By primary key; each is its integration's workspace's. */
+const insertRowErrorsStatement = `
+  insert into sync_row_errors (
+    job_id, workspace_id, number, updated_at, identifier, payload, reason, identifiers, synced)
+  select sync_jobs.id, integrations.workspace_id, logged.number, logged.updated_at, logged.identifier, logged.payload, logged.reason,
+    array(select json_array_elements_text(logged.identifiers)), logged.synced
+  from unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[], $8::boolean[])
+    as logged (number, updated_at, identifier, payload, reason, identifiers, synced)
+  cross join sync_jobs
+  join integrations on integrations.id = sync_jobs.integration_id
+  where sync_jobs.id = $1::uuid
+  on conflict (job_id, number) do nothing`;
+
+/** Writes down why rows had no effect, and what was cut or left out of rows that had one. */
+export async function insertRowErrors(
+  tx: Connection,
+  jobId: string,
+  { failed, warned }: { failed: RowError[]; warned: RowError[] },
+): Promise<void> {
+  const rows = [...failed, ...warned];
+  await tx.query({
+    name: 'insert-row-errors',
+    text: insertRowErrorsStatement,
+    values: [
+      jobId,
+      rows.map(({ number }) => number),
+      rows.map(({ updated_at }) => storable(updated_at)),
+      rows.map(({ identifier }) => storable(identifier)),
+      rows.map(({ payload }) => storable(payload)),
+      rows.map(({ reason }) => storable(reason)),
+      rows.map(({ identifiers = [] }) => JSON.stringify(identifiers.map(storable))),
+      rows.map((_, place) => place >= failed.length),
+    ],
+  });
+}
+
+/** A text column takes neither U+0000 nor lone surrogates, and a row may have both. */
+function storable(text: string | null): string | null {
+  return text === null ? null : text.toWellFormed().replaceAll('\u0000', '\u2400');
+}
+
+/** By the index sync_row_errors_time. */
+const forgetRowErrorsStatement = `
+  delete from sync_row_errors
+  where (sync_row_errors.job_id, sync_row_errors.number) in (
+    select old.job_id, old.number
+    from sync_row_errors as old
+    where old.occurred_at < now() - interval '30 days'
+    limit 10000)`;
+
+/** Forgets why rows failed 30 days ago, 10,000 at a time. */
+export async function forgetRowErrors(pool: Pool): Promise<void> {
+  let deleted: number | null;
+  do {
+    ({ rowCount: deleted } = await pool.query(forgetRowErrorsStatement));
+  } while (deleted === 10_000);
+}

@@ -1,0 +1,196 @@
+import type { Pool } from './database.ts';
+import { type KeysetPage, keyset, type Listed, listed, NEWEST } from './keyset.ts';
+import type { AskedBy } from './sync-runs.ts';
+
+/** A run as the operator sees it; times are ISO 8601 in UTC. */
+export interface SelectedRun {
+  id: string;
+  status: string;
+  asked_by: AskedBy;
+  started_at: string;
+  finished_at: string | null;
+  cancelled_at: string | null;
+  last_timestamp: string | null;
+  rows_read: number;
+  rows_synced: number;
+  rows_failed: number;
+  message: string | null;
+}
+
+/** By the index sync_jobs_integration; `between` as in list-runs.ts. */
+const selectRunsStatement = `
+  select
+    sync_jobs.id,
+    sync_jobs.status,
+    sync_jobs.asked_by,
+    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at,
+    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as finished_at,
+    to_char(sync_jobs.cancelled_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as cancelled_at,
+    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
+    sync_jobs.rows_read,
+    sync_jobs.rows_synced,
+    sync_jobs.rows_failed,
+    sync_jobs.message
+  from sync_jobs
+  where sync_jobs.integration_id between $1::uuid and $1::uuid
+    and ($2::uuid is null or sync_jobs.id = $2)
+    and ($3::uuid is null or sync_jobs.id < $3)
+  order by sync_jobs.integration_id desc, sync_jobs.id desc
+  limit $4`;
+
+export interface WantedRuns {
+  id?: string | undefined;
+  /** Only those behind this one. */
+  after?: string | undefined;
+  limit: number;
+}
+
+/** Runs of an integration, the newest first. */
+export async function selectRuns(
+  pool: Pool,
+  integrationId: string,
+  { id, after, limit }: WantedRuns,
+): Promise<SelectedRun[]> {
+  const { rows } = await pool.query<SelectedRun>({
+    name: 'select-runs',
+    text: selectRunsStatement,
+    values: [integrationId, id, after, limit],
+  });
+  return rows;
+}
+
+/** A run as the list tells it; times are ISO 8601 in UTC. */
+export interface ListedRun {
+  id: string;
+  status: string;
+  started_at: string;
+  finished_at: string | null;
+  last_timestamp: string | null;
+  rows_synced: number;
+  rows_failed: number;
+}
+
+/**
+ * By the index sync_jobs_integration, in its order or against it: `between`, since with `=` the planner may go along the
+ * primary key or the table, where the runs of all other integrations lie in between.
+ */
+const statementOf = (direction: KeysetPage['direction']) => {
+  const { compare, beyond, order } = keyset[direction];
+  return `
+  select
+    sync_jobs.id,
+    sync_jobs.status,
+    to_char(sync_jobs.started_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as started_at,
+    to_char(sync_jobs.finished_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as finished_at,
+    to_char(sync_jobs.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as last_timestamp,
+    sync_jobs.rows_synced,
+    sync_jobs.rows_failed,
+    (
+      select true from sync_jobs as other
+      where other.integration_id between $1::uuid and $1::uuid and other.id ${beyond} $2::uuid
+      order by other.integration_id
+      limit 1) is not null as beyond,
+    exists (
+      select from sync_jobs as other
+      where other.integration_id between $1::uuid and $1::uuid
+      order by other.integration_id
+      offset $3::integer) as paged
+  from sync_jobs
+  where sync_jobs.integration_id between $1::uuid and $1::uuid
+    and sync_jobs.id ${compare} $2::uuid
+  order by sync_jobs.integration_id ${order}, sync_jobs.id ${order}
+  limit $3::integer + 1`;
+};
+
+/** A page of the runs of an integration. */
+export async function listRuns(
+  pool: Pool,
+  integrationId: string,
+  page: KeysetPage,
+): Promise<Listed<ListedRun>> {
+  const { rows } = await pool.query<ListedRun & { beyond: boolean; paged: boolean }>({
+    name: `list-runs-${page.direction}`,
+    text: statementOf(page.direction),
+    values: [integrationId, page.from ?? NEWEST, page.size],
+  });
+  return listed(rows, page);
+}
+
+export interface SyncState {
+  /** Runs that have not ended. */
+  unfinished: number;
+  /** Active integrations whose last run ended as an error or a config error. */
+  failing: number;
+  /** Seconds since the oldest run that has not ended was begun; 0: there is none. */
+  oldestSeconds: number;
+}
+
+/** By the index of unfinished runs, and for each integration the end of its own; `between` as in list-runs.ts. */
+const readSyncStateStatement = `
+  select
+    (select count(*)::integer from sync_jobs where sync_jobs.finished_at is null) as unfinished,
+    (
+      select coalesce(extract(epoch from now() - min(sync_jobs.started_at)), 0)::float8
+      from sync_jobs
+      where sync_jobs.finished_at is null
+    ) as "oldestSeconds",
+    (
+      select count(*)::integer
+      from integrations
+      cross join lateral (
+        select sync_jobs.status
+        from sync_jobs
+        where sync_jobs.integration_id between integrations.id and integrations.id
+          and sync_jobs.finished_at is not null
+        order by sync_jobs.integration_id desc, sync_jobs.id desc
+        limit 1
+      ) as last
+      where integrations.status = 'active'
+        and last.status in ('error', 'config_error')
+    ) as failing`;
+
+/** How the syncs of the whole installation stand. */
+export async function readSyncState(pool: Pool): Promise<SyncState> {
+  const { rows } = await pool.query<SyncState>({ name: 'read-sync-state', text: readSyncStateStatement });
+  return rows[0]!;
+}
+
+/** What decides about the rows of a workspace beside the rows themselves. */
+export interface WorkspaceRules {
+  /** Ids of its subscription groups, archived ones included. */
+  groups: string[];
+  /** External ids whose objects are refused. */
+  blocked: string[];
+  /** Its own limit of /users/track, if it has one. */
+  limit: { requests: number; windowSeconds: number } | null;
+}
+
+/** By the workspace's indexes. */
+const readRulesStatement = `
+  select
+    array(
+      select subscription_groups.id::text
+      from subscription_groups
+      where subscription_groups.workspace_id = $1::uuid
+    ) as groups,
+    array(
+      select blocked_external_ids.external_id
+      from blocked_external_ids
+      where blocked_external_ids.workspace_id = $1::uuid
+        and blocked_external_ids.unblocked_at is null
+    ) as blocked,
+    (
+      select jsonb_build_object('requests', rate_limits.requests, 'windowSeconds', rate_limits.window_seconds)
+      from rate_limits
+      where rate_limits.workspace_id = $1::uuid
+        and rate_limits.bucket = 'users.track'
+    ) as limit`;
+
+export async function readRules(pool: Pool, workspaceId: string): Promise<WorkspaceRules> {
+  const { rows } = await pool.query<WorkspaceRules>({
+    name: 'read-rules',
+    text: readRulesStatement,
+    values: [workspaceId],
+  });
+  return rows[0]!;
+}

@@ -1,0 +1,119 @@
+import type { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+import { createProgram } from '../../src/admin/program.ts';
+import { expectRefusal, penstock } from './penstock.ts';
+
+const nouns = [
+  ...['companies', 'workspaces', 'keys', 'groups', 'users', 'preference-centers', 'accounts', 'teams'],
+  ...['permission-sets', 'scim-tokens', 'integrations', 'limits', 'dead-letters', 'queue'],
+];
+const verbs = [
+  'workspaces create',
+  'workspaces list',
+  'keys create',
+  'keys list',
+  'keys revoke',
+  'groups create',
+  'groups list',
+  'groups archive',
+  'users block',
+  'users unblock',
+  'users blocked',
+  'users history',
+  'preference-centers list',
+  'preference-centers show',
+  'preference-centers revoke',
+  ...['create', 'list', 'show', 'test', 'update', 'pause', 'resume', 'delete', 'sync', 'cancel', 'logs'].map(
+    (verb) => `integrations ${verb}`,
+  ),
+  'limits set',
+  'limits list',
+  'limits reset',
+  'companies create',
+  'companies list',
+  'teams create',
+  'teams list',
+  'permission-sets create',
+  'permission-sets list',
+  'scim-tokens issue',
+  'scim-tokens list',
+  'scim-tokens rotate',
+  'scim-tokens revoke',
+  'accounts list',
+  'accounts show',
+  'accounts invite',
+  'usage',
+  'dead-letters list',
+  'dead-letters show',
+  'dead-letters replay',
+  ...['show', 'set-lanes', 'losses', 'confirm-loss'].map((verb) => `queue ${verb}`),
+  'migrate',
+];
+
+/** What the command shows, without a process for each. */
+async function helpOf(words: string): Promise<string> {
+  const shown: string[] = [];
+  const program = createProgram((text) => expect.fail(text));
+  for (const command of withSubcommands(program))
+    command.configureOutput({ writeOut: (text) => void shown.push(text) });
+  const end = program.parseAsync([...words.split(' '), '--help'], { from: 'user' });
+  await expect(end).rejects.toMatchObject({ exitCode: 0 });
+  return shown.join('');
+}
+
+function withSubcommands(command: Command): Command[] {
+  return [command, ...command.commands.flatMap(withSubcommands)];
+}
+
+describe('penstock --help', () => {
+  test('lists every command and needs no database', async () => {
+    const { code, stdout, stderr } = await penstock(['--help']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    for (const command of [...nouns, 'usage', 'migrate'])
+      expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'));
+  });
+
+  test.each(nouns)('%s --help lists its verbs with a sentence and an example', async (noun) => {
+    const stdout = await helpOf(noun);
+    expect(stdout).toContain(`Example:\n  $ penstock ${noun} `);
+    for (const verb of verbs.filter((name) => name.startsWith(`${noun} `))) {
+      expect(stdout).toMatch(new RegExp(`^  ${verb.slice(noun.length + 1)} .*[A-Z]`, 'm'));
+    }
+  });
+
+  test.each(verbs)('%s --help says what it does, with an example and --json', async (verb) => {
+    const stdout = await helpOf(verb);
+    expect(stdout).toMatch(/^Usage: penstock .*\n\n[A-Z][^.]*\./);
+    expect(stdout).toContain(`Example:\n  $ penstock ${verb}`);
+    expect(stdout).toContain('--json');
+  });
+
+  test.each(['keys', 'keys create'])('penstock %s --help shows the same', async (words) => {
+    const ending = await penstock([...words.split(' '), '--help']);
+    expect(ending).toEqual({ code: 0, stdout: await helpOf(words), stderr: '' });
+  });
+
+  test('the version is that of the package', async () => {
+    expect((await penstock(['--version'])).stdout).toMatch(/^\d+\.\d+\.\d+\n$/);
+  });
+});
+
+describe('a command that cannot be understood', () => {
+  test('an unknown command is refused by name', async () => {
+    expectRefusal(await penstock(['keyz']), "unknown command 'keyz'", 'keys');
+  });
+
+  test('an unknown option is refused by name', async () => {
+    expectRefusal(await penstock(['keys', 'list', '--color']), "unknown option '--color'");
+  });
+
+  test('a missing option is named', async () => {
+    expectRefusal(await penstock(['workspaces', 'create']), "'--name <name>' not specified");
+  });
+
+  test('a noun without a verb shows the help and fails', async () => {
+    const { code, stdout, stderr } = await penstock(['keys']);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: '' });
+    expect(stderr).toContain('Usage: penstock keys');
+  });
+});

@@ -1,0 +1,297 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../src/platform/package-root.ts';
+
+/**
+ * Every room of the house, and the rooms beneath it that it may import, in the order in which they build on each other.
+ * `errors` is src/errors.ts, the catalogue of what a request may be answered with; `metrics` is workers/metrics.ts.
+ */
+const rooms: Record<string, string[]> = {
+  schemas: [],
+  errors: [],
+  platform: ['schemas'],
+  profile: [],
+  jobs: ['profile'],
+  integrations: ['platform'],
+  preferences: ['platform', 'profile', 'jobs'],
+  store: ['platform', 'profile', 'jobs', 'integrations', 'generated'],
+  queue: ['platform', 'profile', 'jobs', 'store'],
+  limits: ['platform', 'store', 'queue'],
+  embedded: ['platform', 'store'],
+  processes: ['platform', 'store', 'queue', 'integrations', 'embedded'],
+  operations: [
+    ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
+    ...['preferences', 'integrations', 'store', 'generated'],
+  ],
+  edge: [
+    ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'preferences'],
+    ...['store', 'queue', 'limits', 'processes', 'operations'],
+  ],
+  board: ['platform', 'jobs', 'store', 'queue', 'processes'],
+  admin: [
+    ...['platform', 'schemas', 'profile', 'integrations', 'generated'],
+    ...['store', 'queue', 'embedded', 'processes'],
+  ],
+  start: ['platform', 'embedded', 'admin'],
+  metrics: [],
+  'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
+  'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
+  'workers/lane': ['platform', 'profile', 'jobs', 'store', 'queue', 'workers/batch', 'workers/fence'],
+  'workers/upkeep': ['platform', 'profile', 'jobs', 'store', 'queue', 'workers/batch'],
+  'workers/sync': [
+    ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits'],
+    // A row of a sync is judged as an object of a request is.
+    ...['operations', 'workers/batch'],
+  ],
+};
+
+/** Files that stand outside of the rooms: a process each, or what processes are started by. Nothing imports them. */
+const entries = [
+  ...['web', 'board', 'release', 'start', 'cli', 'health'].map((name) => `src/${name}.ts`),
+  ...['worker', 'sync'].map((name) => `workers/${name}.ts`),
+];
+
+/** Those who may look at the environment, and what for. */
+const environment = new Map([
+  ['src/platform/config.ts', 'reads every setting'],
+  ['src/start.ts', 'hands it on to the processes that it starts'],
+  ['src/start/processes.ts', 'asks whether npm has started it'],
+  ['src/admin/integrations/source-options.ts', 'takes a secret from the variable that a person names'],
+  ['src/embedded/server.ts', 'hands PATH on to Postgres'],
+  ['src/admin/command.ts', 'asks by which npm command it was called, to repeat it in hints'],
+  ['prisma.config.ts', 'keeps the Prisma command from a download'],
+]);
+
+const MOST_LINES = 300;
+
+interface Source {
+  file: string;
+  text: string;
+  /** Files of this repository, and packages by name. */
+  imports: string[];
+  /** Those of them that are not types alone. */
+  values: string[];
+}
+
+const sources = ['src', 'workers', 'tools', 'test'].flatMap(readSources);
+const code = sources.filter(({ file }) => /^(src|workers)\//.test(file));
+
+function readSources(folder: string): Source[] {
+  return readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
+    .map((name) => path.posix.join(folder, name.split(path.sep).join('/')))
+    .filter((file) => file.endsWith('.ts') && !/^src\/generated\/|\/node_modules\//.test(file))
+    .map((file) => {
+      const text = readFileSync(path.join(packageRoot, file), 'utf8');
+      return { file, text, imports: importsOf(file, text), values: importsOf(file, withoutTypes(text)) };
+    });
+}
+
+function importsOf(file: string, text: string): string[] {
+  const specifiers = text.matchAll(
+    /(?:^(?:import|export)\b[^'";]*?\bfrom\s+|^import\s+|\bimport\(\s*)'([^']+)'/gm,
+  );
+  return [...specifiers].map(([, specifier]) =>
+    specifier!.startsWith('.') ? path.posix.join(path.posix.dirname(file), specifier!) : specifier!,
+  );
+}
+
+function withoutTypes(text: string): string {
+  return text.replace(/^(?:import|export) type\b[^;]*;|^import \{(?:\s*type \w+,?)+\s*\}[^;]*;/gm, '');
+}
+
+/** The folder under src, or under workers with that word; of the few files beside the folders, their own name. */
+function roomOf(file: string): string {
+  if (entries.includes(file)) return file;
+  const [, top, folder] = /^(src|workers)\/(?:([^/]+)\/)?/.exec(file)!;
+  if (folder === undefined) return path.posix.basename(file, '.ts');
+  return top === 'workers' ? `workers/${folder}` : folder;
+}
+
+const isOurs = (name: string) => /^(?:src|workers)\//.test(name);
+
+test('every import of the code is seen', () => {
+  const seen = new Set(code.flatMap(({ imports }) => imports));
+  expect(seen.size).toBeGreaterThan(100);
+  const files = new Set(sources.map(({ file }) => file));
+  const relative = [...seen].filter(
+    (name) => /^(src|workers)\//.test(name) && !name.startsWith('src/generated/'),
+  );
+  expect(relative.filter((name) => !files.has(name))).toEqual([]);
+});
+
+test('every file stands in a room, or is a process', () => {
+  const lost = code.filter(({ file }) => !Object.hasOwn(rooms, roomOf(file)));
+  expect(lost.map(({ file }) => file).sort()).toEqual([...entries].sort());
+});
+
+test('a room builds on rooms that stand before it', () => {
+  const names = Object.keys(rooms);
+  const wrong = names.flatMap((room, place) =>
+    rooms[room]!.filter((other) => other !== 'generated' && !names.slice(0, place).includes(other)),
+  );
+  expect(wrong).toEqual([]);
+});
+
+test.each(Object.keys(rooms))('%s imports only what it builds on', (room) => {
+  const own = code.filter(({ file }) => roomOf(file) === room);
+  expect(own.length).toBeGreaterThan(0);
+  const wrong = own.flatMap(({ file, imports }) =>
+    imports
+      .filter((to) => isOurs(to) && roomOf(to) !== room && !rooms[room]!.includes(roomOf(to)))
+      .map((to) => `${file} imports ${to}`),
+  );
+  expect(wrong).toEqual([]);
+});
+
+test('each room may import only what it does import', () => {
+  const idle = Object.entries(rooms).flatMap(([room, allowed]) => {
+    const own = code.filter(({ file }) => roomOf(file) === room);
+    const used = new Set(own.flatMap(({ imports }) => imports.filter(isOurs).map(roomOf)));
+    return allowed.filter((other) => !used.has(other)).map((other) => `${room} does not need ${other}`);
+  });
+  expect(idle).toEqual([]);
+});
+
+test('nothing imports a process', () => {
+  const wrong = code.flatMap(({ file, imports }) =>
+    imports.filter((to) => entries.includes(to)).map((to) => `${file} imports ${to}`),
+  );
+  expect(wrong).toEqual([]);
+});
+
+test('production is src and workers, and knows nothing of tools and tests; no tool knows vitest', () => {
+  const { include } = JSON.parse(readFileSync(path.join(packageRoot, 'tsconfig.build.json'), 'utf8'));
+  expect(include).toEqual(['src', 'workers']);
+  const wrong = sources.flatMap(({ file, imports }) => {
+    const unknown = isOurs(file) ? /^(?:test|tools)\// : /^vitest$|\.test\.ts$/;
+    return file.startsWith('test/') ? [] : imports.filter((to) => unknown.test(to)).map((to) => [file, to]);
+  });
+  expect(wrong).toEqual([]);
+});
+
+test('no files import each other in a circle', () => {
+  const beneath = new Map(code.map(({ file, imports }) => [file, imports.filter(isOurs)]));
+  const done = new Set<string>();
+  const circleFrom = (file: string, way: string[]): string[] | undefined => {
+    if (way.includes(file)) return [...way.slice(way.indexOf(file)), file];
+    if (done.has(file)) return undefined;
+    for (const next of beneath.get(file) ?? []) {
+      const circle = circleFrom(next, [...way, file]);
+      if (circle) return circle;
+    }
+    done.add(file);
+    return undefined;
+  };
+  for (const { file } of code) expect(circleFrom(file, [])?.join(' < ')).toBeUndefined();
+});
+
+test.each([
+  ['express', ['edge', 'board']],
+  ['bullmq', ['queue', 'workers/lane', 'workers/upkeep', 'workers/sync', 'board', 'processes']],
+  ['ioredis', ['queue', 'limits']],
+  ['pg', ['store', 'queue', 'workers/lane', 'workers/fence', 'embedded', 'integrations', 'processes']],
+  ['@duckdb/node-api', ['integrations']],
+  ['@aws-sdk/client-s3', ['integrations']],
+])('%s is known only to %j', (name, allowed) => {
+  const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file));
+  expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
+});
+
+test('what is large and seldom needed is imported only when a source is opened', () => {
+  const large = [
+    'src/integrations/postgres-source.ts',
+    'src/integrations/files-source.ts',
+    'src/integrations/bucket.ts',
+  ];
+  const opener = sources.find(({ file }) => file === 'src/integrations/open-source.ts')!;
+  expect(opener.imports).toEqual(expect.arrayContaining(large));
+  expect(opener.text).not.toMatch(/^import [^;]*(postgres-source|files-source|bucket)/m);
+  const others = code.filter(({ file, imports }) => {
+    if (file === opener.file || /^src\/integrations\/(files|bucket|postgres)/.test(file)) return false;
+    return imports.some((name) => large.includes(name) || /^src\/integrations\/(files|bucket)\//.test(name));
+  });
+  expect(others.map(({ file }) => file)).toEqual([]);
+});
+
+test('the rules about profiles, schemas and jobs do no input or output', () => {
+  const outward = /^(?:node:)?(?:fs|net|http|https|dns|child_process|worker_threads|timers)\b/;
+  const wrong = code.filter(
+    ({ file, imports }) =>
+      ['schemas', 'profile', 'jobs'].includes(roomOf(file)!) && imports.some((name) => outward.test(name)),
+  );
+  expect(wrong.map(({ file }) => file)).toEqual([]);
+});
+
+test('only the named files look at the environment', () => {
+  const wrong = code.filter(({ file, text }) => /\bprocess\.env\b/.test(text) && !environment.has(file));
+  expect(wrong.map(({ file }) => file)).toEqual([]);
+});
+
+test('every file that may look at the environment does', () => {
+  const readers = [...environment.keys()].filter(
+    (file) => !readFileSync(path.join(packageRoot, file), 'utf8').includes('process.env'),
+  );
+  expect(readers).toEqual([]);
+});
+
+test(`no file has more than ${MOST_LINES} lines`, () => {
+  const long = sources.filter(({ text }) => text.split('\n').length > MOST_LINES + 1);
+  expect(long.map(({ file }) => file)).toEqual([]);
+});
+
+/** Where a server, or a process, is started: what only the tiers above may reach. */
+const startsServers = ['test/setup/fixtures.ts', 'test/setup/redis.ts'];
+const startsProcesses = [
+  ...['processes', 'fleet', 'npm-start', 'chromium', 'postgres-on-port'].map(
+    (name) => `test/setup/${name}.ts`,
+  ),
+  ...['src/embedded/postgres.ts', 'node:child_process'],
+];
+const tiers = [
+  { name: 'rules', files: /\.rules\.test\.ts$/, forbidden: [...startsServers, ...startsProcesses] },
+  { name: 'stores', files: /(?<!\.rules|\.processes)\.test\.ts$/, forbidden: startsProcesses },
+];
+
+/** The way by which a test comes to one of the files, through helpers of the tests and tools; nothing if there is none. */
+function wayTo(forbidden: string[], test: string): string[] | undefined {
+  const byFile = new Map(sources.map((source) => [source.file, source]));
+  const ways: string[][] = [[test]];
+  const seen = new Set<string>();
+  for (const way of ways) {
+    for (const next of byFile.get(way[0]!)?.values ?? []) {
+      if (forbidden.includes(next)) return [next, ...way];
+      // Redis is a server of the run; how it is started is its own affair.
+      if (seen.has(next) || !/^(?:test|tools)\//.test(next) || startsServers.includes(next)) continue;
+      seen.add(next);
+      ways.push([next, ...way]);
+    }
+  }
+  return undefined;
+}
+
+test.each(tiers)(
+  'no test of the $name reaches what starts more than its tier may',
+  ({ files, forbidden }) => {
+    const tests = sources.filter(({ file }) => files.test(file));
+    expect(tests.length).toBeGreaterThan(50);
+    const wrong = tests.map(({ file }) => wayTo(forbidden, file)?.join(' < ')).filter(Boolean);
+    expect(wrong).toEqual([]);
+  },
+);
+
+test('helpers have hooks run for the file that calls them, not for the first one that imports them', () => {
+  const wrong = sources.filter(
+    ({ file, text }) =>
+      file.startsWith('test/') &&
+      !/\.test\.ts$|^test\/setup\/end-left-behind\.ts$/.test(file) &&
+      /^(?:beforeAll|afterAll|beforeEach|afterEach)\(/m.test(text),
+  );
+  expect(wrong.map(({ file }) => file)).toEqual([]);
+});
+
+test('every test of processes starts one, or a server of its own', () => {
+  const tests = sources.filter(({ file }) => /\.processes\.test\.ts$/.test(file));
+  const idle = tests.filter(({ file }) => wayTo(startsProcesses, file) === undefined);
+  expect(idle.map(({ file }) => file)).toEqual([]);
+});

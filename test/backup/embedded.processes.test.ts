@@ -1,0 +1,56 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { send } from '../setup/api.ts';
+import { temporaryFolder } from '../setup/fixtures.ts';
+import { begin, endStarted, KEY, output, runningOn, settings, startAndWait } from '../setup/npm-start.ts';
+import { countSets, drained, OBJECTS, once, sendSet } from './counted.ts';
+import { follow } from './documented.ts';
+
+let key: string;
+let applied: number;
+let copy: Awaited<ReturnType<typeof settings>>;
+
+/** docs/backup.md, the embedded form. */
+beforeAll(async () => {
+  const original = await settings();
+  const start = await startAndWait(original);
+  key = KEY.exec(output(start))![0];
+  await sendSet(original.PORT, key, 'applied');
+  await drained(original.PORT);
+
+  // From here on nothing is applied: the worker stands still, and is killed when it does not stop.
+  const worker = runningOn(original.DATA_DIR).find(({ command }) => command.includes('workers/worker.js'))!;
+  process.kill(worker.pid, 'SIGSTOP');
+  await sendSet(original.PORT, key, 'waiting');
+  start.kill('SIGTERM');
+  expect((await start.exit).code).toBe(0);
+
+  const folder = temporaryFolder('penstock-backup-');
+  const BACKUP = path.join(folder, 'kept');
+  follow('keep the folder', { DATA_DIR: original.DATA_DIR, BACKUP });
+  copy = { ...(await settings()), DATA_DIR: path.join(temporaryFolder('penstock-elsewhere-'), 'data') };
+  follow('bring the folder back', { DATA_DIR: copy.DATA_DIR, BACKUP });
+  // The original goes on, as on the machine that a copy was taken of.
+  begin(original);
+  const restored = await startAndWait(copy);
+  // The same key: none is made again.
+  expect(output(restored)).not.toMatch(KEY);
+  applied = await drained(copy.PORT);
+});
+afterAll(() => endStarted());
+
+test('G1, G2: a copy of DATA_DIR has every accepted object once, also those that were not applied yet', async () => {
+  expect(applied).toBe(2 * OBJECTS);
+  const url = readFileSync(path.join(copy.DATA_DIR, 'database-url'), 'utf8').trim();
+  expect(await countSets(url)).toEqual({ applied: once, waiting: once });
+});
+
+test('G6: a copy of DATA_DIR is read with the same key, on ports of its own', async () => {
+  const { body } = await send(Number(copy.PORT), {
+    path: '/users/export/ids',
+    key,
+    json: { external_ids: ['waiting-7'] },
+  });
+  expect(body.users).toMatchObject([{ external_id: 'waiting-7', home_city: 'waiting' }]);
+});

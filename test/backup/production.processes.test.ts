@@ -1,0 +1,119 @@
+import path from 'node:path';
+import pg from 'pg';
+import { describe, expect, test } from 'vitest';
+import { freePort } from '../../src/embedded/address.ts';
+import { statusOf } from '../guarantees/fleet.ts';
+import { send } from '../setup/api.ts';
+import { startRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { startProcess, type TestProcess } from '../setup/processes.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { countSets, drained, OBJECTS, once, sendSet } from './counted.ts';
+import { follow } from './documented.ts';
+import { findPostgresPrograms } from './postgres-programs.ts';
+import { homeWithPasswordOf, startPostgresServer, type TestServer } from './servers.ts';
+
+/** Processes of one installation. */
+function openInstallation(DATABASE_URL: string, REDIS_URL: string) {
+  const env = { DATABASE_URL, REDIS_URL, LANES: '2', QUEUE_TIMEOUT_MS: '10000', LOG_LEVEL: 'warn' };
+  const running: TestProcess[] = [];
+
+  async function start(file: string, setting: string): Promise<number> {
+    const port = await freePort();
+    running.push(startProcess(`dist/${file}`, { ...env, [setting]: String(port) }));
+    await waitUntil(async () => (await statusOf(port, '/readyz')) === 200, { what: file });
+    return port;
+  }
+
+  return {
+    release: async () =>
+      expect((await startProcess('dist/src/release.js', env).exit).code, 'the exit of release').toBe(0),
+    web: () => start('src/web.js', 'PORT'),
+    worker: () => start('workers/worker.js', 'WORKER_PORT'),
+    async stop() {
+      for (const one of running.splice(0)) {
+        one.kill('SIGTERM');
+        expect((await one.exit).code).toBe(0);
+      }
+    },
+  };
+}
+
+/** How Postgres is kept and brought back, by the words of the page; `bring` gives the new server. */
+interface Way {
+  programs: string | undefined;
+  keep(server: TestServer, BACKUP: string): Promise<void>;
+  bring(server: TestServer, BACKUP: string): Promise<TestServer>;
+}
+
+const byFolder: Way = {
+  programs: undefined,
+  async keep(server, BACKUP) {
+    await server.stop();
+    follow('keep the data folder of Postgres', { PGDATA: server.PGDATA, BACKUP });
+  },
+  async bring(server, BACKUP) {
+    const home = homeWithPasswordOf(server);
+    follow('bring the data folder of Postgres back', { PGDATA: path.join(home, 'postgres'), BACKUP });
+    return startPostgresServer(undefined, home);
+  },
+};
+
+const programs = findPostgresPrograms();
+
+const byDump: Way = {
+  programs,
+  async keep({ url }, BACKUP) {
+    follow('dump Postgres', { DATABASE_URL: url, BACKUP }, [programs!]);
+  },
+  async bring(_server, BACKUP) {
+    const server = await startPostgresServer(programs);
+    follow('restore the dump', { DATABASE_URL: server.url, BACKUP }, [programs!]);
+    return server;
+  },
+};
+
+/** The Postgres from npm has no pg_dump: that way is tried where another one is installed. */
+const ways: [string, Way][] = [
+  ['its data folder', byFolder],
+  ...(programs ? ([['a dump', byDump]] as [string, Way][]) : []),
+];
+
+describe.each(ways)('an installation kept with everything stopped, Postgres by %s', (_, way) => {
+  test('G1, G2, G6: comes back elsewhere with every accepted object once, read with the same key', async () => {
+    const postgres = await startPostgresServer(way.programs);
+    const redis = await startRedis();
+    const original = openInstallation(postgres.url, redis.url);
+    await original.release();
+    const pool = new pg.Pool({ connectionString: postgres.url, max: 1 });
+    const { key } = await createWorkspace(pool);
+    await pool.end();
+    const [web] = await Promise.all([original.web(), original.worker()]);
+    await sendSet(web, key, 'applied');
+    await drained(web);
+    await original.stop();
+    await sendSet(await original.web(), key, 'waiting');
+    await original.stop();
+
+    const BACKUP = temporaryFolder('penstock-backup-');
+    await redis.stop();
+    follow('keep Redis', { REDIS_DIR: redis.dir, BACKUP });
+    await way.keep(postgres, BACKUP);
+
+    const REDIS_DIR = temporaryFolder('penstock-redis-');
+    follow('bring Redis back', { REDIS_DIR, BACKUP });
+    const server = await way.bring(postgres, BACKUP);
+    const restored = openInstallation(server.url, (await startRedis({ dir: REDIS_DIR })).url);
+    await restored.release();
+    await restored.worker();
+    const port = await restored.web();
+    expect(await drained(port)).toBe(2 * OBJECTS);
+    expect(await countSets(server.url)).toEqual({ applied: once, waiting: once });
+    const { body } = await send(port, {
+      path: '/users/export/ids',
+      key,
+      json: { external_ids: ['waiting-7'] },
+    });
+    expect(body.users).toMatchObject([{ external_id: 'waiting-7', home_city: 'waiting' }]);
+    await restored.stop();
+  });
+});

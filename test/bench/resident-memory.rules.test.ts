@@ -1,0 +1,43 @@
+import { expect, test } from 'vitest';
+import { describeReadings, watchResident } from '../../tools/bench/resident-memory.ts';
+import { waitUntil } from '../setup/wait-until.ts';
+
+/** A reading a second of a process that takes 2 MB a second in its first minute, then `perMinute`. */
+function readings(seconds: number, perMinute: number) {
+  return Array.from({ length: seconds + 1 }, (_, at) => {
+    const warm = Math.min(at, 60);
+    return { at: at * 1000, mb: 80 + 2 * warm + ((at - warm) * perMinute) / 60 };
+  });
+}
+
+test('growth of memory is told without the first minute', () => {
+  expect(describeReadings('web', readings(600, 0))).toEqual({
+    ...{ warm_mb_web: 200, last_mb_web: 200, most_mb_web: 200, mb_per_minute_web: 0 },
+  });
+  expect(describeReadings('worker', readings(360, 6))).toMatchObject({
+    ...{ warm_mb_worker: 200, last_mb_worker: 230, mb_per_minute_worker: 6 },
+  });
+});
+
+test('one high reading is told as the largest, and hardly moves the slope', () => {
+  const all = readings(600, 0);
+  all[300]!.mb = 400;
+  const told = describeReadings('web', all);
+  expect(told.most_mb_web).toBe(400);
+  expect(Math.abs(told.mb_per_minute_web!)).toBeLessThan(0.5);
+});
+
+test('of a watch that is shorter than two minutes the second half counts', () => {
+  const told = describeReadings('web', readings(40, 0));
+  expect(told).toMatchObject({ warm_mb_web: 120, last_mb_web: 160, mb_per_minute_web: 120 });
+  expect(describeReadings('web', [])).toEqual({});
+});
+
+test.runIf(process.platform === 'linux')('a running process is watched until the end', async () => {
+  const began = performance.now();
+  const resident = watchResident({ self: process.pid });
+  await waitUntil(async () => performance.now() - began > 50, { what: 'a little time' });
+  const told = resident.stop();
+  expect(told.last_mb_self).toBeGreaterThan(20);
+  expect(told.most_mb_self).toBeGreaterThanOrEqual(told.warm_mb_self!);
+});

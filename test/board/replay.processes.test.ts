@@ -1,0 +1,89 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
+import { DEAD_LETTER_QUEUE, identifierKey, laneOf } from '../../src/queue/lanes.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { startProcess } from '../setup/processes.ts';
+import { openDashboard, type Visitor } from './browser-session.ts';
+import { failedEvent, type Installation, read } from './installation.ts';
+
+/** The whole way, with worker processes: from an object that the store refuses to its one effect. */
+describe.each(['redis', 'postgres'] as const)('a replay from the dashboard, queue on %s', (kind) => {
+  let installation: Installation;
+  let visitor: Visitor;
+  beforeAll(async () => {
+    ({ installation, visitor } = await openDashboard(kind));
+  });
+  afterAll(() => installation.stop());
+
+  const startWorkerProcess = () =>
+    startProcess('dist/workers/worker.js', { ...installation.env, WORKER_PORT: '0' });
+
+  const query = async (statement: string, ...values: unknown[]) =>
+    (await installation.database.pool.query(statement, values)).rows;
+
+  test('takes effect once, whoever retries it, and whichever worker dies', async () => {
+    const { database, producer, replayContext, deadLetterQueue } = installation;
+    const workers = [startWorkerProcess(), startWorkerProcess()];
+    await query("alter table events add constraint refused check (name <> 'refused')");
+
+    const workspaceId = uuidv7();
+    const identifier = { external_id: 'ada' };
+    const [before, refused, after] = ['before', 'refused', 'after'].map((name, index) => {
+      const { object } = failedEvent();
+      return { ...object, identifier, name, request: 0, index };
+    });
+    const request = {
+      request_id: 'the-request',
+      workspace_id: workspaceId,
+      accepted_at: new Date().toISOString(),
+    };
+    const lane = laneOf(workspaceId, identifierKey(identifier), 4);
+    const envelope = { requests: [request], objects: [before!, refused!, after!] };
+    await producer.add([{ lane, id: uuidv7(), envelope }]);
+
+    const { id } = refused!;
+    const jobId = `${id}_0`;
+    await waitUntil(async () => (await deadLetterQueue.getJobState(jobId)) === 'failed', {
+      what: 'the dead letter',
+    });
+    const job = await deadLetterQueue.getJob(jobId);
+    expect(job!.failedReason).toContain('violates check constraint "refused"');
+    expect(job!.data).toMatchObject({ request_id: 'the-request', workspace_id: workspaceId });
+    const names = () =>
+      query('select name, count from event_summaries where workspace_id = $1 order by 1', workspaceId);
+    expect(await names()).toEqual([
+      { name: 'after', count: 1 },
+      { name: 'before', count: 1 },
+    ]);
+
+    const retry = () => visitor.put(`/api/queues/${DEAD_LETTER_QUEUE}/${jobId}/retry`);
+    await retry();
+    await waitUntil(async () => (await deadLetterQueue.getJobState(`${id}_1`)) === 'failed', {
+      what: 'the second failure',
+    });
+    expect(await read(database, id)).toMatchObject({ state: 'waiting', replays: 1 });
+
+    await query('alter table events drop constraint refused');
+    const again = () => visitor.put(`/api/queues/${DEAD_LETTER_QUEUE}/${id}_1/retry`);
+    await Promise.all([again(), again(), replayDeadLetters(replayContext, [id]), retry()]);
+    workers[0]!.kill('SIGKILL');
+    startWorkerProcess();
+    await waitUntil(async () => (await read(database, id)).state === 'replayed', { what: 'the replay' });
+    await Promise.all([replayDeadLetters(replayContext, [id]), again(), retry()]);
+    const settled = async () => {
+      const { waiting, active, failed } = await deadLetterQueue.getJobCounts('waiting', 'active', 'failed');
+      return waiting === 0 && active === 0 && failed === 0;
+    };
+    await waitUntil(settled, { what: 'the dashboard to have nothing left' });
+
+    expect(
+      await query('select id, name from events where workspace_id = $1 and id = $2', workspaceId, id),
+    ).toEqual([{ id, name: 'refused' }]);
+    expect(await names()).toEqual([
+      { name: 'after', count: 1 },
+      { name: 'before', count: 1 },
+      { name: 'refused', count: 1 },
+    ]);
+  });
+});

@@ -1,0 +1,91 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startBoard } from '../../src/board/server.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { connectProducer } from '../../src/queue/connection.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { penstockOn } from '../admin/penstock.ts';
+import { createScene, type Scene } from '../scim/scene.ts';
+import { createVisitor } from './browser-session.ts';
+import { account, log } from './installation.ts';
+
+let scene: Scene;
+let board: Awaited<ReturnType<typeof startBoard>>;
+const stops: (() => Promise<void>)[] = [];
+beforeAll(async () => {
+  scene = await createScene();
+  const url = scene.fleet.env.DATABASE_URL!;
+  const config = readConfig({ ...scene.fleet.env, BOARD_PORT: '0' });
+  const database = openDatabase(url, 2);
+  const connection = connectProducer(config, url);
+  const given = { loss: () => undefined, missing: () => [] };
+  board = await startBoard({ config, account, connection, database, ...given, log });
+  stops.push(board.stop, connection.stop, database.stop, scene.stop);
+});
+afterAll(async () => {
+  for (const stop of stops) await stop();
+});
+
+const PASSWORD = 'seven wooden ladders';
+
+test('an account made over SCIM is invited by the command, signs in to the dashboard, and is deactivated over SCIM', async () => {
+  const { provider } = scene;
+  const { id, userName } = await provider.create({ userName: 'Ada@corp.internal' });
+  const read = async () => (await provider.ask('GET', `/Users/${id}`)).body;
+  expect((await read()).lastSignInAt).toBe('N/A');
+
+  const command = penstockOn(scene.fleet.env.DATABASE_URL!);
+  const { invitation } = await command.json(`accounts invite ${userName} --board-url ${board.url}`);
+  const visitor = createVisitor(board);
+  const path = invitation.slice(board.url.length);
+  expect(await (await visitor.get(path)).text()).toContain('value="ada@corp.internal"');
+  const token = new URLSearchParams(path.split('?')[1]).get('token')!;
+  const body = new URLSearchParams({ token, password: PASSWORD, again: PASSWORD });
+  expect((await visitor.send('POST', '/invitation', { body })).status).toBe(303);
+  // To set a password is not to sign in.
+  expect((await read()).lastSignInAt).toBe('N/A');
+
+  const before = Date.now();
+  expect((await visitor.signIn('ADA@corp.internal', PASSWORD)).status).toBe(303);
+  const { lastSignInAt } = await read();
+  expect(lastSignInAt).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  expect(Date.parse(lastSignInAt)).toBeGreaterThanOrEqual(before - 1);
+  const looks = async () => (await visitor.get('/api/queues')).status;
+  expect(await looks()).toBe(200);
+
+  const set = (active: boolean) => provider.patch(id, [{ op: 'replace', path: 'active', value: active }]);
+  expect((await set(false)).status).toBe(200);
+  expect(await looks()).toBe(401);
+  expect((await visitor.signIn(userName, PASSWORD)).status).toBe(401);
+  expect((await set(true)).status).toBe(200);
+  // The old session stays over; the password is the same.
+  expect(await looks()).toBe(401);
+  expect((await visitor.signIn(userName, PASSWORD)).status).toBe(303);
+  expect(await looks()).toBe(200);
+
+  expect((await provider.ask('DELETE', `/Users/${id}`)).status).toBe(204);
+  expect(await looks()).toBe(401);
+});
+
+test('what a person may do on the dashboard follows what was set over SCIM, from one request to the next', async () => {
+  const { provider } = scene;
+  const { id, userName } = await provider.create({ permissions: { companyPermissions: [], appGroup: [] } });
+  const command = penstockOn(scene.fleet.env.DATABASE_URL!);
+  const { invitation } = await command.json(`accounts invite ${userName}`);
+  const visitor = createVisitor(board);
+  const token = /token=([\w-]+)/.exec(invitation)![1]!;
+  await visitor.send('POST', '/invitation', {
+    body: new URLSearchParams({ token, password: PASSWORD, again: PASSWORD }),
+  });
+  await visitor.signIn(userName, PASSWORD);
+  const retry = async () => (await visitor.put('/api/queues/dead-letters/retry/failed')).status;
+  expect(await retry()).toBe(403);
+  const path = 'permissions.companyPermissions';
+  for (const name of ['manage_company_settings', 'admin']) {
+    await provider.patch(id, [{ op: 'add', path, value: [name] }]);
+    expect([name, await retry()]).toEqual([name, 200]);
+    await provider.patch(id, [{ op: 'remove', path }]);
+    expect(await retry()).toBe(403);
+  }
+  await provider.patch(id, [{ op: 'add', path, value: ['add_remove_app_groups'] }]);
+  expect(await retry()).toBe(403);
+});

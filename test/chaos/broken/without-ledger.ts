@@ -1,7 +1,0 @@
-import type { claimEnvelopes as claim } from '../../../src/store/delivery/claim-envelopes.ts';
-
-/** A worker that keeps no ledger: whatever it is given is its own to apply. */
-export const claimEnvelopes: typeof claim = async (_tx, envelopes) => ({
-  claimed: new Set(envelopes.map(({ id }) => id)),
-  now: new Date(),
-});

@@ -1,9 +1,0 @@
-import path from 'node:path';
-import { pathToFileURL } from 'node:url';
-import { packageRoot } from '../../src/package-root.ts';
-
-/** The environment of a process whose clock is so many hours ahead. */
-export function wrongClock(hours: number): Record<string, string> {
-  const preload = pathToFileURL(path.join(packageRoot, 'dist/test/chaos/preload-clock.js')).href;
-  return { NODE_OPTIONS: `--import ${preload}`, CHAOS_CLOCK_MS: String(hours * 3_600_000) };
-}

@@ -1,0 +1,157 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { allOperations } from '../src/operations/index.ts';
+import { ConfigError, readConfig, settings } from '../src/platform/config.ts';
+import { packageRoot } from '../src/platform/package-root.ts';
+import { NAMED_ATTRIBUTES } from '../src/profile/attributes.ts';
+import { describeApiKey } from '../src/store/credentials.ts';
+import { envExample, settingsPage } from '../tools/generate/settings.ts';
+
+describe('settings', () => {
+  test.each(Object.entries(settings))('%s has a default, a unit and a sentence', (_name, setting) => {
+    expect(setting.default).toBeDefined();
+    expect(setting.description).toMatch(/^[A-Z].+\.$/);
+    // A text may be of no unit; a number without one would have to be guessed.
+    if (setting.type === 'integer') expect(setting.unit).not.toBe('');
+    else expect(setting.unit).toBeTypeOf('string');
+  });
+
+  test('without any environment every setting has its default', () => {
+    const config = readConfig({});
+    for (const [name, setting] of Object.entries(settings)) {
+      expect(config[name as keyof typeof config]).toBe(setting.default);
+    }
+  });
+
+  test('an empty value counts as unset', () => {
+    expect(readConfig({ PORT: '', REDIS_URL: '  ' })).toEqual(readConfig({}));
+  });
+
+  test('every wrong setting is named, with its rule and the value found', () => {
+    const read = () => readConfig({ PORT: '70000', LANES: 'many', LOG_LEVEL: 'loud' });
+    expect(read).toThrow(ConfigError);
+    expect(read).toThrow('PORT must be <= 65535 (it is 70000)');
+    expect(read).toThrow('LANES must be integer (it is "many")');
+    expect(read).toThrow('LOG_LEVEL must be equal to one of the allowed values: fatal, error, warn');
+  });
+
+  test.each([
+    ['REDIS_URL', 'localhost:6379', 'redis:// or rediss://'],
+    ['REDIS_URL', 'http://localhost', 'redis:// or rediss://'],
+    ['REDIS_SENTINELS', 'one:26379 two:26379', 'host:port, with commas between'],
+    ['REDIS_SENTINELS', 'redis://user:secret@one', 'host:port, with commas between'],
+    ['DATABASE_URL', 'localhost:5432/penstock', 'postgres:// or postgresql://'],
+    ['DATABASE_URL', 'mysql://root:hunter2hunter2@localhost', 'postgres:// or postgresql://'],
+    ['BOOTSTRAP_API_KEY', 'hunter2', '16 to 500 visible ASCII characters'],
+    ['BOOTSTRAP_API_KEY', 'x'.repeat(501), '16 to 500 visible ASCII characters'],
+    ['BOOTSTRAP_API_KEY', 'a key with spaces in it', '16 to 500 visible ASCII characters'],
+    ['SERVICE_ID_FIELD', 'Service Id', 'a name in lower case'],
+    ['INTEGRATION_KEY', 'hunter2hunter2', '32 bytes in base64 or hex'],
+    ['INTEGRATION_KEY', `${'A'.repeat(43)}=,hunter2`, '32 bytes in base64 or hex'],
+  ])('%s=%s is refused by name and rule, and what may be a secret is not shown', (name, value, rule) => {
+    const read = () => readConfig({ [name]: value });
+    expect(read).toThrow(`wrong setting: ${name} must `);
+    expect(read).toThrow(rule);
+    expect(read).not.toThrow(value);
+  });
+
+  test.each([
+    ['REDIS_URL', 'redis://127.0.0.1:6379/2'],
+    ['REDIS_URL', 'rediss://user:secret@cache.example.com'],
+    ['DATABASE_URL', 'postgres://penstock@/penstock?host=/run/postgresql'],
+    ['DATABASE_URL', 'postgresql://penstock:secret@localhost:5432/penstock'],
+    ['BOOTSTRAP_API_KEY', 'x'.repeat(16)],
+    ['BOOTSTRAP_API_KEY', 'x'.repeat(500)],
+    ['SERVICE_ID_FIELD', 'braze_id'],
+    ['INTEGRATION_KEY', `${'A'.repeat(43)}=`],
+    ['INTEGRATION_KEY', `${'aB'.repeat(32)},${'A'.repeat(43)}=`],
+  ])('%s=%s is accepted', (name, value) => {
+    expect(readConfig({ [name]: value })).toMatchObject({ [name]: value });
+  });
+
+  test('of an accepted BOOTSTRAP_API_KEY no more than half is stored in clear', () => {
+    const shortest = 'x'.repeat(16);
+    expect(readConfig({ BOOTSTRAP_API_KEY: shortest }).BOOTSTRAP_API_KEY).toBe(shortest);
+    expect(describeApiKey(shortest).identifier).toBe('x'.repeat(8));
+  });
+
+  test('SERVICE_ID_FIELD is the name of no other field and no attribute, nor is its plural', () => {
+    const names = new Set(['constructor', ...NAMED_ATTRIBUTES]);
+    // SCIM has no service id, and names of its own.
+    const others = allOperations('zz_field').filter(({ auth }) => auth === undefined);
+    for (const { body, query, replies, errorSchema } of others)
+      collectMembers([body, query, replies, errorSchema], names);
+    expect(names.size).toBeGreaterThan(70);
+    const given = [...names].filter((name) => /^[a-z][a-z0-9_]*$/.test(name) && !name.startsWith('zz_field'));
+    for (const name of given.flatMap((name) => [name, ...(name.endsWith('s') ? [name.slice(0, -1)] : [])])) {
+      expect(() => readConfig({ SERVICE_ID_FIELD: name }), name).toThrow(
+        `SERVICE_ID_FIELD must not be the name of another field (it is "${name}")`,
+      );
+    }
+  });
+
+  test('Sentinels name no Redis without REDIS_URL', () => {
+    const REDIS_SENTINELS = 'one:26379, two:26379,[::1]:26379';
+    expect(() => readConfig({ REDIS_SENTINELS })).toThrow('REDIS_SENTINELS needs REDIS_URL');
+    expect(readConfig({ REDIS_SENTINELS, REDIS_URL: 'redis://:secret@any' })).toMatchObject({
+      REDIS_SENTINELS,
+    });
+  });
+
+  test('a SCIM token of the environment comes with its origin, or not at all', () => {
+    const token = { BOOTSTRAP_SCIM_TOKEN: 'x'.repeat(16) };
+    const origin = { BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example' };
+    expect(readConfig({ ...token, ...origin })).toMatchObject({ ...token, ...origin });
+    for (const half of [token, origin])
+      expect(() => readConfig(half)).toThrow(
+        'set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither',
+      );
+    expect(() => readConfig({ ...origin, BOOTSTRAP_SCIM_TOKEN: 'short' })).toThrow(
+      'BOOTSTRAP_SCIM_TOKEN must be 16 to 500 visible ASCII characters',
+    );
+    expect(() => readConfig({ ...token, BOOTSTRAP_SCIM_ORIGIN: 'a b' })).toThrow(
+      'BOOTSTRAP_SCIM_ORIGIN must be 1 to 255 visible ASCII characters',
+    );
+  });
+
+  test('a body of MAX_BODY_BYTES is never more than may wait', () => {
+    const read = () => readConfig({ MAX_BODY_BYTES: '2000000', MAX_PENDING_BYTES: '1000000' });
+    expect(read).toThrow('wrong setting: MAX_PENDING_BYTES must be >= MAX_BODY_BYTES');
+  });
+
+  test('what is read cannot be changed', () => {
+    expect(Object.isFrozen(readConfig({}))).toBe(true);
+  });
+});
+
+describe('what is generated from the settings (npm run generate)', () => {
+  const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
+
+  test('.env.example is current, and says nothing but the defaults', () => {
+    const text = read('.env.example');
+    expect(text).toBe(envExample());
+    const lines = text.split('\n').filter((line) => line && !line.startsWith('#'));
+    expect(readConfig(Object.fromEntries(lines.map((line) => line.split('='))))).toEqual(readConfig({}));
+  });
+
+  test('docs/settings.md is current, and names every setting', () => {
+    const text = read('docs/settings.md');
+    expect(text).toBe(settingsPage());
+    for (const name of Object.keys(settings)) expect(text).toContain(`| \`${name}\` |`);
+  });
+});
+
+/** The names of all members that a JSON Schema knows, at every depth. */
+function collectMembers(schema: unknown, names: Set<string>): void {
+  if (typeof schema !== 'object' || schema === null) return;
+  for (const [keyword, value] of Object.entries(schema)) {
+    if (keyword !== 'properties') collectMembers(value, names);
+    else {
+      for (const [name, member] of Object.entries(value)) {
+        names.add(name);
+        collectMembers(member, names);
+      }
+    }
+  }
+}

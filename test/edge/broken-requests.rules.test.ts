@@ -1,0 +1,106 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readJsonObject } from '../../src/edge/body.ts';
+import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+import { createReading } from '../../src/edge/reading.ts';
+import { createLog, createStrangersLog } from '../../src/platform/log.ts';
+
+const rules = {
+  limit: 1000,
+  reading: createReading({
+    mostBytes: 1000,
+    mostSmallBytes: 10_000,
+    mostWaiting: 1,
+    patience: 1000,
+    collectGarbage: () => {},
+  }),
+};
+
+let server: Server;
+/** How each request that became one ended. */
+const ends: string[] = [];
+beforeAll(async () => {
+  server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
+    if (request.url === '/late') await once(response, 'close');
+    Object.assign(request, { res: response });
+    const body = await readJsonObject(request, rules).catch((error: Error) => error.message);
+    ends.push(typeof body === 'string' ? body : 'read');
+    response.end('{}');
+  });
+  server.headersTimeout = 200;
+  server.requestTimeout = 300;
+  answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+});
+afterAll(() => {
+  server.close();
+  server.closeAllConnections();
+});
+
+/** Sends text as it is, and returns all that comes back before the connection is closed. */
+async function exchange(text: string): Promise<string> {
+  const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  let answer = '';
+  socket.on('data', (data) => {
+    answer += data;
+  });
+  socket.on('error', () => {});
+  socket.write(text);
+  await once(socket, 'close');
+  return answer;
+}
+
+describe('what never becomes a request is answered in JSON', () => {
+  test.for<[what: string, text: string, status: number, message: string]>([
+    ['no HTTP at all', 'GARBAGE\r\n\r\n', 400, 'Bad Request'],
+    [
+      'a length that is no number',
+      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: x\r\n\r\n',
+      400,
+      'Bad Request',
+    ],
+    [
+      'headers without end',
+      `GET /${'x'.repeat(20_000)} HTTP/1.1\r\nHost: a\r\n\r\n`,
+      431,
+      'Request Header Fields Too Large',
+    ],
+    ['headers that do not come', 'GET / HTTP/1.1\r\nHost: a\r\n', 408, 'Request Timeout'],
+    [
+      'a body that does not come',
+      'POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{',
+      408,
+      'Request Timeout',
+    ],
+  ])('%s', async ([_what, text, status, message]) => {
+    const [head, body] = (await exchange(text)).split('\r\n\r\n') as [string, string];
+    expect(head).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+    expect(head).toMatch(/\r\nContent-Type: application\/json; charset=utf-8\r\n/);
+    expect(head).toMatch(/\r\nX-Request-Id: [0-9a-f-]{36}\r\n/);
+    expect(JSON.parse(body)).toEqual({ message });
+  });
+
+  test('a sender who leaves in the middle of a body ends the request as one that came too slowly', async () => {
+    ends.length = 0;
+    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    socket.write('POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\n\r\n{');
+    await once(server, 'request');
+    socket.destroy();
+    await expect.poll(() => [...new Set(ends)]).toEqual(['Request Timeout']);
+  });
+
+  test.each([
+    ['the whole body', '{}'],
+    ['half a body', '{'],
+  ])('a sender who leaves with %s sent, before anybody reads it, ends the request too', async (_, body) => {
+    ends.length = 0;
+    const socket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+    socket.write(`POST /late HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n${body}`);
+    await once(server, 'request');
+    socket.destroy();
+    await expect.poll(() => ends).toEqual(['Request Timeout']);
+  });
+});

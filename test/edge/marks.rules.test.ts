@@ -1,0 +1,77 @@
+import { Registry } from 'prom-client';
+import { describe, expect, test } from 'vitest';
+import { watchMarks } from '../../src/edge/load-shedding.ts';
+import { watchLoopLag } from '../../src/edge/metrics.ts';
+
+describe('high-water marks', () => {
+  const scene = () => {
+    const values = { depth: 0, lag: 0 };
+    const registry = new Registry();
+    const marks = watchMarks(
+      [
+        { name: 'depth', mark: 100, unit: 'jobs', value: () => values.depth, ofQueue: true },
+        { name: 'lag', mark: 50, unit: 'ms', value: () => values.lag },
+      ],
+      registry,
+    );
+    return { values, registry, marks };
+  };
+
+  test('at its mark a value is in order; past it the reason names both', () => {
+    const { values, marks } = scene();
+    values.depth = 100;
+    expect(marks.overload('queue')).toBeUndefined();
+    values.depth = 101;
+    expect(marks.overload('queue')).toBe('depth is 101 jobs, over its mark of 100');
+  });
+
+  test('once past, it is normal again by itself at nine tenths of the mark, and not before', () => {
+    const { values, marks } = scene();
+    for (const [depth, over] of [
+      [101, true],
+      [95, true],
+      [91, true],
+      [90, false],
+      [95, false],
+      [101, true],
+    ] as const) {
+      values.depth = depth;
+      expect([depth, marks.overload('queue') !== undefined]).toEqual([depth, over]);
+    }
+  });
+
+  test('a full queue is no reason to refuse what goes straight to the store; a late process is', () => {
+    const { values, marks } = scene();
+    values.depth = 1000;
+    expect(marks.overload('store')).toBeUndefined();
+    expect(marks.overload('queue')).toBeDefined();
+    values.lag = 51;
+    expect(marks.overload('store')).toContain('lag');
+  });
+
+  test('values, marks and what is over are shown for machines and for people', async () => {
+    const { values, marks, registry } = scene();
+    values.depth = 123;
+    expect(marks.levels()).toEqual({
+      depth: { value: 123, mark: 100, unit: 'jobs', over: true },
+      lag: { value: 0, mark: 50, unit: 'ms', over: false },
+    });
+    const page = await registry.metrics();
+    for (const line of [
+      'penstock_high_water_value{of="depth",unit="jobs"} 123',
+      'penstock_high_water_mark{of="depth",unit="jobs"} 100',
+      'penstock_high_water_over{of="depth",unit="jobs"} 1',
+      'penstock_high_water_over{of="lag",unit="ms"} 0',
+    ])
+      expect(page.split('\n')).toContain(line);
+  });
+});
+
+test('the lag of a process whose event loop is blocked is seen, and gone when it runs again', async () => {
+  const loop = watchLoopLag();
+  const end = performance.now() + 1000;
+  while (performance.now() < end);
+  await expect.poll(loop.lag, { interval: 1 }).toBeGreaterThan(300);
+  await expect.poll(loop.lag, { timeout: 30_000 }).toBeLessThan(300);
+  await loop.stop();
+});

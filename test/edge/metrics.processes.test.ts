@@ -1,0 +1,144 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { backends, type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
+import { send } from '../setup/api.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createIntegration } from '../setup/integrations.ts';
+import { refuseEvents } from '../workers/batch.ts';
+
+const time = '2026-01-31T12:00:00Z';
+
+/** By what a person asks for: which process shows it, as which line, and what it says after the traffic below. */
+const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
+  ['accepted objects', 'web', /^penstock_objects_accepted_total\{operation="users.track"\}/, exactly(6)],
+  ['rejected objects', 'web', /^penstock_objects_rejected_total\{operation="users.track"\}/, exactly(1)],
+  ['applied objects', 'web', /^penstock_objects_applied_total/, exactly(3)],
+  ['applied objects of this worker', 'worker', /^penstock_worker_objects_applied_total/, exactly(3)],
+  ['dead letters', 'web', /^penstock_dead_letters_total/, exactly(1)],
+  ['dead letters that wait', 'web', /^penstock_dead_letters_waiting/, exactly(1)],
+  ['dead letters of this worker', 'worker', /^penstock_worker_dead_letters_total/, exactly(1)],
+  // One in work, one behind it.
+  ['queue depth', 'web', /^penstock_queue_depth\{lane="lane-0"\}/, exactly(2)],
+  ['age of the oldest job', 'web', /^penstock_queue_oldest_seconds\{lane="lane-0"\}/, above(0)],
+  ['apply time', 'web', /^penstock_apply_seconds_total/, above(0)],
+  ['apply time of this worker', 'worker', /^penstock_worker_apply_seconds_sum/, above(0)],
+  ['batch size', 'worker', /^penstock_worker_batch_objects_sum/, exactly(3)],
+  ['batches', 'worker', /^penstock_worker_batch_objects_count/, exactly(1)],
+  ['event-loop lag of the web', 'web', /^nodejs_eventloop_lag_seconds/, above(0)],
+  ['event-loop lag of the worker', 'worker', /^nodejs_eventloop_lag_seconds/, above(0)],
+  [
+    'data points: attributes',
+    'web',
+    /^penstock_usage_today\{workspace="shop",kind="attributes"\}/,
+    exactly(1),
+  ],
+  ['data points: events', 'web', /^penstock_usage_today\{workspace="shop",kind="events"\}/, exactly(1)],
+  ['data points: purchases', 'web', /^penstock_usage_today\{workspace="shop",kind="purchases"\}/, exactly(1)],
+  [
+    'data points: subscriptions',
+    'web',
+    /^penstock_usage_today\{workspace="shop",kind="subscriptions"\}/,
+    exactly(0),
+  ],
+  ['sync runs that have not ended', 'web', /^penstock_sync_runs_unfinished/, exactly(1)],
+  ['how long the oldest of them has been running', 'web', /^penstock_sync_oldest_run_seconds/, above(50)],
+  ['integrations whose last sync failed', 'web', /^penstock_sync_failing_integrations/, exactly(1)],
+];
+
+describe.each(backends)('/metrics after real traffic, queue on %s', (backend) => {
+  const pages = { web: '', worker: '' };
+
+  beforeAll(async () => {
+    const fleet = await startFleet(backend, { edges: 1, workers: 1, env: { LANES: '1' } });
+    await refuseEvents(fleet.pool, 'poison');
+    const ada = { external_id: 'ada' };
+    await track(fleet, {
+      attributes: [{ ...ada, n: 1 }],
+      events: [
+        { ...ada, name: 'seen', time },
+        { ...ada, name: 'poison', time },
+        { ...ada, name: 'never', time: 'never' },
+      ],
+      purchases: [{ ...ada, product_id: 'a', currency: 'USD', price: 1, time }],
+    });
+    const web = fleet.edges[0]!;
+    await waitUntil(async () => valueIn(await read(web), /^penstock_queue_depth/) === 0, {
+      what: 'an empty lane',
+    });
+    // Holds the next job in work, so that the one after it waits.
+    const blocker = await fleet.pool.connect();
+    await blocker.query('begin; lock table ledger in exclusive mode');
+    await track(fleet, { events: [{ ...ada, name: 'held', time }] });
+    await waitUntil(async () => (await stuckBatches(fleet)) > 0, { what: 'a job in work' });
+    const alone = await read(web);
+    expect(valueIn(alone, /^penstock_queue_depth/)).toBe(1);
+    expect(valueIn(alone, /^penstock_queue_oldest_seconds/)).toBeGreaterThan(0);
+    await track(fleet, { events: [{ ...ada, name: 'waits', time }] });
+    await addSyncRuns(fleet);
+    pages.web = await read(web);
+    // The lag that a page shows is what the page before it has measured.
+    await read(fleet.workers[0]!);
+    pages.worker = await read(fleet.workers[0]!);
+    await blocker.query('rollback');
+    blocker.release();
+    return fleet.stop;
+  });
+
+  test.for(shown)('shows %s (%s)', ([_, process, line, expectation]) => {
+    expectation(valueIn(pages[process], line));
+  });
+});
+
+/** An integration whose last run failed, another that works again and is running, and one that is paused. */
+async function addSyncRuns({ pool, workspace }: Fleet): Promise<void> {
+  const add = (integration: string, ...runs: [string, string | null][]) =>
+    Promise.all(
+      runs.map(([status, ended], index) =>
+        pool.query(
+          `insert into sync_jobs (id, integration_id, asked_by, status, started_at, finished_at)
+           values ($1, $2, 'api', $3, now() - interval '1 minute', $4::timestamptz)`,
+          [`018f0000-0000-7000-800${index}-${integration.slice(-12)}`, integration, status, ended],
+        ),
+      ),
+    );
+  const failing = await createIntegration(pool, workspace.id);
+  await add(failing, ['success', '2026-01-01'], ['config_error', '2026-01-02']);
+  const running = await createIntegration(pool, workspace.id);
+  await add(running, ['error', '2026-01-01'], ['partial', '2026-01-02'], ['running', null]);
+  const paused = await createIntegration(pool, workspace.id, { status: 'paused' });
+  await add(paused, ['error', '2026-01-02']);
+}
+
+async function track({ edges, workspace }: Fleet, json: Record<string, object[]>): Promise<void> {
+  const answer = await send(edges[0]!.port, {
+    path: '/users/track',
+    key: workspace.key,
+    json: json as never,
+  });
+  expect(answer.status).toBe(201);
+}
+
+async function read({ port }: Member): Promise<string> {
+  return (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+}
+
+/** @returns NaN when there is no such line. */
+function valueIn(page: string, start: RegExp): number {
+  const line = page.split('\n').find((candidate) => start.test(candidate));
+  return Number(line?.split(' ').at(-1) ?? Number.NaN);
+}
+
+/** Transactions that wait for the table that the test has locked. */
+async function stuckBatches({ pool }: Fleet): Promise<number> {
+  const { rows } = await pool.query(
+    "select count(*)::integer as count from pg_locks where relation = 'ledger'::regclass and not granted",
+  );
+  return rows[0].count;
+}
+
+function exactly(expected: number) {
+  return (value: number) => expect(value).toBe(expected);
+}
+
+function above(least: number) {
+  return (value: number) => expect(value).toBeGreaterThan(least);
+}

@@ -1,0 +1,217 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { gzipSync } from 'node:zlib';
+import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
+import { readBody } from '../../src/edge/body.ts';
+import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+import { createReading, type Reading, SMALL_BODY } from '../../src/edge/reading.ts';
+import { createLog, createStrangersLog } from '../../src/platform/log.ts';
+import { waitUntil } from '../setup/wait-until.ts';
+
+const LARGE = 400_000;
+const LIMIT = 4_000_000;
+
+let server: Server | undefined;
+afterEach(() => {
+  server?.close();
+  server?.closeAllConnections();
+});
+
+interface Scene {
+  reading: Reading;
+  /** Bytes of each body that has been read, in that order. */
+  read: number[];
+  /** How often garbage was collected. */
+  collections(): number;
+  /** Answers what has been read. */
+  answer(): void;
+  /** Begins a request with so many of its bytes. */
+  begin(headers: string, body: string | Buffer): Socket;
+}
+
+/** A server that answers when it is told to, with room for so much. */
+async function open(mostBytes: number, patience = 60_000, mostWaiting = 10): Promise<Scene> {
+  let collections = 0;
+  const collectGarbage = () => void collections++;
+  const reading = createReading({
+    mostBytes,
+    mostSmallBytes: 10_000_000,
+    mostWaiting,
+    patience,
+    collectGarbage,
+  });
+  const read: number[] = [];
+  const held: (() => void)[] = [];
+  server = createServer({ connectionsCheckingInterval: 20 }, async (request, response) => {
+    Object.assign(request, { res: response });
+    try {
+      const body = await readBody(request, { limit: LIMIT, reading });
+      read.push(body.length);
+      held.push(() => response.end(String(body.length)));
+    } catch (error) {
+      const { status, headers } = error as { status: number; headers: Record<string, string> };
+      response.writeHead(status, headers).end();
+    }
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const { port } = server.address() as AddressInfo;
+  return {
+    reading,
+    read,
+    collections: () => collections,
+    answer: () => held.splice(0).map((end) => end()),
+    begin(headers, body) {
+      const socket = connect(port, '127.0.0.1');
+      socket.on('error', () => {});
+      socket.write(`POST / HTTP/1.1\r\nHost: a\r\n${headers}\r\n\r\n`);
+      socket.write(body);
+      return socket;
+    },
+  };
+}
+
+const lengthOf = (bytes: number) => `Content-Length: ${bytes}`;
+
+/** A body in one chunk, without its end. */
+const chunk = (bytes: number) => `${bytes.toString(16)}\r\n${'x'.repeat(bytes)}\r\n`;
+
+async function firstLine(socket: Socket): Promise<string> {
+  let text = '';
+  socket.on('data', (data) => {
+    text += data;
+  });
+  await waitUntil(() => text.includes('\r\n\r\n'), { what: 'an answer' });
+  return text;
+}
+
+test('G5: large bodies are let in while there is room, the others in the order in which they came', async () => {
+  const { reading, read, answer, begin } = await open(2 * LARGE + 100);
+  for (let index = 0; index < 5; index++) {
+    begin(lengthOf(LARGE + index), 'x'.repeat(LARGE + index));
+    // Of two connections that are made at once either may be the first.
+    await waitUntil(() => read.length === Math.min(index + 1, 2), { what: 'it to be read, or to wait' });
+  }
+  expect(reading.held()).toBe(2 * LARGE + 1);
+  for (const count of [4, 5]) {
+    answer();
+    await waitUntil(() => read.length === count, { what: 'the next' });
+  }
+  answer();
+  await waitUntil(() => reading.held() === 0, { what: 'all room to be given back' });
+  expect([...read].sort()).toEqual([0, 1, 2, 3, 4].map((index) => LARGE + index));
+});
+
+test('G5: small bodies never wait', async () => {
+  const { read, begin } = await open(LARGE);
+  begin(lengthOf(LARGE), 'x'.repeat(LARGE / 2));
+  begin(lengthOf(LARGE), 'x'.repeat(LARGE));
+  const small = SMALL_BODY - 100;
+  begin(lengthOf(small), 'x'.repeat(small));
+  begin('Transfer-Encoding: chunked', `${chunk(small)}0\r\n\r\n`);
+  const packed = gzipSync('x'.repeat(small));
+  begin(`${lengthOf(packed.length)}\r\nContent-Encoding: gzip`, packed);
+  await waitUntil(() => read.length === 3, { what: 'the small ones' });
+  expect(read).toEqual([small, small, small]);
+});
+
+test.each([
+  ['without a length', 'Transfer-Encoding: chunked', `${chunk(LARGE)}0\r\n\r\n`],
+  [
+    'that is large when it is unpacked',
+    `${lengthOf(gzipSync('x'.repeat(LARGE)).length)}\r\nContent-Encoding: gzip`,
+    gzipSync('x'.repeat(LARGE)),
+  ],
+])('G5: a body %s waits as well, and keeps no more room than it takes', async (_, headers, body) => {
+  const { reading, read, begin } = await open(LARGE + 1);
+  const first = begin(lengthOf(LARGE), 'x'.repeat(LARGE / 2));
+  await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
+  begin(headers, body);
+  const small = begin(lengthOf(1), 'x');
+  await waitUntil(() => read.length === 1, { what: 'a small one behind it' });
+  small.destroy();
+  expect(read).toEqual([1]);
+  first.destroy();
+  await waitUntil(() => read.length === 2, { what: 'it to be read' });
+  expect([read[1], reading.held()]).toEqual([LARGE, LARGE]);
+});
+
+test('G5: a body without a length is kept in no larger piece than a body may be', async () => {
+  const { read, begin } = await open(LIMIT);
+  const allocate = vi.spyOn(Buffer, 'allocUnsafeSlow');
+  onTestFinished(() => allocate.mockRestore());
+  const length = LIMIT - 100_000;
+  begin('Transfer-Encoding: chunked', `${chunk(length)}0\r\n\r\n`);
+  await waitUntil(() => read.length === 1, { what: 'it to be read' });
+  expect(read).toEqual([length]);
+  expect(Math.max(...allocate.mock.calls.map(([bytes]) => bytes))).toBeLessThanOrEqual(LIMIT);
+});
+
+test('G5: whoever has waited too long is answered with 503 and Retry-After, and the next one is let in', async () => {
+  const { reading, read, begin } = await open(LARGE, 200);
+  const first = begin(lengthOf(LARGE), 'x');
+  await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
+  const text = await firstLine(begin(lengthOf(LARGE), 'x'.repeat(LARGE)));
+  expect(text).toMatch(/^HTTP\/1.1 503 .*Retry-After: 1\r\n/s);
+  first.destroy();
+  await waitUntil(() => reading.held() === 0, { what: 'its room to be given back' });
+  begin(lengthOf(LARGE), 'x'.repeat(LARGE));
+  await waitUntil(() => read.length === 1, { what: 'the next' });
+});
+
+test('G5: whoever comes when too many wait is answered with 503 at once', async () => {
+  const { reading, begin } = await open(LARGE, 60_000, 0);
+  begin(lengthOf(LARGE), 'x');
+  await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
+  expect(await firstLine(begin(lengthOf(LARGE), 'x'))).toMatch(/^HTTP\/1.1 503 /);
+});
+
+test('G5: a body that waits has no more time to come than any other: 408', async () => {
+  const { reading, begin } = await open(LARGE);
+  answerBrokenRequests(server!, createStrangersLog(createLog('test', 'silent')));
+  server!.requestTimeout = 300;
+  server!.headersTimeout = 200;
+  begin(lengthOf(LARGE), 'x');
+  await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
+  expect(await firstLine(begin(lengthOf(LARGE), 'x'))).toMatch(/^HTTP\/1.1 408 /);
+  await waitUntil(() => reading.held() === 0, { what: 'all room to be given back' });
+});
+
+test('G5: whoever leaves while waiting gives up its place', async () => {
+  const { reading, read, begin } = await open(LARGE);
+  const first = begin(lengthOf(LARGE), 'x');
+  await waitUntil(() => reading.held() === LARGE, { what: 'the first to be let in' });
+  begin(lengthOf(LARGE), 'x').destroy();
+  begin(lengthOf(LARGE), 'x'.repeat(LARGE));
+  first.destroy();
+  await waitUntil(() => read.length === 1, { what: 'the one that is still there' });
+  expect(reading.held()).toBe(LARGE);
+});
+
+test('G5: garbage is collected once per quarter of the room that huge bodies have taken, and for no other body', async () => {
+  const { reading, read, answer, begin, collections } = await open(8_000_000);
+  let requests = 0;
+  /** Sends one body, and waits until it has been answered and its room been given back. */
+  async function send(headers: string, body: string): Promise<void> {
+    begin(headers, body);
+    requests++;
+    await waitUntil(() => read.length === requests, { what: 'it to be read' });
+    answer();
+    await waitUntil(() => reading.held() === 0, { what: 'its room to be given back' });
+  }
+  for (let index = 0; index < 8; index++)
+    await send('Transfer-Encoding: chunked', `${chunk(LARGE)}0\r\n\r\n`);
+  for (let index = 0; index < 2; index++) {
+    const aborted = begin(lengthOf(LIMIT), 'x');
+    await waitUntil(() => reading.held() === LIMIT, { what: 'it to be let in' });
+    aborted.destroy();
+    await waitUntil(() => reading.held() === 0, { what: 'its room to be given back' });
+  }
+  expect(collections()).toBe(0);
+  const huge = 1_200_000;
+  for (const expected of [0, 1, 1, 2]) {
+    await send(lengthOf(huge), 'x'.repeat(huge));
+    expect(collections()).toBe(expected);
+  }
+});

@@ -1,0 +1,100 @@
+import { connect } from 'node:net';
+import { text } from 'node:stream/consumers';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { permissions } from '../../src/admin/arguments.ts';
+import { createStrangersLog, type Log } from '../../src/platform/log.ts';
+import { newApiKey } from '../../src/store/credentials.ts';
+import { type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
+import { send } from '../setup/api.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+
+let fleet: Fleet;
+let edge: Member;
+beforeAll(async () => {
+  const env = { LOG_LEVEL: 'info', TRUST_PROXY_HOPS: '2' };
+  fleet = await startFleet('postgres', { edges: 1, workers: 0, env });
+  edge = fleet.edges[0]!;
+});
+afterAll(() => fleet?.stop());
+
+const users = { external_ids: ['nobody'] };
+
+/** A key of the workspace that opens from these addresses alone. */
+async function keyFrom(allowlist: string): Promise<string> {
+  const { secret, identifier, hash } = newApiKey();
+  await fleet.pool.query(
+    `insert into api_keys (id, workspace_id, name, identifier, key_hash, permissions, ip_allowlist)
+     values ($1, $2, 'listed', $3, $4, $5, $6)`,
+    [uuidv7(), fleet.workspace.id, identifier, hash, permissions, [allowlist]],
+  );
+  return secret;
+}
+
+test('behind proxies that say too little, an allowlist lets nobody in, not even for the proxy itself', async () => {
+  const key = await keyFrom('127.0.0.0/8');
+  const ask = async (forwarded?: string) => {
+    const headers = forwarded === undefined ? {} : { 'x-forwarded-for': forwarded };
+    return (await send(edge.port, { path: '/users/export/ids', key, json: users, headers })).status;
+  };
+  expect(await ask()).toBe(403);
+  expect(await ask('127.0.0.1')).toBe(403);
+  expect(await ask('127.0.0.1, unknown, 10.0.0.1')).toBe(403);
+  expect(await ask('10.0.0.2, 10.0.0.1')).toBe(403);
+  expect(await ask('127.0.0.1, 10.0.0.1')).toBe(201);
+  // A key without a list opens from everywhere.
+  const { key: open } = fleet.workspace;
+  expect((await send(edge.port, { path: '/users/export/ids', key: open, json: users })).status).toBe(201);
+});
+
+test('refused requests of strangers are logged at a bounded rate, and those of known keys all the same', async () => {
+  const lines = () => edge.log.filter(({ status }) => [400, 401, 404, 405].includes(status as number)).length;
+  const started = performance.now();
+  let asked = 0;
+  const garbage = async () => {
+    const socket = connect(edge.port, '127.0.0.1');
+    socket.write('GARBAGE\r\n\r\n');
+    await text(socket);
+  };
+  const forged = `/preferences/${'A'.repeat(100)}`;
+  const floods: (() => Promise<unknown>)[] = [
+    () => send(edge.port, { path: '/users/track', key: `pk_${asked}`, json: {} }),
+    () => send(edge.port, { path: '/users/export/ids', json: {} }),
+    () => send(edge.port, { path: `/nowhere/${asked}` }),
+    () => send(edge.port, { method: 'PUT', path: '/users/track' }),
+    () => fetch(`http://127.0.0.1:${edge.port}${forged}`).then((answer) => answer.text()),
+    garbage,
+  ];
+  for (; asked < 1800; asked += 60)
+    await Promise.all(Array.from({ length: 60 }, (_, index) => floods[index % floods.length]!()));
+
+  const { key } = fleet.workspace;
+  const ids = new Set<string>();
+  for (let index = 0; index < 20; index++) {
+    const answer = await send(edge.port, { path: '/users/export/ids', key, json: users });
+    ids.add(answer.headers.get('x-request-id')!);
+  }
+  const known = () => edge.log.filter(({ request_id }) => ids.has(request_id as string)).length;
+  await waitUntil(() => known() === 20, { what: 'a line for each request of the key' });
+
+  const told = () => edge.log.find(({ left_out }) => left_out !== undefined);
+  await waitUntil(() => told() !== undefined, { what: 'the count of what was left out', deadline: 30_000 });
+  const seconds = (performance.now() - started) / 1000;
+  const written = lines();
+  expect(written).toBeLessThanOrEqual(200 + 10 * seconds + 1);
+  expect(told()!.left_out).toBe(asked - written);
+});
+
+test('after a flood, strangers have lines of their own again', () => {
+  let now = 0;
+  const written: object[] = [];
+  const write = (fields: object) => void written.push(fields);
+  const strangers = createStrangersLog({ info: write, warn: write } as unknown as Log, () => now);
+  for (let line = 0; line < 1000; line++) strangers.line('info', { line }, 'request');
+  expect(written).toHaveLength(200);
+  now += 1000;
+  for (let line = 0; line < 1000; line++) strangers.line('info', { line }, 'request');
+  expect(written).toHaveLength(210);
+  void strangers.stop();
+  expect(written.at(-1)).toEqual({ left_out: 1790 });
+});

@@ -1,0 +1,247 @@
+import { execFileSync } from 'node:child_process';
+import { chmodSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, onTestFinished, test } from 'vitest';
+import { type Reach, readEmbeddedUrl } from '../../src/embedded/address.ts';
+import { DataDirInUse } from '../../src/embedded/lock.ts';
+import {
+  type EmbeddedOptions,
+  type EmbeddedPostgres,
+  hasEmbeddedPostgres,
+  startEmbeddedPostgres,
+} from '../../src/embedded/postgres.ts';
+import { findBinaries } from '../../src/embedded/server.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { PostgresClient } from '../../src/store/database.ts';
+import { temporaryFolder, useMadeCluster, waitUntil } from '../setup/fixtures.ts';
+
+const log = createLog('test', 'silent');
+
+const reaches: Reach[] = ['socket', 'port'];
+
+test.each(reaches)('a second start finds the data of the first, on the same %s', async (reach) => {
+  const home = temporaryFolder();
+  const first = await startNew(home, { reach });
+  await query(first.url, 'create table kept (word text)');
+  await query(first.url, "insert into kept values ('once')");
+  await first.stop();
+
+  const second = await start(home, { reach });
+  expect(second.url).toBe(first.url);
+  expect(second.recovered).toBe(false);
+  expect(await query(second.url, 'select word from kept')).toEqual([{ word: 'once' }]);
+});
+
+const asked = `
+  select name, setting from pg_settings
+  where name in ('listen_addresses', 'unix_socket_directories', 'synchronous_commit', 'fsync', 'full_page_writes')`;
+const onDisk = { synchronous_commit: 'on', fsync: 'on', full_page_writes: 'on' };
+
+async function settingsOf(url: string) {
+  return Object.fromEntries((await query(url, asked)).map(({ name, setting }) => [name, setting]));
+}
+
+async function expectPassword(url: string): Promise<void> {
+  const guess = new URL(url);
+  guess.password = 'guess';
+  await expect(query(guess.href, 'select')).rejects.toThrow('password authentication failed');
+}
+
+test('it listens on a socket in a folder that is closed to others and on no port, asks for a password, and confirms what is on disk', async () => {
+  const home = temporaryFolder();
+  const { url } = await start(home);
+  const folder = path.join(home, 'socket');
+  expect(statSync(folder).mode & 0o777).toBe(0o700);
+  expect(statSync(path.join(folder, '.s.PGSQL.5432')).mode & 0o077).toBe(0);
+  expect(await settingsOf(url)).toEqual({
+    listen_addresses: '',
+    unix_socket_directories: `"${folder}"`,
+    ...onDisk,
+  });
+  await expectPassword(url);
+});
+
+test('where the path of a socket would be too long it listens on loopback only, and has to prove itself to clients', async () => {
+  const home = path.join(temporaryFolder(), 'deep'.repeat(20));
+  const { url } = await start(home);
+  expect(new URL(url).hostname).toBe('127.0.0.1');
+  expect(new URL(url).searchParams.get('require_auth')).toBe('scram-sha-256');
+  expect(readEmbeddedUrl(home)).toBe(url);
+  expect(await settingsOf(url)).toEqual({
+    listen_addresses: '127.0.0.1',
+    unix_socket_directories: '',
+    ...onDisk,
+  });
+  await expectPassword(url);
+});
+
+test('a folder whose name has quotes, commas, spaces and letters of other scripts is a folder', async () => {
+  const home = path.join(temporaryFolder(), `a "b", 'c' %2F ü`);
+  const { url } = await startNew(home);
+  expect(readEmbeddedUrl(home)).toBe(url);
+  expect(await query(url, 'select 1 as one')).toEqual([{ one: 1 }]);
+});
+
+test('the address in a copy of the folder does not lead to the original', async () => {
+  const home = temporaryFolder();
+  await start(home);
+  const copy = temporaryFolder();
+  cpSync(path.join(home, 'database-url'), path.join(copy, 'database-url'));
+  await expect(query(readEmbeddedUrl(copy)!, 'select')).rejects.toThrow('ENOENT');
+});
+
+test('the address that an earlier release has left makes whoever listens there prove itself', () => {
+  const home = temporaryFolder();
+  const left = 'postgresql://penstock:secret@127.0.0.1:40123/penstock';
+  writeFileSync(path.join(home, 'database-url'), `${left}\n`);
+  expect(readEmbeddedUrl(home)).toBe(`${left}?require_auth=scram-sha-256`);
+});
+
+test('the password and the address are for their owner alone', async () => {
+  const home = temporaryFolder();
+  const { url } = await startNew(home);
+  expect(readEmbeddedUrl(home)).toBe(url);
+  for (const file of ['password', 'database-url', 'postgres.log']) {
+    expect(statSync(path.join(home, file)).mode & 0o077, file).toBe(0);
+  }
+});
+
+test('no installation, no address', () => {
+  expect(readEmbeddedUrl(temporaryFolder())).toBeUndefined();
+});
+
+test('a server that crashed comes back with what it had confirmed', async () => {
+  const home = temporaryFolder();
+  const first = await start(home);
+  await query(first.url, 'create table kept (word text)');
+  await query(first.url, "insert into kept values ('once')");
+  process.kill(postmaster(home), 'SIGKILL');
+  await first.exited;
+  await first.stop();
+
+  const second = await start(home);
+  expect(await query(second.url, 'select word from kept')).toEqual([{ word: 'once' }]);
+});
+
+test.each(reaches)('one that crashed is started again at the same address (%s)', async (reach) => {
+  const home = temporaryFolder();
+  const postgres = await start(home, { reach });
+  await query(postgres.url, 'create table kept (word text)');
+  process.kill(postmaster(home), 'SIGKILL');
+  // At first it may find what is left of the one before it.
+  await waitUntil(() => postgres.startAgain().then(() => true), { what: 'a new server' });
+  expect(await query(postgres.url, 'select word from kept')).toEqual([]);
+});
+
+test('a lock file whose process id has gone to another program does not stop the next start', async () => {
+  const home = temporaryFolder();
+  const first = await start(home);
+  const pidFile = path.join(home, 'postgres/postmaster.pid');
+  const lines = readFileSync(pidFile, 'utf8').split('\n');
+  await first.stop();
+  expect(existsSync(pidFile)).toBe(false);
+
+  writeFileSync(pidFile, [process.pid, ...lines.slice(1)].join('\n'));
+  const second = await start(home);
+  expect(await query(second.url, 'select 1 as one')).toEqual([{ one: 1 }]);
+});
+
+test('a start that was killed while it made the cluster does not stop the next one', async () => {
+  const home = temporaryFolder();
+  writeFileSync(path.join(home, 'postgres.unfinished'), 'half of a cluster');
+  const { url } = await startNew(home);
+  expect(await query(url, 'select 1 as one')).toEqual([{ one: 1 }]);
+});
+
+test('the data directory belongs to one owner at a time', async () => {
+  const home = temporaryFolder();
+  const first = await start(home);
+  await expect(start(home)).rejects.toThrow(
+    new DataDirInUse(`another npm start (process ${process.pid}) is running on ${home}, its DATA_DIR`),
+  );
+  await first.stop();
+  await (await start(home)).stop();
+});
+
+test('as root, a folder that is closed to everyone else holds the data nevertheless', async () => {
+  const home = temporaryFolder();
+  chmodSync(home, 0o700);
+  const inside = path.join(home, 'closed', 'data');
+  const { url } = await startNew(inside);
+  expect(await query(url, 'select 1 as one')).toEqual([{ one: 1 }]);
+  expect(statSync(home).mode & 0o777).toBe(0o700);
+});
+
+test('a server that does not start says why', async () => {
+  const home = temporaryFolder();
+  await (await start(home)).stop();
+  const version = path.join(home, 'postgres/PG_VERSION');
+  writeFileSync(version, '9.6\n');
+  await expect(start(home)).rejects.toThrow('database files are incompatible with server');
+  await waitUntil(() => !existsSync(path.join(home, 'lock.sock')), { what: 'the lock to be let go' });
+});
+
+test.for([
+  ['a copy of its folder', (home: string, other: string) => execFileSync('cp', ['-a', home, other])],
+  ['another installation', () => {}],
+] as const)('a port that %s takes at the last moment is left to it', async ([, make]) => {
+  const home = temporaryFolder();
+  const other = path.join(temporaryFolder(), 'other');
+  const reach = 'port';
+  const first = await start(home, { reach });
+  await first.stop();
+  make(home, other);
+  await (await startNew(other, { reach })).stop();
+  cpSync(path.join(home, 'database-url'), path.join(other, 'database-url'));
+
+  const { binaries, asked, go } = await patientBinaries();
+  const starting = start(home, { reach, binaries });
+  await waitUntil(() => existsSync(asked), { what: 'the program to be called' });
+  const faster = await start(other, { reach });
+  expect(faster.url.split('@')[1]).toBe(first.url.split('@')[1]);
+  writeFileSync(go, '');
+
+  const { url } = await starting;
+  expect(new URL(url).port).not.toBe(new URL(faster.url).port);
+  const [own] = await query(url, 'show data_directory');
+  expect(own).toEqual({ data_directory: path.join(home, 'postgres') });
+});
+
+/** Programs of which the server waits for `go` and has made `asked` before. */
+async function patientBinaries() {
+  const folder = temporaryFolder();
+  chmodSync(folder, 0o777);
+  const [postgres, asked, go] = ['postgres', 'asked', 'go'].map((name) => path.join(folder, name)) as [
+    string,
+    string,
+    string,
+  ];
+  const real = await findBinaries();
+  const script = `touch ${asked}; while [ ! -e ${go} ]; do sleep 0.05; done; exec ${real.postgres} "$@"`;
+  writeFileSync(postgres, `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+  return { binaries: { ...real, postgres }, asked, go };
+}
+
+/** On a cluster that was made before. */
+async function start(home: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
+  if (!hasEmbeddedPostgres(home)) useMadeCluster(home);
+  return startNew(home, options);
+}
+
+/** Makes the cluster, where there is none. */
+async function startNew(home: string, options: EmbeddedOptions = {}): Promise<EmbeddedPostgres> {
+  const postgres = await startEmbeddedPostgres(home, log, options);
+  onTestFinished(() => postgres.stop());
+  return postgres;
+}
+
+function postmaster(home: string): number {
+  return Number(readFileSync(path.join(home, 'postgres/postmaster.pid'), 'utf8').split('\n')[0]);
+}
+
+async function query(url: string, statement: string) {
+  const client = new PostgresClient({ connectionString: url });
+  await client.connect();
+  const { rows } = await client.query(statement).finally(() => client.end());
+  return rows;
+}

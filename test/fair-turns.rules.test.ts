@@ -1,0 +1,77 @@
+import { expect, test } from 'vitest';
+import { createFairTurns, type FairTurnSettings } from '../src/platform/semaphore.ts';
+
+/** Turns whose work ends when it is told to; who has begun, in that order. */
+function scene(settings: Partial<FairTurnSettings>) {
+  const inTurn = createFairTurns({
+    ...{ atOnce: 1, atOnceOfOne: 9, mostWaiting: 99, mostWaitingOfOne: 99, patience: 60_000 },
+    refusal: (reason) => new Error(reason),
+    ...settings,
+  });
+  const begun: string[] = [];
+  const ends: (() => void)[] = [];
+  return {
+    begun,
+    ask: (owner: string) =>
+      inTurn(owner, () => {
+        begun.push(owner);
+        return new Promise<void>((resolve) => ends.push(resolve));
+      }),
+    /** Ends the work that has gone on for longest. */
+    async end() {
+      ends.shift()!();
+      await new Promise(setImmediate);
+    },
+  };
+}
+
+test('one owner after the other has a turn, however much any of them asks for', async () => {
+  const { ask, begun, end } = scene({});
+  for (const owner of ['a', 'a', 'a', 'a', 'b', 'c', 'b']) void ask(owner);
+  for (let turn = 0; turn < 6; turn++) await end();
+  expect(begun).toEqual(['a', 'b', 'c', 'a', 'b', 'a', 'a']);
+});
+
+test('one owner has no more at once than one may, also when nobody else asks', async () => {
+  const { ask, begun, end } = scene({ atOnce: 3, atOnceOfOne: 2 });
+  for (const owner of ['a', 'a', 'a']) void ask(owner);
+  expect(begun).toEqual(['a', 'a']);
+  void ask('b');
+  expect(begun).toEqual(['a', 'a', 'b']);
+  await end();
+  expect(begun).toEqual(['a', 'a', 'b', 'a']);
+});
+
+test('owners whose work takes long leave one place to the others', async () => {
+  const { ask, begun, end } = scene({ atOnce: 2, isHeavy: (owner) => owner !== 'light' });
+  for (const owner of ['slow', 'slower', 'slow']) void ask(owner);
+  expect(begun).toEqual(['slow']);
+  void ask('light');
+  expect(begun).toEqual(['slow', 'light']);
+  await end();
+  expect(begun).toEqual(['slow', 'light', 'slower']);
+});
+
+test('one owner that floods fills its own part of the queue alone', async () => {
+  const { ask, begun, end } = scene({ mostWaiting: 4, mostWaitingOfOne: 2 });
+  for (let index = 0; index < 3; index++) void ask('a');
+  await expect(ask('a')).rejects.toThrow('too many wait');
+  void ask('b');
+  await end();
+  expect(begun).toEqual(['a', 'b']);
+});
+
+test('while nobody is to be refused for waiting, nobody is', async () => {
+  let excused = true;
+  const { ask } = scene({ patience: 10, isExcused: () => excused });
+  void ask('a');
+  let refused = false;
+  const waiting = ask('b').catch(() => {
+    refused = true;
+  });
+  await new Promise((resolve) => setTimeout(resolve, 60));
+  expect(refused).toBe(false);
+  excused = false;
+  await waiting;
+  expect(refused).toBe(true);
+});

@@ -1,0 +1,31 @@
+import { expect, test } from 'vitest';
+import { type Backend, startFleet } from '../guarantees/fleet.ts';
+import { settled } from '../identity-model/run.ts';
+import { lengthOf } from '../setup/length.ts';
+import { deadlocksOf, readCrossed, sendCrossingMerges } from './crossing-merges.ts';
+import { raiseLimits } from './limits.ts';
+
+const MERGES = Number(process.env.CROSSING_MERGES ?? lengthOf({ short: 1000, long: 10_000 }));
+
+const fleets: { backend: Backend; lanes: number }[] = [
+  { backend: 'redis', lanes: 4 },
+  { backend: 'postgres', lanes: 1 },
+];
+
+test.each(fleets)(
+  `opposite merges, chains and cycles, ${MERGES} over 100 users by many workers: no deadlock surfaces, no event and no sum is lost; queue on $backend, $lanes lanes`,
+  { timeout: 300_000 },
+  async ({ backend, lanes }) => {
+    const fleet = await startFleet(backend, { env: { LANES: String(lanes), LOG_LEVEL: 'info' } });
+    await raiseLimits(fleet);
+    const { merges, events, refused } = await sendCrossingMerges(fleet, { merges: MERGES });
+    expect(refused).toBe(0);
+    await settled(fleet, events + merges, 120_000);
+
+    const found = await readCrossed(fleet);
+    expect(found).toMatchObject({ counted: events, events, living: found.summaries, deadLetters: 0 });
+    expect(deadlocksOf(fleet)).toEqual([]);
+    expect(await fleet.fallen()).toEqual([]);
+    await fleet.stop();
+  },
+);

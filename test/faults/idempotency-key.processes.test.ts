@@ -1,0 +1,214 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { allOperations } from '../../src/operations/index.ts';
+import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { createAccess } from '../setup/access.ts';
+import { send } from '../setup/api.ts';
+import { liftLimits } from '../setup/examples.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { ask, askAtOnce, effectsOn, newKey, ONCE, saidBy, tracked } from './idempotency-scene.ts';
+
+const REUSED = 'This Idempotency-Key came with another request within the last 24 hours';
+
+describe.each(eitherBackend)('one Idempotency-Key, two edges, the queue in %s', (backend) => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet(backend, { edges: 2, workers: 2, env: { LOG_LEVEL: 'info' } });
+    await liftLimits(fleet.pool, fleet.workspace.id);
+  });
+  afterAll(() => fleet?.stop());
+
+  test('50 times at once and again later: one effect, equal answers; with another body it is refused', async () => {
+    const key = newKey();
+    const json = tracked('ada');
+    const answers = (await askAtOnce(fleet, 50, key, { json })).map(saidBy);
+    expect(answers[0]).toMatchObject({
+      status: 201,
+      body: { message: 'success', attributes_processed: 1, events_processed: 1, purchases_processed: 1 },
+    });
+    for (const answer of answers) expect(answer).toEqual(answers[0]);
+    expect((await effectsOn(fleet, ['ada'])).get('ada')).toEqual(ONCE);
+
+    for (let edge = 0; edge < 4; edge++) {
+      expect(saidBy(await ask(fleet, key, { json }, edge))).toEqual(answers[0]);
+      const other = await ask(fleet, key, { json: tracked('ada-too') }, edge);
+      expect(other).toMatchObject({ status: 422, body: { message: REUSED } });
+    }
+    const effects = await effectsOn(fleet, ['ada', 'ada-too']);
+    expect(effects.get('ada')).toEqual(ONCE);
+    expect(effects.get('ada-too')).toEqual({ points: null, events: 0, purchases: 0 });
+  });
+
+  test('the same body need not be the same text: order of members, space and compression make no difference', async () => {
+    const key = newKey();
+    const first = await ask(fleet, key, { json: { events: [], ...tracked('grace') } });
+    expect(first.status).toBe(201);
+    const { attributes, events, purchases } = tracked('grace');
+    const raw = JSON.stringify({ purchases, events, attributes }, null, 3);
+    expect(saidBy(await ask(fleet, key, { raw }, 1))).toEqual(saidBy(first));
+    const other = JSON.stringify({ purchases, events, attributes: [] });
+    expect(await ask(fleet, key, { raw: other }, 1)).toMatchObject({ status: 422 });
+    expect((await effectsOn(fleet, ['grace'])).get('grace')).toEqual(ONCE);
+  });
+
+  test('two bodies at once under one key: one of them has its effect, the other is refused', async () => {
+    const key = newKey();
+    const users = ['left', 'right'];
+    const answers = await Promise.all(
+      Array.from({ length: 20 }, (_, index) =>
+        ask(fleet, key, { json: tracked(users[index % 2]!) }, index >> 1),
+      ),
+    );
+    const statuses = users.map((_, place) =>
+      answers.filter((__, index) => index % 2 === place).map(({ status }) => status),
+    );
+    const winner = statuses[0]![0] === 201 ? 0 : 1;
+    expect(new Set(statuses[winner])).toEqual(new Set([201]));
+    expect(new Set(statuses[1 - winner])).toEqual(new Set([422]));
+    const effects = await effectsOn(fleet, users);
+    expect(effects.get(users[winner]!)).toEqual(ONCE);
+    expect(effects.get(users[1 - winner]!)).toMatchObject({ events: 0, purchases: 0 });
+  });
+
+  test('the name of the header in any case, and the key as a quoted string, are the same', async () => {
+    const key = newKey();
+    const json = tracked('quoted');
+    const sendAs = (headers: Record<string, string>) =>
+      send(fleet.edges[0]!.port, { path: '/users/track', key: fleet.workspace.key, json, headers });
+    const first = await sendAs({ 'idempotency-key': key });
+    for (const headers of [
+      { 'IDEMPOTENCY-KEY': key },
+      { 'Idempotency-key': `"${key}"` },
+      { 'Idempotency-Key': ` ${key} ` },
+    ]) {
+      expect(saidBy(await sendAs(headers as Record<string, string>))).toEqual(saidBy(first));
+    }
+    expect((await effectsOn(fleet, ['quoted'])).get('quoted')).toEqual(ONCE);
+  });
+
+  test('another key, another operation and another workspace are another request', async () => {
+    const key = newKey();
+    const json = tracked('many');
+    const other = await createWorkspace(fleet.pool, `other-${backend}`);
+    const requestIds = new Set<string | null>();
+    for (const { status, headers } of [
+      await ask(fleet, key, { json }),
+      await ask(fleet, newKey(), { json }),
+      await ask(fleet, key, { json, key: other.key }),
+      await ask(fleet, key, { path: '/users/delete', json: { external_ids: ['nobody'] } }),
+    ]) {
+      expect(status).toBe(201);
+      requestIds.add(headers.get('x-request-id'));
+    }
+    expect(requestIds.size).toBe(4);
+  });
+
+  test.each(['', ' ', 'two words', 'ключ', 'x'.repeat(256), '""', 'tab\there'])(
+    'a key that is none is refused with 400, naming the header: %j',
+    async (key) => {
+      // What is no Latin-1 cannot be sent as a header; its UTF-8 bytes can.
+      const sent = Buffer.from(key, 'utf8').toString('latin1');
+      const answer = await ask(fleet, sent, { json: tracked('nobody') });
+      expect(answer).toMatchObject({
+        status: 400,
+        body: { message: "'Idempotency-Key' is not valid: it must be 1 to 255 visible ASCII characters" },
+      });
+    },
+  );
+
+  test('a request that was refused is not remembered: its key is free for a better one', async () => {
+    const key = newKey();
+    const bad = { events: [{ external_id: 'mended' }] };
+    expect((await askAtOnce(fleet, 6, key, { json: bad })).map(({ status }) => status)).toEqual(
+      Array(6).fill(400),
+    );
+    expect(await ask(fleet, key, { json: bad }, 1)).toMatchObject({ status: 400 });
+    expect(await ask(fleet, key, { json: tracked('mended') }, 1)).toMatchObject({ status: 201 });
+    expect(await ask(fleet, key, { json: bad })).toMatchObject({ status: 422 });
+    expect((await effectsOn(fleet, ['mended'])).get('mended')).toEqual(ONCE);
+  });
+
+  test('a repeated request takes a token of its limit', async () => {
+    const limited = await createWorkspace(fleet.pool, `limited-${backend}`);
+    await fleet.pool.query("insert into rate_limits values ($1, 'users.track', 2, 3600)", [limited.id]);
+    const key = newKey();
+    const again = async () => (await ask(fleet, key, { json: tracked('limited'), key: limited.key })).status;
+    expect([await again(), await again(), await again()]).toEqual([201, 201, 429]);
+  });
+
+  test('an answer that waits for the workers is the same for everyone', async () => {
+    await ask(fleet, newKey(), { json: { attributes: [{ external_id: 'old-name', points: 1 }] } });
+    const key = newKey();
+    const renames = [
+      { current_external_id: 'old-name', new_external_id: 'new-name' },
+      { current_external_id: 'nobody-has-it', new_external_id: 'nobody' },
+    ];
+    const request = { path: '/users/external_ids/rename', json: { external_id_renames: renames } };
+    const answers = (await askAtOnce(fleet, 20, key, request)).map(saidBy);
+    expect(answers[0]!.status).toBe(201);
+    expect(answers[0]!.body.rename_errors).toHaveLength(1);
+    for (const answer of answers) expect(answer).toEqual(answers[0]);
+    expect(saidBy(await ask(fleet, key, request, 1))).toEqual(answers[0]);
+  });
+
+  test('what is stored at once: 50 times at once make one account, and one preference center', async () => {
+    const access = createAccess(fleet.pool);
+    for (const id of ['scim.users.create', 'preference_center.create']) {
+      const operation = allOperations('service_id').find((one) => one.id === id)!;
+      const admitted = await access.admit(operation, fleet.workspace);
+      const example = await access.example(operation, fleet.workspace);
+      const request = { ...example, ...admitted, headers: { ...admitted.headers } };
+      const key = newKey();
+      const answers = (await askAtOnce(fleet, 50, key, request)).map(saidBy);
+      expect(answers[0]).toMatchObject({ status: 201 });
+      for (const answer of answers) expect(answer).toEqual(answers[0]);
+      const again = await ask(fleet, newKey(), request);
+      expect([400, 409]).toContain(again.status);
+    }
+  });
+
+  test('a request that only reads is answered anew, and refused with another body', async () => {
+    const key = newKey();
+    const request = { path: '/users/export/ids', json: { external_ids: ['reader'] } };
+    expect((await ask(fleet, key, request)).body.users).toEqual([]);
+    await ask(fleet, newKey(), { json: tracked('reader') });
+    await effectsOn(fleet, ['reader']);
+    expect((await ask(fleet, key, request, 1)).body.users).toHaveLength(1);
+    const other = { ...request, json: { external_ids: ['writer'] } };
+    expect(await ask(fleet, key, other)).toMatchObject({ status: 422, body: { message: REUSED } });
+  });
+
+  test('a request of another method takes no notice of the header', async () => {
+    const list = (key: string) =>
+      ask(fleet, key, { method: 'GET', path: '/preference_center/v1/list', headers: {} });
+    expect((await list('two words')).status).toBe(200);
+  });
+
+  test('after 24 hours a key is forgotten', async () => {
+    const key = newKey();
+    const first = await ask(fleet, key, { json: tracked('yesterday') });
+    await fleet.pool.query(
+      "update idempotency_keys set created_at = now() - interval '24 hours' where request_id = $1",
+      [first.headers.get('x-request-id')],
+    );
+    const second = await ask(fleet, key, { json: tracked('yesterday') });
+    expect(second.headers.get('x-request-id')).not.toBe(first.headers.get('x-request-id'));
+    expect((await effectsOn(fleet, ['yesterday'])).get('yesterday')).toEqual({
+      points: 2,
+      events: 2,
+      purchases: 2,
+    });
+  });
+
+  test('the log tells the first request from those that repeat it', async () => {
+    const key = newKey();
+    const ids: (string | null)[] = [];
+    for (let edge = 0; edge < 2; edge++) {
+      const { headers } = await ask(fleet, key, { json: tracked('logged') }, edge);
+      ids.push(headers.get('x-request-id'));
+    }
+    expect(new Set(ids).size).toBe(1);
+    await expect
+      .poll(() => fleet.edges.flatMap(({ log }) => log).filter(({ repeats }) => repeats === ids[0]))
+      .toEqual([expect.objectContaining({ msg: 'request', status: 201, accepted: 0 })]);
+  });
+});

@@ -1,0 +1,47 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { type Backend, countProcessed, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { settled } from '../identity-model/run.ts';
+import { lengthOf } from '../setup/length.ts';
+import { raiseLimits } from './limits.ts';
+import { patience, raceDeletes, raceMerges, readReturned, readSums } from './races.ts';
+
+const SECONDS = Number(process.env.RACE_SECONDS ?? lengthOf({ short: 2, long: 60 }));
+
+const fleets: { backend: Backend; lanes: number }[] = [
+  { backend: 'redis', lanes: 4 },
+  { backend: 'postgres', lanes: 1 },
+];
+
+describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet(backend, { env: { ...patience, LANES: String(lanes) } });
+    await raiseLimits(fleet);
+    return fleet.stop;
+  });
+
+  // First: it counts all that the database holds.
+  test('merge and identify racing with track of the same users: every event and purchase is counted once', {
+    timeout: 300_000,
+  }, async () => {
+    const { elements, sums } = await raceMerges(fleet, SECONDS);
+    await settled(fleet, elements, 120_000);
+    expect(await readSums(fleet)).toEqual({
+      counted: sums.events,
+      events: sums.events,
+      pieces: sums.pieces,
+      revenue: sums.pieces,
+      deadLetters: 0,
+    });
+  });
+
+  test('delete racing with track, merge and identify of the same users: nothing that was accepted before a delete comes back after it', {
+    timeout: 300_000,
+  }, async () => {
+    const already = await countProcessed(fleet);
+    const { elements, before } = await raceDeletes(fleet, SECONDS);
+    await settled(fleet, already + elements, 120_000);
+    expect(before.length).toBeGreaterThan(100);
+    expect(await readReturned(fleet, before)).toEqual({ returned: [], orphans: 0 });
+  });
+});

@@ -1,0 +1,218 @@
+import { writeFileSync } from 'node:fs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { freePort } from '../../src/embedded/address.ts';
+import { allOperations } from '../../src/operations/index.ts';
+import { laneOf } from '../../src/queue/lanes.ts';
+import { createRandom, pick } from '../../tools/load/random.ts';
+import { type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { createAccess } from '../setup/access.ts';
+import { liftLimits } from '../setup/examples.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { startProcess } from '../setup/processes.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { type Figures, largest } from './figures.ts';
+import { type Grown, grow } from './grown.ts';
+import { type Probe, startProbe } from './probe.ts';
+import { createSender, type Sender } from './send.ts';
+
+/** Every shape at both bounds, instead of one of each operation at one of them. */
+const EVERY_SHAPE = process.env.G8_SHAPES === 'all' || process.env.TEST_LENGTH === 'long';
+const SECONDS = Number(process.env.G8_SECONDS ?? (EVERY_SHAPE ? 3 : 1));
+const HEAVY = Number(process.env.G8_USERS ?? 80);
+const SUMMARIES = Number(process.env.G8_SUMMARIES ?? 2000);
+const SEED = Number(process.env.G8_SEED ?? Date.now() % 1_000_000_000);
+/** Ids of operations, and a part of the names of shapes. */
+const ONLY = process.env.G8_ONLY;
+const OF = process.env.G8_OF ?? '';
+
+/** Milliseconds for which a request may hold up anybody else. */
+const LONGEST = 1000;
+
+/** Of a machine that is busy otherwise, how many times what a process beside it waits is taken for its share. */
+const BUSY = 10;
+
+/** What is too long counts when it is so each time, alone and with the users as they were: chance is not. */
+const TRIES = 3;
+
+/** Shapes of an operation that the short form sends: most of what is known is about the first. */
+const CHOSEN: Record<string, number> = { 'users.track': 6, 'users.merge': 2 };
+
+/**
+ * Known to hold a lane for longer than a second where the machine is busy: five attributes of each of 75 full users, or
+ * thousands of elements and tokens. Only the long form sends them, and fails at them there.
+ */
+const HEAVY_SHAPES = new Set([
+  'removals from full arrays of each user',
+  'additions to full arrays',
+  'a key merged into full objects',
+  'keys merged into full objects',
+  'full objects anew',
+  'push tokens',
+  'everything at once',
+]);
+
+const BOUNDS = { '50 KB': 50_000, '4 MB': 3_990_000 } as const;
+
+const operations = allOperations('service_id').filter(({ id }) => !ONLY || ONLY.split(',').includes(id));
+const random = createRandom(SEED);
+const seen: { what: string; figures: Figures }[] = [];
+let fleet: Fleet;
+let neighbour: TestWorkspace;
+let grown: Grown;
+let probe: Probe;
+let sender: Sender;
+
+beforeAll(async () => {
+  process.stderr.write(`G8, seed ${SEED}\n`);
+  // The lock's duration is the default: what a busy machine makes of a shorter one is another test's.
+  const env = { LOCK_DURATION_MS: '5000' };
+  fleet = await startFleet('redis', { edges: 1, workers: 1, syncs: 1, env });
+  const board = { BOARD_PORT: String(await freePort()), BOARD_PASSWORD: 'of the test' };
+  startProcess('dist/src/board.js', { ...fleet.env, ...board });
+  neighbour = await createWorkspace(fleet.pool, 'neighbour');
+  for (const { id } of [fleet.workspace, neighbour]) await liftLimits(fleet.pool, id);
+  grown = await grow(fleet.pool, fleet.workspace, { heavy: HEAVY, summaries: SUMMARIES });
+  await fleet.pool.query('vacuum analyze');
+  const [web] = fleet.edges;
+  const processes = {
+    web: web!.port,
+    worker: fleet.workers[0]!.port,
+    sync: fleet.syncs[0]!.port,
+    board: Number(board.BOARD_PORT),
+  };
+  await waitUntil(async () => (await fetch(`http://127.0.0.1:${board.BOARD_PORT}/healthz`)).ok, {
+    what: 'the dashboard',
+  });
+  sender = await createSender({ port: web!.port, grown, random, access: createAccess(fleet.pool) });
+  const { key } = neighbour;
+  probe = await startProbe({ port: web!.port, key, users: userOfEachLane(neighbour), processes });
+  // What a process does once, on its first requests, is not what a client can make it do again.
+  for (const operation of operations) await sender.example(operation);
+  await probe.figures();
+}, 600_000);
+afterAll(async () => {
+  probe?.stop();
+  await fleet?.stop();
+});
+
+function userOfEachLane({ id }: TestWorkspace): string[] {
+  const lanes = Number(fleet.env.LANES);
+  return Array.from({ length: lanes }, (_, lane) => {
+    for (let number = 0; ; number++)
+      if (laneOf(id, `x:probe-${number}`, lanes) === lane) return `probe-${number}`;
+  });
+}
+
+const rounded = (figures: Record<string, number>) =>
+  Object.entries(figures)
+    .map(([name, figure]) => `${name} ${Math.round(figure)}`)
+    .join(', ');
+
+function line({ lanes, loops, pages, answer, refused, bystander }: Figures): string {
+  return `loops: ${rounded(loops)}; lane ${Math.round(Math.max(...lanes))}; pages: ${rounded(pages)}; ${rounded({ answer, refused, bystander })}`;
+}
+
+function note(what: string, figures: Figures): { what: string; figures: Figures } {
+  const noted = { what, figures };
+  seen.push(noted);
+  const text = `${what}: ${line(figures)}\n`;
+  process.stderr.write(text);
+  if (process.env.G8_LOG) writeFileSync(process.env.G8_LOG, text, { flag: 'a' });
+  return noted;
+}
+
+/** What is too long, with what was sent meanwhile. */
+function stalls(from: typeof seen): string[] {
+  return from.flatMap(({ what, figures }) => {
+    const { lanes, loops, pages, refused, bystander } = figures;
+    const all = { ...loops, lane: Math.max(...lanes), refused };
+    const most = LONGEST + BUSY * bystander;
+    const broken = Object.entries(all).filter(([, figure]) => !(figure < most));
+    const stood = Object.entries(pages).filter(([, figure]) => !(figure < most));
+    return [...broken, ...stood].map(([name, figure]) => `${what}: ${name} ${Math.round(figure)} ms`);
+  });
+}
+
+/** An envelope that was cut has taken effect; what comes next is measured alone. */
+async function workedOff(): Promise<void> {
+  await waitUntil(async () => (await fleet.pool.query('select from cut_envelopes limit 1')).rowCount === 0, {
+    what: 'the last envelope to be worked off',
+    deadline: 300_000,
+  });
+}
+
+/**
+ * Measures something, again while it is too long.
+ *
+ * @returns what was too long the last time
+ */
+async function lasting(measure: (what: string) => Promise<typeof seen>): Promise<string[]> {
+  for (let attempt = 1; ; attempt++) {
+    const met = await measure(attempt === 1 ? '' : `, try ${attempt}`);
+    await workedOff();
+    const broken = stalls(met);
+    if (broken.length === 0 || attempt === TRIES) return broken;
+    await grown.restore();
+  }
+}
+
+/** One bound for each shape that is sent; in the long form both. */
+function* cases(): Iterable<{
+  bound: string;
+  bytes: number;
+  operation: (typeof operations)[number];
+  of: string;
+}> {
+  for (const operation of operations) {
+    const shapes = sender
+      .shapesOf(operation, BOUNDS['50 KB'])
+      .filter(({ of }) => of.includes(OF) && (EVERY_SHAPE || OF !== '' || !HEAVY_SHAPES.has(of)));
+    const chosen = EVERY_SHAPE ? shapes : shapes.slice(0, CHOSEN[operation.id] ?? 1);
+    for (const { of } of chosen) {
+      const bounds = Object.entries(BOUNDS);
+      for (const [bound, bytes] of EVERY_SHAPE ? bounds : [pick(random, bounds)])
+        yield { bound, bytes, operation, of };
+    }
+  }
+}
+
+test('G8: no request of any operation holds up a neighbour for longer than a second', async () => {
+  const broken: string[] = [];
+  for (const { bound, bytes, operation, of } of [...cases()])
+    broken.push(
+      ...(await lasting(async (attempt) => {
+        // Another one each time, though as bad: what is gone cannot be deleted again.
+        const shape = sender.shapesOf(operation, bytes).find((one) => one.of === of)!;
+        const started = performance.now();
+        const status = await sender.fire(operation, shape);
+        const took = Math.round(performance.now() - started);
+        return [
+          note(`${bound}, ${operation.id}, ${of}${attempt} (${status}, ${took} ms)`, await probe.figures()),
+        ];
+      })),
+    );
+  process.stderr.write(`one at a time: ${line(largest(seen.map(({ figures }) => figures)))}\n`);
+  expect(broken).toEqual([]);
+}, 3_600_000);
+
+test.each([
+  [8, SECONDS * 1000],
+  [64, 1000],
+])(
+  'G8: on %i connections they hold up no event loop for longer than a second, no answer to a neighbour, and a lane no longer than each could',
+  async (connections, milliseconds) => {
+    const bounds = Object.entries(BOUNDS);
+    for (const [bound, bytes] of EVERY_SHAPE ? bounds : [pick(random, bounds)]) {
+      const broken = await lasting(async (attempt) => {
+        const statuses = await sender.flood(operations, { bytes, connections, milliseconds });
+        const what = `${bound}, ${connections} connections${attempt} (${rounded(Object.fromEntries(statuses))})`;
+        const { figures } = note(what, await probe.figures());
+        // Behind as many as are under way a lane is theirs together.
+        const lanes = figures.lanes.map((milliseconds) => milliseconds / connections);
+        return [{ what, figures: { ...figures, lanes } }];
+      });
+      expect(broken).toEqual([]);
+    }
+  },
+  1_800_000,
+);

@@ -1,0 +1,178 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { allOperations } from '../../src/operations/index.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { createAccess } from '../setup/access.ts';
+import { send } from '../setup/api.ts';
+import { liftLimits } from '../setup/examples.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { backends, type Fleet, startFleet } from './fleet.ts';
+
+const time = '2026-01-31T12:00:00Z';
+
+/** Milliseconds that a refusal may take. */
+const AT_ONCE = 50;
+
+const operations = allOperations('service_id');
+const byId = (id: string) => operations.find((operation) => operation.id === id)!;
+
+/** What /readyz says. */
+async function readiness({ edges }: Fleet) {
+  const response = await fetch(`http://127.0.0.1:${edges[0]!.port}/readyz`);
+  // biome-ignore lint/suspicious/noExplicitAny: the assertions check its shape
+  return { status: response.status, body: (await response.json()) as any };
+}
+
+async function gauge({ edges }: Fleet, name: string, of: string): Promise<number> {
+  const page = await (await fetch(`http://127.0.0.1:${edges[0]!.port}/metrics`)).text();
+  const line = page.split('\n').find((candidate) => candidate.startsWith(`${name}{of="${of}"`));
+  return Number(line?.split(' ').at(-1) ?? Number.NaN);
+}
+
+/** @param texts properties of 250 characters in each event */
+function track({ edges, workspace }: Fleet, count = 1, texts = 0) {
+  const text = 'x'.repeat(250);
+  const properties = Object.fromEntries(Array.from({ length: texts }, (_, index) => [`p${index}`, text]));
+  const event = { external_id: 'ada', name: 'seen', time, properties };
+  return send(edges[0]!.port, {
+    path: '/users/track',
+    key: workspace.key,
+    json: { events: Array(count).fill(event) },
+  });
+}
+
+/** A refusal as it has to be. */
+const refused = { status: 503, body: { message: 'Service Unavailable' } };
+
+/** Milliseconds that the process itself took for its last refusals; the middle one, for the sake of a busy machine. */
+async function usualRefusal(fleet: Fleet): Promise<number> {
+  const before = fleet.edges[0]!.log.length;
+  for (let one = 0; one < 11; one++) {
+    const answer = await track(fleet);
+    expect(answer).toMatchObject(refused);
+    expect(answer.headers.get('retry-after')).toBe('1');
+  }
+  const lines = () => fleet.edges[0]!.log.slice(before).filter(({ status }) => status === 503);
+  await waitUntil(() => lines().length >= 11, { what: 'the lines of the log' });
+  const took = lines().map(({ ms }) => ms as number);
+  return took.sort((a, b) => a - b)[5]!;
+}
+
+describe.each(backends)('too many jobs wait; queue on %s', (backend) => {
+  const MARK = 10;
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet(backend, {
+      edges: 1,
+      workers: 0,
+      env: { MAX_WAITING_ENVELOPES: String(MARK), LOG_LEVEL: 'info', LANES: '1' },
+    });
+    await liftLimits(fleet.pool, fleet.workspace.id);
+  });
+  afterAll(() => fleet.stop());
+
+  test('what would store is refused at once with 503 and Retry-After, what reads is not; then all is normal by itself', async () => {
+    expect((await readiness(fleet)).body.high_water.queue_depth).toEqual({
+      value: 0,
+      mark: MARK,
+      unit: 'jobs',
+      over: false,
+    });
+    await waitUntil(async () => (await track(fleet)).status === 503, { what: 'a full queue' });
+    expect(await usualRefusal(fleet)).toBeLessThan(AT_ONCE);
+
+    const { status, body } = await readiness(fleet);
+    expect(status).toBe(503);
+    expect(body.missing).toEqual([]);
+    expect(body.overload).toMatch(/^queue_depth is \d+ jobs, over its mark of 10$/);
+    expect(body.high_water.queue_depth).toMatchObject({ mark: MARK, over: true });
+    expect(body.high_water.queue_depth.value).toBeGreaterThan(MARK);
+    expect(await gauge(fleet, 'penstock_high_water_value', 'queue_depth')).toBeGreaterThan(MARK);
+    expect(await gauge(fleet, 'penstock_high_water_mark', 'queue_depth')).toBe(MARK);
+    expect(await gauge(fleet, 'penstock_high_water_over', 'queue_depth')).toBe(1);
+
+    const access = createAccess(fleet.pool);
+    for (const id of ['users.export.ids', 'subscription.status.get', 'scim.users.create']) {
+      const operation = byId(id);
+      const request = await access.example(operation, fleet.workspace);
+      const admitted = await access.admit(operation, fleet.workspace);
+      const answer = await send(fleet.edges[0]!.port, { ...request, ...admitted });
+      expect([id, answer.status]).toEqual([id, expect.toBeOneOf([200, 201])]);
+    }
+    expect((await fetch(`http://127.0.0.1:${fleet.edges[0]!.port}/healthz`)).status).toBe(200);
+
+    await fleet.startWorker();
+    await waitUntil(async () => (await track(fleet)).status === 201, { what: 'an answer of 201' });
+    expect(await gauge(fleet, 'penstock_high_water_over', 'queue_depth')).toBe(0);
+  });
+});
+
+describe('Redis has used its share of its maxmemory', () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet('redis', {
+      edges: 1,
+      workers: 0,
+      env: { MAX_REDIS_MEMORY_PERCENT: '60', LOG_LEVEL: 'info' },
+    });
+    await liftLimits(fleet.pool, fleet.workspace.id);
+  });
+  afterAll(() => fleet.stop());
+
+  test('it is refused at once with 503 before Redis is full, and normal by itself when the workers have made room', async () => {
+    const redis = new Redis(fleet.redis!.url);
+    const used = Number(/used_memory:(\d+)/.exec(await redis.info('memory'))![1]);
+    const most = used + 24 * 1024 * 1024;
+    await redis.config('SET', 'maxmemory', String(most));
+    await waitUntil(async () => (await track(fleet, 75, 10)).status === 503, {
+      what: 'a Redis with its share used',
+    });
+    expect(await usualRefusal(fleet)).toBeLessThan(AT_ONCE);
+    expect(Number(/used_memory:(\d+)/.exec(await redis.info('memory'))![1])).toBeLessThan(most);
+    const { status, body } = await readiness(fleet);
+    expect(status).toBe(503);
+    expect(body.overload).toMatch(/^redis_memory is [\d.]+ percent, over its mark of 60$/);
+    expect(await gauge(fleet, 'penstock_high_water_value', 'redis_memory')).toBeGreaterThan(60);
+    expect(await gauge(fleet, 'penstock_high_water_mark', 'redis_memory')).toBe(60);
+
+    await fleet.startWorker();
+    await waitUntil(async () => (await track(fleet)).status === 201, { what: 'an answer of 201' });
+    expect((await readiness(fleet)).body.high_water.redis_memory.over).toBe(false);
+    redis.disconnect();
+  });
+});
+
+describe('a web process does not come to its work', () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet('redis', {
+      edges: 1,
+      workers: 1,
+      env: { MAX_EVENT_LOOP_LAG_MS: '500', LOG_LEVEL: 'info' },
+    });
+    await liftLimits(fleet.pool, fleet.workspace.id);
+  });
+  afterAll(() => fleet.stop());
+
+  test('when its event loop was blocked, what waited is refused with 503; normal again within a second or so', async () => {
+    expect((await track(fleet)).status).toBe(201);
+    const web = fleet.edges[0]!;
+    const refusal = await waitUntil(
+      async () => {
+        web.kill('SIGSTOP');
+        await sleep(1500);
+        const answer = track(fleet);
+        web.kill('SIGCONT');
+        const { status, headers } = await answer;
+        return status === 503 ? headers : undefined;
+      },
+      { what: 'a refusal after a block' },
+    );
+    expect(refusal.get('retry-after')).toBe('1');
+    await waitUntil(() => web.log.some(({ error }) => /^event_loop_lag is/.test(String(error))), {
+      what: 'the reason in the log',
+    });
+    await waitUntil(async () => (await track(fleet)).status === 201, { what: 'an answer of 201' });
+    expect(await gauge(fleet, 'penstock_high_water_mark', 'event_loop_lag')).toBe(500);
+  });
+});

@@ -1,0 +1,164 @@
+import { once } from 'node:events';
+import { createServer, connect as dial, type Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { freePort } from '../../src/embedded/address.ts';
+import { send } from '../setup/api.ts';
+import { startRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { spawnOnLeash } from '../setup/leash.ts';
+import { countProcessed, type Fleet, startFleet } from './fleet.ts';
+
+const time = '2026-01-31T12:00:00Z';
+
+/** Milliseconds; the watchdog waits for a few of them. */
+const LOCK = 700;
+const env = { LOCK_DURATION_MS: String(LOCK), QUEUE_TIMEOUT_MS: '700', LOG_LEVEL: 'warn' };
+
+function track({ edges, workspace }: Fleet, external_id = 'ada') {
+  const json = { events: [{ external_id, name: 'seen', time }] };
+  return send(edges[0]!.port, { path: '/users/track', key: workspace.key, json });
+}
+
+/** Sends until as many as that were accepted, and waits until they are applied. */
+async function applies(fleet: Fleet, count: number): Promise<void> {
+  const before = await countProcessed(fleet);
+  for (let accepted = 0; accepted < count; ) {
+    const { status } = await track(fleet, `user-${accepted}`);
+    if (status === 201) accepted++;
+    else await sleep(50);
+  }
+  await waitUntil(async () => (await countProcessed(fleet)) >= before + count, { what: 'all to be applied' });
+}
+
+/** A way to Redis on which what is open goes silent, as when a host vanishes, while a new connection gets through. */
+async function startVanishing(target: number) {
+  const sockets = new Set<Socket>();
+  const server = createServer((client) => {
+    const store = dial(target, '127.0.0.1');
+    for (const [from, to] of [
+      [client, store],
+      [store, client],
+    ] as const) {
+      sockets.add(from);
+      from.on('error', () => {});
+      from.on('data', (chunk) => void (to.destroyed || to.write(chunk)));
+      from.on('close', () => to.destroy());
+    }
+  }).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  afterAll(() => {
+    server.close();
+    for (const socket of sockets) socket.destroy();
+  });
+  return {
+    port: (server.address() as { port: number }).port,
+    vanish() {
+      for (const socket of sockets) {
+        socket.removeAllListeners('data').removeAllListeners('close');
+        socket.on('data', () => {});
+      }
+    },
+  };
+}
+
+describe('the host of Redis vanishes without a word, and another has its address', () => {
+  let fleet: Fleet;
+  beforeAll(async () => {
+    fleet = await startFleet('redis', { edges: 0, workers: 0, env });
+    const way = await startVanishing(fleet.redis!.port);
+    fleet.env.REDIS_URL = `redis://127.0.0.1:${way.port}`;
+    await Promise.all([fleet.startEdge(), fleet.startWorker()]);
+    await applies(fleet, 10);
+    way.vanish();
+  });
+  afterAll(() => fleet.stop());
+
+  test('edge and worker make their connections anew, and all goes on without a restart', async () => {
+    await applies(fleet, 10);
+    expect(await fleet.fallen()).toEqual([]);
+    const msg = 'the connection to Redis does not answer; it is made anew';
+    for (const { log, name } of [...fleet.edges, ...fleet.workers])
+      await waitUntil(() => log.some((line) => line.msg === msg), { what: `the line of ${name}` });
+  });
+});
+
+test('a Redis that is frozen for longer than the watchdog waits ends no process, and all goes on when it thaws', async () => {
+  const fleet = await startFleet('redis', { edges: 1, workers: 1, env });
+  await applies(fleet, 10);
+  process.kill(fleet.redis!.pid, 'SIGSTOP');
+  const started = performance.now();
+  const refused = await track(fleet);
+  expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '1']);
+  expect(performance.now() - started).toBeLessThan(1000);
+  await sleep(10 * LOCK);
+  expect(await fleet.fallen()).toEqual([]);
+  process.kill(fleet.redis!.pid, 'SIGCONT');
+  await applies(fleet, 10);
+  expect(await fleet.fallen()).toEqual([]);
+  await fleet.stop();
+});
+
+describe('Redis with Sentinels', () => {
+  /** Three, as they have to be for a majority. @returns their addresses */
+  async function startSentinels(primary: number): Promise<string> {
+    const ports = await Promise.all([freePort(), freePort(), freePort()]);
+    const { writeFileSync } = await import('node:fs');
+    for (const port of ports) {
+      const dir = temporaryFolder('penstock-sentinel-');
+      const file = `${dir}/sentinel.conf`;
+      writeFileSync(
+        file,
+        [
+          `port ${port}`,
+          'bind 127.0.0.1',
+          `dir ${dir}`,
+          `sentinel monitor shop 127.0.0.1 ${primary} 2`,
+          'sentinel down-after-milliseconds shop 1500',
+          'sentinel failover-timeout shop 6000',
+          'sentinel parallel-syncs shop 1',
+        ].join('\n'),
+      );
+      const { child, exit } = spawnOnLeash(['redis-server', file, '--sentinel'], { stdout: 'ignore' });
+      afterAll(async () => {
+        child.kill('SIGKILL');
+        await exit;
+      });
+    }
+    return ports.map((port) => `127.0.0.1:${port}`).join(', ');
+  }
+
+  test.each(['SIGSTOP', 'SIGKILL'] as const)(
+    'when the primary is lost (%s), edge and worker go on at its successor without a restart',
+    async (signal) => {
+      const fleet = await startFleet('redis', { edges: 0, workers: 0, env });
+      const primary = fleet.redis!;
+      const successor = await startRedis({ args: ['--replicaof', '127.0.0.1', String(primary.port)] });
+      fleet.env.REDIS_SENTINELS = await startSentinels(primary.port);
+      fleet.env.REDIS_SENTINEL_NAME = 'shop';
+      // Nobody is there: the address comes from the Sentinels.
+      fleet.env.REDIS_URL = 'redis://127.0.0.1:1';
+      await Promise.all([fleet.startEdge(), fleet.startWorker()]);
+      await applies(fleet, 20);
+      const { Redis } = await import('ioredis');
+      const observer = new Redis(successor.url);
+      const told = async (line: string) => (await observer.info('replication')).includes(line);
+      await waitUntil(() => told('master_link_status:up'), { what: 'the successor to follow' });
+      const sentinel = new Redis(`redis://${fleet.env.REDIS_SENTINELS.split(',')[0]}`);
+      await waitUntil(
+        async () =>
+          /sentinels=3/.test(await sentinel.info('sentinel')) &&
+          /slaves=1/.test(await sentinel.info('sentinel')),
+        { what: 'the Sentinels to know each other' },
+      );
+      sentinel.disconnect();
+
+      process.kill(primary.pid, signal);
+      await waitUntil(() => told('role:master'), { what: 'the failover' });
+      await applies(fleet, 20);
+      expect(await fleet.fallen()).toEqual([]);
+      observer.disconnect();
+      await fleet.stop();
+      if (signal === 'SIGSTOP') process.kill(primary.pid, 'SIGCONT');
+    },
+  );
+});

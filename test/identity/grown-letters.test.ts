@@ -1,0 +1,242 @@
+import { v7 as uuidv7 } from 'uuid';
+import { describe, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { everyStatementByIndex } from '../../src/store/arrays.ts';
+import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { selectRemoved } from '../../src/store/removals.ts';
+import { runBatch } from '../../workers/batch/run.ts';
+import { settleRemoved } from '../../workers/upkeep/removals.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { deliver, event, point, silent } from '../workers/batch.ts';
+import {
+  DEADLINE,
+  FILLING,
+  grow,
+  growingScene,
+  idOf,
+  left,
+  neighbourWaits,
+  pool,
+  settle,
+  store,
+  url,
+  workspace,
+} from './grown-scene.ts';
+import { merge, remove } from './objects.ts';
+
+growingScene();
+
+const LETTERS = 100_000;
+const FAILED_ROWS = 50_000;
+
+/**
+ * Gives a user dead letters and failed rows past the lanes. Half of the letters failed before there was such a user, and
+ * name nobody; the ids of a few of each kind.
+ */
+async function growLetters(
+  externalId: string,
+  { letters = 0, failedRows = 0 },
+): Promise<{ id: string; some: string[] }> {
+  const id = await grow(externalId, {});
+  await pool.query(
+    `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, identifiers)
+     select overlay(gen_random_uuid()::text placing '019aaaaa-0000-7' from 1 for 15)::uuid, $1, $2, 'events', 'envelope',
+       '{}', 'reason', case when number % 2 = 0 then array['x:' || $2] else array['x:' || $2, 'u:' || $3] end
+     from generate_series(1, $4::integer) as number`,
+    [workspace.id, externalId, id, letters],
+  );
+  const integration = uuidv7();
+  await pool.query(
+    `insert into integrations (id, workspace_id, name, kind, warehouse_type, status, source, schedule)
+     values ($1::uuid, $2, $1::uuid, 'attributes', 'postgres', 'active', '{}', '0 * * * *')`,
+    [integration, workspace.id],
+  );
+  await pool.query(
+    `insert into sync_jobs (id, integration_id, asked_by, status, finished_at) values ($1::uuid, $1, 'schedule', 'error', now())`,
+    [integration],
+  );
+  await pool.query(
+    `insert into sync_row_errors (job_id, number, reason, identifiers)
+     select $1, number, 'reason', array['x:' || $2] from generate_series(1, $3::integer) as number`,
+    [integration, externalId, failedRows],
+  );
+  const { rows } = await pool.query<{ id: string }>(
+    `(select id from dead_letters where request_id = $1 order by place limit 2)
+     union all (select id from dead_letters where request_id = $1 order by place desc limit 2)`,
+    [externalId],
+  );
+  return { id, some: rows.map((row) => row.id) };
+}
+
+/** How many rows there are of the names, whether anybody can read them or not. */
+async function stored(...externalIds: string[]) {
+  const { rows } = await pool.query(
+    `select
+       (select count(*)::integer from dead_letters where request_id = any($1)) as letters,
+       (select count(*)::integer from sync_row_errors
+         where identifiers && array(select 'x:' || name from unnest($1::text[]) as name)) as "failedRows",
+       (select count(*)::integer from left_names) as names`,
+    [externalIds],
+  );
+  return rows[0];
+}
+
+/** How many can be read, in each way in which they are. */
+async function readable(externalId: string, some: string[]) {
+  const { rows } = await pool.query(
+    `select count(*)::integer as "failedRows" from kept_row_errors where identifiers @> array['x:' || $1]`,
+    [externalId],
+  );
+  const latest = await selectLatestWaiting(pool, 1000);
+  return {
+    letters: (await selectByRequest(pool, workspace.id, externalId)).length,
+    some: (await selectDeadLetters(pool, some)).length,
+    shown: latest.filter(({ id }) => some.includes(id)).length,
+    failedRows: rows[0].failedRows,
+  };
+}
+
+const nothing = { letters: 0, some: 0, shown: 0, failedRows: 0 };
+
+const replayOf = (object: AcceptedObject) => {
+  const delivery = deliver(workspace, [object]);
+  return { ...delivery, envelope: { ...delivery.envelope, replay: true as const } };
+};
+
+const usersNamed = async (externalId: string): Promise<number> =>
+  (
+    await pool.query('select from profiles where workspace_id = $1 and external_id = $2', [
+      workspace.id,
+      externalId,
+    ])
+  ).rowCount!;
+
+test(
+  'G8: a merge and a delete of a user with very many dead letters hold up nobody, and nobody sees one of them after the delete',
+  async () => {
+    const merged = await growLetters('lettered', { letters: LETTERS, failedRows: FAILED_ROWS });
+    await store(event('reader', 'first'));
+    expect(await neighbourWaits(merge('lettered', 'reader'))).toBeLessThan(DEADLINE);
+    // Some are handed over, most are not.
+    for (let step = 0; step < 3; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
+    expect(await readable('lettered', merged.some)).toMatchObject({ letters: LETTERS, some: 4 });
+    // Somebody who comes by the name meanwhile has letters of his own.
+    const late = await growLetters('lettered', { letters: 2, failedRows: 1 });
+    expect(await neighbourWaits(remove('reader'))).toBeLessThan(DEADLINE);
+    expect(await stored('lettered')).toMatchObject({ letters: LETTERS + 2, failedRows: FAILED_ROWS + 1 });
+    expect(await readable('lettered', merged.some)).toEqual({ letters: 2, some: 0, shown: 0, failedRows: 1 });
+    expect(await readable('lettered', late.some)).toMatchObject({ some: 4 - 2 });
+
+    // A replay that was on its way.
+    for (const id of merged.some)
+      expect(await runBatch(pool, [replayOf({ ...point('returned'), id })], silent)).toMatchObject({
+        objects: 0,
+      });
+    expect(await usersNamed('returned')).toBe(0);
+    await settle(2);
+    expect(await stored('lettered')).toEqual({ letters: 2, failedRows: 1, names: 0 });
+    await store(remove('lettered'));
+    expect(await readable('lettered', late.some)).toEqual(nothing);
+    await settle();
+    expect(await stored('lettered')).toEqual({ letters: 0, failedRows: 0, names: 0 });
+  },
+  FILLING,
+);
+
+describe('G1: what a merge or delete leaves among the dead letters', () => {
+  /** Whoever settles loses its connection at some point of a step, as when its worker is killed. */
+  async function settleCutOff(times: number): Promise<void> {
+    for (let kills = 0; kills < times; kills++) {
+      const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
+      const keys = await selectRemoved(pool, 100);
+      const steps = Promise.allSettled([0, 1].map(() => settleRemoved(victims.pool, keys)));
+      await waitUntil(
+        async () => {
+          const { rowCount } = await pool.query(
+            `select pg_terminate_backend(pid) from pg_stat_activity
+             where pid <> pg_backend_pid() and datname = current_database()
+               and state = 'active' and query like '%named_failures%'`,
+          );
+          return rowCount! > 0 || (await Promise.race([steps.then(() => true), false]));
+        },
+        { what: 'a step to be cut off' },
+      );
+      await steps;
+      await victims.stop();
+    }
+  }
+
+  test(
+    'is handed over whole, and is erased whole, however often settling is cut off',
+    async () => {
+      const size = { letters: 9000, failedRows: 3000 };
+      const merged = await growLetters('torn', size);
+      await store(event('mender', 'first'), merge('torn', 'mender'));
+      await settleCutOff(8);
+      await settle(2);
+      const { rows } = await pool.query(
+        `select count(*)::integer as handed from named_failures
+         where workspace_id = $1 and name = 'u:' || $2::uuid`,
+        [workspace.id, await idOf('mender')],
+      );
+      expect(rows[0].handed).toBe(size.letters + size.failedRows);
+      expect(await stored('torn')).toEqual({ ...size, names: 0 });
+      await store(remove('mender'));
+      expect(await readable('torn', merged.some)).toEqual(nothing);
+      await settleCutOff(8);
+      expect(await readable('torn', merged.some)).toEqual(nothing);
+      await settle(2);
+      expect(await stored('torn')).toEqual({ letters: 0, failedRows: 0, names: 0 });
+    },
+    FILLING,
+  );
+
+  test.each([0, 1, 3])(
+    'is erased when the last keeper of a chain is deleted, after %i steps of settling',
+    async (steps) => {
+      const names = [0, 1, 2].map((place) => `letters ${steps} ${place}`);
+      const grown = [];
+      for (const name of names) grown.push(await growLetters(name, { letters: 5000, failedRows: 500 }));
+      await store(merge(names[0]!, names[1]!), merge(names[1]!, names[2]!));
+      for (let step = 0; step < steps; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
+      for (const [place, { some }] of grown.entries())
+        expect(await readable(names[place]!, some)).toMatchObject({ letters: 5000, some: 4 });
+      await store(remove(names[2]!));
+      for (const [place, { some }] of grown.entries())
+        expect(await readable(names[place]!, some)).toEqual(nothing);
+      await settleRemoved(pool, await selectRemoved(pool, 100));
+      for (const [place, { some }] of grown.entries())
+        expect(await readable(names[place]!, some)).toEqual(nothing);
+      await settle(2);
+      expect(await left()).toBe(0);
+      expect(await stored(...names)).toEqual({ letters: 0, failedRows: 0, names: 0 });
+    },
+    FILLING,
+  );
+});
+
+test('G3: a delete that commits while a dead letter is being replayed is followed by no effect of it', async () => {
+  const { some } = await growLetters('overtaken', { letters: 1 });
+  await pool.query(`
+    create function wait_at_gate() returns trigger language plpgsql as $$
+    begin
+      perform pg_advisory_xact_lock_shared(7);
+      return new;
+    end $$;
+    create trigger wait_at_gate before insert on events
+      for each row when (new.name = 'held up') execute function wait_at_gate()`);
+  const gate = await pool.connect();
+  await gate.query('select pg_advisory_lock(7)');
+  const replay = runBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
+  await waitUntil(
+    async () => (await gate.query("select from pg_stat_activity where wait_event = 'advisory'")).rowCount,
+    { what: 'the replay to be under way' },
+  );
+  await store(remove('overtaken'));
+  await gate.query('select pg_advisory_unlock(7)');
+  gate.release();
+  await expect(replay).rejects.toThrow('deleted with its user while it was being replayed');
+  expect(await usersNamed('overtaken')).toBe(0);
+  await settle();
+});

@@ -1,0 +1,136 @@
+import { afterAll, beforeAll, expect } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { everyStatementByIndex } from '../../src/store/arrays.ts';
+import type { Database, Pool } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { runBatch } from '../../workers/batch/run.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { startRemovals } from '../../workers/upkeep/removals.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { createStore, deliver, event, readSums, silent } from '../workers/batch.ts';
+
+/** As long as a busy machine may take to fill and settle what is large. */
+export const FILLING = 240_000;
+
+/**
+ * Milliseconds until a neighbour is readable. It takes about 100 on a quiet machine; all rows at once took more than
+ * ten seconds.
+ */
+export const DEADLINE = 3000;
+
+export const SUMS = 200_000;
+export const TOKENS = 50_000;
+export const CHANGES = 50_000;
+
+export let url: string;
+let database: Database;
+export let pool: Pool;
+export let workspace: TestWorkspace;
+let neighbour: TestWorkspace;
+
+/** A database of the file's own, for the tests of the file that calls it. */
+export function growingScene(): void {
+  beforeAll(async () => {
+    const scene = await createStore();
+    await scene.pool.end();
+    ({ url, workspace } = scene);
+    // As a worker opens it, on tables that have no statistics.
+    database = openDatabase(url, 5, { session: { ...everyStatementByIndex } });
+    pool = database.pool;
+    neighbour = await createWorkspace(pool, crypto.randomUUID());
+  });
+  afterAll(() => database.stop());
+}
+
+export async function store(...objects: AcceptedObject[]): Promise<void> {
+  for (const object of objects) await runBatch(pool, [deliver(workspace, [object])], silent);
+}
+
+/** Milliseconds until a neighbour's event is readable that was accepted behind these objects, in the same lane. */
+export async function neighbourWaits(...objects: AcceptedObject[]): Promise<number> {
+  const ignore = () => {};
+  const coalescer = createCoalescer(pool, createWorkerMetrics(), ignore, ignore, silent);
+  const { events } = await readSums(pool, neighbour);
+  const attack = deliver(workspace, objects);
+  const before = performance.now();
+  await coalescer.apply(attack, deliver(neighbour, [event('neighbour')]));
+  const waited = performance.now() - before;
+  expect(await readSums(pool, neighbour)).toMatchObject({ events: events + 1 });
+  return waited;
+}
+
+export async function idOf(externalId: string): Promise<string> {
+  const { rows } = await pool.query('select id from profiles where workspace_id = $1 and external_id = $2', [
+    workspace.id,
+    externalId,
+  ]);
+  return rows[0].id;
+}
+
+/** Gives a user rows past the lanes: sums of events that have the same names for all users, tokens and history. */
+export async function grow(externalId: string, { sums = 0, tokens = 0, changes = 0 }): Promise<string> {
+  await store(event(externalId, 'first'));
+  const id = await idOf(externalId);
+  const values = [workspace.id, id];
+  await pool.query(
+    `insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
+     select $1, $2, 'kind' || number, now(), now(), 2, now() from generate_series(1, $3::integer) as number`,
+    [...values, sums],
+  );
+  await pool.query(
+    `insert into purchase_summaries (
+       workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
+     select $1, $2, 'product' || number, 'EUR', now(), now(), 2, 0.5, now()
+     from generate_series(1, $3::integer) as number`,
+    [...values, sums / 10],
+  );
+  await pool.query(
+    `insert into push_tokens (workspace_id, app_id, token, device_id, profile_id, created_at)
+     select $1, 'app', $2::uuid || 'token' || number, 'device' || number, $2::uuid, now()
+     from generate_series(1, $3::integer) as number`,
+    [...values, tokens],
+  );
+  await pool.query(
+    `insert into subscription_history (
+       workspace_id, subject_kind, subject, subscription, to_state, changed_at, request_id)
+     select $1, 'profile', $2::uuid::text, '', 'subscribed', now(), 'request'
+     from generate_series(1, $3::integer) as number`,
+    [...values, changes],
+  );
+  return id;
+}
+
+/** What there is of a user, and of nobody else. */
+export async function belongingsOf(id: string) {
+  const { rows } = await pool.query(
+    `select
+       (select coalesce(sum(count), 0)::integer from event_summaries where workspace_id = $1 and profile_id = $2)
+         as events,
+       (select coalesce(sum(revenue), 0)::float from purchase_summaries
+         where workspace_id = $1 and profile_id = $2) as revenue,
+       (select count(*)::integer from push_tokens where workspace_id = $1 and profile_id = $2) as tokens,
+       (select count(*)::integer from subscription_history
+         where workspace_id = $1 and subject_kind = 'profile' and subject = $2::uuid::text) as changes`,
+    [workspace.id, id],
+  );
+  return rows[0];
+}
+
+export const nothing = { events: 0, revenue: 0, tokens: 0, changes: 0 };
+
+export async function left(): Promise<number> {
+  const { rows } = await pool.query('select count(*)::integer as left from removed_profiles');
+  return rows[0].left;
+}
+
+/** Settles until nothing is left to do. */
+export async function settle(workers = 1): Promise<void> {
+  const running = Array.from({ length: workers }, () => startRemovals(pool, silent));
+  try {
+    await waitUntil(async () => (await left()) === 0, { what: 'all to be settled', deadline: FILLING });
+  } finally {
+    await Promise.all(running.map((removals) => removals.stop()));
+  }
+}

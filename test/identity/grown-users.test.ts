@@ -1,0 +1,168 @@
+import { describe, expect, test } from 'vitest';
+import { everyStatementByIndex } from '../../src/store/arrays.ts';
+import { MAX_ALIASES } from '../../src/store/merges.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { selectRemoved } from '../../src/store/removals.ts';
+import { settleRemoved } from '../../workers/upkeep/removals.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { event, readDeadLetters } from '../workers/batch.ts';
+import {
+  belongingsOf,
+  CHANGES,
+  DEADLINE,
+  FILLING,
+  grow,
+  growingScene,
+  idOf,
+  left,
+  neighbourWaits,
+  nothing,
+  pool,
+  SUMS,
+  settle,
+  store,
+  TOKENS,
+  url,
+  workspace,
+} from './grown-scene.ts';
+import { alias, merge, remove } from './objects.ts';
+
+growingScene();
+
+test(
+  'G8: a merge and a delete of a user with very many rows hold up nobody, and no sum is lost or counted twice',
+  async () => {
+    const size = { sums: SUMS, tokens: TOKENS, changes: CHANGES };
+    const [from, into] = [await grow('grown', size), await grow('keeper', { sums: 10_000 })];
+    const doomed = await grow('doomed', size);
+    expect(await neighbourWaits(merge('grown', 'keeper'))).toBeLessThan(DEADLINE);
+    expect(await neighbourWaits(remove('doomed'))).toBeLessThan(DEADLINE);
+    expect(await readDeadLetters(pool)).toEqual([]);
+    await settle(2);
+    const events = 2 * (SUMS + 10_000) + 2;
+    expect(await belongingsOf(into)).toMatchObject({ events, revenue: (SUMS + 10_000) / 20, tokens: TOKENS });
+    expect(await belongingsOf(from)).toEqual(nothing);
+    expect(await belongingsOf(doomed)).toEqual(nothing);
+  },
+  FILLING,
+);
+
+describe('G1: what a merge leaves to be settled', () => {
+  test(
+    'is there exactly once, however often settling is cut off or done by two at once',
+    async () => {
+      const [from, into] = [
+        await grow('cut', { sums: 12_000, tokens: 9000 }),
+        await grow('whole', { sums: 100 }),
+      ];
+      await store(merge('cut', 'whole'));
+      for (let kills = 0; kills < 15; kills++) {
+        // Whoever settles loses its connection at some point of a step, as when its worker is killed.
+        const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
+        const steps = Promise.allSettled(
+          [0, 1].map(() => settleRemoved(victims.pool, [{ workspace_id: workspace.id, id: from }])),
+        );
+        await waitUntil(
+          async () => {
+            const { rowCount } = await pool.query(
+              `select pg_terminate_backend(pid) from pg_stat_activity
+               where pid <> pg_backend_pid() and datname = current_database()
+                 and state = 'active' and query like '%summaries%'`,
+            );
+            return rowCount! > 0 || (await Promise.race([steps.then(() => true), false]));
+          },
+          { what: 'a step to be cut off' },
+        );
+        await steps;
+        await victims.stop();
+      }
+      await settle(2);
+      expect(await belongingsOf(from)).toEqual(nothing);
+      expect(await belongingsOf(into)).toMatchObject({ events: 24_202, revenue: 605, tokens: 9000 });
+    },
+    FILLING,
+  );
+
+  test(
+    'follows merges of merges, and events sent meanwhile are added',
+    async () => {
+      const ids = [];
+      for (const name of ['first', 'second', 'third'])
+        ids.push(await grow(name, { sums: 5000, tokens: 1500 }));
+      await store(merge('first', 'second'), event('second', 'kind1'), merge('second', 'third'));
+      await store(event('third', 'kind5000'));
+      await settle();
+      expect(await belongingsOf(ids[0]!)).toEqual(nothing);
+      expect(await belongingsOf(ids[1]!)).toEqual(nothing);
+      expect(await belongingsOf(ids[2]!)).toMatchObject({ events: 30_005, revenue: 750, tokens: 4500 });
+    },
+    FILLING,
+  );
+
+  test.each([0, 1, 3])(
+    'is erased when the last keeper of a chain is deleted, after %i steps of settling',
+    async (steps) => {
+      const ids: string[] = [];
+      for (const place of [0, 1, 2]) {
+        ids.push(await grow(`chain ${steps} ${place}`, { sums: 5000, tokens: 500, changes: 500 }));
+      }
+      await store(...[0, 1].map((place) => merge(`chain ${steps} ${place}`, `chain ${steps} ${place + 1}`)));
+      for (let step = 0; step < steps; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
+      await store(remove(`chain ${steps} 2`));
+      await settle();
+      for (const id of ids) expect(await belongingsOf(id)).toEqual(nothing);
+      const { rows } = await pool.query(
+        `select (select count(*)::integer from merged_profiles where profile_id = any($1)) as merges,
+           (select count(*)::integer from events where profile_id = any($1)) as events`,
+        [ids],
+      );
+      expect(rows).toEqual([{ merges: 0, events: 0 }]);
+    },
+    FILLING,
+  );
+});
+
+test(
+  'G8: a delete of a user who has taken in very many others asks for their erasure beside the lanes',
+  async () => {
+    const id = await grow('gatherer', {});
+    const others = 20_000;
+    await pool.query(
+      `insert into merged_profiles (workspace_id, profile_id, kept_id, merged_at)
+     select $1, gen_random_uuid(), $2, now() from generate_series(1, $3::integer)`,
+      [workspace.id, id, others],
+    );
+    await store(remove('gatherer'));
+    expect(await left()).toBe(1);
+    await settle();
+    const { rows } = await pool.query('select from merged_profiles where kept_id = $1', [id]);
+    expect(rows).toEqual([]);
+  },
+  FILLING,
+);
+
+test(
+  'G8: a request of fifty merges in a chain, of users who have much, holds up nobody',
+  async () => {
+    const names = Array.from({ length: 51 }, (_, place) => `link ${place}`);
+    await store(...names.map((name) => event(name, 'first')));
+    await pool.query(
+      `insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
+     select $1, profiles.id, 'kind' || number, now(), now(), 1, now()
+     from profiles, generate_series(1, 2000) as number
+     where workspace_id = $1 and external_id like 'link %'`,
+      [workspace.id],
+    );
+    await pool.query(
+      `insert into user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)
+     select $1, 'label' || number, 'link 0', $2, now() from generate_series(1, $3::integer) as number`,
+      [workspace.id, await idOf('link 0'), MAX_ALIASES],
+    );
+    const chain = names.slice(1).map((name, place) => merge(names[place]!, name));
+    expect(await neighbourWaits(...chain)).toBeLessThan(2 * DEADLINE);
+    await store(event(alias('label500:link 0'), 'first'));
+    await settle();
+    expect(await belongingsOf(await idOf('link 50'))).toMatchObject({ events: 51 * 2001 + 1 });
+  },
+  FILLING,
+);

@@ -1,0 +1,76 @@
+import { randomBytes } from 'node:crypto';
+import { statSync } from 'node:fs';
+import path from 'node:path';
+import { v7 as uuidv7 } from 'uuid';
+import { describe, expect, test } from 'vitest';
+import { keepIntegrationKey } from '../../src/embedded/address.ts';
+import { decryptCredentials, encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
+import { SourceError } from '../../src/integrations/source.ts';
+import { integrationKeys } from '../../src/processes/secrets.ts';
+import { temporaryFolder } from '../setup/left-behind.ts';
+
+const credentials = { user: 'reader', password: 'pässword"' };
+const [key, other] = [randomBytes(32), randomBytes(32)];
+const id = uuidv7();
+
+describe('credentials', () => {
+  test('come back as they were, and nothing of them can be read in between', () => {
+    const stored = encryptCredentials(credentials, id, [key]);
+    expect(decryptCredentials(stored, id, [key])).toEqual(credentials);
+    expect(stored.toString('latin1')).not.toMatch(/reader|user|pass/);
+    expect(encryptCredentials(credentials, id, [key])).not.toEqual(stored);
+  });
+
+  test('are those of one integration alone', () => {
+    const stored = encryptCredentials(credentials, id, [key]);
+    expect(() => decryptCredentials(stored, uuidv7(), [key])).toThrow(SourceError);
+  });
+
+  test('that were changed by a bit, or cut, are refused', () => {
+    const stored = encryptCredentials(credentials, id, [key]);
+    for (let place = 0; place < stored.length; place++) {
+      const changed = Buffer.from(stored);
+      changed[place]! ^= 1;
+      expect(() => decryptCredentials(changed, id, [key])).toThrow(/cannot be decrypted/);
+      expect(() => decryptCredentials(stored.subarray(0, place), id, [key])).toThrow(/cannot be decrypted/);
+    }
+  });
+
+  test('the first key encrypts, any decrypts: a new one is put before the old one', () => {
+    const old = encryptCredentials(credentials, id, [key]);
+    expect(decryptCredentials(old, id, [other, key])).toEqual(credentials);
+    const renewed = encryptCredentials(credentials, id, [other, key]);
+    expect(decryptCredentials(renewed, id, [other])).toEqual(credentials);
+    expect(() => decryptCredentials(renewed, id, [key])).toThrow(/no key of INTEGRATION_KEY is the one/);
+  });
+
+  test('without a key there is none to encrypt with, and the error says how to make one', () => {
+    expect(() => encryptCredentials(credentials, id, [])).toThrow(
+      /set INTEGRATION_KEY.*openssl rand -base64 32/,
+    );
+    const stored = encryptCredentials(credentials, id, [key]);
+    expect(() => decryptCredentials(stored, id, [])).toThrow(/INTEGRATION_KEY is not set here/);
+  });
+});
+
+describe('keys', () => {
+  test('are read in base64 and hex', () => {
+    expect(keysOf(`${key.toString('base64')},${other.toString('hex')}`)).toEqual([key, other]);
+    expect(keysOf('')).toEqual([]);
+  });
+
+  test('of an embedded installation: one in DATA_DIR, made once, for its owner alone, behind those of the environment', () => {
+    const folder = path.join(temporaryFolder(), 'data');
+    const where = { DATA_DIR: folder, DATABASE_URL: '', INTEGRATION_KEY: '' };
+    expect(integrationKeys(where)).toEqual([]);
+    const kept = keepIntegrationKey(folder);
+    expect(keepIntegrationKey(folder)).toBe(kept);
+    expect(statSync(path.join(folder, 'integration-key')).mode & 0o777).toBe(0o600);
+    expect(integrationKeys(where)).toEqual(keysOf(kept));
+    expect(integrationKeys({ ...where, INTEGRATION_KEY: key.toString('hex') })).toEqual([
+      key,
+      ...keysOf(kept),
+    ]);
+    expect(integrationKeys({ ...where, DATABASE_URL: 'postgres://elsewhere' })).toEqual([]);
+  });
+});

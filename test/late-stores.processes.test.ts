@@ -1,0 +1,122 @@
+import { describe, expect, test } from 'vitest';
+import { freePort } from '../src/embedded/address.ts';
+import { createBareDatabase, createDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
+import { startProcess } from './setup/processes.ts';
+import { startProxy } from './setup/proxy.ts';
+
+/** Each process of the Procfile, and the setting of the port of its /readyz. */
+const processes = [
+  ['web', 'dist/src/web.js', 'PORT'],
+  ['worker', 'dist/workers/worker.js', 'WORKER_PORT'],
+  ['sync', 'dist/workers/sync.js', 'SYNC_PORT'],
+  ['board', 'dist/src/board.js', 'BOARD_PORT'],
+] as const;
+
+type Env = Record<string, string>;
+
+/** A process of which something is not there yet. */
+async function startWithout(file: string, portSetting: string, env: Env) {
+  const port = await freePort();
+  const started = startProcess(file, { ...env, [portSetting]: String(port), BOARD_PASSWORD: 'own' });
+  const exit = started.exit.then(({ code, signal }) => {
+    throw new Error(`it ended with ${code ?? signal}: ${JSON.stringify(started.log.slice(-3))}`);
+  });
+  exit.catch(() => {});
+  const lines = (pattern: RegExp) => started.log.filter(({ msg }) => pattern.test(String(msg)));
+  return {
+    ...started,
+    lines,
+    /** Resolves when /readyz says so; rejects when the process ends. */
+    says: (status: number, missing: string[]) =>
+      Promise.race([
+        exit,
+        waitUntil(
+          async () => {
+            const response = await fetch(`http://127.0.0.1:${port}/readyz`);
+            const body = (await response.json()) as { missing: string[] };
+            return response.status === status && JSON.stringify(body.missing) === JSON.stringify(missing);
+          },
+          { what: `/readyz to answer ${status} ${missing}` },
+        ),
+      ]),
+    hears: (pattern: RegExp) =>
+      Promise.race([exit, waitUntil(() => lines(pattern).length > 0, { what: String(pattern) })]),
+  };
+}
+
+const goesOn = 'this process waits, and goes on by itself when';
+const sentences = {
+  postgres: new RegExp(
+    `^Postgres does not answer \\(connect ECONNREFUSED 127.0.0.1:\\d+\\); ${goesOn} it does$`,
+  ),
+  migrations: new RegExp(
+    `^Postgres lacks tables of this version: run the release step \\(node dist/src/release.js, or penstock migrate\\); ${goesOn} that is done$`,
+  ),
+  redis: new RegExp(`^Redis does not answer \\(connect ECONNREFUSED 127.0.0.1:\\d+\\); ${goesOn} it does$`),
+};
+
+describe.each(processes)('%s', (_, file, portSetting) => {
+  test('started before Postgres says so in one sentence, waits, and goes on by itself', async () => {
+    const proxy = await startProxy((await createDatabase()).url);
+    proxy.leave();
+    const process = await startWithout(file, portSetting, { DATABASE_URL: proxy.url });
+    await process.hears(sentences.postgres);
+    await process.says(503, portSetting === 'BOARD_PORT' ? ['postgres'] : ['postgres', 'queue']);
+    await proxy.comeBack();
+    await process.says(200, []);
+    await process.hears(/^Postgres answers$/);
+    await process.hears(/^ready$/);
+    // Repeated at most as it backs off, not with each look.
+    expect(process.lines(/^Postgres does not answer \(/).length).toBeLessThan(5);
+  });
+
+  test('started before the release step has run names it in one sentence, waits, and goes on by itself', async () => {
+    const { url: DATABASE_URL } = await createBareDatabase();
+    const process = await startWithout(file, portSetting, { DATABASE_URL });
+    await process.hears(sentences.migrations);
+    await process.says(503, portSetting === 'BOARD_PORT' ? ['migrations'] : ['migrations', 'queue']);
+    expect((await startProcess('dist/src/release.js', { DATABASE_URL }).exit).code).toBe(0);
+    await process.says(200, []);
+    await process.hears(/^Postgres has the tables of this version$/);
+    await process.hears(/^ready$/);
+  });
+
+  test('started before Redis says so in one sentence, waits, and goes on by itself', async () => {
+    const { url: DATABASE_URL } = await createDatabase();
+    const port = await freePort();
+    const process = await startWithout(file, portSetting, {
+      DATABASE_URL,
+      REDIS_URL: `redis://127.0.0.1:${port}`,
+    });
+    await process.hears(sentences.redis);
+    await process.says(503, ['redis']);
+    await startRedis({ port });
+    await process.says(200, []);
+    await process.hears(/^Redis answers$/);
+    await process.hears(/^ready$/);
+  });
+
+  test('that waits for Postgres ends with 0 when it is asked to', async () => {
+    const proxy = await startProxy((await createDatabase()).url);
+    proxy.leave();
+    const process = await startWithout(file, portSetting, { DATABASE_URL: proxy.url });
+    await process.hears(sentences.postgres);
+    process.kill('SIGTERM');
+    expect(await process.exit).toEqual({ code: 0, signal: null });
+  });
+});
+
+test.each(processes)(
+  '%s tells of a Postgres that goes away later, and of its return',
+  async (_, file, portSetting) => {
+    const proxy = await startProxy((await createDatabase()).url);
+    const process = await startWithout(file, portSetting, { DATABASE_URL: proxy.url });
+    await process.says(200, []);
+    await process.hears(/^ready$/);
+    proxy.leave();
+    await process.hears(sentences.postgres);
+    await proxy.comeBack();
+    await process.hears(/^Postgres answers$/);
+    await process.says(200, []);
+  },
+);

@@ -1,0 +1,65 @@
+import { expect, test } from 'vitest';
+import { backOff, poll, rest } from '../src/platform/poll.ts';
+import { waitUntil } from './setup/wait-until.ts';
+
+test('a poller looks one look at a time, however long each takes', async () => {
+  let [looks, atOnce, most] = [0, 0, 0];
+  const poller = poll(2, async () => {
+    most = Math.max(most, ++atOnce);
+    await rest(10);
+    looks++;
+    atOnce--;
+  });
+  await waitUntil(() => looks >= 3, { what: 'three looks' });
+  const [one, other] = [poller.now(), poller.now()];
+  await Promise.all([one, other]);
+  await poller.stop();
+  expect({ most, atOnce }).toEqual({ most: 1, atOnce: 0 });
+});
+
+test.each([
+  [
+    'at once',
+    () => {
+      throw new Error('away');
+    },
+  ],
+  ['later', () => Promise.reject(new Error('away'))],
+])('a poller tells of a look that fails %s, and looks again', async (_, look) => {
+  const heard: unknown[] = [];
+  const poller = poll(2, look, (error) => heard.push(error));
+  await waitUntil(() => heard.length >= 3, { what: 'three failed looks' });
+  await poller.stop();
+  expect(heard).toContainEqual(new Error('away'));
+});
+
+test('a poller that is stopped waits for the look under way, and looks no more', async () => {
+  let begun = 0;
+  let ended = 0;
+  const poller = poll(2, async () => {
+    begun++;
+    await rest(20);
+    ended++;
+  });
+  await waitUntil(() => begun > 0, { what: 'a look' });
+  await poller.stop();
+  const before = begun;
+  expect(ended).toBe(before);
+  await rest(20);
+  expect(begun).toBe(before);
+});
+
+test('a back-off waits longer each time, up to its longest wait', () => {
+  const pause = backOff(5, 50);
+  expect(Array.from({ length: 6 }, pause)).toEqual([5, 10, 20, 40, 50, 50]);
+  const slower = backOff(2, 5, 1.5);
+  expect(Array.from({ length: 4 }, slower)).toEqual([2, 3, 4.5, 5]);
+});
+
+test('a rest ends when its signal says so, and does not begin when it has', async () => {
+  const leaving = new AbortController();
+  const resting = rest(60_000, leaving.signal);
+  leaving.abort();
+  await resting;
+  await rest(60_000, leaving.signal);
+});

@@ -1,0 +1,141 @@
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { signLink } from '../../src/preferences/link.ts';
+import { createRenderer } from '../../src/preferences/renderer.ts';
+import { sampleView } from '../../src/preferences/submission.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createScene, pageWith, type Scene, tokenOf, withToken } from './scene.ts';
+
+let scene: Scene;
+let url: string;
+beforeAll(async () => {
+  scene = await createScene('redis');
+  await scene.addUser('ada', 'ada@example.com');
+  url = await scene.urlOf(await scene.addCenter(pageWith(scene.groups.news)), 'ada');
+  await waitUntil(async () => (await fetch(url)).status === 200, { what: 'the first page' });
+});
+afterAll(() => scene?.stop());
+
+/** A link to nothing, which somebody made up. */
+const forged = (workspaceId: string) =>
+  signLink(
+    {
+      workspaceId,
+      centerId: newId(),
+      profileId: newId(),
+      madeAt: Date.now(),
+      expiresAt: Date.now() + 1_000_000_000,
+    },
+    Buffer.alloc(32, 1),
+  );
+
+/** So many at a time, until it is told to stop. @returns how to, and how often each status was answered */
+function flood(lanes: number, ask: () => Promise<Response>) {
+  let over = false;
+  const statuses: Record<number, number> = {};
+  const done = Promise.all(
+    Array.from({ length: lanes }, async () => {
+      while (!over) {
+        const { status } = await ask();
+        statuses[status] = (statuses[status] ?? 0) + 1;
+      }
+    }),
+  );
+  return {
+    statuses,
+    async stop() {
+      over = true;
+      await done;
+    },
+  };
+}
+
+/** Pages that are asked for during a flood, one after the other. */
+const PAGES = 10;
+
+/**
+ * How many of them are shown; the others are busy. First come, first served, a flood leaves none or one of them. A
+ * machine that stands still for seconds may cost a few.
+ */
+async function shown(): Promise<number> {
+  const statuses: number[] = [];
+  for (let index = 0; index < PAGES; index++) statuses.push((await fetch(url)).status);
+  for (const status of statuses) expect([200, 503]).toContain(status);
+  return statuses.filter((status) => status === 200).length;
+}
+
+/** Takes seconds, in one output, before which alone Liquid looks at the clock. */
+const slowFor = (sorts: number) => `{{ (1..200000)${' | sort_natural | sort'.repeat(sorts)} | size }}`;
+
+test('a link that nobody signed is refused before its form is read', async () => {
+  const token = `${tokenOf(url).slice(0, -1)}${url.endsWith('A') ? 'B' : 'A'}`;
+  for (const made of [token, forged(newId()), 'x']) {
+    const socket = connect(scene.port, '127.0.0.1');
+    const form = 'Content-Type: application/x-www-form-urlencoded\r\nContent-Length: 100000';
+    socket.write(`POST /preferences/${made} HTTP/1.1\r\nHost: a\r\n${form}\r\n\r\na=`);
+    const [answer] = (await once(socket, 'data')) as [Buffer];
+    expect(answer.toString()).toMatch(/^HTTP\/1.1 404 /);
+    socket.destroy();
+  }
+});
+
+test.each([
+  ['of workspaces that there are not', () => newId()],
+  ['of the workspace itself', () => scene.workspace.id],
+])('a flood of links that nobody signed, %s, leaves the pages of signed ones', async (_, workspace) => {
+  const flooding = flood(48, () => fetch(withToken(url, forged(workspace()))));
+  try {
+    expect(await shown()).toBeGreaterThanOrEqual(PAGES / 2);
+  } finally {
+    await flooding.stop();
+  }
+  expect(flooding.statuses[404]).toBeGreaterThan(0);
+});
+
+test("the slow templates of several workspaces leave the pages of another's", async () => {
+  // Nothing but the end of its process stops it.
+  const slow = slowFor(40);
+  const slowUrls: string[] = [];
+  for (let index = 0; index < 3; index++) {
+    const { id, key } = await scene.otherWorkspace();
+    await scene.addUser(`otto-${index}`, 'otto@example.com', { workspaceId: id });
+    slowUrls.push(await scene.urlOf(await scene.addCenter(slow, slow, id), `otto-${index}`, key));
+  }
+  let turn = 0;
+  const flooding = flood(60, () => fetch(slowUrls[turn++ % slowUrls.length]!));
+  try {
+    await waitUntil(() => Object.keys(flooding.statuses).length > 0, { what: 'the flood to be in hand' });
+    expect(await shown()).toBeGreaterThanOrEqual(PAGES / 2);
+  } finally {
+    await flooding.stop();
+  }
+  expect(flooding.statuses[200]).toBeUndefined();
+});
+
+test('workspaces take turns at rendering, however many pages one of them asks for', async () => {
+  const renderer = createRenderer({ most: 1, deadline: 60_000, patience: 120_000 });
+  const ended: string[] = [];
+  const render = async (workspace: string) => {
+    await renderer.render(workspace, { template: 'x', view: sampleView });
+    ended.push(workspace);
+  };
+  await Promise.all(['flood', 'flood', 'flood', 'flood', 'flood', 'quiet'].map(render));
+  expect(ended).toEqual(['flood', 'quiet', 'flood', 'flood', 'flood', 'flood']);
+  await renderer.stop();
+});
+
+test('a workspace whose template was slow leaves one process to the others', async () => {
+  const renderer = createRenderer({ most: 2, deadline: 60_000, patience: 120_000 });
+  const ended: string[] = [];
+  const render = async (workspace: string, template: string) => {
+    await renderer.render(workspace, { template, view: sampleView });
+    ended.push(workspace);
+  };
+  await Promise.all([render('slow', slowFor(5)), render('quick', 'x')]);
+  ended.length = 0;
+  await Promise.all([render('slow', slowFor(5)), render('slow', slowFor(5)), render('quick', 'x')]);
+  expect(ended).toEqual(['quick', 'slow', 'slow']);
+  await renderer.stop();
+});

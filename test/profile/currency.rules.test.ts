@@ -1,0 +1,19 @@
+import { expect, test } from 'vitest';
+import { normalizeCurrency } from '../../src/profile/locale.ts';
+
+test.each([
+  ['EUR', 'EUR'],
+  ['usd', 'USD'],
+  ['Jpy', 'JPY'],
+  ['BTC', 'BTC'],
+  ['BYR', 'BYR'],
+  ['BYN', 'BYN'],
+  ['STN', 'STN'],
+  ['ZWG', 'ZWG'],
+])('the currency %s is %s', (text, code) => {
+  expect(normalizeCurrency(text)).toBe(code);
+});
+
+test.each(['', 'EU', 'EURO', ' EUR', '€', 'ZZZ', 'ßd', 'constructor'])('%j is no currency', (text) => {
+  expect(normalizeCurrency(text)).toBeUndefined();
+});

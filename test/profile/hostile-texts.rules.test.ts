@@ -1,0 +1,71 @@
+import { readdirSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { threadTime } from '../setup/thread-time.ts';
+
+/** Beginnings, what is repeated behind them, and ends that make an expression go back to where it began. */
+const repeated = [
+  'a',
+  '1',
+  ' ',
+  '.',
+  '-',
+  '+',
+  '@',
+  'a.',
+  'a@',
+  '1:',
+  'é',
+  '\u0301',
+  '/',
+  '0x',
+  '(',
+  '1-',
+  'T',
+  '[',
+  '"',
+  '\\',
+];
+const around: [string, string][] = [
+  ['', ''],
+  ['a@', '!'],
+  ['2026-01-01T', '!'],
+  ['+1', '!'],
+  ['a', '\n'],
+];
+const LENGTH = 200_000;
+
+/** Rules that read one text; each is called with what no rule expects. */
+const RULES = ['locale', 'addresses', 'time', 'identifier', 'values'];
+
+test('every file of rules that read a text is among those tried', () => {
+  const files = readdirSync(path.join(packageRoot, 'src/profile')).map((file) => file.replace('.ts', ''));
+  expect(files).toEqual(expect.arrayContaining(RULES));
+});
+
+test.each(RULES)(
+  'no text makes the rules of %s take longer than its length: none goes back and forth',
+  async (file) => {
+    const rules = await import(`../../src/profile/${file}.ts`);
+    let tried = 0;
+    for (const [name, rule] of Object.entries(rules)) {
+      if (typeof rule !== 'function' || rule.length !== 1) continue;
+      tried++;
+      for (const [before, after] of around) {
+        for (const part of repeated) {
+          const text = before + part.repeat(LENGTH / part.length) + after;
+          const started = threadTime();
+          try {
+            rule(text);
+          } catch {
+            // Refusing it is as good as reading it.
+          }
+          const words = `${name} of ${before}${part}${part}…${after}`;
+          expect(threadTime() - started, words).toBeLessThan(1000);
+        }
+      }
+    }
+    expect(tried).toBeGreaterThan(0);
+  },
+);

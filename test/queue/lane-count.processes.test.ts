@@ -1,0 +1,135 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { freePort } from '../../src/embedded/address.ts';
+import { joinInstallation } from '../../src/queue/installation.ts';
+import { laneOf } from '../../src/queue/lanes.ts';
+import { lockLanes, presentMembers, setLanes } from '../../src/store/installation.ts';
+import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
+import { commit, createInstallation, failedEvent, type Installation, log } from '../board/installation.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { startProcess } from '../setup/processes.ts';
+
+const files = {
+  web: 'dist/src/web.js',
+  worker: 'dist/workers/worker.js',
+  board: 'dist/src/board.js',
+  sync: 'dist/workers/sync.js',
+};
+
+describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
+  /** Has four lanes. */
+  let installation: Installation;
+  let on: PenstockOn;
+  beforeAll(async () => {
+    installation = await createInstallation(kind);
+    const { REDIS_URL } = installation.env;
+    on = penstockOn(installation.env.DATABASE_URL, REDIS_URL ? { REDIS_URL } : {});
+  });
+  afterAll(() => installation.stop());
+
+  const join = (name: string, lanes = 4, exit = () => {}) =>
+    joinInstallation({
+      ...{ name, config: { LANES: lanes }, pool: installation.database.pool, log, exit },
+      connection: installation.connection,
+    });
+
+  const show = () => on.json('queue show') as Promise<{ lanes: number | null; processes: object[] }>;
+
+  test('before anything has run there is no number of lanes, and none to change', async () => {
+    expect(await show()).toEqual({ lanes: null, objects: 0, named_elsewhere: 0, processes: [] });
+    expectRefusal(await on.run('queue set-lanes 2'), 'no process has run yet');
+  });
+
+  test('G3: a process with another number of lanes than its installation does not start, and says both', async () => {
+    const member = await join('web');
+    expect(await show()).toMatchObject({ lanes: 4, processes: [{ name: 'web', pid: process.pid }] });
+    for (const [name, file] of Object.entries(files)) {
+      const { env } = installation;
+      const ports = { PORT: String(await freePort()), WORKER_PORT: '0', SYNC_PORT: '0' };
+      const other = startProcess(file, { ...env, ...ports, LANES: '1' });
+      expect(await other.exit).toMatchObject({ code: 1 });
+      const said = other.log.map(({ text }) => text).join('\n');
+      expect(said).toContain(`${name}: wrong setting: LANES is 1, and this installation has 4;`);
+    }
+    await member.stop();
+    expect(await show()).toEqual({ lanes: 4, objects: 0, named_elsewhere: 0, processes: [] });
+  });
+
+  test('G3: the number of lanes is changed when every lane is empty and nobody runs, not before', async () => {
+    const member = await join('worker');
+    const beside = await on.run('queue set-lanes 2 --wait 1');
+    expect(beside).toMatchObject({
+      code: 1,
+      stderr: expect.stringMatching(/ is still 4: worker .* runs[^;]*$/),
+    });
+    await installation.producer.add([{ lane: 3, id: uuidv7(), envelope: { requests: [], objects: [] } }]);
+    const inVain = await on.run('queue set-lanes 2 --wait 1');
+    expect(inVain.code).toBe(1);
+    expect(inVain.stderr).toMatch(
+      /error: the number of lanes is still 4: worker .* runs.*; the lanes hold 1 envelopes/,
+    );
+    const changing = on.run('queue set-lanes 2');
+    let changed = false;
+    void changing.then(() => {
+      changed = true;
+    });
+    await sleep(1500);
+    expect(changed).toBe(false);
+    for (const queue of installation.laneQueues) await queue.drain();
+    await member.stop();
+    expect(await changing).toMatchObject({ code: 0, stdout: expect.stringContaining('LANES=2') });
+    expect(await show()).toMatchObject({ lanes: 2 });
+    await expect(join('web', 4)).rejects.toThrow('LANES is 4, and this installation has 2');
+    expect(await on.json('queue set-lanes 4')).toEqual({ lanes: 4, before: 2 });
+  });
+
+  test('G3: a process that starts while the number is being changed waits for it, and does not run on the old one', async () => {
+    const { pool } = installation.database;
+    const changing = await pool.connect();
+    let joining: Promise<unknown> | undefined;
+    try {
+      // As the command does, in the moment between its look at who runs and its change.
+      await changing.query('begin');
+      await lockLanes(changing);
+      expect(await presentMembers(pool)).toEqual([]);
+      joining = join('web', 4).catch((error: Error) => error.message);
+      const waits =
+        "select 1 from pg_stat_activity where wait_event_type = 'Lock' and query like '%into members%'";
+      await waitUntil(async () => (await pool.query(waits)).rowCount! > 0, { what: 'the process to wait' });
+      await setLanes(changing, 2);
+      await changing.query('commit');
+    } finally {
+      changing.release(true);
+    }
+    expect(await joining).toContain('LANES is 4, and this installation has 2');
+    expect(await show()).toMatchObject({ lanes: 2, processes: [] });
+    await pool.query('update installation set lanes = 4');
+  });
+
+  test('lanes that hold something while nobody runs are not waited for', async () => {
+    await installation.producer.add([{ lane: 3, id: uuidv7(), envelope: { requests: [], objects: [] } }]);
+    expectRefusal(await on.run('queue set-lanes 2'), 'still 4: the lanes hold 1 envelopes', 'LANES=4');
+    for (const queue of installation.laneQueues) await queue.drain();
+  });
+
+  test('G3: a process that slept while the number was changed ends', async () => {
+    let exits = 0;
+    const member = await join('web', 4, () => exits++);
+    await installation.database.pool.query('update installation set lanes = 5');
+    await waitUntil(() => exits > 0, { what: 'the process to end' });
+    await installation.database.pool.query('update installation set lanes = 4');
+    await member.stop();
+  });
+
+  test('G3: a replay at the command line goes by the number of lanes of the installation', async () => {
+    const letter = failedEvent();
+    const lane = laneOf(letter.workspaceId, `x:user-${letter.id}`, 4);
+    await commit(installation.database, letter);
+    // Its own LANES is 1.
+    await on.json(`dead-letters replay ${letter.id}`);
+    const held = await installation.envelopes();
+    expect(held.map(({ lane, envelope }) => [lane, envelope.replay])).toEqual([[lane, true]]);
+    expect(await show()).toEqual({ lanes: 4, objects: 0, named_elsewhere: 0, processes: [] });
+  });
+});

@@ -1,0 +1,261 @@
+import { readdirSync, rmSync, statSync, truncateSync } from 'node:fs';
+import path from 'node:path';
+import type { Pool } from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { connectProducer, openQueue } from '../../src/queue/connection.ts';
+import { createLaneProducer } from '../../src/queue/enqueue.ts';
+import { joinInstallation } from '../../src/queue/installation.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { ADDITIONS } from '../../src/queue/pack.ts';
+import { confirmLosses } from '../../src/store/installation.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
+
+const nothing = { requests: [], objects: [] };
+
+let databaseUrl: string;
+let redis: TestRedis;
+let pool: Pool;
+let stopPool: () => Promise<void>;
+let left: (() => Promise<void>)[];
+beforeEach(async () => {
+  databaseUrl = (await createDatabase()).url;
+  redis = await startRedis();
+  ({ pool, stop: stopPool } = openDatabase(databaseUrl, 2));
+  left = [];
+});
+afterEach(async () => {
+  for (const end of left) await end();
+  await stopPool();
+  await redis.kill();
+});
+
+/** A process as far as the queue sees it. */
+async function open(name: string) {
+  const config = readConfig({ DATABASE_URL: databaseUrl, REDIS_URL: redis.url, QUEUE_TIMEOUT_MS: '10000' });
+  const database = openDatabase(databaseUrl, 2);
+  const connection = connectProducer(config, databaseUrl);
+  await waitUntil(connection.ready, { what: 'Redis' });
+  const errors: string[] = [];
+  const log = createLog('test', 'silent');
+  log.error = (_: unknown, message?: unknown) => void errors.push(String(message));
+  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  let losses = 0;
+  const installation = await joinInstallation({
+    ...{ name, config, pool: database.pool, connection, log, additions: producer.additions },
+    onLoss: () => losses++,
+  });
+  const disconnect = async () => {
+    await producer.stop().catch(() => {});
+    await connection.stop();
+    await database.stop();
+  };
+  const end = async () => {
+    left.splice(left.indexOf(end), 1);
+    await disconnect();
+  };
+  left.push(end);
+  return {
+    installation,
+    errors,
+    losses: () => losses,
+    /** As kill -9 ends it: without a word. */
+    end,
+    /** As SIGTERM does. */
+    async leave() {
+      await installation.stop();
+      await end();
+    },
+    add: (count: number) =>
+      waitUntil(
+        async () => {
+          for (; count > 0; count--) await producer.add([{ lane: 0, id: uuidv7(), envelope: nothing }]);
+          return true;
+        },
+        { what: 'envelopes to be added' },
+      ),
+    told: () => waitUntil(() => installation.loss(), { what: `${name} to say what was lost` }),
+  };
+}
+
+const remembered = async () => {
+  const { rows } = await pool.query('select additions, drained from installation');
+  return rows[0] as { additions: number; drained: boolean };
+};
+
+const rowsOf = async () => (await pool.query('select * from queue_losses order by id')).rows;
+
+async function restartEmpty(): Promise<void> {
+  await redis.kill();
+  rmSync(path.join(redis.dir, 'appendonlydir'), { recursive: true });
+  redis = await startRedis({ port: redis.port, dir: redis.dir });
+}
+
+/** The file that Redis appends to. */
+function appendOnlyFile(): string {
+  const folder = path.join(redis.dir, 'appendonlydir');
+  return path.join(folder, readdirSync(folder).find((name) => name.endsWith('.incr.aof'))!);
+}
+
+async function restartTruncated(size: number): Promise<void> {
+  await redis.kill();
+  truncateSync(appendOnlyFile(), size);
+  redis = await startRedis({ port: redis.port, dir: redis.dir });
+}
+
+async function applyAll(): Promise<void> {
+  const config = readConfig({ DATABASE_URL: databaseUrl, REDIS_URL: redis.url });
+  const connection = connectProducer(config, databaseUrl);
+  await waitUntil(connection.ready, { what: 'Redis' });
+  const queue = openQueue(connection, laneName(0));
+  await queue.drain();
+  await queue.close();
+  await connection.stop();
+}
+
+test('everything killed and Redis back empty: each process that starts says what may be lost', async () => {
+  const before = new Date().toISOString();
+  const web = await open('web');
+  await web.add(3);
+  await waitUntil(async () => (await remembered()).additions === 3, { what: 'the additions to be seen' });
+  await web.end();
+  await restartEmpty();
+  for (const name of ['web', 'worker', 'board', 'sync']) {
+    const process = await open(name);
+    const loss = await process.told();
+    expect(loss).toMatchObject({ losses: 1, found: 'empty' });
+    expect(process.errors).toHaveLength(1);
+    expect(process.errors[0]).toMatch(/^Redis came back empty.*penstock queue confirm-loss 1/);
+    // Those three were accepted between these two times.
+    const from = Date.parse(loss.accepted_from);
+    expect(from).toBeLessThan(Date.parse(before) + 2000);
+    expect(from).toBeGreaterThan(Date.parse(before) - 60_000);
+    expect(Date.parse(loss.accepted_until)).toBeGreaterThan(Date.parse(before));
+  }
+  expect(await rowsOf()).toMatchObject([{ additions_known: 3, additions_found: 0 }]);
+});
+
+test('a Redis that is emptied while processes run is told by all of them, and written down once', async () => {
+  const [web, worker] = [await open('web'), await open('worker')];
+  await web.add(1);
+  const operator = new Redis(redis.url);
+  await operator.flushall();
+  operator.disconnect();
+  await Promise.all([web.told(), worker.told()]);
+  await waitUntil(() => web.losses() + worker.losses() === 2, { what: 'both to begin anew' });
+  expect(await rowsOf()).toMatchObject([{ found: 'empty' }]);
+  await web.add(2);
+  await web.leave();
+  await worker.leave();
+  expect(await rowsOf()).toHaveLength(1);
+});
+
+test('a Redis that is emptied while nobody runs is told by whoever starts', async () => {
+  const web = await open('web');
+  await web.add(1);
+  // In order, with something that waits.
+  await web.leave();
+  await restartEmpty();
+  const worker = await open('worker');
+  expect(await worker.told()).toMatchObject({ found: 'empty' });
+});
+
+test('a truncated append-only file: a Redis that comes back with less than it had', async () => {
+  const web = await open('web');
+  await web.add(5);
+  const size = statSync(appendOnlyFile()).size;
+  await web.add(5);
+  await waitUntil(async () => (await remembered()).additions === 10, { what: 'the additions to be seen' });
+  await web.end();
+  await restartTruncated(size);
+  const worker = await open('worker');
+  expect(await worker.told()).toMatchObject({ found: 'behind' });
+  expect(worker.errors[0]).toMatch(/^Redis came back with less than it held/);
+  expect(await rowsOf()).toMatchObject([{ additions_known: 10, additions_found: 5 }]);
+});
+
+test('additions that no look has seen yet are missed by the process that has made them', async () => {
+  const web = await open('web');
+  await web.add(5);
+  await waitUntil(async () => (await remembered()).additions === 5, { what: 'the additions to be seen' });
+  const size = statSync(appendOnlyFile()).size;
+  // Too soon after each other for a look.
+  await web.add(1);
+  await restartTruncated(size);
+  // It grows past what was lost at once.
+  await web.add(3);
+  expect(await web.told()).toMatchObject({ found: 'behind' });
+});
+
+test('a new installation, a new process and a Redis that restarts raise no alarm', async () => {
+  const web = await open('web');
+  await web.add(2);
+  await redis.kill();
+  redis = await startRedis({ port: redis.port, dir: redis.dir });
+  await web.add(2);
+  const worker = await open('worker');
+  await waitUntil(async () => (await remembered()).additions === 4, { what: 'the additions to be seen' });
+  await web.end();
+  const next = await open('web');
+  await next.add(1);
+  await waitUntil(async () => (await remembered()).additions === 5, { what: 'the additions to be seen' });
+  expect(await rowsOf()).toEqual([]);
+  expect([web, worker, next].flatMap(({ errors }) => errors)).toEqual([]);
+});
+
+test('a Redis that was replaced when it was drained and everybody had left raises no alarm', async () => {
+  const [web, worker] = [await open('web'), await open('worker')];
+  await web.add(3);
+  await web.leave();
+  await applyAll();
+  await worker.leave();
+  expect(await remembered()).toEqual({ additions: 3, drained: true });
+  await restartEmpty();
+  const [next, another] = [await open('web'), await open('worker')];
+  await next.add(1);
+  await waitUntil(async () => (await remembered()).additions === 1, { what: 'the new Redis to be known' });
+  expect(await rowsOf()).toEqual([]);
+  expect([...next.errors, ...another.errors]).toEqual([]);
+});
+
+test('a process that was killed may have added what no look has seen: drained or not, the loss is told', async () => {
+  const [web, worker] = [await open('web'), await open('worker')];
+  await web.add(3);
+  await applyAll();
+  await web.end();
+  await worker.leave();
+  expect(await remembered()).toEqual({ additions: 3, drained: true });
+  await restartEmpty();
+  expect(await (await open('worker')).told()).toMatchObject({ found: 'empty' });
+});
+
+test('what was lost is said until somebody confirms it', async () => {
+  const web = await open('web');
+  await web.add(1);
+  await web.end();
+  await restartEmpty();
+  const worker = await open('worker');
+  const { latest } = await worker.told();
+  const next = await open('web');
+  await next.told();
+  await confirmLosses(pool, latest);
+  await waitUntil(() => !worker.installation.loss() && !next.installation.loss(), { what: 'silence' });
+  expect(worker.errors).toHaveLength(1);
+});
+
+test('an addition is counted in the transaction that makes it, refused ones are not acknowledged', async () => {
+  const web = await open('web');
+  await web.add(4);
+  const operator = new Redis(redis.url);
+  expect(await operator.get(ADDITIONS)).toBe('4');
+  // Whoever has lost its scripts stores nothing, and adds again.
+  await operator.script('FLUSH');
+  await web.add(1);
+  expect(Number(await operator.get(ADDITIONS))).toBeGreaterThanOrEqual(5);
+  expect(await operator.llen('{penstock}:lane-0:wait')).toBeGreaterThanOrEqual(5);
+  operator.disconnect();
+});

@@ -1,0 +1,91 @@
+import { afterEach, describe, expect, test } from 'vitest';
+import { freePort } from '../../src/embedded/address.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
+import { startProcess, type TestProcess } from '../setup/processes.ts';
+
+const running: TestProcess[] = [];
+afterEach(async () => {
+  for (const process of running.splice(0)) {
+    process.kill('SIGKILL');
+    await process.exit;
+  }
+});
+
+describe.each([
+  ['web', 'dist/src/web.js', 'PORT'],
+  ['worker', 'dist/workers/worker.js', 'WORKER_PORT'],
+])('%s', (name, file, port) => {
+  async function begin(redisUrl: string): Promise<TestProcess> {
+    const { url } = await createDatabase();
+    const env = { DATABASE_URL: url, REDIS_URL: redisUrl, [port]: String(await freePort()) };
+    const process = startProcess(file, env);
+    running.push(process);
+    return process;
+  }
+
+  /** What its warnings about Redis say once it is ready. */
+  async function warnings({ url }: TestRedis): Promise<string[]> {
+    const process = await begin(url);
+    await waitUntil(() => process.log.some(({ msg }) => msg === 'ready'), { what: 'the start' });
+    const lines = process.log.filter(({ level, msg }) => level === 40 && String(msg).includes('Redis'));
+    return lines.map(({ msg, appendonly, appendfsync }) => `${appendonly} ${appendfsync}: ${msg}`);
+  }
+
+  test('G1: a Redis that may throw objects away stops the start, with the setting and the cure', async () => {
+    const redis = await startRedis({ args: ['--maxmemory-policy', 'allkeys-lru'] });
+    const process = await begin(redis.url);
+    expect(await process.exit).toMatchObject({ code: 1 });
+    expect(process.log.filter(({ text }) => text)).toEqual([
+      {
+        text: `${name}: the Redis of REDIS_URL has maxmemory-policy allkeys-lru and may throw accepted objects away; set maxmemory-policy to noeviction`,
+      },
+    ]);
+  });
+
+  test('G1: where CONFIG is not permitted, the policy is read from INFO', async () => {
+    const redis = await startRedis({ args: ['--maxmemory-policy', 'volatile-ttl'] });
+    const process = await begin(await withoutConfig(redis));
+    expect(await process.exit).toMatchObject({ code: 1 });
+    expect(process.log.at(-1)!.text).toContain('maxmemory-policy volatile-ttl');
+  });
+
+  test('a Redis as production needs it is used without a word', async () => {
+    expect(await warnings(await startRedis())).toEqual([]);
+  });
+
+  test.each([
+    ['that writes nothing to disk', ['--appendonly', 'no'], /^no always: .*every accepted object/],
+    ['that writes once a second', ['--appendfsync', 'everysec'], /^yes everysec: .*last second or two/],
+    ['that leaves writing to the system', ['--appendfsync', 'no'], /^yes no: .*has not written to disk/],
+  ])('a Redis %s is used, with a warning of what its crash loses', async (_, args, text) => {
+    expect(await warnings(await startRedis({ args }))).toEqual([expect.stringMatching(text)]);
+  });
+
+  test('a Redis that does not tell when it writes is used, with a warning', async () => {
+    const redis = await startRedis();
+    const url = await withoutConfig(redis);
+    expect(await warnings({ ...redis, url })).toEqual([
+      expect.stringMatching(/^yes unknown: Redis does not tell/),
+    ]);
+  });
+
+  test('G1: one that was away at the start, and comes with another policy, stops the process too', async () => {
+    const redisPort = await freePort();
+    const process = await begin(`redis://127.0.0.1:${redisPort}`);
+    // The web runs without its queue, and answers 503; a worker says nothing before it has it.
+    await waitUntil(() => process.log.length > 0 || name === 'worker', { what: 'the start' });
+    await startRedis({ port: redisPort, args: ['--maxmemory-policy', 'allkeys-random'] });
+    expect(await process.exit).toMatchObject({ code: 1 });
+    const lines = process.log.map(({ text, msg }) => String(text ?? msg));
+    expect(lines.join('\n')).toContain('maxmemory-policy allkeys-random');
+  });
+});
+
+/** The address for a user who may do everything but CONFIG, as a managed service has it. */
+async function withoutConfig({ url, port }: TestRedis): Promise<string> {
+  const redis = new Redis(url);
+  await redis.call('ACL', 'SETUSER', 'guest', 'on', '>secret', '~*', '&*', '+@all', '-config');
+  redis.disconnect();
+  return `redis://guest:secret@127.0.0.1:${port}`;
+}

@@ -1,0 +1,146 @@
+import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
+import { freePort } from '../src/embedded/address.ts';
+import { type Backend, backends, type Fleet, type Member, startFleet } from './guarantees/fleet.ts';
+import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
+import { startProcess } from './setup/processes.ts';
+import { type StoreProxy, startProxy } from './setup/proxy.ts';
+
+/** Milliseconds: a second for the dependencies, and some for a busy machine. */
+const DEADLINE = 2000;
+
+const READY = { status: 200, body: { message: 'ready', missing: [] } };
+const notReady = (...missing: string[]) => ({ status: 503, body: { message: 'not ready', missing } });
+
+/** What /readyz of the process says; fails when it takes longer than its deadline. */
+async function ask(port: number) {
+  const signal = AbortSignal.timeout(DEADLINE);
+  const response = await fetch(`http://127.0.0.1:${port}/readyz`, { signal });
+  return { status: response.status, body: await response.json() };
+}
+
+/** Until it says so: the process may need a moment to see what has happened. */
+const comesTo = (port: number, answer: object) =>
+  expect.poll(() => ask(port), { timeout: 20_000 }).toMatchObject(answer);
+
+const missingWithoutPostgres: Record<Backend, string[]> = {
+  redis: ['postgres'],
+  postgres: ['postgres', 'queue'],
+};
+
+describe.each(backends)('/readyz, with the queue in %s', (backend) => {
+  let fleet: Fleet;
+  let postgres: StoreProxy;
+  let redis: StoreProxy | undefined;
+  let processes: Member[];
+  beforeAll(async () => {
+    fleet = await startFleet(backend, { edges: 0, workers: 0 });
+    fleet.env.MAX_ENVELOPE_AGE_MS = '2000';
+    postgres = await startProxy(fleet.env.DATABASE_URL!);
+    fleet.env.DATABASE_URL = postgres.url;
+    if (fleet.redis) {
+      redis = await startProxy(fleet.redis.url);
+      fleet.env.REDIS_URL = redis.url;
+    }
+    processes = await Promise.all([fleet.startEdge(), fleet.startWorker()]);
+    return fleet.stop;
+  });
+
+  const everyOneComesTo = (answer: object) => Promise.all(processes.map(({ port }) => comesTo(port, answer)));
+
+  test.each(['leave', 'standStill'] as const)(
+    'web and worker name Postgres while it is away (%s), and nothing when it is back',
+    async (how) => {
+      await everyOneComesTo(READY);
+      postgres[how]();
+      await everyOneComesTo(notReady(...missingWithoutPostgres[backend]));
+      await postgres.comeBack();
+      await everyOneComesTo(READY);
+    },
+  );
+
+  if (backend === 'redis') {
+    test.each(['leave', 'standStill'] as const)(
+      'web and worker name Redis while it is away (%s), and nothing when it is back',
+      async (how) => {
+        await everyOneComesTo(READY);
+        redis![how]();
+        await everyOneComesTo(notReady('redis'));
+        await redis!.comeBack();
+        await everyOneComesTo(READY);
+      },
+    );
+  }
+
+  test('G8: an envelope that waits too long is named by both, and the worker is not ready', async () => {
+    await everyOneComesTo(READY);
+    const [web, worker] = processes.map(({ port }) => port);
+    const { workspace } = fleet;
+    const send = () =>
+      fetch(`http://127.0.0.1:${web}/users/track`, {
+        method: 'POST',
+        headers: { authorization: `Bearer ${workspace.key}`, 'content-type': 'application/json' },
+        body: JSON.stringify({ attributes: [{ external_id: 'held', seen: true }] }),
+      });
+    await send();
+    const held = () =>
+      fleet.pool.query("select 1 from profiles where workspace_id = $1 and external_id = 'held'", [
+        workspace.id,
+      ]);
+    await waitUntil(async () => (await held()).rowCount === 1, { what: 'the user' });
+    const blocker = await fleet.pool.connect();
+    onTestFinished(() => blocker.release(true));
+    await blocker.query('begin');
+    await blocker.query("select from profiles where workspace_id = $1 and external_id = 'held' for update", [
+      workspace.id,
+    ]);
+    await send();
+    const oldest = async () => {
+      const metrics = await (await fetch(`http://127.0.0.1:${worker}/metrics`)).text();
+      return Number(/^penstock_worker_oldest_envelope_seconds (\d+)$/m.exec(metrics)?.[1]);
+    };
+    const stuck = [{ lane: expect.any(Number), envelope: expect.any(String), seconds: expect.any(Number) }];
+    await comesTo(worker!, { status: 503, body: { message: 'not ready', missing: [], stuck } });
+    await comesTo(web!, { status: 200, body: { message: 'ready', stuck } });
+    const lines = () =>
+      processes.map(({ log }) => log.filter(({ msg }) => /^an envelope waits too long/.test(String(msg))));
+    // Lines are gathered before they are written.
+    await waitUntil(() => lines().every(({ length }) => length > 0), { what: 'a line of each' });
+    // Both look every two seconds; several looks at one envelope are one line.
+    await waitUntil(async () => (await oldest()) > 9, { what: 'several looks' });
+    await blocker.query('rollback');
+    await everyOneComesTo(READY);
+    expect(lines()).toEqual(Array(2).fill([expect.objectContaining({ level: 50, ...stuck[0] })]));
+  });
+
+  test.each(['/healthz', '/metrics'])('%s answers in time while all of it is away', async (path) => {
+    for (const store of [postgres, redis]) store?.standStill();
+    for (const { port } of processes) {
+      const signal = AbortSignal.timeout(DEADLINE);
+      expect((await fetch(`http://127.0.0.1:${port}${path}`, { signal })).status).toBe(200);
+    }
+    for (const store of [postgres, redis]) await store?.comeBack();
+  });
+
+  test('the pages of a worker are only read: 405 with Allow, and any other path is 404', async () => {
+    const origin = `http://127.0.0.1:${processes[1]!.port}`;
+    for (const path of ['/healthz', '/readyz', '/metrics']) {
+      const { status, headers } = await fetch(origin + path, { method: 'POST' });
+      expect([status, headers.get('allow')]).toEqual([405, 'GET, HEAD']);
+    }
+    expect((await fetch(`${origin}/constructor`)).status).toBe(404);
+  });
+});
+
+test.each([
+  ['redis', ['migrations']],
+  ['postgres', ['migrations', 'queue']],
+])('a web process on a database without tables is not ready; queue in %s', async (backend, missing) => {
+  const { url: DATABASE_URL } = await createBareDatabase();
+  const PORT = String(await freePort());
+  const redis = backend === 'redis' ? { REDIS_URL: (await startRedis()).url } : {};
+  const web = startProcess('dist/src/web.js', { DATABASE_URL, PORT, ...redis });
+  await waitUntil(() => ask(Number(PORT)), { what: 'an answer' });
+  await comesTo(Number(PORT), notReady(...missing));
+  web.kill('SIGKILL');
+  await web.exit;
+});

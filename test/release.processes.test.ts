@@ -1,0 +1,124 @@
+import pg from 'pg';
+import { expect, test } from 'vitest';
+import { permissions } from '../src/admin/arguments.ts';
+import { hashApiKey } from '../src/store/credentials.ts';
+import { createBareDatabase } from './setup/fixtures.ts';
+import { startProcess } from './setup/processes.ts';
+
+test('release makes the tables, the workspace default and one key with every permission, which it shows once', async () => {
+  const { url } = await createBareDatabase();
+  const first = await release({ DATABASE_URL: url });
+  expect(first.code).toBe(0);
+  const [shown] = /pk_[\w-]{43}/.exec(first.text) ?? [];
+  expect(await keys(url)).toEqual([
+    {
+      workspace: 'default',
+      identifier: shown!.slice(0, 8),
+      key_hash: hashApiKey(shown!),
+      permissions: [...permissions],
+      ip_allowlist: [],
+      revoked_at: null,
+    },
+  ]);
+
+  const second = await release({ DATABASE_URL: url });
+  expect(second.code).toBe(0);
+  expect(second.text).not.toContain('pk_');
+  expect(await keys(url)).toHaveLength(1);
+});
+
+test('release does not wait for anything when its work is done', async () => {
+  const { url } = await createBareDatabase();
+  const { exit, log } = startProcess('dist/src/release.js', { DATABASE_URL: url });
+  await exit;
+  // The schema engine gives up on its lock by a timer of 10 s, which must not hold the process.
+  const last = Math.max(...log.flatMap(({ time }) => (typeof time === 'string' ? [Date.parse(time)] : [])));
+  expect(Date.now() - last).toBeLessThan(8000);
+});
+
+test('BOOTSTRAP_SCIM_TOKEN is the first SCIM token of the company default, which owns the workspace default', async () => {
+  const { url } = await createBareDatabase();
+  // Also where the workspace is there already.
+  await release({ DATABASE_URL: url });
+  const set = { BOOTSTRAP_SCIM_TOKEN: 'chosen-by-someone', BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example' };
+  const { code, text } = await release({ DATABASE_URL: url, ...set });
+  expect(code).toBe(0);
+  expect(text).not.toContain(set.BOOTSTRAP_SCIM_TOKEN);
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const tokens = () =>
+    client.query(
+      `select companies.name as company, workspaces.name as workspace, token_hash, origin, revoked_at is null as opens
+       from scim_tokens
+       join companies on companies.id = scim_tokens.company_id
+       join workspaces on workspaces.company_id = companies.id`,
+    );
+  try {
+    expect((await tokens()).rows).toEqual([
+      {
+        company: 'default',
+        workspace: 'default',
+        token_hash: hashApiKey(set.BOOTSTRAP_SCIM_TOKEN),
+        origin: set.BOOTSTRAP_SCIM_ORIGIN,
+        opens: true,
+      },
+    ]);
+    // One that was revoked does not come back with the next release.
+    await client.query('update scim_tokens set revoked_at = now()');
+    await release({ DATABASE_URL: url, ...set });
+    expect((await tokens()).rows.map(({ opens }) => opens)).toEqual([false]);
+  } finally {
+    await client.end();
+  }
+});
+
+test('BOOTSTRAP_API_KEY sets the key, which is not shown', async () => {
+  const { url } = await createBareDatabase();
+  const { code, text } = await release({ DATABASE_URL: url, BOOTSTRAP_API_KEY: 'pk_chosen_by_someone' });
+  expect(code).toBe(0);
+  expect(text).not.toContain('pk_');
+  expect(await keys(url)).toMatchObject([
+    { identifier: 'pk_chose', key_hash: hashApiKey('pk_chosen_by_someone') },
+  ]);
+});
+
+test('two releases at once make one workspace with one key', async () => {
+  const { url } = await createBareDatabase();
+  const both = await Promise.all([release({ DATABASE_URL: url }), release({ DATABASE_URL: url })]);
+  expect(both.map(({ code }) => code)).toEqual([0, 0]);
+  expect(await keys(url)).toHaveLength(1);
+});
+
+test('a release that cannot be made says why in one line and exits 1', async () => {
+  expect(await release({ DATABASE_URL: 'postgresql://nobody@127.0.0.1:1/nothing' })).toEqual({
+    code: 1,
+    text: 'release: connect ECONNREFUSED 127.0.0.1:1',
+  });
+  expect((await release({ DATABASE_URL: 'postgresql://nobody@localhost:1/nothing' })).text).toContain(
+    'ECONNREFUSED',
+  );
+  expect(await release({})).toEqual({
+    code: 1,
+    text: 'release: wrong setting: DATABASE_URL is empty; npm start migrates the embedded Postgres itself',
+  });
+});
+
+/** `text`: what it prints beside its log lines. */
+async function release(env: Record<string, string>) {
+  const { exit, log } = startProcess('dist/src/release.js', env);
+  const { code } = await exit;
+  const text = log.flatMap((line) => (line.text ? [line.text] : [])).join('\n');
+  return { code, text };
+}
+
+async function keys(url: string) {
+  const client = new pg.Client({ connectionString: url });
+  await client.connect();
+  const { rows } = await client
+    .query(
+      `select workspaces.name as workspace, identifier, key_hash, permissions, ip_allowlist, revoked_at
+         from api_keys join workspaces on workspaces.id = workspace_id`,
+    )
+    .finally(() => client.end());
+  return rows;
+}

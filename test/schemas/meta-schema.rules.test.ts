@@ -1,0 +1,41 @@
+import { Ajv2020 } from 'ajv/dist/2020.js';
+import { expect, test } from 'vitest';
+import { fenceSchema, objectSchemas, requestSchema } from '../../src/jobs/catalog.ts';
+import { allOperations } from '../../src/operations/index.ts';
+import { createBody } from '../../src/operations/preference-center/schemas.ts';
+import { compile } from '../../src/schemas/compile.ts';
+import { attributesSchema, eventSchema, purchaseSchema } from '../../src/schemas/track.ts';
+
+const ajv = new Ajv2020();
+
+const bodies = allOperations('service_id').flatMap(({ id, body, query, replies }) => [
+  [`the body of ${id}`, body],
+  [`the query of ${id}`, query],
+  ...Object.entries(replies).map(([status, { schema }]) => [`the answer ${status} of ${id}`, schema]),
+]) as [string, object | undefined][];
+const tracked = Object.entries({ attributesSchema, eventSchema, purchaseSchema });
+
+const schemas = [
+  ...bodies.filter(([, schema]) => schema),
+  ['the whole body of preference_center.create', createBody],
+  ...tracked.map(([name, schema]) => [name, schema('service_id')]),
+  ...Object.entries({ requestSchema, fenceSchema, ...objectSchemas }),
+] as [string, object][];
+
+/** What src/schemas/compile.ts leaves out at every start. */
+test.each(schemas)('%s is a JSON Schema', (_, schema) => {
+  expect(ajv.validateSchema(schema), JSON.stringify(ajv.errors)).toBe(true);
+});
+
+/** What a process does with a schema at the first value that it meets. */
+test.each(schemas.filter(([name]) => !name.startsWith('the answer')))('%s compiles', (_, schema) => {
+  expect(compile(schema)({})).toBeTypeOf('boolean');
+});
+
+test('a schema that Ajv does not take is told at its first value', () => {
+  expect(() => compile({ type: 'object', required: 'name' })({})).toThrow('required');
+});
+
+test('a schema that is none is told from one', () => {
+  expect(ajv.validateSchema({ type: 'objekt' })).toBe(false);
+});

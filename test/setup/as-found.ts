@@ -1,0 +1,23 @@
+import { afterAll, expect } from 'vitest';
+
+/** What nobody may leave changed behind: the next file runs in the same process. */
+function state() {
+  return {
+    environment: { ...process.env },
+    folder: process.cwd(),
+    clock: [Date, Date.now, setTimeout, setInterval, setImmediate, performance.now],
+    streams: [process.stdout.write, process.stderr.write, fetch],
+    listeners: ['SIGTERM', 'SIGINT', 'SIGHUP', 'disconnect', 'uncaughtException', 'unhandledRejection'].map(
+      (event) => `${event}: ${process.listenerCount(event)}`,
+    ),
+    prototypes: [Object, Array, Function, String, Promise].map(
+      ({ prototype }) => Object.getOwnPropertyNames(prototype).length,
+    ),
+  };
+}
+
+/** Files of one tier share a process: a file that leaves it other than it was fails, and not the one after it. */
+export function leaveAsFound(): void {
+  const found = state();
+  afterAll(() => expect(state(), 'what the file leaves changed behind').toEqual(found));
+}

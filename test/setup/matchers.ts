@@ -1,0 +1,22 @@
+import { expect } from 'vitest';
+
+/**
+ * Closes a hole of `toMatchObject`: where a member is expected to be an object without keys of its own, such as a
+ * pattern or `{}`, Vitest takes any text, number or null for it. A pattern is meant as `expect.stringMatching`.
+ */
+expect.addEqualityTesters([
+  function noTextIsAnObject(one: unknown, other: unknown): boolean | undefined {
+    if (isMatcher(one) || isMatcher(other)) return undefined;
+    if (one instanceof RegExp !== other instanceof RegExp) return false;
+    return isObject(one) === isObject(other) ? undefined : false;
+  },
+]);
+
+function isObject(value: unknown): value is object {
+  return typeof value === 'object' && value !== null;
+}
+
+/** `expect.anything()` and the like. */
+function isMatcher(value: unknown): boolean {
+  return isObject(value) && 'asymmetricMatch' in value;
+}

@@ -1,0 +1,45 @@
+import { createInterface } from 'node:readline';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { type Exit, spawnOnLeash } from './leash.ts';
+import { leaveBehind } from './left-behind.ts';
+
+export interface TestProcess {
+  pid: number;
+  /** Its JSON log lines so far, parsed; a line that is no JSON is `{ text }`. */
+  log: Record<string, unknown>[];
+  kill(signal?: NodeJS.Signals): void;
+  /** Resolves when it has ended. */
+  exit: Promise<Exit>;
+}
+
+/**
+ * Starts a compiled process, for instance `dist/src/web.js`, with nothing in its environment but `env` and
+ * what programs need to run at all. Killed at the end at the latest.
+ */
+export function startProcess(file: string, env: Record<string, string>, args: string[] = []): TestProcess {
+  const { PATH, HOME, TMPDIR } = process.env;
+  const { child, exit } = spawnOnLeash([process.execPath, file, ...args], {
+    cwd: packageRoot,
+    env: { PATH, HOME, ...(TMPDIR && { TMPDIR }), ...env },
+    stdout: 'pipe',
+  });
+  const log: Record<string, unknown>[] = [];
+  for (const stream of [child.stdout!, child.stderr!]) {
+    createInterface(stream).on('line', (line) => log.push(parseLine(line)));
+  }
+  leaveBehind(async () => {
+    child.kill('SIGKILL');
+    await exit;
+  });
+  return { pid: child.pid!, log, kill: (signal = 'SIGTERM') => void child.kill(signal), exit };
+}
+
+function parseLine(line: string): Record<string, unknown> {
+  try {
+    const value: unknown = JSON.parse(line);
+    if (typeof value === 'object' && value) return value as Record<string, unknown>;
+  } catch {
+    // Not every line of a process is a log line.
+  }
+  return { text: line };
+}

@@ -1,0 +1,54 @@
+import { freePort } from '../../src/embedded/address.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { spawnOnLeash } from './leash.ts';
+import { leaveBehind, temporaryFolder } from './left-behind.ts';
+import { waitUntil } from './wait-until.ts';
+
+export interface TestRedis {
+  url: string;
+  port: number;
+  /** Its folder, which outlives `stop` and `kill`: give it to `startRedis` to start on the same data. */
+  dir: string;
+  pid: number;
+  stop(): Promise<void>;
+  /** SIGKILL. */
+  kill(): Promise<void>;
+}
+
+/** A Redis server as production needs it: every write on disk before its answer, nothing evicted. */
+export async function startRedis(
+  options: { port?: number; dir?: string; args?: string[] } = {},
+): Promise<TestRedis> {
+  const port = options.port ?? (await freePort());
+  const dir = options.dir ?? temporaryFolder('penstock-redis-');
+  const { child, exit } = spawnOnLeash(
+    [
+      'redis-server',
+      ...['--port', String(port), '--bind', '127.0.0.1', '--dir', dir, '--save', ''],
+      ...['--appendonly', 'yes', '--appendfsync', 'always', '--maxmemory-policy', 'noeviction'],
+      ...(options.args ?? []),
+    ],
+    { stdout: 'ignore' },
+  );
+  const end = async (signal: NodeJS.Signals) => {
+    child.kill(signal);
+    await exit;
+  };
+  leaveBehind(() => end('SIGKILL'));
+  const url = `redis://127.0.0.1:${port}`;
+  await waitUntil(() => answersPing(url), { what: `redis-server on port ${port}` });
+  return { url, port, dir, pid: child.pid!, stop: () => end('SIGTERM'), kill: () => end('SIGKILL') };
+}
+
+async function answersPing(url: string): Promise<boolean> {
+  const redis = new Redis(url, { lazyConnect: true, retryStrategy: () => null });
+  redis.on('error', () => {});
+  try {
+    await redis.connect();
+    return (await redis.ping()) === 'PONG';
+  } catch {
+    return false;
+  } finally {
+    redis.disconnect();
+  }
+}

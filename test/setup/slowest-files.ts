@@ -1,0 +1,50 @@
+import type { Reporter, TestModule } from 'vitest/node';
+
+/** Files that are named after each run. */
+const NAMED = Number(process.env.SLOWEST ?? 10);
+
+interface Cost {
+  /** In which a file was imported and run. */
+  seconds: number;
+  /** Of the processor: its own process, and the ended ones that it started. Not those of the run's own servers. */
+  processorSeconds: number;
+}
+
+function costOf(module: TestModule): Cost {
+  const { collectDuration, setupDuration, prepareDuration, duration } = module.diagnostic();
+  return {
+    seconds: (collectDuration + setupDuration + prepareDuration + duration) / 1000,
+    processorSeconds: module.meta().processorSeconds ?? 0,
+  };
+}
+
+/** Reporter: after a run of many files, what each tier took, and the slowest files (`SLOWEST`, default 10). */
+export class SlowestFiles implements Reporter {
+  onTestRunEnd(modules: ReadonlyArray<TestModule>): void {
+    if (modules.length <= Math.min(NAMED, 10)) return;
+    const tiers = new Map<string, Cost & { files: number }>();
+    const files = modules.map((module) => ({
+      ...costOf(module),
+      file: module.relativeModuleId,
+      tier: module.project.name,
+    }));
+    for (const { tier, seconds, processorSeconds } of files) {
+      const sum = tiers.get(tier) ?? { files: 0, seconds: 0, processorSeconds: 0 };
+      tiers.set(tier, {
+        files: sum.files + 1,
+        seconds: sum.seconds + seconds,
+        processorSeconds: sum.processorSeconds + processorSeconds,
+      });
+    }
+    const lines = [...tiers].map(([tier, sum]) => `${columns(sum)}  ${tier}, ${sum.files} files`);
+    const slowest = files.sort((a, b) => b.seconds - a.seconds).slice(0, NAMED);
+    lines.push('', ...slowest.map((cost) => `${columns(cost)}  ${cost.file}`));
+    process.stdout.write(
+      `\n Seconds, and seconds of the processor, of each tier and of the slowest files\n${lines.join('\n')}\n`,
+    );
+  }
+}
+
+function columns({ seconds, processorSeconds }: Cost): string {
+  return [seconds, processorSeconds].map((each) => each.toFixed(1).padStart(8)).join('');
+}

@@ -1,0 +1,192 @@
+import { spawn } from 'node:child_process';
+import { readdirSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
+import { packageRoot } from '../src/platform/package-root.ts';
+import { waitUntil } from './setup/fixtures.ts';
+import {
+  begin,
+  endStarted,
+  KEY,
+  output,
+  readBack,
+  runningOn,
+  settings,
+  settingsWithCluster,
+  startAndWait,
+  track,
+} from './setup/npm-start.ts';
+import type { TestProcess } from './setup/processes.ts';
+
+describe('the first start', () => {
+  let env: Awaited<ReturnType<typeof settings>>;
+  let start: TestProcess;
+  beforeAll(async () => {
+    env = await settings();
+    start = await startAndWait(env);
+  });
+  afterEach(() => endStarted(1));
+  afterAll(() => endStarted());
+
+  test('makes an API key, shows it, and its curl lines work as they are', async () => {
+    const key = KEY.exec(output(start))?.[0];
+    expect(key).toBeDefined();
+    expect(output(start).match(/shown this once/g)).toHaveLength(1);
+    expect(output(start)).not.toContain('API key of the workspace default');
+
+    const lines = curlLines(start);
+    expect(lines).toHaveLength(3);
+    expect(lines.join()).not.toContain('$');
+    expect(await run(lines[0]!)).toBe('{"attributes_processed":1,"events_processed":1,"message":"success"}');
+    const profile = await waitUntil(async () => JSON.parse(await run(lines[1]!)).users[0], {
+      what: 'the profile',
+    });
+    expect(profile).toMatchObject({
+      external_id: 'ada',
+      first_name: 'Ada',
+      custom_attributes: { favourite_colour: 'teal' },
+      custom_events: [{ name: 'signed_up', count: 1 }],
+    });
+    expect(await run(`${lines[2]} -o /dev/null -w '%{http_code} %{url_effective}'`)).toBe(
+      `200 http://127.0.0.1:${env.BOARD_PORT}/`,
+    );
+  });
+
+  test('a second start on the same data names it and exits 1', async () => {
+    const second = begin({ ...(await settings()), DATA_DIR: env.DATA_DIR });
+    expect(await second.exit).toMatchObject({ code: 1 });
+    expect(output(second)).toContain(
+      `another npm start (process ${start.pid}) is running on ${env.DATA_DIR}`,
+    );
+    expect((await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).status).toBe(200);
+  });
+
+  test('a process that is killed is started again', async () => {
+    const web = runningOn(env.DATA_DIR).find(({ command }) => command.includes('dist/src/web.js'))!;
+    process.kill(web.pid, 'SIGKILL');
+    await waitUntil(() => start.log.some((line) => line.name === 'web' && line.signal === 'SIGKILL'), {
+      what: 'the log line about it',
+    });
+    await waitUntil(async () => (await fetch(`http://127.0.0.1:${env.PORT}/readyz`)).ok, {
+      what: 'a new web',
+    });
+  });
+});
+
+describe('npm start', () => {
+  afterEach(() => endStarted());
+
+  test('BOOTSTRAP_API_KEY is the key of the first start and is not shown', async () => {
+    const key = 'pk_chosen_by_someone';
+    const env = { ...(await settingsWithCluster()), BOOTSTRAP_API_KEY: key };
+    const start = await startAndWait(env);
+    expect(await track(env.PORT, key)).toBe(201);
+    expect(output(start)).not.toContain(key);
+    expect(output(start)).not.toMatch(KEY);
+  });
+
+  test('a second start finds its data, the same key opens it, and nothing is shown again', async () => {
+    const env = await settingsWithCluster();
+    const first = await startAndWait(env);
+    const key = KEY.exec(output(first))![0];
+    expect(await track(env.PORT, key)).toBe(201);
+    first.kill('SIGTERM');
+    expect(await first.exit).toMatchObject({ code: 0 });
+
+    const second = await startAndWait(env);
+    expect(output(second)).not.toMatch(KEY);
+    expect(curlLines(second)[0]).toContain('$PENSTOCK_API_KEY');
+    await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
+      what: 'what was tracked before the stop',
+    });
+  });
+
+  test('Ctrl-C stops everything in order and leaves nothing running', async () => {
+    const env = await settingsWithCluster();
+    // As a terminal does it: npm and all that it runs are one process group, which gets the signal at once.
+    const npm = spawn('npm', ['start'], {
+      cwd: packageRoot,
+      detached: true,
+      env: { ...process.env, ...env },
+      stdio: ['ignore', 'pipe', 'inherit'],
+    });
+    let text = '';
+    npm.stdout.setEncoding('utf8').on('data', (chunk) => {
+      text += chunk;
+    });
+    const exit = new Promise((resolve) => npm.once('exit', (code) => resolve(code)));
+    try {
+      await waitUntil(() => text.includes('Penstock is ready'), { what: 'the greeting', deadline: 60_000 });
+      expect(runningOn(env.DATA_DIR).length).toBeGreaterThan(4);
+      process.kill(-npm.pid!, 'SIGINT');
+      expect(await exit).toBe(0);
+    } finally {
+      if (npm.exitCode === null) process.kill(-npm.pid!, 'SIGKILL');
+    }
+    await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
+    const stops = [...text.matchAll(/"process":"(\w+)".*"msg":"stopped"/g)].map((match) => match[1]);
+    expect(stops).toEqual(['web', 'worker', 'sync', 'board', 'start']);
+  });
+
+  test('a start that was killed does not stop the next one, and its processes end by themselves', async () => {
+    const env = await settingsWithCluster();
+    const first = await startAndWait(env);
+    const key = KEY.exec(output(first))![0];
+    expect(await track(env.PORT, key)).toBe(201);
+    first.kill('SIGKILL');
+    await first.exit;
+
+    const second = await startAndWait(env);
+    await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
+      what: 'what was accepted before the kill',
+    });
+    second.kill('SIGKILL');
+    await second.exit;
+    await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of what was left behind' });
+  });
+
+  test.each(['PORT', 'BOARD_PORT', 'WORKER_PORT', 'SYNC_PORT'] as const)(
+    'a %s in use is said by name',
+    async (name) => {
+      const env = await settings();
+      const other = createServer();
+      await new Promise<void>((resolve) => other.listen(Number(env[name]), '127.0.0.1', resolve));
+      try {
+        const start = begin(env);
+        expect(await start.exit).toMatchObject({ code: 1 });
+        expect(output(start)).toContain(`${name} ${env[name]} is in use on 127.0.0.1`);
+        // Nothing is made for a start that comes to nothing.
+        expect(readdirSync(env.DATA_DIR)).toEqual([]);
+        // A key that nobody would ever see is not made.
+        expect(output(start)).not.toMatch(KEY);
+        await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of all processes' });
+      } finally {
+        other.close();
+      }
+    },
+  );
+
+  test('a wrong setting is said by name', async () => {
+    const start = begin({ ...(await settings()), PORT: 'eighty' });
+    expect(await start.exit).toMatchObject({ code: 1 });
+    expect(output(start)).toContain('wrong setting: PORT must be integer (it is "eighty")');
+  });
+});
+
+function curlLines(start: TestProcess): string[] {
+  return output(start)
+    .split('\n')
+    .filter((line) => line.startsWith('curl '));
+}
+
+function run(line: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const shell = spawn('/bin/sh', ['-c', line], { stdio: ['ignore', 'pipe', 'inherit'] });
+    let text = '';
+    shell.stdout.setEncoding('utf8').on('data', (chunk) => {
+      text += chunk;
+    });
+    shell.once('error', reject);
+    shell.once('close', () => resolve(text));
+  });
+}

@@ -1,0 +1,175 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { analyzeGrown } from '../../src/store/analyze-grown.ts';
+import { everyStatementByIndex } from '../../src/store/arrays.ts';
+import type { Connection, Database, Pool } from '../../src/store/database.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { longReads } from './plans/allowed.ts';
+import type { Asking } from './plans/asking.ts';
+import { type Filled, fillUncounted, leaveUnwatched } from './plans/fill.ts';
+import { ofDelivery } from './plans/of-delivery.ts';
+import { ofIdentity } from './plans/of-identity.ts';
+import { ofSubscriptions } from './plans/of-subscriptions.ts';
+import { ofUsers } from './plans/of-users.ts';
+import { recordingOn } from './plans/record.ts';
+import { sessionsOf } from './plans/sources.ts';
+
+/**
+ * Rows and entries of indexes that a statement may read: it takes a hundred rows of each of five tables, and of a few
+ * users. Through all that a user has, once for each of a hundred rows, it would be 300,000.
+ */
+const MOST_READ = 20_000;
+
+/** Of each kind, for the users about whom the statements are; of names as many as a user may have, nearly. */
+const MANY = 3000;
+const NAMES = 400;
+
+/** What does not look up what it reads: see `longReads`. */
+const long = new Set(Object.keys(longReads).map((read) => read.slice(0, read.indexOf(':'))));
+
+let filling: Database;
+let workers: Database;
+let tx: Connection;
+
+/** Nobody, before there is anything. */
+const nobody = (): Filled => {
+  const ids = { workspaceId: newId(), companyId: newId(), group: newId(), integrationId: newId() };
+  const users = [1, 2, 3].map((n) => ({
+    ...{ id: newId(), external_id: `user${n}`, email: `user${n}@x.com`, phone: `+4420${n}` },
+  }));
+  const runs = { runId: newId(), oldRunId: newId(), attempt: newId() };
+  return {
+    ...{ ...ids, ...runs, users, keyHash: Buffer.alloc(32) },
+    ...{ envelopes: [newId()], objects: [newId()], deadLetters: [newId()] },
+  };
+};
+
+/** What a few users have, so that all of it read for each of its rows is noticed. */
+async function grow(pool: Pool, { workspaceId, users }: Filled, most = MANY): Promise<void> {
+  const owned: Record<string, [count: number, values: string]> = {
+    'user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)': [
+      NAMES,
+      "$1, 'grown' || n, $2, $2::uuid, now()",
+    ],
+    'deprecated_external_ids (workspace_id, external_id, profile_id, created_at)': [
+      NAMES,
+      "$1, n || ' of ' || $2, $2::uuid, now()",
+    ],
+    'event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)': [
+      MANY,
+      "$1, $2::uuid, 'grown' || n, now(), now(), 1, now()",
+    ],
+    'purchase_summaries (workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)':
+      [MANY, "$1, $2::uuid, 'grown' || n, 'USD', now(), now(), 1, 1, now()"],
+    'app_summaries (workspace_id, profile_id, app_id, sessions, first_session, last_session)': [
+      MANY,
+      "$1, $2::uuid, 'grown' || n, 1, now(), now()",
+    ],
+    'push_tokens (workspace_id, app_id, token, device_id, profile_id, created_at)': [
+      MANY,
+      "$1, 'app', n || ' of ' || $2, 'device' || n, $2::uuid, now()",
+    ],
+    'subscription_history (workspace_id, subject_kind, subject, subscription, to_state, changed_at, request_id)':
+      [MANY, "$1, 'profile', $2, '', 'subscribed', now(), 'request'"],
+    'events (workspace_id, id, profile_id, name, "time")': [
+      MANY,
+      "$1, gen_random_uuid(), $2::uuid, 'grown', now()",
+    ],
+    'purchases (workspace_id, id, profile_id, product_id, currency, price, quantity, "time")': [
+      MANY,
+      "$1, gen_random_uuid(), $2::uuid, 'grown', 'USD', 1, 1, now()",
+    ],
+    'merged_profiles (workspace_id, profile_id, kept_id, merged_at)': [
+      MANY,
+      '$1, gen_random_uuid(), $2::uuid, now()',
+    ],
+    'dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, identifiers)': [
+      MANY,
+      "gen_random_uuid(), $1, $2, 'events', 'track', '{}', 'reason', array['s:' || $2, 'u:' || $2]",
+    ],
+    'left_names (workspace_id, name, owner_id, up_to)': [NAMES, "$1, n || ' of ' || $2, $2::uuid, 1e12"],
+  };
+  for (const { id } of users)
+    for (const [target, [count, values]] of Object.entries(owned))
+      await pool.query(
+        `insert into ${target} select ${values} from generate_series(1, $3::integer) as n, (select $1::uuid, $2::text) as given`,
+        [workspaceId, id, Math.min(count, most)],
+      );
+}
+
+async function readSoFar(): Promise<number> {
+  const { rows } = await tx.query(`
+    select sum(pg_stat_get_xact_tuples_returned(oid) + pg_stat_get_xact_tuples_fetched(oid))::integer as read
+    from pg_class where relnamespace = 'public'::regnamespace and relkind in ('r', 'i')`);
+  return rows[0].read;
+}
+
+/** Calls every function; what each of them has read, by the file of the store. */
+async function readBy(asking: Asking, filled: Filled): Promise<[file: string, read: number][]> {
+  const found: [string, number][] = [];
+  const { store, sent } = recordingOn(tx);
+  await tx.query('begin');
+  for (const call of asking(store, filled)) {
+    await tx.query('savepoint one');
+    const [before, first] = [await readSoFar(), sent.length];
+    const failed = await call().then(
+      () => undefined,
+      (error) => error,
+    );
+    if (failed) {
+      // It names a row of another table, before there is any.
+      if (failed.code !== '23503') throw failed;
+      await tx.query('rollback to savepoint one');
+      continue;
+    }
+    const read = (await readSoFar()) - before;
+    for (const file of new Set(sent.slice(first).map((one) => one.site))) found.push([file, read]);
+    await tx.query('rollback to savepoint one');
+  }
+  await tx.query('rollback');
+  return found;
+}
+
+describe.each<[string, (pool: Pool) => Promise<unknown>]>([
+  ['that nobody has counted', async () => {}],
+  ['that were counted', (pool) => pool.query('vacuum analyze')],
+  ['but for a few rows that were counted', countAFew],
+])('G8: with plans that were made for empty tables %s,', (_, prepare) => {
+  beforeAll(async () => {
+    const { url } = await createDatabase();
+    filling = openDatabase(url, 1);
+    workers = openDatabase(url, 1, { session: everyStatementByIndex });
+    await leaveUnwatched(filling.pool);
+    await prepare(filling.pool);
+    tx = await workers.pool.connect();
+  });
+  afterAll(async () => {
+    tx.release();
+    await workers.stop();
+    await filling.stop();
+  });
+
+  test('statements of the workers read no more than they have to when the tables are full', async () => {
+    const askings = [ofIdentity, ofSubscriptions, ofDelivery, ofUsers];
+    for (const asking of askings) await readBy(asking, nobody());
+    const filled = await fillUncounted(filling.pool);
+    await grow(filling.pool, filled);
+    // As every worker does each second.
+    await analyzeGrown(filling.pool);
+    const read = [];
+    for (const asking of askings) read.push(...(await readBy(asking, filled)));
+    expect(read.length).toBeGreaterThan(50);
+    const much = read.filter(
+      ([file, rows]) => rows > MOST_READ && !long.has(file) && sessionsOf(file).includes('workers'),
+    );
+    expect(much).toEqual([]);
+  }, 300_000);
+});
+
+/** A user of a workspace that has nothing to do with the others, with a row in each table. */
+async function countAFew(pool: Pool): Promise<void> {
+  const users = [1, 2, 3].map(() => ({ ...nobody().users[0]!, id: newId() }));
+  await grow(pool, { ...nobody(), users }, 3);
+  await pool.query('analyze');
+}

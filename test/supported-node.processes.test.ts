@@ -1,0 +1,82 @@
+import { spawnSync } from 'node:child_process';
+import { cpSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { packageRoot } from '../src/platform/package-root.ts';
+import { temporaryFolder } from './setup/fixtures.ts';
+
+const { scripts, engines } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));
+const env = { PATH: process.env.PATH, HOME: process.env.HOME };
+
+/** Runs the command line of a script of package.json on a Node that says that it is another version. */
+function runOn(version: string, script: string) {
+  const pretend = path.join(temporaryFolder(), 'pretend.cjs');
+  writeFileSync(
+    pretend,
+    `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } });`,
+  );
+  return spawnSync('/bin/sh', ['-c', scripts[script]], {
+    cwd: packageRoot,
+    env: { ...env, NODE_OPTIONS: `--require ${pretend}`, DATA_DIR: '/nowhere', PORT: 'none' },
+    encoding: 'utf8',
+  });
+}
+
+describe('a Node that is not supported', () => {
+  test.each(['14.21.3', '16.20.2', '18.20.8', '20.18.3', '21.7.3', '22.12.0', '23.11.1'])(
+    '%s is refused by npm start in one sentence that names those that are',
+    (version) => {
+      const { status, stdout, stderr } = runOn(version, 'start');
+      expect({ status, stdout, stderr }).toEqual({
+        status: 1,
+        stdout: '',
+        stderr: `Penstock runs on Node 20 (20.19 or newer), 22 (22.13 or newer), 24 or newer; this is Node ${version}.\n`,
+      });
+    },
+  );
+
+  test('is refused by the admin command as well', () => {
+    expect(runOn('18.20.8', 'penstock').stderr).toMatch(
+      /^Penstock runs on Node [^\n]+ this is Node 18.20.8.\n$/,
+    );
+  });
+
+  test('is refused by npm ci before anything is installed, by the name of this package', () => {
+    const folder = copyOfManifest();
+    const manifest = path.join(folder, 'package.json');
+    // As if this Node were older than all.
+    writeFileSync(manifest, readFileSync(manifest, 'utf8').replace(engines.node, '>=99.0.0'));
+    const { status, stderr } = npmCi(folder);
+    expect(status).toBe(1);
+    expect(stderr).toContain('Not compatible with your version of node/npm: penstock@');
+    expect(stderr).toContain('Required: {"node":">=99.0.0"}');
+  });
+});
+
+describe('a Node that is supported', () => {
+  test.each(['20.19.0', '20.20.2', '22.13.0', '22.23.4', '24.0.0', '26.1.0'])('%s is let in', (version) => {
+    expect(runOn(version, 'start').stderr).toContain('wrong setting: PORT must be integer');
+  });
+
+  test('npm ci has nothing to say about it, neither of this package nor of any that it needs', () => {
+    const { status, stderr } = npmCi(copyOfManifest());
+    expect({ status, engines: stderr.match(/EBADENGINE.*/g) }).toEqual({ status: 0, engines: null });
+  });
+});
+
+/** A folder with what npm looks at first. */
+function copyOfManifest(): string {
+  const folder = temporaryFolder();
+  for (const file of ['package.json', 'package-lock.json', '.npmrc'])
+    cpSync(path.join(packageRoot, file), path.join(folder, file));
+  return folder;
+}
+
+/** Without installing anything, and without the network. */
+function npmCi(folder: string) {
+  return spawnSync('npm', ['ci', '--dry-run', '--ignore-scripts', '--offline'], {
+    cwd: folder,
+    env,
+    encoding: 'utf8',
+  });
+}

@@ -1,0 +1,166 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { backends, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { lengthOf } from '../setup/length.ts';
+import {
+  type Asker,
+  createAsker,
+  createWarehouse,
+  INTEGRATION_KEY,
+  integrate,
+  whenEnded,
+} from './warehouse.ts';
+
+const ROWS = lengthOf({ short: 12_000, long: 20_000 });
+const KILLS = lengthOf({ short: 2, long: 4 });
+const SHUTDOWN_TIMEOUT_MS = 20_000;
+
+/** Milliseconds; a process takes a while to start where many others run. */
+const PATIENCE = 240_000;
+
+/** As the first half of the rows share some timestamps, and equal rows are among them, kills fall on boundaries. */
+const fill = `
+  create table seen as
+  select timestamptz '2026-01-01' + make_interval(secs => greatest(n * 7 / ${ROWS}, n - ${(ROWS * 45) / 100})) as updated_at,
+         'user-' || n % 2000 as external_id,
+         jsonb_build_object('name', 'row-' || n % 4000) as payload
+  from generate_series(0, ${ROWS} - 1) as n`;
+
+describe.each(backends)('processes that end in the middle of a sync, with the queue in %s', (backend) => {
+  let fleet: Fleet;
+  let asker: Asker;
+  let integration: string;
+
+  beforeAll(async () => {
+    const warehouse = await createWarehouse();
+    await warehouse.pool.query(fill);
+    fleet = await startFleet(backend, { edges: 0, workers: 1, syncs: 2, env: { INTEGRATION_KEY } });
+    asker = await createAsker(fleet);
+    // Some 1,500 rows a second, so that a run lasts as long as the replacement of what was killed.
+    await fleet.pool.query(
+      `insert into rate_limits (workspace_id, bucket, requests, window_seconds)
+       values ($1, 'users.track', 20, 1)`,
+      [fleet.workspace.id],
+    );
+    const source = warehouse.definition('seen');
+    integration = await integrate(fleet, { kind: 'events', source }, warehouse.credentials);
+    return async () => {
+      await asker.stop();
+      await fleet.stop();
+      await warehouse.stop();
+    };
+  }, PATIENCE);
+
+  async function progressOf(run: string) {
+    const { rows } = await fleet.pool.query(
+      `select rows_read::integer as read, finished_at is not null as ended from sync_jobs where id = $1`,
+      [run],
+    );
+    return rows[0] as { read: number; ended: boolean };
+  }
+
+  /** The sync process that has the run in hand: the one that reads the warehouse. */
+  async function workingSync() {
+    const { rows } = await fleet.pool.query(
+      "select application_name as name from pg_stat_activity where query ~* 'fetch' and application_name like 'sync-%'",
+    );
+    return fleet.syncs.find(({ name }) => name === rows[0]?.name) ?? fleet.syncs[0]!;
+  }
+
+  /** Every row stands there once: by user and name, and in the sums. */
+  async function expectExact(times: number) {
+    const { rows } = await fleet.pool.query(
+      `select count(*)::integer as rows, count(distinct (profile_id, name))::integer as different,
+              (select sum(count)::integer from event_summaries) as summed
+       from events`,
+    );
+    expect(rows[0]).toEqual({ rows: ROWS * times, different: 4000, summed: ROWS * times });
+    expect((await fleet.pool.query('select from sync_chunks')).rowCount).toBe(0);
+  }
+
+  test(
+    'sync processes and workers are killed at random points, and the counts are exact',
+    async () => {
+      const run = await asker.begin(integration);
+      const goals = Array.from({ length: KILLS }, () => 1 + Math.floor(Math.random() * 0.8 * ROWS));
+      const replacements: Promise<unknown>[] = [];
+      for (const [kill, goal] of goals.sort((a, b) => a - b).entries()) {
+        await waitUntil(async () => (await progressOf(run)).read >= goal, {
+          what: `${goal} rows`,
+          deadline: 60_000,
+        });
+        expect((await progressOf(run)).ended).toBe(false);
+        const worker = kill === 1;
+        const members = worker ? fleet.workers : fleet.syncs;
+        await waitUntil(() => members.length > 0, { what: 'one to kill', deadline: 60_000 });
+        await fleet.end(worker ? members[0]! : await workingSync());
+        // Not waited for: the next may die before it is there.
+        const replacement = worker ? fleet.startWorker() : fleet.startSync();
+        replacement.catch(() => {});
+        replacements.push(replacement);
+      }
+      await Promise.all(replacements);
+      expect(await whenEnded(fleet, run, 60_000)).toMatchObject({
+        status: 'success',
+        rows_read: ROWS,
+        rows_synced: ROWS,
+        rows_failed: 0,
+      });
+      await expectExact(1);
+    },
+    PATIENCE,
+  );
+
+  test(
+    'a process that is asked to end gives the run back within its time, and another goes on',
+    async () => {
+      await fleet.pool.query('update integrations set last_timestamp = null');
+      await fleet.pool.query('delete from sync_boundary');
+      const run = await asker.begin(integration);
+      await waitUntil(async () => (await progressOf(run)).read > 500, {
+        what: 'its first rows',
+        deadline: 60_000,
+      });
+      const ended = [];
+      for (const sync of [...fleet.syncs]) ended.push(await fleet.end(sync, 'SIGTERM'));
+      for (const { code, milliseconds } of ended) {
+        expect(code).toBe(0);
+        expect(milliseconds).toBeLessThan(SHUTDOWN_TIMEOUT_MS);
+      }
+      expect((await progressOf(run)).read).toBeLessThan(ROWS);
+      expect((await fleet.pool.query('select from sync_chunks')).rowCount).toBe(0);
+      // Given back: whoever comes need not wait until its lock has run out.
+      expect(await asker.jobs()).toEqual({ active: 0, waiting: 1 });
+      await fleet.startSync();
+      expect(await whenEnded(fleet, run, 60_000)).toMatchObject({ status: 'success', rows_read: ROWS });
+      await expectExact(2);
+    },
+    PATIENCE,
+  );
+
+  test(
+    'a process that is frozen and wakes up late does no harm',
+    async () => {
+      await fleet.pool.query('update integrations set last_timestamp = null');
+      await fleet.pool.query('delete from sync_boundary');
+      const run = await asker.begin(integration);
+      await waitUntil(async () => (await progressOf(run)).read > 500, {
+        what: 'its first rows',
+        deadline: 60_000,
+      });
+      const [frozen] = fleet.syncs;
+      process.kill(frozen!.pid, 'SIGSTOP');
+      const { read } = await progressOf(run);
+      await fleet.startSync();
+      await waitUntil(async () => (await progressOf(run)).read > read + 500, {
+        what: 'another to go on',
+        deadline: 60_000,
+      });
+      process.kill(frozen!.pid, 'SIGCONT');
+      expect(await whenEnded(fleet, run, 60_000)).toMatchObject({ status: 'success', rows_read: ROWS });
+      await expectExact(3);
+      expect(await fleet.fallen()).toEqual([]);
+    },
+    PATIENCE,
+  );
+});

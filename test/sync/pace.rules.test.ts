@@ -1,0 +1,73 @@
+import { describe, expect, test } from 'vitest';
+import { memoryTokenBuckets } from '../../src/limits/token-buckets.ts';
+import { createPace } from '../../workers/sync/pace.ts';
+
+const workspace = '018f0000-0000-7000-8000-000000000000';
+
+/** A run's pace on a clock that the test moves, and the bucket that it shares with live requests. */
+function scene(lanes = 1) {
+  let now = 0;
+  let waiting = 0;
+  const buckets = memoryTokenBuckets(() => now);
+  const ask = createPace({ buckets, waiting: () => waiting, lanes, workspaceId: workspace });
+  return {
+    ask,
+    live: (limit: { requests: number; windowSeconds: number }, tokens: number) =>
+      buckets.take(`${workspace}:users.track`, limit, tokens),
+    pass: (milliseconds: number) => {
+      now += milliseconds;
+    },
+    wait: (jobs: number) => {
+      waiting = jobs;
+    },
+  };
+}
+
+describe('the pace of a sync', () => {
+  test('a token of /users/track pays for 75 rows, those of the next chunk too', async () => {
+    const { ask, live } = scene();
+    const limit = { requests: 100, windowSeconds: 60 };
+    for (let chunk = 0; chunk < 15; chunk++) expect(await ask(10, limit)).toBe(0);
+    expect(await live(limit, 0)).toMatchObject({ left: 98 });
+  });
+
+  test('half of the bucket is left to live requests', async () => {
+    const { ask, live, pass } = scene();
+    const limit = { requests: 100, windowSeconds: 100 };
+    let rows = 0;
+    while ((await ask(75, limit)) === 0) rows += 75;
+    expect(rows).toBe(51 * 75);
+    expect((await live(limit, 0)).left).toBe(49);
+    pass(1000);
+    expect(await ask(75, limit)).toBe(0);
+    // Live requests may have all of it; the sync then waits until half is there again.
+    await live(limit, 49);
+    for (let second = 0; second < 50; second++) {
+      expect(await ask(75, limit)).toBeGreaterThan(0);
+      pass(1000);
+    }
+    pass(1000);
+    expect(await ask(75, limit)).toBe(0);
+  });
+
+  test('a chunk that costs more than a small bucket holds is paid for in bites', async () => {
+    const { ask, pass } = scene();
+    const limit = { requests: 2, windowSeconds: 1 };
+    let milliseconds = 0;
+    for (let wait = await ask(750, limit); wait > 0; wait = await ask(750, limit)) {
+      pass(wait);
+      milliseconds += wait;
+    }
+    // Ten tokens, of which two are there, and one is left.
+    expect(milliseconds).toBeGreaterThan(3500);
+    expect(milliseconds).toBeLessThan(5500);
+  });
+
+  test('it waits while the lanes are behind', async () => {
+    const { ask, wait } = scene(4);
+    wait(12);
+    expect(await ask(75)).toBeGreaterThan(0);
+    wait(11);
+    expect(await ask(75)).toBe(0);
+  });
+});

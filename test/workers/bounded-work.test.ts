@@ -1,0 +1,197 @@
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { everyStatementByIndex } from '../../src/store/arrays.ts';
+import type { Database } from '../../src/store/database.ts';
+import { MAX_HOLDERS } from '../../src/store/identifiers.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { runBatch } from '../../workers/batch/run.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { by, identity } from '../identity/objects.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { attributes, createStore, deliver, event, readDeadLetters, readSums, silent } from './batch.ts';
+
+/**
+ * Milliseconds of a processor that the worker may need meanwhile. The clock on the wall says what else a busy machine
+ * does; without bounds each of these took a processor for ten seconds and more.
+ */
+const DEADLINE = 3000;
+
+/** As long as a file may take on a busy machine to fill what is then attacked. */
+const FILLING = 240_000;
+
+let database: Database;
+let pool: pg.Pool;
+let workspace: TestWorkspace;
+let neighbour: TestWorkspace;
+beforeAll(async () => {
+  const scene = await createStore();
+  await scene.pool.end();
+  workspace = scene.workspace;
+  // As a worker opens it: plans that are made while a table is small go by its keys all the same.
+  database = openDatabase(scene.url, 5, { session: { ...everyStatementByIndex } });
+  pool = database.pool;
+  neighbour = await createWorkspace(pool, crypto.randomUUID());
+});
+afterAll(() => database.stop());
+
+const range = (length: number) => Array.from({ length }, (_, index) => index);
+
+/**
+ * Milliseconds of work until a neighbour's event is readable that was accepted behind these objects, in the same lane.
+ */
+async function neighbourWaits(objects: AcceptedObject[]): Promise<number> {
+  const coalescer = createCoalescer(
+    pool,
+    createWorkerMetrics(),
+    () => {},
+    () => {},
+    silent,
+  );
+  const { events } = await readSums(pool, neighbour);
+  const before = process.cpuUsage();
+  const attack = deliver(workspace, objects);
+  await coalescer.apply(attack, deliver(neighbour, [event('neighbour')]));
+  const { user, system } = process.cpuUsage(before);
+  expect(await readSums(pool, neighbour)).toMatchObject({ events: events + 1 });
+  return (user + system) / 1000;
+}
+
+const store = async (objects: AcceptedObject[]) => {
+  for (const object of objects) await runBatch(pool, [deliver(workspace, [object])], silent);
+};
+
+async function readCustom(externalId: string): Promise<Record<string, Json>> {
+  const { rows } = await pool.query(
+    'select custom_attributes as custom from profiles where workspace_id = $1 and external_id = $2',
+    [workspace.id, externalId],
+  );
+  return rows[0]?.custom;
+}
+
+describe('G8: a neighbour behind it waits for a moment', () => {
+  const lists = range(5).map((index) => `list${index}`);
+
+  test(
+    'objects that look for a hundred elements each in five long arrays',
+    async () => {
+      const empty = range(6000).map(() => ({}));
+      await store([attributes('arrays', { set: Object.fromEntries(lists.map((name) => [name, empty])) })]);
+      const remove = range(100).map((value) => ({ key: 'id', value }));
+      const change = Object.fromEntries(lists.map((name) => [name, { objects: { remove, merge: false } }]));
+      expect(await neighbourWaits(range(75).map(() => attributes('arrays', { change })))).toBeLessThan(
+        DEADLINE,
+      );
+      expect(((await readCustom('arrays')).list4 as Json[]).length).toBe(6000);
+    },
+    FILLING,
+  );
+
+  test(
+    'objects that update whatever they find in long arrays: too much of it is refused',
+    async () => {
+      const ones = range(1400).map(() => ({ a: 1 }));
+      await store([attributes('updates', { set: Object.fromEntries(lists.map((name) => [name, ones])) })]);
+      const update = range(100).map(() => ({ key: 'a', value: 1, new_object: { a: 1 } }));
+      const change = Object.fromEntries(lists.map((name) => [name, { objects: { update, merge: true } }]));
+      const objects = range(75).map(() => attributes('updates', { change }));
+      expect(await neighbourWaits(objects)).toBeLessThan(DEADLINE);
+      const ids = new Set(objects.map(({ id }) => id));
+      const letters = (await readDeadLetters(pool)).filter(({ id }) => ids.has(id));
+      expect(letters).toHaveLength(75);
+      expect(letters[0]!.reason).toContain("'$update'");
+      expect((await readCustom('updates')).list0).toEqual(ones);
+    },
+    FILLING,
+  );
+
+  test(
+    'objects that merge one key each into large objects',
+    async () => {
+      const names = range(14).map((index) => `object${index}`);
+      const large = Object.fromEntries(range(9000).map((index) => [`k${index}`, 1]));
+      await store(names.map((name, index) => attributes(`objects${index}`, { set: { [name]: large } })));
+      const objects = range(75).flatMap((round) =>
+        range(14).map((user) =>
+          attributes(`objects${user}`, {
+            change: Object.fromEntries(
+              names
+                .filter((_, index) => index === user)
+                .map((name) => [name, { merge: { [`k${round}`]: 2 } }]),
+            ),
+          }),
+        ),
+      );
+      expect(await neighbourWaits(objects)).toBeLessThan(DEADLINE);
+      expect(await readCustom('objects13')).toMatchObject({ object13: { k74: 2, k75: 1 } });
+    },
+    FILLING,
+  );
+
+  test.each([
+    ['as many as an address may have', MAX_HOLDERS - 10],
+    ['more than it may have', 9990],
+  ])(
+    'merges by an address with very many holders: %s',
+    async (_, holders) => {
+      const email = `many-${holders}@example.com`;
+      for (let start = 0; start < holders; start += 1000) {
+        const users = range(Math.min(1000, holders - start)).map((index) =>
+          attributes(`${email}-${start + index}`, { standard: { email } }),
+        );
+        await runBatch(pool, [deliver(workspace, users)], silent);
+      }
+      const objects = range(50).map((index) => {
+        const [first, second] = ['most_recently_updated', 'least_recently_updated'] as const;
+        const [merged, kept] = index % 2 === 0 ? [first, second] : [second, first];
+        return identity('merge', { merge: by({ email }, merged), keep: by({ email }, kept) });
+      });
+      expect(await neighbourWaits(objects)).toBeLessThan(DEADLINE);
+      const { rows } = await pool.query(
+        'select count(*)::integer as left from profiles where workspace_id = $1 and email = $2',
+        [workspace.id, email],
+      );
+      expect(rows[0].left).toBe(holders > MAX_HOLDERS ? holders : holders - 50);
+    },
+    FILLING,
+  );
+});
+
+test('G8: a user who has five hundred aliases gets no other: a dead letter says so', async () => {
+  await store([event('named', 'first')]);
+  await pool.query(
+    `insert into user_aliases (workspace_id, alias_label, alias_name, profile_id, created_at)
+     select $1, 'label' || number, 'name', profiles.id, now()
+     from profiles, generate_series(1, 499) as number
+     where workspace_id = $1 and external_id = 'named'`,
+    [workspace.id],
+  );
+  const given = ['last', 'too-many'].map((alias_label) =>
+    identity('alias_new', { external_id: 'named', user_alias: { alias_label, alias_name: 'name' } }),
+  );
+  await store(given);
+  const letters = (await readDeadLetters(pool)).filter(({ kind }) => kind === 'alias_new');
+  expect(letters).toMatchObject([{ id: given[1]!.id, reason: expect.stringContaining('500 aliases') }]);
+});
+
+test('G8: a user whose custom attributes would take too much keeps those that are there', async () => {
+  const text = 'x'.repeat(240);
+  const names = (from: number) => range(500).map((index) => [`name${from + index}`, text]);
+  const sent = [0, 500, 1000].map((from) => attributes('full', { set: Object.fromEntries(names(from)) }));
+  const shrinking = attributes('full', { set: { name0: null, name1: 'short' } });
+  const same = attributes('full', { set: { name2: text.toUpperCase() } });
+  // In one batch, and each for itself.
+  await runBatch(pool, [deliver(workspace, [...sent, shrinking, same])], silent);
+  const again = sent.map(({ set }) => attributes('full-again', { set: set! }));
+  await store([
+    ...again,
+    attributes('full-again', { set: shrinking.set! }),
+    attributes('full-again', { set: same.set! }),
+  ]);
+  expect(await readCustom('full-again')).toEqual(await readCustom('full'));
+  expect(Object.keys(await readCustom('full'))).toHaveLength(999);
+  const letters = (await readDeadLetters(pool)).filter(({ reason }) => reason.includes('custom attributes'));
+  expect(letters.map(({ id }) => id)).toEqual([sent[2]!.id, again[2]!.id].sort());
+});

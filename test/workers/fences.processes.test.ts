@@ -1,0 +1,203 @@
+import pg from 'pg';
+import { afterEach, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { forgetArrivals } from '../../src/store/fences.ts';
+import { createFences } from '../../workers/fence/fences.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { startProcess } from '../setup/processes.ts';
+import { event, openPool, readSums, silent } from './batch.ts';
+import { createFenceScene, type FenceScene } from './fence-scene.ts';
+
+/** Milliseconds within which a lane goes on that need not wait for a poll, on a busy machine. */
+const SOON = 5000;
+
+describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) => {
+  let scene: FenceScene;
+  beforeEach(async () => {
+    scene = await createFenceScene(kind);
+  });
+  afterEach(() => scene.stop());
+
+  const events = async () => (await readSums(scene.pool, scene.workspace)).events;
+  const completed = async (lane: number, id: string) => (await scene.jobs(lane, 'completed')).includes(id);
+  const active = async (lane: number, id: string) => (await scene.jobs(lane, 'active')).includes(id);
+  const passed = (entries: { lane: number; id: string }[]) =>
+    waitUntil(
+      async () => (await Promise.all(entries.map(({ lane, id }) => completed(lane, id)))).every(Boolean),
+      { what: 'the fence to be passed', deadline: SOON },
+    );
+
+  test('lanes of one worker meet', async () => {
+    const fence = scene.fence([0, 1, 2], event('ann'));
+    await scene.producer.add(fence);
+    scene.startWorker([0, 1, 2]);
+    await passed(fence);
+    expect(await events()).toBe(1);
+  });
+
+  test.each([
+    ['that hear each other', false],
+    ['of which none hears the others', true],
+  ])('G3: lanes of several workers %s meet in the store, and nothing passes before', async (_, deaf) => {
+    const fence = scene.fence([0, 1, 2], event('ann'));
+    const behind = [0, 1, 2].map((lane) => scene.plain(lane, event(`after-${lane}`)));
+    await scene.producer.add([...fence, ...behind]);
+    scene.startWorker([0], { deaf });
+    scene.startWorker([2], { deaf });
+    await waitUntil(async () => (await scene.arrivals()).length === 1, { what: 'the arrival of lane 2' });
+    expect(await scene.arrivals()).toEqual([{ fence: fence[0]!.id, lane: 2 }]);
+    await waitUntil(() => active(0, fence[0]!.id), { what: 'lane 0 at the fence' });
+    expect(await events()).toBe(0);
+    scene.startWorker([1], { deaf });
+    await passed([...fence, ...behind]);
+    expect(await events()).toBe(4);
+    expect(await scene.arrivals()).toEqual([]);
+  });
+
+  test('a worker that stops at a fence is gone at once, and its job is the next one that is taken', async () => {
+    const fence = scene.fence([0, 1], event('ann'));
+    const behind = [scene.plain(0, event('bob')), scene.plain(1, event('eve'))];
+    for (const lane of [0, 1]) {
+      const entry = fence[lane]!;
+      const stop = scene.startWorker([lane]);
+      if (lane === 0) await scene.producer.add([...fence, ...behind]);
+      await waitUntil(() => active(lane, entry.id), { what: `lane ${lane} at the fence` });
+      expect(await stop()).toBeLessThan(2000);
+      expect(await scene.jobs(lane, 'active')).toEqual([]);
+      expect(await scene.jobs(lane, 'failed')).toEqual([]);
+      expect(await scene.jobs(lane, 'waiting')).toEqual([entry.id, behind[lane]!.id]);
+    }
+    expect(await events()).toBe(0);
+    scene.startWorker([0]);
+    scene.startWorker([1]);
+    await passed([...fence, ...behind]);
+    expect(await events()).toBe(3);
+  });
+
+  test('G2: a fence that is delivered again lets its lanes pass, and nothing takes effect twice', async () => {
+    const fence = scene.fence([0, 1, 2], event('ann'));
+    await scene.producer.add(fence);
+    const stop = scene.startWorker([0, 1, 2]);
+    await passed(fence);
+    await stop();
+    // One entry after the other: none finds the others there.
+    for (const entry of fence) {
+      await scene.queues[entry.lane]!.clean(0, 100, 'completed');
+      const again = scene.startWorker([entry.lane]);
+      await scene.producer.add([entry]);
+      await passed([entry]);
+      await again();
+    }
+    expect(await events()).toBe(1);
+  });
+
+  test('a fence whose worker died before it could say that it is passed lets the others pass', async () => {
+    const fence = scene.fence([0, 1], event('ann'));
+    await scene.producer.add(fence);
+    scene.startWorker([1]);
+    await waitUntil(async () => (await scene.arrivals()).length === 1, { what: 'the arrival of lane 1' });
+    // What it had committed by then.
+    await scene.pool.query('insert into ledger (envelope_id) values ($1)', [fence[0]!.id]);
+    await passed([fence[1]!]);
+  });
+
+  test('an arrival that got lost is announced again', async () => {
+    const fence = scene.fence([0, 1], event('ann'));
+    await scene.producer.add(fence);
+    scene.startWorker([1]);
+    const arrived = async () => (await scene.arrivals()).length === 1;
+    await waitUntil(arrived, { what: 'the arrival of lane 1' });
+    await scene.pool.query("update fence_arrivals set arrived_at = now() - interval '25 hours'");
+    await forgetArrivals(scene.pool);
+    await waitUntil(arrived, { what: 'its second arrival' });
+    scene.startWorker([0]);
+    await passed(fence);
+  });
+
+  test('what is no fence of the lane is applied as it is', async () => {
+    const odd = [{}, { id: 'x', lanes: [0, 1] }, { id: scene.workspace.id, lanes: [1, 2] }, null, 'fence'];
+    const entries = odd.map((fence) => {
+      const entry = scene.plain(0, event('ann'));
+      entry.envelope.fence = fence as never;
+      return entry;
+    });
+    await scene.producer.add(entries);
+    scene.startWorker([0]);
+    await passed(entries);
+    expect(await events()).toBe(odd.length);
+  });
+
+  test('a lane that no worker has any more is not waited for', async () => {
+    const fence = scene.fence([0, 63], event('ann'));
+    await scene.producer.add(fence.slice(0, 1));
+    scene.startWorker([0]);
+    await passed(fence.slice(0, 1));
+    expect(await events()).toBe(1);
+  });
+});
+
+describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) => {
+  let scene: FenceScene;
+  beforeAll(async () => {
+    scene = await createFenceScene(kind, { LOCK_DURATION_MS: '1500', STALLED_INTERVAL_MS: '500' });
+    return scene.stop;
+  });
+
+  test('G3: a worker that is killed at a fence leaves it to another; that it had come stays true', async () => {
+    const fence = scene.fence([0, 1], event('ann'));
+    const behind = scene.plain(1, event('eve'));
+    await scene.queues[0]!.pause();
+    await scene.producer.add([...fence, behind]);
+    const victim = startProcess('dist/workers/worker.js', {
+      ...scene.env,
+      WORKER_PORT: '0',
+      LOG_LEVEL: 'warn',
+    });
+    await waitUntil(async () => (await scene.arrivals()).length === 1, { what: 'the arrival of lane 1' });
+    victim.kill('SIGKILL');
+    await victim.exit;
+    await scene.queues[0]!.resume();
+    scene.startWorker([0]);
+    await waitUntil(() => scene.ledger(fence[0]!.id), { what: 'the fence to be applied' });
+    expect(await scene.jobs(1, 'completed')).toEqual([]);
+    scene.startWorker([1]);
+    await waitUntil(async () => (await scene.jobs(1, 'completed')).length === 2, { what: 'lane 1 to go on' });
+    expect((await readSums(scene.pool, scene.workspace)).events).toBe(2);
+  });
+});
+
+test('lanes of one worker meet without the store', async () => {
+  const scene = await createFenceScene('postgres');
+  const unreachable = openPool(scene.env.DATABASE_URL);
+  await unreachable.end();
+  const fences = createFences({ pool: unreachable, lanes: 3, metrics: createWorkerMetrics(), log: silent });
+  const { signal: leaving } = new AbortController();
+  const fence = { id: scene.workspace.id, lanes: [0, 1, 2] };
+  const order: string[] = [];
+  const apply = async () => void order.push('applied');
+  const crossings = [2, 0, 1].map(async (lane) => {
+    expect(await fences.cross({ lane, fence, apply, leaving })).toBe(true);
+    order.push(`lane ${lane}`);
+  });
+  await Promise.all(crossings);
+  expect(order[0]).toBe('applied');
+  expect(order.slice(1).sort()).toEqual(['lane 0', 'lane 1', 'lane 2']);
+  await scene.stop();
+});
+
+test('a lane leaves a fence at once also while the store is silent', async () => {
+  const scene = await createFenceScene('postgres');
+  const silentStore = new pg.Pool({ connectionString: scene.env.DATABASE_URL, max: 1 });
+  const taken = await silentStore.connect();
+  const fences = createFences({ pool: silentStore, lanes: 3, metrics: createWorkerMetrics(), log: silent });
+  const leaving = new AbortController();
+  const fence = { id: scene.workspace.id, lanes: [0, 1] };
+  const apply = () => Promise.reject(new Error('never'));
+  const crossings = [0, 2].map((lane) => fences.cross({ lane, fence, apply, leaving: leaving.signal }));
+  await waitUntil(() => silentStore.waitingCount === 2, { what: 'the questions to the store' });
+  leaving.abort();
+  expect(await Promise.all(crossings)).toEqual([false, false]);
+  taken.release();
+  await silentStore.end();
+  await scene.stop();
+});

@@ -1,0 +1,177 @@
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { MAX_CUSTOM_BYTES } from '../../src/profile/custom-values.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { runBatch, runPart } from '../../workers/batch/run.ts';
+import { merge } from '../identity/objects.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { attributes, createStore, deliver, event, readDeadLetters, silent } from './batch.ts';
+import { FULL } from './full-users.ts';
+
+let pool: pg.Pool;
+let workspace: TestWorkspace;
+beforeAll(async () => {
+  ({ pool } = await createStore());
+});
+afterAll(() => pool.end());
+
+const range = (length: number) => Array.from({ length }, (_, index) => index);
+
+/** Users with these attributes, in a workspace of their own. */
+async function grow(users: { external_id: string; email?: string; custom: Record<string, Json> }[]) {
+  workspace = await createWorkspace(pool, crypto.randomUUID());
+  for (const { external_id, email, custom } of users)
+    await pool.query(
+      `insert into profiles (workspace_id, id, external_id, email, custom_attributes, created_at, updated_at)
+       values ($1, gen_random_uuid(), $2, $3, $4, now(), now())`,
+      [workspace.id, external_id, email, custom],
+    );
+}
+
+const apply = (...objects: AcceptedObject[]) => runBatch(pool, [deliver(workspace, objects)], silent);
+
+async function customOf(externalId: string): Promise<Record<string, Json>> {
+  const { rows } = await pool.query(
+    'select custom_attributes as custom from profiles where workspace_id = $1 and external_id = $2',
+    [workspace.id, externalId],
+  );
+  return rows[0].custom;
+}
+
+async function reasons(): Promise<string[]> {
+  const letters = await readDeadLetters(pool);
+  return letters.filter(({ workspace_id }) => workspace_id === workspace.id).map(({ reason }) => reason);
+}
+
+describe('G8: a user who has more than may be, since before', () => {
+  const empties = range(7000).map((id) => ({ id }));
+  beforeAll(() =>
+    grow([{ external_id: 'old', custom: { ...FULL, empties, tags: ['a', 'b'], seen: 'never' } }]),
+  );
+
+  test.each<[string, Parameters<typeof attributes>[1]]>([
+    ['the same again', { set: { seen: 'twice', text0: 'y'.repeat(250) } }],
+    ['less', { set: { text1: 'short', text2: null } }],
+    ['an element less', { change: { tags: { array: { remove: ['a'] } } } }],
+    [
+      'objects less',
+      { change: { empties: { objects: { remove: [{ key: 'id', value: 3 }], merge: false } } } },
+    ],
+  ])('takes what does not make it larger: %s', async (_, change) => {
+    expect(await apply(attributes('old', change))).toMatchObject({ objects: 1, deadLetters: [] });
+  });
+
+  test('takes nothing that does, and says which rule and how much', async () => {
+    const { deadLetters } = (await apply(attributes('old', { set: { more: 'x' } }))) as {
+      deadLetters: string[];
+    };
+    expect(deadLetters).toHaveLength(1);
+    expect(await reasons()).toEqual([expect.stringContaining(`at most ${MAX_CUSTOM_BYTES} bytes as stored`)]);
+    expect(await customOf('old')).not.toHaveProperty('more');
+  });
+
+  test('is a user like any other when it has become small', async () => {
+    expect(await apply(attributes('old', { set: { empties: null } }))).toMatchObject({ objects: 1 });
+    expect(await apply(attributes('old', { set: { more: 'x' } }))).toMatchObject({
+      objects: 1,
+      deadLetters: [],
+    });
+    expect(await customOf('old')).toMatchObject({ more: 'x', seen: 'twice', tags: ['b'] });
+  });
+});
+
+describe('G8: many full users in one request', () => {
+  beforeAll(() => grow(range(20).map((index) => ({ external_id: `full-${index}`, custom: FULL }))));
+
+  test('are taken in hand a few at a time', async () => {
+    const objects = range(20).map((index) => attributes(`full-${index}`, { set: { seen: index } }));
+    const part = { milliseconds: 0, late: new Set<string>() };
+    const outcome = await runPart(pool, [deliver(workspace, objects)], {
+      log: silent,
+      part,
+    });
+    expect(outcome).toMatchObject({ kind: 'applied', left: { over: [expect.anything()] } });
+    expect((outcome as { objects: number }).objects).toBeLessThan(12);
+  });
+
+  test('are taken together when they are changed again and again', async () => {
+    const objects = range(6).flatMap((round) =>
+      range(20).map((index) => attributes(`full-${index}`, { set: { seen: `${round}` } })),
+    );
+    const part = { milliseconds: 0, late: new Set<string>() };
+    const outcome = await runPart(pool, [deliver(workspace, objects)], {
+      log: silent,
+      part,
+    });
+    expect(outcome).toMatchObject({ kind: 'applied', objects: 120 });
+    expect(outcome).not.toHaveProperty('left');
+  });
+
+  test('are cut into rounds also where one of them is named twice by the same object', async () => {
+    const merges = [merge('full-0', 'full-0'), merge('full-1', 'full-2'), merge('full-3', 'full-3')];
+    expect(await apply(...merges, event('full-1'))).toMatchObject({ kind: 'applied' });
+  });
+});
+
+describe('G8: objects by an address that many share', () => {
+  /** How often the holders of the addresses are looked for. */
+  async function looksOf(...objects: AcceptedObject[]): Promise<number> {
+    let looks = 0;
+    const counting = {
+      connect: async () => {
+        const tx = await pool.connect();
+        const query = tx.query.bind(tx) as (...given: unknown[]) => unknown;
+        tx.query = ((...given: unknown[]) => {
+          if ((given[0] as { name?: string })?.name === 'find-by-email') looks++;
+          return query(...given);
+        }) as typeof tx.query;
+        const release = tx.release.bind(tx);
+        tx.release = (...given) => {
+          Reflect.deleteProperty(tx, 'query');
+          Reflect.deleteProperty(tx, 'release');
+          return release(...given);
+        };
+        return tx;
+      },
+    } as unknown as pg.Pool;
+    await runBatch(counting, [deliver(workspace, objects)], silent);
+    return looks;
+  }
+
+  const email = 'crowd@example.com';
+  beforeAll(() =>
+    grow(
+      range(30).map((index) => ({ external_id: `holder-${index}`, email, custom: index === 0 ? FULL : {} })),
+    ),
+  );
+  /** Whom the address means: the one that was updated last. */
+  const first = () => apply(attributes('holder-0', { set: { text0: 'now' } }));
+  const tooMuch = (index: number) =>
+    attributes(
+      { email },
+      { standard: { email }, set: { [`more${index}`]: range(250).map(() => 'x'.repeat(250)) } },
+    );
+
+  test('are looked for once, also when each is refused', async () => {
+    await first();
+    expect(await looksOf(...range(20).map(tooMuch))).toBe(1);
+    expect(await reasons()).toHaveLength(20);
+  });
+
+  test('and again only where somebody gets or loses the address: a dead letter says whom the object meant', async () => {
+    await grow([{ external_id: 'alone', email, custom: FULL }]);
+    const { rows } = await pool.query('select id from profiles where workspace_id = $1', [workspace.id]);
+    const refused = tooMuch(0);
+    const looks = await looksOf(
+      refused,
+      attributes('other', { standard: { email } }),
+      event('other'),
+      attributes('alone', { standard: { email: 'elsewhere@example.com' } }),
+      event({ email }),
+    );
+    expect(looks).toBe(2);
+    const letters = await pool.query('select identifiers from dead_letters where id = $1', [refused.id]);
+    expect(letters.rows[0].identifiers).toContain(`u:${rows[0].id}`);
+  });
+});

@@ -1,0 +1,73 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { beforeAll, expect, onTestFinished, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { within } from '../../src/platform/lifecycle.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
+import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
+import { startLane } from '../../workers/lane/lane.ts';
+import { withLaneLease } from '../../workers/lane/lanes.ts';
+import { createDatabase, waitUntil } from '../setup/fixtures.ts';
+import { silent } from './batch.ts';
+
+let databaseUrl: string;
+beforeAll(async () => {
+  databaseUrl = (await createDatabase()).url;
+});
+
+test('a worker that is told to stop takes no lane any more', async () => {
+  const told: unknown[] = [];
+  const log = createLog('test', 'silent');
+  log.info = (_: unknown, message?: unknown) => void told.push(message);
+  let taken = 0;
+  const start = () => {
+    taken++;
+    return { name: 'lane', stop: async () => {} };
+  };
+  // In the middle of asking for the lease, at whatever moment.
+  for (let moment = 0; moment < 20; moment++) {
+    const lease = withLaneLease({ databaseUrl, lane: 0, patience: 5000, start, log });
+    if (moment > 0) await sleep(moment / 4);
+    const before = taken;
+    await lease.stop();
+    expect(taken).toBe(before);
+  }
+  expect(told).toHaveLength(taken);
+});
+
+test('a lane that has just been taken is given up at once', async () => {
+  const config = readConfig({ DATABASE_URL: databaseUrl });
+  for (let moment = 0; moment < 12; moment++) {
+    const connection = connectWorker(config, databaseUrl);
+    const coalescer = { apply: async () => {}, follow() {}, abandon() {} };
+    const context = { connection, coalescer, fences: {} as never, config, log: silent };
+    const lane = startLane(moment, context);
+    if (moment > 0) await sleep(moment * 3);
+    await within(2000, lane.stop());
+    await within(2000, connection.stop());
+  }
+});
+
+test('a holder of a lease far away asks for nothing before it has been answered', async () => {
+  const warnings: string[] = [];
+  const note = ({ message }: Error) => void warnings.push(message);
+  process.on('warning', note);
+  onTestFinished(() => void process.off('warning', note));
+  const network = await startTroubleProxy(databaseUrl, Math.random);
+  let stopped = 0;
+  let running = false;
+  const start = () => {
+    running = true;
+    return { name: 'lane', stop: async () => void stopped++ };
+  };
+  const patience = 2000;
+  const lease = withLaneLease({ databaseUrl: network.url, lane: 0, patience, start, log: silent });
+  await waitUntil(() => running, { what: 'the lane to be taken' });
+  // Longer than between two beats, there and back.
+  network.set({ delay: 400 });
+  await sleep(2 * patience);
+  network.set({});
+  expect(stopped).toBe(0);
+  await lease.stop();
+  expect(warnings).toEqual([]);
+});

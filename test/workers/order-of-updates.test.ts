@@ -1,0 +1,52 @@
+import pg from 'pg';
+import { afterAll, beforeAll, expect, it } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { runBatch } from '../../workers/batch/run.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { attributes, deliver, event, silent } from './batch.ts';
+
+let pool: pg.Pool;
+let url: string;
+beforeAll(async () => {
+  ({ url } = await createDatabase());
+  pool = new pg.Pool({ connectionString: url, max: 2 });
+});
+afterAll(() => pool.end());
+
+/** Connections whose clock goes on by `step` microseconds at each look. */
+async function slowClock(step: number): Promise<pg.Pool> {
+  const schema = `clock_${newId().replaceAll('-', '')}`;
+  await pool.query(`
+    create schema ${schema};
+    create sequence ${schema}.looks;
+    create function ${schema}.clock_timestamp() returns timestamptz language sql as $$
+      select timestamptz '2026-05-01T00:00:00.123400Z' + nextval('${schema}.looks') * ${step} * interval '1 microsecond'
+    $$`);
+  return new pg.Pool({
+    connectionString: url,
+    max: 2,
+    options: `-c search_path=${schema},public,pg_catalog`,
+    pipeline: true,
+  } as pg.PoolConfig);
+}
+
+it('who was updated last has the address, also when two batches fall into one millisecond', async () => {
+  const workspace = await createWorkspace(pool);
+  const clock = await slowClock(100);
+  const holds = (who: string) => attributes(who, { standard: { email: 'shared@example.com' } });
+  const others = Array.from({ length: 50 }, (_, index) => event(`other ${index}`));
+  await runBatch(clock, [deliver(workspace, [...others, holds('earlier')])], silent);
+  await runBatch(clock, [deliver(workspace, [holds('later')])], silent);
+  await runBatch(
+    clock,
+    [deliver(workspace, [attributes({ email: 'shared@example.com' }, { set: { named: true } })])],
+    silent,
+  );
+  await clock.end();
+  const { rows } = await pool.query(
+    `select external_id from profiles where workspace_id = $1 and custom_attributes ? 'named'`,
+    [workspace.id],
+  );
+  expect(rows).toEqual([{ external_id: 'later' }]);
+});

@@ -1,0 +1,88 @@
+import type pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { selectDeadLetters } from '../../src/store/dead-letters.ts';
+import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { identity } from '../identity/objects.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { attributes, createStore, deliver, event, point, purchase, readSums, silent } from './batch.ts';
+import { noise } from './hostile-values.ts';
+
+let pool: pg.Pool;
+let workspace: TestWorkspace;
+beforeAll(async () => {
+  ({ pool } = await createStore());
+  workspace = await createWorkspace(pool, crypto.randomUUID());
+});
+afterAll(() => pool.end());
+
+function nested(levels: number): Record<string, never> {
+  let value: object = {};
+  for (let level = 0; level < levels; level++) value = level % 2 === 0 ? { a: value } : [value];
+  return { value } as never;
+}
+
+const same = uuidv7();
+
+/** What no edge of this release lets through: what another one, or somebody's hand, may have put into a lane. */
+const objects: [name: string, object: unknown][] = [
+  ['an external id that no index has room for', event(noise(6000, 1))],
+  [
+    'an alias that no index has room for',
+    event({ user_alias: { alias_label: 'l', alias_name: noise(6000, 2) } }),
+  ],
+  ['the name of an event that no index has room for', event('bob', noise(6000, 3))],
+  ['a product that no index has room for', { ...purchase('bob'), product_id: noise(6000, 4) }],
+  [
+    'a token that no index has room for',
+    attributes('bob', { push_tokens: [{ app_id: 'a', token: noise(6000, 5), device_id: 'device' }] }),
+  ],
+  [
+    'an alias that is given, and that no index has room for',
+    identity('alias_new', {
+      external_id: 'bob',
+      user_alias: { alias_label: noise(6000, 6), alias_name: 'n' },
+    }),
+  ],
+  ['a name with the character that Postgres does not have', event('bob', 'a\u0000b')],
+  ['an external id with that character', event('a\u0000b')],
+  ['a value with that character', attributes('bob', { set: { text: 'a\u0000b' } })],
+  ['a property with half of a pair', { ...event('bob'), properties: { text: '\ud800' } }],
+  ['a time before Postgres counts', { ...event('bob'), time: '-271821-04-20T00:00:00.000Z' }],
+  ['a time that is none', { ...event('bob'), time: '2026-13-45T00:00:00.000Z' }],
+  [
+    'a session in the year 0',
+    attributes('bob', { standard: { date_of_first_session: '0000-01-01T00:00:00.000Z' } }),
+  ],
+  ['an attribute that nests deeper than anything can read', attributes('bob', { set: nested(30_000) })],
+  ['properties that nest deeper than anything can read', { ...event('bob'), properties: nested(30_000) }],
+  ['what breaks the contract, with a name that no index has room for', { ...event(noise(6000, 7)), name: 7 }],
+  [
+    'what breaks the contract, and nests deeper than anything can read',
+    { kind: 'events', ...nested(30_000) },
+  ],
+  ['an event that is there', { ...event('bob'), id: same }],
+];
+
+test('G4, G8: what no edge would let through is a dead letter each, in no time, and the objects between are applied', async () => {
+  const ignore = () => {};
+  const coalescer = createCoalescer(pool, createWorkerMetrics(), ignore, ignore, silent);
+  await coalescer.apply(deliver(workspace, [{ ...event('bob'), id: same }]));
+  const between = objects.flatMap(([, object]) => [point('ann'), object as AcceptedObject]);
+  await coalescer.apply(
+    deliver(workspace, between),
+    deliver(workspace, [point('ann')]),
+    deliver(workspace, [point('ann')], 1),
+  );
+  expect(await readSums(pool, workspace)).toMatchObject({ points: objects.length + 2, events: 1 });
+  const { rows } = await pool.query('select id, reason from dead_letters');
+  expect(rows).toHaveLength(objects.length);
+  // Each can be read again.
+  const letters = await selectDeadLetters(
+    pool,
+    rows.map(({ id }) => id),
+  );
+  expect(JSON.parse(JSON.stringify(letters))).toHaveLength(objects.length);
+});

@@ -1,0 +1,33 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { expect, onTestFinished, test } from 'vitest';
+import { startRemovals } from '../../workers/upkeep/removals.ts';
+import { createStore, silent } from './batch.ts';
+
+test('a worker that is told of removals again and again leaves no timers behind', async () => {
+  const warnings: string[] = [];
+  const note = ({ message }: Error) => void warnings.push(message);
+  process.on('warning', note);
+  onTestFinished(() => void process.off('warning', note));
+  const { pool } = await createStore();
+  const looked = countQueries(pool);
+  const removals = startRemovals(pool, silent);
+  for (let round = 1; round <= 40; round++) {
+    removals.wake();
+    while (looked() < round) await sleep(2);
+    // It rests again by now.
+    await sleep(5);
+  }
+  await removals.stop();
+  await pool.end();
+  expect(warnings).toEqual([]);
+});
+
+function countQueries(pool: Awaited<ReturnType<typeof createStore>>['pool']): () => number {
+  let count = 0;
+  const query = pool.query.bind(pool) as (...given: unknown[]) => unknown;
+  pool.query = ((...given: unknown[]) => {
+    count++;
+    return query(...given);
+  }) as typeof pool.query;
+  return () => count;
+}

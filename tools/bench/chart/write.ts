@@ -1,0 +1,27 @@
+import { rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { packageRoot } from '../../../src/platform/package-root.ts';
+import type { Results } from '../results.ts';
+import { readCurve } from './curve.ts';
+import { drawCurve } from './draw.ts';
+
+export const curveFile = path.join(packageRoot, 'generated/throughput-latency.svg');
+
+/** The chart of throughput and latency; undefined when the results have no curve. */
+export function curveOf(results: Pick<Results, 'rows' | 'machine' | 'date'>): string | undefined {
+  const points = readCurve(results);
+  if (points.length === 0) return undefined;
+  const { cores, processor } = results.machine;
+  return drawCurve(
+    points,
+    `Throughput and latency over load, ${cores} cores of ${processor}, ${results.date}`,
+  );
+}
+
+/** Draws what the docs show of the results; a chart of other results goes. @returns whether there is a chart */
+export function writeCharts(results: Results): boolean {
+  const curve = curveOf(results);
+  if (curve === undefined) rmSync(curveFile, { force: true });
+  else writeFileSync(curveFile, curve);
+  return curve !== undefined;
+}

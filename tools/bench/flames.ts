@@ -1,0 +1,85 @@
+/**
+ * Draws what web and worker do at full load: a flame graph of each, from `node --cpu-prof`, at 75 objects per request.
+ *
+ *   npm run flames
+ *
+ * Writes generated/flame-edge.svg and generated/flame-worker.svg, and prints the functions that take most themselves. Being
+ * watched costs the processes something: for figures there is `npm run bench`.
+ */
+
+import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { Command } from 'commander';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { runCommand } from '../../test/setup/run-command.ts';
+import { startEnvironment } from './environment.ts';
+import { drawFlames } from './flame/draw.ts';
+import { heaviest } from './flame/heaviest.ts';
+import { type CpuProfile, type Span, sumStacks } from './flame/profile.ts';
+import { startOurs } from './ours.ts';
+import { measurePipeline } from './pipeline.ts';
+import { describeFigure } from './report.ts';
+import { seedUsers } from './seed.ts';
+import { CONNECTIONS_OF_75, sizeOf } from './size.ts';
+import { warmUp } from './warm-up.ts';
+
+const drawings = [
+  { process: 'web', file: 'flame-edge.svg' },
+  { process: 'worker', file: 'flame-worker.svg' },
+];
+
+async function main(): Promise<void> {
+  const { output, seconds } = new Command('npm run flames --')
+    .description('Draw a flame graph of web and of worker at 75 objects per request.')
+    .option('--seconds <number>', 'length of the load', Number, 8)
+    .option('--output <folder>', 'where the drawings go', path.join(packageRoot, 'generated'))
+    .parse(process.argv)
+    .opts<{ output: string; seconds: number }>();
+  if (!(seconds > 0)) throw new Error('--seconds is a number above 0');
+  const environment = await startEnvironment();
+  try {
+    const profiles = path.join(environment.folder, 'profiles');
+    const span = await profileLoad(profiles, seconds, environment);
+    mkdirSync(output, { recursive: true });
+    for (const { process: name, file } of drawings) {
+      const profile: CpuProfile = JSON.parse(readFileSync(path.join(profiles, `${name}.cpuprofile`), 'utf8'));
+      const stacks = sumStacks(profile, span);
+      writeFileSync(path.join(output, file), drawFlames(stacks, `${name}, 75 objects per request`));
+      process.stdout.write(`\n${name} (${file}), share of its processor time in the function itself\n`);
+      for (const { share, frame } of heaviest(stacks))
+        process.stdout.write(`${(share * 100).toFixed(1).padStart(6)} %  ${frame}\n`);
+    }
+  } finally {
+    await environment.stop();
+  }
+}
+
+/** Leaves the profiles in the folder. @returns when the load was, without the warm-up before it */
+async function profileLoad(
+  profiles: string,
+  seconds: number,
+  environment: Awaited<ReturnType<typeof startEnvironment>>,
+): Promise<Span> {
+  const size = sizeOf(seconds);
+  // A machine that is watched must not end the measurement with a 503.
+  const settings = { QUEUE_TIMEOUT_MS: '5000' };
+  const ours = await startOurs(environment, settings, { name: 'flames', redis: 0, profiles });
+  try {
+    await seedUsers(ours, size.users);
+    await warmUp(ours, environment, size, Number.POSITIVE_INFINITY);
+    const from = now();
+    const shape = { objects: 75, connections: CONNECTIONS_OF_75, maxRequests: Number.POSITIVE_INFINITY };
+    const figure = await measurePipeline(ours, environment, { ...size, ...shape });
+    process.stdout.write(describeFigure(1, 'ours-75, watched', figure));
+    return { from, to: now() };
+  } finally {
+    await ours.stop();
+  }
+}
+
+/** Microseconds by the clock of the profiles. */
+function now(): number {
+  return Number(process.hrtime.bigint() / 1000n);
+}
+
+await runCommand(main);

@@ -1,0 +1,151 @@
+/**
+ * Measures Penstock side by side with a naive pipeline on the same stack and with COPY into the same table,
+ * in turns, on a Postgres, a Redis and processes of its own. Every figure counts rows in Postgres.
+ *
+ *   npm run bench
+ *
+ * The last results are in results.json and docs/performance.md.
+ */
+import { readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { settings as documented } from '../../src/platform/config.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { runCommand } from '../../test/setup/run-command.ts';
+import { writeCharts } from './chart/write.ts';
+import { startEnvironment } from './environment.ts';
+import type { BenchRow, Figure } from './figure.ts';
+import { createFleets, type Fleets } from './fleets.ts';
+import { describeMachine } from './machine.ts';
+import { type BenchOptions, readOptions } from './options.ts';
+import { waitForQuiet } from './quiet.ts';
+import { describeFigure, describeResults } from './report.ts';
+import { type Results, summarize, underFloors } from './results.ts';
+import { attributeRows } from './rows/attributes.ts';
+import { backlogRows } from './rows/backlog.ts';
+import { bareHttpRow } from './rows/bare-http.ts';
+import { growthRows } from './rows/growth.ts';
+import { identityRows } from './rows/identity.ts';
+import { latencyRows } from './rows/latency.ts';
+import { loadCurveRows } from './rows/load-curve.ts';
+import { pinnedRows } from './rows/pinned.ts';
+import { pipelineRows } from './rows/pipelines.ts';
+import { queueMemoryRow } from './rows/queue-memory.ts';
+import { soakRow } from './rows/soak.ts';
+import { startRows } from './rows/starts.ts';
+import { syncRow } from './rows/sync.ts';
+import { type Size, sizeOf } from './size.ts';
+
+const folder = path.join(packageRoot, 'tools/bench');
+const SECONDS = 8;
+const QUICK_SECONDS = 3;
+
+async function main(): Promise<void> {
+  const options = readOptions(process.argv);
+  const size = sizeOf(options.seconds ?? (options.quick ? QUICK_SECONDS : SECONDS), options.syncedRows);
+  const floors: Record<string, number> = JSON.parse(readFileSync(path.join(folder, 'floors.json'), 'utf8'));
+  const running: Stoppable[] = [];
+  let stopped: Promise<void> | undefined;
+  const stopAll = () => {
+    stopped ??= stopInReverse(running);
+    return stopped;
+  };
+  for (const signal of ['SIGINT', 'SIGTERM'] as const) {
+    process.once(signal, () => void stopAll().then(() => process.exit(1)));
+  }
+  try {
+    const environment = await startEnvironment(options.postgres);
+    running.push(environment);
+    const fleets = createFleets(environment, options.set, size);
+    running.push(fleets);
+    const starts = startRows(fleets);
+    running.push(starts);
+    const sync = syncRow(fleets, environment, options.set, size);
+    running.push(sync);
+    const rows = [
+      ...pipelineRows(fleets, environment, size),
+      bareHttpRow(environment, size),
+      ...attributeRows(fleets, environment, size),
+      ...latencyRows(fleets, environment, size),
+      queueMemoryRow(fleets, environment, size),
+      ...backlogRows(fleets, size),
+      ...identityRows(fleets, size),
+      sync.row,
+      ...starts.rows,
+      ...(options.pinned ? pinnedRows(fleets, environment, size) : []),
+      ...(options.curve ? loadCurveRows(fleets, environment, size) : []),
+      ...(options.soak === undefined ? [] : [soakRow(fleets, environment, { size, minutes: options.soak })]),
+      ...(options.growth.length > 0 ? growthRows(fleets, environment, size, options.growth) : []),
+    ];
+    const results = await measureAll(fleets, options, size, rows);
+    process.stdout.write(describeResults(results, floors));
+    write(results, options);
+    const low = options.check ? underFloors(results, floors) : [];
+    for (const line of low) process.stderr.write(`${line}\n`);
+    if (low.length > 0) process.exitCode = 1;
+  } finally {
+    await stopAll();
+  }
+}
+
+interface Stoppable {
+  stop(): Promise<void> | void;
+}
+
+async function stopInReverse(running: Stoppable[]): Promise<void> {
+  for (const each of running.toReversed()) await each.stop();
+}
+
+/** A B C, A B C: what slows the machine down for a while slows down every row. */
+async function measureAll(
+  fleets: Fleets,
+  options: BenchOptions,
+  size: Size,
+  all: BenchRow[],
+): Promise<Results> {
+  const { only } = options;
+  const rows = all.filter(({ name }) => only.length === 0 || only.some((part) => name.includes(part)));
+  if (rows.length === 0) throw new Error(`no row has a name with ${only.join(' or ')}`);
+  const rounds = options.quick ? 1 : options.rounds;
+  const measured = new Map<string, { what: string; figures: Figure[] }>();
+  const take = async (round: number, { name, what, measure }: BenchRow) => {
+    await waitForQuiet(options.patience);
+    const figure = await measure();
+    process.stdout.write(describeFigure(round, name, figure));
+    if (!measured.has(name)) measured.set(name, { what, figures: [] });
+    measured.get(name)!.figures.push(figure);
+  };
+  for (let round = 1; round <= rounds; round++) {
+    for (const row of rows) if (!row.once) await take(round, row);
+  }
+  for (const row of rows) {
+    if (!row.once) continue;
+    // It must not cost the rounds that took so long.
+    await take(1, row).catch((error: Error) => {
+      process.stderr.write(`${row.name}: ${error.message}\n`);
+      process.exitCode = 1;
+    });
+  }
+  return {
+    command: ['npm run bench', ...process.argv.slice(2)].join(' '),
+    date: new Date().toISOString().slice(0, 10),
+    machine: await describeMachine((await fleets.ours()).databaseUrl),
+    settings: {
+      LANES: documented.LANES.default,
+      MAX_ENVELOPE_OBJECTS: documented.MAX_ENVELOPE_OBJECTS.default,
+      ...options.set,
+      ...size,
+    },
+    ...summarize(measured),
+  };
+}
+
+/** Only a full run becomes the record, of which the docs have a chart. */
+function write(results: Results, { quick, only, output, set, syncedRows }: BenchOptions): void {
+  const full = !quick && only.length === 0 && syncedRows === undefined && Object.keys(set).length === 0;
+  const record = output === undefined && full;
+  const file = record ? path.join(folder, 'results.json') : output;
+  if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
+  if (record) writeCharts(results);
+}
+
+await runCommand(main);

@@ -1,0 +1,142 @@
+import { randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import pg from 'pg';
+import { bootstrap } from '../../src/admin/bootstrap.ts';
+import { freePort } from '../../src/embedded/address.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { migrate } from '../../src/processes/migrate.ts';
+import { parseProcfile } from '../../src/start/processes.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { observeDatabase } from '../load/database-observer.ts';
+import type { Contender, StoredCounts } from './contender.ts';
+import type { Environment } from './environment.ts';
+import { type BenchProcess, startProcess } from './processes.ts';
+
+const procfile = parseProcfile(readFileSync(path.join(packageRoot, 'Procfile'), 'utf8'));
+
+/** Rows beside the counters that the workers keep in the same transactions. */
+const countStored = `
+  select
+    (select coalesce(sum(attributes), 0) from usage)::float8 as attributes,
+    (select coalesce(sum(events), 0) from usage)::float8 as "countedEvents",
+    (select coalesce(sum(purchases), 0) from usage)::float8 as "countedPurchases",
+    (select coalesce(sum(identity), 0) from usage)::float8 as identity,
+    (select coalesce(sum(objects), 0) from lane_totals)::float8 as "countedObjects",
+    (select count(*) from dead_letters)::float8 as "deadLetters",
+    (select count(*) from events)::float8 as events,
+    (select count(*) from purchases)::float8 as purchases`;
+
+/** A limit that no measurement meets. */
+const raiseLimit = `
+  insert into rate_limits (workspace_id, bucket, requests, window_seconds)
+  select workspaces.id, bucket, 100000000, 60
+  from workspaces, unnest(array['users.track', 'users.identity']) as bucket`;
+
+/** Which of several that run in one environment. */
+interface Place {
+  /** Of its database. */
+  name: string;
+  /** Its Redis database; without one the queue is in Postgres. */
+  redis?: number;
+  workers?: number;
+  /** Folder for a CPU profile of each process, written when it ends: `web.cpuprofile`, `worker.cpuprofile`. */
+  profiles?: string;
+}
+
+/** `web` and `worker`, as the Procfile has them. `settings` go into their environment. */
+export async function startOurs(
+  environment: Environment,
+  settings: Record<string, string>,
+  place: Place,
+): Promise<Contender> {
+  const { folder } = environment;
+  const redisUrl = place.redis === undefined ? undefined : `${environment.redisUrl}/${place.redis}`;
+  const databaseUrl = await environment.database(place.name);
+  await migrate(databaseUrl, place.redis === undefined ? 'postgres' : 'redis');
+  const key = `bench-${randomBytes(16).toString('hex')}`;
+  await prepareWorkspace(databaseUrl, key);
+
+  const [port, workerPort] = [await freePort(), await freePort()];
+  const env = {
+    ...(redisUrl && { REDIS_URL: redisUrl }),
+    DATABASE_URL: databaseUrl,
+    PORT: String(port),
+    WORKER_PORT: String(workerPort),
+    ...settings,
+  };
+  const profiled = (process: string) =>
+    place.profiles === undefined
+      ? []
+      : ['--cpu-prof', `--cpu-prof-dir=${place.profiles}`, `--cpu-prof-name=${process}.cpuprofile`];
+  const start = (
+    process: 'web' | 'worker',
+    own: { number?: number; env?: typeof env; readyUrl?: string | undefined } = {},
+  ) => {
+    const { nodeArgs, file } = procfile.find(({ name }) => name === process)!;
+    return startProcess(
+      `${place.name}-${process}${own.number ?? ''}`,
+      path.join(packageRoot, file),
+      own.env ?? env,
+      {
+        folder,
+        nodeArguments: [...nodeArgs, ...(own.number === undefined ? profiled(process) : [])],
+        ...(own.readyUrl && { readyUrl: own.readyUrl }),
+      },
+    );
+  };
+  const worker = await start('worker', { readyUrl: `http://127.0.0.1:${workerPort}/healthz` });
+  const more: BenchProcess[] = [];
+  for (let number = 2; number <= (place.workers ?? 1); number++) {
+    more.push(await start('worker', { number, env: { ...env, WORKER_PORT: '0' } }));
+  }
+  const startWeb = (readyUrl?: string) => start('web', { readyUrl });
+  let web = await startWeb(`http://127.0.0.1:${port}/readyz`);
+  const observer = await observeDatabase(databaseUrl, key);
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
+  const pids: Record<string, number> = { web: web.pid, worker: worker.pid };
+  more.forEach(({ pid }, index) => {
+    pids[`worker${index + 2}`] = pid;
+  });
+  return {
+    name: place.name,
+    target: { host: '127.0.0.1', port },
+    key,
+    observer,
+    pids,
+    settings,
+    databaseUrl,
+    ...(redisUrl && { redisUrl }),
+    pool,
+    async stored() {
+      const { rows } = await pool.query<StoredCounts & Record<string, number>>(countStored);
+      const { attributes, events, purchases, ...counted } = rows[0]!;
+      const disagree =
+        events !== counted.countedEvents ||
+        purchases !== counted.countedPurchases ||
+        attributes + events + purchases + counted.identity! !== counted.countedObjects ||
+        counted.deadLetters !== 0;
+      if (disagree) throw new Error(`rows and counters disagree: ${JSON.stringify(rows[0])}`);
+      return { attributes, events, purchases };
+    },
+    async restartWeb() {
+      await web.kill();
+      web = await startWeb();
+      pids.web = web.pid;
+    },
+    async stop() {
+      const processes = [web, worker, ...more];
+      await Promise.all([observer.stop(), pool.end(), ...processes.map((each) => each.stop())]);
+    },
+  };
+}
+
+async function prepareWorkspace(databaseUrl: string, key: string): Promise<void> {
+  const database = openDatabase(databaseUrl, 1);
+  try {
+    await bootstrap(database, { BOOTSTRAP_API_KEY: key });
+    await database.pool.query(raiseLimit);
+  } finally {
+    await database.stop();
+  }
+}

@@ -1,0 +1,31 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Coalescer, createCoalescer as create } from '../../../workers/batch/coalescer.ts';
+import type { Delivery } from '../../../workers/batch/open.ts';
+import { runBatch } from '../../../workers/batch/run.ts';
+
+/** Longer than the envelopes behind take. */
+const RETRY_MS = 1500;
+
+/** A worker that puts an envelope that it could not apply aside and goes on: the retry comes behind later ones. */
+export function createCoalescer(...[pool, , , , log]: Parameters<typeof create>): Coalescer {
+  async function retry(delivery: Delivery): Promise<void> {
+    for (;;) {
+      await sleep(RETRY_MS);
+      try {
+        await runBatch(pool, [delivery], log);
+        return;
+      } catch {
+        // Later again.
+      }
+    }
+  }
+  return {
+    async apply(...deliveries) {
+      for (const delivery of deliveries) {
+        await runBatch(pool, [delivery], log).catch(() => void retry(delivery));
+      }
+    },
+    follow() {},
+    abandon() {},
+  };
+}

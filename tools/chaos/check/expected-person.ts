@@ -1,0 +1,80 @@
+import { SequentialModel } from '../../../test/model/sequential-model.ts';
+import type { Journal } from '../load/journal.ts';
+import { type Made, makeRound } from '../load/people.ts';
+import type { StoredPerson } from './stored-people.ts';
+
+/**
+ * What the sequential model makes of a person, in the form of `describePerson`. It is given the objects that took
+ * effect, the attributes in the order in which they did; whether those are the right ones in the right order is for I1 to
+ * I4 to say. Each once, however often it stands there.
+ */
+export function expectedPerson(
+  journal: Journal,
+  { custom }: StoredPerson,
+  objects: number[],
+  counts: Uint8Array,
+): string {
+  const made = new Map<number, Made>();
+  let first = -1;
+  for (const object of objects) {
+    if (journal.kindOf(object) === 'attributes') {
+      first = object;
+      const round = makeRound(journal.userOf(object), journal.roundOf(object), first);
+      for (let index = 0; index < round.length; index++) made.set(first + index, round[index]!);
+    }
+  }
+  const model = new SequentialModel(new Map());
+  const apply = (object: number) => {
+    const { kind, object: wire } = made.get(object)!;
+    if (kind !== 'bad') model.apply(kind, wire);
+  };
+  for (const object of custom.log) if (made.has(object)) apply(object);
+  for (const object of objects) {
+    if (counts[object]! > 0 && journal.kindOf(object) !== 'attributes') apply(object);
+  }
+  if (model.cards.length !== 1) return `${model.cards.length} users`;
+  const card = model.cards[0]!;
+  const events = new Map<string, { count: number; first: string; last: string }>();
+  for (const { name, time } of card.events) {
+    const known = events.get(name) ?? { count: 0, first: time, last: time };
+    known.count++;
+    if (time < known.first) known.first = time;
+    if (time > known.last) known.last = time;
+    events.set(name, known);
+  }
+  const purchases = new Map<string, { count: number; revenue: number }>();
+  for (const { product, currency, price, quantity } of card.purchases) {
+    const known = purchases.get(`${product} ${currency}`) ?? { count: 0, revenue: 0 };
+    known.count += quantity;
+    known.revenue += quantity * price;
+    purchases.set(`${product} ${currency}`, known);
+  }
+  return describe({
+    externalId: card.externalId ?? null,
+    aliases: card.aliases,
+    email: (card.columns.get('email') as string | undefined) ?? null,
+    phone: (card.columns.get('phone') as string | undefined) ?? null,
+    custom: Object.fromEntries(card.custom),
+    events: [...events].map(
+      ([name, { count, first, last }]) =>
+        `${name} ${count} ${Date.parse(first) / 1000} ${Date.parse(last) / 1000}`,
+    ),
+    purchases: [...purchases].map(([key, { count, revenue }]) => `${key} ${count} ${revenue}`),
+  });
+}
+
+/** A person as one line of text. */
+export function describePerson(person: StoredPerson): string {
+  return describe(person);
+}
+
+function describe(
+  person: Omit<StoredPerson, 'name' | 'custom'> & { custom: Record<string, unknown> },
+): string {
+  const { externalId, aliases, email, phone, custom, events, purchases } = person;
+  const sortedCustom = Object.fromEntries(Object.entries(custom).sort(([a], [b]) => (a < b ? -1 : 1)));
+  return JSON.stringify([
+    ...[externalId, [...aliases].sort(), email, phone, sortedCustom],
+    ...[[...events].sort(), [...purchases].sort()],
+  ]);
+}

@@ -1,0 +1,43 @@
+import { readConfig } from '../../../src/platform/config.ts';
+import { connectProducer, openQueue } from '../../../src/queue/connection.ts';
+import { laneName } from '../../../src/queue/lanes.ts';
+import type { Fleet } from '../../../test/setup/fleet.ts';
+
+export interface QueueCounts {
+  /** In all lanes: what is still to be applied. */
+  waiting: number;
+  /** Jobs that BullMQ gave up. */
+  failed: number;
+  /** Why, of the first few. */
+  reasons: string[];
+}
+
+/** Looks into the lanes of a fleet, past its processes. Each look has a connection of its own, which is closed. */
+export async function countQueue({ env }: Fleet): Promise<QueueCounts> {
+  const config = readConfig(env);
+  const connection = connectProducer(config, config.DATABASE_URL);
+  const queues = Array.from({ length: config.LANES }, (_, lane) => openQueue(connection, laneName(lane)));
+  try {
+    if (connection.redis && connection.redis.status !== 'ready') {
+      await new Promise((resolve, reject) => {
+        connection.redis!.once('ready', resolve);
+        connection.redis!.once('close', () => reject(new Error('Redis does not answer')));
+      });
+    }
+    const counts = await Promise.all(
+      queues.map((queue) => queue.getJobCounts('waiting', 'active', 'delayed', 'prioritized', 'failed')),
+    );
+    const sum = (names: string[]) =>
+      counts.reduce((total, count) => total + names.reduce((some, name) => some + (count[name] ?? 0), 0), 0);
+    return {
+      waiting: sum(['waiting', 'active', 'delayed', 'prioritized']),
+      failed: sum(['failed']),
+      reasons: (await Promise.all(queues.map((queue) => queue.getFailed(0, 2)))).flatMap((jobs) =>
+        jobs.map(({ id, name, failedReason }) => `${name} ${id}: ${failedReason}`),
+      ),
+    };
+  } finally {
+    await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+    await connection.stop().catch(() => {});
+  }
+}

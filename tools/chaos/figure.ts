@@ -1,0 +1,42 @@
+import { loadavg } from 'node:os';
+
+/** What a figure may be. */
+export interface Limit {
+  atMost?: number;
+  atLeast?: number;
+  /** Also where the machine is shared with other tests: the limit is far above what it takes alone. */
+  firm?: boolean;
+}
+
+/** A figure of faults.md beside what was measured. */
+export interface Figure {
+  name: string;
+  measured: number;
+  unit: string;
+  limit: Limit;
+  passed: boolean;
+  /** Load average of the machine over the last minute. */
+  load: number;
+}
+
+export function figureOf(name: string, measured: number, unit: string, limit: Limit): Figure {
+  const { atMost = Number.POSITIVE_INFINITY, atLeast = Number.NEGATIVE_INFINITY } = limit;
+  const passed = measured >= atLeast && measured <= atMost;
+  return { name, measured, unit, limit, passed, load: loadavg()[0]! };
+}
+
+export function describeFigure({ name, measured, unit, limit, passed, load }: Figure): string {
+  const wanted = [
+    ...(limit.atLeast === undefined ? [] : [`≥ ${round(limit.atLeast)}`]),
+    ...(limit.atMost === undefined ? [] : [`≤ ${round(limit.atMost)}`]),
+  ];
+  const asked =
+    limit.atLeast === limit.atMost && limit.atMost !== undefined ? [`= ${round(limit.atMost)}`] : wanted;
+  const of = asked.length === 0 ? '' : `  (${asked.join(' and ')})`;
+  return `  ${passed ? '✓' : '✗'} ${name}: ${round(measured)}${unit && ` ${unit}`}${of}  load ${load.toFixed(1)}`;
+}
+
+function round(value: number): string {
+  if (!Number.isFinite(value)) return String(value);
+  return (Math.abs(value) >= 100 ? Math.round(value) : Math.round(value * 100) / 100).toLocaleString('en');
+}

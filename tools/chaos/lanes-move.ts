@@ -1,0 +1,20 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { everyLaneMoves, type Fleet } from '../../test/setup/fleet.ts';
+
+/**
+ * Milliseconds until every lane has applied another envelope, also when Postgres, which is asked, is not back yet.
+ *
+ * @param deadline milliseconds; past it Infinity
+ */
+export async function untilLanesMove(fleet: Fleet, deadline: number): Promise<number> {
+  const from = Date.now();
+  while (Date.now() - from < deadline) {
+    try {
+      await everyLaneMoves(fleet, Math.max(1000, deadline - (Date.now() - from)));
+      return Date.now() - from;
+    } catch {
+      await sleep(50);
+    }
+  }
+  return Number.POSITIVE_INFINITY;
+}

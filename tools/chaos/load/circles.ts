@@ -1,0 +1,130 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Client, createClient } from '../../../test/guarantees/keep-alive-client.ts';
+import { Cards, type Request } from '../../../test/identity-model/cards.ts';
+import { generateRequest } from '../../../test/identity-model/generate.ts';
+import { fewNames, type Names, oneNameEach } from '../../../test/identity-model/names.ts';
+import type { Fleet } from '../../../test/setup/fleet.ts';
+import { createWorkspace, type TestWorkspace } from '../../../test/setup/workspace.ts';
+import { createRandom, pick } from '../../load/random.ts';
+import { raiseLimitsOf } from './limits.ts';
+
+/** A few users whom no operation of another circle names. */
+export interface Circle {
+  number: number;
+  /** What the model has been given: all that was accepted, in order. */
+  cards: Cards;
+  /** Its last request, when nobody knows what became of it. Nothing was sent about the circle since. */
+  unknown?: Request;
+}
+
+export interface CirclesOptions {
+  clients?: number;
+  /** At any time. */
+  circles?: number;
+  seed: number;
+  /** Milliseconds between two requests of a client. */
+  pause?: number;
+}
+
+/**
+ * Sends random requests of all kinds, merges, deletes and renames among them, and gives a sequential model what was
+ * accepted. Two requests about one circle are never on their way at once, so that their order is known. A circle of
+ * which a request has no answer is left as it is, and another takes its place.
+ */
+export async function startCircles(fleet: Fleet, options: CirclesOptions) {
+  const { clients = 2, circles = 12, seed, pause = 0 } = options;
+  const workspace = await createWorkspace(fleet.pool, 'circles');
+  await raiseLimitsOf(fleet.pool, workspace.id);
+  const random = createRandom(seed);
+  const all: Circle[] = [];
+  const names: Names[] = [];
+  const surprises: string[] = [];
+  let acknowledged = 0;
+  let tick = 0;
+  let stopping = false;
+  /** Times of one run are apart, and in the past. */
+  const time = () => new Date(Date.UTC(2026, 0, 1) + tick++ * 10).toISOString();
+
+  function begin(): number {
+    const circle: Circle = { number: all.length, cards: new Cards() };
+    all.push(circle);
+    names.push(
+      fleet.env.LANES === '1'
+        ? fewNames(random, circle.number)
+        : oneNameEach(random, circle.number, circle.cards),
+    );
+    return circle.number;
+  }
+  const free = Array.from({ length: circles }, begin);
+
+  async function run(): Promise<void> {
+    const client = createClient(workspace.key);
+    while (!stopping) {
+      const number = free.splice(Math.floor(random() * free.length), 1)[0]!;
+      const request = generateRequest(random, names[number]!, time);
+      const circle = all[number]!;
+      const known = await deliver(client, circle, request);
+      free.push(known ? number : begin());
+      await sleep(known ? pause : 50);
+    }
+    client.close();
+  }
+
+  /** @returns whether it is known what became of it */
+  async function deliver(client: Client, circle: Circle, request: Request): Promise<boolean> {
+    while (!stopping) {
+      const edges = fleet.edges;
+      if (edges.length === 0) {
+        await sleep(20);
+        continue;
+      }
+      const { status, body, neverSent } = await client.post(
+        pick(random, edges).port,
+        request.path,
+        request.body,
+      );
+      if (neverSent) {
+        await sleep(20);
+        continue;
+      }
+      if (status === undefined || status >= 500) {
+        circle.unknown = request;
+        return false;
+      }
+      const verdicts = request.elements.map(({ kind, element }) => circle.cards.apply(kind, element));
+      acknowledged += request.elements.length;
+      const surprise = surpriseOf(request, verdicts, status, body);
+      if (surprise) surprises.push(surprise);
+      return true;
+    }
+    return true;
+  }
+
+  const running = Promise.all(Array.from({ length: clients }, run));
+  return {
+    workspace,
+    circles: all,
+    surprises,
+    acknowledged: () => acknowledged,
+    async stop() {
+      stopping = true;
+      await running;
+    },
+  };
+}
+
+export type Circles = Awaited<ReturnType<typeof startCircles>> & { workspace: TestWorkspace };
+
+/** A rename and a remove say whether they took effect, unless they cannot; every other request is accepted whole. */
+function surpriseOf(
+  request: Request,
+  verdicts: (string | undefined)[],
+  status: number,
+  body: unknown,
+): string | undefined {
+  const told = body as { rename_errors?: unknown[]; removal_errors?: unknown[]; pending?: boolean };
+  const errors = (told?.rename_errors ?? told?.removal_errors)?.length;
+  const refused = verdicts.filter((verdict) => verdict !== undefined).length;
+  const fits = status < 300 && (errors === undefined || told.pending || errors === refused);
+  return fits ? undefined : JSON.stringify({ request, verdicts, status, body });
+}

@@ -1,0 +1,84 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { backends } from '../../../test/setup/fleet.ts';
+import { pick } from '../../load/random.ts';
+import { quantile } from '../answers.ts';
+import { untilLanesMove } from '../lanes-move.ts';
+import { startOwnPostgres } from '../own-postgres.ts';
+import type { Scenario } from '../scenario.ts';
+import { beginTraffic } from '../traffic.ts';
+import { mixedFaults, type Target } from './faults.ts';
+
+export interface MixOptions {
+  minutes: number;
+  /** Acknowledged objects before which it does not end. */
+  objects: number;
+  /** Faults that take part, by number; empty: all that can be mixed. */
+  numbers: number[];
+  /** Prints a line that stays. */
+  print(line: string): void;
+}
+
+/** As many objects are acknowledged between two faults as make so many faults in all; or so long is waited. */
+const FAULTS = 100;
+const PAUSE_MS = 30_000;
+
+/** Longest wait for the lanes after a fault, in milliseconds. */
+const PATIENCE = 120_000;
+
+/** The long form: one fleet, on which the faults come one after the other at random, the same for the same seed. */
+export function mix({ minutes, objects, numbers, print }: MixOptions): Scenario {
+  return {
+    number: 0,
+    fault: `faults mixed at random for ${minutes} min and ${objects.toLocaleString('en')} objects`,
+    backends,
+    async run(scene) {
+      const possible = mixedFaults.filter(
+        (fault) =>
+          fault.backends.includes(scene.backend) && (numbers.length === 0 || numbers.includes(fault.number)),
+      );
+      if (possible.length === 0) throw new Error('none of these faults can be mixed');
+      const postgres = await startOwnPostgres();
+      const { fleet, load, circles } = await beginTraffic(
+        scene,
+        { url: postgres.url, env: { QUEUE_TIMEOUT_MS: '2000' } },
+        { peoplePerRequest: 25, mostUnapplied: 20_000 },
+      );
+      const target: Target = { fleet, postgres, redis: fleet.redis, random: scene.random };
+      const from = Date.now();
+      const struck = new Map<string, number[]>();
+      while (Date.now() - from < minutes * 60_000 || load.journal.acknowledged < objects) {
+        const fault = pick(scene.random, possible);
+        const pause = 500 + scene.random() * 3500;
+        scene.say(`${load.journal.acknowledged.toLocaleString('en')} objects; next: ${fault.name}`);
+        const goal = load.journal.acknowledged + objects / FAULTS;
+        await sleep(pause);
+        for (const end = Date.now() + PAUSE_MS; load.journal.acknowledged < goal && Date.now() < end; )
+          await sleep(100);
+        const began = Date.now();
+        await fault.strike(target);
+        const lasted = Date.now() - began;
+        const recovery = await untilLanesMove(fleet, PATIENCE);
+        scene.recovered(recovery);
+        struck.set(fault.name, [...(struck.get(fault.name) ?? []), recovery]);
+        const minute = ((Date.now() - from) / 60_000).toFixed(1);
+        const seconds = (milliseconds: number) => `${(milliseconds / 1000).toFixed(1)} s`;
+        print(
+          `  ${minute} min, ${load.journal.acknowledged.toLocaleString('en')} objects: ${fault.name}, ${seconds(lasted)}; every lane moves after ${seconds(recovery)}`,
+        );
+        if (recovery === Number.POSITIVE_INFINITY) break;
+      }
+      for (const [name, recoveries] of struck) {
+        const [median, longest] = [quantile(recoveries, 0.5), Math.max(...recoveries)];
+        scene.notes.push(
+          `${recoveries.length} × ${name}: every lane moves after ${(median / 1000).toFixed(1)} s (median), ${(longest / 1000).toFixed(1)} s (longest)`,
+        );
+      }
+      scene.figure('acknowledged objects', load.journal.acknowledged, '', { atLeast: objects });
+      scene.figure('faults', scene.recoveries.length, '', { atLeast: 1 });
+      scene.figure('longest until every lane moves again', Math.max(...scene.recoveries) / 1000, 's', {
+        atMost: 30,
+      });
+      await scene.settle(fleet, { load, circles, deadline: 300_000, growth: 300 });
+    },
+  };
+}

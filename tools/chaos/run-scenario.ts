@@ -1,0 +1,50 @@
+import { loadavg } from 'node:os';
+import type { Backend } from '../../test/setup/fleet.ts';
+import { endLeftBehind } from '../../test/setup/left-behind.ts';
+import type { Arena } from './arena.ts';
+import type { Outcome } from './report.ts';
+import type { Scenario } from './scenario.ts';
+import { Scene } from './scene.ts';
+
+interface RunOptions {
+  backend: Backend;
+  arena: Pick<Arena, 'createDatabase'>;
+  short: boolean;
+  seed: number;
+  say(what: string): void;
+}
+
+/** Runs one scenario on a database of its own, and ends all that it has started. */
+export async function runScenario(scenario: Scenario, options: RunOptions): Promise<Outcome> {
+  const { backend, arena, say } = options;
+  const title = `${scenario.number} ${scenario.fault} (${backend})`;
+  const impossible = scenario.impossible?.();
+  if (impossible) return { title, impossible, passed: true, seconds: 0 };
+  const from = Date.now();
+  const drops: (() => Promise<void>)[] = [];
+  const scene = new Scene({
+    ...options,
+    async createDatabase() {
+      const { url, drop } = await arena.createDatabase();
+      drops.push(drop);
+      return { url };
+    },
+    say: (what) => say(`${title}: ${what}`),
+  });
+  let broken: string | undefined;
+  try {
+    await scenario.run(scene);
+  } catch (error) {
+    broken = (error as Error).stack ?? String(error);
+  }
+  await endLeftBehind();
+  for (const drop of drops) await drop().catch(() => {});
+  return {
+    title,
+    scene,
+    ...(broken && { broken }),
+    passed: broken === undefined && scene.passed,
+    seconds: (Date.now() - from) / 1000,
+    load: loadavg()[0]!,
+  };
+}

@@ -1,0 +1,83 @@
+import { readdirSync, rmSync, statSync, truncateSync } from 'node:fs';
+import path from 'node:path';
+import { everyLaneMoves, type Fleet } from '../../../test/setup/fleet.ts';
+import { startRedis } from '../../../test/setup/redis.ts';
+import { waitUntil } from '../../../test/setup/wait-until.ts';
+import { untilAccepted } from '../answers.ts';
+import type { Scenario } from '../scenario.ts';
+import { beginTraffic } from '../traffic.ts';
+
+/** The line in which every process says it. */
+const TOLD = /^Redis came back/;
+
+/** What Redis comes back with, and who is still there by then. */
+type Round = 'empty' | 'empty, everything killed' | 'less';
+
+const LONG: Round[] = ['empty', 'less', 'empty, everything killed', 'empty', 'less'];
+const SHORT: Round[] = ['empty', 'less', 'empty, everything killed'];
+
+export const emptyRedis: Scenario = {
+  number: 7,
+  fault: 'Redis comes back empty, or with less than it had',
+  backends: ['redis'],
+  async run(scene) {
+    const { fleet, load, knockKey, circles } = await beginTraffic(scene, {
+      env: { QUEUE_TIMEOUT_MS: '700' },
+    });
+    let redis = fleet.redis!;
+    const kills: number[] = [];
+    let silent = 0;
+    for (const round of scene.choose(LONG, SHORT)) {
+      await load.more(100);
+      const file = appendOnlyFile(redis.dir);
+      const size = statSync(file).size;
+      await load.more(200);
+      scene.say(`killing Redis, which comes back: ${round}`);
+      const edges = [...fleet.edges];
+      const workers = fleet.workers.length;
+      await redis.kill();
+      kills.push(Date.now());
+      const before = new Map(everybody(fleet).map((member) => [member, tellings(member)]));
+      if (round === 'empty, everything killed')
+        for (const member of everybody(fleet)) await fleet.end(member);
+      if (round === 'less') truncateSync(file, size);
+      else rmSync(path.join(redis.dir, 'appendonlydir'), { recursive: true });
+      redis = await startRedis({ port: redis.port, dir: redis.dir });
+      const from = Date.now();
+      if (round === 'empty, everything killed') {
+        await Promise.all([
+          ...edges.map(({ port }) => fleet.startEdge(port)),
+          ...Array.from({ length: workers }, () => fleet.startWorker()),
+        ]);
+      }
+      await untilAccepted(fleet, knockKey, 30_000);
+      await everyLaneMoves(fleet, 30_000);
+      scene.recovered(Date.now() - from);
+      const isSilent = (member: Member) => tellings(member) <= (before.get(member) ?? 0);
+      await waitUntil(() => !everybody(fleet).some(isSilent), { what: 'all to tell it' }).catch(() => {});
+      silent += everybody(fleet).filter(isSilent).length;
+      await load.more(scene.choose(3000, 500));
+    }
+    // Which of its accepted requests a circle has lost cannot be told from outside; that no lane waits for ever can.
+    await circles.stop();
+    await scene.settle(fleet, {
+      load,
+      // Accepted before the kill, a moment before which it may have been answered.
+      mayLose: ({ sentAt }) => kills.some((kill) => sentAt < kill && kill - sentAt < 30_000),
+    });
+    scene.figure('processes that do not tell the operator', silent, '', { atMost: 0 });
+    scene.figure('work resumes after it is back', Math.max(...scene.recoveries) / 1000, 's', { atMost: 10 });
+  },
+};
+
+type Member = Fleet['workers'][number];
+
+const everybody = (fleet: Fleet): Member[] => [...fleet.edges, ...fleet.workers];
+
+const tellings = ({ log }: Member): number => log.filter(({ msg }) => TOLD.test(String(msg))).length;
+
+/** The file that Redis appends to. */
+function appendOnlyFile(dir: string): string {
+  const folder = path.join(dir, 'appendonlydir');
+  return path.join(folder, readdirSync(folder).find((name) => name.endsWith('.incr.aof'))!);
+}

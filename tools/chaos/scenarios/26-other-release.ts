@@ -1,0 +1,76 @@
+import { v7 as uuidv7 } from 'uuid';
+import { readConfig } from '../../../src/platform/config.ts';
+import { connectProducer, openQueue } from '../../../src/queue/connection.ts';
+import { laneName } from '../../../src/queue/lanes.ts';
+import type { Fleet } from '../../../test/setup/fleet.ts';
+import { waitUntil } from '../../../test/setup/wait-until.ts';
+import { createWorkspace } from '../../../test/setup/workspace.ts';
+import type { Scenario } from '../scenario.ts';
+import { beginTraffic } from '../traffic.ts';
+
+const TIME = '2026-01-02T03:04:05.000Z';
+
+export const otherRelease: Scenario = {
+  number: 26,
+  fault: 'jobs of another version in the queue at upgrade',
+  backends: ['redis', 'postgres'],
+  async run(scene) {
+    const { fleet, load, circles } = await beginTraffic(scene);
+    const { id } = await createWorkspace(fleet.pool, 'upgraded');
+    const requests = [{ request_id: uuidv7(), workspace_id: id, accepted_at: TIME }];
+    const event = (members: object) => ({
+      id: uuidv7(),
+      kind: 'events',
+      request: 0,
+      index: 0,
+      create: true,
+      identifier: { external_id: 'ann' },
+      name: 'seen',
+      time: TIME,
+      ...members,
+    });
+    const jobs: unknown[] = [
+      // What this release knows, with members of a later one.
+      { requests, objects: [event({}), event({ channel: 'app' })], trace: 'later' },
+      // Objects that it does not know, beside one that it does.
+      { requests, objects: [event({ kind: 'visits' }), event({}), event({ identifier: { device: 'x' } })] },
+      // Jobs of another shape.
+      { version: 9, batches: [{ rows: [1, 2] }] },
+      'envelope',
+    ];
+    scene.say('adding jobs of other versions');
+    await addToLane(fleet, jobs);
+    const count = async () => {
+      const { rows } = await fleet.pool.query(
+        `select (select count(*)::integer from events where workspace_id = $1) as applied,
+          (select count(*)::integer from dead_letters) as parked`,
+        [id],
+      );
+      return rows[0] as { applied: number; parked: number };
+    };
+    await waitUntil(
+      async () => {
+        const { applied, parked } = await count();
+        scene.say(`${applied} applied, ${parked} parked`);
+        return applied >= 3 && parked >= 4;
+      },
+      { what: 'the jobs to be handled or parked', deadline: 60_000 },
+    );
+    const { applied, parked } = await count();
+    scene.figure('objects applied', applied, '', { atLeast: 3, atMost: 3 });
+    scene.figure('objects and jobs parked as dead letters', parked, '', { atLeast: 4, atMost: 4 });
+    await fleet.pool.query('delete from dead_letters');
+    await scene.settle(fleet, { load, circles });
+  },
+};
+
+async function addToLane({ env }: Fleet, jobs: unknown[]): Promise<void> {
+  const config = readConfig(env);
+  const connection = connectProducer(config, config.DATABASE_URL);
+  if (connection.redis && connection.redis.status !== 'ready')
+    await new Promise((resolve) => connection.redis!.once('ready', resolve));
+  const queue = openQueue<unknown>(connection, laneName(0));
+  for (const data of jobs) await queue.add('envelope', data, { jobId: uuidv7(), attempts: 1 });
+  await queue.close();
+  await connection.stop();
+}

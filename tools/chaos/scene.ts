@@ -1,0 +1,229 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import {
+  type Backend,
+  countProcessed,
+  type Fleet,
+  type FleetOptions,
+  startFleetOn,
+} from '../../test/setup/fleet.ts';
+import { startRedis, type TestRedis } from '../../test/setup/redis.ts';
+import { createRandom } from '../load/random.ts';
+import { checkCircles } from './check/circles.ts';
+import { type Finding, type Invariant, invariants } from './check/finding.ts';
+import { residentMegabytes } from './check/memory.ts';
+import { checkPeople, type Sums } from './check/people.ts';
+import { countQueue } from './check/queue.ts';
+import { readPeople } from './check/stored-people.ts';
+import { type Figure, figureOf, type Limit } from './figure.ts';
+import type { Circles } from './load/circles.ts';
+import type { RequestEntry } from './load/journal.ts';
+import { raiseLimitsOf } from './load/limits.ts';
+import type { Load } from './load/load.ts';
+
+export interface SceneOptions {
+  backend: Backend;
+  /** A migrated, empty database of its own. */
+  createDatabase(): Promise<{ url: string }>;
+  /** The form that is part of the tests: seconds instead of minutes. */
+  short: boolean;
+  seed: number;
+  say(what: string): void;
+}
+
+export interface Settling {
+  load?: Load;
+  circles?: Circles;
+  /** Milliseconds in which everything accepted is applied. */
+  deadline?: number;
+  /** Which acknowledged requests may be lost. */
+  mayLose?(request: RequestEntry): boolean;
+  /** Megabytes by which a process that was there all the time may have grown. */
+  growth?: number;
+  /** What else is to be compared when the queue is empty. */
+  compare?(): Promise<Finding[]>;
+}
+
+/** Findings that a report names; there may be as many as objects. */
+const NAMED = 5;
+const LOOK_MS = 100;
+
+/** Milliseconds after which a failed job has failed for good. */
+const FOR_GOOD_MS = 20_000;
+
+/** What a scenario works with, and what it leaves behind: figures, findings and sums. */
+export class Scene {
+  readonly backend: Backend;
+  readonly short: boolean;
+  readonly seed: number;
+  readonly random: () => number;
+  readonly say: (what: string) => void;
+  readonly figures: Figure[] = [];
+  readonly findings: Finding[] = [];
+  readonly sums: Sums[] = [];
+  /** Milliseconds. */
+  readonly recoveries: number[] = [];
+  /** What is worth knowing beside the figures. */
+  readonly notes: string[] = [];
+  readonly #options: SceneOptions;
+  readonly #memory = new Map<Fleet, Map<number, number>>();
+
+  constructor(options: SceneOptions) {
+    this.#options = options;
+    this.backend = options.backend;
+    this.short = options.short;
+    this.seed = options.seed;
+    this.random = createRandom(options.seed);
+    this.say = options.say;
+  }
+
+  /** The long or the short form of a length. */
+  choose<T>(long: T, short: T): T {
+    return this.short ? short : long;
+  }
+
+  createDatabase(): Promise<{ url: string }> {
+    return this.#options.createDatabase();
+  }
+
+  /** A Redis, and something in front of it; undefined where the queue is in Postgres. */
+  async startRedisBehind<T>(
+    open: (url: string) => Promise<T>,
+  ): Promise<{ server: TestRedis; proxy: T } | undefined> {
+    if (this.backend === 'postgres') return undefined;
+    const server = await startRedis();
+    return { server, proxy: await open(server.url) };
+  }
+
+  async startFleet(options: FleetOptions & { url?: string } = {}): Promise<Fleet> {
+    this.say('starting a fleet');
+    const url = options.url ?? (await this.createDatabase()).url;
+    const fleet = await startFleetOn(url, this.backend, { workers: this.choose(3, 2), ...options });
+    await raiseLimitsOf(fleet.pool, fleet.workspace.id);
+    return fleet;
+  }
+
+  /** Notes what the processes take now; `settle` compares. */
+  noteMemory(fleet: Fleet): void {
+    const members = [...fleet.edges, ...fleet.workers];
+    this.#memory.set(fleet, new Map(members.map(({ pid }) => [pid, residentMegabytes(pid) ?? Number.NaN])));
+  }
+
+  figure(name: string, measured: number, unit: string, limit: Limit = {}): void {
+    this.figures.push(figureOf(name, measured, unit, limit));
+  }
+
+  recovered(milliseconds: number): void {
+    this.recoveries.push(milliseconds);
+  }
+
+  found(invariant: Invariant, what: string): void {
+    this.findings.push({ invariant, what });
+  }
+
+  /**
+   * Ends the load, waits until the queue is empty, and checks I1 to I6.
+   * @returns when it was empty, in epoch milliseconds
+   */
+  async settle(
+    fleet: Fleet,
+    { load, circles, deadline, mayLose, compare, growth = 150 }: Settling,
+  ): Promise<{ drained: number }> {
+    const patience = deadline ?? this.choose(180_000, 60_000);
+    this.say('waiting for the last answers');
+    await Promise.all([load?.stop(), circles?.stop()]);
+    const took = await this.#drain(fleet, patience);
+    const drained = Date.now();
+    this.figure('drained after the last answer', took / 1000, 's', { atMost: patience / 1000 });
+    this.say('comparing');
+    if (load) {
+      const stored = await readPeople(fleet.pool, fleet.workspace.id, load.journal);
+      const { findings, sums, lostAsAllowed } = checkPeople(load.journal, stored, mayLose);
+      this.findings.push(...findings);
+      this.sums.push(sums);
+      if (mayLose) this.notes.push(`${lostAsAllowed} acknowledged objects were lost with the queue`);
+      const statuses = [...load.journal.statuses()].map(([status, count]) => `${status || 'none'}: ${count}`);
+      this.notes.push(`requests by answer: ${statuses.join(', ')}`);
+      this.figure('replies that do not fit their request', load.surprises.length, '', { atMost: 0 });
+      this.notes.push(...load.surprises.slice(0, NAMED));
+    }
+    if (circles) {
+      this.findings.push(...(await checkCircles(fleet.pool, circles.workspace.id, circles.circles)));
+      this.figure('replies about identities that do not fit', circles.surprises.length, '', { atMost: 0 });
+      this.notes.push(...circles.surprises.slice(0, NAMED));
+      this.notes.push(
+        `${circles.acknowledged()} identity operations and mixed objects over ${circles.circles.length} circles`,
+      );
+    }
+    this.findings.push(...((await compare?.()) ?? []));
+    await this.#checkRest(fleet, growth);
+    for (const invariant of Object.keys(invariants) as Invariant[]) {
+      const of = this.findings.filter((finding) => finding.invariant === invariant);
+      this.figure(`${invariant} ${invariants[invariant]}: violations`, of.length, '', { atMost: 0 });
+    }
+    return { drained };
+  }
+
+  /** @returns milliseconds */
+  async #drain(fleet: Fleet, patience: number): Promise<number> {
+    const from = Date.now();
+    let waiting = Number.NaN;
+    while (Date.now() - from < patience) {
+      const [queue, rest] = await Promise.all([
+        countQueue(fleet).catch(() => undefined),
+        fleet.pool.query('select count(*)::integer as left from removed_profiles').catch(() => undefined),
+      ]);
+      waiting = queue?.waiting ?? Number.NaN;
+      const processed = await countProcessed(fleet).catch(() => Number.NaN);
+      this.say(`draining: ${waiting} jobs wait, ${processed} objects applied`);
+      if (waiting === 0 && rest?.rows[0].left === 0) return Date.now() - from;
+      await sleep(LOOK_MS);
+    }
+    this.found('I6', `${waiting} jobs still wait ${patience / 1000} s after the last answer`);
+    return Date.now() - from;
+  }
+
+  /** What the queue holds in the end. Workers clear what merely could not be called completed, every few seconds. */
+  async #countAtRest(fleet: Fleet) {
+    const deadline = Date.now() + FOR_GOOD_MS;
+    for (;;) {
+      const queue = await countQueue(fleet).catch(() => undefined);
+      if (queue?.failed === 0 || Date.now() > deadline) return queue;
+      await sleep(LOOK_MS);
+    }
+  }
+
+  async #checkRest(fleet: Fleet, growth: number): Promise<void> {
+    const queue = await this.#countAtRest(fleet);
+    if (queue?.failed !== 0)
+      this.found('I6', `${queue?.failed} jobs have failed for good: ${queue?.reasons.join('; ')}`);
+    const fallen = await fleet.fallen();
+    this.figure('processes of ours that ended by themselves', fallen.length, '', { atMost: 0 });
+    if (fallen.length > 0) this.notes.push(`ended: ${fallen.join(', ')}`);
+    const rejections = [...fleet.edges, ...fleet.workers].flatMap(({ name, log }) =>
+      log
+        .filter(({ text }) => /unhandled|UnhandledPromise/i.test(String(text ?? '')))
+        .map(({ text }) => `${name}: ${text}`),
+    );
+    this.figure('unhandled rejections', rejections.length, '', { atMost: 0 });
+    this.notes.push(...rejections.slice(0, NAMED));
+    for (const { pid, name } of [...fleet.edges, ...fleet.workers]) {
+      const before = this.#memory.get(fleet)?.get(pid);
+      const after = residentMegabytes(pid);
+      if (before === undefined || after === undefined || !(after - before > growth)) continue;
+      this.found('I6', `${name} took ${Math.round(before)} MB before and takes ${Math.round(after)} MB`);
+    }
+  }
+
+  get passed(): boolean {
+    return this.figures.every(({ passed }) => passed) && this.findings.length === 0;
+  }
+
+  /** The findings of each invariant, the first few by name. */
+  describeFindings(): string[] {
+    return (Object.keys(invariants) as Invariant[]).flatMap((invariant) => {
+      const of = this.findings.filter((finding) => finding.invariant === invariant);
+      const more = of.length > NAMED ? [`    ${invariant}: … and ${of.length - NAMED} more`] : [];
+      return [...of.slice(0, NAMED).map(({ what }) => `    ${invariant}: ${what.slice(0, 600)}`), ...more];
+    });
+  }
+}

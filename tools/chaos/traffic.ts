@@ -1,0 +1,53 @@
+import type { Fleet, FleetOptions } from '../../test/setup/fleet.ts';
+import { createWorkspace } from '../../test/setup/workspace.ts';
+import { type Circles, startCircles } from './load/circles.ts';
+import { type Load, type LoadOptions, startLoad } from './load/load.ts';
+import type { Scene } from './scene.ts';
+
+export interface Traffic {
+  fleet: Fleet;
+  load: Load;
+  circles: Circles;
+  /** Of a workspace that is in no comparison. */
+  knockKey: string;
+}
+
+/**
+ * Objects a second in the short form: batches overlap, and the cores that it shares with other tests are left to what is
+ * started and killed meanwhile.
+ */
+const SHORT_RATE = 1000;
+
+/** A fleet under load, warm: the usual beginning of a scenario. */
+export async function beginTraffic(
+  scene: Scene,
+  fleetOptions: FleetOptions & { url?: string } = {},
+  loadOptions: LoadOptions = {},
+): Promise<Traffic> {
+  const fleet = await scene.startFleet(fleetOptions);
+  const load = startLoad(fleet, {
+    mostUnapplied: scene.choose(8000, 1000),
+    rate: scene.choose(Number.POSITIVE_INFINITY, SHORT_RATE),
+    ...loadOptions,
+  });
+  const circles = await startCircles(fleet, { seed: scene.seed, pause: scene.choose(0, 20) });
+  const { key: knockKey } = await createWorkspace(fleet.pool, 'knocks');
+  scene.say('warming up');
+  await load.more(scene.choose(5000, 200));
+  scene.noteMemory(fleet);
+  return { fleet, load, circles, knockKey };
+}
+
+/** Seconds in which full load is measured. */
+const CALIBRATION = 5;
+
+/** Sends as much as the workers apply, and then a share of it. @returns objects a second at full load */
+export async function throttle(scene: Scene, { load }: Traffic, share: number): Promise<number> {
+  scene.say('measuring full load');
+  const [before, from] = [load.journal.acknowledged, performance.now()];
+  await new Promise((resolve) => setTimeout(resolve, CALIBRATION * 1000));
+  const full = (load.journal.acknowledged - before) / ((performance.now() - from) / 1000);
+  load.setRate(full * share);
+  scene.notes.push(`full load: ${Math.round(full)} objects/s here and now; sent at ${share * 100} % of it`);
+  return full;
+}

@@ -1,0 +1,136 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import path from 'node:path';
+import { packageRoot } from '../src/platform/package-root.ts';
+
+/**
+ * `npm run house`: the measures of the house, counted, so that a reader sees whether it is kept. With `-- --tests` the
+ * time of the tests too.
+ */
+
+/** Lines up to which a file is a leaf that a reader opens for little. */
+const LEAF = 60;
+
+/** Positional arguments that a function has at most. */
+const MOST_ARGUMENTS = 3;
+
+const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
+const linesOf = (file: string) => read(file).split('\n').length - 1;
+
+function listSources(): string[] {
+  const listed = execFileSync('git', ['ls-files', 'src/*.ts', 'workers/*.ts'], {
+    cwd: packageRoot,
+    encoding: 'utf8',
+  });
+  return listed
+    .trim()
+    .split('\n')
+    .filter((file) => existsSync(path.join(packageRoot, file)));
+}
+
+/** Groups of files that import each other in circles, by Tarjan's algorithm. */
+function findCycles(files: string[]): string[][] {
+  const beneath = new Map(files.map((file) => [file, importsOf(file).filter((to) => files.includes(to))]));
+  const index = new Map<string, number>();
+  const low = new Map<string, number>();
+  const stack: string[] = [];
+  const cycles: string[][] = [];
+  const visit = (file: string) => {
+    index.set(file, index.size);
+    low.set(file, index.get(file)!);
+    stack.push(file);
+    for (const next of beneath.get(file)!) {
+      if (!index.has(next)) visit(next);
+      if (stack.includes(next)) low.set(file, Math.min(low.get(file)!, low.get(next)!));
+    }
+    if (low.get(file) !== index.get(file)) return;
+    const circle = stack.splice(stack.indexOf(file));
+    if (circle.length > 1) cycles.push(circle);
+  };
+  for (const file of files) if (!index.has(file)) visit(file);
+  return cycles;
+}
+
+function importsOf(file: string): string[] {
+  const specifiers = read(file).matchAll(/^(?:import|export)\b[^'";]*?\bfrom\s+'(\.[^']+)'/gm);
+  return [...specifiers].map(([, to]) => path.posix.join(path.posix.dirname(file), to!));
+}
+
+/** Functions with more positional arguments than a reader keeps apart, also where biome.json still lets them be. */
+function countLongSignatures(): number {
+  const folder = mkdtempSync(path.join(tmpdir(), 'house-'));
+  const useMaxParams = { level: 'error', options: { max: MOST_ARGUMENTS } };
+  const rules = { preset: 'none', complexity: { useMaxParams } };
+  writeFileSync(path.join(folder, 'biome.json'), JSON.stringify({ linter: { rules } }));
+  const args = [
+    ...['biome', 'lint', '--config-path', folder, '--only=complexity/useMaxParams'],
+    ...['--max-diagnostics=none', '--reporter=github', 'src', 'workers'],
+  ];
+  const { stdout } = spawnSync('npx', args, { cwd: packageRoot, encoding: 'utf8', maxBuffer: 1e8 });
+  rmSync(folder, { recursive: true });
+  return (stdout.match(/^::.*useMaxParams/gm) ?? []).length;
+}
+
+/** The rows of the walk of one event: its named stops, and the files that a reader opens on the way. */
+function readWalk(): { stops: number; files: number } {
+  const [, walk = ''] = /^## The walk of one event\n(.*?)^## /ms.exec(read('docs/architecture.md')) ?? [];
+  const rows = walk.split('\n').filter((line) => line.startsWith('| '));
+  const opened = new Set(rows.flatMap((row) => /\]\(\.\.\/((?:src|workers)\/[^)]+)\)/.exec(row)?.[1] ?? []));
+  const gone = [...opened].filter((file) => !existsSync(path.join(packageRoot, file)));
+  if (gone.length > 0) throw new Error(`the walk of one event names ${gone.join(', ')}, which there is not`);
+  return { stops: rows.filter((row) => /^\| \*\*\d/.test(row)).length, files: opened.size };
+}
+
+/** Whole seconds that a command of package.json takes; not a number when it fails. */
+function secondsOf(script: string): number {
+  const started = performance.now();
+  const { status } = spawnSync('npm', ['run', '--silent', script], { cwd: packageRoot, stdio: 'ignore' });
+  return status === 0 ? Math.round((performance.now() - started) / 1000) : Number.NaN;
+}
+
+interface Measure {
+  name: string;
+  value: number;
+  /** What it may be at most; absent: it is only told. */
+  limit?: number;
+}
+
+function measure(): Measure[] {
+  const files = listSources();
+  const walk = readWalk();
+  const exceptions = read('test/architecture.rules.test.ts').match(/\bexception/gi) ?? [];
+  return [
+    { name: 'named stops, from socket to row', value: walk.stops, limit: 5 },
+    { name: 'files that a reader opens to follow one event', value: walk.files, limit: 15 },
+    { name: 'source files', value: files.length, limit: 300 },
+    {
+      name: `of them with under ${LEAF} lines`,
+      value: files.filter((file) => linesOf(file) < LEAF).length,
+      limit: 80,
+    },
+    { name: 'lines of source', value: files.reduce((sum, file) => sum + linesOf(file), 0) },
+    { name: 'import cycles', value: findCycles(files).length, limit: 0 },
+    { name: 'exceptions of the architecture test', value: exceptions.length, limit: 0 },
+    {
+      name: `functions with more than ${MOST_ARGUMENTS} positional arguments`,
+      value: countLongSignatures(),
+      limit: 0,
+    },
+    { name: 'lines of README.md', value: linesOf('README.md'), limit: 150 },
+    // They take the machine for minutes.
+    ...(process.argv.includes('--tests')
+      ? [
+          { name: 'seconds of npm run test:rules', value: secondsOf('test:rules'), limit: 20 },
+          { name: 'seconds of npm test', value: secondsOf('test'), limit: 480 },
+        ]
+      : []),
+  ];
+}
+
+// As a table of Markdown, so that it can stand in docs/architecture.md.
+const rows = measure().map(({ name, value, limit }) => {
+  const kept = limit === undefined ? '' : value <= limit ? `≤ ${limit}` : `≤ ${limit}, **not kept**`;
+  return `| ${name} | ${value.toLocaleString('en')} | ${kept} |`;
+});
+process.stdout.write(`${['| Measure | Now | Limit |', '|---|---|---|', ...rows].join('\n')}\n`);

@@ -1,0 +1,157 @@
+import type { Connection } from '../../src/store/database.ts';
+import { findCrowdedEmails } from '../../src/store/email-addresses.ts';
+import { findPushTokens } from '../../src/store/push-tokens.ts';
+import { findGroups, type Group } from '../../src/store/subscription-states.ts';
+import { type Changes, emptyChanges } from './changes.ts';
+import type { Refused } from './failures.ts';
+import { fold } from './fold/fold.ts';
+import { loadDeprecated, loadLabels, loadProfiles } from './load.ts';
+import { loadStates } from './load-states.ts';
+import { scoped, type Work } from './work.ts';
+import { writeChanges } from './write.ts';
+
+/**
+ * Objects of the round after one that ended at once: what is loaded for more would be loaded again, should the next
+ * end as soon.
+ */
+const SMALL_ROUND = 2;
+
+export interface Applied {
+  /** Objects that are done with, from the first: they took effect or are refused. */
+  count: number;
+  /** Those that could not be applied; their dead letters are written. */
+  refused: Refused[];
+  /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
+  removed: boolean;
+  /** Objects whose user goes by a name of another lane. */
+  namedElsewhere: Work[];
+}
+
+export function nothingApplied(): Applied {
+  return { count: 0, refused: [], removed: false, namedElsewhere: [] };
+}
+
+/** Adds what came next. */
+export function addApplied(sum: Applied, { count, refused, removed, namedElsewhere }: Applied): void {
+  sum.count += count;
+  sum.refused.push(...refused);
+  sum.removed ||= removed;
+  sum.namedElsewhere.push(...namedElsewhere);
+}
+
+/** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
+export type Condemned = ReadonlyMap<string, string>;
+
+const NOBODY: Condemned = new Map();
+
+/** How objects are applied. */
+export interface Terms {
+  /** The store's clock at the start of the batch, ISO 8601 with microseconds. */
+  now: string;
+  /** Of `performance.now()`: no round begins after it, but for the first. */
+  until: number;
+  condemned: Condemned;
+}
+
+/** Applies all of them: see `applySome`. */
+export function applyObjects(tx: Connection, works: Work[], now: string): Promise<Applied> {
+  return applySome(tx, works, { now, until: Number.POSITIVE_INFINITY, condemned: NOBODY });
+}
+
+/**
+ * Applies accepted objects in their order, in rounds: load whom they name, fold in memory, write whole sets. A
+ * round ends where an object needs what an earlier one has changed in the store, and where it would be about more than
+ * a round may be; most batches are one round.
+ *
+ * @throws whatever the store says; then the transaction is spoilt
+ */
+export async function applySome(tx: Connection, works: Work[], terms: Terms): Promise<Applied> {
+  const applied = nothingApplied();
+  let size = works.length;
+  while (applied.count < works.length && (applied.count === 0 || performance.now() < terms.until)) {
+    const start = applied.count;
+    const looked = start === 0 && size === works.length ? works : works.slice(start, start + size);
+    const { changes, round } = await load(tx, looked, terms);
+    const folded = await fold(round, changes, terms.condemned);
+    // A mistake of ours: the object becomes a dead letter, and its lane goes on.
+    if (folded === 0) throw new TypeError('the object needs another look at the store after each look');
+    await writeChanges(tx, changes, terms.now);
+    applied.refused.push(...changes.refused);
+    applied.namedElsewhere.push(...changes.namedElsewhere);
+    applied.removed ||= changes.identity.merges.length + changes.identity.deletes.length > 0;
+    applied.count += folded;
+    size = folded < looked.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
+  }
+  return applied;
+}
+
+/**
+ * Reads everything that the objects of a round need to be folded, and locks whom they change.
+ *
+ * @returns beside it those of the objects, from the first, that one round may be about
+ */
+export async function load(
+  tx: Connection,
+  looked: Work[],
+  { now, condemned }: Pick<Terms, 'now' | 'condemned'>,
+): Promise<{ changes: Changes; round: Work[] }> {
+  // What a condemned object names may be what no statement takes.
+  const isSound = ({ object }: Work) => !condemned.has(object.id);
+  const asked = condemned.size === 0 ? looked : looked.filter(isSound);
+  const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
+    loadProfiles(tx, asked, Date.parse(now)),
+    loadGroups(tx, asked),
+    loadOwnedTokens(tx, asked),
+    loadCrowdedEmails(tx, asked),
+  ]);
+  const next = asked[count];
+  const round = next ? looked.slice(0, looked.indexOf(next)) : looked;
+  const works = next ? asked.slice(0, count) : asked;
+  await loadLabels(tx, works, profiles);
+  await loadDeprecated(tx, works, profiles);
+  const states = await loadStates(tx, works, profiles);
+  return { changes: emptyChanges({ profiles, groups, ownedTokens, states, crowdedEmails }), round };
+}
+
+async function loadGroups(tx: Connection, works: Work[]): Promise<Map<string, Group>> {
+  const ids = new Set<string>();
+  for (const { object } of works) {
+    if (object.kind === 'group_state') ids.add(object.subscription_group_id);
+    if (object.kind !== 'attributes') continue;
+    for (const { subscription_group_id } of object.subscription_groups ?? []) ids.add(subscription_group_id);
+  }
+  if (ids.size === 0) return new Map();
+  return new Map((await findGroups(tx, [...ids])).map((group) => [group.id, group]));
+}
+
+async function loadCrowdedEmails(tx: Connection, works: Work[]): Promise<Set<string>> {
+  const wanted = new Map<string, { workspaceId: string; email: string }>();
+  for (const { workspaceId, object } of works) {
+    if (object.kind !== 'email_change' || object.marked_as_spam === undefined) continue;
+    const { email } = object;
+    wanted.set(scoped(workspaceId, email), { workspaceId, email });
+  }
+  if (wanted.size === 0) return new Set();
+  const crowded = await findCrowdedEmails(
+    tx,
+    [...wanted.values()].map(({ workspaceId }) => workspaceId),
+    [...wanted.values()].map(({ email }) => email),
+  );
+  return new Set(crowded.map(({ workspaceId, email }) => scoped(workspaceId, email)));
+}
+
+async function loadOwnedTokens(tx: Connection, works: Work[]): Promise<Set<string>> {
+  const wanted: { workspaceId: string; app_id: string; token: string }[] = [];
+  for (const { workspaceId, object } of works) {
+    if (object.kind !== 'attributes' || object.identifier) continue;
+    for (const token of object.push_tokens ?? []) wanted.push({ workspaceId, ...token });
+  }
+  if (wanted.length === 0) return new Set();
+  const owned = await findPushTokens(
+    tx,
+    wanted.map(({ workspaceId }) => workspaceId),
+    wanted.map(({ app_id }) => app_id),
+    wanted.map(({ token }) => token),
+  );
+  return new Set(owned.map(({ workspaceId, appId, token }) => scoped(workspaceId, `${appId}\0${token}`)));
+}

@@ -1,0 +1,172 @@
+import type { Connection } from '../../src/store/database.ts';
+import { insertDeadLetters } from '../../src/store/failed-objects.ts';
+import { recordOutcomes } from '../../src/store/outcomes.ts';
+import { toFailed } from './open.ts';
+import type { Work } from './work.ts';
+
+/** How a batch, or an attempt at one, ended. */
+export type Outcome =
+  /**
+   * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `removed`: whether profiles were
+   * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.
+   */
+  | {
+      kind: 'applied';
+      objects: number;
+      deadLetters: string[];
+      removed: boolean;
+      seconds: number;
+      left?: Left;
+    }
+  /** Every envelope had been applied before. */
+  | { kind: 'skipped' };
+
+export interface Left {
+  /** Ids. */
+  envelopes: ReadonlySet<string>;
+  /** Turns that have not come to their end. */
+  turns: ReadonlySet<string>;
+  /** Those of them whose time was over. */
+  over: { turn: string; lane: number }[];
+}
+
+/** What an error of the store or of our own code means for the objects in hand. */
+export type ErrorClass =
+  /** The same objects can be applied later: a lost connection, a deadlock, a schema that is not there yet. */
+  | 'transient'
+  /** One of the objects is what the store refuses; it will be refused again. */
+  | 'permanent';
+
+/**
+ * SQLSTATE classes that blame the data: feature not supported for a value, cardinality, data exception, integrity,
+ * program limit, and an exception that a trigger raises.
+ */
+const PERMANENT = ['0A', '21', '22', '23', '54', 'P0'];
+
+const UNIQUE_VIOLATION = '23505';
+
+/** A unique violation on these means that another lane was faster; the next try finds its row. */
+const RACES = new Set([
+  'profiles_external_id',
+  'profiles_pkey',
+  'user_aliases_pkey',
+  'user_aliases_profile',
+  'deprecated_external_ids_pkey',
+]);
+
+/**
+ * Reads the SQLSTATE. An error without one, or with a code of Node's, is ours if it is a mistake of the program, else
+ * the connection's.
+ */
+export function classify(error: unknown): ErrorClass {
+  const { code, constraint } = error as { code?: unknown; constraint?: string };
+  if (typeof code !== 'string' || code.startsWith('ERR_'))
+    return isMistake(error) ? 'permanent' : 'transient';
+  if (isLostRace(code, constraint)) return 'transient';
+  return code.length === 5 && PERMANENT.includes(code.slice(0, 2)) ? 'permanent' : 'transient';
+}
+
+/** Times that an error may come back before it is the objects' fault, unless they are known sooner. */
+export const TRIES = 3;
+
+/** As many where chance has its part: other lanes, or a connection that breaks. */
+const TRIES_OF_CHANCE = 10;
+
+/**
+ * What is nobody's fault, however often it comes back: a server that goes down, comes up, is full, or is not the
+ * primary any more; tables that are not there yet; a lock that somebody holds.
+ */
+const AWAY = [
+  '08',
+  '28',
+  '3D',
+  '53100',
+  '53300',
+  '57P01',
+  '57P02',
+  '57P03',
+  '57P04',
+  '58',
+  '25006',
+  '42',
+  '55P03',
+];
+
+/**
+ * How often a transient error may come back the same way, while the store answers others, before the objects in hand
+ * are tried apart. Infinity: for ever.
+ */
+export function triesOf(error: unknown): number {
+  const { code, constraint } = error as { code?: unknown; constraint?: string };
+  if (typeof code !== 'string') return TRIES_OF_CHANCE;
+  // A code of Node's: the network's.
+  if (code.length !== 5 || code.startsWith('E')) return Number.POSITIVE_INFINITY;
+  if (AWAY.some((away) => code.startsWith(away))) return Number.POSITIVE_INFINITY;
+  return code.startsWith('40') || isLostRace(code, constraint) ? TRIES_OF_CHANCE : TRIES;
+}
+
+/** An index names itself also where it has no room for an entry: that is no race. */
+function isLostRace(code: string, constraint: string | undefined): boolean {
+  return code === UNIQUE_VIOLATION && constraint !== undefined && RACES.has(constraint);
+}
+
+/** What an error says of the objects in hand, while the transaction can go on without them. */
+export type Fault =
+  /** The store does not take one of them, or our own code fails on it. */
+  | 'refused'
+  /** Something runs out with them: time, or memory. It may be the store's day; what comes back is theirs. */
+  | 'lasting';
+
+/** Undefined: nobody's fault, or chance, or the connection is lost. */
+export function blameOf(error: unknown): Fault | undefined {
+  if (classify(error) === 'permanent') return 'refused';
+  const { severity } = error as { severity?: unknown };
+  return triesOf(error) === TRIES && severity === 'ERROR' ? 'lasting' : undefined;
+}
+
+/** Why an object cannot be applied, for a person. */
+export function reasonOf(error: unknown): string {
+  return String((error as Error).message ?? error);
+}
+
+/** What tells whether an error has come back the same way. */
+export function signatureOf(error: unknown): string {
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  return String(code ?? message);
+}
+
+function isMistake(error: unknown): boolean {
+  return (
+    error instanceof TypeError ||
+    error instanceof RangeError ||
+    error instanceof SyntaxError ||
+    error instanceof ReferenceError
+  );
+}
+
+/** An object that cannot be applied, and why: one sentence for a person. */
+export interface Refused {
+  work: Work;
+  reason: string;
+}
+
+/**
+ * Writes down objects that cannot be applied, at their place in the order: a delete that follows finds their dead
+ * letters. Whoever waits for the outcome is told.
+ */
+export async function recordRefused(tx: Connection, refused: Refused[]): Promise<void> {
+  await insertDeadLetters(
+    tx,
+    refused.map(({ work, reason }) => toFailed({ ...work, id: work.object.id }, reason)),
+  );
+  const awaited = refused.filter(({ work }) => isAwaited(work));
+  if (awaited.length === 0) return;
+  await recordOutcomes(
+    tx,
+    awaited.map(({ work, reason }) => ({ object_id: work.object.id, error: reason })),
+  );
+}
+
+function isAwaited({ object: { kind } }: Work): boolean {
+  return kind === 'external_id_rename' || kind === 'external_id_remove';
+}

@@ -1,0 +1,113 @@
+import type { AcceptedAttributes } from '../../../src/jobs/envelope.ts';
+import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts';
+import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
+import type { Changes } from '../changes.ts';
+import type { HeldProfile } from '../held-profile.ts';
+import { type LOOK_AGAIN, scoped, type Work } from '../work.ts';
+import { CustomAttributes } from './custom-attributes.ts';
+import { moveEmail, movePhone, own, subjectOf } from './states.ts';
+
+/**
+ * Folds one attribute object into the profile that it names, or into a new one.
+ *
+ * @returns why the object cannot be applied, if so, or that the store has to be asked; then it has changed nothing
+ */
+export function foldAttributes(
+  found: HeldProfile | undefined,
+  { workspaceId, ordinal }: Work,
+  object: AcceptedAttributes,
+  changes: Changes,
+): string | undefined | typeof LOOK_AGAIN {
+  const groups = resolveGroups(workspaceId, object, changes);
+  if (typeof groups === 'string') return groups;
+  const custom = found?.custom ?? new CustomAttributes(true);
+  const refused = custom.apply(object);
+  if (refused !== undefined) return refused;
+  const profile = found ?? changes.profiles.create(workspaceId, object.identifier, custom);
+  apply(object, profile, groups, changes, ordinal);
+  for (const token of object.push_tokens ?? []) give(token, profile, changes);
+  return undefined;
+}
+
+/**
+ * Each token that nobody has yet makes an anonymous profile with the object's attributes.
+ *
+ * @returns as `foldAttributes`
+ */
+export function importTokens(
+  { workspaceId, ordinal }: Work,
+  object: AcceptedAttributes,
+  changes: Changes,
+): string | undefined | typeof LOOK_AGAIN {
+  const groups = resolveGroups(workspaceId, object, changes);
+  if (typeof groups === 'string') return groups;
+  for (const token of object.push_tokens ?? []) {
+    const key = tokenKey(workspaceId, token);
+    if (changes.ownedTokens.has(key) || changes.pushTokens.has(key)) continue;
+    const custom = new CustomAttributes(true);
+    // All of them are alike: the first one decides.
+    const refused = custom.apply(object);
+    if (refused !== undefined) return refused;
+    const profile = changes.profiles.create(workspaceId, undefined, custom);
+    apply(object, profile, groups, changes, ordinal);
+    give(token, profile, changes);
+  }
+  return undefined;
+}
+
+type Token = NonNullable<AcceptedAttributes['push_tokens']>[number];
+
+function give(token: Token, { workspaceId, id }: HeldProfile, { pushTokens }: Changes): void {
+  pushTokens.set(tokenKey(workspaceId, token), { workspace_id: workspaceId, ...token, profile_id: id });
+}
+
+function tokenKey(workspaceId: string, { app_id, token }: Token): string {
+  return scoped(workspaceId, `${app_id}\0${token}`);
+}
+
+/** Everything but the push tokens and the custom attributes. */
+function apply(
+  object: AcceptedAttributes,
+  profile: HeldProfile,
+  groups: GroupSetting[],
+  changes: Changes,
+  ordinal: number,
+): void {
+  profile.change(ordinal);
+  if (object.standard) setStandard(profile, object.standard, changes);
+  if (object.push_subscribe) profile.columns.push_subscribe = object.push_subscribe;
+  if (object.email_subscribe) setEmailState(profile, object.email_subscribe, changes);
+  for (const { group, state } of groups) {
+    changes.states.set(subjectOf(profile, group.channel), group.id, { channel: group.channel, state });
+  }
+}
+
+type GroupSetting = { group: Group; state: string };
+
+/** The groups that an object sets; an archived one is passed over. A text: a group that is not there. */
+function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes: Changes) {
+  const groups: GroupSetting[] = [];
+  for (const { subscription_group_id, subscription_state } of object.subscription_groups ?? []) {
+    const group = changes.groups.get(subscription_group_id);
+    if (group?.workspaceId !== workspaceId) {
+      return `'subscription_groups' is not valid: no subscription group has the id ${subscription_group_id}`;
+    }
+    if (!group.archived) groups.push({ group, state: subscription_state });
+  }
+  return groups;
+}
+
+function setStandard(profile: HeldProfile, standard: StandardAttributes, changes: Changes): void {
+  const { email, phone, phone_valid, ...columns } = standard;
+  const { marked_email_as_spam_at: spam } = columns;
+  if (spam !== undefined) changes.states.mark(own(profile), 'spam', spam !== null);
+  Object.assign(profile.columns, columns);
+  if (email !== undefined) moveEmail(profile, email, changes);
+  if (phone !== undefined) movePhone(profile, phone, phone_valid ?? null, changes);
+}
+
+/** The state is the address's, and so everyone's who has it; without an address it is the profile's own. */
+function setEmailState(profile: HeldProfile, state: string, { states }: Changes): void {
+  states.set(subjectOf(profile, 'email'), GLOBAL, { channel: 'email', state });
+  if (profile.email === null) profile.columns.email_subscribe = state;
+}

@@ -1,0 +1,186 @@
+import type { AcceptedAttributes } from '../../../src/jobs/envelope.ts';
+import type { AttributeChange } from '../../../src/profile/attribute-rule.ts';
+import {
+  attributeBytes,
+  COUNTED,
+  customBytes,
+  MAX_CUSTOM_BYTES,
+} from '../../../src/profile/custom-values.ts';
+import { DraftAttribute } from '../../../src/profile/draft-attribute.ts';
+import { Journal } from '../../../src/profile/draft-records.ts';
+import { type Json, storedNameBytes } from '../../../src/profile/json.ts';
+import { put } from '../../../src/profile/values.ts';
+import { LOOK_AGAIN } from '../work.ts';
+
+const TOO_LARGE = `the custom attributes of the user would be too large: they may take ${COUNTED}`;
+const TOO_MUCH = "the '$update' operations of the object match too much: name fewer objects at once";
+
+/** What is known of the stored attributes of a locked profile. */
+export interface StoredAttributes {
+  /** Names of which the value is known; one that is not among `values` is not there. */
+  names: ReadonlySet<string>;
+  values: Record<string, Json>;
+  /** Of all of them, if they are large; 0: they are small. */
+  bytes: number;
+  /** Of those that the round names, by name; absent where they are small. */
+  sizes?: ReadonlyMap<string, number>;
+}
+
+/** The custom attributes of a profile in the hands of one batch. */
+export class CustomAttributes {
+  /** Undefined: the profile is not locked. */
+  #stored: StoredAttributes | undefined;
+  // A name stands in one of the three.
+  readonly #set = new Map<string, Json>();
+  readonly #unset = new Set<string>();
+  readonly #drafts = new Map<string, DraftAttribute>();
+  /** Bytes that the batch has added at most, until it is worth the while to know better. */
+  #added = 0;
+  /** Bytes of each attribute that the batch has touched, once they come near the limit. */
+  #sizes: Map<string, number> | undefined;
+
+  /** @param isNew whether the batch makes the profile: nothing is stored */
+  constructor(isNew: boolean) {
+    if (isNew) this.#stored = { names: new Set(), values: {}, bytes: 0 };
+  }
+
+  hold(stored: StoredAttributes): void {
+    this.#stored = stored;
+  }
+
+  get isHeld(): boolean {
+    return this.#stored !== undefined;
+  }
+
+  /** Whether the values that the changes start from are known. */
+  knows(changes: Record<string, AttributeChange>, isNew: boolean): boolean {
+    return isNew || Object.keys(changes).every((name) => this.#stored!.names.has(name));
+  }
+
+  /** All of them, at most and about; 0 while they are small. */
+  get bytes(): number {
+    return (this.#stored?.bytes ?? 0) + this.#added;
+  }
+
+  /**
+   * Plays an object.
+   *
+   * @returns why it cannot be applied, if so; then it has changed nothing
+   */
+  apply({
+    set = {},
+    change = {},
+  }: Pick<AcceptedAttributes, 'set' | 'change'>): string | undefined | typeof LOOK_AGAIN {
+    const journal = new Journal();
+    const before = new Map<string, number>();
+    for (const name in change) {
+      const draft = this.#draft(name);
+      before.set(name, sizeOf(name, draft));
+      if (draft.apply(change[name]!, journal) !== 'steps') continue;
+      journal.undo();
+      return TOO_MUCH;
+    }
+    const refused = this.#measure(set, before);
+    if (refused !== undefined) {
+      journal.undo();
+      return refused;
+    }
+    for (const name in set) this.#put(name, set[name]!);
+    return undefined;
+  }
+
+  /** What is to be written: attributes to overwrite, and those to remove. */
+  written(): { set: Record<string, Json>; unset: string[] } {
+    const [set, unset] = [Object.fromEntries(this.#set), [...this.#unset]];
+    for (const [name, draft] of this.#drafts) {
+      const { value } = draft;
+      if (value === undefined) unset.push(name);
+      else put(set, name, value);
+    }
+    return { set, unset };
+  }
+
+  #put(name: string, value: Json): void {
+    this.#drafts.delete(name);
+    if (value === null) {
+      this.#set.delete(name);
+      this.#unset.add(name);
+    } else {
+      this.#unset.delete(name);
+      this.#set.set(name, value);
+    }
+  }
+
+  #draft(name: string): DraftAttribute {
+    let draft = this.#drafts.get(name);
+    if (draft) return draft;
+    draft = new DraftAttribute(this.#value(name));
+    this.#set.delete(name);
+    this.#unset.delete(name);
+    this.#drafts.set(name, draft);
+    return draft;
+  }
+
+  #value(name: string): Json | undefined {
+    if (this.#set.has(name)) return this.#set.get(name);
+    const { values } = this.#stored!;
+    return !this.#unset.has(name) && Object.hasOwn(values, name) ? values[name] : undefined;
+  }
+
+  /**
+   * Counts what an object adds, and refuses one that makes too much of it. Sums suffice until they come near the
+   * limit; then each attribute is counted.
+   *
+   * @param before bytes of the attributes that the object has changed
+   */
+  #measure(
+    set: Record<string, Json>,
+    before: ReadonlyMap<string, number>,
+  ): string | undefined | typeof LOOK_AGAIN {
+    if (!this.#sizes) {
+      let coming = customBytes(set);
+      for (const name of before.keys()) coming += sizeOf(name, this.#drafts.get(name)!);
+      if (this.bytes + coming <= MAX_CUSTOM_BYTES) {
+        this.#added += coming;
+        return undefined;
+      }
+      this.#sizes = this.#countAll(before);
+    }
+    const after = new Map<string, number>();
+    for (const name of before.keys()) after.set(name, sizeOf(name, this.#drafts.get(name)!));
+    for (const name in set) after.set(name, attributeBytes(name, set[name]!));
+    let grown = 0;
+    let isGuess = false;
+    for (const [name, size] of after) {
+      const old = before.get(name) ?? this.#sizes.get(name) ?? this.#storedSize(name);
+      isGuess ||= old === undefined;
+      grown += size - (old ?? 0);
+    }
+    if (grown > 0 && this.bytes + grown > MAX_CUSTOM_BYTES) return isGuess ? LOOK_AGAIN : TOO_LARGE;
+    this.#added += grown;
+    for (const [name, size] of after) this.#sizes.set(name, size);
+    return undefined;
+  }
+
+  /** From now on `#added` is what the batch has added, and may be less than nothing. */
+  #countAll(before: ReadonlyMap<string, number>): Map<string, number> {
+    const sizes = new Map<string, number>();
+    for (const [name, value] of this.#set) sizes.set(name, attributeBytes(name, value));
+    for (const [name, draft] of this.#drafts) sizes.set(name, before.get(name) ?? sizeOf(name, draft));
+    for (const name of this.#unset) sizes.set(name, 0);
+    this.#added = 0;
+    for (const [name, size] of sizes) this.#added += size - (this.#storedSize(name) ?? 0);
+    return sizes;
+  }
+
+  /** Undefined: not known, since the round was not seen to name it. */
+  #storedSize(name: string): number | undefined {
+    const { bytes, sizes } = this.#stored!;
+    return bytes === 0 ? 0 : sizes?.get(name);
+  }
+}
+
+function sizeOf(name: string, draft: DraftAttribute): number {
+  const { stored } = draft.size;
+  return stored === 0 ? 0 : storedNameBytes(name) + stored;
+}

@@ -1,0 +1,272 @@
+import { type AcceptedAttributes, namedIdentifiers } from '../../src/jobs/envelope.ts';
+import type { UserSelector } from '../../src/jobs/payloads.ts';
+import { type Address, isAddress } from '../../src/profile/identifier.ts';
+import { storedNameBytes } from '../../src/profile/json.ts';
+import { identifierKey } from '../../src/queue/lanes.ts';
+import type { Connection } from '../../src/store/database.ts';
+import { findCandidates, type ProfileRow } from '../../src/store/identifiers.ts';
+import { type LargeAttributes, readLargeAttributes } from '../../src/store/large-attributes.ts';
+import { lockProfiles } from '../../src/store/profiles.ts';
+import type { HeldProfile } from './held-profile.ts';
+import { type Profiles, pick } from './profiles.ts';
+import { isTrack, scoped, type Work } from './work.ts';
+
+/** Takes in everyone among whom the `prioritization` of an identity operation chooses. */
+export function candidateLoads(tx: Connection, profiles: Profiles, works: Work[]): (() => unknown)[] {
+  const wanted = new Map<string, { workspaceId: string; address: Address; rows: ProfileRow[] }>();
+  for (const { workspaceId, object } of works) {
+    for (const { identifier } of selectorsOf(object)) {
+      if (!isAddress(identifier)) continue;
+      wanted.set(scoped(workspaceId, identifierKey(identifier)), {
+        workspaceId,
+        address: identifier,
+        rows: [],
+      });
+    }
+  }
+  if (wanted.size === 0) return [];
+  const load = async (column: 'email' | 'phone') => {
+    const asked = [...wanted.values()].filter(({ address }) => column in address);
+    if (asked.length === 0) return;
+    const found = await findCandidates(
+      tx,
+      column,
+      asked.map(({ workspaceId }) => workspaceId),
+      asked.map(({ address }) => ('email' in address ? address.email : address.phone)),
+    );
+    for (const row of found) {
+      const address = column === 'email' ? { email: row.address } : { phone: row.address };
+      wanted.get(scoped(row.workspaceId, identifierKey(address)))!.rows.push(row);
+    }
+    for (const { workspaceId, address, rows } of asked) {
+      profiles.addCandidates(workspaceId, identifierKey(address), rows);
+    }
+  };
+  return [() => load('email'), () => load('phone')];
+}
+
+/** Whom an identity operation chooses, or may choose, as they are stored. */
+function selectedBy({ workspaceId, object }: Work, profiles: Profiles): HeldProfile[] {
+  return selectorsOf(object).flatMap((selector) => [...chosenBy(selector, workspaceId, profiles)]);
+}
+
+/** Whom a selector means; for an address the one of those who have it, or nobody. */
+export function chosenBy(
+  selector: UserSelector,
+  workspaceId: string,
+  profiles: Profiles,
+): Iterable<HeldProfile> {
+  const { identifier } = selector;
+  if (!isAddress(identifier)) return profiles.reachable(workspaceId, identifier);
+  if (profiles.isCrowded(workspaceId, identifier)) return [];
+  const found = pick(profiles, workspaceId, selector);
+  return typeof found === 'object' ? [found] : [];
+}
+
+/** The users whom an object chooses by a selector. */
+export function selectorsOf(object: Work['object']): UserSelector[] {
+  if (object.kind === 'merge') return [object.merge, object.keep];
+  return object.kind === 'identify' || object.kind === 'delete' ? [object.user] : [];
+}
+
+/** What each profile is locked for. */
+type Wanted = Map<HeldProfile, Want>;
+
+interface Want {
+  /** Attribute objects that may be about it. */
+  objects: AcceptedAttributes[];
+  /** Whether the size of its attributes decides what can be done with it. */
+  measured: boolean;
+}
+
+/** Of up to so many who share an address each is locked; of more only the one whom it means as the batch begins. */
+const FEW_HOLDERS = 8;
+
+/**
+ * Bytes of stored custom attributes that one round takes in hand: a quarter of a second of worker and Postgres together,
+ * of the costliest kind.
+ */
+const ROUND_BYTES = 2_097_152;
+
+/** How often the rounds of a batch may take a user in hand, on average. */
+const AGAIN = 2;
+
+/**
+ * Locks whom the attribute objects and identity operations name, and reads the custom attributes that changes
+ * start from: those of as many objects as a round may be about.
+ *
+ * @returns how many of the objects, from the first, can be folded in this round; undefined when somebody is gone:
+ * merged or deleted by another lane since it was found
+ */
+export async function lockChanged(
+  tx: Connection,
+  works: Work[],
+  profiles: Profiles,
+): Promise<number | undefined> {
+  const wanted = wantedBy(works, profiles);
+  if (wanted.size === 0) return works.length;
+  const keys = new Map([...wanted].map(([profile, { objects }]) => [profile, keysOf(objects)]));
+  const locked = await lockProfiles(
+    tx,
+    [...wanted].map(([profile, { measured }]) => ({
+      workspace_id: profile.workspaceId,
+      id: profile.id,
+      keys: [...keys.get(profile)!],
+      measured,
+    })),
+  );
+  const large = new Map<HeldProfile, number>();
+  for (const row of locked) {
+    const profile = profiles.get(row.workspaceId, row.id)!;
+    profiles.refresh(profile, row);
+    if (row.bytes !== null) large.set(profile, row.bytes);
+    else profile.custom.hold({ names: keys.get(profile)!, values: row.custom ?? {}, bytes: 0 });
+  }
+  if (locked.length < wanted.size) return undefined;
+  if (!works.every((work) => isSelectionLocked(work, profiles, wanted))) return undefined;
+  if (large.size === 0) return works.length;
+  const count = countOfRound(works, profiles, large);
+  await holdLarge(tx, wantedBy(works.slice(0, count), profiles), large);
+  return count;
+}
+
+/** Another lane may have changed who is chosen, before the locks were there. */
+function isSelectionLocked(work: Work, profiles: Profiles, wanted: Wanted): boolean {
+  return [...selectedBy(work, profiles), ...changedBy(work, profiles)].every((profile) =>
+    wanted.has(profile),
+  );
+}
+
+/**
+ * How many objects are about no more than a round should be; one at least. Where rounds so small would take the same
+ * users in hand again and again they are made larger, since each time costs as much.
+ */
+function countOfRound(works: Work[], profiles: Profiles, large: ReadonlyMap<HeldProfile, number>): number {
+  const total = sum(large.values());
+  // An object names a user by several identifiers, or twice: a merge of somebody with themselves.
+  const about = works.map((work) => [
+    ...new Set([...wantsOf(work, profiles)].flatMap(({ profile }) => (large.has(profile) ? [profile] : []))),
+  ]);
+  for (let most = ROUND_BYTES; ; most *= 2) {
+    const rounds = roundsOf(about, large, most);
+    if (rounds.length === 1 || sum(rounds.map(({ bytes }) => bytes)) <= AGAIN * total)
+      return rounds[0]!.count;
+  }
+}
+
+/** Cuts objects, each given as the large profiles that it is about. */
+function roundsOf(
+  about: HeldProfile[][],
+  large: ReadonlyMap<HeldProfile, number>,
+  most: number,
+): { count: number; bytes: number }[] {
+  const rounds = [{ count: 0, bytes: 0 }];
+  let inHand = new Set<HeldProfile>();
+  for (const profiles of about) {
+    let round = rounds.at(-1)!;
+    const fresh = profiles.filter((profile) => !inHand.has(profile));
+    const bytes = sum(fresh.map((profile) => large.get(profile)!));
+    if (round.count > 0 && bytes > 0 && round.bytes + bytes > most) {
+      round = { count: 0, bytes: 0 };
+      rounds.push(round);
+      inHand = new Set();
+      for (const profile of profiles) round.bytes += large.get(profile)!;
+    } else round.bytes += bytes;
+    round.count++;
+    for (const profile of profiles) inHand.add(profile);
+  }
+  return rounds;
+}
+
+function sum(numbers: Iterable<number>): number {
+  let total = 0;
+  for (const number of numbers) total += number;
+  return total;
+}
+
+async function holdLarge(
+  tx: Connection,
+  wanted: Wanted,
+  large: ReadonlyMap<HeldProfile, number>,
+): Promise<void> {
+  const asked = [...wanted].flatMap(([profile, { objects }]) =>
+    large.has(profile) ? [{ profile, names: namesOf(objects), keys: keysOf(objects) }] : [],
+  );
+  const read = await readLargeAttributes(
+    tx,
+    asked.map(({ profile: { workspaceId, id }, names, keys }) => ({
+      ...{ workspaceId, id },
+      names: [...names],
+      keys: [...keys],
+    })),
+  );
+  const found = new Map(read.map((row) => [scoped(row.workspaceId, row.id), row]));
+  for (const { profile, names, keys } of asked) {
+    const { sizes, custom }: Partial<LargeAttributes> =
+      found.get(scoped(profile.workspaceId, profile.id)) ?? {};
+    const sizeOf = (name: string) =>
+      sizes && Object.hasOwn(sizes, name) ? storedNameBytes(name) + sizes[name]! : 0;
+    profile.custom.hold({
+      names: keys,
+      values: custom ?? {},
+      bytes: large.get(profile)!,
+      sizes: new Map([...names].map((name) => [name, sizeOf(name)])),
+    });
+  }
+}
+
+function wantedBy(works: Work[], profiles: Profiles): Wanted {
+  const wanted: Wanted = new Map();
+  for (const work of works)
+    for (const { profile, measured, object } of wantsOf(work, profiles)) {
+      const known = wanted.get(profile);
+      if (!known) wanted.set(profile, { measured, objects: object ? [object] : [] });
+      else {
+        known.measured ||= measured;
+        if (object) known.objects.push(object);
+      }
+    }
+  return wanted;
+}
+
+/** Whom one object needs locked. */
+function* wantsOf(
+  work: Work,
+  profiles: Profiles,
+): Iterable<{ profile: HeldProfile; measured: boolean; object?: AcceptedAttributes }> {
+  const { workspaceId, object } = work;
+  if (!isTrack(work)) {
+    const measured = object.kind === 'merge' || object.kind === 'identify';
+    // Of those who share an address one is meant, or nobody; a state belongs to the address itself.
+    for (const identifier of namedIdentifiers(object))
+      if (!isAddress(identifier))
+        for (const profile of profiles.reachable(workspaceId, identifier)) yield { profile, measured };
+    for (const profile of selectedBy(work, profiles)) yield { profile, measured };
+  } else if (work.object.kind === 'attributes')
+    for (const profile of changedBy(work, profiles)) yield { profile, measured: true, object: work.object };
+}
+
+/** Whom an attribute object changes. Who is meant by the address of many later on, another look at the store says. */
+function changedBy({ workspaceId, object }: Work, profiles: Profiles): Iterable<HeldProfile> {
+  if (object.kind !== 'attributes' || !object.identifier) return [];
+  const { identifier } = object;
+  const reachable = [...profiles.reachable(workspaceId, identifier)];
+  if (!isAddress(identifier) || reachable.length <= FEW_HOLDERS) return reachable;
+  if (profiles.isCrowded(workspaceId, identifier)) return [];
+  const found = profiles.find(workspaceId, identifier);
+  return typeof found === 'object' ? [found] : [];
+}
+
+/** Attributes whose stored value the objects start from. */
+function keysOf(objects: AcceptedAttributes[]): Set<string> {
+  const names = new Set<string>();
+  for (const { change } of objects) if (change) for (const name of Object.keys(change)) names.add(name);
+  return names;
+}
+
+/** All that they name. */
+function namesOf(objects: AcceptedAttributes[]): Set<string> {
+  const names = keysOf(objects);
+  for (const { set } of objects) if (set) for (const name of Object.keys(set)) names.add(name);
+  return names;
+}

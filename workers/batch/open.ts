@@ -1,0 +1,170 @@
+import { validate as isUuid, NIL, v5 as uuidv5 } from 'uuid';
+import { fenceSchema, jobs, objectSchemas, requestSchema } from '../../src/jobs/catalog.ts';
+import {
+  type AcceptedObject,
+  type Envelope,
+  type EnvelopeRequest,
+  type Fence,
+  namedIdentifiers,
+  type ObjectKind,
+  requestPlaces,
+} from '../../src/jobs/envelope.ts';
+import type { Identifier } from '../../src/profile/identifier.ts';
+import { compile, describeError } from '../../src/schemas/compile.ts';
+import { identifierText } from '../../src/store/dead-letters.ts';
+import type { FailedObject } from '../../src/store/failed-objects.ts';
+import type { Origin, Work } from './work.ts';
+
+const checkRequest = compile<EnvelopeRequest>(requestSchema);
+const checkFence = compile<Fence>(fenceSchema);
+const checkObject = Object.fromEntries(
+  Object.entries(objectSchemas).map(([kind, schema]) => [kind, compile(schema)]),
+) as Record<ObjectKind, ReturnType<typeof compile>>;
+
+/** An envelope as it came out of a lane. */
+export interface Delivery {
+  /** A UUID: the key of its ledger row. */
+  id: string;
+  lane: number;
+  /** LANES of who delivers it; absent: one. */
+  lanes?: number;
+  envelope: Envelope;
+}
+
+/** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
+export function ledgerKey(jobId: string): string {
+  return isUuid(jobId) ? jobId : uuidv5(jobId, NIL);
+}
+
+/** The fence that the lane has come to; undefined for every other envelope, and for what is no fence of this lane. */
+export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
+  const fence: unknown = envelope?.fence;
+  return checkFence(fence) && fence.lanes.includes(lane) ? fence : undefined;
+}
+
+/**
+ * Opens an envelope and holds each object against its contract. What does not fit is parked among the dead
+ * letters, whatever it is; the rest goes on.
+ */
+export function openEnvelope(delivery: Delivery, works: Work[], failed: Parked[]): void {
+  const { id: envelopeId, envelope } = delivery;
+  if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) {
+    const park = { ...unknownRequest, id: delivery.id, object: envelope as unknown as AcceptedObject };
+    const reason = 'the job is no envelope that this release knows';
+    failed.push({
+      ...toFailed(park, reason),
+      place: works.length,
+      origin: { envelope: envelopeId, place: 0 },
+    });
+    return;
+  }
+  const places = requestPlaces(envelope);
+  envelope.objects.forEach((object, place) => {
+    const origin = { envelope: envelopeId, place };
+    const request = envelope.requests[places[place] as number];
+    const reason = findFault(object, request);
+    if (reason === undefined) {
+      const { workspace_id: workspaceId, request_id: requestId } = request!;
+      const { lane, lanes = 1 } = delivery;
+      works.push({ workspaceId, requestId, lane, lanes, ordinal: works.length, origin, object });
+      return;
+    }
+    const own = isUuid(object?.id) && !failed.some(({ id }) => id === object.id);
+    const id = own ? object.id : uuidv5(String(place), delivery.id);
+    const from = isKnown(request)
+      ? { workspaceId: request.workspace_id, requestId: request.request_id }
+      : unknownRequest;
+    failed.push({ ...toFailed({ ...from, id, object }, reason), place: works.length, origin });
+  });
+}
+
+/** Undefined: the object is as its contract says. */
+function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined): string | undefined {
+  if (!isKnown(request)) return 'the object names a request that its envelope does not carry';
+  if (!isUuid(object.id)) return "'id' is not valid: it must be a UUID";
+  if (!Object.hasOwn(checkObject, object.kind))
+    return `no worker of this release knows the kind '${object.kind}'`;
+  const check = checkObject[object.kind];
+  return check(object) ? undefined : describeError(check.errors![0]!);
+}
+
+function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {
+  return checkRequest(request) && isUuid(request.workspace_id);
+}
+
+const unknownRequest = { workspaceId: NIL, requestId: 'unknown' };
+
+/** A dead letter for an object. */
+export function toFailed(
+  {
+    id,
+    workspaceId,
+    requestId,
+    object,
+  }: { id: string; workspaceId: string; requestId: string; object: AcceptedObject },
+  reason: string,
+): FailedObject {
+  return {
+    id,
+    workspaceId,
+    requestId,
+    kind: object?.kind ?? 'envelope',
+    jobName: jobs.envelope,
+    identifiers: identifiersOf(object),
+    object: object ?? null,
+    reason,
+  };
+}
+
+/**
+ * Whom an object is about, as far as it can be read: it may be here because it breaks its contract. An address that
+ * an attribute object sets is no such name: whoever has that address may be somebody else.
+ */
+function identifiersOf(object: AcceptedObject): Identifier[] {
+  try {
+    const named = object.kind === 'attributes' ? [object.identifier!] : namedIdentifiers(object);
+    for (const identifier of named) identifierText(identifier);
+    return named;
+  } catch {
+    return [];
+  }
+}
+
+/** What does not fit its contract, and how many objects that do came before it. */
+type Parked = FailedObject & { place: number; origin: Origin };
+
+/** The objects of a batch. */
+export interface Opened {
+  works: Work[];
+  parked: Parked[];
+  /** Ids of those that are dead letters which are tried again. */
+  replayed: Set<string>;
+}
+
+/**
+ * Cuts a batch where a delete decides what becomes of dead letters that follow: it takes away those that were
+ * accepted before it, and a replay of one of them that follows has no effect. Most batches are one stretch.
+ */
+export function cutAtDeletes(opened: Opened): Opened[] {
+  const { works, parked, replayed } = opened;
+  if (parked.length === 0 && replayed.size === 0) return [opened];
+  const parkedAt = new Set(parked.map(({ place }) => place));
+  const cuts = [0];
+  let deleted = false;
+  for (let place = 0; place <= works.length; place++) {
+    const work = works[place];
+    if (deleted && (parkedAt.has(place) || (work && replayed.has(work.object.id)))) {
+      cuts.push(place);
+      deleted = false;
+    }
+    if (work?.object.kind === 'delete') deleted = true;
+  }
+  return cuts.map((from, index) => {
+    const to = cuts[index + 1] ?? Number.POSITIVE_INFINITY;
+    return {
+      works: works.slice(from, to),
+      parked: parked.filter(({ place }) => place >= from && place < to),
+      replayed,
+    };
+  });
+}

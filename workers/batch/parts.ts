@@ -1,0 +1,225 @@
+import { encodeTraces } from '../../src/jobs/traces.ts';
+import { type Connection, sendTogether } from '../../src/store/database.ts';
+import {
+  claimEnvelopes,
+  cutEnvelopes,
+  dropCutEnvelopes,
+  readCutEnvelopes,
+  releaseEnvelopes,
+} from '../../src/store/ledger.ts';
+import type { Delivery, Opened } from './open.ts';
+import { type Origin, scoped, type Work } from './work.ts';
+
+/**
+ * Time slices for the lanes. A batch that takes long is cut into parts, each a transaction: what is left of it has its
+ * turn again behind those of other workspaces. What one workspace has in one lane keeps its order, whoever goes first,
+ * and workspaces have no order among each other.
+ *
+ * Effects are exact: the row that says what is left of an envelope is written in the transaction of the part, by who
+ * holds the envelope's claim. That claim is given up with the part, and the row is read behind the next one.
+ */
+export interface Part {
+  /** Milliseconds after which no further round begins. */
+  milliseconds: number;
+  /** Turns that came to their end before: they go behind the others, and have a round at least. First come, first served. */
+  late: ReadonlySet<string>;
+}
+
+/** A part, the round that runs at its end and another part are less than a second together. */
+export const PART_MS = 250;
+
+/** A part that ends with its last object. */
+export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new Set() };
+
+/** What one workspace has in one lane: its objects take effect in their order. */
+export function turnOf({ lane, workspaceId }: Pick<Work, 'lane' | 'workspaceId'>): string {
+  return scoped(workspaceId, String(lane));
+}
+
+/** Envelopes that are claimed, and what earlier parts have left of them. */
+export interface Claimed {
+  mine: Delivery[];
+  /** Places of objects, by the envelope's id; one that was never cut is missing. */
+  left: ReadonlyMap<string, ReadonlySet<number>>;
+  now: string;
+}
+
+/** Claims each envelope once, however often it is among those that were handed in. */
+export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
+  const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
+  const envelopes = deliveries.map(({ id, envelope }) => ({ id, traces: encodeTraces(envelope) }));
+  const [{ claimed, now }, cut] = await sendTogether(tx, [
+    () => claimEnvelopes(tx, envelopes),
+    () =>
+      readCutEnvelopes(
+        tx,
+        envelopes.map(({ id }) => id),
+      ),
+  ]);
+  return {
+    mine: deliveries.filter(({ id }) => claimed.has(id)),
+    left: new Map(cut.map(({ id, left }) => [id, new Set(left)])),
+    now,
+  };
+}
+
+/** Leaves out what earlier parts have done. */
+export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
+  if (left.size === 0) return opened;
+  const isLeft = ({ envelope, place }: Origin) => left.get(envelope)?.has(place) ?? true;
+  const works = opened.works.filter(({ origin }) => isLeft(origin!));
+  const parked = opened.parked
+    .filter(({ origin }) => isLeft(origin))
+    .map((one) => ({
+      ...one,
+      place: opened.works.slice(0, one.place).filter(({ origin }) => isLeft(origin!)).length,
+    }));
+  return { ...opened, works, parked };
+}
+
+/**
+ * Puts those whose turn was over behind the others. Where a delete decides what becomes of dead letters all keep their
+ * places.
+ */
+export function inTurns({ works, parked, replayed }: Opened, { late }: Part): Work[][] {
+  if (late.size === 0 || parked.length > 0 || replayed.size > 0) return [works];
+  const places = new Map([...late].map((turn, place) => [turn, place]));
+  const placeOf = (work: Work) => places.get(turnOf(work)) ?? -1;
+  const sorted = [...works].sort(
+    (one, other) => placeOf(one) - placeOf(other) || one.ordinal - other.ordinal,
+  );
+  sorted.forEach((work, ordinal) => {
+    work.ordinal = ordinal;
+  });
+  const first = sorted.findIndex((work) => placeOf(work) >= 0);
+  return first <= 0 ? [sorted] : [sorted.slice(0, first), sorted.slice(first)];
+}
+
+/** What a part has not come to. */
+export interface LeftOver {
+  origins: Origin[];
+  turns: Set<string>;
+  /** Those of them whose time was over. */
+  over: { turn: string; lane: number }[];
+}
+
+export function nothingLeft(): LeftOver {
+  return { origins: [], turns: new Set(), over: [] };
+}
+
+export function leave(left: LeftOver, { works, parked }: Pick<Opened, 'works' | 'parked'>): void {
+  for (const work of works) {
+    left.origins.push(work.origin!);
+    left.turns.add(turnOf(work));
+  }
+  for (const { origin } of parked) left.origins.push(origin);
+}
+
+/**
+ * Ends a part: gives the envelopes back of which something is left, and notes what.
+ *
+ * @returns ids of these envelopes
+ */
+export async function endPart(
+  tx: Connection,
+  { mine, left: before }: Claimed,
+  { origins }: LeftOver,
+): Promise<Set<string>> {
+  const places = new Map<string, number[]>();
+  for (const { envelope, place } of origins) {
+    const known = places.get(envelope);
+    if (known) known.push(place);
+    else places.set(envelope, [place]);
+  }
+  const isPartDone = ({ id, envelope }: Delivery) =>
+    places.has(id) && places.get(id)!.length < (envelope?.objects?.length ?? 0);
+  const finished = mine.filter(({ id }) => before.has(id) && !places.has(id)).map(({ id }) => id);
+  const cut = mine.filter(isPartDone).map(({ id }) => ({ id, left: places.get(id)!.sort((a, b) => a - b) }));
+  await sendTogether(tx, [
+    () => finished.length > 0 && dropCutEnvelopes(tx, finished),
+    () => places.size > 0 && releaseEnvelopes(tx, [...places.keys()]),
+    () => cut.length > 0 && cutEnvelopes(tx, cut),
+  ]);
+  return new Set(places.keys());
+}
+
+/** What a lane has handed in at once, and waits for. */
+export interface Held {
+  deliveries: Delivery[];
+  done(): void;
+}
+
+/** Each envelope for itself; whoever handed in several hears of the last one. */
+export function inPieces({ deliveries, done }: Held): Held[] {
+  let left = deliveries.length;
+  const doneOne = () => {
+    left--;
+    if (left === 0) done();
+  };
+  return deliveries.map((delivery) => ({ deliveries: [delivery], done: doneOne }));
+}
+
+/** Tells who is done; the others with what is left of them. */
+export function leftOf(batch: Held[], left: ReadonlySet<string>): Held[] {
+  return batch.flatMap((one) => {
+    const deliveries = one.deliveries.filter(({ id }) => left.has(id));
+    if (deliveries.length > 0) return { ...one, deliveries };
+    one.done();
+    return [];
+  });
+}
+
+export function lanesOf({ deliveries }: Held): number[] {
+  return deliveries.map(({ lane }) => lane);
+}
+
+/**
+ * Puts pieces of those whose turn was over behind the others. Who is in such a piece as well waits with it: what comes
+ * later of them may not overtake it.
+ */
+export function byTurns(
+  pieces: Held[],
+  late: ReadonlyMap<string, number>,
+): [inFront: Held[], behind: Held[]] {
+  const waiting = new Set(late.keys());
+  const [inFront, behind]: [Held[], Held[]] = [[], []];
+  for (const piece of pieces) {
+    const turns = piece.deliveries.flatMap(turnsOf);
+    if (!turns.some((turn) => waiting.has(turn))) {
+      inFront.push(piece);
+      continue;
+    }
+    behind.push(piece);
+    for (const turn of turns) waiting.add(turn);
+  }
+  return [inFront, behind];
+}
+
+/** Pieces of each lane, in their order. */
+export function byLane(pieces: Held[]): Map<number, Held[]> {
+  const lanes = new Map<number, Held[]>();
+  for (const piece of pieces)
+    for (const lane of lanesOf(piece)) {
+      const others = lanes.get(lane);
+      if (others) others.push(piece);
+      else lanes.set(lane, [piece]);
+    }
+  return lanes;
+}
+
+export function objectsOf(held: Held[]): number {
+  return countObjects(held.flatMap(({ deliveries }) => deliveries));
+}
+
+export function countObjects(deliveries: Delivery[]): number {
+  let objects = 0;
+  // Of whatever a lane held: an envelope of another release may have a shape of its own.
+  for (const { envelope } of deliveries) objects += envelope?.objects?.length ?? 0;
+  return objects;
+}
+
+/** Whose turns an envelope is about: see `turnOf`. */
+export function turnsOf({ lane, envelope }: Delivery): string[] {
+  if (!Array.isArray(envelope?.requests)) return [];
+  return envelope.requests.map((request) => turnOf({ lane, workspaceId: request?.workspace_id }));
+}

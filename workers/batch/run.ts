@@ -1,0 +1,210 @@
+import type { Log } from '../../src/platform/log.ts';
+import { countLanes, countUsage } from '../../src/store/counters.ts';
+import {
+  type Connection,
+  inTransaction,
+  type Limits,
+  type Pool,
+  sendTogether,
+} from '../../src/store/database.ts';
+import { markReplayed, selectDeadLetters } from '../../src/store/dead-letters.ts';
+import { insertDeadLetters } from '../../src/store/failed-objects.ts';
+import { type Applied, addApplied, applySome, nothingApplied, type Terms } from './apply.ts';
+import { classify, type Outcome } from './failures.ts';
+import { applyIsolating, type Isolation } from './isolate.ts';
+import { cutAtDeletes, type Delivery, type Opened, openEnvelope } from './open.ts';
+import {
+  claim,
+  endPart,
+  inTurns,
+  leave,
+  nothingLeft,
+  type Part,
+  turnOf,
+  WHOLE,
+  withoutDone,
+} from './parts.ts';
+import { tallyLanes, tallyUsage } from './tally.ts';
+import type { Work } from './work.ts';
+
+/** What is applied of a batch at once. */
+type Apply = (tx: Connection, works: Work[], terms: Terms) => Promise<Applied>;
+
+/**
+ * Statements of a batch take milliseconds. One that takes this long holds everybody up, and will do so again: what may be
+ * to blame gets more time alone. A wait for a lock fails before its statement does, and is nobody's fault.
+ */
+export const LIMITS: Limits = { statement: 4000, lock: 2500 };
+
+/**
+ * The journey of the envelopes that a worker holds, from their lanes to COMMIT: open and check them, claim
+ * them in the ledger, apply them, note dead letters and counts; all in one transaction.
+ *
+ * @param part how much of them
+ * @throws whatever keeps one of the objects from taking effect; nothing has taken effect then, or all of it, and the
+ * ledger knows which
+ */
+export function runTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<Outcome> {
+  return run(pool, deliveries, { apply: applySome, part });
+}
+
+/** What is known of objects that fail. */
+export type Suspicion = Omit<Isolation, 'now' | 'until'>;
+
+/**
+ * The same, and what one of the objects is to blame for ends as its dead letter: it is tried without the others.
+ *
+ * @throws what is nobody's fault, or chance
+ */
+export function runIsolating(
+  pool: Pool,
+  deliveries: Delivery[],
+  { suspicion, part }: { suspicion: Suspicion; part: Part },
+): Promise<Outcome> {
+  const apply: Apply = async (tx, works, { now, until }) => {
+    const applied = await applyIsolating(tx, works, { ...suspicion, now, until });
+    // What fails from here on is no object's doing.
+    suspicion.inHand([]);
+    return applied;
+  };
+  return run(pool, deliveries, { apply, part });
+}
+
+/** A batch on its way, and on its way again without what the store refuses of it. */
+export function runBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<Outcome> {
+  return runPart(pool, deliveries, { log, part: WHOLE });
+}
+
+/** The same, of a part of it. */
+export async function runPart(
+  pool: Pool,
+  deliveries: Delivery[],
+  { log, part }: { log: Log; part: Part },
+): Promise<Outcome> {
+  try {
+    return await runTogether(pool, deliveries, part);
+  } catch (error) {
+    if (classify(error) === 'transient') throw error;
+    log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
+    return await runIsolating(pool, deliveries, { suspicion: notYetIsolated(), part });
+  }
+}
+
+export const HOLDS_ONE = 'a batch holds an object that cannot be applied';
+
+/** Of objects of which nothing is known but that they fail. */
+export function notYetIsolated(): Suspicion {
+  return {
+    condemned: new Map(),
+    starts: new Set(),
+    failed: { times: 0, signature: undefined },
+    inHand() {},
+    async found() {},
+  };
+}
+
+interface Attempt {
+  apply: Apply;
+  part: Part;
+}
+
+function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<Outcome> {
+  return inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
+}
+
+async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<Outcome> {
+  const started = performance.now();
+  const claimed = await claim(tx, deliveries);
+  const { mine, now } = claimed;
+  if (mine.length === 0) return { kind: 'skipped' };
+
+  const opened = withoutDone(open(mine), claimed.left);
+  const terms = { now, until: started + given.part.milliseconds, condemned: new Map() };
+  const { applied, lost, beforeDelete, removed, namedElsewhere, left } = await play(tx, opened, {
+    ...given,
+    terms,
+  });
+  const replayed =
+    opened.replayed.size === 0
+      ? []
+      : applied.flatMap(({ object: { id } }) => (opened.replayed.has(id) ? [id] : []));
+  const envelopes = await endPart(tx, claimed, left);
+  const seconds = (performance.now() - started) / 1000;
+  const usage = tallyUsage(applied);
+  const counts = { applied, namedElsewhere, deadLetters: lost.size, seconds, cut: envelopes };
+  const [marked] = await sendTogether(tx, [
+    () => replayed.length > 0 && markReplayed(tx, replayed),
+    () => usage.length > 0 && countUsage(tx, usage),
+    () => countLanes(tx, tallyLanes(mine, counts)),
+  ]);
+  if (marked && !replayed.every((id) => marked.has(id) || beforeDelete.has(id))) {
+    // What was looked up after that may have been made anew. Another try leaves it out.
+    throw new Error('a dead letter was deleted with its user while it was being replayed');
+  }
+  return {
+    kind: 'applied',
+    ...{ objects: applied.length, deadLetters: [...lost], removed, seconds },
+    ...(envelopes.size > 0 && { left: { envelopes, turns: left.turns, over: left.over } }),
+  };
+}
+
+/** Applies stretch by stretch, each in its turns, until the time of the part is over. */
+async function play(tx: Connection, opened: Opened, { apply, part, terms }: Attempt & { terms: Terms }) {
+  const applied: Work[] = [];
+  const lost = new Set<string>();
+  /** Dead letters before a delete of the same stretch: it may take them away, and their replay is in order. */
+  const beforeDelete = new Set<string>();
+  const total = nothingApplied();
+  const left = nothingLeft();
+  for (const stretch of cutAtDeletes(opened)) {
+    if (left.origins.length > 0) {
+      leave(left, stretch);
+      continue;
+    }
+    if (opened.replayed.size > 0) await leaveOutForgotten(tx, stretch);
+    if (stretch.parked.length > 0) await insertDeadLetters(tx, stretch.parked);
+    for (const { id } of stretch.parked) lost.add(id);
+    for (const works of inTurns(stretch, part)) {
+      const { count, ...done } = await apply(tx, works, terms);
+      addApplied(total, { count, ...done });
+      for (const { work } of done.refused) lost.add(work.object.id);
+      for (const work of works.slice(0, count)) if (!lost.has(work.object.id)) applied.push(work);
+      leave(left, { works: works.slice(count), parked: [] });
+      const next = works[count];
+      if (next) left.over.push({ turn: turnOf(next), lane: next.lane });
+    }
+    if (stretch.works.some(({ object }) => object.kind === 'delete'))
+      for (const { object } of stretch.works) beforeDelete.add(object.id);
+  }
+  return { ...total, applied, lost, beforeDelete, left };
+}
+
+/** Every object of the envelopes, in order. */
+function open(deliveries: Delivery[]): Opened {
+  const opened: Opened = { works: [], parked: [], replayed: new Set() };
+  const { works, parked, replayed } = opened;
+  for (const delivery of deliveries) {
+    const [firstWork, firstParked] = [works.length, parked.length];
+    openEnvelope(delivery, works, parked);
+    if (!delivery.envelope?.replay) continue;
+    for (const { object } of works.slice(firstWork)) replayed.add(object.id);
+    // Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter.
+    const [alone, ...more] = parked.slice(firstParked);
+    if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id) {
+      replayed.add(alone.id);
+    }
+  }
+  return opened;
+}
+
+/** A dead letter that a delete took away while its replay was on its way has no effect any more. */
+async function leaveOutForgotten(tx: Connection, stretch: Opened): Promise<void> {
+  const { works, parked, replayed } = stretch;
+  const ids = [...works.map(({ object }) => object.id), ...parked.map(({ id }) => id)];
+  const asked = ids.filter((id) => replayed.has(id));
+  const kept = new Set((await selectDeadLetters(tx, asked)).map(({ id }) => id));
+  const forgotten = new Set(asked.filter((id) => !kept.has(id)));
+  if (forgotten.size === 0) return;
+  stretch.works = works.filter(({ object }) => !forgotten.has(object.id));
+  stretch.parked = parked.filter(({ id }) => !forgotten.has(id));
+}

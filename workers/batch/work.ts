@@ -1,0 +1,43 @@
+import type { AcceptedObject, TrackObject } from '../../src/jobs/envelope.ts';
+import type { SubscriptionObject } from '../../src/jobs/payloads.ts';
+
+/** One accepted object on its way into the store. */
+export interface Work<Accepted extends AcceptedObject = AcceptedObject> {
+  workspaceId: string;
+  requestId: string;
+  lane: number;
+  /** LANES; absent: one. */
+  lanes?: number;
+  /** Place in the batch; orders what the batch does to several profiles. */
+  ordinal: number;
+  /** Where its envelope says that it is done with. Absent: there is none. */
+  origin?: Origin;
+  object: Accepted;
+}
+
+/** The place of an object in its envelope. */
+export interface Origin {
+  /** Id of the envelope. */
+  envelope: string;
+  place: number;
+}
+
+/** Met while folding: what has been folded is written, and the rest of the batch looks at the store again. */
+export const LOOK_AGAIN = Symbol('look again');
+
+/** Whether its object came in by /users/track; all others are identity operations or set subscription states. */
+export function isTrack(work: Work): work is Work<TrackObject> {
+  const { kind } = work.object;
+  return kind === 'attributes' || kind === 'events' || kind === 'purchases';
+}
+
+/** Whether its object sets a subscription or email state, and nothing else. */
+export function isSubscription(work: Work): work is Work<SubscriptionObject> {
+  const { kind } = work.object;
+  return kind === 'group_state' || kind === 'email_change';
+}
+
+/** Objects of different workspaces never share a name. */
+export function scoped(workspaceId: string, name: string): string {
+  return `${workspaceId}\0${name}`;
+}

@@ -1,0 +1,185 @@
+import { namedIdentifiers } from '../../src/jobs/envelope.ts';
+import { insertAliases, moveAliases, renameAliases } from '../../src/store/aliases.ts';
+import { type Connection, sendTogether } from '../../src/store/database.ts';
+import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
+import {
+  clearSpamMarks,
+  dropUnheldAddresses,
+  type HeldAddress,
+  setEmailStates,
+  setHardBounces,
+  takeEmailStates,
+} from '../../src/store/email-addresses.ts';
+import { eraseSlice, freeAliases, freeExternalIds, recordDeletes } from '../../src/store/erasures.ts';
+import { mergeAppSummaries, mergeEventSummaries, recordEvents } from '../../src/store/events.ts';
+import {
+  deprecateExternalIds,
+  removeDeprecatedExternalIds,
+  setExternalIds,
+} from '../../src/store/external-ids.ts';
+import {
+  type MergePair,
+  mergeProfiles,
+  type ProfileKey,
+  ROWS_AT_ONCE,
+  recordMerges,
+} from '../../src/store/merges.ts';
+import { recordOutcomes } from '../../src/store/outcomes.ts';
+import {
+  type CustomAttributesUpdate,
+  insertProfiles,
+  type NewProfile,
+  type ProfileUpdate,
+  removeProfiles,
+  updateCustomAttributes,
+  updateProfiles,
+} from '../../src/store/profiles.ts';
+import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
+import { movePushTokens, upsertPushTokens } from '../../src/store/push-tokens.ts';
+import { recordStateChanges } from '../../src/store/subscription-history.ts';
+import {
+  dropSubscriptionStates,
+  setSubscriptionStates,
+  takeSubscriptionStates,
+} from '../../src/store/subscription-states.ts';
+import type { Changes, IdentityChanges } from './changes.ts';
+import { recordRefused } from './failures.ts';
+import type { HeldProfile } from './held-profile.ts';
+import type { Work } from './work.ts';
+
+/**
+ * Writes the identity operations of a round, behind everything else that was folded in it. The statements hold
+ * each other up only by their order: none needs the answer of another.
+ *
+ * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
+ */
+export async function writeIdentity(tx: Connection, changes: IdentityChanges, now: string): Promise<void> {
+  const { renamedAliases, externalIds, deprecated, undeprecated, merges, deletes, outcomes } = changes;
+  await sendTogether(tx, [
+    () =>
+      renamedAliases.length > 0 &&
+      freeAliases(
+        tx,
+        renamedAliases.map((row) => ({ ...row, alias_name: row.new_alias_name })),
+      ),
+    () => renamedAliases.length > 0 && renameAliases(tx, renamedAliases),
+    () => externalIds.length > 0 && setExternalIds(tx, externalIds, now),
+    () => deprecated.length > 0 && freeExternalIds(tx, deprecated),
+    () => deprecated.length > 0 && deprecateExternalIds(tx, deprecated, now),
+    () => undeprecated.length > 0 && removeDeprecatedExternalIds(tx, undeprecated),
+    ...(merges.length > 0 ? merging(tx, merges, now) : []),
+    ...(deletes.length > 0 ? deleting(tx, deletes, changes.deleted, now) : []),
+    () => outcomes.length > 0 && recordOutcomes(tx, outcomes),
+  ]);
+}
+
+function merging(tx: Connection, merges: MergePair[], now: string): (() => Promise<unknown>)[] {
+  const gone = merges.map(({ workspace_id, merged_id }) => ({ workspace_id, id: merged_id }));
+  return [
+    () => handOverDeadLetters(tx, merges),
+    () => mergeProfiles(tx, merges, now),
+    () => moveAliases(tx, merges),
+    () => movePushTokens(tx, merges, ROWS_AT_ONCE),
+    () => mergeEventSummaries(tx, merges, ROWS_AT_ONCE),
+    () => mergePurchaseSummaries(tx, merges, ROWS_AT_ONCE),
+    () => mergeAppSummaries(tx, merges),
+    () => recordMerges(tx, merges, now),
+    () => eraseSlice(tx, 'names', gone, ROWS_AT_ONCE),
+    () => removeProfiles(tx, gone),
+  ];
+}
+
+function deleting(tx: Connection, deletes: Work[], deleted: HeldProfile[], now: string): (() => unknown)[] {
+  const gone: ProfileKey[] = deleted.map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
+  const named = deletes.flatMap(({ workspaceId, object }) =>
+    namedIdentifiers(object).map((identifier) => ({ workspaceId, identifier })),
+  );
+  const addresses = deleted.flatMap(addressesOf);
+  return [
+    () => forgetDeadLetters(tx, { keys: gone, named }, now),
+    () => gone.length > 0 && recordDeletes(tx, gone, now),
+    () => gone.length > 0 && eraseSlice(tx, 'belongings', gone, ROWS_AT_ONCE),
+    () => gone.length > 0 && eraseSlice(tx, 'names', gone, ROWS_AT_ONCE),
+    () => gone.length > 0 && removeProfiles(tx, gone),
+    () => addresses.length > 0 && dropUnheldAddresses(tx, addresses),
+  ];
+}
+
+function addressesOf({ workspaceId, email, phone, phoneValid }: HeldProfile): HeldAddress[] {
+  const addresses: HeldAddress[] = [];
+  if (email !== null) addresses.push({ workspaceId, kind: 'email', address: email });
+  if (phone !== null && phoneValid) addresses.push({ workspaceId, kind: 'phone', address: phone });
+  return addresses;
+}
+
+/**
+ * Writes a folded round: at most sixteen statements, whatever the number of objects, and those of its identity
+ * operations.
+ *
+ * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
+ */
+export async function writeChanges(tx: Connection, changes: Changes, now: string): Promise<void> {
+  const made: NewProfile[] = [];
+  const updated: ProfileUpdate[] = [];
+  const customized: CustomAttributesUpdate[] = [];
+  for (const profile of changes.profiles.all()) {
+    if (profile.isNew) made.push(toNewProfile(profile));
+    else if (profile.changed && profile.changesColumns)
+      updated.push({ ...toCustom(profile), columns: profile.columns });
+    else if (profile.changed) customized.push(toCustom(profile));
+  }
+  const { newAliases } = changes.profiles;
+  const pushTokens = [...changes.pushTokens.values()];
+  const { states } = changes;
+  const { clearedSpam } = changes.emails;
+  const bounces = [...changes.emails.bounces.values()];
+  const emailStates = states.emailStates('set');
+  const takenEmailStates = states.emailStates('taken');
+  const groupStates = states.groupStates('set');
+  const takenGroupStates = states.groupStates('taken');
+  const droppedGroupStates = states.groupStates('dropped');
+  await sendTogether(tx, [
+    // Before the round's own marks.
+    () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
+    () => changes.events.length > 0 && recordEvents(tx, changes.events, now),
+    () => changes.purchases.length > 0 && recordPurchases(tx, changes.purchases, now),
+    () => made.length > 0 && insertProfiles(tx, made, now),
+    () => updated.length > 0 && updateProfiles(tx, updated, now),
+    () => customized.length > 0 && updateCustomAttributes(tx, customized, now),
+    () => newAliases.length > 0 && freeAliases(tx, newAliases),
+    () => newAliases.length > 0 && insertAliases(tx, newAliases, now),
+    () => pushTokens.length > 0 && upsertPushTokens(tx, pushTokens, now),
+    () => emailStates.length > 0 && setEmailStates(tx, emailStates, now),
+    () => takenEmailStates.length > 0 && takeEmailStates(tx, takenEmailStates, now),
+    () => groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
+    () => takenGroupStates.length > 0 && takeSubscriptionStates(tx, takenGroupStates, now),
+    () => droppedGroupStates.length > 0 && dropSubscriptionStates(tx, droppedGroupStates),
+    () => bounces.length > 0 && setHardBounces(tx, bounces, now),
+    // Behind the states, whose rows it needs locked.
+    () => states.changes.length > 0 && recordStateChanges(tx, states.changes, now),
+    () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
+    () => writeIdentity(tx, changes.identity, now),
+  ]);
+}
+
+function toNewProfile(profile: HeldProfile): NewProfile {
+  return {
+    ...profile.columns,
+    workspace_id: profile.workspaceId,
+    id: profile.id,
+    external_id: profile.externalId,
+    email_subscribe: profile.columns.email_subscribe ?? null,
+    push_subscribe: profile.columns.push_subscribe ?? null,
+    custom_attributes: profile.custom.written().set,
+    ordinal: profile.touched,
+  };
+}
+
+function toCustom(profile: HeldProfile): CustomAttributesUpdate {
+  return {
+    workspace_id: profile.workspaceId,
+    id: profile.id,
+    ...profile.custom.written(),
+    ordinal: profile.touched,
+  };
+}

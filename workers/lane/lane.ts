@@ -1,0 +1,205 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Job } from 'bullmq';
+import type { Envelope } from '../../src/jobs/envelope.ts';
+import type { Config } from '../../src/platform/config.ts';
+import type { Service } from '../../src/platform/lifecycle.ts';
+import type { Log } from '../../src/platform/log.ts';
+import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
+import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { waitingIn } from '../../src/queue/waiting.ts';
+import type { Coalescer } from '../batch/coalescer.ts';
+import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
+import type { Fences } from '../fence/fences.ts';
+import { createLookahead, type WaitingEnvelope } from './prefetch.ts';
+
+/** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
+const MAX_STALLED = 1_000_000;
+
+/** Seconds that an idle lane waits for its next job: also the longest sleep after a graceful hand-over. */
+const DRAIN_DELAY = 0.5;
+
+/** Milliseconds before the lane asks again after an error of the queue. */
+const RUN_RETRY_DELAY = 250;
+
+/** Milliseconds before a job that has taken effect is removed once more; after these it is left to the upkeep. */
+const REMOVE_DELAYS = [50, 100, 200, 400, 800];
+
+/** Milliseconds between two lines about a queue that does not answer. */
+const WARN_INTERVAL = 5000;
+
+export interface Lane extends Service {
+  /** Stands no longer at a fence, if it does: its job, and those of the lanes that it waits for, are gone. */
+  leaveFence(): void;
+}
+
+export interface LaneContext {
+  connection: QueueConnection;
+  coalescer: Coalescer;
+  fences: Fences;
+  config: Pick<Config, 'LANES' | 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
+  log: Log;
+}
+
+/** What of a lane is being applied. */
+interface Run {
+  /** Id of the first envelope: that of the job in work. */
+  head: string;
+  /** Jobs that still wait in the lane, in its order. */
+  behind: string[];
+  /** Each of what was handed in; more may come while one of them is not resolved. */
+  applied: Promise<void>[];
+}
+
+/**
+ * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was seen to wait behind it;
+ * at a fence it waits for the other lanes. The processor never throws, since a failed job would come back behind later
+ * ones. What it gives back when it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken
+ * next on Redis, and on Postgres it keeps its place in the order.
+ */
+export function startLane(lane: number, { connection, coalescer, fences, config, log }: LaneContext): Lane {
+  let leaving = new AbortController();
+  const stop = new AbortController();
+  const stopping = stop.signal;
+  /** No job is taken any more. */
+  let closing = false;
+
+  const queue = openQueue<Envelope>(connection, laneName(lane));
+  const waiting = waitingIn(connection, queue);
+  const lookahead = createLookahead(waiting);
+
+  /** Jobs that took effect together with one in front of them. */
+  const early = new Set<string>();
+
+  /** The job in work and those that are applied with it, until all of them have taken effect. */
+  let run: Run | undefined;
+  coalescer.follow(lane, takeMore);
+
+  /** The last job that has taken effect; the queue may not know of it yet. */
+  let applied: string | undefined;
+
+  async function work(job: Job<Envelope>, token?: string): Promise<void> {
+    await apply(job, token);
+    applied = job.id;
+  }
+
+  async function apply(job: Job<Envelope>, token?: string): Promise<void> {
+    const id = job.id!;
+    if (early.delete(id)) return;
+    early.clear();
+    const ahead = await lookahead.take(id);
+    const delivery = deliveryOf(id, job.data);
+    const fence = fenceOf(delivery);
+    if (!fence) return applyRun(delivery, ahead);
+    const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
+    if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
+    // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
+    await job.moveToWait(token).catch(() => {});
+    throw new WaitingError();
+  }
+
+  /** One batch for a job and what was seen behind it, and what is seen later if it takes long. */
+  async function applyRun(delivery: Delivery, ahead: WaitingEnvelope[]): Promise<void> {
+    const first = coalescer.apply(delivery, ...ahead.map(({ id, envelope }) => deliveryOf(id, envelope)));
+    const mine: Run = { head: delivery.id, behind: ahead.map(({ id }) => id), applied: [first] };
+    run = mine;
+    void lookahead.look(ahead, first);
+    for (const applied of mine.applied) await applied;
+    run = undefined;
+    await removeEarly(mine.behind);
+  }
+
+  /** A batch that takes long was cut: who shares the lane has a turn between two parts of it. */
+  async function takeMore(pending: ReadonlySet<string>): Promise<void> {
+    const mine = run;
+    if (!mine || closing) return;
+    const done = mine.behind.filter((id) => !pending.has(ledgerKey(id)));
+    mine.behind = mine.behind.filter((id) => pending.has(ledgerKey(id)));
+    await removeEarly(done);
+    const all = Promise.all(mine.applied);
+    const more = await lookahead.takeMore(
+      mine.behind.map((id) => ({ id })),
+      all,
+    );
+    const deliveries = more.map(({ id, envelope }) => deliveryOf(id, envelope));
+    // Applied in the meantime, the lane hands out the next one itself. Somebody else's by now, it waits again.
+    if (run !== mine || closing || more.length === 0 || deliveries.some(({ id }) => id === mine.head)) return;
+    mine.behind.push(...more.map(({ id }) => id));
+    mine.applied.push(coalescer.apply(...deliveries));
+  }
+
+  /**
+   * While a job is in work none of these is handed out: removed later, one could be gone in somebody's hands. What could
+   * not be removed is completed at once when its turn comes.
+   */
+  async function removeEarly(ids: string[]): Promise<void> {
+    for (const id of ids) early.add(id);
+    if (ids.length > 0) await waiting.remove(ids).catch(() => {});
+  }
+
+  const deliveryOf = (jobId: string, envelope: Envelope): Delivery => ({
+    id: ledgerKey(jobId),
+    lane,
+    lanes: config.LANES,
+    envelope,
+  });
+
+  /** The connection that broke when it was to be completed may break again. */
+  async function removeApplied(id: string): Promise<void> {
+    for (const wait of [0, ...REMOVE_DELAYS]) {
+      await sleep(wait, undefined, { signal: stopping }).catch(() => {});
+      if (stopping.aborted) return;
+      try {
+        // Of one that is gone nothing is said: an answer that got lost may have been that of its removal.
+        await queue.remove(id, { removeChildren: false });
+        return;
+      } catch (error) {
+        log.debug({ err: error, lane, job: id }, 'a job that has taken effect is not removed yet');
+      }
+    }
+  }
+
+  const worker = new Worker<Envelope>(
+    laneName(lane),
+    work,
+    {
+      ...connection.options,
+      concurrency: 1,
+      lockDuration: config.LOCK_DURATION_MS,
+      stalledInterval: config.STALLED_INTERVAL_MS,
+      maxStalledCount: MAX_STALLED,
+      drainDelay: DRAIN_DELAY,
+      runRetryDelay: RUN_RETRY_DELAY,
+    },
+    connection.factory,
+  );
+  // The processor does not throw: the connection was lost when the queue was to be told that the job is completed,
+  // and BullMQ calls that failed. It has taken effect, and nobody has to look at it.
+  worker.on('failed', (job) => {
+    if (job?.id !== undefined && job.id === applied) void removeApplied(job.id);
+  });
+  let warned = Number.NEGATIVE_INFINITY;
+  worker.on('error', (error) => {
+    // BullMQ reports every try; one line says enough until it is over.
+    if (performance.now() - warned < WARN_INTERVAL) return;
+    warned = performance.now();
+    log.warn({ err: error, lane }, 'the queue did not answer');
+  });
+  return {
+    name: `lane ${lane}`,
+    leaveFence() {
+      leaving.abort();
+      leaving = new AbortController();
+    },
+    async stop() {
+      // In this order: a worker that is not closing would take the job again that it gives back.
+      closing = true;
+      const closed = worker.close();
+      leaving.abort();
+      await closed;
+      lookahead.forget();
+      stop.abort();
+      await queue.close();
+    },
+  };
+}

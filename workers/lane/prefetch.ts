@@ -1,0 +1,242 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Envelope } from '../../src/jobs/envelope.ts';
+import { within } from '../../src/platform/lifecycle.ts';
+import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
+import type { Waiting } from '../../src/queue/waiting.ts';
+
+/** Times as long as something took that was slow, until it is done again. */
+const REST = 4;
+
+/**
+ * Keeps apart what is slow: where the queue is far away, what is read from it would keep everything else from it.
+ *
+ * @param slowMs milliseconds from which on something was slow
+ */
+function createRest(slowMs: number) {
+  /** By `performance.now()`. */
+  let until = 0;
+
+  function after(took: number): void {
+    until = performance.now() + REST * took;
+  }
+
+  return {
+    isResting: () => performance.now() < until,
+    after,
+    /** What the promise says, after which follows a rest if it was slow; undefined when it is rejected. */
+    async timed<Value>(promise: Promise<Value>): Promise<Value | undefined> {
+      const begun = performance.now();
+      const value = await promise.catch(() => undefined);
+      const took = performance.now() - begun;
+      if (took > slowMs) after(took);
+      return value;
+    },
+  };
+}
+
+/**
+ * Objects, and bytes of their JSON text, from which on what was found is worth a transaction: more would only make
+ * everyone wait longer.
+ */
+const ENOUGH_OBJECTS = 4000;
+const ENOUGH_BYTES = 4_194_304;
+
+/** Envelopes that are read at once: one may have 4 MB, unless those before were small. */
+const AT_ONCE = 8;
+const SMALL = 1 / 256;
+const SMALL_AT_ONCE = 32;
+
+/** An envelope that waits. */
+export interface WaitingEnvelope {
+  id: string;
+  envelope: Envelope;
+}
+
+/**
+ * The job that a lane hands out next, and an unbroken run of those behind it, in the lane's order, up to what is enough
+ * for a transaction. Knows only what it is told by who looks at the lane.
+ */
+function createWaitingRun() {
+  let next: string | undefined;
+  let behind: WaitingEnvelope[] = [];
+  /** How much of what is enough there is: 1 is all of it. */
+  let found = 0;
+  /** As much of one envelope, about: what is read and not taken along has been read in vain. */
+  let typical = 1;
+
+  function forget(): void {
+    next = undefined;
+    behind = [];
+    found = 0;
+  }
+
+  /** What may be applied together with `jobId`, which was handed out just now. Forgets it. */
+  function takeFor(jobId: string): WaitingEnvelope[] {
+    return next === jobId ? takeAll() : [];
+  }
+
+  function takeAll(): WaitingEnvelope[] {
+    const all = behind;
+    forget();
+    return all;
+  }
+
+  /**
+   * The ids with which the run goes on.
+   *
+   * @param ids the lane's first jobs
+   * @param ahead those of them that are being applied
+   * @returns 'lost' when a part of it has gone, 'torn' when something has come in between
+   */
+  function continuationIn(ids: string[], ahead: { id: string }[]): string[] | 'lost' | 'torn' {
+    const known =
+      next === undefined ? ahead.slice(-1).map(({ id }) => id) : [next, ...behind.map(({ id }) => id)];
+    const places = known.map((id) => ids.indexOf(id));
+    // By somebody's hand or to another worker: what the lane holds now is not behind it.
+    if (places.includes(-1)) return 'lost';
+    // On Postgres an add that took its number earlier and committed later stands between them now, acknowledged: what
+    // comes after all of them may have been sent because of it, and has to wait for it.
+    if (places.some((place, index) => place !== places[0]! + index)) return 'torn';
+    return ids.slice(known.length === 0 ? 0 : places.at(-1)! + 1);
+  }
+
+  /** Notes which job is handed out next, unless that is known. */
+  function beginWith(fresh: string[]): void {
+    next ??= fresh.shift();
+  }
+
+  /** How many envelopes are worth reading now. */
+  function wanted(): number {
+    if (found >= 1) return 0;
+    return Math.min(Math.ceil((1 - found) / typical), typical < SMALL ? SMALL_AT_ONCE : AT_ONCE);
+  }
+
+  /** Takes the job along that comes next. @returns whether what follows it may be taken along as well */
+  function add(job: { id: string; data: Envelope } | undefined): boolean {
+    // At a fence the lane has to stand itself.
+    if (!job || job.data?.fence !== undefined) return false;
+    behind.push({ id: job.id, envelope: job.data });
+    found += shareOf(job.data);
+    typical = found / behind.length;
+    return found < 1;
+  }
+
+  return { takeFor, takeAll, continuationIn, beginWith, wanted, add, forget };
+}
+
+/** How much of what is enough an envelope is. */
+function shareOf(envelope: Envelope): number {
+  // Of whatever a lane held: an envelope of another release may have a shape of its own.
+  const objects: unknown = envelope?.objects;
+  const count = Array.isArray(objects) ? objects.length : 1;
+  return Math.max(count / ENOUGH_OBJECTS, jsonBytesAtLeast((objects ?? null) as Json) / ENOUGH_BYTES);
+}
+
+/** Waiting jobs whose ids are read. */
+const MOST_JOBS = 128;
+
+/** Milliseconds from which on a look was slow, and for which a job waits for one at most. */
+const SLOW_MS = 500;
+
+/** Milliseconds between two looks of one transaction; each pause is twice as long as the one before. */
+const FIRST_PAUSE_MS = 4;
+const LONGEST_PAUSE_MS = 250;
+
+/**
+ * Reads what waits in a lane behind the jobs that are being applied, so that the next transaction can take it along.
+ * Nothing is taken out of the lane by that: the lane hands out the next job, and what was seen behind that one, in one
+ * piece and in the lane's order, may be applied with it. Everything in front of it has taken effect by then, and who
+ * else holds one of these jobs, since a lock has run out, meets the ledger.
+ */
+export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>) {
+  const run = createWaitingRun();
+  const rest = createRest(SLOW_MS);
+  /** Grows with every look: an older one finds nothing any more. */
+  let round = 0;
+  /** The present look has not seen the lane yet. */
+  let unseen = false;
+
+  /**
+   * What may be applied together with `jobId`, which was handed out just now. Ends the present look. Where the
+   * transaction has been quicker than the look this waits for another one: each envelope of a lane that is full of small
+   * ones would have a transaction of its own. Never rejects.
+   */
+  async function take(jobId: string): Promise<WaitingEnvelope[]> {
+    const following = run.takeFor(jobId);
+    const hurried = unseen;
+    forget();
+    if (following.length > 0 || !hurried || rest.isResting()) return following;
+    const mine = ++round;
+    await within(SLOW_MS, rest.timed(lookOnce([], mine, true))).catch(() => rest.after(SLOW_MS));
+    const seen = mine === round ? run.takeAll() : [];
+    forget();
+    return seen;
+  }
+
+  /**
+   * What waits behind the job in work and those that are applied with it, for a batch that was cut. Ends the present look,
+   * and begins another. Never rejects.
+   */
+  async function takeMore(ahead: { id: string }[], applied: Promise<unknown>): Promise<WaitingEnvelope[]> {
+    if (rest.isResting()) return [];
+    forget();
+    const mine = ++round;
+    await within(SLOW_MS, rest.timed(lookOnce(ahead, mine, true))).catch(() => rest.after(SLOW_MS));
+    if (mine !== round) return [];
+    const seen = run.takeAll();
+    forget();
+    void look([...ahead, ...seen], applied);
+    return seen;
+  }
+
+  function forget(): void {
+    round++;
+    run.forget();
+    unseen = false;
+  }
+
+  /**
+   * Looks for what waits behind the job in work and those that are applied with it, until it has found enough or
+   * `applied` resolves. Never rejects.
+   */
+  async function look(ahead: { id: string }[], applied: Promise<unknown>): Promise<void> {
+    const mine = ++round;
+    let over = false;
+    unseen = true;
+    void applied.then(() => {
+      over = true;
+    });
+    for (let pause = FIRST_PAUSE_MS; !over; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
+      if (rest.isResting()) return;
+      // Undefined: the queue is away, and has nothing to look at.
+      const more = await rest.timed(lookOnce(ahead, mine, false));
+      if (mine === round) unseen = false;
+      if (!more) return;
+      await sleep(pause);
+    }
+  }
+
+  /**
+   * @param inWork whether it is for the job in work, and not for the one that is handed out next: then nobody looks again
+   * before it is applied, and `ahead` has to be all that waits in front of it
+   * @returns whether there may be more to find, later
+   */
+  async function lookOnce(ahead: { id: string }[], mine: number, inWork: boolean): Promise<boolean> {
+    // Those that are applied now still wait.
+    const ids = await waiting.ids(ahead.length + MOST_JOBS);
+    if (mine !== round) return false;
+    if (inWork && ahead.some(({ id }, place) => ids[place] !== id)) return false;
+    const continuation = run.continuationIn(ids, ahead);
+    if (continuation === 'lost') forget();
+    if (typeof continuation === 'string') return false;
+    // It will be handed out, envelope and all.
+    if (!inWork) run.beginWith(continuation);
+    for (let wanted = run.wanted(); wanted > 0 && continuation.length > 0; wanted = run.wanted()) {
+      const jobs = await waiting.jobs(continuation.splice(0, wanted));
+      if (mine !== round || !jobs.every(run.add)) return false;
+    }
+    return true;
+  }
+
+  return { take, takeMore, look, forget };
+}

@@ -1,0 +1,136 @@
+import type { Queue } from 'bullmq';
+import { type Service, within } from '../../src/platform/lifecycle.ts';
+import type { Log } from '../../src/platform/log.ts';
+import { poll } from '../../src/platform/poll.ts';
+import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { type Waiting, waitingIn } from '../../src/queue/waiting.ts';
+
+/** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
+const PATIENCE = 3;
+
+/**
+ * Share of a lock duration from which on an answer was slow. Over a network on which a question takes that long a lane
+ * may well be busy asking: such a look says nothing, since a new connection or process would be no better off.
+ */
+const SLOW = 0.1;
+
+export interface WatchdogOptions {
+  /** That of the lanes; it may hang. */
+  connection: QueueConnection;
+  /** Another one, through which the queue is asked. */
+  observer: QueueConnection;
+  /** Milliseconds. */
+  lockDuration: number;
+  log: Log;
+  /** Ends the process, so that its supervisor starts it anew. */
+  exit(): void;
+}
+
+interface Watched {
+  queue: Queue;
+  waiting: Waiting<unknown>;
+  reopen(): void;
+  /** The job that waited first when it was looked at last, and how many looks since have found it there; absent: none did. */
+  seen?: { head: string; looks: number } | undefined;
+  reopened: boolean;
+}
+
+/**
+ * Looks after lanes that this process believes it works, and whose jobs wait all the same with none in work: a
+ * connection that hangs half open, or a BullMQ worker that has stopped asking. First the connection is made anew and
+ * the lane reopened; a lane that stays silent ends the process. While the queue itself does not answer nothing is
+ * ended, since a new process would not be better off.
+ */
+export function startWatchdog({ connection, observer, lockDuration, log, exit }: WatchdogOptions) {
+  const lanes = new Map<number, Watched>();
+
+  async function look(): Promise<void> {
+    for (const [lane, watched] of lanes) {
+      try {
+        const asked = performance.now();
+        const head = await headOf(watched);
+        if (performance.now() - asked < SLOW * lockDuration) await judge(lane, watched, head);
+      } catch {
+        // The queue is away for everyone: silence is nobody's fault.
+        watched.seen = undefined;
+      }
+    }
+  }
+
+  async function judge(lane: number, watched: Watched, head: string | undefined): Promise<void> {
+    const { seen } = watched;
+    if (head === undefined || seen?.head !== head) {
+      watched.seen = head === undefined ? undefined : { head, looks: 0 };
+      watched.reopened = false;
+      return;
+    }
+    if (++seen.looks < PATIENCE) return;
+    seen.looks = 0;
+    if (watched.reopened) {
+      if (!(await answers())) return;
+      log.fatal(
+        { lane },
+        'jobs of a lane wait and none is in work, also since it was reopened; this worker ends',
+      );
+      exit();
+      return;
+    }
+    watched.reopened = true;
+    log.error({ lane }, 'jobs of a lane wait and none is in work; the lane is reopened');
+    connection.redis?.disconnect(true);
+    watched.reopen();
+  }
+
+  /** Whether the lanes' own connection is well: if not, a new process would be no better off than a new connection. */
+  async function answers(): Promise<boolean> {
+    if (!connection.redis) return true;
+    const asked = within(SLOW * lockDuration, connection.redis.ping());
+    return asked.then(
+      () => true,
+      () => false,
+    );
+  }
+
+  /** The next job of a lane of which nothing is in work; undefined: there is none, or somebody lets it wait. */
+  async function headOf({ queue, waiting }: Watched): Promise<string | undefined> {
+    if (!observer.ready()) throw new Error('the queue is not connected');
+    const asked = Promise.all([queue.getJobCounts('active'), queue.isPaused(), waiting.first()] as const);
+    const [{ active = 0 }, paused, next] = await within(lockDuration, asked);
+    return active > 0 || paused ? undefined : next?.id;
+  }
+
+  const looks = poll(lockDuration, look);
+  return {
+    name: 'watchdog',
+    async stop() {
+      // A look may wait for the queue.
+      void looks.stop();
+    },
+
+    /** Opens a lane and keeps an eye on it; stopping what is returned ends both. */
+    watch(lane: number, open: () => Service): Service {
+      let running = open();
+      const left: Promise<void>[] = [];
+      const queue = openQueue(observer, laneName(lane));
+      const waiting = waitingIn(observer, queue);
+      lanes.set(lane, {
+        queue,
+        waiting,
+        reopened: false,
+        reopen() {
+          // One that hangs may never end: its successor does not wait for it.
+          left.push(running.stop().catch(() => {}));
+          running = open();
+        },
+      });
+      return {
+        name: running.name,
+        async stop() {
+          lanes.delete(lane);
+          await Promise.all([running.stop(), queue.close().catch(() => {}), ...left]);
+        },
+      };
+    },
+  };
+}

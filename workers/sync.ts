@@ -1,0 +1,61 @@
+import { checkColumns } from '../src/integrations/columns.ts';
+import { openTokenBuckets } from '../src/limits/token-buckets.ts';
+import { runProcess } from '../src/platform/lifecycle.ts';
+import { openWorkingProcess } from '../src/processes/process.ts';
+import { integrationKeys } from '../src/processes/secrets.ts';
+import type { LongStrings } from '../src/profile/attribute-rule.ts';
+import { watchDepth } from '../src/queue/depth.ts';
+import { watchApplied } from '../src/queue/effects.ts';
+import { createSyncQueue } from '../src/queue/syncs.ts';
+import { createRowJudge, createRules } from './sync/chunk.ts';
+import { createSyncMetrics, type SyncContext } from './sync/context.ts';
+import { createPace } from './sync/pace.ts';
+import { createSourceOpener } from './sync/read.ts';
+import { startSyncs, startSyncUpkeep } from './sync/start.ts';
+
+/** Rows of one run; a source with more is read on by the next. */
+const MAX_ROWS = 500_000_000;
+
+/** The Procfile's `sync`: brings the rows of warehouses into the lanes. Any number of them may run. */
+async function main(): Promise<void> {
+  const metrics = createSyncMetrics();
+  const opened = await openWorkingProcess('sync', { registry: metrics.registry });
+  const { config, log, pool, connection, producer, producerConnection, installation, services } = opened;
+
+  const limits = openTokenBuckets(config, producerConnection, { counter: 'sync', pool, log });
+  const syncs = createSyncQueue(producerConnection, config.QUEUE_TIMEOUT_MS);
+  const depth = watchDepth(producerConnection, config.LANES);
+  const pace = { buckets: limits.buckets, waiting: depth.waiting, lanes: config.LANES };
+  const context: SyncContext = {
+    pool,
+    producer: installation.guard(producer),
+    applied: watchApplied(pool),
+    open: createSourceOpener(integrationKeys(config), {
+      serviceIdField: config.SERVICE_ID_FIELD,
+      scratchBytes: config.SYNC_SCRATCH_BYTES,
+      refusedNetworks: config.SYNC_REFUSED_NETWORKS,
+    }),
+    checkColumns: (columns, { kind }) => checkColumns(kind, columns, config.SERVICE_ID_FIELD),
+    rulesOf: (run) => createRules(pool, run, config.KEY_CACHE_MS),
+    paceOf: ({ workspaceId }) => createPace({ ...pace, workspaceId }),
+    making: {
+      judge: createRowJudge(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings),
+      lanes: config.LANES,
+      maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
+    },
+    maxRows: MAX_ROWS,
+    metrics,
+    log,
+  };
+
+  services.push(
+    { name: 'rate limits', stop: limits.stop },
+    { name: 'sync queue', stop: () => syncs.stop() },
+    depth,
+    startSyncUpkeep(pool, syncs, log),
+    startSyncs({ connection, syncs, context, config }),
+  );
+  opened.ready({ concurrency: config.SYNC_CONCURRENCY });
+}
+
+runProcess('sync', main);

@@ -1,0 +1,200 @@
+import type { IntegrationKind } from '../../src/integrations/definition.ts';
+import type { SourceRow } from '../../src/integrations/source.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import type { Caller } from '../../src/operations/operation.ts';
+import { createAccept } from '../../src/operations/track/accept.ts';
+import { usersDelete } from '../../src/operations/users.delete.ts';
+import type { LongStrings } from '../../src/profile/attribute-rule.ts';
+import { pack } from '../../src/queue/pack.ts';
+import type { Pool } from '../../src/store/database.ts';
+import type { RowError, ShownRow, StagedChunk } from '../../src/store/sync-chunks.ts';
+import { readRules, type WorkspaceRules } from '../../src/store/sync-lists.ts';
+import type { Run } from '../../src/store/sync-runs.ts';
+import type { Limit } from './pace.ts';
+import { fingerprintOf, namesOf, type Refusal, tally, timeOf, toObject, userOf } from './row-object.ts';
+
+/** Row errors of one run that are kept; all are counted. As many rows with a warning are kept of one attempt. */
+const MAX_ERRORS = 100_000;
+
+/** Characters of a failed row's payload that are kept. */
+const MAX_SHOWN = 1000;
+
+/** Where a run stands with the last chunk that was made of its rows, whether that has taken effect or not. */
+export interface Position {
+  rows: number;
+  failed: number;
+  /** Rows with a warning, since this process works the run. */
+  warned: number;
+  /** The newest UPDATED_AT so far. */
+  newest: string | undefined;
+}
+
+export interface ChunkMaking {
+  run: Pick<Run, 'id' | 'kind' | 'updateExistingOnly' | 'workspaceId'>;
+  caller: Caller;
+  judge: RowJudge;
+  lanes: number;
+  maxEnvelopeObjects: number;
+}
+
+/** Judges rows and packs what can be applied. `position` moves on behind them. */
+export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMaking): StagedChunk {
+  const { run, caller, judge, lanes, maxEnvelopeObjects } = making;
+  const judging = { caller, kind: run.kind, updateExistingOnly: run.updateExistingOnly };
+  const objects: AcceptedObject[] = [];
+  const shown: Record<string, ShownRow> = {};
+  const errors: RowError[] = [];
+  const warnings: RowError[] = [];
+  let failed = 0;
+  let bytes = 0;
+  rows.forEach((row, index) => {
+    const number = position.rows + index + 1;
+    const verdict = judge(row, index, judging);
+    if ('error' in verdict) {
+      if (position.failed + failed++ < MAX_ERRORS)
+        errors.push({ ...show(row, number), reason: verdict.error });
+      return;
+    }
+    objects.push(verdict.object);
+    shown[verdict.object.id] = show(row, number);
+    if (verdict.warnings && position.warned + warnings.length < MAX_ERRORS)
+      warnings.push({ ...show(row, number), reason: verdict.warnings.join('; ') });
+    bytes += row.payload?.length ?? 0;
+  });
+  const newest = rows.reduce(later, position.newest);
+  const moved = newest !== position.newest;
+  position.rows += rows.length;
+  position.failed += failed;
+  position.warned += warnings.length;
+  position.newest = newest;
+
+  const request = {
+    request_id: run.id,
+    workspace_id: run.workspaceId,
+    accepted_at: new Date(caller.now).toISOString(),
+  };
+  const entries = objects.length === 0 ? [] : pack([{ request, objects, bytes }], lanes, maxEnvelopeObjects);
+  return {
+    // The ledger knows a fence by its first lane's envelope alone.
+    envelopeIds: [...new Set(entries.map(({ id, envelope }) => envelope.fence?.id ?? id))],
+    entries,
+    rows: shown,
+    progress: {
+      rows: rows.length,
+      failed,
+      errors,
+      ...(warnings.length > 0 && { warnings }),
+      ...(newest !== undefined && { lastTimestamp: newest }),
+      boundary: {
+        moved,
+        newest: counted(rows.filter(({ updatedAt }) => updatedAt !== undefined && updatedAt === newest)),
+        unreadable: counted(rows.filter(({ updatedAt }) => updatedAt === undefined)),
+      },
+    },
+  };
+}
+
+/** Times are texts that compare as times do. */
+function later(newest: string | undefined, { updatedAt }: SourceRow): string | undefined {
+  return updatedAt !== undefined && (newest === undefined || updatedAt > newest) ? updatedAt : newest;
+}
+
+function counted(rows: SourceRow[]): Record<string, number> {
+  return Object.fromEntries(tally(rows.map(fingerprintOf)));
+}
+
+function show({ updatedAt, unreadable, broken, identifiers, payload }: SourceRow, number: number): ShownRow {
+  const named = Object.entries(identifiers).map(([column, value]) => `${column.toUpperCase()}=${value}`);
+  return {
+    number,
+    updated_at: updatedAt ?? (broken ? null : (unreadable ?? null)),
+    identifiers: namesOf(identifiers),
+    identifier: named.length > 0 ? named.join(', ').slice(0, MAX_SHOWN) : null,
+    payload: (payload ?? broken?.text)?.slice(0, MAX_SHOWN) ?? null,
+  };
+}
+
+export interface RowJudgeOptions {
+  caller: Caller;
+  kind: IntegrationKind;
+  updateExistingOnly: boolean;
+}
+
+/** What becomes of a row, and what was cut or left out of one that is applied. */
+export type RowVerdict = { object: AcceptedObject; warnings?: readonly string[] } | Refusal;
+
+/**
+ * Judges rows by the very code of /users/track and /users/delete. The validators are compiled here, once.
+ *
+ * @param serviceIdField wire name of the service id
+ */
+export function createRowJudge(serviceIdField: string, longStrings: LongStrings = 'cut') {
+  const accept = createAccept(serviceIdField, longStrings);
+  const deletion = usersDelete(serviceIdField);
+
+  /** @param index the row's place in its chunk */
+  return function judge(row: SourceRow, index: number, options: RowJudgeOptions): RowVerdict {
+    const { caller, kind, updateExistingOnly } = options;
+    if (kind === 'deletes') return judgeDeletion(row, caller);
+    const made = toObject(row, { kind, serviceIdField, updateExistingOnly });
+    return 'error' in made ? made : accept[kind](made.object, index, caller);
+  };
+
+  function judgeDeletion(row: SourceRow, caller: Caller): RowVerdict {
+    const time = timeOf(row);
+    if ('error' in time) return time;
+    const named = userOf(row, { kind: 'deletes', serviceIdField });
+    if ('error' in named) return named;
+    const [field, value] = Object.entries(named.user)[0]!;
+    const arrays: Record<string, string> = {
+      external_id: 'external_ids',
+      user_alias: 'user_aliases',
+      service_id: `${serviceIdField}s`,
+    };
+    try {
+      const { objects } = deletion.plan(caller, { [arrays[field]!]: [value] });
+      return { object: objects[0]! };
+    } catch (error) {
+      const { errors } = error as { errors?: { type: string }[] };
+      if (!errors?.[0]) throw error;
+      return { error: errors[0].type };
+    }
+  }
+}
+
+type RowJudge = ReturnType<typeof createRowJudge>;
+
+/** What a workspace says about its rows, remembered as long as a web process remembers an API key. */
+export interface Rules {
+  /** As whom rows are judged now. */
+  caller(): Promise<Caller>;
+  /** Of /users/track; undefined: the default. */
+  limit(): Promise<Limit | undefined>;
+}
+
+/** @param cacheMs milliseconds for which a look into the store is remembered */
+export function createRules(pool: Pool, run: Pick<Run, 'id' | 'workspaceId'>, cacheMs: number): Rules {
+  let known: { at: number; rules: WorkspaceRules; caller: Omit<Caller, 'now'> } | undefined;
+
+  async function look() {
+    const now = Date.now();
+    if (known && now - known.at <= cacheMs) return known;
+    const rules = await readRules(pool, run.workspaceId);
+    const [groups, blocked] = [new Set(rules.groups), new Set(rules.blocked)];
+    const caller = {
+      workspaceId: run.workspaceId,
+      requestId: run.id,
+      hasGroup: (id: string) => groups.has(id),
+      // Asked by operations on groups alone.
+      channelOf: () => undefined,
+      isBlocked: (externalId: string) => blocked.has(externalId),
+    };
+    known = { at: now, rules, caller };
+    return known;
+  }
+
+  return {
+    caller: async () => ({ ...(await look()).caller, now: Date.now() }),
+    limit: async () => (await look()).rules.limit ?? undefined,
+  };
+}

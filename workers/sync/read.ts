@@ -1,0 +1,229 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { charactersOf } from '../../src/integrations/columns.ts';
+import { decryptCredentials } from '../../src/integrations/definition.ts';
+import { openSource } from '../../src/integrations/open-source.ts';
+import type { Source, SourceOptions, SourceRow } from '../../src/integrations/source.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { poll, rest } from '../../src/platform/poll.ts';
+import { inTransaction } from '../../src/store/database.ts';
+import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
+import type { StagedChunk } from '../../src/store/sync-chunks.ts';
+import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
+import { makeChunk, type Position } from './chunk.ts';
+import { createPassOver, type Leaving, type SyncContext, settle } from './context.ts';
+import { createChunkSize } from './pace.ts';
+import { type Account, RunLost, type Settled, turnOver } from './turn-over.ts';
+
+/** Characters in one chunk, unless one row has more: bounds what stands in a lane before a live request. */
+const MAX_CHUNK_CHARACTERS = 1_048_576;
+
+/** Hands out the rows of a source in chunks, in their order, and reads a batch ahead. */
+export function createRowReader(batches: AsyncIterable<SourceRow[]>) {
+  const iterator = batches[Symbol.asyncIterator]();
+  let held: SourceRow[] = [];
+  let place = 0;
+  let ahead = ask();
+
+  function ask(): Promise<IteratorResult<SourceRow[]>> {
+    const asked = iterator.next();
+    // Whoever asks for the next chunk gets the error.
+    asked.catch(() => {});
+    return asked;
+  }
+
+  /** @returns at most `size` rows; none at the end */
+  async function next(size: number): Promise<SourceRow[]> {
+    const rows: SourceRow[] = [];
+    let characters = 0;
+    while (rows.length < size) {
+      if (place === held.length) {
+        const { value, done } = await ahead;
+        if (done) break;
+        held = value;
+        place = 0;
+        ahead = ask();
+        continue;
+      }
+      const row = held[place]!;
+      characters += charactersOf(row);
+      if (rows.length > 0 && characters > MAX_CHUNK_CHARACTERS) break;
+      rows.push(row);
+      place++;
+    }
+    return rows;
+  }
+
+  return next;
+}
+
+export type RowReader = ReturnType<typeof createRowReader>;
+
+/** Rows of one read from the source. */
+const BATCH = 500;
+
+/** Between two looks whether a run has been cancelled while its source is waited for. */
+const LOOK_FOR_CANCEL_MS = 2000;
+/** A source that does not close is left to itself. */
+const CLOSE_MS = 10_000;
+
+export type ReadOn = 'finished' | 'cancelled' | 'too many rows' | 'left';
+
+/** What the next chunk has turned out to be; nothing of it at the end of the source. */
+type Next = { chunk?: StagedChunk | undefined; error?: unknown };
+
+/**
+ * Reads a source from the run's last timestamp on, and hands its rows over chunk by chunk. One chunk is in the lanes at
+ * a time, so that a live request waits behind one at most; meanwhile the next is read and judged.
+ *
+ * `account` moves on with what has taken effect.
+ * @throws {SourceError}; {RunLost}; what the store or the queue report
+ */
+export async function readOn(
+  { run, account }: { run: Run; account: Account },
+  context: SyncContext,
+  leaving: Leaving,
+): Promise<ReadOn> {
+  const { pool, maxRows } = context;
+  const rules = context.rulesOf(run);
+  const ask = context.paceOf(run);
+  const size = createChunkSize();
+  const position: Position = {
+    rows: account.read,
+    failed: account.failed,
+    warned: 0,
+    newest: account.lastTimestamp,
+  };
+  if (account.read === 0) await forgetUnreadable(account, context);
+  const attempt = newId();
+  const reading = new AbortController();
+  const cancelled = watchForCancel(run.id, context, reading.signal);
+  const stop = AbortSignal.any([leaving.soon, leaving.now, cancelled]);
+  const signal = AbortSignal.any([reading.signal, stop]);
+  const opening = openChecked(run, context, signal);
+  let done: Settled | undefined;
+  try {
+    const source = await unlessAborted(opening, stop);
+    if (!source) return cancelled.aborted ? 'cancelled' : 'left';
+    const passOver = await createPassOver(pool, run, attempt);
+    const read = createRowReader(source.rowsSince(run.lastTimestamp ?? undefined, { batch: BATCH, signal }));
+
+    const prepare = async (): Promise<Next> => {
+      try {
+        for (;;) {
+          const rows = await read(size.now());
+          if (rows.length === 0) return {};
+          const fresh = await passOver(rows);
+          if (fresh.length === 0) continue;
+          return {
+            chunk: makeChunk(fresh, position, { ...context.making, run, caller: await rules.caller() }),
+          };
+        }
+      } catch (error) {
+        return { error };
+      }
+    };
+
+    /** Until the chunk may be handed over; what has taken effect is settled before a wait. */
+    const waitForTurn = async ({ progress }: StagedChunk): Promise<void> => {
+      for (;;) {
+        const milliseconds = await ask(progress.rows, await rules.limit());
+        if (milliseconds === 0 || leaving.soon.aborted) return;
+        if (done) await turnOver(pool, account, { done });
+        done = undefined;
+        await rest(milliseconds, leaving.soon);
+        if (await isCancelled(pool, run.id)) return;
+      }
+    };
+
+    for (let ahead = prepare(); ; ) {
+      const { chunk, error } = (await unlessAborted(ahead, stop)) ?? {};
+      if (chunk) await waitForTurn(chunk);
+      const full =
+        chunk !== undefined &&
+        account.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
+      // A source that is told to stop may look like one that is at its end.
+      const leave = leaving.soon.aborted;
+      const staged = full || stop.aborted ? undefined : chunk;
+      const turned = await turnOver(pool, account, { done, next: staged });
+      done = undefined;
+      if (turned.cancelled) return 'cancelled';
+      if (leave) return 'left';
+      if (error) throw error;
+      if (full) return 'too many rows';
+      if (!staged) return 'finished';
+      ahead = prepare();
+      done = await settle(staged, context, leaving.now);
+      if (staged.entries.length > 0) size.learn(staged.progress.rows, done.milliseconds);
+    }
+  } finally {
+    reading.abort();
+    await closeOpened(opening, context);
+    await forgetExpected(pool, attempt).catch(() => {});
+  }
+}
+
+/** Rows without a readable time are counted once in a run, and again in the next one. */
+async function forgetUnreadable({ jobId, integrationId }: Account, { pool }: SyncContext): Promise<void> {
+  await inTransaction(pool, async (tx) => {
+    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    if ((await advanceRun(tx, { jobId, expected: 0, ...nothing })) === undefined) throw new RunLost();
+    await clearBoundary(tx, integrationId, true);
+  });
+}
+
+/** @throws {SourceError} also when its columns do not do */
+async function openChecked(run: Run, context: SyncContext, signal: AbortSignal): Promise<Source> {
+  const source = await context.open(run, signal);
+  try {
+    context.checkColumns(await source.describe(), run);
+    return source;
+  } catch (error) {
+    await source.close().catch(() => {});
+    throw error;
+  }
+}
+
+/** One that opens too slowly to be waited for closes when it has opened. */
+async function closeOpened(opening: Promise<Source>, { log }: SyncContext): Promise<void> {
+  const closed = opening.then(
+    (source) => source.close().catch((error) => log.warn({ err: error }, 'a source did not close')),
+    () => {},
+  );
+  await Promise.race([closed, sleep(CLOSE_MS, undefined, { ref: false })]);
+}
+
+/** A source may be silent for long: whether its run has been cancelled is asked beside it. */
+function watchForCancel(jobId: string, { pool }: SyncContext, over: AbortSignal): AbortSignal {
+  const cancelled = new AbortController();
+  const looks = poll(LOOK_FOR_CANCEL_MS, async () => {
+    if ((await isCancelled(pool, jobId)) && !over.aborted) cancelled.abort();
+  });
+  for (const signal of [over, cancelled.signal])
+    signal.addEventListener('abort', () => void looks.stop(), { once: true });
+  return cancelled.signal;
+}
+
+/** What the work gives, or nothing as soon as the signal comes; the work goes on and is heard by nobody. */
+function unlessAborted<T>(work: Promise<T>, signal: AbortSignal): Promise<T | undefined> {
+  work.catch(() => {});
+  if (signal.aborted) return Promise.resolve(undefined);
+  return new Promise((resolve, reject) => {
+    const leave = () => resolve(undefined);
+    signal.addEventListener('abort', leave, { once: true });
+    work.then(resolve, reject).finally(() => signal.removeEventListener('abort', leave));
+  });
+}
+
+/**
+ * Opens the source of a run's integration with its credentials, which are decrypted here and kept by nobody.
+ */
+export function createSourceOpener(keys: readonly Buffer[], options: SourceOptions) {
+  /** @throws {SourceError}; the reason of the signal */
+  return async function openRunSource(
+    { integrationId, source, credentials }: Run,
+    signal: AbortSignal,
+  ): Promise<Source> {
+    const secret = credentials ? decryptCredentials(credentials, integrationId, keys) : undefined;
+    return openSource(source, secret, { ...options, signal });
+  };
+}

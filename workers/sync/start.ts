@@ -1,0 +1,189 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { Job } from 'bullmq';
+import { lastDue, patternOf } from '../../src/integrations/schedule.ts';
+import { type ScheduledJobData, SYNC_QUEUE, type SyncJobData, syncJobs } from '../../src/jobs/catalog.ts';
+import type { Config } from '../../src/platform/config.ts';
+import { newId } from '../../src/platform/ids.ts';
+import type { Service } from '../../src/platform/lifecycle.ts';
+import type { Log } from '../../src/platform/log.ts';
+import { poll, rest } from '../../src/platform/poll.ts';
+import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
+import type { QueueConnection } from '../../src/queue/connection.ts';
+import type { SyncQueue } from '../../src/queue/syncs.ts';
+import type { Pool } from '../../src/store/database.ts';
+import { listScheduled, type Scheduled } from '../../src/store/integrations.ts';
+import { forgetEndedExpected } from '../../src/store/sync-boundary.ts';
+import { forgetRowErrors } from '../../src/store/sync-chunks.ts';
+import { findUnfinishedRuns, forgetRuns, startRun } from '../../src/store/sync-runs.ts';
+import type { SyncContext } from './context.ts';
+import { workOff } from './work-run.ts';
+
+const RETRY_MS = 1000;
+
+/**
+ * It is time for a run of an integration: begins one, unless the last has not ended.
+ * @returns false: Postgres did not answer until this process was told to stop
+ */
+async function startScheduled(
+  integrationId: string,
+  { pool, metrics, log, syncs }: SyncContext & Pick<SyncsOptions, 'syncs'>,
+  leaving: AbortSignal,
+): Promise<boolean> {
+  const id = newId();
+  while (!leaving.aborted) {
+    try {
+      const outcome = await startRun(pool, { id, integrationId, askedBy: 'schedule' });
+      if (outcome !== 'started') {
+        metrics.skipped.inc({ reason: outcome });
+        log.info({ integration_id: integrationId, reason: outcome }, 'a scheduled run was not started');
+        return true;
+      }
+      // Where the queue does not take it, the next sweep finds it.
+      await syncs.add(id).catch((error) => log.warn({ err: error, job_id: id }, 'a run waits for the queue'));
+      return true;
+    } catch (error) {
+      log.warn({ err: error, integration_id: integrationId }, 'a scheduled run could not be started yet');
+      await rest(RETRY_MS, leaving);
+    }
+  }
+  return false;
+}
+
+/** BullMQ gives a job up for good that stalls more often; a run is never given up. */
+const MAX_STALLED = 1_000_000;
+
+/** Seconds that an idle process waits for its next job, and milliseconds before it asks again after an error. */
+const DRAIN_DELAY = 1;
+const RUN_RETRY_DELAY = 500;
+
+/** Milliseconds between two lines about a queue that does not answer. */
+const WARN_INTERVAL = 5000;
+
+export interface SyncsOptions {
+  connection: QueueConnection;
+  syncs: Pick<SyncQueue, 'add'>;
+  context: SyncContext;
+  config: Pick<
+    Config,
+    'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS' | 'SHUTDOWN_TIMEOUT_MS' | 'SYNC_CONCURRENCY'
+  >;
+}
+
+/**
+ * Works the queue of sync runs, several at a time. The tables know what a run is; a job only says that there is one.
+ * Asked to stop, each run ends its chunk and goes back to the head of the queue.
+ */
+export function startSyncs({ connection, syncs, context, config }: SyncsOptions): Service {
+  const { log, metrics } = context;
+  const [soon, now] = [new AbortController(), new AbortController()];
+  const leaving = { soon: soon.signal, now: now.signal };
+
+  async function work(job: Job<SyncJobData | ScheduledJobData>, token?: string): Promise<void> {
+    metrics.working.inc();
+    try {
+      if (await workJob(job)) return;
+    } finally {
+      metrics.working.dec();
+    }
+    // Refused, it belongs to another process by now, or to whoever finds it when its lock has run out.
+    await job.moveToWait(token).catch(() => {});
+    throw new WaitingError();
+  }
+
+  /** @returns false: it was left in the middle */
+  async function workJob({ name, data }: Job<SyncJobData | ScheduledJobData>): Promise<boolean> {
+    if (name === syncJobs.scheduled)
+      return startScheduled((data as ScheduledJobData).integration_id, { ...context, syncs }, leaving.soon);
+    return workOff((data as SyncJobData).job_id, context, leaving);
+  }
+
+  const worker = new Worker<SyncJobData | ScheduledJobData>(
+    SYNC_QUEUE,
+    work,
+    {
+      ...connection.options,
+      concurrency: config.SYNC_CONCURRENCY,
+      lockDuration: config.LOCK_DURATION_MS,
+      stalledInterval: config.STALLED_INTERVAL_MS,
+      maxStalledCount: MAX_STALLED,
+      drainDelay: DRAIN_DELAY,
+      runRetryDelay: RUN_RETRY_DELAY,
+    },
+    connection.factory,
+  );
+  let warned = Number.NEGATIVE_INFINITY;
+  worker.on('error', (error) => {
+    if (performance.now() - warned < WARN_INTERVAL) return;
+    warned = performance.now();
+    log.warn({ err: error }, 'the queue of syncs did not answer');
+  });
+
+  return {
+    name: 'syncs',
+    async stop() {
+      // In this order: a worker that is not closing would take the job again that it gives back.
+      const closed = worker.close();
+      soon.abort();
+      const patience = config.SHUTDOWN_TIMEOUT_MS * 0.6;
+      const inTime = await Promise.race([closed.then(() => true), sleep(patience, false, { ref: false })]);
+      if (inTime) return;
+      now.abort();
+      await Promise.race([closed, sleep(patience / 3, undefined, { ref: false })]);
+    },
+  };
+}
+
+const NUDGE_MS = 2000;
+const FOLLOW_MS = 15_000;
+const TIDY_MS = 3_600_000;
+
+/**
+ * What a sync process looks after beside its runs: that the queue knows of each run that has not ended, that the
+ * schedulers are those of the integrations, also of a queue that came back empty, and old rows. Every process does it;
+ * doing it twice is harmless.
+ */
+export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service {
+  async function nudge(): Promise<void> {
+    for (const id of await findUnfinishedRuns(pool)) await syncs.add(id);
+  }
+
+  async function follow(): Promise<void> {
+    const scheduled = await listScheduled(pool);
+    const wanted = scheduled.flatMap(({ id, schedule }) => {
+      try {
+        return [{ id, pattern: patternOf(schedule) }];
+      } catch (error) {
+        log.error({ err: error, integration_id: id }, 'an integration has a schedule that cannot be read');
+        return [];
+      }
+    });
+    const { changed, made } = await syncs.follow(wanted);
+    for (const one of scheduled) if (made.includes(one.id)) await catchUp(one);
+    if (changed > 0) log.info({ changed }, 'the schedules of integrations are those of their table again');
+  }
+
+  /** Of a queue that came back empty, no scheduler knows that a time has passed meanwhile. */
+  async function catchUp({ id: integrationId, schedule, since }: Scheduled): Promise<void> {
+    if (lastDue(schedule, new Date()) <= since) return;
+    const id = newId();
+    if ((await startRun(pool, { id, integrationId, askedBy: 'schedule' })) !== 'started') return;
+    log.info({ job_id: id, integration_id: integrationId }, 'a scheduled run was missed, and is begun now');
+    await syncs.add(id);
+  }
+
+  async function tidy(): Promise<void> {
+    await forgetRowErrors(pool);
+    await forgetRuns(pool);
+    await forgetEndedExpected(pool);
+  }
+
+  const warn = (error: unknown) => log.warn({ err: error }, 'upkeep of syncs failed; tried again later');
+  const pollers = [poll(NUDGE_MS, nudge, warn), poll(FOLLOW_MS, follow, warn), poll(TIDY_MS, tidy, warn)];
+  for (const { now } of pollers) void now();
+  return {
+    name: 'sync upkeep',
+    async stop() {
+      for (const poller of pollers) void poller.stop();
+    },
+  };
+}

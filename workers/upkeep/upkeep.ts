@@ -1,0 +1,143 @@
+import type { Queue } from 'bullmq';
+import { jobs } from '../../src/jobs/catalog.ts';
+import type { Envelope } from '../../src/jobs/envelope.ts';
+import type { Config } from '../../src/platform/config.ts';
+import type { Service } from '../../src/platform/lifecycle.ts';
+import type { Log } from '../../src/platform/log.ts';
+import { poll } from '../../src/platform/poll.ts';
+import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { analyzeGrown } from '../../src/store/analyze-grown.ts';
+import { blockIfDummies, findCrowdedProfiles } from '../../src/store/blocked-external-ids.ts';
+import type { Pool } from '../../src/store/database.ts';
+import { ensurePartitions } from '../../src/store/events.ts';
+import { forgetArrivals } from '../../src/store/fences.ts';
+import { forgetKeys } from '../../src/store/idempotency-keys.ts';
+import { forgetCutEnvelopes, forgetEnvelopes, readApplied } from '../../src/store/ledger.ts';
+import { forgetOutcomes } from '../../src/store/outcomes.ts';
+import { fenceOf, ledgerKey } from '../batch/open.ts';
+
+/**
+ * Blocks the users who have more than 20,000 distinct event names or products: objects for their external ids
+ * are refused from then on, what is stored stays. Safe to repeat and to race.
+ *
+ * It looks at what is stored, beside the lanes, since a batch cannot tell at no cost: to learn which summaries
+ * an upsert has inserted, and to count those of their profiles, made an upsert of 2000 new summaries take
+ * 111 ms instead of 29. The sample that is looked at here costs an insert a hash, 0.1 µs.
+ */
+export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
+  const crowded = await findCrowdedProfiles(pool);
+  if (crowded.length === 0) return;
+  for (const { workspaceId: workspace_id, blocked, leftOut } of await blockIfDummies(pool, crowded)) {
+    if (blocked > 0) log.warn({ workspace_id, blocked }, 'dummy users are blocked from now on');
+    if (leftOut > 0)
+      log.error({ workspace_id, left_out: leftOut }, 'dummy users go on: no more can be blocked');
+  }
+}
+
+const CHECK_LANES_MS = 5000;
+const BLOCK_DUMMIES_MS = 60_000;
+const LOOK_AT_SIZES_MS = 1000;
+const TIDY_STORE_MS = 3_600_000;
+
+export interface UpkeepOptions {
+  connection: QueueConnection;
+  pool: Pool;
+  config: Pick<Config, 'LANES' | 'LEDGER_DAYS'>;
+  log: Log;
+}
+
+/**
+ * What a worker looks after beside its lanes: that each lane still lets one job through at a time (the limit
+ * lives in the queue, and `obliterate` there would take it away without a word) and keeps no failed job that took
+ * effect, dummy users, tables that begin to fill, next month's partitions, and old rows of the ledger, of fences, of
+ * outcomes and of idempotency keys. Every worker does it; doing it twice is harmless.
+ */
+export async function startUpkeep({ connection, pool, config, log }: UpkeepOptions): Promise<Service> {
+  const lanes = Array.from({ length: config.LANES }, (_, lane) =>
+    openQueue<Envelope>(connection, laneName(lane)),
+  );
+  await Promise.all(lanes.map((queue) => queue.setGlobalConcurrency(1)));
+
+  async function checkLanes(): Promise<void> {
+    for (const queue of lanes) {
+      if ((await queue.getGlobalConcurrency()) === 1) continue;
+      log.error({ lane: queue.name }, 'a lane had lost its limit of one job at a time; it is set again');
+      await queue.setGlobalConcurrency(1);
+    }
+    for (const [lane, queue] of lanes.entries()) await checkFailed(lane, queue);
+  }
+
+  /** Failed jobs that have not taken effect, of which this process has told, by lane. */
+  const told = new Map<number, string[]>();
+
+  async function checkFailed(lane: number, queue: Queue<Envelope>): Promise<void> {
+    const lost = await removeAppliedFailures(lane, queue, pool);
+    const news = lost.filter((id) => !told.get(lane)?.includes(id));
+    told.set(lane, lost);
+    if (news.length > 0)
+      log.error({ lane: queue.name, jobs: news }, 'jobs of a lane have failed and have not taken effect');
+  }
+
+  async function tidyStore(): Promise<void> {
+    await ensurePartitions(pool);
+    await forgetEnvelopes(pool, config.LEDGER_DAYS);
+    await forgetCutEnvelopes(pool, config.LEDGER_DAYS);
+    await forgetOutcomes(pool);
+    await forgetArrivals(pool);
+    await forgetKeys(pool);
+  }
+
+  await tidyStore();
+  const warn = (error: unknown) => log.warn({ err: error }, 'upkeep failed; tried again later');
+  const pollers = [
+    poll(CHECK_LANES_MS, checkLanes, warn),
+    poll(BLOCK_DUMMIES_MS, () => blockDummyUsers(pool, log), warn),
+    poll(LOOK_AT_SIZES_MS, async () => void (await analyzeGrown(pool)), warn),
+    poll(TIDY_STORE_MS, tidyStore, warn),
+  ];
+  return {
+    name: 'upkeep',
+    async stop() {
+      for (const poller of pollers) void poller.stop();
+      await Promise.all(lanes.map((queue) => queue.close()));
+    },
+  };
+}
+
+/** Failed jobs of one lane that are looked at in one go, by their ids. */
+const MOST_FAILED = 100;
+
+/** Of these, marks of fences whose data is read, one after the other. */
+const MOST_MARKS = 20;
+
+/**
+ * Removes the failed jobs of a lane that have taken effect: BullMQ calls a job failed when the connection breaks while
+ * it is told that the job is completed, and whoever worked it may be gone. The ledger decides.
+ *
+ * @returns ids of the failed jobs that have not taken effect, which are left alone
+ */
+export async function removeAppliedFailures(
+  lane: number,
+  queue: Queue<Envelope>,
+  pool: Pool,
+): Promise<string[]> {
+  const failed = await queue.getRanges(['failed'], 0, MOST_FAILED - 1, true);
+  if (failed.length === 0) return [];
+  const keys = new Map(failed.map((id) => [id, ledgerKey(id)]));
+  const applied = await readApplied(pool, [...keys.values()]);
+  const unknown = failed.filter((id) => !applied.has(keys.get(id)!));
+
+  // The mark of a fence has an id of its own, and takes effect with the fence.
+  for (const id of unknown.slice(0, MOST_MARKS)) {
+    const job = await queue.getJob(id);
+    if (job?.name !== jobs.fence) continue;
+    const fence = fenceOf({ id: ledgerKey(id), lane, envelope: job.data });
+    if (fence) keys.set(id, fence.id);
+  }
+  if (unknown.length > 0) for (const id of await readApplied(pool, [...keys.values()])) applied.add(id);
+
+  const isApplied = (id: string) => applied.has(keys.get(id)!);
+  for (const id of failed.filter(isApplied)) await queue.remove(id, { removeChildren: false });
+  return failed.filter((id) => !isApplied(id));
+}

@@ -1,0 +1,44 @@
+import { runProcess } from '../src/platform/lifecycle.ts';
+import { openWorkingProcess } from '../src/processes/process.ts';
+import { watchOldest } from '../src/queue/depth.ts';
+import { createCoalescer } from './batch/coalescer.ts';
+import { createFences, listenForFenceNews } from './fence/fences.ts';
+import { type Lanes, startLanes } from './lane/lanes.ts';
+import { createWorkerMetrics } from './metrics.ts';
+import { startDeadLetters } from './upkeep/dead-letters.ts';
+import { startRemovals } from './upkeep/removals.ts';
+import { startUpkeep } from './upkeep/upkeep.ts';
+
+/** The Procfile's `worker`: applies what the lanes hold. Any number of them may run. */
+async function main(): Promise<void> {
+  const metrics = createWorkerMetrics();
+  let lanes: Lanes | undefined;
+  const opened = await openWorkingProcess('worker', {
+    registry: metrics.registry,
+    onLoss: () => lanes?.leaveFences(),
+  });
+  const { config, log, url, pool, connection, dependencies, installation, services } = opened;
+  const { producer, producerConnection: observer } = opened;
+  await installation.confirmed;
+
+  const upkeep = await dependencies.whenComplete(() => startUpkeep({ connection, pool, config, log }));
+  const deadLetters = startDeadLetters({
+    ...{ connection, producer, log, config },
+    database: { pool },
+    lanes: config.LANES,
+  });
+  const removals = startRemovals(pool, log);
+  const show = (ids: string[]) => void deadLetters.show(ids);
+  const coalescer = createCoalescer(pool, metrics, show, removals.wake, log);
+  const fences = createFences({ pool, lanes: config.LANES, metrics, log });
+  // One lane meets no other.
+  const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
+  lanes = startLanes({ connection, observer, databaseUrl: url, coalescer, fences, config, log });
+  const oldest = watchOldest(observer, { lanes: config.LANES, maxAgeMs: config.MAX_ENVELOPE_AGE_MS, log });
+  metrics.watchAge(oldest.age);
+
+  services.push(upkeep, deadLetters, removals, ...news, oldest, lanes);
+  opened.ready({ lanes: config.LANES }, oldest.tooOld);
+}
+
+runProcess('worker', main);
