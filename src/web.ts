@@ -169,7 +169,7 @@ async function main(): Promise<void> {
   };
   const operations = allOperations(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings);
   const handle = createApp(operations, services, (app) => {
-    addDocsPages(app, openApiDocument(operations));
+    addDocsPages(app, () => openApiDocument(operations));
     addPreferencePages(app, services);
     addHealthPages(app, {
       pool: database.pool,

@@ -2,6 +2,7 @@ import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type ErrorName, errors } from '../errors.ts';
 import type { Operation } from '../operations/operation.ts';
+import { grouped } from '../platform/numbers.ts';
 import { packageRoot } from '../platform/package-root.ts';
 import type { Json } from '../profile/json.ts';
 import { annotations, type Schema } from '../schemas/compile.ts';
@@ -157,7 +158,7 @@ function limitOf({ id, bucket, auth }: Operation, all: Operation[]): string {
   const window = windows[windowSeconds] ?? `${windowSeconds} seconds`;
   const sharing = all.filter((other) => other.bucket === bucket && other.id !== id);
   const shared = sharing.length > 0 ? `, shared with ${sharing.map((other) => other.id).join(', ')}` : '';
-  return `Limit: ${requests.toLocaleString('en')} requests per ${window} and ${auth === 'scim' ? 'company' : 'workspace'}${shared}.`;
+  return `Limit: ${grouped(requests)} requests per ${window} and ${auth === 'scim' ? 'company' : 'workspace'}${shared}.`;
 }
 
 function pathParameters(path: string, example: Record<string, string> = {}) {

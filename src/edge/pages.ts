@@ -65,9 +65,11 @@ const securityHeaders = helmet({
 });
 
 /** /openapi.json, and /docs for people: Swagger UI on it, from the npm package. */
-export function addDocsPages(app: Express, document: OpenApiDocument): void {
-  const json = JSON.stringify(document);
+export function addDocsPages(app: Express, describe: () => OpenApiDocument): void {
+  // Made for whoever asks first: most processes are never asked.
+  let json: string | undefined;
   addPage(app, '/openapi.json', (_request, response) => {
+    json ??= JSON.stringify(describe());
     response.type('application/json').send(json);
   });
 

@@ -1,3 +1,4 @@
+import { grouped } from '../platform/numbers.ts';
 import type { DirectOperation } from './operation.ts';
 import { MAX_CENTERS, stampsOf } from './preference-center/contents.ts';
 import { exampleStamps, listReply } from './preference-center/schemas.ts';
@@ -12,7 +13,7 @@ export function preferenceCenterList(): DirectOperation {
     permission: 'preference_center.list',
     bucket: 'preference_center.read',
     summary: 'List the preference centers of the workspace',
-    description: `All of them, drafts too, the oldest first. A workspace may have ${MAX_CENTERS.toLocaleString('en')}.`,
+    description: `All of them, drafts too, the oldest first. A workspace may have ${grouped(MAX_CENTERS)}.`,
     replies: { 200: { description: 'The preference centers.', schema: listReply } },
     example: { reply: { preference_centers: [{ name: 'newsletters', ...exampleStamps }] } },
 

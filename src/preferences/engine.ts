@@ -8,6 +8,7 @@ import {
   type TopLevelToken,
   toValueSync,
 } from 'liquidjs';
+import { grouped } from '../platform/numbers.ts';
 import { uuidOf } from '../profile/values.ts';
 import { GLOBAL_FIELD, groupField } from './forms.ts';
 import { MAX_PAGE, MAX_TEMPLATE, MEMORY_LIMIT, RENDER_LIMIT } from './page.ts';
@@ -134,6 +135,6 @@ function inWords(error: unknown): TemplateError {
 const limits = {
   'template render': `it takes longer than ${RENDER_LIMIT} ms`,
   'memory alloc': 'it makes more values than fit into memory',
-  'page size': `the page has more than ${MAX_PAGE.toLocaleString('en')} characters`,
-  'parse length': `it has more than ${MAX_TEMPLATE.toLocaleString('en')} characters`,
+  'page size': `the page has more than ${grouped(MAX_PAGE)} characters`,
+  'parse length': `it has more than ${grouped(MAX_TEMPLATE)} characters`,
 };

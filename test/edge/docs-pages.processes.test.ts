@@ -13,7 +13,7 @@ let server: Server;
 let origin: string;
 beforeAll(async () => {
   const app = express();
-  addDocsPages(app, openApiDocument(operations));
+  addDocsPages(app, () => openApiDocument(operations));
   server = createServer(app).listen(0, '127.0.0.1');
   await once(server, 'listening');
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;

@@ -1,5 +1,6 @@
 import { SourceError } from '../../src/integrations/source.ts';
 import { messageOf } from '../../src/platform/log.ts';
+import { grouped } from '../../src/platform/numbers.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import { inTransaction } from '../../src/store/database.ts';
 import { findChunk } from '../../src/store/sync-chunks.ts';
@@ -77,7 +78,7 @@ function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
     case 'too many rows':
       return {
         status: 'error',
-        message: `Limit Exceeded: a run reads at most ${maxRows.toLocaleString('en')} rows; the next one goes on behind them`,
+        message: `Limit Exceeded: a run reads at most ${grouped(maxRows)} rows; the next one goes on behind them`,
       };
     case 'failed': {
       const { error } = worked;
@@ -93,7 +94,7 @@ function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
 /** A source without rows is a success: nothing failed. */
 function endOfSource({ synced, failed, lastTimestamp }: Account, now: Date): RunEnd {
   const notes: string[] = [];
-  if (failed > 0) notes.push(`${failed.toLocaleString('en')} ${failed === 1 ? 'row' : 'rows'} failed`);
+  if (failed > 0) notes.push(`${grouped(failed)} ${failed === 1 ? 'row' : 'rows'} failed`);
   if (lastTimestamp !== undefined && lastTimestamp > now.toISOString())
     notes.push(
       `an UPDATED_AT of ${lastTimestamp} lies in the future: rows with an earlier one are not read any more`,

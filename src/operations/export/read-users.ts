@@ -1,4 +1,5 @@
 import { ApiError } from '../../errors.ts';
+import { grouped } from '../../platform/numbers.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { jsonBytesAtLeast } from '../../profile/json.ts';
 import type { Pool } from '../../store/database.ts';
@@ -42,4 +43,4 @@ export async function readUsers(
 }
 
 /** For people. */
-export const EXPORT_LIMITS = `The users of an answer may take ${MAX_EXPORT_BYTES / 1_048_576} MB together, and each may have ${MAX_LISTED.toLocaleString('en')} kinds of events, products and push tokens: else the answer is 400, and \`fields_to_export\` or fewer users help.`;
+export const EXPORT_LIMITS = `The users of an answer may take ${MAX_EXPORT_BYTES / 1_048_576} MB together, and each may have ${grouped(MAX_LISTED)} kinds of events, products and push tokens: else the answer is 400, and \`fields_to_export\` or fewer users help.`;

@@ -1,3 +1,4 @@
+import { grouped } from '../../platform/numbers.ts';
 import { MAX_TEMPLATE } from '../../preferences/page.ts';
 import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/compile.ts';
@@ -15,7 +16,7 @@ const template = (description: string): Schema => ({
   type: 'string',
   minLength: 1,
   maxLength: MAX_TEMPLATE,
-  description: `${description} A Liquid template of 1 to ${MAX_TEMPLATE.toLocaleString('en')} characters.`,
+  description: `${description} A Liquid template of 1 to ${grouped(MAX_TEMPLATE)} characters.`,
   rule: `it must be a string of 1 to ${MAX_TEMPLATE} characters`,
 });
 
