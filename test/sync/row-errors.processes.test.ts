@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { workOff } from '../../workers/sync/work-run.ts';
-import { at, countingRow } from './memory-source.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { at, countingRow } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
 
 describe.each(['redis', 'postgres'] as const)('rows that failed, with the queue in %s', (kind) => {
