@@ -97,7 +97,11 @@ export class Scene {
   async startFleet(options: FleetOptions & { url?: string } = {}): Promise<Fleet> {
     this.say('starting a fleet');
     const url = options.url ?? (await this.createDatabase()).url;
-    const fleet = await startFleetOn(url, this.backend, { workers: this.choose(3, 2), ...options });
+    const fleet = await startFleetOn(url, this.backend, {
+      edges: this.choose(2, 1),
+      workers: this.choose(3, 2),
+      ...options,
+    });
     await raiseLimitsOf(fleet.pool, fleet.workspace.id);
     return fleet;
   }

@@ -16,7 +16,7 @@ export interface Traffic {
  * Objects a second in the short form: batches overlap, and the cores that it shares with other tests are left to what is
  * started and killed meanwhile.
  */
-const SHORT_RATE = 1000;
+const SHORT_RATE = 300;
 
 /** A fleet under load, warm: the usual beginning of a scenario. */
 export async function beginTraffic(
@@ -30,7 +30,7 @@ export async function beginTraffic(
     rate: scene.choose(Number.POSITIVE_INFINITY, SHORT_RATE),
     ...loadOptions,
   });
-  const circles = await startCircles(fleet, { seed: scene.seed, pause: scene.choose(0, 20) });
+  const circles = await startCircles(fleet, { seed: scene.seed, pause: scene.choose(0, 60) });
   const { key: knockKey } = await createWorkspace(fleet.pool, 'knocks');
   scene.say('warming up');
   await load.more(scene.choose(5000, 200));

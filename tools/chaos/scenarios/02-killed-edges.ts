@@ -8,7 +8,7 @@ export const killedEdges: Scenario = {
   fault: '`kill -9` of the edge in mid-request',
   backends: ['redis', 'postgres'],
   async run(scene) {
-    const { fleet, load, circles, knockKey } = await beginTraffic(scene);
+    const { fleet, load, circles, knockKey } = await beginTraffic(scene, { edges: 2 });
     const times: number[] = [];
     for (let kill = 0; kill < scene.choose(20, 3); kill++) {
       await load.more(scene.choose(500, 50));

@@ -7,7 +7,7 @@ export const rollingRestart: Scenario = {
   fault: 'SIGTERM, rolling, of edge and workers under load',
   backends: ['redis', 'postgres'],
   async run(scene) {
-    const { fleet, load, circles } = await beginTraffic(scene);
+    const { fleet, load, circles } = await beginTraffic(scene, { edges: 2 });
     const ends: { code: number | null; milliseconds: number }[] = [];
     for (let round = 0; round < scene.choose(3, 1); round++) {
       const workers = [...fleet.workers];
@@ -38,11 +38,12 @@ export const rollingRestart: Scenario = {
     });
     // With nothing to do, all at the same moment: what one gives up must not be taken by another that stops as well.
     const idle: typeof ends = [];
-    for (let round = 0; round < scene.choose(10, 2); round++) {
+    const rounds = scene.choose(10, 2);
+    for (let round = 1; round <= rounds; round++) {
       scene.say('SIGTERM to all workers at once');
       const workers = [...fleet.workers];
       idle.push(...(await Promise.all(workers.map((worker) => fleet.end(worker, 'SIGTERM')))));
-      for (const _ of workers) await fleet.startWorker();
+      if (round < rounds) await Promise.all(workers.map(() => fleet.startWorker()));
     }
     scene.figure('idle workers asked to end together', idle.length, '', {});
     scene.figure(

@@ -6,7 +6,7 @@ import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
 const LIMIT = 4_194_304;
-const IN_FLIGHT = 64;
+const IN_FLIGHT = { long: 64, short: 32 };
 
 /** JSON of exactly so many bytes. */
 function bodyOf(bytes: number): string {
@@ -27,7 +27,11 @@ function chunked(text: string): ReadableStream {
 }
 
 /** So many at once, again and again. @returns megabytes by which the process grew at the most */
-async function inFlight(pid: number, rounds: number, send: () => ReturnType<typeof probe>) {
+async function grow(
+  pid: number,
+  { rounds, inFlight }: { rounds: number; inFlight: number },
+  send: () => ReturnType<typeof probe>,
+) {
   const before = residentMegabytes(pid) ?? Number.NaN;
   let most = before;
   const watch = setInterval(() => {
@@ -35,7 +39,7 @@ async function inFlight(pid: number, rounds: number, send: () => ReturnType<type
   }, 20);
   const answers: Awaited<ReturnType<typeof probe>>[] = [];
   for (let round = 0; round < rounds; round++) {
-    answers.push(...(await Promise.all(Array.from({ length: IN_FLIGHT }, send))));
+    answers.push(...(await Promise.all(Array.from({ length: inFlight }, send))));
   }
   clearInterval(watch);
   return { growth: most - before, answers };
@@ -75,9 +79,10 @@ export const largeBodies: Scenario = {
       ['bodies of 4 MB', () => probe(port, key, large), [201, 503]],
       ['bodies of 4 MB without a length', () => probe(port, key, chunked(large)), [201, 503]],
     ];
+    const inFlight = scene.choose(IN_FLIGHT.long, IN_FLIGHT.short);
     for (const [name, send, wanted] of crowds) {
-      const { growth, answers } = await inFlight(pid, scene.choose(5, 1), send);
-      scene.figure(`growth with ${IN_FLIGHT} ${name} in flight`, growth, 'MB', {
+      const { growth, answers } = await grow(pid, { rounds: scene.choose(5, 1), inFlight }, send);
+      scene.figure(`growth with ${inFlight} ${name} in flight`, growth, 'MB', {
         // The short form runs beside other tests, where a process gets to its garbage later.
         atMost: scene.choose(50, 150),
       });
