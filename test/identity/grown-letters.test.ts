@@ -8,6 +8,7 @@ import { selectRemoved } from '../../src/store/removals.ts';
 import { runBatch } from '../../workers/batch/run.ts';
 import { settleRemoved } from '../../workers/upkeep/removals.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { lengthOf } from '../setup/length.ts';
 import { deliver, event, point, silent } from '../workers/batch.ts';
 import {
   DEADLINE,
@@ -27,8 +28,8 @@ import { merge, remove } from './objects.ts';
 
 growingScene();
 
-const LETTERS = 100_000;
-const FAILED_ROWS = 50_000;
+const LETTERS = lengthOf({ short: 15_000, long: 100_000 });
+const FAILED_ROWS = lengthOf({ short: 8000, long: 50_000 });
 
 /**
  * Gives a user dead letters and failed rows past the lanes. Half of the letters failed before there was such a user, and
@@ -197,11 +198,11 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
     async (steps) => {
       const names = [0, 1, 2].map((place) => `letters ${steps} ${place}`);
       const grown = [];
-      for (const name of names) grown.push(await growLetters(name, { letters: 5000, failedRows: 500 }));
+      for (const name of names) grown.push(await growLetters(name, { letters: 2500, failedRows: 500 }));
       await store(merge(names[0]!, names[1]!), merge(names[1]!, names[2]!));
       for (let step = 0; step < steps; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
       for (const [place, { some }] of grown.entries())
-        expect(await readable(names[place]!, some)).toMatchObject({ letters: 5000, some: 4 });
+        expect(await readable(names[place]!, some)).toMatchObject({ letters: 2500, some: 4 });
       await store(remove(names[2]!));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toEqual(nothing);

@@ -8,6 +8,7 @@ import { runBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { startRemovals } from '../../workers/upkeep/removals.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, readSums, silent } from '../workers/batch.ts';
 
@@ -20,9 +21,13 @@ export const FILLING = 240_000;
  */
 export const DEADLINE = 3000;
 
-export const SUMS = 200_000;
-export const TOKENS = 50_000;
-export const CHANGES = 50_000;
+/** In the short form it is counted what a lane touches; in the long one there is enough of it to hold up a neighbour. */
+export const SUMS = lengthOf({ short: 20_000, long: 200_000 });
+export const TOKENS = lengthOf({ short: 6000, long: 50_000 });
+export const CHANGES = lengthOf({ short: 6000, long: 50_000 });
+
+/** Rows of one user that a lane may touch, of all tables together: the rest is settled beside the lanes. */
+export const MOST_TOUCHED = 500;
 
 export let url: string;
 let database: Database;
@@ -116,6 +121,21 @@ export async function belongingsOf(id: string) {
     [workspace.id, id],
   );
   return rows[0];
+}
+
+/** Rows that are stored of a user. */
+export async function rowsOf(id: string): Promise<number> {
+  const { rows } = await pool.query(
+    `select (
+       (select count(*) from event_summaries where workspace_id = $1 and profile_id = $2)
+       + (select count(*) from purchase_summaries where workspace_id = $1 and profile_id = $2)
+       + (select count(*) from push_tokens where workspace_id = $1 and profile_id = $2)
+       + (select count(*) from subscription_history
+           where workspace_id = $1 and subject_kind = 'profile' and subject = $2::uuid::text)
+     )::integer as count`,
+    [workspace.id, id],
+  );
+  return rows[0].count;
 }
 
 export const nothing = { events: 0, revenue: 0, tokens: 0, changes: 0 };

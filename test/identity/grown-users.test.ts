@@ -5,6 +5,7 @@ import { openDatabase } from '../../src/store/open-database.ts';
 import { selectRemoved } from '../../src/store/removals.ts';
 import { settleRemoved } from '../../workers/upkeep/removals.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { lengthOf } from '../setup/length.ts';
 import { event, readDeadLetters } from '../workers/batch.ts';
 import {
   belongingsOf,
@@ -15,9 +16,11 @@ import {
   growingScene,
   idOf,
   left,
+  MOST_TOUCHED,
   neighbourWaits,
   nothing,
   pool,
+  rowsOf,
   SUMS,
   settle,
   store,
@@ -35,8 +38,11 @@ test(
     const size = { sums: SUMS, tokens: TOKENS, changes: CHANGES };
     const [from, into] = [await grow('grown', size), await grow('keeper', { sums: 10_000 })];
     const doomed = await grow('doomed', size);
+    const before = [await rowsOf(from), await rowsOf(doomed)] as const;
     expect(await neighbourWaits(merge('grown', 'keeper'))).toBeLessThan(DEADLINE);
+    expect(before[0] - (await rowsOf(from))).toBeLessThan(MOST_TOUCHED);
     expect(await neighbourWaits(remove('doomed'))).toBeLessThan(DEADLINE);
+    expect(before[1] - (await rowsOf(doomed))).toBeLessThan(MOST_TOUCHED);
     expect(await readDeadLetters(pool)).toEqual([]);
     await settle(2);
     const events = 2 * (SUMS + 10_000) + 2;
@@ -126,7 +132,7 @@ test(
   'G8: a delete of a user who has taken in very many others asks for their erasure beside the lanes',
   async () => {
     const id = await grow('gatherer', {});
-    const others = 20_000;
+    const others = lengthOf({ short: 5000, long: 20_000 });
     await pool.query(
       `insert into merged_profiles (workspace_id, profile_id, kept_id, merged_at)
      select $1, gen_random_uuid(), $2, now() from generate_series(1, $3::integer)`,
