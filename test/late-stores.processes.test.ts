@@ -1,4 +1,4 @@
-import { describe, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { freePort } from '../src/embedded/address.ts';
 import { createBareDatabase, createDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
 import { startProcess } from './setup/processes.ts';
@@ -55,68 +55,64 @@ const sentences = {
   redis: new RegExp(`^Redis does not answer \\(connect ECONNREFUSED 127.0.0.1:\\d+\\); ${goesOn} it does$`),
 };
 
-describe.each(processes)('%s', (_, file, portSetting) => {
-  test('started before Postgres says so in one sentence, waits, and goes on by itself', async () => {
-    const proxy = await startProxy((await createDatabase()).url);
+test.concurrent.each(processes)(
+  '%s says in one sentence each that Postgres, its tables and Redis are missing, waits, goes on by itself, and tells of a Postgres that goes away later',
+  async (_, file, portSetting) => {
+    const { url } = await createBareDatabase();
+    const proxy = await startProxy(url);
     proxy.leave();
-    const process = await startWithout(file, portSetting, { DATABASE_URL: proxy.url });
+    const redisPort = await freePort();
+    const env = { DATABASE_URL: proxy.url, REDIS_URL: `redis://127.0.0.1:${redisPort}` };
+    const process = await startWithout(file, portSetting, env);
     await process.hears(sentences.postgres);
-    await process.says(503, portSetting === 'BOARD_PORT' ? ['postgres'] : ['postgres', 'queue']);
+    await process.hears(sentences.redis);
+    await process.says(503, ['postgres', 'redis']);
+
     await proxy.comeBack();
-    await process.says(200, []);
     await process.hears(/^Postgres answers$/);
+    await process.hears(sentences.migrations);
+    await process.says(503, ['migrations', 'redis']);
+
+    expect((await startProcess('dist/src/release.js', { DATABASE_URL: url }).exit).code).toBe(0);
+    await process.hears(/^Postgres has the tables of this version$/);
+    await process.says(503, ['redis']);
+
+    await startRedis({ port: redisPort });
+    await process.hears(/^Redis answers$/);
+    await process.says(200, []);
     await process.hears(/^ready$/);
     // Repeated at most as it backs off, not with each look.
     expect(process.lines(/^Postgres does not answer \(/).length).toBeLessThan(5);
-  });
 
-  test('started before the release step has run names it in one sentence, waits, and goes on by itself', async () => {
-    const { url: DATABASE_URL } = await createBareDatabase();
-    const process = await startWithout(file, portSetting, { DATABASE_URL });
-    await process.hears(sentences.migrations);
-    await process.says(503, portSetting === 'BOARD_PORT' ? ['migrations'] : ['migrations', 'queue']);
-    expect((await startProcess('dist/src/release.js', { DATABASE_URL }).exit).code).toBe(0);
-    await process.says(200, []);
-    await process.hears(/^Postgres has the tables of this version$/);
-    await process.hears(/^ready$/);
-  });
-
-  test('started before Redis says so in one sentence, waits, and goes on by itself', async () => {
-    const { url: DATABASE_URL } = await createDatabase();
-    const port = await freePort();
-    const process = await startWithout(file, portSetting, {
-      DATABASE_URL,
-      REDIS_URL: `redis://127.0.0.1:${port}`,
+    const before = process.lines(sentences.postgres).length;
+    proxy.leave();
+    await waitUntil(() => process.lines(sentences.postgres).length > before, {
+      what: 'Postgres to be missed',
     });
-    await process.hears(sentences.redis);
-    await process.says(503, ['redis']);
-    await startRedis({ port });
+    await proxy.comeBack();
+    await waitUntil(() => process.lines(/^Postgres answers$/).length > 1, { what: 'Postgres to be greeted' });
     await process.says(200, []);
-    await process.hears(/^Redis answers$/);
-    await process.hears(/^ready$/);
-  });
+  },
+);
 
-  test('that waits for Postgres ends with 0 when it is asked to', async () => {
+test.concurrent.each(processes)(
+  '%s that waits for Postgres ends with 0 when it is asked to',
+  async (_, file, portSetting) => {
     const proxy = await startProxy((await createDatabase()).url);
     proxy.leave();
     const process = await startWithout(file, portSetting, { DATABASE_URL: proxy.url });
     await process.hears(sentences.postgres);
     process.kill('SIGTERM');
     expect(await process.exit).toEqual({ code: 0, signal: null });
-  });
-});
-
-test.each(processes)(
-  '%s tells of a Postgres that goes away later, and of its return',
-  async (_, file, portSetting) => {
-    const proxy = await startProxy((await createDatabase()).url);
-    const process = await startWithout(file, portSetting, { DATABASE_URL: proxy.url });
-    await process.says(200, []);
-    await process.hears(/^ready$/);
-    proxy.leave();
-    await process.hears(sentences.postgres);
-    await proxy.comeBack();
-    await process.hears(/^Postgres answers$/);
-    await process.says(200, []);
   },
 );
+
+test('with the queue in Postgres it is missed with Postgres', async () => {
+  const [, file, portSetting] = processes[0];
+  const proxy = await startProxy((await createDatabase()).url);
+  proxy.leave();
+  const process = await startWithout(file, portSetting, { DATABASE_URL: proxy.url });
+  await process.says(503, ['postgres', 'queue']);
+  await proxy.comeBack();
+  await process.says(200, []);
+});
