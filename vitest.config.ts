@@ -1,4 +1,5 @@
 import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import { Order } from './test/setup/order.ts';
 import { SlowestFiles } from './test/setup/slowest-files.ts';
 
 /**
@@ -10,10 +11,10 @@ import { SlowestFiles } from './test/setup/slowest-files.ts';
  * | `*.test.ts` | stores | databases on the run's Postgres, a Redis; the code under test runs in the test's process |
  * | `*.processes.test.ts` | processes | the compiled processes as well, and servers that it may kill |
  *
- * `test/architecture.rules.test.ts` holds each file to its tier.
+ * `test/architecture.rules.test.ts` holds each file to its tier. Stores and processes are one project of vitest, so that
+ * files of either follow each other in the same few processes: see test/setup/order.ts.
  */
 const RULES = 'test/**/*.rules.test.ts';
-const PROCESSES = 'test/**/*.processes.test.ts';
 
 /** Of the stores: they measure the memory of their own process, in which nobody may have been before. */
 const MEASURED = 'test/integrations/hostile-*.test.ts';
@@ -27,7 +28,7 @@ const onServers = {
   // One process for many files: what they import is loaded once. test/setup/as-found.ts holds each to leave no trace.
   isolate: false,
   // Of two cores, on which Postgres, Redis and the processes under test run as well; much of a test is waiting.
-  maxWorkers: 3,
+  maxWorkers: 4,
   sequence: { groupOrder: 1 },
   testTimeout: 120_000,
   hookTimeout: 300_000,
@@ -36,6 +37,7 @@ const onServers = {
 export default defineConfig({
   test: {
     reporters: ['default', new SlowestFiles()],
+    sequence: { sequencer: Order },
     projects: [
       {
         test: {
@@ -51,14 +53,13 @@ export default defineConfig({
       },
       {
         test: {
-          name: 'stores',
+          name: 'servers',
           include: ['test/**/*.test.ts'],
-          exclude: [RULES, PROCESSES, MEASURED, '**/node_modules/**'],
+          exclude: [RULES, MEASURED, '**/node_modules/**'],
           ...onServers,
         },
       },
       { test: { name: 'measured', include: [MEASURED], ...onServers, isolate: true } },
-      { test: { name: 'processes', include: [PROCESSES], ...onServers } },
     ],
   },
 });

@@ -18,6 +18,12 @@ function costOf(module: TestModule): Cost {
   };
 }
 
+/** As the end of a file's name says. */
+function tierOf({ project, relativeModuleId }: TestModule): string {
+  if (project.name !== 'servers') return project.name;
+  return relativeModuleId.endsWith('.processes.test.ts') ? 'processes' : 'stores';
+}
+
 /** Reporter: after a run of many files, what each tier took, and the slowest files (`SLOWEST`, default 10). */
 export class SlowestFiles implements Reporter {
   onTestRunEnd(modules: ReadonlyArray<TestModule>): void {
@@ -26,7 +32,7 @@ export class SlowestFiles implements Reporter {
     const files = modules.map((module) => ({
       ...costOf(module),
       file: module.relativeModuleId,
-      tier: module.project.name,
+      tier: tierOf(module),
     }));
     for (const { tier, seconds, processorSeconds } of files) {
       const sum = tiers.get(tier) ?? { files: 0, seconds: 0, processorSeconds: 0 };
