@@ -1,6 +1,6 @@
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 
-/** Files that take longest, in seconds on two cores: begun at the end they would keep everybody waiting. */
+/** Files that take longest, in seconds on two cores, most of them of the processor. */
 const LONG: [file: string, seconds: number][] = [
   ['chaos/stores', 150],
   ['g8/g8', 130],
@@ -31,9 +31,12 @@ function expected({ moduleId }: TestSpecification): number {
 
 const startsProcesses = ({ moduleId }: TestSpecification) => moduleId.endsWith('.processes.test.ts');
 
+/** Part of a run after which no long file is begun: at the end it would keep everybody waiting. */
+const BEGUN = 0.75;
+
 /**
- * Sequencer: the longest files of a project first, and behind them in turns one that starts processes and one that does
- * not. The former keep the cores busy and the latter wait, mostly.
+ * Sequencer: files that start processes keep the cores busy, and those that do not wait, mostly; so they come in turns. The
+ * long ones are spread over them, the longest first: two at the same moment would leave each other no time.
  */
 export class Order extends BaseSequencer {
   override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
@@ -49,20 +52,20 @@ function inOrder(files: TestSpecification[]): TestSpecification[] {
   const long = files
     .filter((file) => expected(file) > 0)
     .sort((one, other) => expected(other) - expected(one));
-  const rest = files.filter((file) => expected(file) === 0);
+  const short = files.filter((file) => expected(file) === 0);
   return [
-    ...long,
-    ...inTurns(
-      rest.filter(startsProcesses),
-      rest.filter((file) => !startsProcesses(file)),
+    ...spread(long, BEGUN),
+    ...spread(short.filter(startsProcesses), 1),
+    ...spread(
+      short.filter((file) => !startsProcesses(file)),
+      1,
     ),
-  ];
+  ]
+    .sort((one, other) => one.at - other.at)
+    .map(({ file }) => file);
 }
 
-/** Both lists are spread over the whole, whatever their lengths. */
-function inTurns<T>(some: T[], others: T[]): T[] {
-  const placed = [some, others].flatMap((list) =>
-    list.map((one, place) => ({ one, at: (place + 0.5) / list.length })),
-  );
-  return placed.sort((a, b) => a.at - b.at).map(({ one }) => one);
+/** Each at its place between 0, the begin of a run, and this part of it. */
+function spread(files: TestSpecification[], part: number) {
+  return files.map((file, place) => ({ file, at: (part * place) / files.length }));
 }
