@@ -19,6 +19,9 @@ const RULES = 'test/**/*.rules.test.ts';
 /** Of the stores: they measure the memory of their own process, in which nobody may have been before. */
 const MEASURED = 'test/integrations/hostile-*.test.ts';
 
+/** They measure for how long processes keep each other waiting, which nothing else may do meanwhile. */
+const ALONE = ['test/g8/*.test.ts', 'test/fuzz/*.test.ts'];
+
 type ProjectTests = TestProjectInlineConfiguration['test'];
 
 const onServers = {
@@ -55,11 +58,12 @@ export default defineConfig({
         test: {
           name: 'servers',
           include: ['test/**/*.test.ts'],
-          exclude: [RULES, MEASURED, '**/node_modules/**'],
+          exclude: [RULES, MEASURED, ...ALONE, '**/node_modules/**'],
           ...onServers,
         },
       },
       { test: { name: 'measured', include: [MEASURED], ...onServers, isolate: true } },
+      { test: { name: 'alone', include: ALONE, ...onServers, maxWorkers: 1, sequence: { groupOrder: 2 } } },
     ],
   },
 });
