@@ -65,8 +65,8 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
       madeUp.set(secret, entry);
     }
     const fresh = now - entry.at <= cacheMs;
-    const resting = opens(entry, now) && now - entry.failedAt < PAUSE;
-    if (!fresh && !resting) await look(secret, entry, now);
+    const isBackingOff = opens(entry, now) && now - entry.failedAt < PAUSE;
+    if (!fresh && !isBackingOff) await look(secret, entry, now);
     return entry.key;
   }
 

@@ -4,26 +4,27 @@ import { within } from '../../src/platform/lifecycle.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { Waiting } from '../../src/queue/waiting.ts';
 
-/** Times as long as something took that was slow, until it is done again. */
-const REST = 4;
+/** Back-off after a slow read: so many times as long as it took. */
+const BACK_OFF = 4;
 
 /**
- * Keeps apart what is slow: where the queue is far away, what is read from it would keep everything else from it.
+ * Back-off: a slow read is followed by a pause. Where the queue is far away, reading it without one would keep everything
+ * else from it.
  *
  * @param slowMs milliseconds from which on something was slow
  */
-function createRest(slowMs: number) {
+function createBackOff(slowMs: number) {
   /** By `performance.now()`. */
   let until = 0;
 
   function after(took: number): void {
-    until = performance.now() + REST * took;
+    until = performance.now() + BACK_OFF * took;
   }
 
   return {
-    isResting: () => performance.now() < until,
+    isWaiting: () => performance.now() < until,
     after,
-    /** What the promise says, after which follows a rest if it was slow; undefined when it is rejected. */
+    /** The value, and a pause from then on if it came slowly; undefined when the promise is rejected. */
     async timed<Value>(promise: Promise<Value>): Promise<Value | undefined> {
       const begun = performance.now();
       const value = await promise.catch(() => undefined);
@@ -150,7 +151,7 @@ const LONGEST_PAUSE_MS = 250;
  */
 export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>) {
   const run = createWaitingRun();
-  const rest = createRest(SLOW_MS);
+  const backOff = createBackOff(SLOW_MS);
   /** Grows with every look: an older one finds nothing any more. */
   let round = 0;
   /** The present look has not seen the lane yet. */
@@ -165,9 +166,9 @@ export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>
     const following = run.takeFor(jobId);
     const hurried = unseen;
     forget();
-    if (following.length > 0 || !hurried || rest.isResting()) return following;
+    if (following.length > 0 || !hurried || backOff.isWaiting()) return following;
     const mine = ++round;
-    await within(SLOW_MS, rest.timed(lookOnce([], mine, true))).catch(() => rest.after(SLOW_MS));
+    await within(SLOW_MS, backOff.timed(lookOnce([], mine, true))).catch(() => backOff.after(SLOW_MS));
     const seen = mine === round ? run.takeAll() : [];
     forget();
     return seen;
@@ -178,10 +179,10 @@ export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>
    * and begins another. Never rejects.
    */
   async function takeMore(ahead: { id: string }[], applied: Promise<unknown>): Promise<WaitingEnvelope[]> {
-    if (rest.isResting()) return [];
+    if (backOff.isWaiting()) return [];
     forget();
     const mine = ++round;
-    await within(SLOW_MS, rest.timed(lookOnce(ahead, mine, true))).catch(() => rest.after(SLOW_MS));
+    await within(SLOW_MS, backOff.timed(lookOnce(ahead, mine, true))).catch(() => backOff.after(SLOW_MS));
     if (mine !== round) return [];
     const seen = run.takeAll();
     forget();
@@ -207,9 +208,9 @@ export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>
       over = true;
     });
     for (let pause = FIRST_PAUSE_MS; !over; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
-      if (rest.isResting()) return;
+      if (backOff.isWaiting()) return;
       // Undefined: the queue is away, and has nothing to look at.
-      const more = await rest.timed(lookOnce(ahead, mine, false));
+      const more = await backOff.timed(lookOnce(ahead, mine, false));
       if (mine === round) unseen = false;
       if (!more) return;
       await sleep(pause);
