@@ -104,7 +104,7 @@ async function bothWays(planned: Planned[], stored: number, inParts: boolean) {
     for (const work of together.works.slice(0, stored)) await applyObjects(tx, [work], now);
     const until = inParts ? 0 : Number.POSITIVE_INFINITY;
     for (let rest = together.works.slice(stored); rest.length > 0; ) {
-      const { count } = await applySome(tx, rest, { now, until, condemned: new Map() });
+      const { count } = await applySome(tx, rest, { now, until, poison: new Map() });
       rest = rest.slice(count);
     }
     return [await canonical(tx, together), await canonical(tx, alone)];

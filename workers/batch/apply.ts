@@ -40,9 +40,9 @@ export function addApplied(sum: Applied, { count, refused, removed, namedElsewhe
 }
 
 /** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
-export type Condemned = ReadonlyMap<string, string>;
+export type Poison = ReadonlyMap<string, string>;
 
-const NOBODY: Condemned = new Map();
+const NO_POISON: Poison = new Map();
 
 /** How objects are applied. */
 export interface Terms {
@@ -50,12 +50,12 @@ export interface Terms {
   now: string;
   /** Of `performance.now()`: no round begins after it, but for the first. */
   until: number;
-  condemned: Condemned;
+  poison: Poison;
 }
 
 /** Applies all of them: see `applySome`. */
 export function applyObjects(tx: Connection, works: Work[], now: string): Promise<Applied> {
-  return applySome(tx, works, { now, until: Number.POSITIVE_INFINITY, condemned: NOBODY });
+  return applySome(tx, works, { now, until: Number.POSITIVE_INFINITY, poison: NO_POISON });
 }
 
 /**
@@ -72,7 +72,7 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
     const start = applied.count;
     const looked = start === 0 && size === works.length ? works : works.slice(start, start + size);
     const { changes, round } = await load(tx, looked, terms);
-    const folded = await fold(round, changes, terms.condemned);
+    const folded = await fold(round, changes, terms.poison);
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs another look at the store after each look');
     await writeChanges(tx, changes, terms.now);
@@ -93,11 +93,11 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
 export async function load(
   tx: Connection,
   looked: Work[],
-  { now, condemned }: Pick<Terms, 'now' | 'condemned'>,
+  { now, poison }: Pick<Terms, 'now' | 'poison'>,
 ): Promise<{ changes: Changes; round: Work[] }> {
-  // What a condemned object names may be what no statement takes.
-  const isSound = ({ object }: Work) => !condemned.has(object.id);
-  const asked = condemned.size === 0 ? looked : looked.filter(isSound);
+  // What a poison object names may be what no statement takes.
+  const isSound = ({ object }: Work) => !poison.has(object.id);
+  const asked = poison.size === 0 ? looked : looked.filter(isSound);
   const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
     loadProfiles(tx, asked, Date.parse(now)),
     loadGroups(tx, asked),

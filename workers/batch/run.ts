@@ -10,8 +10,8 @@ import {
 import { markReplayed, selectDeadLetters } from '../../src/store/dead-letters.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { type Applied, addApplied, applySome, nothingApplied, type Terms } from './apply.ts';
+import { type BisectionTerms, bisect } from './bisect.ts';
 import { classify, type Outcome } from './failures.ts';
-import { applyIsolating, type Isolation } from './isolate.ts';
 import { cutAtDeletes, type Delivery, type Opened, openEnvelope } from './open.ts';
 import {
   claim,
@@ -49,20 +49,20 @@ export function runTogether(pool: Pool, deliveries: Delivery[], part: Part = WHO
 }
 
 /** What is known of objects that fail. */
-export type Suspicion = Omit<Isolation, 'now' | 'until'>;
+export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
 
 /**
- * The same, and what one of the objects is to blame for ends as its dead letter: it is tried without the others.
+ * The same by bisection: what one of the objects is to blame for ends as its dead letter, and the others take effect.
  *
  * @throws what is nobody's fault, or chance
  */
-export function runIsolating(
+export function applyBisecting(
   pool: Pool,
   deliveries: Delivery[],
   { suspicion, part }: { suspicion: Suspicion; part: Part },
 ): Promise<Outcome> {
   const apply: Apply = async (tx, works, { now, until }) => {
-    const applied = await applyIsolating(tx, works, { ...suspicion, now, until });
+    const applied = await bisect(tx, works, { ...suspicion, now, until });
     // What fails from here on is no object's doing.
     suspicion.inHand([]);
     return applied;
@@ -86,16 +86,16 @@ export async function runPart(
   } catch (error) {
     if (classify(error) === 'transient') throw error;
     log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
-    return await runIsolating(pool, deliveries, { suspicion: notYetIsolated(), part });
+    return await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
   }
 }
 
 export const HOLDS_ONE = 'a batch holds an object that cannot be applied';
 
 /** Of objects of which nothing is known but that they fail. */
-export function notYetIsolated(): Suspicion {
+export function noSuspicion(): Suspicion {
   return {
-    condemned: new Map(),
+    poison: new Map(),
     starts: new Set(),
     failed: { times: 0, signature: undefined },
     inHand() {},
@@ -119,7 +119,7 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
   if (mine.length === 0) return { kind: 'skipped' };
 
   const opened = withoutDone(open(mine), claimed.left);
-  const terms = { now, until: started + given.part.milliseconds, condemned: new Map() };
+  const terms = { now, until: started + given.part.milliseconds, poison: new Map() };
   const { applied, lost, beforeDelete, removed, namedElsewhere, left } = await play(tx, opened, {
     ...given,
     terms,

@@ -2,12 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
+import { cutEvenly } from './bisect.ts';
 import { createFailures, type Failed, isWell } from './failure-count.ts';
 import { type Fault, type Outcome, reasonOf, TRIES, triesOf } from './failures.ts';
-import { cutEvenly } from './isolate.ts';
 import type { Delivery } from './open.ts';
 import { type Held, PART_MS, type Part, turnsOf } from './parts.ts';
-import { runIsolating } from './run.ts';
+import { applyBisecting } from './run.ts';
 import type { Work } from './work.ts';
 
 const FIRST_RETRY_MS = 20;
@@ -22,10 +22,10 @@ const MOST_VAIN = 3;
 const TOGETHER = 'the envelope cannot take effect, though each of its objects can: the log has the error';
 
 /**
- * Milliseconds after which a transaction that has found an object which takes too long is taken back, and begun again
- * without it: it holds locks meanwhile, and each such object takes seconds to find.
+ * Milliseconds after which a transaction that has found a slow poison object is taken back and begun again without it.
+ * It holds locks meanwhile, and each such object takes seconds to find.
  */
-const LONGEST_SEARCH_MS = 20_000;
+const LONGEST_BISECTION_MS = 20_000;
 
 const PART: Part = { milliseconds: PART_MS, late: new Set() };
 
@@ -51,18 +51,18 @@ interface Before {
 /** Lets envelopes take effect each for itself, part by part, that have failed together. */
 export function createApart(context: SettlingContext) {
   /** By ids of envelopes of which something is left. */
-  const searches = new Map<string, Search>();
+  const bisections = new Map<string, Bisection>();
 
   async function settle(delivery: Delivery, before: Before): Promise<'done' | 'left' | 'abandoned'> {
-    const search = searches.get(delivery.id) ?? searchIn(delivery, before, context);
-    const ended = await search();
-    if (ended === 'left') searches.set(delivery.id, search);
-    else searches.delete(delivery.id);
+    const bisection = bisections.get(delivery.id) ?? bisectionOf(delivery, before, context);
+    const ended = await bisection();
+    if (ended === 'left') bisections.set(delivery.id, bisection);
+    else bisections.delete(delivery.id);
     return ended;
   }
 
   return {
-    knows: (id: string) => searches.has(id),
+    knows: (id: string) => bisections.has(id),
 
     /**
      * A part of each envelope, one after the other. Behind one of which something is left come those of other workspaces.
@@ -90,18 +90,18 @@ export function createApart(context: SettlingContext) {
 }
 
 /**
- * Lets a part of an envelope take effect; what of it is to blame becomes a dead letter. `left`: there is more of it, and
- * others may have their turn.
+ * Lets a part of an envelope take effect; poison objects become dead letters. `left`: there is more of it, and others
+ * may have their turn.
  */
-type Search = () => Promise<'done' | 'left' | 'abandoned'>;
+type Bisection = () => Promise<'done' | 'left' | 'abandoned'>;
 
-/** The search for what is to blame in one envelope that has failed, with others or alone. */
-function searchIn(
+/** The bisection of one envelope that has failed, with others or alone. */
+function bisectionOf(
   delivery: Delivery,
   before: Before,
   { pool, metrics, log, signal, report }: SettlingContext,
-): Search {
-  const condemned = new Map<string, string>();
+): Bisection {
+  const poison = new Map<string, string>();
   const starts = new Set<string>();
   const objects: { id: string }[] = Array.isArray(delivery.envelope?.objects)
     ? delivery.envelope.objects
@@ -116,13 +116,13 @@ function searchIn(
       let hand: Work[] = [];
       try {
         const suspicion = {
-          ...{ condemned: new Map(condemned), starts, failed: failures.sofar() },
+          ...{ poison: new Map(poison), starts, failed: failures.sofar() },
           inHand(works: Work[]) {
             hand = works;
           },
           found: (work: Work, reason: string, fault: Fault) => note(work, { reason, fault, started }),
         };
-        const outcome = await runIsolating(pool, [delivery], { suspicion, part: PART });
+        const outcome = await applyBisecting(pool, [delivery], { suspicion, part: PART });
         report([delivery], outcome, performance.now() - started);
         return outcome.kind === 'applied' && outcome.left ? 'left' : 'done';
       } catch (error) {
@@ -133,7 +133,7 @@ function searchIn(
         metrics.retries.inc();
         log.warn({ err: error, envelopes: [delivery.id], retry_in_ms: wait }, 'not applied yet');
         const times = await failures.count(error);
-        if (times >= triesOf(error)) condemnOrCut(hand, error);
+        if (times >= triesOf(error)) noteOrCut(hand, error);
         await sleep(wait, undefined, { signal }).catch(() => {});
       }
     }
@@ -148,12 +148,12 @@ function searchIn(
     if (fault === 'refused') return;
     if (!(await isWell(pool))) throw new BeginAgain();
     log.error({ object_id: id, envelopes: [delivery.id], reason }, 'an object fails the same way each time');
-    condemned.set(id, reason);
-    if (performance.now() - started > LONGEST_SEARCH_MS) throw new BeginAgain();
+    poison.set(id, reason);
+    if (performance.now() - started > LONGEST_BISECTION_MS) throw new BeginAgain();
   }
 
   /** What breaks the connection, or fails by what may be chance, cannot be tried apart in one transaction. */
-  function condemnOrCut(hand: Work[], error: unknown): void {
+  function noteOrCut(hand: Work[], error: unknown): void {
     if (hand.length > 1) {
       cut(hand.map(({ object }) => object));
       failures.goOnFrom(triesOf(error) - (triesOf(error) === TRIES ? 1 : TRIES));
@@ -161,9 +161,9 @@ function searchIn(
     }
     failures.goOnFrom(0);
     const [only] = hand;
-    if (only) condemned.set(only.object.id, reasonOf(error));
+    if (only) poison.set(only.object.id, reasonOf(error));
     // It fails when it is committed, or before anything is applied: no object of it alone.
-    else if (++vain > MOST_VAIN) for (const { id } of objects) condemned.set(id, TOGETHER);
+    else if (++vain > MOST_VAIN) for (const { id } of objects) poison.set(id, TOGETHER);
   }
 
   /** From now on these are not tried together, nor with what follows them. */

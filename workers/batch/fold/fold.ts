@@ -18,13 +18,13 @@ const TURN_MS = 100;
 /**
  * Plays a batch through in order, in memory. Each object sees what the objects before it have done.
  *
- * @param condemned objects that are refused at their places, by their ids, and why
+ * @param poison objects that are refused at their places, by their ids, and why
  * @returns how many objects were folded: fewer than there are when the next one needs another look at the store
  */
 export async function fold(
   works: Work[],
   changes: Changes,
-  condemned: ReadonlyMap<string, string>,
+  poison: ReadonlyMap<string, string>,
 ): Promise<number> {
   let until = performance.now() + TURN_MS;
   for (let index = 0; index < works.length; index++) {
@@ -34,7 +34,7 @@ export async function fold(
     }
     const work = works[index]!;
     changes.states.request = work.requestId;
-    const reason = condemned.get(work.object.id);
+    const reason = poison.get(work.object.id);
     if (reason !== undefined) {
       // Its names were not looked up: an identity operation before it may have sealed one.
       if (changes.profiles.anySealed) return index;

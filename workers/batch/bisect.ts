@@ -3,9 +3,9 @@ import {
   type Applied,
   addApplied,
   applySome,
-  type Condemned,
   load,
   nothingApplied,
+  type Poison,
   type Terms,
 } from './apply.ts';
 import { blameOf, type Fault, reasonOf, signatureOf, TRIES } from './failures.ts';
@@ -17,7 +17,7 @@ import { writeChanges } from './write.ts';
  * What several objects have, and what one has: where the first is too little for sound ones, the second is not. A wait
  * for a lock fails before its statement does, or it would look as if the objects took too long.
  */
-export const SEARCHING: Limits = { statement: 2000, lock: 1200 };
+export const BISECTING: Limits = { statement: 2000, lock: 1200 };
 export const ALONE: Limits = { statement: 8000, lock: 5000 };
 
 /** Parts that objects are cut into in which something takes too long: each level of them costs what all are given. */
@@ -32,7 +32,8 @@ const PARTS = 4;
  */
 const TRIED_ALONE = 32;
 
-export interface Isolation extends Terms {
+/** What a bisection goes by, and whom it tells. */
+export interface BisectionTerms extends Terms {
   /**
    * Ids of objects at which parts begin that are not tried together with what is before. Each cut is added: the next
    * transaction need not find out again.
@@ -47,20 +48,21 @@ export interface Isolation extends Terms {
 }
 
 /**
- * Applies in parts, each in a savepoint, in order, until the time is over: what fails alone is what cannot be applied.
+ * Bisection: applies in parts, each in a savepoint, in order, until the time is over. A part that fails is cut into smaller
+ * ones. What fails alone is poison.
  *
  * @throws what is nobody's fault, or may be chance; the transaction is spoilt then
  */
-export async function applyIsolating(tx: Connection, works: Work[], isolation: Isolation): Promise<Applied> {
+export async function bisect(tx: Connection, works: Work[], terms: BisectionTerms): Promise<Applied> {
   if (works.length === 0) return nothingApplied();
-  const begun = cutAt(works, isolation.starts);
-  if (begun.length > 1) return inOrder(tx, begun, isolation);
-  const { failed } = isolation;
-  isolation.inHand(works);
+  const begun = cutAt(works, terms.starts);
+  if (begun.length > 1) return inOrder(tx, begun, terms);
+  const { failed } = terms;
+  terms.inHand(works);
   const tried = await inSavepoint(tx, async () => {
     const [, applied] = await Promise.all([
-      setPatience(tx, works.length === 1 ? ALONE : SEARCHING),
-      applySome(tx, works, isolation),
+      setPatience(tx, works.length === 1 ? ALONE : BISECTING),
+      applySome(tx, works, terms),
     ]);
     return applied;
   });
@@ -68,44 +70,44 @@ export async function applyIsolating(tx: Connection, works: Work[], isolation: I
   const { fault, error } = tried;
   const signature = signatureOf(error);
   const times = signature === failed.signature ? failed.times + 1 : 1;
-  const after = { ...isolation, failed: { times, signature } };
+  const after = { ...terms, failed: { times, signature } };
   if (works.length === 1) {
-    if (fault === 'lasting' && times < TRIES) return applyIsolating(tx, works, after);
+    if (fault === 'lasting' && times < TRIES) return bisect(tx, works, after);
     return refuse(tx, works, { found: new Map([[works[0]!.object.id, reasonOf(error)]]), fault }, after);
   }
   if (fault === 'refused' && works.length <= TRIED_ALONE) {
-    const refused = await refusedAlone(tx, works, isolation);
+    const refused = await refusedAlone(tx, works, terms);
     if (refused.size > 0) return refuse(tx, works, { found: refused, fault }, after);
   }
   const parts = cutEvenly(works, Math.min(works.length, fault === 'lasting' ? PARTS_OF_SLOW : PARTS));
-  for (const [first] of parts) isolation.starts.add(first!.object.id);
+  for (const [first] of parts) terms.starts.add(first!.object.id);
   return inOrder(tx, parts, after);
 }
 
-/** Applies what is left when these are condemned as well. */
+/** Goes on without these: they are poison as well. */
 async function refuse(
   tx: Connection,
   works: Work[],
-  { found, fault }: { found: Condemned; fault: Fault },
-  isolation: Isolation,
+  { found, fault }: { found: Poison; fault: Fault },
+  terms: BisectionTerms,
 ): Promise<Applied> {
   for (const work of works) {
     const reason = found.get(work.object.id);
-    if (reason !== undefined) await isolation.found(work, reason, fault);
+    if (reason !== undefined) await terms.found(work, reason, fault);
   }
-  return applyIsolating(tx, works, {
-    ...isolation,
-    condemned: new Map([...isolation.condemned, ...found]),
+  return bisect(tx, works, {
+    ...terms,
+    poison: new Map([...terms.poison, ...found]),
   });
 }
 
 /** Until the time is over. */
-async function inOrder(tx: Connection, parts: Work[][], isolation: Isolation): Promise<Applied> {
+async function inOrder(tx: Connection, parts: Work[][], terms: BisectionTerms): Promise<Applied> {
   const applied = nothingApplied();
   for (const part of parts) {
-    const done = await applyIsolating(tx, part, isolation);
+    const done = await bisect(tx, part, terms);
     addApplied(applied, done);
-    if (done.count < part.length || performance.now() >= isolation.until) break;
+    if (done.count < part.length || performance.now() >= terms.until) break;
   }
   return applied;
 }
@@ -130,14 +132,10 @@ async function inSavepoint<Result>(tx: Connection, work: () => Promise<Result>):
  * Those of the objects that the store refuses each for itself, and why; what they would do is taken back. Those that it
  * refuses only with what others of them do are not among them.
  */
-async function refusedAlone(
-  tx: Connection,
-  works: Work[],
-  { now, condemned }: Isolation,
-): Promise<Condemned> {
-  const asked = works.filter(({ object }) => !condemned.has(object.id));
+async function refusedAlone(tx: Connection, works: Work[], { now, poison }: BisectionTerms): Promise<Poison> {
+  const asked = works.filter(({ object }) => !poison.has(object.id));
   const loaded = await inSavepoint(tx, async () => {
-    const loads = asked.map((work) => load(tx, [work], { now, condemned }));
+    const loads = asked.map((work) => load(tx, [work], { now, poison }));
     // None of them sends anything any more when the savepoint is gone.
     await Promise.allSettled(loads);
     return Promise.all(loads);
@@ -156,7 +154,7 @@ async function refusedAlone(
     const note = (error: unknown) => {
       if (blameOf(error) === 'refused') refused.set(work.object.id, reasonOf(error));
     };
-    const folded = await fold([work], changes, condemned).catch(note);
+    const folded = await fold([work], changes, poison).catch(note);
     // What is refused in memory needs no statement to find out.
     if (!folded || changes.refused.length > 0) continue;
     send('savepoint probe');
