@@ -7,7 +7,7 @@ import { describeError } from '../schemas/compile.ts';
 import type { Key } from '../store/idempotency-keys.ts';
 import { readJsonObject, requireJson } from './body.ts';
 import { readIdempotencyKey } from './idempotency.ts';
-import type { ApiKey } from './known-keys.ts';
+import type { ApiKey } from './key-cache.ts';
 import type { Allowance } from './rate-limit.ts';
 import type { Known } from './reply.ts';
 import { clientAddress } from './request.ts';

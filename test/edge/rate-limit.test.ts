@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { ApiKey } from '../../src/edge/known-keys.ts';
+import type { ApiKey } from '../../src/edge/key-cache.ts';
 import { type Allowance, createRateLimiter } from '../../src/edge/rate-limit.ts';
 import { memoryTokenBuckets, redisTokenBuckets, type TokenBuckets } from '../../src/limits/token-buckets.ts';
 import { Redis } from '../../src/queue/bullmq.ts';
