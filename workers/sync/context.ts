@@ -7,10 +7,10 @@ import type { Pool } from '../../src/store/database.ts';
 import { expectBoundary, meetBoundary } from '../../src/store/sync-boundary.ts';
 import type { StagedChunk } from '../../src/store/sync-chunks.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
+import { handOver, type Settled } from './checkpoint.ts';
 import type { ChunkMaking, Rules } from './chunk.ts';
 import type { Pace } from './pace.ts';
 import { fingerprintOf, tally } from './row-object.ts';
-import { handOver, type Settled } from './turn-over.ts';
 
 /** What runs are worked with. */
 export interface SyncContext {

@@ -9,10 +9,10 @@ import { inTransaction } from '../../src/store/database.ts';
 import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
 import type { StagedChunk } from '../../src/store/sync-chunks.ts';
 import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
+import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
 import { makeChunk, type Position } from './chunk.ts';
 import { createPassOver, type Leaving, type SyncContext, settle } from './context.ts';
 import { createChunkSize } from './pace.ts';
-import { type Account, RunLost, type Settled, turnOver } from './turn-over.ts';
 
 /** Characters in one chunk, unless one row has more: bounds what stands in a lane before a live request. */
 const MAX_CHUNK_CHARACTERS = 1_048_576;
@@ -75,11 +75,11 @@ type Next = { chunk?: StagedChunk | undefined; error?: unknown };
  * Reads a source from the run's last timestamp on, and hands its rows over chunk by chunk. One chunk is in the lanes at
  * a time, so that a live request waits behind one at most; meanwhile the next is read and judged.
  *
- * `account` moves on with what has taken effect.
+ * `checkpoint` moves on with what has taken effect.
  * @throws {SourceError}; {RunLost}; what the store or the queue report
  */
 export async function readOn(
-  { run, account }: { run: Run; account: Account },
+  { run, checkpoint }: { run: Run; checkpoint: Checkpoint },
   context: SyncContext,
   leaving: Leaving,
 ): Promise<ReadOn> {
@@ -88,12 +88,12 @@ export async function readOn(
   const ask = context.paceOf(run);
   const size = createChunkSize();
   const position: Position = {
-    rows: account.read,
-    failed: account.failed,
+    rows: checkpoint.read,
+    failed: checkpoint.failed,
     warned: 0,
-    newest: account.lastTimestamp,
+    newest: checkpoint.lastTimestamp,
   };
-  if (account.read === 0) await forgetUnreadable(account, context);
+  if (checkpoint.read === 0) await forgetUnreadable(checkpoint, context);
   const attempt = newId();
   const reading = new AbortController();
   const cancelled = watchForCancel(run.id, context, reading.signal);
@@ -128,7 +128,7 @@ export async function readOn(
       for (;;) {
         const milliseconds = await ask(progress.rows, await rules.limit());
         if (milliseconds === 0 || leaving.soon.aborted) return;
-        if (done) await turnOver(pool, account, { done });
+        if (done) await advanceCheckpoint(pool, checkpoint, { done });
         done = undefined;
         await rest(milliseconds, leaving.soon);
         if (await isCancelled(pool, run.id)) return;
@@ -140,13 +140,13 @@ export async function readOn(
       if (chunk) await waitForTurn(chunk);
       const full =
         chunk !== undefined &&
-        account.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
+        checkpoint.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
       // A source that is told to stop may look like one that is at its end.
       const leave = leaving.soon.aborted;
       const staged = full || stop.aborted ? undefined : chunk;
-      const turned = await turnOver(pool, account, { done, next: staged });
+      const advanced = await advanceCheckpoint(pool, checkpoint, { done, next: staged });
       done = undefined;
-      if (turned.cancelled) return 'cancelled';
+      if (advanced.cancelled) return 'cancelled';
       if (leave) return 'left';
       if (error) throw error;
       if (full) return 'too many rows';
@@ -163,7 +163,7 @@ export async function readOn(
 }
 
 /** Rows without a readable time are counted once in a run, and again in the next one. */
-async function forgetUnreadable({ jobId, integrationId }: Account, { pool }: SyncContext): Promise<void> {
+async function forgetUnreadable({ jobId, integrationId }: Checkpoint, { pool }: SyncContext): Promise<void> {
   await inTransaction(pool, async (tx) => {
     const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
     if ((await advanceRun(tx, { jobId, expected: 0, ...nothing })) === undefined) throw new RunLost();

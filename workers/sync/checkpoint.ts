@@ -13,8 +13,8 @@ import {
 } from '../../src/store/sync-chunks.ts';
 import { advanceIntegration, advanceRun } from '../../src/store/sync-runs.ts';
 
-/** The counts of a run, as this process believes that they stand in the store. */
-export interface Account {
+/** The checkpoint of a run: how far it has come, as this process believes that it stands in the store. */
+export interface Checkpoint {
   jobId: string;
   integrationId: string;
   read: number;
@@ -31,31 +31,33 @@ export class RunLost extends Error {
   }
 }
 
-export interface TurnOver {
+/** What brings a checkpoint further: the chunk that has taken effect, and the one that comes next. */
+export interface CheckpointStep {
   done?: Settled | undefined;
   next?: StagedChunk | undefined;
 }
 
 /**
- * In one transaction: settles the chunk that has taken effect, with counts, errors, warnings, timestamp and boundary, and stages
- * the next one. Nobody else can do either of them again: both stand and fall with the count of rows that were read.
+ * Advances a checkpoint. In one transaction the chunk that has taken effect is settled, with counts, errors, warnings,
+ * watermark and boundary, and the next one goes into the outbox. Nobody else can do either again: both stand and fall
+ * with the count of rows that were read.
  *
- * `account` moves on.
+ * `checkpoint` moves on.
  * @returns whether `next` is staged; it is not when the run has been cancelled
  * @throws {RunLost} when the run is not this process's any more; nothing has changed then
  */
-export async function turnOver(
+export async function advanceCheckpoint(
   pool: Pool,
-  account: Account,
-  { done, next }: TurnOver,
+  checkpoint: Checkpoint,
+  { done, next }: CheckpointStep,
 ): Promise<{ cancelled: boolean }> {
-  const { jobId, integrationId } = account;
+  const { jobId, integrationId } = checkpoint;
   const change = changeOf(done);
   const cancelled = await inTransaction(pool, async (tx) => {
     const [, cancelled, , , , , , staged] = await sendTogether(tx, [
       // First, as whoever deletes the integration locks it first.
       () => done && change.lastTimestamp && advanceIntegration(tx, integrationId, change.lastTimestamp),
-      () => advanceRun(tx, { jobId, expected: account.read, ...change }),
+      () => advanceRun(tx, { jobId, expected: checkpoint.read, ...change }),
       () => done && removeChunk(tx, jobId),
       () => change.moved && clearBoundary(tx, integrationId, false),
       () =>
@@ -70,10 +72,10 @@ export async function turnOver(
     if (next && !staged && !cancelled) throw new RunLost();
     return cancelled;
   });
-  account.read += change.read;
-  account.synced += change.synced;
-  account.failed += change.failed;
-  account.lastTimestamp = change.lastTimestamp ?? account.lastTimestamp;
+  checkpoint.read += change.read;
+  checkpoint.synced += change.synced;
+  checkpoint.failed += change.failed;
+  checkpoint.lastTimestamp = change.lastTimestamp ?? checkpoint.lastTimestamp;
   return { cancelled };
 }
 
