@@ -162,7 +162,7 @@ it('an object that the store refuses has an outcome too, and a dead letter', asy
   expect(await runBatch(scene.pool, [delivery], silent)).toMatchObject({ deadLetters: [poison.id] });
   expect(await scene.outcome(poison)).toBe('refused');
   expect(await scene.outcome(fine)).toBeNull();
-  expect(await scene.parked([poison.id])).toEqual([poison.id]);
+  expect(await scene.deadLetters([poison.id])).toEqual([poison.id]);
   await scene.apply([identity('delete', { user: by(user('poison')) })]);
-  expect(await scene.parked([poison.id])).toEqual([]);
+  expect(await scene.deadLetters([poison.id])).toEqual([]);
 });

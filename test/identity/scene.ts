@@ -41,15 +41,15 @@ export async function createScene() {
       return toProfileId((await exported({ external_ids: [external_id] })).service_id);
     },
 
-    /** Parks an event of this user among the dead letters; its id. */
-    async park(identifier: Identifier): Promise<string> {
+    /** Makes an event of this user a dead letter; its id. */
+    async deadLetterOf(identifier: Identifier): Promise<string> {
       const id = newId();
       await store.apply([{ ...unknownGroup(identifier), id }]);
       return id;
     },
 
     /** Those of the ids that still wait among the dead letters. */
-    async parked(ids: string[]): Promise<string[]> {
+    async deadLetters(ids: string[]): Promise<string[]> {
       const found = await rows('select id from kept_dead_letters where id = any($1::uuid[])', [ids]);
       return ids.filter((id) => found.some((row) => row.id === id));
     },

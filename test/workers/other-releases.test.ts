@@ -70,7 +70,7 @@ describe('what a lane holds is not as this release knows it', () => {
   ];
 
   test.each(oddities)(
-    'G4: an object %s is parked, and its neighbours are applied',
+    'G4: an object %s becomes a dead letter, and its neighbours are applied',
     async (_, object, reason) => {
       await apply(
         JSON.parse(JSON.stringify({ requests: requests(), objects: [point('ann'), object, event('ann')] })),
@@ -92,7 +92,7 @@ describe('what a lane holds is not as this release knows it', () => {
     expect(await readDeadLetters(pool)).toHaveLength(oddities.length + 2);
   });
 
-  test('G4: a request whose workspace is no id parks its objects', async () => {
+  test('G4: a request whose workspace is no id makes dead letters of its objects', async () => {
     const request = { ...requests()[0]!, workspace_id: 'x'.repeat(36) };
     await apply({
       requests: [request, ...requests()],
@@ -102,7 +102,7 @@ describe('what a lane holds is not as this release knows it', () => {
     expect(await readSums(pool, workspace)).toMatchObject({ events: 1 });
   });
 
-  test('G2: delivered again, what was parked stays one dead letter', async () => {
+  test('G2: delivered again, a dead letter stays one', async () => {
     const delivery = { id: uuidv7(), lane: 0, envelope: { version: 9 } as unknown as Envelope };
     const first = await runBatch(pool, [delivery], silent);
     expect(first).toMatchObject({ kind: 'applied', objects: 0, deadLetters: [delivery.id] });

@@ -43,16 +43,15 @@ export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
 }
 
 /**
- * Opens an envelope and holds each object against its contract. What does not fit is parked among the dead
- * letters, whatever it is; the rest goes on.
+ * Opens an envelope and holds each object against its contract. What does not fit is x * letters, whatever it is; the rest goes on.
  */
-export function openEnvelope(delivery: Delivery, works: Work[], failed: Parked[]): void {
+export function openEnvelope(delivery: Delivery, works: Work[], deadLetters: PlacedDeadLetter[]): void {
   const { id: envelopeId, envelope } = delivery;
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) {
-    const park = { ...unknownRequest, id: delivery.id, object: envelope as unknown as AcceptedObject };
+    const unknown = { ...unknownRequest, id: delivery.id, object: envelope as unknown as AcceptedObject };
     const reason = 'the job is no envelope that this release knows';
-    failed.push({
-      ...toFailed(park, reason),
+    deadLetters.push({
+      ...toFailed(unknown, reason),
       place: works.length,
       origin: { envelope: envelopeId, place: 0 },
     });
@@ -69,12 +68,12 @@ export function openEnvelope(delivery: Delivery, works: Work[], failed: Parked[]
       works.push({ workspaceId, requestId, lane, lanes, ordinal: works.length, origin, object });
       return;
     }
-    const own = isUuid(object?.id) && !failed.some(({ id }) => id === object.id);
+    const own = isUuid(object?.id) && !deadLetters.some(({ id }) => id === object.id);
     const id = own ? object.id : uuidv5(String(place), delivery.id);
     const from = isKnown(request)
       ? { workspaceId: request.workspace_id, requestId: request.request_id }
       : unknownRequest;
-    failed.push({ ...toFailed({ ...from, id, object }, reason), place: works.length, origin });
+    deadLetters.push({ ...toFailed({ ...from, id, object }, reason), place: works.length, origin });
   });
 }
 
@@ -130,13 +129,13 @@ function identifiersOf(object: AcceptedObject): Identifier[] {
   }
 }
 
-/** What does not fit its contract, and how many objects that do came before it. */
-type Parked = FailedObject & { place: number; origin: Origin };
+/** A dead letter of what does not fit its contract, and how many objects that do came before it. */
+type PlacedDeadLetter = FailedObject & { place: number; origin: Origin };
 
 /** The objects of a batch. */
 export interface Opened {
   works: Work[];
-  parked: Parked[];
+  deadLetters: PlacedDeadLetter[];
   /** Ids of those that are dead letters which are tried again. */
   replayed: Set<string>;
 }
@@ -146,14 +145,14 @@ export interface Opened {
  * accepted before it, and a replay of one of them that follows has no effect. Most batches are one stretch.
  */
 export function cutAtDeletes(opened: Opened): Opened[] {
-  const { works, parked, replayed } = opened;
-  if (parked.length === 0 && replayed.size === 0) return [opened];
-  const parkedAt = new Set(parked.map(({ place }) => place));
+  const { works, deadLetters, replayed } = opened;
+  if (deadLetters.length === 0 && replayed.size === 0) return [opened];
+  const deadLetterAt = new Set(deadLetters.map(({ place }) => place));
   const cuts = [0];
   let deleted = false;
   for (let place = 0; place <= works.length; place++) {
     const work = works[place];
-    if (deleted && (parkedAt.has(place) || (work && replayed.has(work.object.id)))) {
+    if (deleted && (deadLetterAt.has(place) || (work && replayed.has(work.object.id)))) {
       cuts.push(place);
       deleted = false;
     }
@@ -163,7 +162,7 @@ export function cutAtDeletes(opened: Opened): Opened[] {
     const to = cuts[index + 1] ?? Number.POSITIVE_INFINITY;
     return {
       works: works.slice(from, to),
-      parked: parked.filter(({ place }) => place >= from && place < to),
+      deadLetters: deadLetters.filter(({ place }) => place >= from && place < to),
       replayed,
     };
   });

@@ -68,21 +68,21 @@ export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
   if (left.size === 0) return opened;
   const isLeft = ({ envelope, place }: Origin) => left.get(envelope)?.has(place) ?? true;
   const works = opened.works.filter(({ origin }) => isLeft(origin!));
-  const parked = opened.parked
+  const deadLetters = opened.deadLetters
     .filter(({ origin }) => isLeft(origin))
     .map((one) => ({
       ...one,
       place: opened.works.slice(0, one.place).filter(({ origin }) => isLeft(origin!)).length,
     }));
-  return { ...opened, works, parked };
+  return { ...opened, works, deadLetters };
 }
 
 /**
  * Puts those whose turn was over behind the others. Where a delete decides what becomes of dead letters all keep their
  * places.
  */
-export function inTurns({ works, parked, replayed }: Opened, { late }: Part): Work[][] {
-  if (late.size === 0 || parked.length > 0 || replayed.size > 0) return [works];
+export function inTurns({ works, deadLetters, replayed }: Opened, { late }: Part): Work[][] {
+  if (late.size === 0 || deadLetters.length > 0 || replayed.size > 0) return [works];
   const places = new Map([...late].map((turn, place) => [turn, place]));
   const placeOf = (work: Work) => places.get(turnOf(work)) ?? -1;
   const sorted = [...works].sort(
@@ -107,12 +107,12 @@ export function nothingLeft(): LeftOver {
   return { origins: [], turns: new Set(), over: [] };
 }
 
-export function leave(left: LeftOver, { works, parked }: Pick<Opened, 'works' | 'parked'>): void {
+export function leave(left: LeftOver, { works, deadLetters }: Pick<Opened, 'works' | 'deadLetters'>): void {
   for (const work of works) {
     left.origins.push(work.origin!);
     left.turns.add(turnOf(work));
   }
-  for (const { origin } of parked) left.origins.push(origin);
+  for (const { origin } of deadLetters) left.origins.push(origin);
 }
 
 /**

@@ -162,14 +162,14 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
       continue;
     }
     if (opened.replayed.size > 0) await leaveOutForgotten(tx, stretch);
-    if (stretch.parked.length > 0) await insertDeadLetters(tx, stretch.parked);
-    for (const { id } of stretch.parked) lost.add(id);
+    if (stretch.deadLetters.length > 0) await insertDeadLetters(tx, stretch.deadLetters);
+    for (const { id } of stretch.deadLetters) lost.add(id);
     for (const works of inTurns(stretch, part)) {
       const { count, ...done } = await apply(tx, works, terms);
       addApplied(total, { count, ...done });
       for (const { work } of done.refused) lost.add(work.object.id);
       for (const work of works.slice(0, count)) if (!lost.has(work.object.id)) applied.push(work);
-      leave(left, { works: works.slice(count), parked: [] });
+      leave(left, { works: works.slice(count), deadLetters: [] });
       const next = works[count];
       if (next) left.over.push({ turn: turnOf(next), lane: next.lane });
     }
@@ -181,15 +181,15 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
 
 /** Every object of the envelopes, in order. */
 function open(deliveries: Delivery[]): Opened {
-  const opened: Opened = { works: [], parked: [], replayed: new Set() };
-  const { works, parked, replayed } = opened;
+  const opened: Opened = { works: [], deadLetters: [], replayed: new Set() };
+  const { works, deadLetters, replayed } = opened;
   for (const delivery of deliveries) {
-    const [firstWork, firstParked] = [works.length, parked.length];
-    openEnvelope(delivery, works, parked);
+    const [firstWork, firstDeadLetter] = [works.length, deadLetters.length];
+    openEnvelope(delivery, works, deadLetters);
     if (!delivery.envelope?.replay) continue;
     for (const { object } of works.slice(firstWork)) replayed.add(object.id);
     // Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter.
-    const [alone, ...more] = parked.slice(firstParked);
+    const [alone, ...more] = deadLetters.slice(firstDeadLetter);
     if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id) {
       replayed.add(alone.id);
     }
@@ -199,12 +199,12 @@ function open(deliveries: Delivery[]): Opened {
 
 /** A dead letter that a delete took away while its replay was on its way has no effect any more. */
 async function leaveOutForgotten(tx: Connection, stretch: Opened): Promise<void> {
-  const { works, parked, replayed } = stretch;
-  const ids = [...works.map(({ object }) => object.id), ...parked.map(({ id }) => id)];
+  const { works, deadLetters, replayed } = stretch;
+  const ids = [...works.map(({ object }) => object.id), ...deadLetters.map(({ id }) => id)];
   const asked = ids.filter((id) => replayed.has(id));
   const kept = new Set((await selectDeadLetters(tx, asked)).map(({ id }) => id));
   const forgotten = new Set(asked.filter((id) => !kept.has(id)));
   if (forgotten.size === 0) return;
   stretch.works = works.filter(({ object }) => !forgotten.has(object.id));
-  stretch.parked = parked.filter(({ id }) => !forgotten.has(id));
+  stretch.deadLetters = deadLetters.filter(({ id }) => !forgotten.has(id));
 }
