@@ -43,7 +43,8 @@ export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
 }
 
 /**
- * Opens an envelope and holds each object against its contract. What does not fit is x * letters, whatever it is; the rest goes on.
+ * Opens an envelope and holds each object against its contract. What does not fit becomes a dead letter, whatever it
+ * is; the rest goes on.
  */
 export function openEnvelope(delivery: Delivery, works: Work[], deadLetters: PlacedDeadLetter[]): void {
   const { id: envelopeId, envelope } = delivery;

@@ -51,20 +51,20 @@ export async function settle(
   return settled;
 }
 
-/** Takes away the rows that have been processed before; of equal rows, as many as there were. */
-export type PassOver = (rows: SourceRow[]) => Promise<SourceRow[]>;
+/** Deduplication: leaves out the rows that were processed before; of equal rows, as many as there were. */
+export type Deduplicate = (rows: SourceRow[]) => Promise<SourceRow[]>;
 
 /**
- * Reading begins at the last timestamp, rows of that very time included, since more of them may have come since; and
- * those without a readable time are read whatever has become of them. Which of them were processed is in the store,
- * and so is what this attempt has met of it: there may be a million.
+ * Deduplication for one reading of a source. Reading begins at the watermark, rows of that very time included, since more
+ * of them may have come since. Rows without a readable time are read each time. Which of them were processed is in the
+ * store, and so is what this attempt has met of it: there may be a million.
  *
  * @param attempt UUID: of one reading of the source
  */
-export async function createPassOver(pool: Pool, run: Run, attempt: string): Promise<PassOver> {
+export async function createDeduplication(pool: Pool, run: Run, attempt: string): Promise<Deduplicate> {
   let left = await expectBoundary(pool, { attempt, jobId: run.id, integrationId: run.integrationId });
 
-  return async function passOver(rows) {
+  return async function deduplicate(rows) {
     if (left === 0) return rows;
     const known = rows.map((row) =>
       row.updatedAt === undefined || row.updatedAt === run.lastTimestamp ? fingerprintOf(row) : undefined,

@@ -11,7 +11,7 @@ import type { StagedChunk } from '../../src/store/sync-chunks.ts';
 import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
 import { makeChunk, type Position } from './chunk.ts';
-import { createPassOver, type Leaving, type SyncContext, settle } from './context.ts';
+import { createDeduplication, type Leaving, type SyncContext, settle } from './context.ts';
 import { createChunkSize } from './pace.ts';
 
 /** Characters in one chunk, unless one row has more: bounds what stands in a lane before a live request. */
@@ -104,7 +104,7 @@ export async function readOn(
   try {
     const source = await unlessAborted(opening, stop);
     if (!source) return cancelled.aborted ? 'cancelled' : 'left';
-    const passOver = await createPassOver(pool, run, attempt);
+    const deduplicate = await createDeduplication(pool, run, attempt);
     const read = createRowReader(source.rowsSince(run.lastTimestamp ?? undefined, { batch: BATCH, signal }));
 
     const prepare = async (): Promise<Next> => {
@@ -112,7 +112,7 @@ export async function readOn(
         for (;;) {
           const rows = await read(size.now());
           if (rows.length === 0) return {};
-          const fresh = await passOver(rows);
+          const fresh = await deduplicate(rows);
           if (fresh.length === 0) continue;
           return {
             chunk: makeChunk(fresh, position, { ...context.making, run, caller: await rules.caller() }),
