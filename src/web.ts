@@ -4,7 +4,7 @@ import { createAuthenticator, createScimAuthenticator } from './edge/authenticat
 import { createTurns } from './edge/body.ts';
 import { answerBrokenRequests } from './edge/broken-requests.ts';
 import { createHeads } from './edge/heads.ts';
-import { createOnce } from './edge/idempotency.ts';
+import { createIdempotency } from './edge/idempotency.ts';
 import { watchMarks } from './edge/load-shedding.ts';
 import { addFleetMetrics, createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
 import { createLinkSettings } from './edge/open-link.ts';
@@ -162,7 +162,7 @@ async function main(): Promise<void> {
     heads,
     rateLimiter,
     queue,
-    once: createOnce(database.pool, log),
+    idempotency: createIdempotency(database.pool, log),
     overload: marks.overload,
     effects: createEffects(database.pool),
     resources,

@@ -25,7 +25,7 @@ export interface Admitted {
   query: Record<string, Json>;
   params: Record<string, string>;
   /** Of a request that has an `Idempotency-Key`. */
-  idempotent: Key | undefined;
+  idempotencyKey: Key | undefined;
   known: Known;
 }
 
@@ -65,9 +65,9 @@ export async function admit(
     const body = validate(endpoint, sent, query);
     // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
     const asked = { ownerId: key.companyId ?? key.workspaceId, operation, params, query, body: sent };
-    const idempotent = await readIdempotencyKey(request.headers['idempotency-key'], asked);
+    const idempotencyKey = await readIdempotencyKey(request.headers['idempotency-key'], asked);
     const caller = callerOf(key, requestId, now);
-    return { request, requestId, address, caller, body, query, params, idempotent, known };
+    return { request, requestId, address, caller, body, query, params, idempotencyKey, known };
   } catch (error) {
     return { error, known };
   }

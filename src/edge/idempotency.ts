@@ -49,11 +49,11 @@ interface Attempt {
 }
 
 /**
- * Lets what comes with one key happen once, on however many edges it arrives at the same time, and gives everyone the
+ * Idempotency: what comes with one key happens once, on however many edges it arrives at the same time, and everyone gets the
  * answer that was written down first. Whoever comes while another is at it waits for that answer; when the other's
  * lease is over without one, it goes on in its place, with what the other has written down.
  */
-export function createOnce(pool: Pool, log: Log) {
+export function createIdempotency(pool: Pool, log: Log) {
   /** By key and body: those who arrive here while one is at it share its answer, and ask for nothing. */
   const inHand = new Map<string, Promise<Kept>>();
 
@@ -61,7 +61,7 @@ export function createOnce(pool: Pool, log: Log) {
    * @throws {ApiError} 422 when the key came with another request; 503 when another is at it for longer than a client
    * waits; and what `attempt` throws
    */
-  async function once(key: Key, attempt: Attempt): Promise<Kept> {
+  async function perform(key: Key, attempt: Attempt): Promise<Kept> {
     const name = [
       key.ownerId,
       key.operation,
@@ -138,17 +138,17 @@ export function createOnce(pool: Pool, log: Log) {
     if (other) requireSame(key, other);
   }
 
-  return { once, read };
+  return { perform, read };
 }
 
-export type Once = ReturnType<typeof createOnce>;
+export type Idempotency = ReturnType<typeof createIdempotency>;
 
 function requireSame(key: Key, found: FoundKey): void {
   if (!found.fingerprint.equals(key.fingerprint)) throw new ApiError('idempotencyKeyReused');
 }
 
 /** The answer that everyone with the same `Idempotency-Key` gets. */
-export async function answerOnce(answering: Promise<Kept>, requestId: string): Promise<Answer> {
+export async function idempotentAnswer(answering: Promise<Kept>, requestId: string): Promise<Answer> {
   const { requestId: first, ...answer } = await answering;
   return first === requestId ? answer : { ...answer, repeats: first };
 }

@@ -7,7 +7,7 @@ import type { Validator } from '../schemas/compile.ts';
 import type { Authenticator, ScimAuthenticator } from './authenticate.ts';
 import type { InTurn } from './body.ts';
 import type { Heads } from './heads.ts';
-import type { Once } from './idempotency.ts';
+import type { Idempotency } from './idempotency.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Reading } from './reading.ts';
@@ -30,7 +30,7 @@ export interface EdgeServices {
   heads: Heads;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
-  once: Once;
+  idempotency: Idempotency;
   /** Says why nothing more may be stored, by the queue or straight in the store, if so. */
   overload(through: 'queue' | 'store'): string | undefined;
   effects: Effects;
