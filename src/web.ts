@@ -5,7 +5,7 @@ import { createTurns } from './edge/body.ts';
 import { answerBrokenRequests } from './edge/broken-requests.ts';
 import { createHeads } from './edge/heads.ts';
 import { createIdempotency } from './edge/idempotency.ts';
-import { watchMarks } from './edge/load-shedding.ts';
+import { createLoadShedding } from './edge/load-shedding.ts';
 import { addFleetMetrics, createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
 import { createLinkSettings } from './edge/open-link.ts';
 import { openApiDocument } from './edge/openapi.ts';
@@ -84,7 +84,7 @@ async function main(): Promise<void> {
   const heads = createHeads(MAX_HEADS_BYTES);
   const metrics = createEdgeMetrics();
   addLossMetric(metrics.registry, installation.loss);
-  const marks = watchMarks(
+  const loadShedding = createLoadShedding(
     [
       {
         name: 'queue_depth',
@@ -163,7 +163,7 @@ async function main(): Promise<void> {
     rateLimiter,
     queue,
     idempotency: createIdempotency(database.pool, log),
-    overload: marks.overload,
+    loadShedding,
     effects: createEffects(database.pool),
     resources,
   };
@@ -178,7 +178,7 @@ async function main(): Promise<void> {
       registry: metrics.registry,
       refresh: fleet.refresh,
       mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
-      marks,
+      loadShedding,
       loss: installation.loss,
       oldest,
     });

@@ -102,8 +102,8 @@ function permit({ permission }: Operation, { permissions }: AnyKey): void {
 /** What leaves something behind is refused while there is too much to do. */
 function shed(operation: Operation, services: EdgeServices): void {
   if (!stores(operation)) return;
-  const overload = services.overload(operation.kind === 'queued' ? 'queue' : 'store');
-  if (overload) throw new QueueUnavailable(overload);
+  const reason = services.loadShedding.reason(operation.kind === 'queued' ? 'queue' : 'store');
+  if (reason) throw new QueueUnavailable(reason);
 }
 
 function stores({ kind, method, readsOnly }: Operation): boolean {

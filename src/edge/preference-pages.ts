@@ -140,8 +140,8 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       );
       const { workspaceId, user } = opened;
       const objects = objectsOf(choice, user, newId);
-      const overload = services.overload('queue');
-      if (overload) throw new QueueUnavailable(overload);
+      const reason = services.loadShedding.reason('queue');
+      if (reason) throw new QueueUnavailable(reason);
       if (objects.length > 0) {
         const request_id = String(response.getHeader('X-Request-Id'));
         const accepted_at = new Date().toISOString();

@@ -8,6 +8,7 @@ import type { Authenticator, ScimAuthenticator } from './authenticate.ts';
 import type { InTurn } from './body.ts';
 import type { Heads } from './heads.ts';
 import type { Idempotency } from './idempotency.ts';
+import type { LoadShedding } from './load-shedding.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Reading } from './reading.ts';
@@ -32,7 +33,7 @@ export interface EdgeServices {
   queue: GroupCommit;
   idempotency: Idempotency;
   /** Says why nothing more may be stored, by the queue or straight in the store, if so. */
-  overload(through: 'queue' | 'store'): string | undefined;
+  loadShedding: Pick<LoadShedding, 'reason'>;
   effects: Effects;
   resources: Resources;
 }
