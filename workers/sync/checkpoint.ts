@@ -4,12 +4,12 @@ import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
 import { inTransaction, type Pool, sendTogether } from '../../src/store/database.ts';
 import { addToBoundary, clearBoundary } from '../../src/store/sync-boundary.ts';
 import {
+  addToOutbox,
   findRefused,
   insertRowErrors,
+  type OutboxChunk,
   type RowError,
-  removeChunk,
-  type StagedChunk,
-  stageChunk,
+  removeFromOutbox,
 } from '../../src/store/sync-chunks.ts';
 import { advanceIntegration, advanceRun } from '../../src/store/sync-runs.ts';
 
@@ -34,7 +34,7 @@ export class RunLost extends Error {
 /** What brings a checkpoint further: the chunk that has taken effect, and the one that comes next. */
 export interface CheckpointStep {
   done?: Settled | undefined;
-  next?: StagedChunk | undefined;
+  next?: OutboxChunk | undefined;
 }
 
 /**
@@ -43,7 +43,7 @@ export interface CheckpointStep {
  * with the count of rows that were read.
  *
  * `checkpoint` moves on.
- * @returns whether `next` is staged; it is not when the run has been cancelled
+ * @returns whether `next` is in the outbox; it is not when the run has been cancelled
  * @throws {RunLost} when the run is not this process's any more; nothing has changed then
  */
 export async function advanceCheckpoint(
@@ -54,11 +54,11 @@ export async function advanceCheckpoint(
   const { jobId, integrationId } = checkpoint;
   const change = changeOf(done);
   const cancelled = await inTransaction(pool, async (tx) => {
-    const [, cancelled, , , , , , staged] = await sendTogether(tx, [
+    const [, cancelled, , , , , , added] = await sendTogether(tx, [
       // First, as whoever deletes the integration locks it first.
       () => done && change.lastTimestamp && advanceIntegration(tx, integrationId, change.lastTimestamp),
       () => advanceRun(tx, { jobId, expected: checkpoint.read, ...change }),
-      () => done && removeChunk(tx, jobId),
+      () => done && removeFromOutbox(tx, jobId),
       () => change.moved && clearBoundary(tx, integrationId, false),
       () =>
         some(change.newest) && addToBoundary(tx, integrationId, { rows: change.newest, unreadable: false }),
@@ -66,10 +66,10 @@ export async function advanceCheckpoint(
         some(change.unreadable) &&
         addToBoundary(tx, integrationId, { rows: change.unreadable, unreadable: true }),
       () => logs(change.log) && insertRowErrors(tx, jobId, change.log),
-      () => next && stageChunk(tx, jobId, next),
+      () => next && addToOutbox(tx, jobId, next),
     ]);
     if (cancelled === undefined) throw new RunLost();
-    if (next && !staged && !cancelled) throw new RunLost();
+    if (next && !added && !cancelled) throw new RunLost();
     return cancelled;
   });
   checkpoint.read += change.read;
@@ -106,7 +106,7 @@ const ADD_AGAIN = 15_000;
 
 /** A chunk that has taken effect. */
 export interface Settled {
-  chunk: StagedChunk;
+  chunk: OutboxChunk;
   /** Rows that the workers could not apply. */
   refused: RowError[];
   /** From the hand-over until then. */
@@ -121,14 +121,14 @@ export interface HandOver {
 }
 
 /**
- * Puts a staged chunk into the lanes and waits until the ledger knows all of it. Doing it again does nothing twice:
+ * Puts a chunk of the outbox into the lanes and waits until the ledger knows all of it. Doing it again does nothing twice:
  * the envelopes keep their ids.
  *
- * @param lanes as many as there are now; when the chunk was staged there may have been more
+ * @param lanes as many as there are now; when the chunk was made there may have been more
  * @throws {QueueUnavailable} when it may not be in the lanes; what the store reports; the reason of `abandon`
  */
 export async function handOver(
-  chunk: StagedChunk,
+  chunk: OutboxChunk,
   { pool, producer, applied, lanes }: HandOver,
   abandon: AbortSignal,
 ): Promise<Settled> {

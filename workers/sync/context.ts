@@ -5,7 +5,7 @@ import type { WatchApplied } from '../../src/queue/effects.ts';
 import type { LaneProducer } from '../../src/queue/lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { expectBoundary, meetBoundary } from '../../src/store/sync-boundary.ts';
-import type { StagedChunk } from '../../src/store/sync-chunks.ts';
+import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
 import { handOver, type Settled } from './checkpoint.ts';
 import type { ChunkMaking, Rules } from './chunk.ts';
@@ -38,7 +38,7 @@ export interface Leaving {
 
 /** Hands a chunk over, waits for its effect and counts it. */
 export async function settle(
-  chunk: StagedChunk,
+  chunk: OutboxChunk,
   context: SyncContext,
   abandon: AbortSignal,
 ): Promise<Settled> {

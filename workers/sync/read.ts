@@ -7,7 +7,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { inTransaction } from '../../src/store/database.ts';
 import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
-import type { StagedChunk } from '../../src/store/sync-chunks.ts';
+import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
 import { makeChunk, type Position } from './chunk.ts';
@@ -69,7 +69,7 @@ const CLOSE_MS = 10_000;
 export type ReadOn = 'finished' | 'cancelled' | 'too many rows' | 'left';
 
 /** What the next chunk has turned out to be; nothing of it at the end of the source. */
-type Next = { chunk?: StagedChunk | undefined; error?: unknown };
+type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
 
 /**
  * Reads a source from the run's last timestamp on, and hands its rows over chunk by chunk. One chunk is in the lanes at
@@ -124,7 +124,7 @@ export async function readOn(
     };
 
     /** Until the chunk may be handed over; what has taken effect is settled before a wait. */
-    const waitForTurn = async ({ progress }: StagedChunk): Promise<void> => {
+    const waitForTurn = async ({ progress }: OutboxChunk): Promise<void> => {
       for (;;) {
         const milliseconds = await ask(progress.rows, await rules.limit());
         if (milliseconds === 0 || leaving.soon.aborted) return;
@@ -143,17 +143,17 @@ export async function readOn(
         checkpoint.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
       // A source that is told to stop may look like one that is at its end.
       const leave = leaving.soon.aborted;
-      const staged = full || stop.aborted ? undefined : chunk;
-      const advanced = await advanceCheckpoint(pool, checkpoint, { done, next: staged });
+      const next = full || stop.aborted ? undefined : chunk;
+      const advanced = await advanceCheckpoint(pool, checkpoint, { done, next });
       done = undefined;
       if (advanced.cancelled) return 'cancelled';
       if (leave) return 'left';
       if (error) throw error;
       if (full) return 'too many rows';
-      if (!staged) return 'finished';
+      if (!next) return 'finished';
       ahead = prepare();
-      done = await settle(staged, context, leaving.now);
-      if (staged.entries.length > 0) size.learn(staged.progress.rows, done.milliseconds);
+      done = await settle(next, context, leaving.now);
+      if (next.entries.length > 0) size.learn(next.progress.rows, done.milliseconds);
     }
   } finally {
     reading.abort();

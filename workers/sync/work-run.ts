@@ -2,7 +2,7 @@ import { SourceError } from '../../src/integrations/source.ts';
 import { messageOf } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import { inTransaction } from '../../src/store/database.ts';
-import { findChunk } from '../../src/store/sync-chunks.ts';
+import { findInOutbox } from '../../src/store/sync-chunks.ts';
 import { advanceRun, type EndedStatus, findRun, finishRun, type Run } from '../../src/store/sync-runs.ts';
 import { classify } from '../batch/failures.ts';
 import { advanceCheckpoint, type Checkpoint, RunLost } from './checkpoint.ts';
@@ -36,7 +36,7 @@ async function workRun(jobId: string, context: SyncContext, leaving: Leaving): P
   }
 }
 
-/** A chunk that was staged by whoever worked the run before is handed over, once more perhaps, before all else. */
+/** What the outbox has from whoever worked the run before is handed over, once more perhaps, before all else. */
 async function settleLeftOver(
   jobId: string,
   context: SyncContext,
@@ -44,7 +44,7 @@ async function settleLeftOver(
 ): Promise<Run | undefined> {
   const { pool } = context;
   const run = await findRun(pool, jobId);
-  const chunk = run && (await findChunk(pool, jobId));
+  const chunk = run && (await findInOutbox(pool, jobId));
   if (!chunk) return run;
   await advanceCheckpoint(pool, checkpointOf(run), { done: await settle(chunk, context, abandon) });
   return findRun(pool, jobId);
@@ -112,7 +112,7 @@ function statusOf(synced: number, failed: number): EndedStatus {
  */
 function endRun({ pool }: SyncContext, { jobId, read }: Checkpoint, end: RunEnd): Promise<boolean> {
   return inTransaction(pool, async (tx) => {
-    // Holds the run first, so that the second statement sees a chunk that somebody has staged meanwhile.
+    // Holds the run first, so that the second statement sees a chunk that has come into the outbox meanwhile.
     const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
     if ((await advanceRun(tx, { jobId, expected: read, ...nothing })) === undefined) return false;
     return finishRun(tx, jobId, end);

@@ -8,12 +8,12 @@ import {
   meetBoundary,
 } from '../../../src/store/sync-boundary.ts';
 import {
-  findChunk,
+  addToOutbox,
+  findInOutbox,
   findRefused,
   forgetRowErrors,
   insertRowErrors,
-  removeChunk,
-  stageChunk,
+  removeFromOutbox,
 } from '../../../src/store/sync-chunks.ts';
 import { listRuns, readRules, readSyncState, selectRuns } from '../../../src/store/sync-lists.ts';
 import {
@@ -47,9 +47,9 @@ export const ofSyncs: Asking = (
     () => advanceRun(store, advance),
     () => advanceIntegration(store, integrationId, new Date().toISOString()),
     () => finishRun(store, runId, { status: 'success', message: undefined }),
-    () => stageChunk(store, runId, { envelopeIds: envelopes, entries: [], rows: {}, progress }),
-    () => findChunk(store, runId),
-    () => removeChunk(store, runId),
+    () => addToOutbox(store, runId, { envelopeIds: envelopes, entries: [], rows: {}, progress }),
+    () => findInOutbox(store, runId),
+    () => removeFromOutbox(store, runId),
     () => findRefused(store, deadLetters),
     () => insertRowErrors(store, runId, { failed: [failed], warned: [failed] }),
     () => addToBoundary(store, integrationId, { rows, unreadable: false }),
