@@ -22,9 +22,9 @@ async function apply(objects: AcceptedObject[], workspaceId?: string): Promise<v
 
 /** Applies envelopes as a lane delivers them. */
 async function run(...deliveries: Delivery[]) {
-  const outcome = await runBatch(scene.pool, deliveries, silent);
+  const result = await runBatch(scene.pool, deliveries, silent);
   if (settled) await scene.settle();
-  return outcome;
+  return result;
 }
 
 /** Makes an object a dead letter. */
@@ -195,12 +195,12 @@ describe.each([
     it('has no effect behind the delete in the same batch, and one effect before it', async () => {
       const [first, second] = [unknownGroup(user('same')), unknownGroup(user('same'))];
       await run(deliver(workspace(), [first, second]));
-      const outcome = await run(
+      const result = await run(
         replayOf({ ...point('same'), id: first.id }),
         deliver(workspace(), [remove('same')]),
         replayOf({ ...point('same'), id: second.id }),
       );
-      expect(outcome).toMatchObject({ objects: 2, deadLetters: [] });
+      expect(result).toMatchObject({ objects: 2, deadLetters: [] });
       expect(await scene.user('same')).toBeUndefined();
       expect(await scene.deadLetters([first.id, second.id])).toEqual([]);
     });

@@ -168,8 +168,8 @@ function mixed({ users, group }: Filled) {
 test('no index of a table that the hot path writes is there for nothing', async () => {
   const { rows, statements } = await undone(workers, async (tx) => {
     const hot = recordingOn(tx);
-    const outcome = await runBatch(hot.store, [deliver({ id: filled.workspaceId }, mixed(filled))], silent);
-    expect(outcome).toMatchObject({ kind: 'applied', deadLetters: [expect.any(String)] });
+    const result = await runBatch(hot.store, [deliver({ id: filled.workspaceId }, mixed(filled))], silent);
+    expect(result).toMatchObject({ kind: 'applied', deadLetters: [expect.any(String)] });
     return { ...(await tx.query(indexesOfWritten)), statements: hot.sent };
   });
   const asked = new Set(sent.map(({ text }) => text));

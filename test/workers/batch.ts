@@ -48,8 +48,8 @@ export async function runInParts(
 ): Promise<number> {
   const given = { log: silent, part: { milliseconds: 0, late } };
   for (let parts = 1; ; parts++) {
-    const outcome = await runPart(pool, deliveries, given);
-    if (outcome.kind === 'skipped' || !outcome.left) return parts;
+    const result = await runPart(pool, deliveries, given);
+    if (result.kind === 'skipped' || !result.left) return parts;
   }
 }
 

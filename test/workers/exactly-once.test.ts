@@ -38,8 +38,8 @@ test('G2: an envelope that is delivered twice has one effect', async () => {
 test('G2: an envelope that is delivered three times at once has one effect', async () => {
   for (let round = 0; round < 20; round++) {
     const { workspace, delivery } = await scene();
-    const outcomes = await Promise.all([1, 2, 3].map(() => runBatch(pool, [delivery], silent)));
-    expect(outcomes.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
+    const results = await Promise.all([1, 2, 3].map(() => runBatch(pool, [delivery], silent)));
+    expect(results.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
     expect(await readSums(pool, workspace)).toEqual(once);
   }
 });

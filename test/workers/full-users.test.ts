@@ -87,12 +87,12 @@ describe('G8: many full users in one request', () => {
   test('are taken in hand a few at a time', async () => {
     const objects = range(20).map((index) => attributes(`full-${index}`, { set: { seen: index } }));
     const part = { milliseconds: 0, late: new Set<string>() };
-    const outcome = await runPart(pool, [deliver(workspace, objects)], {
+    const result = await runPart(pool, [deliver(workspace, objects)], {
       log: silent,
       part,
     });
-    expect(outcome).toMatchObject({ kind: 'applied', left: { over: [expect.anything()] } });
-    expect((outcome as { objects: number }).objects).toBeLessThan(12);
+    expect(result).toMatchObject({ kind: 'applied', left: { over: [expect.anything()] } });
+    expect((result as { objects: number }).objects).toBeLessThan(12);
   });
 
   test('are taken together when they are changed again and again', async () => {
@@ -100,12 +100,12 @@ describe('G8: many full users in one request', () => {
       range(20).map((index) => attributes(`full-${index}`, { set: { seen: `${round}` } })),
     );
     const part = { milliseconds: 0, late: new Set<string>() };
-    const outcome = await runPart(pool, [deliver(workspace, objects)], {
+    const result = await runPart(pool, [deliver(workspace, objects)], {
       log: silent,
       part,
     });
-    expect(outcome).toMatchObject({ kind: 'applied', objects: 120 });
-    expect(outcome).not.toHaveProperty('left');
+    expect(result).toMatchObject({ kind: 'applied', objects: 120 });
+    expect(result).not.toHaveProperty('left');
   });
 
   test('are cut into rounds also where one of them is named twice by the same object', async () => {

@@ -69,9 +69,9 @@ test('G4: several objects that cannot be applied are found among many; the other
     event(user, bad.has(index) ? 'poison' : 'visited'),
   ]);
   const deliveries = [deliver(workspace, objects.slice(0, 99), 0), deliver(workspace, objects.slice(99), 1)];
-  const outcome = await runBatch(pool, deliveries, silent);
+  const result = await runBatch(pool, deliveries, silent);
   const poisoned = objects.filter((object) => object.kind === 'events' && object.name === 'poison');
-  expect(outcome).toMatchObject({ kind: 'applied', objects: 196, deadLetters: poisoned.map(({ id }) => id) });
+  expect(result).toMatchObject({ kind: 'applied', objects: 196, deadLetters: poisoned.map(({ id }) => id) });
   expect(await readSums(pool, workspace)).toMatchObject({ users: 100, points: 100, events: 96, counted: 96 });
   expect(await readDeadLetters(pool)).toEqual(
     poisoned.map((object) => ({
@@ -102,10 +102,10 @@ describe('G8: very many objects that the store refuses', () => {
     );
     const bad = objects.filter(({ name }) => name === 'poison');
     const before = process.cpuUsage();
-    const outcome = await runBatch(pool, [deliver(own, objects)], silent);
+    const result = await runBatch(pool, [deliver(own, objects)], silent);
     const { user, system } = process.cpuUsage(before);
     expect((user + system) / 1000).toBeLessThan(DEADLINE);
-    expect(outcome).toMatchObject({ deadLetters: bad.map(({ id }) => id) });
+    expect(result).toMatchObject({ deadLetters: bad.map(({ id }) => id) });
     expect(await readSums(pool, own)).toMatchObject({ events: objects.length - bad.length });
   });
 });
@@ -148,8 +148,8 @@ test('G4: what its column does not hold is a dead letter with its reason, and no
     { ...purchase('columns'), price: Number.POSITIVE_INFINITY },
   ];
   const delivery = deliver(workspace, [purchase('columns'), ...bad, event('columns')]);
-  const outcome = await runBatch(pool, [delivery], silent);
-  expect(outcome).toMatchObject({ kind: 'applied', objects: 2 });
+  const result = await runBatch(pool, [delivery], silent);
+  expect(result).toMatchObject({ kind: 'applied', objects: 2 });
   const reasons = (await readDeadLetters(pool)).map(({ reason }) => reason).slice(-bad.length);
   expect(reasons).toMatchInlineSnapshot(`
     [

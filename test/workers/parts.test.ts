@@ -68,8 +68,8 @@ const part = (late: string[] = []) => ({
 describe('G2: an envelope that is applied in parts has one effect', () => {
   test('and the ledger knows it when the last part is in, not before', async () => {
     const { workspace, delivery } = await scene();
-    const outcome = await runPart(pool, [delivery], part());
-    expect(outcome).toMatchObject({ left: { envelopes: new Set([delivery.id]) } });
+    const result = await runPart(pool, [delivery], part());
+    expect(result).toMatchObject({ left: { envelopes: new Set([delivery.id]) } });
     expect(await rowsOf(delivery)).toEqual({ ledger: 0, cut: 1 });
     expect(await runInParts(pool, [delivery])).toBeGreaterThan(5);
     expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
@@ -98,8 +98,8 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
       const { workspace, delivery } = await scene();
       for (let parts = 0; parts < 100; parts++) {
         if (parts % 2 === 0) cutter.arm(when);
-        const outcome = await runPart(throughProxy, [delivery], part()).catch(() => undefined);
-        if (outcome && (outcome.kind === 'skipped' || !outcome.left)) break;
+        const result = await runPart(throughProxy, [delivery], part()).catch(() => undefined);
+        if (result && (result.kind === 'skipped' || !result.left)) break;
       }
       expect(cutter.cuts()).toBeGreaterThan(3);
       expect(await readSums(pool, workspace)).toEqual(once);
@@ -208,8 +208,8 @@ describe('a turn', () => {
     for (let parts = 0; parts < 200; parts++) {
       // Who is late changes from part to part, and who delivers what as well.
       const late = range(parts % 3).map((index) => turns[(parts + index) % 3]!);
-      const outcome = await runPart(pool, batch.slice(0, 3 + (parts % 7)), part(late));
-      if (parts > 20 && outcome.kind === 'skipped') break;
+      const result = await runPart(pool, batch.slice(0, 3 + (parts % 7)), part(late));
+      if (parts > 20 && result.kind === 'skipped') break;
     }
     await runInParts(pool, batch);
     const { rows } = await pool.query(

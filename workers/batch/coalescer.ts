@@ -4,7 +4,7 @@ import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { createFailures, type Failed } from './failure-count.ts';
-import { blameOf, type Left, type Outcome, triesOf } from './failures.ts';
+import { type BatchResult, blameOf, type Left, triesOf } from './failures.ts';
 import type { Delivery } from './open.ts';
 import {
   byLane,
@@ -205,10 +205,10 @@ export function createCoalescer(
         const started = performance.now();
         try {
           const part: Part = { milliseconds: PART_MS, late: new Set(late.keys()) };
-          const outcome = await runTogether(pool, deliveries, part);
-          report(deliveries, outcome, performance.now() - started);
-          noteTurns(deliveries, outcome);
-          return (outcome.kind === 'applied' && outcome.left) || NOTHING;
+          const result = await runTogether(pool, deliveries, part);
+          report(deliveries, result, performance.now() - started);
+          noteTurns(deliveries, result);
+          return (result.kind === 'applied' && result.left) || NOTHING;
         } catch (error) {
           const fault = blameOf(error);
           const envelopes = deliveries.map(({ id }) => id);
@@ -238,8 +238,8 @@ export function createCoalescer(
   }
 
   /** Whose time was over goes behind the others, until nothing is left of it. */
-  function noteTurns(deliveries: Delivery[], outcome: Outcome): void {
-    const left = outcome.kind === 'applied' ? outcome.left : undefined;
+  function noteTurns(deliveries: Delivery[], result: BatchResult): void {
+    const left = result.kind === 'applied' ? result.left : undefined;
     const lanes = new Set(deliveries.map(({ lane }) => lane));
     for (const [turn, lane] of late) if (lanes.has(lane) && !left?.turns.has(turn)) late.delete(turn);
     for (const { turn, lane } of left?.over ?? []) {
@@ -248,9 +248,9 @@ export function createCoalescer(
     }
   }
 
-  function report(deliveries: Delivery[], outcome: Outcome, milliseconds: number): void {
-    const { objects, deadLetters } = outcome.kind === 'applied' ? outcome : { objects: 0, deadLetters: [] };
-    metrics.batches.inc({ outcome: outcome.kind });
+  function report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void {
+    const { objects, deadLetters } = result.kind === 'applied' ? result : { objects: 0, deadLetters: [] };
+    metrics.batches.inc({ outcome: result.kind });
     metrics.applied.inc(objects);
     metrics.deadLetters.inc(deadLetters.length);
     metrics.applySeconds.observe(milliseconds / 1000);
@@ -259,7 +259,7 @@ export function createCoalescer(
     else if (milliseconds < QUICK_MS) most = Math.min(ALL, most * 2);
     log.info(
       {
-        outcome: outcome.kind,
+        outcome: result.kind,
         jobs: deliveries.map(({ id }) => id),
         lanes: deliveries.map(({ lane }) => lane),
         request_ids: deliveries.flatMap(requestIds),
@@ -270,7 +270,7 @@ export function createCoalescer(
       'job',
     );
     if (deadLetters.length > 0) onDeadLetters(deadLetters);
-    if (outcome.kind === 'applied' && outcome.removed) onRemoved();
+    if (result.kind === 'applied' && result.removed) onRemoved();
   }
 
   return {

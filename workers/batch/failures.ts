@@ -5,7 +5,7 @@ import { toFailed } from './open.ts';
 import type { Work } from './work.ts';
 
 /** How a batch, or an attempt at one, ended. */
-export type Outcome =
+export type BatchResult =
   /**
    * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `removed`: whether profiles were
    * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.

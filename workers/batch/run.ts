@@ -11,7 +11,7 @@ import { markReplayed, selectDeadLetters } from '../../src/store/dead-letters.ts
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { type Applied, addApplied, applySome, nothingApplied, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
-import { classify, type Outcome } from './failures.ts';
+import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, openEnvelope } from './open.ts';
 import {
   claim,
@@ -44,7 +44,7 @@ export const LIMITS: Limits = { statement: 4000, lock: 2500 };
  * @throws whatever keeps one of the objects from taking effect; nothing has taken effect then, or all of it, and the
  * ledger knows which
  */
-export function runTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<Outcome> {
+export function runTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<BatchResult> {
   return run(pool, deliveries, { apply: applySome, part });
 }
 
@@ -60,7 +60,7 @@ export function applyBisecting(
   pool: Pool,
   deliveries: Delivery[],
   { suspicion, part }: { suspicion: Suspicion; part: Part },
-): Promise<Outcome> {
+): Promise<BatchResult> {
   const apply: Apply = async (tx, works, { now, until }) => {
     const applied = await bisect(tx, works, { ...suspicion, now, until });
     // What fails from here on is no object's doing.
@@ -71,7 +71,7 @@ export function applyBisecting(
 }
 
 /** A batch on its way, and on its way again without what the store refuses of it. */
-export function runBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<Outcome> {
+export function runBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
   return runPart(pool, deliveries, { log, part: WHOLE });
 }
 
@@ -80,7 +80,7 @@ export async function runPart(
   pool: Pool,
   deliveries: Delivery[],
   { log, part }: { log: Log; part: Part },
-): Promise<Outcome> {
+): Promise<BatchResult> {
   try {
     return await runTogether(pool, deliveries, part);
   } catch (error) {
@@ -108,11 +108,11 @@ interface Attempt {
   part: Part;
 }
 
-function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<Outcome> {
+function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
   return inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
 }
 
-async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<Outcome> {
+async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
   const { mine, now } = claimed;

@@ -4,7 +4,7 @@ import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { cutEvenly } from './bisect.ts';
 import { createFailures, type Failed, isWell } from './failure-count.ts';
-import { type Fault, type Outcome, reasonOf, TRIES, triesOf } from './failures.ts';
+import { type BatchResult, type Fault, reasonOf, TRIES, triesOf } from './failures.ts';
 import type { Delivery } from './open.ts';
 import { type Held, PART_MS, type Part, turnsOf } from './parts.ts';
 import { applyBisecting } from './run.ts';
@@ -39,7 +39,7 @@ export interface SettlingContext {
   log: Log;
   /** Aborted when what is not applied is to be left to another worker. */
   signal: AbortSignal;
-  report(deliveries: Delivery[], outcome: Outcome, milliseconds: number): void;
+  report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void;
 }
 
 /** How envelopes have failed by then; `whole`: one alone, so that all of it fails together once more. */
@@ -122,9 +122,9 @@ function bisectionOf(
           },
           found: (work: Work, reason: string, fault: Fault) => note(work, { reason, fault, started }),
         };
-        const outcome = await applyBisecting(pool, [delivery], { suspicion, part: PART });
-        report([delivery], outcome, performance.now() - started);
-        return outcome.kind === 'applied' && outcome.left ? 'left' : 'done';
+        const result = await applyBisecting(pool, [delivery], { suspicion, part: PART });
+        report([delivery], result, performance.now() - started);
+        return result.kind === 'applied' && result.left ? 'left' : 'done';
       } catch (error) {
         if (error instanceof BeginAgain) {
           await sleep(FIRST_RETRY_MS, undefined, { signal }).catch(() => {});
