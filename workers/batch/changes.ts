@@ -10,7 +10,7 @@ import type { Group } from '../../src/store/subscription-states.ts';
 import type { HeldProfile } from './held-profile.ts';
 import type { Profiles } from './profiles.ts';
 import type { States } from './states.ts';
-import type { LOOK_AGAIN, Work } from './work.ts';
+import type { RELOAD, Work } from './work.ts';
 
 /** What a round does to email addresses besides their states. */
 export interface EmailChanges {
@@ -45,7 +45,7 @@ export interface Changes {
 }
 
 /** A text: why the operation cannot be applied; undefined: it is folded, even if it does nothing. */
-export type FoldedIdentity = string | undefined | typeof LOOK_AGAIN;
+export type FoldedIdentity = string | undefined | typeof RELOAD;
 
 /**
  * What the identity operations of one round do to the store. Each profile and each identifier stands in one of

@@ -17,7 +17,7 @@ import { candidateLoads, lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
 import { isTrack, scoped, type Work } from './work.ts';
 
-/** Times that a batch looks again because somebody whom it found was gone when it came to lock them. */
+/** Times that a batch is loaded again because somebody whom it found was gone when it came to lock them. */
 const MAX_LOOKS = 5;
 
 /**

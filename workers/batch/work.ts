@@ -22,8 +22,8 @@ export interface Origin {
   place: number;
 }
 
-/** Met while folding: what has been folded is written, and the rest of the batch looks at the store again. */
-export const LOOK_AGAIN = Symbol('look again');
+/** Reload: what has been folded is written, and the rest of the batch is loaded anew in the next round. */
+export const RELOAD = Symbol('reload');
 
 /** Whether its object came in by /users/track; all others are identity operations or set subscription states. */
 export function isTrack(work: Work): work is Work<TrackObject> {

@@ -8,7 +8,7 @@ const ROWS_PER_TOKEN = 75;
 const BEHIND = 3;
 
 /** Milliseconds between two looks at lanes that are behind. */
-const LOOK_AGAIN = 50;
+const ASK_AGAIN = 50;
 
 /** Milliseconds of the shortest and the longest wait for tokens: a cancelled run should not wait for minutes. */
 const SHORTEST = 5;
@@ -38,7 +38,7 @@ export function createPace({ buckets, waiting, lanes, workspaceId }: PaceOptions
 
   /** Milliseconds after which to ask again; 0: so many rows may be handed over now, and are paid for. */
   return async function ask(rows: number, limit: Limit = defaults['users.track']): Promise<number> {
-    if (waiting() >= BEHIND * lanes) return LOOK_AGAIN;
+    if (waiting() >= BEHIND * lanes) return ASK_AGAIN;
     const { requests, windowSeconds } = limit;
     const kept = Math.floor(requests / 2);
     const take = (tokens: number) => buckets.take(`${workspaceId}:users.track`, limit, tokens);

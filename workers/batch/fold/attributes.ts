@@ -3,7 +3,7 @@ import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts'
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
 import type { Changes } from '../changes.ts';
 import type { HeldProfile } from '../held-profile.ts';
-import { type LOOK_AGAIN, scoped, type Work } from '../work.ts';
+import { type RELOAD, scoped, type Work } from '../work.ts';
 import { CustomAttributes } from './custom-attributes.ts';
 import { moveEmail, movePhone, own, subjectOf } from './states.ts';
 
@@ -17,7 +17,7 @@ export function foldAttributes(
   { workspaceId, ordinal }: Work,
   object: AcceptedAttributes,
   changes: Changes,
-): string | undefined | typeof LOOK_AGAIN {
+): string | undefined | typeof RELOAD {
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   const custom = found?.custom ?? new CustomAttributes(true);
@@ -38,7 +38,7 @@ export function importTokens(
   { workspaceId, ordinal }: Work,
   object: AcceptedAttributes,
   changes: Changes,
-): string | undefined | typeof LOOK_AGAIN {
+): string | undefined | typeof RELOAD {
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   for (const token of object.push_tokens ?? []) {

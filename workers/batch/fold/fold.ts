@@ -6,7 +6,7 @@ import { identifierKey, laneOf } from '../../../src/queue/lanes.ts';
 import type { Changes } from '../changes.ts';
 import type { HeldProfile } from '../held-profile.ts';
 import { tooManyHolders } from '../profiles.ts';
-import { isSubscription, isTrack, LOOK_AGAIN, type Work } from '../work.ts';
+import { isSubscription, isTrack, RELOAD, type Work } from '../work.ts';
 import { foldAttributes, importTokens } from './attributes.ts';
 import { foldIdentity } from './identity.ts';
 import { canMove, meetsSealed } from './states.ts';
@@ -45,7 +45,7 @@ export async function fold(
       const folded = isSubscription(work)
         ? foldSubscription(work, index, changes)
         : foldIdentity(work as Work<IdentityObject>, changes);
-      if (folded === LOOK_AGAIN) return index;
+      if (folded === RELOAD) return index;
       if (folded !== undefined) refuse(work, folded, changes);
       continue;
     }
@@ -55,7 +55,7 @@ export async function fold(
       if (changes.identity.deleted.length > 0) return index;
       if (object.standard && meetsSealed(workspaceId, undefined, object.standard, changes)) return index;
       const reason = importTokens(work, object, changes);
-      if (reason === LOOK_AGAIN) return index;
+      if (reason === RELOAD) return index;
       if (reason) changes.refused.push({ work, reason });
       continue;
     }
@@ -65,7 +65,7 @@ export async function fold(
       continue;
     }
     let profile = changes.profiles.find(workspaceId, identifier);
-    if (profile === LOOK_AGAIN) return index;
+    if (profile === RELOAD) return index;
     if (!profile && object.create === false) continue;
     // Who is made here gets the address.
     if (!profile && isAddress(identifier) && changes.profiles.isPinned(workspaceId, identifier)) return index;
@@ -76,7 +76,7 @@ export async function fold(
       if (profile && !profile.holds(object.change)) return index;
       if (profile && object.standard && !canMove(profile, object.standard, changes)) return index;
       const reason = foldAttributes(profile, work, object, changes);
-      if (reason === LOOK_AGAIN) return index;
+      if (reason === RELOAD) return index;
       if (reason) refuse(work, reason, changes);
       continue;
     }

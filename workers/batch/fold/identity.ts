@@ -9,7 +9,7 @@ import type {
 import { MAX_ALIASES, MAX_DEPRECATED } from '../../../src/store/merges.ts';
 import type { Changes, FoldedIdentity } from '../changes.ts';
 import { pick, TooManyHolders } from '../profiles.ts';
-import { LOOK_AGAIN, type Work } from '../work.ts';
+import { RELOAD, type Work } from '../work.ts';
 import { foldIdentify, foldMerge } from './merge.ts';
 import { losesPinned } from './states.ts';
 
@@ -23,15 +23,15 @@ function foldAliasNew(
   { profiles }: Changes,
 ): FoldedIdentity {
   const holder = profiles.find(workspaceId, { user_alias });
-  if (holder === LOOK_AGAIN) return LOOK_AGAIN;
+  if (holder === RELOAD) return RELOAD;
   if (external_id === undefined) {
     if (!holder) profiles.create(workspaceId, { user_alias }).touched = ordinal;
     return undefined;
   }
   const owner = profiles.find(workspaceId, { external_id });
-  if (owner === LOOK_AGAIN) return LOOK_AGAIN;
+  if (owner === RELOAD) return RELOAD;
   if (holder || !owner) return undefined;
-  if (!owner.holds() || !owner.labels) return LOOK_AGAIN;
+  if (!owner.holds() || !owner.labels) return RELOAD;
   if (owner.labels.has(user_alias.alias_label)) return undefined;
   if (owner.labels.size >= MAX_ALIASES)
     return `the user has ${MAX_ALIASES} aliases, the most that one may have`;
@@ -49,7 +49,7 @@ function foldAliasUpdate(
   const to = { user_alias: { alias_label, alias_name: new_alias_name } };
   const holder = profiles.find(workspaceId, from);
   const taken = profiles.find(workspaceId, to);
-  if (holder === LOOK_AGAIN || taken === LOOK_AGAIN) return LOOK_AGAIN;
+  if (holder === RELOAD || taken === RELOAD) return RELOAD;
   if (!holder || taken) return undefined;
   identity.renamedAliases.push({ workspace_id: workspaceId, alias_label, old_alias_name, new_alias_name });
   profiles.sealIdentifier(workspaceId, from);
@@ -60,8 +60,7 @@ function foldAliasUpdate(
 /** What waits for the identifier among the dead letters goes with it, even when nobody has it. */
 function foldDelete(work: Work, { user }: AcceptedDelete, { profiles, identity }: Changes): FoldedIdentity {
   const found = pick(profiles, work.workspaceId, user);
-  if (found === LOOK_AGAIN || (found && (!found.holds() || losesPinned(found, { profiles }))))
-    return LOOK_AGAIN;
+  if (found === RELOAD || (found && (!found.holds() || losesPinned(found, { profiles })))) return RELOAD;
   identity.deletes.push(work);
   profiles.sealIdentifier(work.workspaceId, user.identifier);
   if (!found) return undefined;
@@ -78,8 +77,8 @@ function foldRename(
 ): FoldedIdentity {
   const holder = profiles.find(workspaceId, { external_id: current_external_id });
   const taken = profiles.find(workspaceId, { external_id: new_external_id });
-  if (holder === LOOK_AGAIN || taken === LOOK_AGAIN) return LOOK_AGAIN;
-  if (holder && (!holder.holds() || holder.deprecated === undefined)) return LOOK_AGAIN;
+  if (holder === RELOAD || taken === RELOAD) return RELOAD;
+  if (holder && (!holder.holds() || holder.deprecated === undefined)) return RELOAD;
   const error =
     holder?.externalId !== current_external_id
       ? `no user goes by the current_external_id '${current_external_id}'`
@@ -105,7 +104,7 @@ function foldRemove(
   { profiles, identity }: Changes,
 ): FoldedIdentity {
   const holder = profiles.find(workspaceId, { external_id });
-  if (holder === LOOK_AGAIN || (holder && !holder.holds())) return LOOK_AGAIN;
+  if (holder === RELOAD || (holder && !holder.holds())) return RELOAD;
   const error = !holder
     ? `no user has the external_id '${external_id}'`
     : holder.externalId === external_id

@@ -3,7 +3,7 @@ import { MAX_CUSTOM_BYTES } from '../../../src/profile/custom-values.ts';
 import type { Changes, FoldedIdentity } from '../changes.ts';
 import type { HeldProfile } from '../held-profile.ts';
 import { pick } from '../profiles.ts';
-import { LOOK_AGAIN, type Work } from '../work.ts';
+import { RELOAD, type Work } from '../work.ts';
 import { canMove, meetsSealed, moveEmail, movePhone } from './states.ts';
 
 /** Bytes, as stored, of custom attributes that two users may have together: each may have half of it. */
@@ -16,9 +16,9 @@ const MAX_MERGED_BYTES = 2 * MAX_CUSTOM_BYTES;
 export function foldMerge(work: Work, { merge, keep }: AcceptedMerge, changes: Changes): FoldedIdentity {
   const merged = pick(changes.profiles, work.workspaceId, merge);
   const kept = pick(changes.profiles, work.workspaceId, keep);
-  if (merged === LOOK_AGAIN || kept === LOOK_AGAIN) return LOOK_AGAIN;
+  if (merged === RELOAD || kept === RELOAD) return RELOAD;
   if (!merged || !kept || merged === kept) return undefined;
-  if (!merged.holds() || !kept.holds()) return LOOK_AGAIN;
+  if (!merged.holds() || !kept.holds()) return RELOAD;
   if (hasInvalidPhone(merged) && hasInvalidPhone(kept)) return undefined;
   return combine(merged, kept, work, changes);
 }
@@ -40,8 +40,8 @@ export function foldIdentify(
   const { profiles, identity } = changes;
   const found = pick(profiles, workspaceId, user);
   const owner = profiles.find(workspaceId, { external_id });
-  if (found === LOOK_AGAIN || owner === LOOK_AGAIN) return LOOK_AGAIN;
-  if (found && !found.holds()) return LOOK_AGAIN;
+  if (found === RELOAD || owner === RELOAD) return RELOAD;
+  if (found && !found.holds()) return RELOAD;
   if (!found || found.externalId !== null || found === owner) return undefined;
   if (owner) return combine(found, owner, work, changes);
   identity.externalIds.push({ workspace_id: workspaceId, id: found.id, external_id, ordinal });
@@ -57,10 +57,10 @@ function combine(
   { ordinal, requestId }: Work,
   changes: Changes,
 ): FoldedIdentity {
-  if (!merged.holds() || !kept.holds()) return LOOK_AGAIN;
+  if (!merged.holds() || !kept.holds()) return RELOAD;
   const { profiles, identity } = changes;
   // The merged profile loses its addresses, whether the kept one gets them or not.
-  if (meetsSealed(merged.workspaceId, merged, { email: null, phone: null }, changes)) return LOOK_AGAIN;
+  if (meetsSealed(merged.workspaceId, merged, { email: null, phone: null }, changes)) return RELOAD;
   if (merged.custom.bytes + kept.custom.bytes > MAX_MERGED_BYTES) {
     return `the custom attributes of both users take more than ${MAX_MERGED_BYTES} bytes as stored`;
   }
@@ -70,7 +70,7 @@ function combine(
     ...(email !== null && { email }),
     ...(phone !== null && { phone, phone_valid: merged.phoneValid }),
   };
-  if (!canMove(kept, moving, changes)) return LOOK_AGAIN;
+  if (!canMove(kept, moving, changes)) return RELOAD;
   kept.change(ordinal);
   if (email !== null) moveEmail(kept, email, changes);
   if (phone !== null) movePhone(kept, phone, merged.phoneValid, changes);
