@@ -5,7 +5,7 @@ import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectRemoved } from '../../src/store/removals.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { settleRemoved } from '../../workers/upkeep/removals.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { deliver, event, point, silent } from '../workers/batch.ts';
@@ -130,7 +130,7 @@ test(
 
     // A replay that was on its way.
     for (const id of merged.some)
-      expect(await runBatch(pool, [replayOf({ ...point('returned'), id })], silent)).toMatchObject({
+      expect(await applyBatch(pool, [replayOf({ ...point('returned'), id })], silent)).toMatchObject({
         objects: 0,
       });
     expect(await usersNamed('returned')).toBe(0);
@@ -228,7 +228,7 @@ test('G3: a delete that commits while a dead letter is being replayed is followe
       for each row when (new.name = 'held up') execute function wait_at_gate()`);
   const gate = await pool.connect();
   await gate.query('select pg_advisory_lock(7)');
-  const replay = runBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
+  const replay = applyBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
   await waitUntil(
     async () => (await gate.query("select from pg_stat_activity where wait_event = 'advisory'")).rowCount,
     { what: 'the replay to be under way' },

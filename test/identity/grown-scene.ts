@@ -4,7 +4,7 @@ import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import type { Database, Pool } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { startRemovals } from '../../workers/upkeep/removals.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -45,7 +45,7 @@ export function growingScene(): void {
 }
 
 export async function store(...objects: AcceptedObject[]): Promise<void> {
-  for (const object of objects) await runBatch(pool, [deliver(workspace, [object])], silent);
+  for (const object of objects) await applyBatch(pool, [deliver(workspace, [object])], silent);
 }
 
 /** Milliseconds until a neighbour's event is readable that was accepted behind these objects, in the same lane. */

@@ -4,7 +4,7 @@ import { NIL, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { type Coalescer, createCoalescer } from '../../workers/batch/coalescer.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
@@ -104,9 +104,9 @@ describe('what a lane holds is not as this release knows it', () => {
 
   test('G2: delivered again, a dead letter stays one', async () => {
     const delivery = { id: uuidv7(), lane: 0, envelope: { version: 9 } as unknown as Envelope };
-    const first = await runBatch(pool, [delivery], silent);
+    const first = await applyBatch(pool, [delivery], silent);
     expect(first).toMatchObject({ kind: 'applied', objects: 0, deadLetters: [delivery.id] });
-    expect(await runBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
+    expect(await applyBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
     expect(await readDeadLetters(pool)).toHaveLength(1);
   });
 

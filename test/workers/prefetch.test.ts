@@ -5,7 +5,7 @@ import { connectWorker, openQueue, QUEUE_SCHEMA } from '../../src/queue/connecti
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
 import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createPrefetch } from '../../workers/lane/prefetch.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { attributes, event, silent } from './batch.ts';
@@ -103,7 +103,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     test('G2: envelopes of which another worker has applied some have one effect each', async () => {
       const user = `${kind}-twice`;
       const entries = trail(user, 12);
-      await runBatch(scene.pool, entries.slice(0, 3), silent);
+      await applyBatch(scene.pool, entries.slice(0, 3), silent);
       await scene.producer.add(entries);
       await allApplied(entries);
       await laneIsEmpty();

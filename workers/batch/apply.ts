@@ -60,7 +60,7 @@ export function applyObjects(tx: Connection, works: Work[], now: string): Promis
 
 /**
  * Applies accepted objects in their order, in rounds: load whom they name, fold in memory, write whole sets. A
- * round ends where an object needs what an earlier one has changed in the store, and where it would be about more than
+ * round ends where an object needs a reload, and where it would be about more than
  * a round may be; most batches are one round.
  *
  * @throws whatever the store says; then the transaction is spoilt
@@ -70,17 +70,17 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
   let size = works.length;
   while (applied.count < works.length && (applied.count === 0 || performance.now() < terms.until)) {
     const start = applied.count;
-    const looked = start === 0 && size === works.length ? works : works.slice(start, start + size);
-    const { changes, round } = await load(tx, looked, terms);
+    const wanted = start === 0 && size === works.length ? works : works.slice(start, start + size);
+    const { changes, round } = await load(tx, wanted, terms);
     const folded = await fold(round, changes, terms.poison);
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
-    if (folded === 0) throw new TypeError('the object needs another look at the store after each look');
+    if (folded === 0) throw new TypeError('the object needs a reload after each load');
     await writeChanges(tx, changes, terms.now);
     applied.refused.push(...changes.refused);
     applied.namedElsewhere.push(...changes.namedElsewhere);
     applied.removed ||= changes.identity.merges.length + changes.identity.deletes.length > 0;
     applied.count += folded;
-    size = folded < looked.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
+    size = folded < wanted.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
   }
   return applied;
 }
@@ -92,12 +92,12 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
  */
 export async function load(
   tx: Connection,
-  looked: Work[],
+  wanted: Work[],
   { now, poison }: Pick<Terms, 'now' | 'poison'>,
 ): Promise<{ changes: Changes; round: Work[] }> {
   // What a poison object names may be what no statement takes.
   const isSound = ({ object }: Work) => !poison.has(object.id);
-  const asked = poison.size === 0 ? looked : looked.filter(isSound);
+  const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
   const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
     loadProfiles(tx, asked, Date.parse(now)),
     loadGroups(tx, asked),
@@ -105,7 +105,7 @@ export async function load(
     loadCrowdedEmails(tx, asked),
   ]);
   const next = asked[count];
-  const round = next ? looked.slice(0, looked.indexOf(next)) : looked;
+  const round = next ? wanted.slice(0, wanted.indexOf(next)) : wanted;
   const works = next ? asked.slice(0, count) : asked;
   await loadLabels(tx, works, profiles);
   await loadDeprecated(tx, works, profiles);

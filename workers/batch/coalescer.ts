@@ -18,7 +18,7 @@ import {
   PART_MS,
   type Part,
 } from './parts.ts';
-import { HOLDS_ONE, runTogether } from './run.ts';
+import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';
 
 const FIRST_RETRY_MS = 20;
@@ -58,7 +58,7 @@ const NOTHING: Left = { envelopes: new Set(), turns: new Set(), over: [] };
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
 /**
- * Collects the envelopes that this process holds, a run of each lane, and applies all that are there in one
+ * Collects the envelopes that this process holds, a stretch of each lane, and applies all that are there in one
  * transaction. No timer: what arrives during a transaction waits for the next, unless it is large enough for one of
  * its own beside it, or the one that runs is in trouble. A batch that takes long is cut into parts (workers/batch/parts.ts):
  * what is left of it is in the next transaction, with what has come meanwhile.
@@ -94,20 +94,20 @@ export function createCoalescer(
   function apply(...deliveries: Delivery[]): Promise<void> {
     return new Promise((done) => {
       held.push({ deliveries, done });
-      runMore();
+      beginMore();
     });
   }
 
-  function runMore(): void {
+  function beginMore(): void {
     const sound = transactions - troubled;
     if (transactions >= connections || sound >= MAX_TRANSACTIONS) return;
     const free = held.filter(isFree);
-    if (free.length > 0 && (sound <= 0 || objectsOf(free) >= LARGE)) void runAll();
+    if (free.length > 0 && (sound <= 0 || objectsOf(free) >= LARGE)) void applyHeld();
   }
 
   const isFree = (one: Held) => !lanesOf(one).some((lane) => lanesInWork.has(lane));
 
-  async function runAll(): Promise<void> {
+  async function applyHeld(): Promise<void> {
     transactions++;
     while (!abandon.signal.aborted) {
       const taken = take();
@@ -182,7 +182,7 @@ export function createCoalescer(
         const left = await apart.settleLane(own, before);
         if (left === 'abandoned') return false;
         await giveBack(left, [lane]);
-        runMore();
+        beginMore();
       }
       return true;
     }
@@ -205,7 +205,7 @@ export function createCoalescer(
         const started = performance.now();
         try {
           const part: Part = { milliseconds: PART_MS, late: new Set(late.keys()) };
-          const result = await runTogether(pool, deliveries, part);
+          const result = await applyTogether(pool, deliveries, part);
           report(deliveries, result, performance.now() - started);
           noteTurns(deliveries, result);
           return (result.kind === 'applied' && result.left) || NOTHING;
@@ -219,7 +219,7 @@ export function createCoalescer(
           if (!isTroubled) troubled++;
           isTroubled = true;
           // What is slow or hopeless keeps nobody else from taking effect.
-          runMore();
+          beginMore();
           metrics.retries.inc();
           log.warn({ err: error, envelopes, retry_in_ms: wait }, 'not applied yet');
           const times = await failures.count(error);

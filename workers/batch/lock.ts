@@ -246,7 +246,7 @@ function* wantsOf(
     for (const profile of changedBy(work, profiles)) yield { profile, measured: true, object: work.object };
 }
 
-/** Whom an attribute object changes. Who is meant by the address of many later on, another look at the store says. */
+/** Whom an attribute object changes. Who is meant by the address of many later on, a reload says. */
 function changedBy({ workspaceId, object }: Work, profiles: Profiles): Iterable<HeldProfile> {
   if (object.kind !== 'attributes' || !object.identifier) return [];
   const { identifier } = object;

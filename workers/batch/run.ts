@@ -44,7 +44,7 @@ export const LIMITS: Limits = { statement: 4000, lock: 2500 };
  * @throws whatever keeps one of the objects from taking effect; nothing has taken effect then, or all of it, and the
  * ledger knows which
  */
-export function runTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<BatchResult> {
+export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<BatchResult> {
   return run(pool, deliveries, { apply: applySome, part });
 }
 
@@ -71,18 +71,18 @@ export function applyBisecting(
 }
 
 /** A batch on its way, and on its way again without what the store refuses of it. */
-export function runBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
-  return runPart(pool, deliveries, { log, part: WHOLE });
+export function applyBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
+  return applyPart(pool, deliveries, { log, part: WHOLE });
 }
 
 /** The same, of a part of it. */
-export async function runPart(
+export async function applyPart(
   pool: Pool,
   deliveries: Delivery[],
   { log, part }: { log: Log; part: Part },
 ): Promise<BatchResult> {
   try {
-    return await runTogether(pool, deliveries, part);
+    return await applyTogether(pool, deliveries, part);
   } catch (error) {
     if (classify(error) === 'transient') throw error;
     log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
@@ -108,6 +108,7 @@ interface Attempt {
   part: Part;
 }
 
+/** The trunk's fourth stop: one transaction, from the lanes to COMMIT. */
 function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
   return inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
 }

@@ -19,7 +19,7 @@ const TURN_MS = 100;
  * Plays a batch through in order, in memory. Each object sees what the objects before it have done.
  *
  * @param poison objects that are refused at their places, by their ids, and why
- * @returns how many objects were folded: fewer than there are when the next one needs another look at the store
+ * @returns how many objects were folded: fewer than there are when the next one needs a reload
  */
 export async function fold(
   works: Work[],
