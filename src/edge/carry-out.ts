@@ -128,12 +128,12 @@ export async function answerDirect(
   services: EdgeServices,
 ): Promise<Answer> {
   const { request, requestId, caller, body, query, params, idempotencyKey } = admitted;
-  const { config, resources, idempotency, scimTurns, largeTurns } = services;
+  const { config, resources, idempotency, scimSemaphore, largeSemaphore } = services;
   const input = { body, query, params, request: aboutRequest(request, config) };
   const handle = (as: string) => {
     const work = () => operation.handle({ ...caller, requestId: as }, input, resources);
-    if (operation.auth === 'scim') return scimTurns(caller.workspaceId, work);
-    return operation.inTurns ? largeTurns(caller.workspaceId, work) : work();
+    if (operation.auth === 'scim') return scimSemaphore.use(caller.workspaceId, work);
+    return operation.isLarge ? largeSemaphore.use(caller.workspaceId, work) : work();
   };
   if (idempotencyKey && operation.isRead) await idempotency.read(idempotencyKey, requestId);
   if (!idempotencyKey || operation.isRead) return answerOf(await handle(requestId));

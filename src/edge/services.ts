@@ -1,11 +1,11 @@
 import type { Operation, Resources } from '../operations/operation.ts';
 import type { Config } from '../platform/config.ts';
 import type { Log, StrangersLog } from '../platform/log.ts';
+import type { Semaphore } from '../platform/semaphore.ts';
 import type { Effects } from '../queue/effects.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
 import type { Validator } from '../schemas/compile.ts';
 import type { Authenticator, ScimAuthenticator } from './authenticate.ts';
-import type { InTurn } from './body.ts';
 import type { Heads } from './heads.ts';
 import type { Idempotency } from './idempotency.ts';
 import type { LoadShedding } from './load-shedding.ts';
@@ -23,9 +23,9 @@ export interface EdgeServices {
   authenticator: Authenticator;
   scimAuthenticator: ScimAuthenticator;
   /** What connectors send in bursts, a few requests at a time. */
-  scimTurns: InTurn;
+  scimSemaphore: Semaphore;
   /** What may have a large answer. */
-  largeTurns: InTurn;
+  largeSemaphore: Semaphore;
   /** Lets large bodies in. */
   reading: Reading;
   heads: Heads;
