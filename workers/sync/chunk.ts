@@ -10,8 +10,8 @@ import type { Pool } from '../../src/store/database.ts';
 import type { OutboxChunk, RowError, ShownRow } from '../../src/store/sync-chunks.ts';
 import { readRules, type WorkspaceRules } from '../../src/store/sync-lists.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
-import type { Limit } from './pace.ts';
 import { fingerprintOf, namesOf, type Refusal, tally, timeOf, toObject, userOf } from './row-object.ts';
+import type { Limit } from './throttle.ts';
 
 /** Row errors of one run that are kept; all are counted. As many rows with a warning are kept of one attempt. */
 const MAX_ERRORS = 100_000;

@@ -9,8 +9,8 @@ import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
 import { handOver, type Settled } from './checkpoint.ts';
 import type { ChunkMaking, Rules } from './chunk.ts';
-import type { Pace } from './pace.ts';
 import { fingerprintOf, tally } from './row-object.ts';
+import type { Throttle } from './throttle.ts';
 
 /** What runs are worked with. */
 export interface SyncContext {
@@ -22,7 +22,7 @@ export interface SyncContext {
   /** @throws {SourceError} `config` when the source lacks a column, or has one too many */
   checkColumns(columns: SourceColumn[], run: Run): void;
   rulesOf(run: Run): Rules;
-  paceOf(run: Run): Pace;
+  throttleOf(run: Run): Throttle;
   making: Omit<ChunkMaking, 'run' | 'caller'>;
   /** Most rows of one run. */
   maxRows: number;

@@ -12,7 +12,7 @@ import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts'
 import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
 import { makeChunk, type Position } from './chunk.ts';
 import { createDeduplication, type Leaving, type SyncContext, settle } from './context.ts';
-import { createChunkSize } from './pace.ts';
+import { createChunkSize } from './throttle.ts';
 
 /** Characters in one chunk, unless one row has more: bounds what stands in a lane before a live request. */
 const MAX_CHUNK_CHARACTERS = 1_048_576;
@@ -85,7 +85,7 @@ export async function readOn(
 ): Promise<ReadOn> {
   const { pool, maxRows } = context;
   const rules = context.rulesOf(run);
-  const ask = context.paceOf(run);
+  const ask = context.throttleOf(run);
   const size = createChunkSize();
   const position: Position = {
     rows: checkpoint.read,

@@ -20,7 +20,7 @@ export interface Limit {
   windowSeconds: number;
 }
 
-export interface PaceOptions {
+export interface ThrottleOptions {
   buckets: TokenBuckets;
   /** Jobs that wait in all lanes. */
   waiting: () => number;
@@ -29,10 +29,10 @@ export interface PaceOptions {
 }
 
 /**
- * The pace of one run: behind what waits in the lanes, and within the workspace's rate of /users/track, of which half
+ * The throttle of one run: behind what waits in the lanes, and within the workspace's rate of /users/track, of which half
  * a bucket is always left to live requests.
  */
-export function createPace({ buckets, waiting, lanes, workspaceId }: PaceOptions) {
+export function createThrottle({ buckets, waiting, lanes, workspaceId }: ThrottleOptions) {
   let paid = 0;
   let held = false;
 
@@ -61,7 +61,7 @@ export function createPace({ buckets, waiting, lanes, workspaceId }: PaceOptions
   };
 }
 
-export type Pace = ReturnType<typeof createPace>;
+export type Throttle = ReturnType<typeof createThrottle>;
 
 /** Rows of a chunk; with it ends how long a live request can wait behind one. */
 const LARGEST = 1000;
