@@ -4,9 +4,9 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { selectRemoved } from '../../src/store/removals.ts';
+import { selectTombstones } from '../../src/store/tombstones.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
-import { settleRemoved } from '../../workers/upkeep/removals.ts';
+import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { deliver, event, point, silent } from '../workers/batch.ts';
 import {
@@ -119,7 +119,7 @@ test(
     await store(event('reader', 'first'));
     expect(await neighbourWaits(merge('lettered', 'reader'))).toBeLessThan(DEADLINE);
     // Some are handed over, most are not.
-    for (let step = 0; step < 3; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
+    for (let step = 0; step < 3; step++) await settleTombstones(pool, await selectTombstones(pool, 100));
     expect(await readable('lettered', merged.some)).toMatchObject({ letters: LETTERS, some: 4 });
     // Somebody who comes by the name meanwhile has letters of his own.
     const late = await growLetters('lettered', { letters: 2, failedRows: 1 });
@@ -149,8 +149,8 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
   async function settleCutOff(times: number): Promise<void> {
     for (let kills = 0; kills < times; kills++) {
       const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
-      const keys = await selectRemoved(pool, 100);
-      const steps = Promise.allSettled([0, 1].map(() => settleRemoved(victims.pool, keys)));
+      const keys = await selectTombstones(pool, 100);
+      const steps = Promise.allSettled([0, 1].map(() => settleTombstones(victims.pool, keys)));
       await waitUntil(
         async () => {
           const { rowCount } = await pool.query(
@@ -199,13 +199,14 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
       const grown = [];
       for (const name of names) grown.push(await growLetters(name, { letters: 5000, failedRows: 500 }));
       await store(merge(names[0]!, names[1]!), merge(names[1]!, names[2]!));
-      for (let step = 0; step < steps; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
+      for (let step = 0; step < steps; step++)
+        await settleTombstones(pool, await selectTombstones(pool, 100));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toMatchObject({ letters: 5000, some: 4 });
       await store(remove(names[2]!));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toEqual(nothing);
-      await settleRemoved(pool, await selectRemoved(pool, 100));
+      await settleTombstones(pool, await selectTombstones(pool, 100));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toEqual(nothing);
       await settle(2);

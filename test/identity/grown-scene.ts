@@ -6,7 +6,7 @@ import { openDatabase } from '../../src/store/open-database.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
-import { startRemovals } from '../../workers/upkeep/removals.ts';
+import { startSettling } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, readSums, silent } from '../workers/batch.ts';
@@ -127,10 +127,10 @@ export async function left(): Promise<number> {
 
 /** Settles until nothing is left to do. */
 export async function settle(workers = 1): Promise<void> {
-  const running = Array.from({ length: workers }, () => startRemovals(pool, silent));
+  const running = Array.from({ length: workers }, () => startSettling(pool, silent));
   try {
     await waitUntil(async () => (await left()) === 0, { what: 'all to be settled', deadline: FILLING });
   } finally {
-    await Promise.all(running.map((removals) => removals.stop()));
+    await Promise.all(running.map((one) => one.stop()));
   }
 }

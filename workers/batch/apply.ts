@@ -22,20 +22,23 @@ export interface Applied {
   /** Those that could not be applied; their dead letters are written. */
   refused: Refused[];
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
-  removed: boolean;
+  leavesTombstones: boolean;
   /** Objects whose user goes by a name of another lane. */
   namedElsewhere: Work[];
 }
 
 export function nothingApplied(): Applied {
-  return { count: 0, refused: [], removed: false, namedElsewhere: [] };
+  return { count: 0, refused: [], leavesTombstones: false, namedElsewhere: [] };
 }
 
 /** Adds what came next. */
-export function addApplied(sum: Applied, { count, refused, removed, namedElsewhere }: Applied): void {
+export function addApplied(
+  sum: Applied,
+  { count, refused, leavesTombstones, namedElsewhere }: Applied,
+): void {
   sum.count += count;
   sum.refused.push(...refused);
-  sum.removed ||= removed;
+  sum.leavesTombstones ||= leavesTombstones;
   sum.namedElsewhere.push(...namedElsewhere);
 }
 
@@ -78,7 +81,7 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
     await writeChanges(tx, changes, terms.now);
     applied.refused.push(...changes.refused);
     applied.namedElsewhere.push(...changes.namedElsewhere);
-    applied.removed ||= changes.identity.merges.length + changes.identity.deletes.length > 0;
+    applied.leavesTombstones ||= changes.identity.merges.length + changes.identity.deletes.length > 0;
     applied.count += folded;
     size = folded < wanted.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
   }

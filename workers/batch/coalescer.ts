@@ -71,7 +71,7 @@ export function createCoalescer(
   pool: Pool,
   metrics: WorkerMetrics,
   onDeadLetters: (ids: string[]) => void,
-  onRemoved: () => void,
+  onTombstones: () => void,
   log: Log,
 ) {
   let held: Held[] = [];
@@ -270,7 +270,7 @@ export function createCoalescer(
       'job',
     );
     if (deadLetters.length > 0) onDeadLetters(deadLetters);
-    if (result.kind === 'applied' && result.removed) onRemoved();
+    if (result.kind === 'applied' && result.leavesTombstones) onTombstones();
   }
 
   return {

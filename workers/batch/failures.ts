@@ -7,14 +7,14 @@ import type { Work } from './work.ts';
 /** How a batch, or an attempt at one, ended. */
 export type BatchResult =
   /**
-   * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `removed`: whether profiles were
+   * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `leavesTombstones`: whether profiles were
    * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.
    */
   | {
       kind: 'applied';
       objects: number;
       deadLetters: string[];
-      removed: boolean;
+      leavesTombstones: boolean;
       seconds: number;
       left?: Left;
     }

@@ -121,7 +121,7 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
 
   const opened = withoutDone(open(mine), claimed.left);
   const terms = { now, until: started + given.part.milliseconds, poison: new Map() };
-  const { applied, lost, beforeDelete, removed, namedElsewhere, left } = await play(tx, opened, {
+  const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left } = await play(tx, opened, {
     ...given,
     terms,
   });
@@ -144,7 +144,7 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
   }
   return {
     kind: 'applied',
-    ...{ objects: applied.length, deadLetters: [...lost], removed, seconds },
+    ...{ objects: applied.length, deadLetters: [...lost], leavesTombstones, seconds },
     ...(envelopes.size > 0 && { left: { envelopes, turns: left.turns, over: left.over } }),
   };
 }
