@@ -28,7 +28,7 @@ export interface ChunkProgress {
    * nothing, and in a chunk of an earlier release.
    */
   warnings?: RowError[];
-  /** The newest UPDATED_AT that has been processed; absent while there was none. */
+  /** The watermark behind the chunk: the newest UPDATED_AT of it. Absent while there was none. A stored name: it stays. */
   lastTimestamp?: string;
   boundary: {
     /** The newest time is another than before the chunk: what was known of the old one is forgotten. */

@@ -20,7 +20,7 @@ export interface Checkpoint {
   read: number;
   synced: number;
   failed: number;
-  lastTimestamp: string | undefined;
+  watermark: string | undefined;
 }
 
 /** Another process has gone on with the run, or it is gone: nothing more may be done for it here. */
@@ -56,7 +56,7 @@ export async function advanceCheckpoint(
   const cancelled = await inTransaction(pool, async (tx) => {
     const [, cancelled, , , , , , added] = await sendTogether(tx, [
       // First, as whoever deletes the integration locks it first.
-      () => done && change.lastTimestamp && advanceIntegration(tx, integrationId, change.lastTimestamp),
+      () => done && change.watermark && advanceIntegration(tx, integrationId, change.watermark),
       () => advanceRun(tx, { jobId, expected: checkpoint.read, ...change }),
       () => done && removeFromOutbox(tx, jobId),
       () => change.moved && clearBoundary(tx, integrationId, false),
@@ -75,22 +75,29 @@ export async function advanceCheckpoint(
   checkpoint.read += change.read;
   checkpoint.synced += change.synced;
   checkpoint.failed += change.failed;
-  checkpoint.lastTimestamp = change.lastTimestamp ?? checkpoint.lastTimestamp;
+  checkpoint.watermark = change.watermark ?? checkpoint.watermark;
   return { cancelled };
 }
 
 function changeOf(done: Settled | undefined) {
   if (!done) {
-    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
     return { ...nothing, log: { failed: [], warned: [] }, moved: false, newest: {}, unreadable: {} };
   }
-  const { rows, errors, warnings = [], lastTimestamp, boundary, ...progress } = done.chunk.progress;
+  const {
+    rows,
+    errors,
+    warnings = [],
+    lastTimestamp: watermark,
+    boundary,
+    ...progress
+  } = done.chunk.progress;
   const failed = progress.failed + done.refused.length;
   // A row that the workers have refused is not synced, whatever else there is to say of it.
   const refused = new Set(done.refused.map(({ number }) => number));
   const warned = warnings.filter(({ number }) => !refused.has(number));
   const log = { failed: [...errors, ...done.refused], warned };
-  return { read: rows, synced: rows - failed, failed, lastTimestamp, log, ...boundary };
+  return { read: rows, synced: rows - failed, failed, watermark, log, ...boundary };
 }
 
 function logs({ failed, warned }: { failed: RowError[]; warned: RowError[] }): boolean {

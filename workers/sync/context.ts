@@ -67,7 +67,7 @@ export async function createDeduplication(pool: Pool, run: Run, attempt: string)
   return async function deduplicate(rows) {
     if (left === 0) return rows;
     const known = rows.map((row) =>
-      row.updatedAt === undefined || row.updatedAt === run.lastTimestamp ? fingerprintOf(row) : undefined,
+      row.updatedAt === undefined || row.updatedAt === run.watermark ? fingerprintOf(row) : undefined,
     );
     const asked = tally(known.filter((fingerprint) => fingerprint !== undefined));
     if (asked.size === 0) return rows;

@@ -72,7 +72,7 @@ export type ReadOn = 'finished' | 'cancelled' | 'too many rows' | 'left';
 type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
 
 /**
- * Reads a source from the run's last timestamp on, and hands its rows over chunk by chunk. One chunk is in the lanes at
+ * Reads a source from the watermark on, and hands its rows over chunk by chunk. One chunk is in the lanes at
  * a time, so that a live request waits behind one at most; meanwhile the next is read and judged.
  *
  * `checkpoint` moves on with what has taken effect.
@@ -91,7 +91,7 @@ export async function readOn(
     rows: checkpoint.read,
     failed: checkpoint.failed,
     warned: 0,
-    newest: checkpoint.lastTimestamp,
+    newest: checkpoint.watermark,
   };
   if (checkpoint.read === 0) await forgetUnreadable(checkpoint, context);
   const attempt = newId();
@@ -105,7 +105,7 @@ export async function readOn(
     const source = await unlessAborted(opening, stop);
     if (!source) return cancelled.aborted ? 'cancelled' : 'left';
     const deduplicate = await createDeduplication(pool, run, attempt);
-    const read = createRowReader(source.rowsSince(run.lastTimestamp ?? undefined, { batch: BATCH, signal }));
+    const read = createRowReader(source.rowsSince(run.watermark ?? undefined, { batch: BATCH, signal }));
 
     const prepare = async (): Promise<Next> => {
       try {
@@ -165,7 +165,7 @@ export async function readOn(
 /** Rows without a readable time are counted once in a run, and again in the next one. */
 async function forgetUnreadable({ jobId, integrationId }: Checkpoint, { pool }: SyncContext): Promise<void> {
   await inTransaction(pool, async (tx) => {
-    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
     if ((await advanceRun(tx, { jobId, expected: 0, ...nothing })) === undefined) throw new RunLost();
     await clearBoundary(tx, integrationId, true);
   });

@@ -57,7 +57,7 @@ function checkpointOf(run: Run): Checkpoint {
     read: run.rowsRead,
     synced: run.rowsSynced,
     failed: run.rowsFailed,
-    lastTimestamp: run.lastTimestamp ?? undefined,
+    watermark: run.watermark ?? undefined,
   };
 }
 
@@ -91,12 +91,12 @@ function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
 }
 
 /** A source without rows is a success: nothing failed. */
-function endOfSource({ synced, failed, lastTimestamp }: Checkpoint, now: Date): RunEnd {
+function endOfSource({ synced, failed, watermark }: Checkpoint, now: Date): RunEnd {
   const notes: string[] = [];
   if (failed > 0) notes.push(`${failed.toLocaleString('en')} ${failed === 1 ? 'row' : 'rows'} failed`);
-  if (lastTimestamp !== undefined && lastTimestamp > now.toISOString())
+  if (watermark !== undefined && watermark > now.toISOString())
     notes.push(
-      `an UPDATED_AT of ${lastTimestamp} lies in the future: rows with an earlier one are not read any more`,
+      `an UPDATED_AT of ${watermark} lies in the future: rows with an earlier one are not read any more`,
     );
   return { status: statusOf(synced, failed), message: notes.join('; ') || undefined };
 }
@@ -113,7 +113,7 @@ function statusOf(synced: number, failed: number): EndedStatus {
 function endRun({ pool }: SyncContext, { jobId, read }: Checkpoint, end: RunEnd): Promise<boolean> {
   return inTransaction(pool, async (tx) => {
     // Holds the run first, so that the second statement sees a chunk that has come into the outbox meanwhile.
-    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
     if ((await advanceRun(tx, { jobId, expected: read, ...nothing })) === undefined) return false;
     return finishRun(tx, jobId, end);
   });

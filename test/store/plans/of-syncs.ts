@@ -37,7 +37,7 @@ export const ofSyncs: Asking = (
   const rows = { ab: 1, cd: 2 };
   const progress = { rows: 1, failed: 0, errors: [], boundary: { moved: false, newest: {}, unreadable: {} } };
   const failed = { number: 1, updated_at: null, identifier: null, payload: null, reason: 'reason' };
-  const advance = { jobId: runId, expected: 0, read: 1, synced: 1, failed: 0, lastTimestamp: undefined };
+  const advance = { jobId: runId, expected: 0, read: 1, synced: 1, failed: 0, watermark: undefined };
   return [
     () => startRun(store, { id: newId(), integrationId, askedBy: 'api' }),
     () => findRun(store, runId),
