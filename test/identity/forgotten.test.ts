@@ -29,8 +29,8 @@ async function run(...deliveries: Delivery[]) {
 
 /** Makes an object a dead letter. */
 function refuse(object: AcceptedObject) {
-  const work = { workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object };
-  return recordRefused(scene.pool as never, [{ work, reason: 'it could not be applied' }]);
+  const item = { workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object };
+  return recordRefused(scene.pool as never, [{ item, reason: 'it could not be applied' }]);
 }
 
 /** A dead letter that is tried again, as the lane of its user delivers it. */

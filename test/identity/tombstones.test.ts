@@ -32,11 +32,11 @@ async function unfinished(objects: AcceptedObject[]) {
   await tx.query('begin');
   // As every batch does before it looks anybody up: the claim in the ledger gives it a transaction id.
   await tx.query('insert into ledger (envelope_id) values ($1)', [uuidv7()]);
-  const works = objects.map((object, ordinal) => ({
+  const items = objects.map((object, ordinal) => ({
     ...{ workspaceId: scene.workspaceId, requestId: 'request', lane: 1 },
     ...{ ordinal, object },
   }));
-  await applyObjects(tx, works, new Date().toISOString());
+  await applyObjects(tx, items, new Date().toISOString());
   return {
     async commit() {
       await tx.query('commit');

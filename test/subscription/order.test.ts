@@ -232,7 +232,7 @@ test.each([
   const object = typeof made === 'function' ? made() : made;
   const good = `${kind.replaceAll(' ', '-').toLowerCase()}@x.com`;
   const { refused } = await scene.apply([object, says({ email: good }, scene.groups.news, 'subscribed')]);
-  expect(refused.map(({ work }) => work.object.id)).toEqual([object.id]);
+  expect(refused.map(({ item }) => item.object.id)).toEqual([object.id]);
   expect(await scene.deadLetters([object.id])).toEqual([object.id]);
   expect(await scene.status(scene.groups.news, `email=${good}`)).toEqual({ [good]: 'Subscribed' });
 });

@@ -7,7 +7,7 @@ import type { Refused } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { loadDeprecated, loadLabels, loadProfiles } from './load.ts';
 import { loadStates } from './load-states.ts';
-import { scoped, type Work } from './work.ts';
+import { scoped, type WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
@@ -24,7 +24,7 @@ export interface Applied {
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
   leavesTombstones: boolean;
   /** Objects whose user goes by a name of another lane. */
-  namedElsewhere: Work[];
+  namedElsewhere: WorkItem[];
 }
 
 export function nothingApplied(): Applied {
@@ -57,8 +57,8 @@ export interface Terms {
 }
 
 /** Applies all of them: see `applySome`. */
-export function applyObjects(tx: Connection, works: Work[], now: string): Promise<Applied> {
-  return applySome(tx, works, { now, until: Number.POSITIVE_INFINITY, poison: NO_POISON });
+export function applyObjects(tx: Connection, items: WorkItem[], now: string): Promise<Applied> {
+  return applySome(tx, items, { now, until: Number.POSITIVE_INFINITY, poison: NO_POISON });
 }
 
 /**
@@ -68,12 +68,12 @@ export function applyObjects(tx: Connection, works: Work[], now: string): Promis
  *
  * @throws whatever the store says; then the transaction is spoilt
  */
-export async function applySome(tx: Connection, works: Work[], terms: Terms): Promise<Applied> {
+export async function applySome(tx: Connection, items: WorkItem[], terms: Terms): Promise<Applied> {
   const applied = nothingApplied();
-  let size = works.length;
-  while (applied.count < works.length && (applied.count === 0 || performance.now() < terms.until)) {
+  let size = items.length;
+  while (applied.count < items.length && (applied.count === 0 || performance.now() < terms.until)) {
     const start = applied.count;
-    const wanted = start === 0 && size === works.length ? works : works.slice(start, start + size);
+    const wanted = start === 0 && size === items.length ? items : items.slice(start, start + size);
     const { changes, round } = await load(tx, wanted, terms);
     const folded = await fold(round, changes, terms.poison);
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
@@ -95,11 +95,11 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
  */
 export async function load(
   tx: Connection,
-  wanted: Work[],
+  wanted: WorkItem[],
   { now, poison }: Pick<Terms, 'now' | 'poison'>,
-): Promise<{ changes: Changes; round: Work[] }> {
+): Promise<{ changes: Changes; round: WorkItem[] }> {
   // What a poison object names may be what no statement takes.
-  const isSound = ({ object }: Work) => !poison.has(object.id);
+  const isSound = ({ object }: WorkItem) => !poison.has(object.id);
   const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
   const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
     loadProfiles(tx, asked, Date.parse(now)),
@@ -109,16 +109,16 @@ export async function load(
   ]);
   const next = asked[count];
   const round = next ? wanted.slice(0, wanted.indexOf(next)) : wanted;
-  const works = next ? asked.slice(0, count) : asked;
-  await loadLabels(tx, works, profiles);
-  await loadDeprecated(tx, works, profiles);
-  const states = await loadStates(tx, works, profiles);
+  const items = next ? asked.slice(0, count) : asked;
+  await loadLabels(tx, items, profiles);
+  await loadDeprecated(tx, items, profiles);
+  const states = await loadStates(tx, items, profiles);
   return { changes: emptyChanges({ profiles, groups, ownedTokens, states, crowdedEmails }), round };
 }
 
-async function loadGroups(tx: Connection, works: Work[]): Promise<Map<string, Group>> {
+async function loadGroups(tx: Connection, items: WorkItem[]): Promise<Map<string, Group>> {
   const ids = new Set<string>();
-  for (const { object } of works) {
+  for (const { object } of items) {
     if (object.kind === 'group_state') ids.add(object.subscription_group_id);
     if (object.kind !== 'attributes') continue;
     for (const { subscription_group_id } of object.subscription_groups ?? []) ids.add(subscription_group_id);
@@ -127,9 +127,9 @@ async function loadGroups(tx: Connection, works: Work[]): Promise<Map<string, Gr
   return new Map((await findGroups(tx, [...ids])).map((group) => [group.id, group]));
 }
 
-async function loadCrowdedEmails(tx: Connection, works: Work[]): Promise<Set<string>> {
+async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
   const wanted = new Map<string, { workspaceId: string; email: string }>();
-  for (const { workspaceId, object } of works) {
+  for (const { workspaceId, object } of items) {
     if (object.kind !== 'email_change' || object.marked_as_spam === undefined) continue;
     const { email } = object;
     wanted.set(scoped(workspaceId, email), { workspaceId, email });
@@ -143,9 +143,9 @@ async function loadCrowdedEmails(tx: Connection, works: Work[]): Promise<Set<str
   return new Set(crowded.map(({ workspaceId, email }) => scoped(workspaceId, email)));
 }
 
-async function loadOwnedTokens(tx: Connection, works: Work[]): Promise<Set<string>> {
+async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
   const wanted: { workspaceId: string; app_id: string; token: string }[] = [];
-  for (const { workspaceId, object } of works) {
+  for (const { workspaceId, object } of items) {
     if (object.kind !== 'attributes' || object.identifier) continue;
     for (const token of object.push_tokens ?? []) wanted.push({ workspaceId, ...token });
   }

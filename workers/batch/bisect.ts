@@ -10,7 +10,7 @@ import {
 } from './apply.ts';
 import { blameOf, type Fault, reasonOf, signatureOf, TRIES } from './failures.ts';
 import { fold } from './fold/fold.ts';
-import type { Work } from './work.ts';
+import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
@@ -42,9 +42,9 @@ export interface BisectionTerms extends Terms {
   /** Times that what these objects are among has failed already, and how the last time. */
   failed: { times: number; signature: string | undefined };
   /** Told what is in hand, before each attempt. */
-  inHand(works: Work[]): void;
+  inHand(items: WorkItem[]): void;
   /** Told of an object that cannot be applied, before its dead letter is written. @throws to give up for now */
-  found(work: Work, reason: string, fault: Fault): Promise<void>;
+  found(item: WorkItem, reason: string, fault: Fault): Promise<void>;
 }
 
 /**
@@ -53,16 +53,16 @@ export interface BisectionTerms extends Terms {
  *
  * @throws what is nobody's fault, or may be chance; the transaction is spoilt then
  */
-export async function bisect(tx: Connection, works: Work[], terms: BisectionTerms): Promise<Applied> {
-  if (works.length === 0) return nothingApplied();
-  const begun = cutAt(works, terms.starts);
+export async function bisect(tx: Connection, items: WorkItem[], terms: BisectionTerms): Promise<Applied> {
+  if (items.length === 0) return nothingApplied();
+  const begun = cutAt(items, terms.starts);
   if (begun.length > 1) return inOrder(tx, begun, terms);
   const { failed } = terms;
-  terms.inHand(works);
+  terms.inHand(items);
   const tried = await inSavepoint(tx, async () => {
     const [, applied] = await Promise.all([
-      setPatience(tx, works.length === 1 ? ALONE : BISECTING),
-      applySome(tx, works, terms),
+      setPatience(tx, items.length === 1 ? ALONE : BISECTING),
+      applySome(tx, items, terms),
     ]);
     return applied;
   });
@@ -71,15 +71,15 @@ export async function bisect(tx: Connection, works: Work[], terms: BisectionTerm
   const signature = signatureOf(error);
   const times = signature === failed.signature ? failed.times + 1 : 1;
   const after = { ...terms, failed: { times, signature } };
-  if (works.length === 1) {
-    if (fault === 'lasting' && times < TRIES) return bisect(tx, works, after);
-    return refuse(tx, works, { found: new Map([[works[0]!.object.id, reasonOf(error)]]), fault }, after);
+  if (items.length === 1) {
+    if (fault === 'lasting' && times < TRIES) return bisect(tx, items, after);
+    return refuse(tx, items, { found: new Map([[items[0]!.object.id, reasonOf(error)]]), fault }, after);
   }
-  if (fault === 'refused' && works.length <= TRIED_ALONE) {
-    const refused = await refusedAlone(tx, works, terms);
-    if (refused.size > 0) return refuse(tx, works, { found: refused, fault }, after);
+  if (fault === 'refused' && items.length <= TRIED_ALONE) {
+    const refused = await refusedAlone(tx, items, terms);
+    if (refused.size > 0) return refuse(tx, items, { found: refused, fault }, after);
   }
-  const parts = cutEvenly(works, Math.min(works.length, fault === 'lasting' ? PARTS_OF_SLOW : PARTS));
+  const parts = cutEvenly(items, Math.min(items.length, fault === 'lasting' ? PARTS_OF_SLOW : PARTS));
   for (const [first] of parts) terms.starts.add(first!.object.id);
   return inOrder(tx, parts, after);
 }
@@ -87,22 +87,22 @@ export async function bisect(tx: Connection, works: Work[], terms: BisectionTerm
 /** Goes on without these: they are poison as well. */
 async function refuse(
   tx: Connection,
-  works: Work[],
+  items: WorkItem[],
   { found, fault }: { found: Poison; fault: Fault },
   terms: BisectionTerms,
 ): Promise<Applied> {
-  for (const work of works) {
-    const reason = found.get(work.object.id);
-    if (reason !== undefined) await terms.found(work, reason, fault);
+  for (const item of items) {
+    const reason = found.get(item.object.id);
+    if (reason !== undefined) await terms.found(item, reason, fault);
   }
-  return bisect(tx, works, {
+  return bisect(tx, items, {
     ...terms,
     poison: new Map([...terms.poison, ...found]),
   });
 }
 
 /** Until the time is over. */
-async function inOrder(tx: Connection, parts: Work[][], terms: BisectionTerms): Promise<Applied> {
+async function inOrder(tx: Connection, parts: WorkItem[][], terms: BisectionTerms): Promise<Applied> {
   const applied = nothingApplied();
   for (const part of parts) {
     const done = await bisect(tx, part, terms);
@@ -132,10 +132,14 @@ async function inSavepoint<Result>(tx: Connection, work: () => Promise<Result>):
  * Those of the objects that the store refuses each for itself, and why; what they would do is taken back. Those that it
  * refuses only with what others of them do are not among them.
  */
-async function refusedAlone(tx: Connection, works: Work[], { now, poison }: BisectionTerms): Promise<Poison> {
-  const asked = works.filter(({ object }) => !poison.has(object.id));
+async function refusedAlone(
+  tx: Connection,
+  items: WorkItem[],
+  { now, poison }: BisectionTerms,
+): Promise<Poison> {
+  const asked = items.filter(({ object }) => !poison.has(object.id));
   const loaded = await inSavepoint(tx, async () => {
-    const loads = asked.map((work) => load(tx, [work], { now, poison }));
+    const loads = asked.map((item) => load(tx, [item], { now, poison }));
     // None of them sends anything any more when the savepoint is gone.
     await Promise.allSettled(loads);
     return Promise.all(loads);
@@ -149,12 +153,12 @@ async function refusedAlone(tx: Connection, works: Work[], { now, poison }: Bise
     sent.catch(() => {});
     probes.push(sent);
   };
-  for (const [index, work] of asked.entries()) {
+  for (const [index, item] of asked.entries()) {
     const { changes } = loaded.done[index]!;
     const note = (error: unknown) => {
-      if (blameOf(error) === 'refused') refused.set(work.object.id, reasonOf(error));
+      if (blameOf(error) === 'refused') refused.set(item.object.id, reasonOf(error));
     };
-    const folded = await fold([work], changes, poison).catch(note);
+    const folded = await fold([item], changes, poison).catch(note);
     // What is refused in memory needs no statement to find out.
     if (!folded || changes.refused.length > 0) continue;
     send('savepoint probe');
@@ -170,12 +174,12 @@ async function setPatience(tx: Connection, { statement, lock }: Limits): Promise
   await tx.query(`set local statement_timeout = ${statement}; set local lock_timeout = ${lock}`);
 }
 
-function cutAt(works: Work[], starts: ReadonlySet<string>): Work[][] {
-  if (starts.size === 0) return [works];
-  const parts: Work[][] = [];
-  for (const [index, work] of works.entries()) {
-    if (index === 0 || starts.has(work.object.id)) parts.push([work]);
-    else parts.at(-1)!.push(work);
+function cutAt(items: WorkItem[], starts: ReadonlySet<string>): WorkItem[][] {
+  if (starts.size === 0) return [items];
+  const parts: WorkItem[][] = [];
+  for (const [index, item] of items.entries()) {
+    if (index === 0 || starts.has(item.object.id)) parts.push([item]);
+    else parts.at(-1)!.push(item);
   }
   return parts;
 }

@@ -12,7 +12,7 @@ import type { NewAlias } from '../../src/store/aliases.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
 import { HeldProfile, Sharing } from './held-profile.ts';
-import { RELOAD, scoped } from './work.ts';
+import { RELOAD, scoped } from './work-item.ts';
 
 /** What a look-up in memory can end with; undefined: nobody. */
 type Found = HeldProfile | undefined | typeof RELOAD;

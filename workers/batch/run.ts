@@ -25,10 +25,10 @@ import {
   withoutDone,
 } from './parts.ts';
 import { tallyLanes, tallyUsage } from './tally.ts';
-import type { Work } from './work.ts';
+import type { WorkItem } from './work-item.ts';
 
 /** What is applied of a batch at once. */
-type Apply = (tx: Connection, works: Work[], terms: Terms) => Promise<Applied>;
+type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
 
 /**
  * Statements of a batch take milliseconds. One that takes this long holds everybody up, and will do so again: what may be
@@ -61,8 +61,8 @@ export function applyBisecting(
   deliveries: Delivery[],
   { suspicion, part }: { suspicion: Suspicion; part: Part },
 ): Promise<BatchResult> {
-  const apply: Apply = async (tx, works, { now, until }) => {
-    const applied = await bisect(tx, works, { ...suspicion, now, until });
+  const apply: Apply = async (tx, items, { now, until }) => {
+    const applied = await bisect(tx, items, { ...suspicion, now, until });
     // What fails from here on is no object's doing.
     suspicion.inHand([]);
     return applied;
@@ -151,7 +151,7 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
 
 /** Applies stretch by stretch, each in its turns, until the time of the part is over. */
 async function play(tx: Connection, opened: Opened, { apply, part, terms }: Attempt & { terms: Terms }) {
-  const applied: Work[] = [];
+  const applied: WorkItem[] = [];
   const lost = new Set<string>();
   /** Dead letters before a delete of the same stretch: it may take them away, and their replay is in order. */
   const beforeDelete = new Set<string>();
@@ -165,30 +165,30 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
     if (opened.replayed.size > 0) await leaveOutForgotten(tx, stretch);
     if (stretch.deadLetters.length > 0) await insertDeadLetters(tx, stretch.deadLetters);
     for (const { id } of stretch.deadLetters) lost.add(id);
-    for (const works of inTurns(stretch, part)) {
-      const { count, ...done } = await apply(tx, works, terms);
+    for (const items of inTurns(stretch, part)) {
+      const { count, ...done } = await apply(tx, items, terms);
       addApplied(total, { count, ...done });
-      for (const { work } of done.refused) lost.add(work.object.id);
-      for (const work of works.slice(0, count)) if (!lost.has(work.object.id)) applied.push(work);
-      leave(left, { works: works.slice(count), deadLetters: [] });
-      const next = works[count];
+      for (const { item } of done.refused) lost.add(item.object.id);
+      for (const item of items.slice(0, count)) if (!lost.has(item.object.id)) applied.push(item);
+      leave(left, { items: items.slice(count), deadLetters: [] });
+      const next = items[count];
       if (next) left.over.push({ turn: turnOf(next), lane: next.lane });
     }
-    if (stretch.works.some(({ object }) => object.kind === 'delete'))
-      for (const { object } of stretch.works) beforeDelete.add(object.id);
+    if (stretch.items.some(({ object }) => object.kind === 'delete'))
+      for (const { object } of stretch.items) beforeDelete.add(object.id);
   }
   return { ...total, applied, lost, beforeDelete, left };
 }
 
 /** Every object of the envelopes, in order. */
 function open(deliveries: Delivery[]): Opened {
-  const opened: Opened = { works: [], deadLetters: [], replayed: new Set() };
-  const { works, deadLetters, replayed } = opened;
+  const opened: Opened = { items: [], deadLetters: [], replayed: new Set() };
+  const { items, deadLetters, replayed } = opened;
   for (const delivery of deliveries) {
-    const [firstWork, firstDeadLetter] = [works.length, deadLetters.length];
-    openEnvelope(delivery, works, deadLetters);
+    const [firstItem, firstDeadLetter] = [items.length, deadLetters.length];
+    openEnvelope(delivery, items, deadLetters);
     if (!delivery.envelope?.replay) continue;
-    for (const { object } of works.slice(firstWork)) replayed.add(object.id);
+    for (const { object } of items.slice(firstItem)) replayed.add(object.id);
     // Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter.
     const [alone, ...more] = deadLetters.slice(firstDeadLetter);
     if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id) {
@@ -200,12 +200,12 @@ function open(deliveries: Delivery[]): Opened {
 
 /** A dead letter that a delete took away while its replay was on its way has no effect any more. */
 async function leaveOutForgotten(tx: Connection, stretch: Opened): Promise<void> {
-  const { works, deadLetters, replayed } = stretch;
-  const ids = [...works.map(({ object }) => object.id), ...deadLetters.map(({ id }) => id)];
+  const { items, deadLetters, replayed } = stretch;
+  const ids = [...items.map(({ object }) => object.id), ...deadLetters.map(({ id }) => id)];
   const asked = ids.filter((id) => replayed.has(id));
   const kept = new Set((await selectDeadLetters(tx, asked)).map(({ id }) => id));
   const forgotten = new Set(asked.filter((id) => !kept.has(id)));
   if (forgotten.size === 0) return;
-  stretch.works = works.filter(({ object }) => !forgotten.has(object.id));
+  stretch.items = items.filter(({ object }) => !forgotten.has(object.id));
   stretch.deadLetters = deadLetters.filter(({ id }) => !forgotten.has(id));
 }

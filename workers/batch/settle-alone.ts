@@ -8,7 +8,7 @@ import { type BatchResult, type Fault, reasonOf, TRIES, triesOf } from './failur
 import type { Delivery } from './open.ts';
 import { type Held, PART_MS, type Part, turnsOf } from './parts.ts';
 import { applyBisecting } from './run.ts';
-import type { Work } from './work.ts';
+import type { WorkItem } from './work-item.ts';
 
 const FIRST_RETRY_MS = 20;
 const LONGEST_RETRY_MS = 1000;
@@ -113,14 +113,14 @@ function bisectionOf(
   return async function next() {
     for (let wait = FIRST_RETRY_MS; !signal.aborted; wait = Math.min(wait * 2, LONGEST_RETRY_MS)) {
       const started = performance.now();
-      let hand: Work[] = [];
+      let hand: WorkItem[] = [];
       try {
         const suspicion = {
           ...{ poison: new Map(poison), starts, failed: failures.sofar() },
-          inHand(works: Work[]) {
-            hand = works;
+          inHand(items: WorkItem[]) {
+            hand = items;
           },
-          found: (work: Work, reason: string, fault: Fault) => note(work, { reason, fault, started }),
+          found: (item: WorkItem, reason: string, fault: Fault) => note(item, { reason, fault, started }),
         };
         const result = await applyBisecting(pool, [delivery], { suspicion, part: PART });
         report([delivery], result, performance.now() - started);
@@ -142,7 +142,7 @@ function bisectionOf(
 
   /** @throws {BeginAgain} */
   async function note(
-    { object: { id } }: Work,
+    { object: { id } }: WorkItem,
     { reason, fault, started }: { reason: string; fault: Fault; started: number },
   ): Promise<void> {
     if (fault === 'refused') return;
@@ -153,7 +153,7 @@ function bisectionOf(
   }
 
   /** What breaks the connection, or fails by what may be chance, cannot be tried apart in one transaction. */
-  function noteOrCut(hand: Work[], error: unknown): void {
+  function noteOrCut(hand: WorkItem[], error: unknown): void {
     if (hand.length > 1) {
       cut(hand.map(({ object }) => object));
       failures.goOnFrom(triesOf(error) - (triesOf(error) === TRIES ? 1 : TRIES));

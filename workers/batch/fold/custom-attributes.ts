@@ -10,7 +10,7 @@ import { DraftAttribute } from '../../../src/profile/draft-attribute.ts';
 import { Journal } from '../../../src/profile/draft-records.ts';
 import { type Json, storedNameBytes } from '../../../src/profile/json.ts';
 import { put } from '../../../src/profile/values.ts';
-import { RELOAD } from '../work.ts';
+import { RELOAD } from '../work-item.ts';
 
 const TOO_LARGE = `the custom attributes of the user would be too large: they may take ${COUNTED}`;
 const TOO_MUCH = "the '$update' operations of the object match too much: name fewer objects at once";

@@ -9,7 +9,7 @@ import type {
 import { MAX_ALIASES, MAX_DEPRECATED } from '../../../src/store/merges.ts';
 import type { Changes, FoldedIdentity } from '../changes.ts';
 import { pick, TooManyHolders } from '../profiles.ts';
-import { RELOAD, type Work } from '../work.ts';
+import { RELOAD, type WorkItem } from '../work-item.ts';
 import { foldIdentify, foldMerge } from './merge.ts';
 import { losesPinned } from './states.ts';
 
@@ -18,7 +18,7 @@ import { losesPinned } from './states.ts';
  * nobody has, nobody gets the alias.
  */
 function foldAliasNew(
-  { workspaceId, ordinal }: Work,
+  { workspaceId, ordinal }: WorkItem,
   { user_alias, external_id }: AcceptedAliasNew,
   { profiles }: Changes,
 ): FoldedIdentity {
@@ -41,7 +41,7 @@ function foldAliasNew(
 
 /** Nothing happens when nobody has the old name, or somebody has the new one. */
 function foldAliasUpdate(
-  { workspaceId }: Work,
+  { workspaceId }: WorkItem,
   { alias_label, old_alias_name, new_alias_name }: AcceptedAliasUpdate,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
@@ -58,11 +58,15 @@ function foldAliasUpdate(
 }
 
 /** What waits for the identifier among the dead letters goes with it, even when nobody has it. */
-function foldDelete(work: Work, { user }: AcceptedDelete, { profiles, identity }: Changes): FoldedIdentity {
-  const found = pick(profiles, work.workspaceId, user);
+function foldDelete(
+  item: WorkItem,
+  { user }: AcceptedDelete,
+  { profiles, identity }: Changes,
+): FoldedIdentity {
+  const found = pick(profiles, item.workspaceId, user);
   if (found === RELOAD || (found && (!found.holds() || losesPinned(found, { profiles })))) return RELOAD;
-  identity.deletes.push(work);
-  profiles.sealIdentifier(work.workspaceId, user.identifier);
+  identity.deletes.push(item);
+  profiles.sealIdentifier(item.workspaceId, user.identifier);
   if (!found) return undefined;
   identity.deleted.push(found);
   profiles.seal(found);
@@ -71,7 +75,7 @@ function foldDelete(work: Work, { user }: AcceptedDelete, { profiles, identity }
 
 /** The user goes by the new id; the old one still resolves. */
 function foldRename(
-  { workspaceId, ordinal, object: { id: object_id } }: Work,
+  { workspaceId, ordinal, object: { id: object_id } }: WorkItem,
   { current_external_id, new_external_id }: AcceptedRename,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
@@ -99,7 +103,7 @@ function foldRename(
 
 /** Only an id that was renamed away can be removed; the user goes by the other. */
 function foldRemove(
-  { workspaceId, object: { id: object_id } }: Work,
+  { workspaceId, object: { id: object_id } }: WorkItem,
   { external_id }: AcceptedRemove,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
@@ -118,31 +122,31 @@ function foldRemove(
 }
 
 /** Plays one identity operation, in memory. What it touches is sealed for the rest of the round. */
-export function foldIdentity(work: Work<IdentityObject>, changes: Changes): FoldedIdentity {
+export function foldIdentity(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
   try {
-    return dispatch(work, changes);
+    return dispatch(item, changes);
   } catch (error) {
     if (error instanceof TooManyHolders) return error.message;
     throw error;
   }
 }
 
-function dispatch(work: Work<IdentityObject>, changes: Changes): FoldedIdentity {
-  const { object } = work;
+function dispatch(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
+  const { object } = item;
   switch (object.kind) {
     case 'alias_new':
-      return foldAliasNew(work, object, changes);
+      return foldAliasNew(item, object, changes);
     case 'alias_update':
-      return foldAliasUpdate(work, object, changes);
+      return foldAliasUpdate(item, object, changes);
     case 'identify':
-      return foldIdentify(work, object, changes);
+      return foldIdentify(item, object, changes);
     case 'merge':
-      return foldMerge(work, object, changes);
+      return foldMerge(item, object, changes);
     case 'delete':
-      return foldDelete(work, object, changes);
+      return foldDelete(item, object, changes);
     case 'external_id_rename':
-      return foldRename(work, object, changes);
+      return foldRename(item, object, changes);
     case 'external_id_remove':
-      return foldRemove(work, object, changes);
+      return foldRemove(item, object, changes);
   }
 }

@@ -8,7 +8,7 @@ import { GLOBAL } from '../../../src/store/subscription-states.ts';
 import type { Changes } from '../changes.ts';
 import { tooManyHolders } from '../profiles.ts';
 import type { Subject } from '../states.ts';
-import { RELOAD, scoped, type Work } from '../work.ts';
+import { RELOAD, scoped, type WorkItem } from '../work-item.ts';
 import { subjectOf } from './states.ts';
 
 /**
@@ -87,7 +87,7 @@ type FoldedSubscription = string | undefined | typeof RELOAD;
  * @param place of the object in its round
  */
 export function foldSubscription(
-  { workspaceId, object }: Work<SubscriptionObject>,
+  { workspaceId, object }: WorkItem<SubscriptionObject>,
   place: number,
   changes: Changes,
 ): FoldedSubscription {
