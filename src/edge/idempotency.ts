@@ -40,8 +40,8 @@ interface Attempt {
   /** What to write down before anything happens. Throws what refuses the request. */
   begin(): Promise<Beginning>;
   /**
-   * Does it. Also called for what another began: doing it a second time, under the same request id and with the entries of
-   * the outbox, has no second effect.
+   * Does it; also for what another began. A second time, under the same request id and with the entries of the outbox,
+   * it has no second effect.
    */
   carryOut(begun: Beginning): Promise<Answer>;
   /** Milliseconds that this takes at most, unless its process dies or stands still. */

@@ -24,8 +24,8 @@ export interface Level {
 }
 
 /**
- * Load shedding: holds values against their high-water marks. Past one, work is refused until the value has come back to
- * nine tenths of the mark, by itself.
+ * Load shedding: holds values against their high-water marks. Past one, work is refused until the value has come back
+ * to nine tenths of the mark by itself.
  */
 export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
   const over = new Set<HighWaterMark>();

@@ -28,7 +28,7 @@ export interface ChunkProgress {
    * nothing, and in a chunk of an earlier release.
    */
   warnings?: RowError[];
-  /** The watermark behind the chunk: the newest UPDATED_AT of it. Absent while there was none. A stored name: it stays. */
+  /** The watermark behind the chunk: its newest UPDATED_AT. Absent while there was none. The name is a stored one. */
   lastTimestamp?: string;
   boundary: {
     /** The newest time is another than before the chunk: what was known of the old one is forgotten. */

@@ -14,7 +14,7 @@ import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
- * What several objects have, and what one has: where the first is too little for sound ones, the second is not. A wait
+ * Limits of several objects, and of one alone: where the first are too tight for sound objects, the second are not. A wait
  * for a lock fails before its statement does, or it would look as if the objects took too long.
  */
 export const BISECTING: Limits = { statement: 2000, lock: 1200 };
@@ -48,8 +48,8 @@ export interface BisectionTerms extends Terms {
 }
 
 /**
- * Bisection: applies in parts, each in a savepoint, in order, until the time is over. A part that fails is cut into smaller
- * ones. What fails alone is poison.
+ * Bisection: applies in parts, each in a savepoint, in order, until the time is over. A part that fails is cut into
+ * smaller ones. What fails alone is poison.
  *
  * @throws what is nobody's fault, or may be chance; the transaction is spoilt then
  */
@@ -101,7 +101,7 @@ async function refuse(
   });
 }
 
-/** Until the time is over. */
+/** One part after the other, until the time is over. */
 async function inOrder(tx: Connection, parts: WorkItem[][], terms: BisectionTerms): Promise<Applied> {
   const applied = nothingApplied();
   for (const part of parts) {

@@ -58,14 +58,14 @@ const NOTHING: Left = { envelopes: new Set(), turns: new Set(), over: [] };
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
 /**
- * Collects the envelopes that this process holds, a stretch of each lane, and applies all that are there in one
- * transaction. No timer: what arrives during a transaction waits for the next, unless it is large enough for one of
- * its own beside it, or the one that runs is in trouble. A batch that takes long is cut into parts (workers/batch/parts.ts):
- * what is left of it is in the next transaction, with what has come meanwhile.
+ * The coalescer: collects the envelopes that this process holds, some of each lane, and applies all of them in one
+ * transaction. There is no timer: what arrives during a transaction waits for the next. It has one of its own when it is
+ * large enough, or when the transaction under way is in trouble. A batch that takes long is cut into parts
+ * (workers/batch/parts.ts): what is left of it is in the next transaction, with what has come meanwhile.
  *
- * A transient error is retried here, with the envelopes in hand: giving a job back would put it behind later
- * ones. One that the objects may be to blame for is taken apart: each lane goes on for itself, beside the others, and
- * each envelope in it, until the object is found.
+ * A transient error is retried here, with the envelopes in hand: giving a job back would put it behind later ones. When
+ * the objects may be to blame the batch is taken apart. Each lane goes on for itself, beside the others, and each envelope
+ * in it by bisection, until the object is found.
  */
 export function createCoalescer(
   pool: Pool,

@@ -37,12 +37,12 @@ type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applie
 export const LIMITS: Limits = { statement: 4000, lock: 2500 };
 
 /**
- * The journey of the envelopes that a worker holds, from their lanes to COMMIT: open and check them, claim
- * them in the ledger, apply them, note dead letters and counts; all in one transaction.
+ * The journey of a batch, from its lanes to COMMIT, in one transaction: claim the envelopes in the ledger, open and check
+ * them, apply them, note dead letters and counts.
  *
  * @param part how much of them
- * @throws whatever keeps one of the objects from taking effect; nothing has taken effect then, or all of it, and the
- * ledger knows which
+ * @throws whatever keeps one of the objects from taking effect. Nothing has taken effect then, or all of it: the ledger
+ * knows which
  */
 export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<BatchResult> {
   return run(pool, deliveries, { apply: applySome, part });
@@ -70,12 +70,12 @@ export function applyBisecting(
   return run(pool, deliveries, { apply, part });
 }
 
-/** A batch on its way, and on its way again without what the store refuses of it. */
+/** Applies a batch whole; once more by bisection when the store refuses something of it. */
 export function applyBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
   return applyPart(pool, deliveries, { log, part: WHOLE });
 }
 
-/** The same, of a part of it. */
+/** The same with a part of the batch. */
 export async function applyPart(
   pool: Pool,
   deliveries: Delivery[],

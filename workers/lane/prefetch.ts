@@ -4,12 +4,12 @@ import { within } from '../../src/platform/lifecycle.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { Waiting } from '../../src/queue/waiting.ts';
 
-/** Back-off after a slow read: so many times as long as it took. */
+/** The pause after a slow read is so many times as long as that took. */
 const BACK_OFF = 4;
 
 /**
- * Back-off: a slow read is followed by a pause. Where the queue is far away, reading it without one would keep everything
- * else from it.
+ * Back-off: a pause follows each slow read. Where the queue is far away, reads without one would keep everything else
+ * from it.
  *
  * @param slowMs milliseconds from which on something was slow
  */
@@ -36,8 +36,7 @@ function createBackOff(slowMs: number) {
 }
 
 /**
- * Objects, and bytes of their JSON text, from which on what was found is worth a transaction: more would only make
- * everyone wait longer.
+ * Objects, and bytes of their JSON text, that are enough for a transaction: more would only make everyone wait longer.
  */
 const ENOUGH_OBJECTS = 4000;
 const ENOUGH_BYTES = 4_194_304;
@@ -159,8 +158,8 @@ export function createPrefetch(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>)
 
   /**
    * What may be applied together with `jobId`, which was handed out just now. Ends the present read. Where the
-   * transaction has been quicker than the read, this waits for another one: each envelope of a lane that is full of small
-   * ones would have a transaction of its own. Never rejects.
+   * transaction was quicker than the read, it waits for another one. Otherwise each envelope of a lane full of small ones
+   * would have a transaction of its own. Never rejects.
    */
   async function take(jobId: string): Promise<WaitingEnvelope[]> {
     const following = prefix.takeFor(jobId);
@@ -175,8 +174,8 @@ export function createPrefetch(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>)
   }
 
   /**
-   * What waits behind the job in work and those that are applied with it, for a batch that was cut. Ends the present read,
-   * and begins another. Never rejects.
+   * For a batch that was cut: what waits behind the job in work and those that are applied with it. Ends the present
+   * read, and begins another. Never rejects.
    */
   async function takeMore(ahead: { id: string }[], applied: Promise<unknown>): Promise<WaitingEnvelope[]> {
     if (backOff.isWaiting()) return [];
@@ -218,8 +217,8 @@ export function createPrefetch(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>)
   }
 
   /**
-   * @param inWork whether it is for the job in work, and not for the one that is handed out next: then nobody reads again
-   * before it is applied, and `ahead` has to be all that waits in front of it
+   * @param inWork whether it is for the job in work, and not for the one that is handed out next. Then nobody reads
+   * again before it is applied, and `ahead` has to be all that waits in front of it
    * @returns whether there may be more to find, later
    */
   async function readOnce(ahead: { id: string }[], mine: number, inWork: boolean): Promise<boolean> {

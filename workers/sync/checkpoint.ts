@@ -128,8 +128,8 @@ export interface HandOver {
 }
 
 /**
- * Puts a chunk of the outbox into the lanes and waits until the ledger knows all of it. Doing it again does nothing twice:
- * the envelopes keep their ids.
+ * Puts a chunk of the outbox into the lanes and waits until the ledger knows all of it. Doing it again has no second
+ * effect: the envelopes keep their ids.
  *
  * @param lanes as many as there are now; when the chunk was made there may have been more
  * @throws {QueueUnavailable} when it may not be in the lanes; what the store reports; the reason of `abandon`

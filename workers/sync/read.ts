@@ -72,8 +72,8 @@ export type ReadOn = 'finished' | 'cancelled' | 'too many rows' | 'left';
 type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
 
 /**
- * Reads a source from the watermark on, and hands its rows over chunk by chunk. One chunk is in the lanes at
- * a time, so that a live request waits behind one at most; meanwhile the next is read and judged.
+ * Reads a source from the watermark on, and hands its rows over chunk by chunk. One chunk is in the lanes at a time: a
+ * live request waits behind one at most. Meanwhile the next is read and judged.
  *
  * `checkpoint` moves on with what has taken effect.
  * @throws {SourceError}; {RunLost}; what the store or the queue report
@@ -85,7 +85,7 @@ export async function readOn(
 ): Promise<ReadOn> {
   const { pool, maxRows } = context;
   const rules = context.rulesOf(run);
-  const ask = context.throttleOf(run);
+  const throttle = context.throttleOf(run);
   const size = createChunkSize();
   const position: Position = {
     rows: checkpoint.read,
@@ -124,9 +124,9 @@ export async function readOn(
     };
 
     /** Until the chunk may be handed over; what has taken effect is settled before a wait. */
-    const waitForTurn = async ({ progress }: OutboxChunk): Promise<void> => {
+    const waitForThrottle = async ({ progress }: OutboxChunk): Promise<void> => {
       for (;;) {
-        const milliseconds = await ask(progress.rows, await rules.limit());
+        const milliseconds = await throttle(progress.rows, await rules.limit());
         if (milliseconds === 0 || leaving.soon.aborted) return;
         if (done) await advanceCheckpoint(pool, checkpoint, { done });
         done = undefined;
@@ -137,7 +137,7 @@ export async function readOn(
 
     for (let ahead = prepare(); ; ) {
       const { chunk, error } = (await unlessAborted(ahead, stop)) ?? {};
-      if (chunk) await waitForTurn(chunk);
+      if (chunk) await waitForThrottle(chunk);
       const full =
         chunk !== undefined &&
         checkpoint.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
