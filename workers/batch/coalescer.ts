@@ -1,6 +1,6 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { createFailures, type Failed } from './failure-count.ts';
@@ -201,7 +201,8 @@ export function createCoalescer(
     const failures = createFailures(pool);
     let isTroubled = false;
     try {
-      for (let wait = FIRST_RETRY_MS; !abandon.signal.aborted; wait = Math.min(wait * 2, LONGEST_RETRY_MS)) {
+      for (const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS); !abandon.signal.aborted; ) {
+        const wait = nextWait();
         const started = performance.now();
         try {
           const part: Part = { milliseconds: PART_MS, late: new Set(late.keys()) };
@@ -228,7 +229,7 @@ export function createCoalescer(
             most = Math.max(1, Math.min(most, countObjects(deliveries)) >> 1);
             return failures.sofar();
           }
-          await sleep(wait, undefined, { signal: abandon.signal }).catch(() => {});
+          await rest(wait, abandon.signal);
         }
       }
       return 'abandoned';

@@ -1,5 +1,5 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../../src/platform/log.ts';
+import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { cutEvenly } from './bisect.ts';
@@ -111,7 +111,8 @@ function bisectionOf(
   if (before.whole && before.failed.times > 0) cut(objects);
 
   return async function next() {
-    for (let wait = FIRST_RETRY_MS; !signal.aborted; wait = Math.min(wait * 2, LONGEST_RETRY_MS)) {
+    for (const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS); !signal.aborted; ) {
+      const wait = nextWait();
       const started = performance.now();
       let hand: WorkItem[] = [];
       try {
@@ -127,14 +128,14 @@ function bisectionOf(
         return result.kind === 'applied' && result.left ? 'left' : 'done';
       } catch (error) {
         if (error instanceof BeginAgain) {
-          await sleep(FIRST_RETRY_MS, undefined, { signal }).catch(() => {});
+          await rest(FIRST_RETRY_MS, signal);
           continue;
         }
         metrics.retries.inc();
         log.warn({ err: error, envelopes: [delivery.id], retry_in_ms: wait }, 'not applied yet');
         const times = await failures.count(error);
         if (times >= triesOf(error)) noteOrCut(hand, error);
-        await sleep(wait, undefined, { signal }).catch(() => {});
+        await rest(wait, signal);
       }
     }
     return 'abandoned';

@@ -146,9 +146,9 @@ export function startSettling(pool: Pool, log: Log): Settler {
   /** Whether anything could be done since the start of the list. */
   let progress = false;
   let wakeUp = () => {};
-  const running = run();
+  const running = sweep();
 
-  async function run(): Promise<void> {
+  async function sweep(): Promise<void> {
     while (!stopping.signal.aborted) {
       awake = false;
       try {
