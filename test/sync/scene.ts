@@ -134,10 +134,10 @@ export async function createSyncScene(
       return { id, ...(await runRow(id)) };
     },
 
-    /** Why rows of a run failed, by their numbers. */
+    /** Why rows of a run failed, by their numbers, as everybody reads them: what is gone with its user is hidden at once. */
     async errors(runId: string): Promise<Record<string, string>> {
       const { rows } = await pool.query(
-        'select number::integer, reason from sync_row_errors where job_id = $1 order by number',
+        'select number::integer, reason from kept_row_errors where job_id = $1 order by number',
         [runId],
       );
       return Object.fromEntries(rows.map(({ number, reason }) => [number, reason]));
