@@ -1,11 +1,11 @@
 import { createServer } from 'node:http';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator, createScimAuthenticator } from './edge/authenticate.ts';
-import { createTurns } from './edge/body.ts';
+import { createRequestSemaphore } from './edge/body.ts';
 import { answerBrokenRequests } from './edge/broken-requests.ts';
 import { createHeads } from './edge/heads.ts';
-import { createOnce } from './edge/idempotency.ts';
-import { watchMarks } from './edge/load-shedding.ts';
+import { createIdempotency } from './edge/idempotency.ts';
+import { createLoadShedding } from './edge/load-shedding.ts';
 import { addFleetMetrics, createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
 import { createLinkSettings } from './edge/open-link.ts';
 import { openApiDocument } from './edge/openapi.ts';
@@ -37,13 +37,19 @@ import { openDatabase, ROW_CONNECTIONS } from './store/open-database.ts';
 const PATIENCE = { connection: 1000, statement: 1500 };
 
 /** Connectors send everyone at once, and wait for half a minute and more. */
-const SCIM_TURNS = { mostWaiting: 1000, mostWaitingOfOne: 500, patience: 10_000 };
+const SCIM_SEMAPHORE = { mostWaiting: 1000, mostWaitingOfOne: 500, patience: 10_000 };
 
 /** Each may hold tens of MB until it is answered, and a connection for a moment again and again. */
-const LARGE_TURNS = { atOnce: 4, atOnceOfOne: 2, mostWaiting: 400, mostWaitingOfOne: 200, patience: 1500 };
+const LARGE_SEMAPHORE = {
+  atOnce: 4,
+  atOnceOfOne: 2,
+  mostWaiting: 400,
+  mostWaitingOfOne: 200,
+  patience: 1500,
+};
 
 /** For as long as a body may take to come, and its answer, a client of large bodies waits anyway. */
-const READING_TURNS = { mostWaiting: 1000, patience: 5000 };
+const READING_LIMITS = { mostWaiting: 1000, patience: 5000 };
 
 /** Bytes of request heads on their way, and of long ones in hand: some hundred of the longest. */
 const MAX_HEADS_BYTES = 33_554_432;
@@ -78,13 +84,13 @@ async function main(): Promise<void> {
   const reading = createReading({
     mostBytes: config.MAX_READING_BYTES,
     mostSmallBytes: config.MAX_SMALL_BODIES_BYTES,
-    ...READING_TURNS,
+    ...READING_LIMITS,
     collectGarbage,
   });
   const heads = createHeads(MAX_HEADS_BYTES);
   const metrics = createEdgeMetrics();
   addLossMetric(metrics.registry, installation.loss);
-  const marks = watchMarks(
+  const loadShedding = createLoadShedding(
     [
       {
         name: 'queue_depth',
@@ -133,7 +139,11 @@ async function main(): Promise<void> {
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
   const scimAuthenticator = createScimAuthenticator(database.pool, log);
   const scimAtOnce = Math.min(config.DATABASE_POOL_SIZE, ROW_CONNECTIONS);
-  const scimTurns = createTurns({ ...SCIM_TURNS, atOnce: scimAtOnce, atOnceOfOne: scimAtOnce });
+  const scimSemaphore = createRequestSemaphore({
+    ...SCIM_SEMAPHORE,
+    atOnce: scimAtOnce,
+    atOnceOfOne: scimAtOnce,
+  });
   const limits = openTokenBuckets(config, connection, {
     counter: 'web',
     pool: database.pool,
@@ -156,14 +166,14 @@ async function main(): Promise<void> {
     metrics,
     authenticator,
     scimAuthenticator,
-    scimTurns,
-    largeTurns: createTurns(LARGE_TURNS),
+    scimSemaphore,
+    largeSemaphore: createRequestSemaphore(LARGE_SEMAPHORE),
     reading,
     heads,
     rateLimiter,
     queue,
-    once: createOnce(database.pool, log),
-    overload: marks.overload,
+    idempotency: createIdempotency(database.pool, log),
+    loadShedding,
     effects: createEffects(database.pool),
     resources,
   };
@@ -178,7 +188,7 @@ async function main(): Promise<void> {
       registry: metrics.registry,
       refresh: fleet.refresh,
       mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
-      marks,
+      loadShedding,
       loss: installation.loss,
       oldest,
     });

@@ -9,9 +9,9 @@ import { watchApplied } from '../src/queue/effects.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
 import { createRowJudge, createRules } from './sync/chunk.ts';
 import { createSyncMetrics, type SyncContext } from './sync/context.ts';
-import { createPace } from './sync/pace.ts';
 import { createSourceOpener } from './sync/read.ts';
 import { startSyncs, startSyncUpkeep } from './sync/start.ts';
+import { createThrottle } from './sync/throttle.ts';
 
 /** Rows of one run; a source with more is read on by the next. */
 const MAX_ROWS = 500_000_000;
@@ -25,7 +25,7 @@ async function main(): Promise<void> {
   const limits = openTokenBuckets(config, producerConnection, { counter: 'sync', pool, log });
   const syncs = createSyncQueue(producerConnection, config.QUEUE_TIMEOUT_MS);
   const depth = watchDepth(producerConnection, config.LANES);
-  const pace = { buckets: limits.buckets, waiting: depth.waiting, lanes: config.LANES };
+  const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes: config.LANES };
   const context: SyncContext = {
     pool,
     producer: installation.guard(producer),
@@ -37,7 +37,7 @@ async function main(): Promise<void> {
     }),
     checkColumns: (columns, { kind }) => checkColumns(kind, columns, config.SERVICE_ID_FIELD),
     rulesOf: (run) => createRules(pool, run, config.KEY_CACHE_MS),
-    paceOf: ({ workspaceId }) => createPace({ ...pace, workspaceId }),
+    throttleOf: ({ workspaceId }) => createThrottle({ ...throttle, workspaceId }),
     making: {
       judge: createRowJudge(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings),
       lanes: config.LANES,

@@ -6,7 +6,7 @@ import { createFences, listenForFenceNews } from './fence/fences.ts';
 import { type Lanes, startLanes } from './lane/lanes.ts';
 import { createWorkerMetrics } from './metrics.ts';
 import { startDeadLetters } from './upkeep/dead-letters.ts';
-import { startRemovals } from './upkeep/removals.ts';
+import { startSettling } from './upkeep/tombstones.ts';
 import { startUpkeep } from './upkeep/upkeep.ts';
 
 /** The Procfile's `worker`: applies what the lanes hold. Any number of them may run. */
@@ -27,9 +27,9 @@ async function main(): Promise<void> {
     database: { pool },
     lanes: config.LANES,
   });
-  const removals = startRemovals(pool, log);
+  const settling = startSettling(pool, log);
   const show = (ids: string[]) => void deadLetters.show(ids);
-  const coalescer = createCoalescer(pool, metrics, show, removals.wake, log);
+  const coalescer = createCoalescer(pool, metrics, show, settling.wake, log);
   const fences = createFences({ pool, lanes: config.LANES, metrics, log });
   // One lane meets no other.
   const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
@@ -37,7 +37,7 @@ async function main(): Promise<void> {
   const oldest = watchOldest(observer, { lanes: config.LANES, maxAgeMs: config.MAX_ENVELOPE_AGE_MS, log });
   metrics.watchAge(oldest.age);
 
-  services.push(upkeep, deadLetters, removals, ...news, oldest, lanes);
+  services.push(upkeep, deadLetters, settling, ...news, oldest, lanes);
   opened.ready({ lanes: config.LANES }, oldest.tooOld);
 }
 

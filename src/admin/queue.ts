@@ -65,16 +65,16 @@ export async function replayInChunks(
   const replayed: Replayed = { enqueued: 0, alreadyReplayed: 0, unknown: [] };
   await withQueue(installation, async (context) => {
     for await (const ids of chunks) {
-      const outcome = await replayDeadLetters(context, ids).catch((error: unknown) => {
+      const result = await replayDeadLetters(context, ids).catch((error: unknown) => {
         if (!(error instanceof QueueUnavailable)) throw error;
         const reason = describeFailure(error.cause ?? error);
         throw new Refusal(
           `the queue did not take the letters (${reason}); ${replayed.enqueued} are with the workers, run it again for the rest`,
         );
       });
-      replayed.enqueued += outcome.enqueued.length;
-      replayed.alreadyReplayed += outcome.alreadyReplayed.length;
-      replayed.unknown.push(...outcome.unknown);
+      replayed.enqueued += result.enqueued.length;
+      replayed.alreadyReplayed += result.alreadyReplayed.length;
+      replayed.unknown.push(...result.unknown);
       advance(ids.length);
     }
   });

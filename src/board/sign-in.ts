@@ -43,13 +43,13 @@ function createInvitation(accounts: Accounts, log: Log): Router {
       response.status(410).send(invitationEndedPage());
       return;
     }
-    const outcome =
+    const result =
       password === again ? await accounts.accept(token, password) : { problem: 'The two are not the same.' };
-    if (outcome === 'ended') response.status(410).send(invitationEndedPage());
-    else if (outcome === 'done') {
+    if (result === 'ended') response.status(410).send(invitationEndedPage());
+    else if (result === 'done') {
       log.info('an invitation to the dashboard was accepted');
       response.redirect(303, AFTER_INVITATION);
-    } else response.status(400).send(invitationPage({ token, email, rule: PASSWORD_RULE }, outcome.problem));
+    } else response.status(400).send(invitationPage({ token, email, rule: PASSWORD_RULE }, result.problem));
   });
 
   return router;

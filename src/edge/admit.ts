@@ -7,7 +7,7 @@ import { describeError } from '../schemas/compile.ts';
 import type { Key } from '../store/idempotency-keys.ts';
 import { readJsonObject, requireJson } from './body.ts';
 import { readIdempotencyKey } from './idempotency.ts';
-import type { ApiKey } from './known-keys.ts';
+import type { ApiKey } from './key-cache.ts';
 import type { Allowance } from './rate-limit.ts';
 import type { Known } from './reply.ts';
 import { clientAddress } from './request.ts';
@@ -25,7 +25,7 @@ export interface Admitted {
   query: Record<string, Json>;
   params: Record<string, string>;
   /** Of a request that has an `Idempotency-Key`. */
-  idempotent: Key | undefined;
+  idempotencyKey: Key | undefined;
   known: Known;
 }
 
@@ -65,9 +65,9 @@ export async function admit(
     const body = validate(endpoint, sent, query);
     // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
     const asked = { ownerId: key.companyId ?? key.workspaceId, operation, params, query, body: sent };
-    const idempotent = await readIdempotencyKey(request.headers['idempotency-key'], asked);
+    const idempotencyKey = await readIdempotencyKey(request.headers['idempotency-key'], asked);
     const caller = callerOf(key, requestId, now);
-    return { request, requestId, address, caller, body, query, params, idempotent, known };
+    return { request, requestId, address, caller, body, query, params, idempotencyKey, known };
   } catch (error) {
     return { error, known };
   }
@@ -102,8 +102,8 @@ function permit({ permission }: Operation, { permissions }: AnyKey): void {
 /** What leaves something behind is refused while there is too much to do. */
 function shed(operation: Operation, services: EdgeServices): void {
   if (!stores(operation)) return;
-  const overload = services.overload(operation.kind === 'queued' ? 'queue' : 'store');
-  if (overload) throw new QueueUnavailable(overload);
+  const reason = services.loadShedding.reason(operation.kind === 'queued' ? 'queue' : 'store');
+  if (reason) throw new QueueUnavailable(reason);
 }
 
 function stores({ kind, method, readsOnly }: Operation): boolean {

@@ -5,7 +5,7 @@ import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { findScimToken, hashApiKey, touchApiKeys, touchScimToken } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
-import { type ApiKey, createKnownKeys, toBlockList } from './known-keys.ts';
+import { type ApiKey, createKeyCache, toBlockList } from './key-cache.ts';
 
 const KEY_TOUCH_INTERVAL = 60_000;
 
@@ -15,7 +15,7 @@ const KEY_TOUCH_INTERVAL = 60_000;
  * can still be accepted into the queue.
  */
 export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
-  const keys = createKnownKeys(pool, cacheMs, log);
+  const keyCache = createKeyCache(pool, cacheMs, log);
   let seen = new Map<string, Date>();
 
   /** @throws {ApiError} 401 without a valid key, 403 from an address outside the key's allowlist */
@@ -25,7 +25,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     now: number,
   ): Promise<ApiKey> {
     const secret = bearer(header);
-    const key = secret && (await keys.find(secret, now));
+    const key = secret && (await keyCache.find(secret, now));
     if (!key) throw new ApiError('invalidKey');
     seen.set(key.id, new Date(now));
     if (!allows(key.allowlist, address)) throw new ApiError('accessDenied');
@@ -39,7 +39,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     now: number,
   ): Promise<ApiKey> {
     const secret = bearer(header);
-    if (secret) await keys.renew(secret, now);
+    if (secret) await keyCache.renew(secret, now);
     return authenticate(header, address, now);
   }
 

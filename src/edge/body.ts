@@ -5,7 +5,7 @@ import { promisify } from 'node:util';
 import { gunzip, inflate } from 'node:zlib';
 import { ApiError } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
-import { createFairTurns, type FairTurnSettings } from '../platform/semaphore.ts';
+import { createSemaphore, type SemaphoreSettings } from '../platform/semaphore.ts';
 import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
 import { isRecord, Unread } from '../profile/values.ts';
 import { hasBody, receive } from './arriving-body.ts';
@@ -190,17 +190,15 @@ export function bytesOf({ headers }: IncomingMessage, objects: AcceptedObject[])
   return objects.reduce((bytes, object) => bytes + jsonBytesAtLeast(object as unknown as Json), 0);
 }
 
-export type TurnSettings = Omit<FairTurnSettings, 'refusal' | 'isHeavy' | 'isExcused'>;
+export type RequestSemaphoreSettings = Omit<SemaphoreSettings, 'refusal' | 'isHeavy' | 'isExcused'>;
 
 /**
- * Lets requests in one after the other that share a few connections: whoever is in gets through, instead of all
- * getting through a step at a time and none in time. Refuses with 503.
+ * The semaphore of requests that share a few connections: whoever is in gets through, instead of all getting through a
+ * step at a time and none in time. Refuses with 503.
  */
-export function createTurns(settings: TurnSettings) {
-  return createFairTurns({
+export function createRequestSemaphore(settings: RequestSemaphoreSettings) {
+  return createSemaphore({
     ...settings,
     refusal: () => new ApiError('unavailable', undefined, { 'Retry-After': '1' }),
   });
 }
-
-export type InTurn = ReturnType<typeof createTurns>;

@@ -7,7 +7,7 @@ import { envelopesOf } from '../queue/pack.ts';
 import type { Channel } from '../store/subscription-states.ts';
 import type { Admitted } from './admit.ts';
 import { bytesOf, createSlices } from './body.ts';
-import { answerOnce, directAttempt, queuedAttempt } from './idempotency.ts';
+import { directAttempt, idempotentAnswer, queuedAttempt } from './idempotency.ts';
 import { type Answer, answerOf } from './reply.ts';
 import { aboutRequest } from './request.ts';
 import type { EdgeServices } from './services.ts';
@@ -64,13 +64,13 @@ export async function answerQueued(
   admitted: Admitted,
   services: EdgeServices,
 ): Promise<Answer> {
-  const { request, requestId, caller, idempotent } = admitted;
+  const { request, requestId, caller, idempotencyKey } = admitted;
   const { queue } = services;
   const accepted_at = new Date(caller.now).toISOString();
   const envelope: EnvelopeRequest = { request_id: requestId, workspace_id: caller.workspaceId, accepted_at };
   const settle = (plan: Plan, entries: LaneEntry[]) =>
     settled({ operation, plan, envelopeIds: () => envelopesOf(envelope, entries) }, services);
-  if (idempotent) {
+  if (idempotencyKey) {
     const attempt = queuedAttempt({
       queue,
       request: envelope,
@@ -79,7 +79,7 @@ export async function answerQueued(
       settle,
       waits: operation.readBackWithin !== undefined,
     });
-    return answerOnce(services.once.once(idempotent, attempt), requestId);
+    return idempotentAnswer(services.idempotency.perform(idempotencyKey, attempt), requestId);
   }
 
   const plan = await makePlan(operation, admitted, services);
@@ -127,15 +127,15 @@ export async function answerDirect(
   admitted: Admitted,
   services: EdgeServices,
 ): Promise<Answer> {
-  const { request, requestId, caller, body, query, params, idempotent } = admitted;
-  const { config, resources, once, scimTurns, largeTurns } = services;
+  const { request, requestId, caller, body, query, params, idempotencyKey } = admitted;
+  const { config, resources, idempotency, scimSemaphore, largeSemaphore } = services;
   const input = { body, query, params, request: aboutRequest(request, config) };
   const handle = (as: string) => {
     const work = () => operation.handle({ ...caller, requestId: as }, input, resources);
-    if (operation.auth === 'scim') return scimTurns(caller.workspaceId, work);
-    return operation.inTurns ? largeTurns(caller.workspaceId, work) : work();
+    if (operation.auth === 'scim') return scimSemaphore.use(caller.workspaceId, work);
+    return operation.isLarge ? largeSemaphore.use(caller.workspaceId, work) : work();
   };
-  if (idempotent && operation.isRead) await once.read(idempotent, requestId);
-  if (!idempotent || operation.isRead) return answerOf(await handle(requestId));
-  return answerOnce(once.once(idempotent, directAttempt(requestId, handle)), requestId);
+  if (idempotencyKey && operation.isRead) await idempotency.read(idempotencyKey, requestId);
+  if (!idempotencyKey || operation.isRead) return answerOf(await handle(requestId));
+  return idempotentAnswer(idempotency.perform(idempotencyKey, directAttempt(requestId, handle)), requestId);
 }

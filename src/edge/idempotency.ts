@@ -40,8 +40,8 @@ interface Attempt {
   /** What to write down before anything happens. Throws what refuses the request. */
   begin(): Promise<Beginning>;
   /**
-   * Does it. Also called for what another began: doing it a second time, under the same request id and with the same
-   * staged entries, has no second effect.
+   * Does it; also for what another began. A second time, under the same request id and with the entries of the outbox,
+   * it has no second effect.
    */
   carryOut(begun: Beginning): Promise<Answer>;
   /** Milliseconds that this takes at most, unless its process dies or stands still. */
@@ -49,11 +49,11 @@ interface Attempt {
 }
 
 /**
- * Lets what comes with one key happen once, on however many edges it arrives at the same time, and gives everyone the
- * answer that was written down first. Whoever comes while another is at it waits for that answer; when the other's
- * lease is over without one, it goes on in its place, with what the other has written down.
+ * Idempotency: what comes with one key happens once, on however many edges it arrives at the same time. Everyone gets
+ * the answer that was written down first. Whoever comes while another is at it waits for that answer. When the other's
+ * lease is over without one, it goes on in its place, with what stands in the outbox.
  */
-export function createOnce(pool: Pool, log: Log) {
+export function createIdempotency(pool: Pool, log: Log) {
   /** By key and body: those who arrive here while one is at it share its answer, and ask for nothing. */
   const inHand = new Map<string, Promise<Kept>>();
 
@@ -61,7 +61,7 @@ export function createOnce(pool: Pool, log: Log) {
    * @throws {ApiError} 422 when the key came with another request; 503 when another is at it for longer than a client
    * waits; and what `attempt` throws
    */
-  async function once(key: Key, attempt: Attempt): Promise<Kept> {
+  async function perform(key: Key, attempt: Attempt): Promise<Kept> {
     const name = [
       key.ownerId,
       key.operation,
@@ -114,7 +114,7 @@ export function createOnce(pool: Pool, log: Log) {
   }
 
   /** @returns the answer that everyone gets: of several the first that was written down */
-  async function record(key: Key, { requestId, staged }: Beginning, reply: Reply): Promise<Reply> {
+  async function record(key: Key, { requestId, outbox }: Beginning, reply: Reply): Promise<Reply> {
     try {
       if (await recordAnswer(pool, key, { ...reply, requestId })) return reply;
       const found = await findKey(pool, key);
@@ -122,7 +122,7 @@ export function createOnce(pool: Pool, log: Log) {
     } catch (error) {
       log.warn({ err: error, request_id: requestId }, 'an answer could not be kept');
       // The one that is written down already, and that the next one will give.
-      return staged?.answer ?? reply;
+      return outbox?.answer ?? reply;
     }
   }
 
@@ -138,17 +138,17 @@ export function createOnce(pool: Pool, log: Log) {
     if (other) requireSame(key, other);
   }
 
-  return { once, read };
+  return { perform, read };
 }
 
-export type Once = ReturnType<typeof createOnce>;
+export type Idempotency = ReturnType<typeof createIdempotency>;
 
 function requireSame(key: Key, found: FoundKey): void {
   if (!found.fingerprint.equals(key.fingerprint)) throw new ApiError('idempotencyKeyReused');
 }
 
 /** The answer that everyone with the same `Idempotency-Key` gets. */
-export async function answerOnce(answering: Promise<Kept>, requestId: string): Promise<Answer> {
+export async function idempotentAnswer(answering: Promise<Kept>, requestId: string): Promise<Answer> {
   const { requestId: first, ...answer } = await answering;
   return first === requestId ? answer : { ...answer, repeats: first };
 }
@@ -232,10 +232,10 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, settle, waits
       const bytes = bytesOf(plan.objects);
       own = { plan, bytes };
       const entries = queue.pack(request, plan.objects, bytes);
-      return { requestId: request.request_id, staged: { entries, answer: plan.reply } };
+      return { requestId: request.request_id, outbox: { entries, answer: plan.reply } };
     },
-    async carryOut({ requestId, staged }) {
-      const entries = staged!.entries as LaneEntry[];
+    async carryOut({ requestId, outbox }) {
+      const entries = outbox!.entries as LaneEntry[];
       if (requestId === request.request_id && own) {
         const { plan, bytes } = own;
         await queue.add(entries, bytes);
@@ -244,7 +244,7 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, settle, waits
       await queue.add(entries, JSON.stringify(entries).length);
       const accepted = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
       // How the objects end is what its plan would know: the answer is the one to a caller who has waited in vain.
-      return { reply: staged!.answer, accepted, rejected: 0 };
+      return { reply: outbox!.answer, accepted, rejected: 0 };
     },
     lease: () => HANDING_OVER + (waits || own?.plan.settle ? SETTLING : 0),
   };

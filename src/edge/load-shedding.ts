@@ -3,8 +3,8 @@ import { Gauge, type Registry } from 'prom-client';
 /** Share of a mark that its value has to fall back to: at the mark itself the answers would change to and fro. */
 const BACK = 0.9;
 
-/** Something of which too much means that no more work is taken. */
-export interface HighWater {
+/** A high-water mark, and what is held against it: too much of that, and no more work is taken. */
+export interface HighWaterMark {
   /** As /metrics and /readyz name it. */
   name: string;
   mark: number;
@@ -24,28 +24,27 @@ export interface Level {
 }
 
 /**
- * Holds values against their marks. Past one, work is refused until the value has come back to nine tenths of the
- * mark, by itself.
+ * Load shedding: holds values against their high-water marks. Past one, work is refused until the value has come back
+ * to nine tenths of the mark by itself.
  */
-export function watchMarks(highWaters: HighWater[], registry: Registry) {
-  const over = new Set<HighWater>();
+export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
+  const over = new Set<HighWaterMark>();
 
-  function isOver(highWater: HighWater): boolean {
-    const limit = over.has(highWater) ? highWater.mark * BACK : highWater.mark;
-    if (highWater.value() > limit) over.add(highWater);
-    else over.delete(highWater);
-    return over.has(highWater);
+  function isOver(one: HighWaterMark): boolean {
+    const limit = over.has(one) ? one.mark * BACK : one.mark;
+    if (one.value() > limit) over.add(one);
+    else over.delete(one);
+    return over.has(one);
   }
 
-  function gauge(name: string, help: string, read: (highWater: HighWater) => number): void {
+  function gauge(name: string, help: string, read: (one: HighWaterMark) => number): void {
     new Gauge({
       name,
       help,
       labelNames: ['of', 'unit'],
       registers: [registry],
       collect() {
-        for (const highWater of highWaters)
-          this.set({ of: highWater.name, unit: highWater.unit }, read(highWater));
+        for (const one of marks) this.set({ of: one.name, unit: one.unit }, read(one));
       },
     });
   }
@@ -58,28 +57,28 @@ export function watchMarks(highWaters: HighWater[], registry: Registry) {
      * Why nothing more may be stored now, if so.
      * @param through by what it would be stored
      */
-    overload(through: 'queue' | 'store'): string | undefined {
-      let reason: string | undefined;
-      for (const highWater of highWaters) {
+    reason(through: 'queue' | 'store'): string | undefined {
+      let found: string | undefined;
+      for (const one of marks) {
         // Each is looked at: what nobody looks at stays over its mark.
-        if (!isOver(highWater) || (highWater.ofQueue && through === 'store')) continue;
-        reason ??= `${highWater.name} is ${rounded(highWater.value())} ${highWater.unit}, over its mark of ${highWater.mark}`;
+        if (!isOver(one) || (one.ofQueue && through === 'store')) continue;
+        found ??= `${one.name} is ${rounded(one.value())} ${one.unit}, over its mark of ${one.mark}`;
       }
-      return reason;
+      return found;
     },
 
     levels(): Record<string, Level> {
       return Object.fromEntries(
-        highWaters.map((highWater) => {
-          const { name, mark, unit, value } = highWater;
-          return [name, { value: rounded(value()), mark, unit, over: isOver(highWater) }];
+        marks.map((one) => {
+          const { name, mark, unit, value } = one;
+          return [name, { value: rounded(value()), mark, unit, over: isOver(one) }];
         }),
       );
     },
   };
 }
 
-export type Marks = ReturnType<typeof watchMarks>;
+export type LoadShedding = ReturnType<typeof createLoadShedding>;
 
 function rounded(value: number): number {
   return Math.round(value * 10) / 10;

@@ -11,7 +11,7 @@ import type { Json } from '../profile/json.ts';
 import type { Database } from '../store/database.ts';
 import { readProfiles, type StoredUser } from '../store/export.ts';
 import { findKeptProfile, findLinkKey } from '../store/preference-centers.ts';
-import { createTurns } from './body.ts';
+import { createRequestSemaphore } from './body.ts';
 
 /** A link that opens nothing: there never was such a one, or its time is over. */
 export class LinkRefused extends Error {
@@ -45,7 +45,7 @@ export function createLinkOpener(database: Database) {
   /** Keys never change. */
   const keys = new LRUCache<string, Uint8Array>({ max: MAX_KEYS });
   const lookUps = new Map<string, Promise<Uint8Array | undefined>>();
-  const inTurn = createTurns(LOOK_UPS);
+  const semaphore = createRequestSemaphore(LOOK_UPS);
 
   /**
    * Whether a token is signed, and still good. Nothing is looked up but the key.
@@ -97,7 +97,8 @@ export function createLinkOpener(database: Database) {
   function lookUp(workspaceId: string): Promise<Uint8Array | undefined> {
     const other = lookUps.get(workspaceId);
     if (other) return other;
-    const found = inTurn(workspaceId, () => findLinkKey(database, workspaceId))
+    const found = semaphore
+      .use(workspaceId, () => findLinkKey(database, workspaceId))
       .then((key) => {
         if (key) keys.set(workspaceId, key);
         return key;

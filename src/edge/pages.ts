@@ -8,7 +8,7 @@ import type { QueueConnection } from '../queue/connection.ts';
 import type { Oldest } from '../queue/depth.ts';
 import type { Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
-import type { Marks } from './load-shedding.ts';
+import type { LoadShedding } from './load-shedding.ts';
 import type { OpenApiDocument } from './openapi.ts';
 import { addPage, refuse } from './other-requests.ts';
 
@@ -105,7 +105,7 @@ export interface HealthSources {
   /** Envelopes that wait too long are named: to take more requests is right all the same. */
   oldest: Pick<Oldest, 'tooOld'>;
   /** What is refused past them makes the process not ready. */
-  marks: Marks;
+  loadShedding: LoadShedding;
   /** What the queue has lost and nobody has confirmed. It makes nothing unready: what comes next is safe. */
   loss(): QueueLoss | undefined;
 }
@@ -122,7 +122,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
 
   addPage(app, '/readyz', async (_request, response) => {
     const missing = await checkReadiness(sources.pool, sources.connection, sources.pingLimits);
-    const overload = sources.marks.overload('queue');
+    const overload = sources.loadShedding.reason('queue');
     const stuck = sources.oldest.tooOld();
     const ready = missing.length === 0 && overload === undefined;
     const loss = sources.loss();
@@ -132,7 +132,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       ...(overload && { overload }),
       ...(loss && { loss }),
       ...(stuck.length > 0 && { stuck }),
-      high_water: sources.marks.levels(),
+      high_water: sources.loadShedding.levels(),
     });
   });
 

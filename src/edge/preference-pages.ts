@@ -9,7 +9,7 @@ import { RendererBusy } from '../preferences/renderer.ts';
 import { type Choice, NotAChoice, objectsOf, readChoice } from '../preferences/submission.ts';
 import { TemplateError } from '../preferences/template.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
-import { createTurns, readBody } from './body.ts';
+import { createRequestSemaphore, readBody } from './body.ts';
 import { createLinkOpener, LinkRefused, type Opened, PREFERENCES, preferencePolicy } from './open-link.ts';
 import { type PageLocals, refuse } from './other-requests.ts';
 import { isUnavailable } from './reply.ts';
@@ -84,7 +84,7 @@ p { margin: 1rem 0 0; }
  * their own pages. Some more wait a moment, since one page takes milliseconds; who would wait for longer is asked to
  * come again.
  */
-const TURNS = { atOnce: 48, atOnceOfOne: 12, mostWaiting: 512, mostWaitingOfOne: 256, patience: 3000 };
+const PAGES = { atOnce: 48, atOnceOfOne: 12, mostWaiting: 512, mostWaitingOfOne: 256, patience: 3000 };
 
 /** Bytes of a sent form: 450 groups, each sent twice, take 55,000. */
 const MAX_FORM = 131_072;
@@ -104,7 +104,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
   const { resources, log, queue, metrics } = services;
   const { renderer, links, database } = resources;
   const opener = createLinkOpener(database);
-  const inTurn = createTurns(TURNS);
+  const semaphore = createRequestSemaphore(PAGES);
 
   app
     .route(`${PREFERENCES}/:token`)
@@ -115,7 +115,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
 
   async function show(token: string): Promise<string> {
     const link = await opener.verify(token, Date.now());
-    return inTurn(link.workspaceId, async () => {
+    return semaphore.use(link.workspaceId, async () => {
       const opened = await opener.open(link, links.urlOf(token));
       const { center, view } = opened;
       const { html } = await renderer.render(link.workspaceId, { template: center.pageHtml, view });
@@ -131,7 +131,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
     (request as RequestInHand).arriving?.know();
     if (!FORM.test(request.headers['content-type'] ?? '')) throw new ApiError('unsupportedMediaType');
     const body = await readBody(request as RequestInHand, { limit: MAX_FORM, reading: services.reading });
-    return inTurn(link.workspaceId, async () => {
+    return semaphore.use(link.workspaceId, async () => {
       const opened = await opener.open(link, links.urlOf(token));
       const choice = readChoice(
         new URLSearchParams(body.toString('utf8')),
@@ -140,8 +140,8 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       );
       const { workspaceId, user } = opened;
       const objects = objectsOf(choice, user, newId);
-      const overload = services.overload('queue');
-      if (overload) throw new QueueUnavailable(overload);
+      const reason = services.loadShedding.reason('queue');
+      if (reason) throw new QueueUnavailable(reason);
       if (objects.length > 0) {
         const request_id = String(response.getHeader('X-Request-Id'));
         const accepted_at = new Date().toISOString();

@@ -1,6 +1,6 @@
 import type { BucketSize, Take, TokenBuckets } from '../limits/token-buckets.ts';
 import { type BucketName, buckets as defaults } from '../schemas/limits.ts';
-import type { ApiKey } from './known-keys.ts';
+import type { ApiKey } from './key-cache.ts';
 
 /** What a request may tell its caller about the limit; times in epoch seconds and seconds. */
 export interface Allowance {

@@ -1,13 +1,14 @@
 import type { Operation, Resources } from '../operations/operation.ts';
 import type { Config } from '../platform/config.ts';
 import type { Log, StrangersLog } from '../platform/log.ts';
+import type { Semaphore } from '../platform/semaphore.ts';
 import type { Effects } from '../queue/effects.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
 import type { Validator } from '../schemas/compile.ts';
 import type { Authenticator, ScimAuthenticator } from './authenticate.ts';
-import type { InTurn } from './body.ts';
 import type { Heads } from './heads.ts';
-import type { Once } from './idempotency.ts';
+import type { Idempotency } from './idempotency.ts';
+import type { LoadShedding } from './load-shedding.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Reading } from './reading.ts';
@@ -22,17 +23,17 @@ export interface EdgeServices {
   authenticator: Authenticator;
   scimAuthenticator: ScimAuthenticator;
   /** What connectors send in bursts, a few requests at a time. */
-  scimTurns: InTurn;
+  scimSemaphore: Semaphore;
   /** What may have a large answer. */
-  largeTurns: InTurn;
+  largeSemaphore: Semaphore;
   /** Lets large bodies in. */
   reading: Reading;
   heads: Heads;
   rateLimiter: RateLimiter;
   queue: GroupCommit;
-  once: Once;
+  idempotency: Idempotency;
   /** Says why nothing more may be stored, by the queue or straight in the store, if so. */
-  overload(through: 'queue' | 'store'): string | undefined;
+  loadShedding: Pick<LoadShedding, 'reason'>;
   effects: Effects;
   resources: Resources;
 }

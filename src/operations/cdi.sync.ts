@@ -28,11 +28,11 @@ export function cdiSync(): DirectOperation {
     async handle({ workspaceId }, { params }, { database: { pool }, announceRun }) {
       const integrationId = await integrationIn(params, workspaceId, pool);
       const id = newId();
-      const outcome = await startRun(pool, { id, integrationId, askedBy: 'api' });
-      if (outcome === 'in progress') throw new ApiError('syncInProgress');
-      if (outcome === 'not active') throw new ApiError('integrationNotActive');
+      const started = await startRun(pool, { id, integrationId, askedBy: 'api' });
+      if (started === 'in progress') throw new ApiError('syncInProgress');
+      if (started === 'not active') throw new ApiError('integrationNotActive');
       // Deleted since it was found.
-      if (outcome === 'unknown') throw new ApiError('unknownIntegration');
+      if (started === 'unknown') throw new ApiError('unknownIntegration');
       await announceRun(id);
       return { status: 202, body: { message: 'success' } };
     },

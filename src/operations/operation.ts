@@ -143,7 +143,7 @@ export interface DirectOperation extends Described {
   /** Changes nothing: it is answered anew also where an `Idempotency-Key` promises one effect. */
   isRead?: true;
   /** Its answer may be large: a few requests at a time are answered, and of one workspace fewer. */
-  inTurns?: true;
+  isLarge?: true;
   handle(caller: Caller, input: DirectInput, resources: Resources): Promise<Reply>;
 }
 

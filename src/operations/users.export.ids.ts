@@ -29,7 +29,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
   return {
     kind: 'direct',
     isRead: true,
-    inTurns: true,
+    isLarge: true,
     id: 'users.export.ids',
     method: 'POST',
     readsOnly: true,

@@ -1,4 +1,4 @@
-export interface FairTurnSettings {
+export interface SemaphoreSettings {
   /** How many work at a time. */
   atOnce: number;
   /** How many of one owner do. */
@@ -25,13 +25,13 @@ interface Owner {
 }
 
 /**
- * Lets work in that shares something scarce: one owner after the other has a turn, however much any of them asks
- * for, and one owner's in the order in which it came.
+ * A fair semaphore: lets so much work at once use something scarce. The owners come in turn, however much any of them
+ * asks for, and the work of one owner in the order in which it came.
  */
-export function createFairTurns(settings: FairTurnSettings) {
+export function createSemaphore(settings: SemaphoreSettings) {
   const { atOnce, atOnceOfOne, mostWaiting, mostWaitingOfOne, patience, refusal } = settings;
   const isHeavy = settings.isHeavy ?? (() => false);
-  /** Those who work or wait; whoever had a turn goes to the end. */
+  /** Those who work or wait; whoever was let in goes to the end. */
   const owners = new Map<string, Owner>();
   let running = 0;
   let waiting = 0;
@@ -42,7 +42,7 @@ export function createFairTurns(settings: FairTurnSettings) {
     return owner;
   }
 
-  function mayRun(owner: Owner): boolean {
+  function mayBegin(owner: Owner): boolean {
     if (running >= atOnce || owner.running >= atOnceOfOne) return false;
     if (!isHeavy(owner.name)) return true;
     let heavy = 0;
@@ -61,7 +61,7 @@ export function createFairTurns(settings: FairTurnSettings) {
     owners.set(owner.name, owner);
   }
 
-  function untilTurn(owner: Owner): Promise<void> {
+  function acquire(owner: Owner): Promise<void> {
     return new Promise((resolve, reject) => {
       if (waiting >= mostWaiting || owner.waiting.size >= mostWaitingOfOne) {
         return reject(refusal('too many wait'));
@@ -95,7 +95,7 @@ export function createFairTurns(settings: FairTurnSettings) {
     if (owner.running === 0 && owner.waiting.size === 0) owners.delete(owner.name);
   }
 
-  function pass(owner: Owner): void {
+  function release(owner: Owner): void {
     owner.running--;
     running--;
     toTheEnd(owner);
@@ -103,16 +103,16 @@ export function createFairTurns(settings: FairTurnSettings) {
     for (const next of owners.values()) {
       if (running >= atOnce || waiting === 0) return;
       const [enter] = next.waiting;
-      if (enter && mayRun(next)) enter();
+      if (enter && mayBegin(next)) enter();
     }
   }
 
   /** @throws `refusal` when too many wait, or one has waited too long; else what the work throws */
-  return async function inTurn<T>(name: string, work: () => Promise<T>): Promise<T> {
+  async function use<T>(name: string, work: () => Promise<T>): Promise<T> {
     const owner = ownerOf(name);
     try {
-      if (owner.waiting.size === 0 && mayRun(owner)) begin(owner);
-      else await untilTurn(owner);
+      if (owner.waiting.size === 0 && mayBegin(owner)) begin(owner);
+      else await acquire(owner);
     } catch (error) {
       forget(owner);
       throw error;
@@ -120,7 +120,11 @@ export function createFairTurns(settings: FairTurnSettings) {
     try {
       return await work();
     } finally {
-      pass(owner);
+      release(owner);
     }
-  };
+  }
+
+  return { use };
 }
+
+export type Semaphore = ReturnType<typeof createSemaphore>;

@@ -1,7 +1,7 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
 import { packageRoot } from '../platform/package-root.ts';
-import { createFairTurns } from '../platform/semaphore.ts';
+import { createSemaphore } from '../platform/semaphore.ts';
 import {
   HEAP,
   MAX_WAITING,
@@ -58,7 +58,7 @@ export function createRenderer({
   let starting = 0;
   let stopped = false;
 
-  const inTurn = createFairTurns({
+  const semaphore = createSemaphore({
     atOnce: most,
     atOnceOfOne: most,
     mostWaiting: MAX_WAITING,
@@ -76,7 +76,7 @@ export function createRenderer({
    * @throws {RendererBusy} at once when too many wait, and when its turn has not come in time
    */
   function render(workspaceId: string, rendering: Rendering): Promise<Page> {
-    return inTurn(workspaceId, async () => {
+    return semaphore.use(workspaceId, async () => {
       if (stopped) throw new RendererBusy('the process stops');
       // A slow one may cost its process, so it leaves the others one that is ready.
       const ready = isSlow(workspaceId) && living.size < most ? undefined : idle.pop();

@@ -16,7 +16,7 @@ export interface ReplayContext {
 }
 
 /** What became of the ids, each in one of the lists. */
-export interface ReplayOutcome {
+export interface ReplayResult {
   /** In their lanes again. */
   enqueued: string[];
   /** Had taken effect before. */
@@ -35,20 +35,20 @@ export interface ReplayOutcome {
 export async function replayDeadLetters(
   context: ReplayContext,
   ids: readonly string[],
-): Promise<ReplayOutcome> {
-  const outcome: ReplayOutcome = { enqueued: [], alreadyReplayed: [], unknown: [] };
+): Promise<ReplayResult> {
+  const result: ReplayResult = { enqueued: [], alreadyReplayed: [], unknown: [] };
   // In the order in which the objects were accepted: an id begins with its time.
   const ordered = [...new Set(ids.map((id) => id.toLowerCase()))].sort();
   for (let start = 0; start < ordered.length; start += CHUNK) {
-    await replayChunk(context, ordered.slice(start, start + CHUNK), outcome);
+    await replayChunk(context, ordered.slice(start, start + CHUNK), result);
   }
-  return outcome;
+  return result;
 }
 
 async function replayChunk(
   { database, producer, lanes }: ReplayContext,
   ids: string[],
-  outcome: ReplayOutcome,
+  result: ReplayResult,
 ) {
   await claimWaitingForReplay(database.pool, ids);
   const found = await selectDeadLetters(database.pool, ids);
@@ -57,10 +57,10 @@ async function replayChunk(
     await producer.add(replaying.flatMap((deadLetter) => laneEntries(deadLetter, lanes)));
   for (const { id, state } of found) {
     // One that waits again already was in its lane, and has failed again, since it was claimed.
-    (state === 'replayed' ? outcome.alreadyReplayed : outcome.enqueued).push(id);
+    (state === 'replayed' ? result.alreadyReplayed : result.enqueued).push(id);
   }
   const known = new Set(found.map(({ id }) => id));
-  outcome.unknown.push(...ids.filter((id) => !known.has(id)));
+  result.unknown.push(...ids.filter((id) => !known.has(id)));
 }
 
 /**

@@ -25,7 +25,7 @@ export interface Beginning {
   /** The first request that came with the key. */
   requestId: string;
   /** Of a queued request: what the lanes may not have yet, and the answer once they have it. */
-  staged?: { entries: unknown; answer: KeptAnswer };
+  outbox?: { entries: unknown; answer: KeptAnswer };
 }
 
 /** What is known of a key. */
@@ -87,7 +87,7 @@ export async function findKey(pool: Pool, key: Key): Promise<FoundKey | undefine
     body: body === null ? undefined : (JSON.parse(body) as Json),
     ...(headers && { headers }),
   };
-  return entries === null ? { ...found, answer } : { ...found, staged: { entries, answer } };
+  return entries === null ? { ...found, answer } : { ...found, outbox: { entries, answer } };
 }
 
 /**
@@ -124,7 +124,7 @@ export interface Lease {
 export async function insertKeyIfAbsent(
   pool: Pool,
   key: Key,
-  { requestId, staged, lease }: Beginning & Lease,
+  { requestId, outbox, lease }: Beginning & Lease,
 ): Promise<boolean> {
   const { rowCount } = await pool.query({
     name: 'insert-key',
@@ -134,16 +134,16 @@ export async function insertKeyIfAbsent(
       key.fingerprint,
       requestId,
       lease ?? null,
-      staged ? JSON.stringify(staged.entries) : null,
-      staged?.answer.status ?? null,
-      staged?.answer.body === undefined ? null : JSON.stringify(staged.answer.body),
-      staged?.answer.headers ? JSON.stringify(staged.answer.headers) : null,
+      outbox ? JSON.stringify(outbox.entries) : null,
+      outbox?.answer.status ?? null,
+      outbox?.answer.body === undefined ? null : JSON.stringify(outbox.answer.body),
+      outbox?.answer.headers ? JSON.stringify(outbox.answer.headers) : null,
     ],
   });
   return rowCount === 1;
 }
 
-/** By primary key. Of several at once the first is recorded; what was staged has done its duty. */
+/** By primary key. Of several at once the first is recorded; what was in the outbox has done its duty. */
 const recordAnswerStatement = `
   update idempotency_keys
   set status = $5, body = $6, headers = $7, staged = null, lease_until = null

@@ -32,7 +32,7 @@ const clearBoundaryStatement = `
 
 /**
  * Forgets which rows were processed.
- * @param unreadable those without a readable time; otherwise those of the integration's last timestamp
+ * @param unreadable those without a readable time; otherwise those of the integration's watermark
  */
 export async function clearBoundary(
   tx: Connection,

@@ -28,7 +28,7 @@ export interface ChunkProgress {
    * nothing, and in a chunk of an earlier release.
    */
   warnings?: RowError[];
-  /** The newest UPDATED_AT that has been processed; absent while there was none. */
+  /** The watermark behind the chunk: its newest UPDATED_AT. Absent while there was none. The name is a stored one. */
   lastTimestamp?: string;
   boundary: {
     /** The newest time is another than before the chunk: what was known of the old one is forgotten. */
@@ -40,8 +40,8 @@ export interface ChunkProgress {
   };
 }
 
-/** What is handed to the lanes at once. */
-export interface StagedChunk {
+/** A chunk as the outbox keeps it: what is handed to the lanes at once. */
+export interface OutboxChunk {
   /** Keys of the ledger rows that say that the chunk has taken effect. */
   envelopeIds: string[];
   /** What the producer takes. */
@@ -52,7 +52,7 @@ export interface StagedChunk {
 }
 
 /** One row by primary key; none when the run has been cancelled. */
-const stageChunkStatement = `
+const addToOutboxStatement = `
   insert into sync_chunks (job_id, envelope_ids, entries, rows, progress)
   select sync_jobs.id, $2::uuid[], $3::json, $4::json, $5::json
   from sync_jobs
@@ -60,19 +60,19 @@ const stageChunkStatement = `
     and sync_jobs.cancelled_at is null
   on conflict (job_id) do nothing`;
 
-/** @returns whether it is staged: another process has staged one, or the run is cancelled, if not */
-export async function stageChunk(tx: Connection, jobId: string, chunk: StagedChunk): Promise<boolean> {
+/** @returns false: another process has put one there, or the run is cancelled */
+export async function addToOutbox(tx: Connection, jobId: string, chunk: OutboxChunk): Promise<boolean> {
   const { envelopeIds, entries, rows, progress } = chunk;
   const { rowCount } = await tx.query({
-    name: 'stage-chunk',
-    text: stageChunkStatement,
+    name: 'add-to-outbox',
+    text: addToOutboxStatement,
     values: [jobId, envelopeIds, JSON.stringify(entries), JSON.stringify(rows), JSON.stringify(progress)],
   });
   return rowCount === 1;
 }
 
 /** By primary key. */
-const findChunkStatement = `
+const findInOutboxStatement = `
   select
     sync_chunks.envelope_ids as "envelopeIds",
     sync_chunks.entries,
@@ -81,21 +81,21 @@ const findChunkStatement = `
   from sync_chunks
   where sync_chunks.job_id = $1::uuid`;
 
-/** What a run had handed to the lanes, or was about to, when it was left. */
-export async function findChunk(pool: Pool, jobId: string): Promise<StagedChunk | undefined> {
-  const { rows } = await pool.query<StagedChunk>({
-    name: 'find-chunk',
-    text: findChunkStatement,
+/** What the outbox has of a run: it was handed to the lanes, or was about to be, when the run was left. */
+export async function findInOutbox(pool: Pool, jobId: string): Promise<OutboxChunk | undefined> {
+  const { rows } = await pool.query<OutboxChunk>({
+    name: 'find-in-outbox',
+    text: findInOutboxStatement,
     values: [jobId],
   });
   return rows[0];
 }
 
 /** By primary key. */
-const removeChunkStatement = 'delete from sync_chunks where sync_chunks.job_id = $1::uuid';
+const removeFromOutboxStatement = 'delete from sync_chunks where sync_chunks.job_id = $1::uuid';
 
-export async function removeChunk(tx: Connection, jobId: string): Promise<void> {
-  await tx.query({ name: 'remove-chunk', text: removeChunkStatement, values: [jobId] });
+export async function removeFromOutbox(tx: Connection, jobId: string): Promise<void> {
+  await tx.query({ name: 'remove-from-outbox', text: removeFromOutboxStatement, values: [jobId] });
 }
 
 /** By primary key; there are few dead letters. */

@@ -55,8 +55,8 @@ export interface Run {
   source: SourceDefinition;
   credentials: Buffer | null;
   updateExistingOnly: boolean;
-  /** Of the integration: where reading begins; ISO 8601 in UTC to the microsecond. */
-  lastTimestamp: string | null;
+  /** The watermark of the integration, where reading begins; ISO 8601 in UTC to the microsecond. */
+  watermark: string | null;
   rowsRead: number;
   rowsSynced: number;
   rowsFailed: number;
@@ -74,7 +74,7 @@ const findRunStatement = `
     integrations.source,
     integrations.credentials,
     integrations.update_existing_only as "updateExistingOnly",
-    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "lastTimestamp",
+    to_char(integrations.last_timestamp at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "watermark",
     sync_jobs.rows_read as "rowsRead",
     sync_jobs.rows_synced as "rowsSynced",
     sync_jobs.rows_failed as "rowsFailed",
@@ -112,16 +112,16 @@ const advanceIntegrationStatement = `
   set last_timestamp = $2::timestamptz
   where integrations.id = $1::uuid`;
 
-/** @param lastTimestamp where the next sync begins to read */
+/** @param watermark where the next sync begins to read: ISO 8601 in UTC */
 export async function advanceIntegration(
   tx: Connection,
   integrationId: string,
-  lastTimestamp: string,
+  watermark: string,
 ): Promise<void> {
   await tx.query({
     name: 'advance-integration',
     text: advanceIntegrationStatement,
-    values: [integrationId, lastTimestamp],
+    values: [integrationId, watermark],
   });
 }
 
@@ -132,7 +132,7 @@ export interface Advance {
   read: number;
   synced: number;
   failed: number;
-  lastTimestamp: string | undefined;
+  watermark: string | undefined;
 }
 
 /**
@@ -153,11 +153,11 @@ const advanceRunStatement = `
 
 /** Counts rows that have ended. @returns whether the run is cancelled; undefined: it is not the caller's any more */
 export async function advanceRun(tx: Connection, advance: Advance): Promise<boolean | undefined> {
-  const { jobId, expected, read, synced, failed, lastTimestamp } = advance;
+  const { jobId, expected, read, synced, failed, watermark } = advance;
   const { rows } = await tx.query<{ cancelled: boolean }>({
     name: 'advance-run',
     text: advanceRunStatement,
-    values: [jobId, expected, read, synced, failed, lastTimestamp ?? null],
+    values: [jobId, expected, read, synced, failed, watermark ?? null],
   });
   return rows[0]?.cancelled;
 }

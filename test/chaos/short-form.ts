@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { describeFigure } from '../../tools/chaos/figure.ts';
-import { describeOutcome } from '../../tools/chaos/report.ts';
+import { describeResult } from '../../tools/chaos/report.ts';
 import { runScenario } from '../../tools/chaos/run-scenario.ts';
 import type { Scenario } from '../../tools/chaos/scenario.ts';
 import { createDatabase } from '../setup/fixtures.ts';
@@ -16,22 +16,22 @@ export function shortForm(scenario: Scenario, on: readonly Backend[] = backends)
     `fault ${scenario.number}: ${scenario.fault}: I1 to I6 hold; queue on %s`,
     { timeout: 240_000 },
     async (backend) => {
-      const outcome = await runScenario(scenario, {
+      const result = await runScenario(scenario, {
         backend,
         arena: { createDatabase },
         short: true,
         seed: 1,
         say: () => {},
       });
-      if (outcome.impossible) process.stderr.write(describeOutcome(outcome));
-      expect(outcome.broken, describeOutcome(outcome)).toBeUndefined();
-      expect(outcome.scene?.describeFindings() ?? []).toEqual([]);
-      const missed = (outcome.scene?.figures ?? []).filter(({ passed, unit, measured, limit }) => {
+      if (result.impossible) process.stderr.write(describeResult(result));
+      expect(result.broken, describeResult(result)).toBeUndefined();
+      expect(result.scene?.describeFindings() ?? []).toEqual([]);
+      const missed = (result.scene?.figures ?? []).filter(({ passed, unit, measured, limit }) => {
         const patience = limit.firm ? 1 : PATIENCE;
         const late = ['s', 'ms'].includes(unit) && measured <= patience * (limit.atMost ?? 0);
         return !passed && !late;
       });
-      expect(missed.map(describeFigure), outcome.scene?.notes.join('\n')).toEqual([]);
+      expect(missed.map(describeFigure), result.scene?.notes.join('\n')).toEqual([]);
     },
   );
 }

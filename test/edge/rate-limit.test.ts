@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { ApiKey } from '../../src/edge/known-keys.ts';
+import type { ApiKey } from '../../src/edge/key-cache.ts';
 import { type Allowance, createRateLimiter } from '../../src/edge/rate-limit.ts';
 import { memoryTokenBuckets, redisTokenBuckets, type TokenBuckets } from '../../src/limits/token-buckets.ts';
 import { Redis } from '../../src/queue/bullmq.ts';
@@ -180,11 +180,8 @@ test('G5: when Redis does not answer, everyone who waits is told at once', async
   });
   const key = keyWith(10, 1);
   const first = limiter.take(key, 'users.track');
-  const outcomes = await Promise.allSettled([
-    first,
-    ...[1, 2, 3].map(() => limiter.take(key, 'users.track')),
-  ]);
-  expect(outcomes.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected', 'rejected']);
+  const results = await Promise.allSettled([first, ...[1, 2, 3].map(() => limiter.take(key, 'users.track'))]);
+  expect(results.map(({ status }) => status)).toEqual(['rejected', 'rejected', 'rejected', 'rejected']);
   expect(asked).toBe(1);
 });
 

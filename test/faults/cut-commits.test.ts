@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createStore, deliver, event, openPool, point, silent } from '../workers/batch.ts';
@@ -30,8 +30,8 @@ test(`G2: the connection is cut around ${COMMITS} commits, half of them carried 
     if (round % MERGE_EVERY < 2) objects.push(event(user), merge(user, 'keeper'));
     const envelope = deliver(workspace, objects);
     cutter.arm(round % 2 === 0 ? 'before' : 'after');
-    await expect(runBatch(throughProxy, [envelope], silent)).rejects.toThrow();
-    const { kind } = await runBatch(throughProxy, [envelope], silent);
+    await expect(applyBatch(throughProxy, [envelope], silent)).rejects.toThrow();
+    const { kind } = await applyBatch(throughProxy, [envelope], silent);
     ended[kind]++;
   }
   expect(cutter.cuts()).toBe(COMMITS);

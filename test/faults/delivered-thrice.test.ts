@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
 import { createStore, deliver, event, point, silent } from '../workers/batch.ts';
 
@@ -28,7 +28,7 @@ test('G2: every envelope is delivered three times, by three workers at once: 100
   const { pool } = store;
   for (let number = 0; number < ENVELOPES; number++) {
     const delivery = envelope(number);
-    const ended = await Promise.all([1, 2, 3].map(() => runBatch(pool, [delivery], silent)));
+    const ended = await Promise.all([1, 2, 3].map(() => applyBatch(pool, [delivery], silent)));
     expect(ended.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
   }
   const { rows } = await pool.query(

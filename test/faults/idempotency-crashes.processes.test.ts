@@ -47,7 +47,7 @@ describe.each(backends)('an edge dies with a keyed request in hand, the queue in
   };
 
   test('between writing down what the lanes get and handing it over: the next one hands it over, once', async () => {
-    const [key, json] = [newKey(), tracked('staged')];
+    const [key, json] = [newKey(), tracked('outbox')];
     const open = await closeLanes(fleet);
     const lost = ask(fleet, key, { json }).catch(isLost);
     const requestId = await openRequest(fleet, 'users.track');
@@ -62,7 +62,7 @@ describe.each(backends)('an edge dies with a keyed request in hand, the queue in
     for (const answer of answers) expect(saidBy(answer)).toEqual({ ...saidBy(answers[0]!), requestId });
     expect(answers[0]).toMatchObject({ status: 201, body: { message: 'success', events_processed: 1 } });
     expect(await ask(fleet, key, { json: tracked('other') })).toMatchObject({ status: 422 });
-    expect((await effectsOn(fleet, ['staged'])).get('staged')).toEqual(ONCE);
+    expect((await effectsOn(fleet, ['outbox'])).get('outbox')).toEqual(ONCE);
   });
 
   test('between handing over and answering: the next one answers, and nothing happens twice', async () => {

@@ -5,9 +5,9 @@ import { packageRoot } from '../../src/platform/package-root.ts';
 import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import type { Connection, Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { selectRemoved } from '../../src/store/removals.ts';
+import { selectTombstones } from '../../src/store/tombstones.ts';
 import { applyObjects } from '../../workers/batch/apply.ts';
-import { settleHistories, settleRemoved } from '../../workers/upkeep/removals.ts';
+import { settleHistories, settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
@@ -93,7 +93,7 @@ async function sent(): Promise<Statement[]> {
     await tx.query('commit');
   }
   tx.release();
-  await settleRemoved(pool, await selectRemoved(pool, 10));
+  await settleTombstones(pool, await selectTombstones(pool, 10));
   await settleHistories(pool);
   return [...statements.values()];
 }
@@ -119,10 +119,10 @@ function* readsTooMuch(plan: Plan): Iterable<string> {
   for (const child of plan.Plans ?? []) yield* readsTooMuch(child);
 }
 
-it('every statement of identity operations, subscriptions and removals goes by index', async () => {
+it('every statement of identity operations, subscriptions and tombstones goes by index', async () => {
   const statements = await sent();
   const names = statementsIn(
-    ...['external-ids', 'aliases', 'push-tokens', 'merges', 'erasures', 'removals'],
+    ...['external-ids', 'aliases', 'push-tokens', 'merges', 'erasures', 'tombstones'],
     ...['dead-letters-of-users', 'events', 'purchases', 'email-addresses', 'profiles'],
   );
   for (const name of ['clear-spam-marks', 'set-hard-bounces', 'record-state-changes', 'take-email-states']) {
@@ -141,7 +141,7 @@ it('every statement of identity operations, subscriptions and removals goes by i
   const found: string[] = [];
   for (const { name, text } of statements) {
     // It reads in the order of the primary key, no further than its limit.
-    if (name === 'select-removed') continue;
+    if (name === 'select-tombstones') continue;
     const parameters = new Set(text.match(/\$\d+/g)).size;
     const nulls = Array.from({ length: parameters }, () => 'null').join(', ');
     await tx.query(`prepare plan_of_one as ${text}`);

@@ -1,5 +1,5 @@
 import type { Connection } from '../../src/store/database.ts';
-import type { Work } from '../../workers/batch/work.ts';
+import type { WorkItem } from '../../workers/batch/work-item.ts';
 
 /** What a user has; `chain` finds whose the events of merged profiles are. */
 const users = `
@@ -98,10 +98,10 @@ const history = `
 /**
  * Everything that the store holds of a workspace but ids: two workspaces in which the same has happened look alike.
  *
- * @param works what was applied: dead letters and outcomes are told apart by their places
+ * @param items what was applied: dead letters and outcomes are told apart by their places
  */
-export async function canonical(tx: Connection, { id, works }: { id: string; works: Work[] }) {
-  const ids = works.map(({ object }) => object.id);
+export async function canonical(tx: Connection, { id, items }: { id: string; items: WorkItem[] }) {
+  const ids = items.map(({ object }) => object.id);
   const ask = async (text: string, values: unknown[]) => (await tx.query(text, values)).rows;
   const people = (await ask(users, [id])).map((row) => JSON.stringify(row)).sort();
   const letters = await ask('select id from kept_dead_letters where workspace_id = $1', [id]);

@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { deliver, silent } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene } from './scene.ts';
@@ -159,10 +159,10 @@ it('an object that the store refuses has an outcome too, and a dead letter', asy
       for each row when (new.external_id = 'poison') execute function refuse();`);
   const [poison, fine] = [rename('refused', 'poison'), rename('fine', 'finer')];
   const delivery = deliver({ id: scene.workspaceId }, [poison, fine]);
-  expect(await runBatch(scene.pool, [delivery], silent)).toMatchObject({ deadLetters: [poison.id] });
+  expect(await applyBatch(scene.pool, [delivery], silent)).toMatchObject({ deadLetters: [poison.id] });
   expect(await scene.outcome(poison)).toBe('refused');
   expect(await scene.outcome(fine)).toBeNull();
-  expect(await scene.parked([poison.id])).toEqual([poison.id]);
+  expect(await scene.deadLetters([poison.id])).toEqual([poison.id]);
   await scene.apply([identity('delete', { user: by(user('poison')) })]);
-  expect(await scene.parked([poison.id])).toEqual([]);
+  expect(await scene.deadLetters([poison.id])).toEqual([]);
 });

@@ -4,7 +4,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { type Identifier, toServiceId } from '../../src/profile/identifier.ts';
 import { recordRefused } from '../../workers/batch/failures.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { deliver, point, silent } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene, unknownGroup } from './scene.ts';
@@ -22,15 +22,15 @@ async function apply(objects: AcceptedObject[], workspaceId?: string): Promise<v
 
 /** Applies envelopes as a lane delivers them. */
 async function run(...deliveries: Delivery[]) {
-  const outcome = await runBatch(scene.pool, deliveries, silent);
+  const result = await applyBatch(scene.pool, deliveries, silent);
   if (settled) await scene.settle();
-  return outcome;
+  return result;
 }
 
-/** Parks an object among the dead letters. */
+/** Makes an object a dead letter. */
 function refuse(object: AcceptedObject) {
-  const work = { workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object };
-  return recordRefused(scene.pool as never, [{ work, reason: 'it could not be applied' }]);
+  const item = { workspaceId: scene.workspaceId, requestId: 'request', lane: 0, ordinal: 0, object };
+  return recordRefused(scene.pool as never, [{ item, reason: 'it could not be applied' }]);
 }
 
 /** A dead letter that is tried again, as the lane of its user delivers it. */
@@ -70,10 +70,10 @@ describe.each([
         ...[user('any before'), user('any'), alias('läbel:näme'), { service_id }, { email }, { phone }],
       ];
       const ids = [];
-      for (const name of names) ids.push(await scene.park(name));
-      expect(await scene.parked(ids)).toEqual(ids);
+      for (const name of names) ids.push(await scene.deadLetterOf(name));
+      expect(await scene.deadLetters(ids)).toEqual(ids);
       await apply([identity('delete', { user: by({ service_id }) })]);
-      expect(await scene.parked(ids)).toEqual([]);
+      expect(await scene.deadLetters(ids)).toEqual([]);
     });
 
     it('of the user by a name that the user has lost since', async () => {
@@ -90,7 +90,7 @@ describe.each([
         { email: 'lost@x.com' },
       ];
       const ids = [];
-      for (const name of names) ids.push(await scene.park(name));
+      for (const name of names) ids.push(await scene.deadLetterOf(name));
       await apply([
         identity('alias_update', {
           alias_label: 'lost',
@@ -104,20 +104,20 @@ describe.each([
         has('lost', {}),
       ]);
       await apply([remove('lost mail')]);
-      expect(await scene.parked(ids)).toEqual(ids.slice(0, 3));
+      expect(await scene.deadLetters(ids)).toEqual(ids.slice(0, 3));
       await apply([remove('lost into')]);
-      expect(await scene.parked(ids)).toEqual([]);
+      expect(await scene.deadLetters(ids)).toEqual([]);
       expect(await scene.user('lost')).toBeDefined();
     });
 
     it('of everyone whom the user has taken in, whatever they were accepted for', async () => {
       await apply(['taken a', 'taken b', 'taker'].map((name) => has(name, {})));
-      const ids = [await scene.park(user('taken a')), await scene.park(user('taken b'))];
+      const ids = [await scene.deadLetterOf(user('taken a')), await scene.deadLetterOf(user('taken b'))];
       await apply([merge('taken a', 'taken b')]);
       await apply([merge('taken b', 'taker')]);
-      expect(await scene.parked(ids)).toEqual(ids);
+      expect(await scene.deadLetters(ids)).toEqual(ids);
       await apply([remove('taker')]);
-      expect(await scene.parked(ids)).toEqual([]);
+      expect(await scene.deadLetters(ids)).toEqual([]);
     });
 
     it.each(['c', 'd'])(
@@ -131,9 +131,9 @@ describe.each([
         const ids = [both.id];
         await refuse(both);
         await apply([merge(a, c), merge(b, d)]);
-        expect(await scene.parked(ids)).toEqual(ids);
+        expect(await scene.deadLetters(ids)).toEqual(ids);
         await apply([remove(doomed === 'c' ? c : d)]);
-        expect(await scene.parked(ids)).toEqual([]);
+        expect(await scene.deadLetters(ids)).toEqual([]);
       },
     );
 
@@ -141,10 +141,10 @@ describe.each([
       const email = 'shared@x.com';
       await apply([has('shares 1', { standard: { email } }), has('shares 2', { standard: { email } })]);
       const ids = [
-        await scene.park({ email }),
-        await scene.park(user('shares 2')),
-        await scene.park(user('shares')),
-        await scene.park(alias('shares 1:shares 1')),
+        await scene.deadLetterOf({ email }),
+        await scene.deadLetterOf(user('shares 2')),
+        await scene.deadLetterOf(user('shares')),
+        await scene.deadLetterOf(alias('shares 1:shares 1')),
       ];
       const elsewhere = unknownGroup(user('shares 1'));
       await apply([elsewhere], uuidv7());
@@ -153,31 +153,31 @@ describe.each([
         remove('shares 1'),
       ]);
       expect(await scene.user('shares 1')).toBeUndefined();
-      expect(await scene.parked([...ids, elsewhere.id])).toEqual([...ids, elsewhere.id]);
+      expect(await scene.deadLetters([...ids, elsewhere.id])).toEqual([...ids, elsewhere.id]);
     });
 
     it('and leaves those of an address that several have when it means nobody', async () => {
       const email = 'ambiguous@x.com';
       await apply(['amb 1', 'amb 2'].map((name) => has(name, { standard: { email } })));
-      const ids = [await scene.park({ email })];
+      const ids = [await scene.deadLetterOf({ email })];
       await apply([identity('delete', { user: by({ email }) })]);
-      expect(await scene.parked(ids)).toEqual(ids);
+      expect(await scene.deadLetters(ids)).toEqual(ids);
     });
 
     it('also when nobody has the identifier', async () => {
       const names: Identifier[] = [user('unknown'), alias('l:unknown'), { email: 'unknown@x.com' }];
       names.push({ phone: '+442071838751' }, { service_id: toServiceId(uuidv7()) });
       const ids = [];
-      for (const name of names) ids.push(await scene.park(name));
+      for (const name of names) ids.push(await scene.deadLetterOf(name));
       await apply(names.map((name) => identity('delete', { user: by(name) })));
-      expect(await scene.parked(ids)).toEqual([]);
+      expect(await scene.deadLetters(ids)).toEqual([]);
     });
 
     it('that were accepted before it in the same batch, and none that were accepted after it', async () => {
       const [before, after] = [unknownGroup(user('order')), unknownGroup(user('order'))];
       const [odd, odder] = [broken('order'), broken('order')];
       await run(deliver(workspace(), [odd, does('order'), before, remove('order'), after, odder]));
-      expect(await scene.parked([odd.id, before.id, after.id, odder.id])).toEqual([after.id, odder.id]);
+      expect(await scene.deadLetters([odd.id, before.id, after.id, odder.id])).toEqual([after.id, odder.id]);
       expect(await scene.user('order')).toBeUndefined();
     });
   });
@@ -195,23 +195,23 @@ describe.each([
     it('has no effect behind the delete in the same batch, and one effect before it', async () => {
       const [first, second] = [unknownGroup(user('same')), unknownGroup(user('same'))];
       await run(deliver(workspace(), [first, second]));
-      const outcome = await run(
+      const result = await run(
         replayOf({ ...point('same'), id: first.id }),
         deliver(workspace(), [remove('same')]),
         replayOf({ ...point('same'), id: second.id }),
       );
-      expect(outcome).toMatchObject({ objects: 2, deadLetters: [] });
+      expect(result).toMatchObject({ objects: 2, deadLetters: [] });
       expect(await scene.user('same')).toBeUndefined();
-      expect(await scene.parked([first.id, second.id])).toEqual([]);
+      expect(await scene.deadLetters([first.id, second.id])).toEqual([]);
     });
 
     it('does not come back as a dead letter when it cannot be applied', async () => {
       const [refused, odd] = [unknownGroup(user('again')), broken('again')];
       await run(deliver(workspace(), [refused, odd]));
-      expect(await scene.parked([refused.id, odd.id])).toHaveLength(2);
+      expect(await scene.deadLetters([refused.id, odd.id])).toHaveLength(2);
       await run(deliver(workspace(), [remove('again')]));
       await run(replayOf(refused), replayOf(odd));
-      expect(await scene.parked([refused.id, odd.id])).toEqual([]);
+      expect(await scene.deadLetters([refused.id, odd.id])).toEqual([]);
     });
 
     it('is applied when the dead letter is still there', async () => {

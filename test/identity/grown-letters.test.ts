@@ -4,9 +4,9 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { selectRemoved } from '../../src/store/removals.ts';
-import { runBatch } from '../../workers/batch/run.ts';
-import { settleRemoved } from '../../workers/upkeep/removals.ts';
+import { selectTombstones } from '../../src/store/tombstones.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
+import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { deliver, event, point, silent } from '../workers/batch.ts';
@@ -120,7 +120,7 @@ test(
     await store(event('reader', 'first'));
     expect(await neighbourWaits(merge('lettered', 'reader'))).toBeLessThan(DEADLINE);
     // Some are handed over, most are not.
-    for (let step = 0; step < 3; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
+    for (let step = 0; step < 3; step++) await settleTombstones(pool, await selectTombstones(pool, 100));
     expect(await readable('lettered', merged.some)).toMatchObject({ letters: LETTERS, some: 4 });
     // Somebody who comes by the name meanwhile has letters of his own.
     const late = await growLetters('lettered', { letters: 2, failedRows: 1 });
@@ -131,7 +131,7 @@ test(
 
     // A replay that was on its way.
     for (const id of merged.some)
-      expect(await runBatch(pool, [replayOf({ ...point('returned'), id })], silent)).toMatchObject({
+      expect(await applyBatch(pool, [replayOf({ ...point('returned'), id })], silent)).toMatchObject({
         objects: 0,
       });
     expect(await usersNamed('returned')).toBe(0);
@@ -150,8 +150,8 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
   async function settleCutOff(times: number): Promise<void> {
     for (let kills = 0; kills < times; kills++) {
       const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
-      const keys = await selectRemoved(pool, 100);
-      const steps = Promise.allSettled([0, 1].map(() => settleRemoved(victims.pool, keys)));
+      const keys = await selectTombstones(pool, 100);
+      const steps = Promise.allSettled([0, 1].map(() => settleTombstones(victims.pool, keys)));
       await waitUntil(
         async () => {
           const { rowCount } = await pool.query(
@@ -200,13 +200,14 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
       const grown = [];
       for (const name of names) grown.push(await growLetters(name, { letters: 2500, failedRows: 500 }));
       await store(merge(names[0]!, names[1]!), merge(names[1]!, names[2]!));
-      for (let step = 0; step < steps; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
+      for (let step = 0; step < steps; step++)
+        await settleTombstones(pool, await selectTombstones(pool, 100));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toMatchObject({ letters: 2500, some: 4 });
       await store(remove(names[2]!));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toEqual(nothing);
-      await settleRemoved(pool, await selectRemoved(pool, 100));
+      await settleTombstones(pool, await selectTombstones(pool, 100));
       for (const [place, { some }] of grown.entries())
         expect(await readable(names[place]!, some)).toEqual(nothing);
       await settle(2);
@@ -229,7 +230,7 @@ test('G3: a delete that commits while a dead letter is being replayed is followe
       for each row when (new.name = 'held up') execute function wait_at_gate()`);
   const gate = await pool.connect();
   await gate.query('select pg_advisory_lock(7)');
-  const replay = runBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
+  const replay = applyBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
   await waitUntil(
     async () => (await gate.query("select from pg_stat_activity where wait_event = 'advisory'")).rowCount,
     { what: 'the replay to be under way' },

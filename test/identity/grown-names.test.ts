@@ -2,7 +2,7 @@ import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { MAX_ALIASES } from '../../src/store/merges.ts';
 import { readHistory } from '../../src/store/subscription-history.ts';
-import { settleHistories } from '../../workers/upkeep/removals.ts';
+import { settleHistories } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { email as says } from '../subscription/scene.ts';
 import { attributes, event, readDeadLetters } from '../workers/batch.ts';

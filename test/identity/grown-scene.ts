@@ -4,9 +4,9 @@ import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import type { Database, Pool } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
-import { startRemovals } from '../../workers/upkeep/removals.ts';
+import { startSettling } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -50,7 +50,7 @@ export function growingScene(): void {
 }
 
 export async function store(...objects: AcceptedObject[]): Promise<void> {
-  for (const object of objects) await runBatch(pool, [deliver(workspace, [object])], silent);
+  for (const object of objects) await applyBatch(pool, [deliver(workspace, [object])], silent);
 }
 
 /** Milliseconds until a neighbour's event is readable that was accepted behind these objects, in the same lane. */
@@ -147,10 +147,10 @@ export async function left(): Promise<number> {
 
 /** Settles until nothing is left to do. */
 export async function settle(workers = 1): Promise<void> {
-  const running = Array.from({ length: workers }, () => startRemovals(pool, silent));
+  const running = Array.from({ length: workers }, () => startSettling(pool, silent));
   try {
     await waitUntil(async () => (await left()) === 0, { what: 'all to be settled', deadline: FILLING });
   } finally {
-    await Promise.all(running.map((removals) => removals.stop()));
+    await Promise.all(running.map((one) => one.stop()));
   }
 }

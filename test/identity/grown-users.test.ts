@@ -2,8 +2,8 @@ import { describe, expect, test } from 'vitest';
 import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import { MAX_ALIASES } from '../../src/store/merges.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { selectRemoved } from '../../src/store/removals.ts';
-import { settleRemoved } from '../../workers/upkeep/removals.ts';
+import { selectTombstones } from '../../src/store/tombstones.ts';
+import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { event, readDeadLetters } from '../workers/batch.ts';
@@ -66,7 +66,7 @@ describe('G1: what a merge leaves to be settled', () => {
         // Whoever settles loses its connection at some point of a step, as when its worker is killed.
         const victims = openDatabase(url, 2, { session: { ...everyStatementByIndex } });
         const steps = Promise.allSettled(
-          [0, 1].map(() => settleRemoved(victims.pool, [{ workspace_id: workspace.id, id: from }])),
+          [0, 1].map(() => settleTombstones(victims.pool, [{ workspace_id: workspace.id, id: from }])),
         );
         await waitUntil(
           async () => {
@@ -113,7 +113,8 @@ describe('G1: what a merge leaves to be settled', () => {
         ids.push(await grow(`chain ${steps} ${place}`, { sums: 5000, tokens: 500, changes: 500 }));
       }
       await store(...[0, 1].map((place) => merge(`chain ${steps} ${place}`, `chain ${steps} ${place + 1}`)));
-      for (let step = 0; step < steps; step++) await settleRemoved(pool, await selectRemoved(pool, 100));
+      for (let step = 0; step < steps; step++)
+        await settleTombstones(pool, await selectTombstones(pool, 100));
       await store(remove(`chain ${steps} 2`));
       await settle();
       for (const id of ids) expect(await belongingsOf(id)).toEqual(nothing);

@@ -199,14 +199,14 @@ describe('a merge', () => {
     await scene.apply([has('alone', { set: { points: 1 } })]);
     await scene.apply([identity('alias_new', { ...alias('nick:alone'), external_id: 'alone' })]);
     const before = await scene.user('alone');
-    const { removed } = await scene.apply([
+    const { leavesTombstones } = await scene.apply([
       merge('nobody', 'alone'),
       merge('alone', 'nobody'),
       merge('alone', 'alone'),
       identity('merge', { merge: by(alias('nick:alone')), keep: by(user('alone')) }),
       identity('merge', { merge: by({ service_id: before.service_id }), keep: by(alias('nick:alone')) }),
     ]);
-    expect(removed).toBe(false);
+    expect(leavesTombstones).toBe(false);
     expect(await scene.user('alone')).toEqual(before);
   });
 });

@@ -61,14 +61,14 @@ async function prepare(tx: Connection, planned: Planned[]) {
       [id, toProfileId(serviceIds[index]!), external_id, `2026-01-0${index + 1}`],
     );
   }
-  const works = planned.map((plan, ordinal) => ({
+  const items = planned.map((plan, ordinal) => ({
     workspaceId: id,
     requestId: 'request',
     lane: 0,
     ordinal,
     object: makeObject(plan, ordinal, groupIds),
   }));
-  return { id, works };
+  return { id, items };
 }
 
 function makeObject(plan: Planned, index: number, groupIds: Map<string, string>): AcceptedObject {
@@ -99,12 +99,12 @@ async function bothWays(planned: Planned[], stored: number, inParts: boolean) {
   try {
     await tx.query('begin');
     const alone = await prepare(tx, planned);
-    for (const work of alone.works) await applyObjects(tx, [work], now);
+    for (const item of alone.items) await applyObjects(tx, [item], now);
     const together = await prepare(tx, planned);
-    for (const work of together.works.slice(0, stored)) await applyObjects(tx, [work], now);
+    for (const item of together.items.slice(0, stored)) await applyObjects(tx, [item], now);
     const until = inParts ? 0 : Number.POSITIVE_INFINITY;
-    for (let rest = together.works.slice(stored); rest.length > 0; ) {
-      const { count } = await applySome(tx, rest, { now, until, condemned: new Map() });
+    for (let rest = together.items.slice(stored); rest.length > 0; ) {
+      const { count } = await applySome(tx, rest, { now, until, poison: new Map() });
       rest = rest.slice(count);
     }
     return [await canonical(tx, together), await canonical(tx, alone)];

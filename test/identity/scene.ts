@@ -2,8 +2,8 @@ import type { AcceptedAttributes, AcceptedObject } from '../../src/jobs/envelope
 import { newId } from '../../src/platform/ids.ts';
 import { type Identifier, toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { selectRemoved } from '../../src/store/removals.ts';
-import { settleRemoved } from '../../workers/upkeep/removals.ts';
+import { selectTombstones } from '../../src/store/tombstones.ts';
+import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createStore } from '../operations/in-process.ts';
 import { attributes, event } from '../workers/batch.ts';
 
@@ -41,15 +41,15 @@ export async function createScene() {
       return toProfileId((await exported({ external_ids: [external_id] })).service_id);
     },
 
-    /** Parks an event of this user among the dead letters; its id. */
-    async park(identifier: Identifier): Promise<string> {
+    /** Makes an event of this user a dead letter; its id. */
+    async deadLetterOf(identifier: Identifier): Promise<string> {
       const id = newId();
       await store.apply([{ ...unknownGroup(identifier), id }]);
       return id;
     },
 
     /** Those of the ids that still wait among the dead letters. */
-    async parked(ids: string[]): Promise<string[]> {
+    async deadLetters(ids: string[]): Promise<string[]> {
       const found = await rows('select id from kept_dead_letters where id = any($1::uuid[])', [ids]);
       return ids.filter((id) => found.some((row) => row.id === id));
     },
@@ -57,9 +57,9 @@ export async function createScene() {
     /** Does what merges and deletes have left to do beside the lanes. */
     async settle(): Promise<void> {
       for (;;) {
-        const keys = await selectRemoved(pool, 200);
+        const keys = await selectTombstones(pool, 200);
         if (keys.length === 0) return;
-        await settleRemoved(pool, keys);
+        await settleTombstones(pool, keys);
       }
     },
 

@@ -13,12 +13,12 @@ import { toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { createGroupCommit } from '../../src/queue/enqueue.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { callerOf } from '../operations/caller.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
-import { runInParts } from '../workers/batch.ts';
+import { applyInParts } from '../workers/batch.ts';
 import { canonicalModel, canonicalStore } from './canonical.ts';
 import { SequentialModel, type Wire } from './sequential-model.ts';
 import { groups, POISON, serviceIds, type TrackRequest, trackRequest } from './track-arbitrary.ts';
@@ -191,7 +191,7 @@ async function deliver(requests: AcceptedObject[][], workspaceId: string, how: C
   const stored: LaneEntry[] = JSON.parse(JSON.stringify(entries));
   for (const [index, batch] of cut(stored, how.envelopesPerBatch).entries()) {
     const isInParts = how.inParts[index % how.inParts.length];
-    const run = () => (isInParts ? runInParts(pool, batch) : runBatch(pool, batch, log));
+    const run = () => (isInParts ? applyInParts(pool, batch) : applyBatch(pool, batch, log));
     await run();
     if (how.deliveredAgain[index % how.deliveredAgain.length]) await run();
   }

@@ -25,7 +25,7 @@ export async function createStore(serviceIdField = 'service_id') {
     workspace = workspaceId,
     requestId = 'request',
   ): Promise<Applied> {
-    const works = objects.map((object, ordinal) => ({
+    const items = objects.map((object, ordinal) => ({
       workspaceId: workspace,
       requestId,
       lane: 0,
@@ -36,7 +36,7 @@ export async function createStore(serviceIdField = 'service_id') {
     try {
       await tx.query('begin');
       const { rows } = await tx.query(`select ${storeClock} as now`);
-      const applied = await applyObjects(tx, works, rows[0].now);
+      const applied = await applyObjects(tx, items, rows[0].now);
       await tx.query('commit');
       return applied;
     } finally {

@@ -31,8 +31,8 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     const { database, replayContext } = installation;
     const row = failedEvent();
     await commit(database, row);
-    const outcome = await replayDeadLetters(replayContext, [row.id]);
-    expect(outcome).toEqual({ enqueued: [row.id], alreadyReplayed: [], unknown: [] });
+    const result = await replayDeadLetters(replayContext, [row.id]);
+    expect(result).toEqual({ enqueued: [row.id], alreadyReplayed: [], unknown: [] });
     expect(await envelopesOf(row.id)).toEqual([
       {
         lane: laneOf(row.workspaceId, identifierKey(row.object.identifier!), 4),
@@ -70,10 +70,10 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
   test('replays of one dead letter at the same time make one envelope', async () => {
     const { database, replayContext } = installation;
     const [id] = (await commit(database, failedEvent())) as [string];
-    const outcomes = await Promise.all(
+    const results = await Promise.all(
       Array.from({ length: 8 }, () => replayDeadLetters(replayContext, [id])),
     );
-    for (const { enqueued } of outcomes) expect(enqueued).toEqual([id]);
+    for (const { enqueued } of results) expect(enqueued).toEqual([id]);
     expect(await envelopesOf(id)).toHaveLength(1);
     expect(await read(database, id)).toMatchObject({ state: 'replaying', replays: 1 });
   });
@@ -95,8 +95,8 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     const [id] = (await commit(database, failedEvent())) as [string];
     await commitReplayed(database, [id]);
     const nothing = uuidv7();
-    const outcome = await replayDeadLetters(replayContext, [id, nothing, id.toUpperCase()]);
-    expect(outcome).toEqual({ enqueued: [], alreadyReplayed: [id], unknown: [nothing] });
+    const result = await replayDeadLetters(replayContext, [id, nothing, id.toUpperCase()]);
+    expect(result).toEqual({ enqueued: [], alreadyReplayed: [id], unknown: [nothing] });
     expect(await envelopesOf(id)).toHaveLength(0);
   });
 
@@ -161,8 +161,8 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     const { database, replayContext } = installation;
     const id = uuidv4();
     await commit(database, { ...failedEvent(), id, kind: 'envelope', object });
-    const outcome = await replayDeadLetters(replayContext, [id]);
-    expect(outcome.enqueued).toEqual([id]);
+    const result = await replayDeadLetters(replayContext, [id]);
+    expect(result.enqueued).toEqual([id]);
     expect(await envelopesOf(id)).toHaveLength(1);
   });
 

@@ -81,11 +81,11 @@ describe.each(['redis', 'postgres'] as const)('the queue lives in %s', (kind) =>
     const started = performance.now();
     const first = send(0, ['ann']);
     await waitUntil(() => adds.length === 1, { what: 'the first add' });
-    const outcomes = await Promise.allSettled([first, send(1, ['bob']), send(2, ['eve'])]);
+    const results = await Promise.allSettled([first, send(1, ['bob']), send(2, ['eve'])]);
     expect(performance.now() - started).toBeLessThan(5000);
     await resume();
-    for (const outcome of outcomes) {
-      expect(outcome).toMatchObject({ status: 'rejected', reason: { name: 'QueueUnavailable' } });
+    for (const result of results) {
+      expect(result).toMatchObject({ status: 'rejected', reason: { name: 'QueueUnavailable' } });
     }
     expect(pending()).toBe(0);
   });

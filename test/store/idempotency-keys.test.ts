@@ -30,10 +30,10 @@ const ANSWER = { status: 201, body: { message: 'success', odd: 'a\u0000b\ud800' 
 
 test('of many at once one writes the key down, and everyone finds what it wrote', async () => {
   const key = newKey();
-  const staged = { entries: [{ lane: 0 }], answer: ANSWER };
+  const outbox = { entries: [{ lane: 0 }], answer: ANSWER };
   const ids = Array.from({ length: 20 }, () => uuidv7());
   const inserted = await Promise.all(
-    ids.map((requestId) => insertKeyIfAbsent(pool, key, { requestId, staged, lease: 60_000 })),
+    ids.map((requestId) => insertKeyIfAbsent(pool, key, { requestId, outbox, lease: 60_000 })),
   );
   const winner = ids[inserted.indexOf(true)]!;
   expect(inserted.filter(Boolean)).toHaveLength(1);
@@ -41,11 +41,11 @@ test('of many at once one writes the key down, and everyone finds what it wrote'
     fingerprint: key.fingerprint,
     requestId: winner,
     leased: true,
-    staged,
+    outbox,
   });
 });
 
-test('of several answers the first is kept, and what was staged goes', async () => {
+test('of several answers the first is kept, and what is in the outbox goes', async () => {
   const key = newKey();
   const requestId = uuidv7();
   await insertKeyIfAbsent(pool, key, { requestId, lease: 60_000 });

@@ -3,7 +3,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import type { Connection, Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { alias, identity } from '../identity/objects.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { email, says } from '../subscription/scene.ts';
@@ -168,8 +168,8 @@ function mixed({ users, group }: Filled) {
 test('no index of a table that the hot path writes is there for nothing', async () => {
   const { rows, statements } = await undone(workers, async (tx) => {
     const hot = recordingOn(tx);
-    const outcome = await runBatch(hot.store, [deliver({ id: filled.workspaceId }, mixed(filled))], silent);
-    expect(outcome).toMatchObject({ kind: 'applied', deadLetters: [expect.any(String)] });
+    const result = await applyBatch(hot.store, [deliver({ id: filled.workspaceId }, mixed(filled))], silent);
+    expect(result).toMatchObject({ kind: 'applied', deadLetters: [expect.any(String)] });
     return { ...(await tx.query(indexesOfWritten)), statements: hot.sent };
   });
   const asked = new Set(sent.map(({ text }) => text));

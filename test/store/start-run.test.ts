@@ -21,8 +21,8 @@ describe('a run', () => {
 
   test('of eight that are asked for at once one starts', async () => {
     const integration = await createIntegration(database.pool, workspaceId);
-    const outcomes = await Promise.all(Array.from({ length: 8 }, () => start(integration)));
-    expect(outcomes.sort()).toEqual([...Array(7).fill('in progress'), 'started']);
+    const results = await Promise.all(Array.from({ length: 8 }, () => start(integration)));
+    expect(results.sort()).toEqual([...Array(7).fill('in progress'), 'started']);
   });
 
   test('starts when the one before has ended', async () => {

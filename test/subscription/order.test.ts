@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { alias, by, identity, merge, remove, user } from '../identity/objects.ts';
 import { does, has } from '../identity/scene.ts';
 import { deliver, silent } from '../workers/batch.ts';
@@ -214,11 +214,11 @@ test('G2: an envelope that is delivered twice sets each state once, and counts i
         scene.workspaceId,
       ])
     )[0].n;
-  expect(await runBatch(scene.pool, [first], silent)).toMatchObject({ kind: 'applied', objects: 2 });
+  expect(await applyBatch(scene.pool, [first], silent)).toMatchObject({ kind: 'applied', objects: 2 });
   const second = deliver({ id: scene.workspaceId }, [says({ email: twice }, news, 'unsubscribed')]);
-  await runBatch(scene.pool, [second], silent);
+  await applyBatch(scene.pool, [second], silent);
   expect(await counted()).toBe(3);
-  expect(await runBatch(scene.pool, [first], silent)).toEqual({ kind: 'skipped' });
+  expect(await applyBatch(scene.pool, [first], silent)).toEqual({ kind: 'skipped' });
   expect(await counted()).toBe(3);
   expect(await scene.status(news, `email=${twice}`)).toEqual({ [twice]: 'Unsubscribed' });
   expect(await scene.history(twice)).toHaveLength(4);
@@ -232,8 +232,8 @@ test.each([
   const object = typeof made === 'function' ? made() : made;
   const good = `${kind.replaceAll(' ', '-').toLowerCase()}@x.com`;
   const { refused } = await scene.apply([object, says({ email: good }, scene.groups.news, 'subscribed')]);
-  expect(refused.map(({ work }) => work.object.id)).toEqual([object.id]);
-  expect(await scene.parked([object.id])).toEqual([object.id]);
+  expect(refused.map(({ item }) => item.object.id)).toEqual([object.id]);
+  expect(await scene.deadLetters([object.id])).toEqual([object.id]);
   expect(await scene.status(scene.groups.news, `email=${good}`)).toEqual({ [good]: 'Subscribed' });
 });
 

@@ -2,8 +2,8 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
-import { createChunkSize } from '../../workers/sync/pace.ts';
 import { createRowReader } from '../../workers/sync/read.ts';
+import { createChunkSize } from '../../workers/sync/throttle.ts';
 import { workOff } from '../../workers/sync/work-run.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { at, countingRow } from './memory-source.ts';
@@ -59,7 +59,7 @@ describe.each(['redis', 'postgres'] as const)('live requests beside a sync, with
     const asked: number[] = [];
     const context = {
       ...scene.context,
-      paceOf: () => async (rows: number) => {
+      throttleOf: () => async (rows: number) => {
         asked.push(rows);
         return behind ? 5 : 0;
       },

@@ -45,23 +45,23 @@ describe.each(['redis', 'postgres'] as const)(
       expect(points.filter(([, count]) => count !== 1)).toEqual([]);
     });
 
-    test('the ledger keeps what a run has handed over and not accounted for, however old it is', async () => {
+    test('the ledger keeps what a run has handed over and not checkpointed, however old it is', async () => {
       const msecs = Date.now() - 30 * 86_400_000;
-      const [staged, other] = [uuidv7({ msecs }), uuidv7({ msecs })];
+      const [kept, other] = [uuidv7({ msecs }), uuidv7({ msecs })];
       const run = await scene.begin(await scene.integrate({ rows: [] }));
       await scene.pool.query(
         "insert into ledger (envelope_id, applied_at) select unnest($1::uuid[]), now() - interval '30 days'",
-        [[staged, other]],
+        [[kept, other]],
       );
       await scene.pool.query(
         "insert into sync_chunks (job_id, envelope_ids, entries, rows, progress) values ($1, $2, '[]', '{}', '{}')",
-        [run, [staged]],
+        [run, [kept]],
       );
       await forgetEnvelopes(scene.context.pool, 7);
       const { rows } = await scene.pool.query('select envelope_id from ledger where envelope_id = any($1)', [
-        [staged, other],
+        [kept, other],
       ]);
-      expect(rows).toEqual([{ envelope_id: staged }]);
+      expect(rows).toEqual([{ envelope_id: kept }]);
       await scene.pool.query('delete from sync_jobs where id = $1', [run]);
     });
 

@@ -13,7 +13,7 @@ import { openDatabase } from '../../src/store/open-database.ts';
 import { startRun } from '../../src/store/sync-runs.ts';
 import { createRowJudge, createRules } from '../../workers/sync/chunk.ts';
 import { createSyncMetrics, type Leaving, type SyncContext } from '../../workers/sync/context.ts';
-import { createPace } from '../../workers/sync/pace.ts';
+import { createThrottle } from '../../workers/sync/throttle.ts';
 import { workOff } from '../../workers/sync/work-run.ts';
 import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { createIntegration, type TestIntegration } from '../setup/integrations.ts';
@@ -72,8 +72,13 @@ export async function createSyncScene(
     open: async ({ integrationId }) => memorySource(tables.get(integrationId)!),
     checkColumns: (columns, run) => checkColumns(run.kind, columns, 'service_id'),
     rulesOf: (run) => createRules(database.pool, run, 0),
-    paceOf: (run) =>
-      createPace({ buckets: memoryTokenBuckets(), waiting: () => 0, lanes, workspaceId: run.workspaceId }),
+    throttleOf: (run) =>
+      createThrottle({
+        buckets: memoryTokenBuckets(),
+        waiting: () => 0,
+        lanes,
+        workspaceId: run.workspaceId,
+      }),
     making: { judge: createRowJudge('service_id'), lanes, maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS },
     maxRows: 1_000_000,
     metrics: createSyncMetrics(),
@@ -129,10 +134,10 @@ export async function createSyncScene(
       return { id, ...(await runRow(id)) };
     },
 
-    /** Why rows of a run failed, by their numbers. */
+    /** Why rows of a run failed, by their numbers, as everybody reads them: what is gone with its user is hidden at once. */
     async errors(runId: string): Promise<Record<string, string>> {
       const { rows } = await pool.query(
-        'select number::integer, reason from sync_row_errors where job_id = $1 order by number',
+        'select number::integer, reason from kept_row_errors where job_id = $1 order by number',
         [runId],
       );
       return Object.fromEntries(rows.map(({ number, reason }) => [number, reason]));

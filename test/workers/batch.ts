@@ -9,7 +9,7 @@ import type {
 import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { runPart } from '../../workers/batch/run.ts';
+import { applyPart } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 
@@ -41,15 +41,15 @@ export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedO
  * @param late turns that go behind the others
  * @returns how many parts it took
  */
-export async function runInParts(
+export async function applyInParts(
   pool: pg.Pool,
   deliveries: Delivery[],
   late: ReadonlySet<string> = new Set(),
 ): Promise<number> {
   const given = { log: silent, part: { milliseconds: 0, late } };
   for (let parts = 1; ; parts++) {
-    const outcome = await runPart(pool, deliveries, given);
-    if (outcome.kind === 'skipped' || !outcome.left) return parts;
+    const result = await applyPart(pool, deliveries, given);
+    if (result.kind === 'skipped' || !result.left) return parts;
   }
 }
 

@@ -7,7 +7,7 @@ import type { Database } from '../../src/store/database.ts';
 import { MAX_HOLDERS } from '../../src/store/identifiers.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { by, identity } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -60,7 +60,7 @@ async function neighbourWaits(objects: AcceptedObject[]): Promise<number> {
 }
 
 const store = async (objects: AcceptedObject[]) => {
-  for (const object of objects) await runBatch(pool, [deliver(workspace, [object])], silent);
+  for (const object of objects) await applyBatch(pool, [deliver(workspace, [object])], silent);
 };
 
 async function readCustom(externalId: string): Promise<Record<string, Json>> {
@@ -141,7 +141,7 @@ describe('G8: a neighbour behind it waits for a moment', () => {
         const users = range(Math.min(1000, holders - start)).map((index) =>
           attributes(`${email}-${start + index}`, { standard: { email } }),
         );
-        await runBatch(pool, [deliver(workspace, users)], silent);
+        await applyBatch(pool, [deliver(workspace, users)], silent);
       }
       const objects = range(50).map((index) => {
         const [first, second] = ['most_recently_updated', 'least_recently_updated'] as const;
@@ -183,7 +183,7 @@ test('G8: a user whose custom attributes would take too much keeps those that ar
   const shrinking = attributes('full', { set: { name0: null, name1: 'short' } });
   const same = attributes('full', { set: { name2: text.toUpperCase() } });
   // In one batch, and each for itself.
-  await runBatch(pool, [deliver(workspace, [...sent, shrinking, same])], silent);
+  await applyBatch(pool, [deliver(workspace, [...sent, shrinking, same])], silent);
   const again = sent.map(({ set }) => attributes('full-again', { set: set! }));
   await store([
     ...again,

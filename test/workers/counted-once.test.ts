@@ -3,7 +3,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readTotals } from '../../src/store/counters.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, point, readSums, refuseEvents, silent } from './batch.ts';
 
@@ -30,18 +30,18 @@ function replayOf({ envelope: { requests, objects } }: Delivery, index: number):
 
 test('a dead letter is not counted as applied, and each object is one data point however often it is tried', async () => {
   const delivery = deliver(workspace, [point('ann'), event('ann'), event('ann', 'poison')]);
-  await runBatch(pool, [delivery], silent);
+  await applyBatch(pool, [delivery], silent);
   expect(await counters()).toEqual({ objects: 2, deadLetters: 1, usage: 2 });
 
-  await runBatch(pool, [replayOf(delivery, 2)], silent);
+  await applyBatch(pool, [replayOf(delivery, 2)], silent);
   expect(await counters()).toEqual({ objects: 2, deadLetters: 2, usage: 2 });
 
   await pool.query('drop trigger refuse on events');
   const replay = replayOf(delivery, 2);
-  await runBatch(pool, [replay], silent);
+  await applyBatch(pool, [replay], silent);
   expect(await counters()).toEqual({ objects: 3, deadLetters: 2, usage: 3 });
 
-  await runBatch(pool, [replay, delivery], silent);
+  await applyBatch(pool, [replay, delivery], silent);
   expect(await counters()).toEqual({ objects: 3, deadLetters: 2, usage: 3 });
   expect(await readSums(pool, workspace)).toMatchObject({ points: 1, events: 2, counted: 2 });
 });

@@ -6,7 +6,7 @@ import type { Identifier } from '../../src/profile/identifier.ts';
 import { findApiKey, hashApiKey } from '../../src/store/credentials.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { blockDummyUsers } from '../../workers/upkeep/upkeep.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -40,8 +40,8 @@ async function apply(objects: AcceptedObject[], { id }: TestWorkspace = shop): P
   const requests = [{ request_id: 'request', workspace_id: id, accepted_at: time }];
   for (let start = 0; start < objects.length; start += 5000) {
     const envelope = { requests, objects: objects.slice(start, start + 5000) };
-    const outcome = await runBatch(database.pool, [{ id: uuidv7(), lane: 0, envelope }], log);
-    expect(outcome).toMatchObject({ kind: 'applied', deadLetters: [] });
+    const result = await applyBatch(database.pool, [{ id: uuidv7(), lane: 0, envelope }], log);
+    expect(result).toMatchObject({ kind: 'applied', deadLetters: [] });
   }
 }
 

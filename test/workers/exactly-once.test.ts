@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classify } from '../../workers/batch/failures.ts';
 import { type Delivery, ledgerKey } from '../../workers/batch/open.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, openPool, point, readSums, silent } from './batch.ts';
 import { type Cut, startCommitCutter } from './commit-cutter.ts';
@@ -30,25 +30,25 @@ const once = { users: 3, points: 3, events: 3, counted: 3, usage: 6 };
 
 test('G2: an envelope that is delivered twice has one effect', async () => {
   const { workspace, delivery } = await scene();
-  expect(await runBatch(pool, [delivery], silent)).toMatchObject({ kind: 'applied', objects: 6 });
-  expect(await runBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
+  expect(await applyBatch(pool, [delivery], silent)).toMatchObject({ kind: 'applied', objects: 6 });
+  expect(await applyBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
   expect(await readSums(pool, workspace)).toEqual(once);
 });
 
 test('G2: an envelope that is delivered three times at once has one effect', async () => {
   for (let round = 0; round < 20; round++) {
     const { workspace, delivery } = await scene();
-    const outcomes = await Promise.all([1, 2, 3].map(() => runBatch(pool, [delivery], silent)));
-    expect(outcomes.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
+    const results = await Promise.all([1, 2, 3].map(() => applyBatch(pool, [delivery], silent)));
+    expect(results.map(({ kind }) => kind).sort()).toEqual(['applied', 'skipped', 'skipped']);
     expect(await readSums(pool, workspace)).toEqual(once);
   }
 });
 
 test('G2: beside an envelope that was applied before, a new one of the same batch takes effect', async () => {
   const { workspace, delivery } = await scene();
-  await runBatch(pool, [delivery], silent);
+  await applyBatch(pool, [delivery], silent);
   const fresh = deliver(workspace, [point('ann')], 1);
-  expect(await runBatch(pool, [delivery, fresh], silent)).toMatchObject({ kind: 'applied', objects: 1 });
+  expect(await applyBatch(pool, [delivery, fresh], silent)).toMatchObject({ kind: 'applied', objects: 1 });
   expect(await readSums(pool, workspace)).toEqual({ ...once, points: 4, usage: 7 });
 });
 
@@ -57,17 +57,17 @@ test('G2: a job that somebody added by hand, with an id of any form, has one eff
   const keys = ['17', 'by hand', '17'].map(ledgerKey);
   expect(keys[0]).toBe(keys[2]);
   expect(keys[0]).not.toBe(keys[1]);
-  await runBatch(pool, [{ ...delivery, id: keys[0]! }], silent);
-  expect(await runBatch(pool, [{ ...delivery, id: keys[2]! }], silent)).toEqual({ kind: 'skipped' });
+  await applyBatch(pool, [{ ...delivery, id: keys[0]! }], silent);
+  expect(await applyBatch(pool, [{ ...delivery, id: keys[2]! }], silent)).toEqual({ kind: 'skipped' });
   expect(await readSums(pool, workspace)).toEqual(once);
 });
 
 test('G2: an event that is stored already is not counted again: it ends as a dead letter, and the rest is applied', async () => {
   const { workspace, delivery } = await scene();
-  await runBatch(pool, [delivery], silent);
+  await applyBatch(pool, [delivery], silent);
   const stored = delivery.envelope.objects.find(({ kind }) => kind === 'events')!;
   const again = deliver(workspace, [point('ann'), stored, point('ann')], 1);
-  expect(await runBatch(pool, [again], silent)).toMatchObject({ objects: 2, deadLetters: [stored.id] });
+  expect(await applyBatch(pool, [again], silent)).toMatchObject({ objects: 2, deadLetters: [stored.id] });
   expect(await readSums(pool, workspace)).toMatchObject({ points: 5, events: 3, counted: 3 });
 });
 
@@ -81,10 +81,10 @@ describe('the connection is cut around COMMIT', () => {
     for (let round = 0; round < 50; round++) {
       const { workspace, delivery } = await scene();
       cutter.arm(when);
-      const error = await runBatch(throughProxy, [delivery], silent).catch((failure: unknown) => failure);
+      const error = await applyBatch(throughProxy, [delivery], silent).catch((failure: unknown) => failure);
       expect(error).toBeInstanceOf(Error);
       expect(classify(error)).toBe('transient');
-      expect(await runBatch(throughProxy, [delivery], silent)).toMatchObject({ kind: second });
+      expect(await applyBatch(throughProxy, [delivery], silent)).toMatchObject({ kind: second });
       expect(await readSums(pool, workspace)).toEqual(once);
     }
     expect(cutter.cuts()).toBe(50);

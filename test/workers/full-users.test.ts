@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { MAX_CUSTOM_BYTES } from '../../src/profile/custom-values.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { runBatch, runPart } from '../../workers/batch/run.ts';
+import { applyBatch, applyPart } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { attributes, createStore, deliver, event, readDeadLetters, silent } from './batch.ts';
@@ -29,7 +29,7 @@ async function grow(users: { external_id: string; email?: string; custom: Record
     );
 }
 
-const apply = (...objects: AcceptedObject[]) => runBatch(pool, [deliver(workspace, objects)], silent);
+const apply = (...objects: AcceptedObject[]) => applyBatch(pool, [deliver(workspace, objects)], silent);
 
 async function customOf(externalId: string): Promise<Record<string, Json>> {
   const { rows } = await pool.query(
@@ -87,12 +87,12 @@ describe('G8: many full users in one request', () => {
   test('are taken in hand a few at a time', async () => {
     const objects = range(20).map((index) => attributes(`full-${index}`, { set: { seen: index } }));
     const part = { milliseconds: 0, late: new Set<string>() };
-    const outcome = await runPart(pool, [deliver(workspace, objects)], {
+    const result = await applyPart(pool, [deliver(workspace, objects)], {
       log: silent,
       part,
     });
-    expect(outcome).toMatchObject({ kind: 'applied', left: { over: [expect.anything()] } });
-    expect((outcome as { objects: number }).objects).toBeLessThan(12);
+    expect(result).toMatchObject({ kind: 'applied', left: { over: [expect.anything()] } });
+    expect((result as { objects: number }).objects).toBeLessThan(12);
   });
 
   test('are taken together when they are changed again and again', async () => {
@@ -100,12 +100,12 @@ describe('G8: many full users in one request', () => {
       range(20).map((index) => attributes(`full-${index}`, { set: { seen: `${round}` } })),
     );
     const part = { milliseconds: 0, late: new Set<string>() };
-    const outcome = await runPart(pool, [deliver(workspace, objects)], {
+    const result = await applyPart(pool, [deliver(workspace, objects)], {
       log: silent,
       part,
     });
-    expect(outcome).toMatchObject({ kind: 'applied', objects: 120 });
-    expect(outcome).not.toHaveProperty('left');
+    expect(result).toMatchObject({ kind: 'applied', objects: 120 });
+    expect(result).not.toHaveProperty('left');
   });
 
   test('are cut into rounds also where one of them is named twice by the same object', async () => {
@@ -135,7 +135,7 @@ describe('G8: objects by an address that many share', () => {
         return tx;
       },
     } as unknown as pg.Pool;
-    await runBatch(counting, [deliver(workspace, objects)], silent);
+    await applyBatch(counting, [deliver(workspace, objects)], silent);
     return looks;
   }
 

@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classify, type ErrorClass } from '../../workers/batch/failures.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import {
   attributes,
@@ -69,9 +69,9 @@ test('G4: several objects that cannot be applied are found among many; the other
     event(user, bad.has(index) ? 'poison' : 'visited'),
   ]);
   const deliveries = [deliver(workspace, objects.slice(0, 99), 0), deliver(workspace, objects.slice(99), 1)];
-  const outcome = await runBatch(pool, deliveries, silent);
+  const result = await applyBatch(pool, deliveries, silent);
   const poisoned = objects.filter((object) => object.kind === 'events' && object.name === 'poison');
-  expect(outcome).toMatchObject({ kind: 'applied', objects: 196, deadLetters: poisoned.map(({ id }) => id) });
+  expect(result).toMatchObject({ kind: 'applied', objects: 196, deadLetters: poisoned.map(({ id }) => id) });
   expect(await readSums(pool, workspace)).toMatchObject({ users: 100, points: 100, events: 96, counted: 96 });
   expect(await readDeadLetters(pool)).toEqual(
     poisoned.map((object) => ({
@@ -84,7 +84,7 @@ test('G4: several objects that cannot be applied are found among many; the other
       object,
     })),
   );
-  expect(await runBatch(pool, deliveries, silent)).toEqual({ kind: 'skipped' });
+  expect(await applyBatch(pool, deliveries, silent)).toEqual({ kind: 'skipped' });
 });
 
 describe('G8: very many objects that the store refuses', () => {
@@ -102,10 +102,10 @@ describe('G8: very many objects that the store refuses', () => {
     );
     const bad = objects.filter(({ name }) => name === 'poison');
     const before = process.cpuUsage();
-    const outcome = await runBatch(pool, [deliver(own, objects)], silent);
+    const result = await applyBatch(pool, [deliver(own, objects)], silent);
     const { user, system } = process.cpuUsage(before);
     expect((user + system) / 1000).toBeLessThan(DEADLINE);
-    expect(outcome).toMatchObject({ deadLetters: bad.map(({ id }) => id) });
+    expect(result).toMatchObject({ deadLetters: bad.map(({ id }) => id) });
     expect(await readSums(pool, own)).toMatchObject({ events: objects.length - bad.length });
   });
 });
@@ -121,7 +121,7 @@ test('G3, G4: an object that is refused only with what is before it is the one t
     create trigger refuse_third before insert or update on event_summaries
       for each row execute function refuse_third()`);
   const objects = Array.from({ length: 5 }, () => event('ann', 'twice'));
-  await runBatch(pool, [deliver(own, objects)], silent);
+  await applyBatch(pool, [deliver(own, objects)], silent);
   const letters = (await readDeadLetters(pool)).filter(({ workspace_id }) => workspace_id === own.id);
   expect(letters.map(({ id }) => id)).toEqual(objects.slice(2).map(({ id }) => id));
   expect(await readSums(pool, own)).toMatchObject({ events: 2, counted: 2 });
@@ -132,7 +132,7 @@ test('G4: what an object that cannot be applied would have made is not there, an
     event('nobody', 'poison'),
     attributes('somebody', { set: { seen: true } }),
   ]);
-  await runBatch(pool, [delivery], silent);
+  await applyBatch(pool, [delivery], silent);
   const { rows } = await pool.query(
     "select external_id from profiles where external_id in ('nobody', 'somebody')",
   );
@@ -148,8 +148,8 @@ test('G4: what its column does not hold is a dead letter with its reason, and no
     { ...purchase('columns'), price: Number.POSITIVE_INFINITY },
   ];
   const delivery = deliver(workspace, [purchase('columns'), ...bad, event('columns')]);
-  const outcome = await runBatch(pool, [delivery], silent);
-  expect(outcome).toMatchObject({ kind: 'applied', objects: 2 });
+  const result = await applyBatch(pool, [delivery], silent);
+  expect(result).toMatchObject({ kind: 'applied', objects: 2 });
   const reasons = (await readDeadLetters(pool)).map(({ reason }) => reason).slice(-bad.length);
   expect(reasons).toMatchInlineSnapshot(`
     [
@@ -174,8 +174,8 @@ describe('an identifier is a name within its workspace', () => {
     ];
     const objects = () => ids.flatMap((identifier) => [point(identifier), event(identifier)]);
     // In one batch and in one after the other.
-    await runBatch(shared, [deliver(mine, objects()), deliver(theirs, objects(), 1)], silent);
-    await runBatch(shared, [deliver(theirs, objects())], silent);
+    await applyBatch(shared, [deliver(mine, objects()), deliver(theirs, objects(), 1)], silent);
+    await applyBatch(shared, [deliver(theirs, objects())], silent);
     expect(await readSums(shared, mine)).toEqual({ users: 4, points: 4, events: 4, counted: 4, usage: 8 });
     expect(await readSums(shared, theirs)).toEqual({ users: 4, points: 8, events: 8, counted: 8, usage: 16 });
     await shared.end();

@@ -2,7 +2,7 @@ import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createGroup, type TestWorkspace } from '../setup/workspace.ts';
 import { attributes, createStore, deliver, event, point, readSums, silent } from './batch.ts';
 
@@ -29,7 +29,7 @@ function identifiersOf(user: number): Identifier[] {
 
 test('G3: lanes that meet in the same users, named in any order, never stand in each other’s way', async () => {
   const everyone = Array.from({ length: USERS }, (_, user) => user);
-  await runBatch(
+  await applyBatch(
     pool,
     [
       deliver(
@@ -47,7 +47,7 @@ test('G3: lanes that meet in the same users, named in any order, never stand in 
       [0, 1, 2].map((lane) => {
         const order = lane === 1 ? [...everyone].reverse() : rotated(everyone, round);
         const objects = order.flatMap((user) => touch(identifiersOf(user)[lane]!));
-        return runBatch(pool, [deliver(workspace, objects, lane)], silent);
+        return applyBatch(pool, [deliver(workspace, objects, lane)], silent);
       }),
     );
   }

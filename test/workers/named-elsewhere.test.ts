@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { identifierKey, laneOf } from '../../src/queue/lanes.ts';
 import { readTotals } from '../../src/store/counters.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { attributes, createStore, deliver, event, silent } from './batch.ts';
 
@@ -31,8 +31,12 @@ function userIn(lanes: 'one' | 'two'): { external_id: string; email: string } {
 async function countAfterEvent(lanes: 'one' | 'two', number: number): Promise<number> {
   const { external_id, email } = userIn(lanes);
   const run = (object: ReturnType<typeof event>) =>
-    runBatch(pool, [{ ...deliver(workspace, [object]), lanes: number }], silent);
-  await runBatch(pool, [deliver(workspace, [attributes({ external_id }, { standard: { email } })])], silent);
+    applyBatch(pool, [{ ...deliver(workspace, [object]), lanes: number }], silent);
+  await applyBatch(
+    pool,
+    [deliver(workspace, [attributes({ external_id }, { standard: { email } })])],
+    silent,
+  );
   await run(event({ external_id }));
   await run(event({ email }));
   return (await readTotals(pool)).namedElsewhere;

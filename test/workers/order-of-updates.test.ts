@@ -1,7 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { attributes, deliver, event, silent } from './batch.ts';
@@ -36,9 +36,9 @@ it('who was updated last has the address, also when two batches fall into one mi
   const clock = await slowClock(100);
   const holds = (who: string) => attributes(who, { standard: { email: 'shared@example.com' } });
   const others = Array.from({ length: 50 }, (_, index) => event(`other ${index}`));
-  await runBatch(clock, [deliver(workspace, [...others, holds('earlier')])], silent);
-  await runBatch(clock, [deliver(workspace, [holds('later')])], silent);
-  await runBatch(
+  await applyBatch(clock, [deliver(workspace, [...others, holds('earlier')])], silent);
+  await applyBatch(clock, [deliver(workspace, [holds('later')])], silent);
+  await applyBatch(
     clock,
     [deliver(workspace, [attributes({ email: 'shared@example.com' }, { set: { named: true } })])],
     silent,

@@ -4,7 +4,7 @@ import { NIL, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { type Coalescer, createCoalescer } from '../../workers/batch/coalescer.ts';
-import { runBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
@@ -70,7 +70,7 @@ describe('what a lane holds is not as this release knows it', () => {
   ];
 
   test.each(oddities)(
-    'G4: an object %s is parked, and its neighbours are applied',
+    'G4: an object %s becomes a dead letter, and its neighbours are applied',
     async (_, object, reason) => {
       await apply(
         JSON.parse(JSON.stringify({ requests: requests(), objects: [point('ann'), object, event('ann')] })),
@@ -92,7 +92,7 @@ describe('what a lane holds is not as this release knows it', () => {
     expect(await readDeadLetters(pool)).toHaveLength(oddities.length + 2);
   });
 
-  test('G4: a request whose workspace is no id parks its objects', async () => {
+  test('G4: a request whose workspace is no id makes dead letters of its objects', async () => {
     const request = { ...requests()[0]!, workspace_id: 'x'.repeat(36) };
     await apply({
       requests: [request, ...requests()],
@@ -102,11 +102,11 @@ describe('what a lane holds is not as this release knows it', () => {
     expect(await readSums(pool, workspace)).toMatchObject({ events: 1 });
   });
 
-  test('G2: delivered again, what was parked stays one dead letter', async () => {
+  test('G2: delivered again, a dead letter stays one', async () => {
     const delivery = { id: uuidv7(), lane: 0, envelope: { version: 9 } as unknown as Envelope };
-    const first = await runBatch(pool, [delivery], silent);
+    const first = await applyBatch(pool, [delivery], silent);
     expect(first).toMatchObject({ kind: 'applied', objects: 0, deadLetters: [delivery.id] });
-    expect(await runBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
+    expect(await applyBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
     expect(await readDeadLetters(pool)).toHaveLength(1);
   });
 

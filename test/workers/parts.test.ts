@@ -5,12 +5,13 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { byTurns, turnOf } from '../../workers/batch/parts.ts';
-import { runBatch, runPart } from '../../workers/batch/run.ts';
+import { applyBatch, applyPart } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import {
+  applyInParts,
   attributes,
   createStore,
   deliver,
@@ -20,7 +21,6 @@ import {
   readDeadLetters,
   readSums,
   refuseEvents,
-  runInParts,
   silent,
 } from './batch.ts';
 import { startCommitCutter } from './commit-cutter.ts';
@@ -68,12 +68,12 @@ const part = (late: string[] = []) => ({
 describe('G2: an envelope that is applied in parts has one effect', () => {
   test('and the ledger knows it when the last part is in, not before', async () => {
     const { workspace, delivery } = await scene();
-    const outcome = await runPart(pool, [delivery], part());
-    expect(outcome).toMatchObject({ left: { envelopes: new Set([delivery.id]) } });
+    const result = await applyPart(pool, [delivery], part());
+    expect(result).toMatchObject({ left: { envelopes: new Set([delivery.id]) } });
     expect(await rowsOf(delivery)).toEqual({ ledger: 0, cut: 1 });
-    expect(await runInParts(pool, [delivery])).toBeGreaterThan(5);
+    expect(await applyInParts(pool, [delivery])).toBeGreaterThan(5);
     expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
-    expect(await runBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
+    expect(await applyBatch(pool, [delivery], silent)).toEqual({ kind: 'skipped' });
     expect(await readSums(pool, workspace)).toEqual(once);
   });
 
@@ -81,9 +81,9 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
     for (let round = 0; round < 10; round++) {
       const { workspace, delivery } = await scene();
       await Promise.all([
-        runInParts(pool, [delivery]),
-        runInParts(pool, [delivery, delivery]),
-        runPart(pool, [delivery], part()).then(() => runBatch(pool, [delivery], silent)),
+        applyInParts(pool, [delivery]),
+        applyInParts(pool, [delivery, delivery]),
+        applyPart(pool, [delivery], part()).then(() => applyBatch(pool, [delivery], silent)),
       ]);
       expect(await readSums(pool, workspace)).toEqual(once);
       expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
@@ -98,8 +98,8 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
       const { workspace, delivery } = await scene();
       for (let parts = 0; parts < 100; parts++) {
         if (parts % 2 === 0) cutter.arm(when);
-        const outcome = await runPart(throughProxy, [delivery], part()).catch(() => undefined);
-        if (outcome && (outcome.kind === 'skipped' || !outcome.left)) break;
+        const result = await applyPart(throughProxy, [delivery], part()).catch(() => undefined);
+        if (result && (result.kind === 'skipped' || !result.left)) break;
       }
       expect(cutter.cuts()).toBeGreaterThan(3);
       expect(await readSums(pool, workspace)).toEqual(once);
@@ -110,10 +110,10 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
 
   test('and a worker of an earlier release, which claims the whole, is told to try again', async () => {
     const { delivery } = await scene();
-    await runPart(pool, [delivery], part());
+    await applyPart(pool, [delivery], part());
     const claim = () => pool.query('insert into ledger (envelope_id) values ($1)', [delivery.id]);
     await expect(claim()).rejects.toMatchObject({ code: '55P03' });
-    await runInParts(pool, [delivery]);
+    await applyInParts(pool, [delivery]);
     expect(await rowsOf(delivery)).toEqual({ ledger: 1, cut: 0 });
   });
 
@@ -127,7 +127,7 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
       ...(index % 4 === 0 ? [unknown()] : []),
       ...(index === 6 ? [identity('delete', { user: { identifier: { external_id: 'nobody' } } })] : []),
     ]);
-    expect(await runInParts(own, [deliver(workspace, objects)])).toBeGreaterThan(1);
+    expect(await applyInParts(own, [deliver(workspace, objects)])).toBeGreaterThan(1);
     expect(await readSums(own, workspace)).toMatchObject({ points: 12, events: 6, counted: 6 });
     expect(await readDeadLetters(own)).toHaveLength(6 + 3);
     await own.end();
@@ -158,13 +158,13 @@ describe('a turn', () => {
     const names = range(6).map((index) => `visit ${index}`);
     const batch = [deliver(slow!, rounds('a', names), 1), deliver(quick!, rounds('b', names), 1)];
     const late = new Set([turnOf({ lane: 1, workspaceId: slow!.id })]);
-    const first = await runPart(pool, batch, part());
+    const first = await applyPart(pool, batch, part());
     expect(first).toMatchObject({ left: { over: [{ turn: [...late][0], lane: 1 }] } });
     const before = await visits(slow!.id);
-    await runPart(pool, batch, part([...late]));
+    await applyPart(pool, batch, part([...late]));
     expect(await visits(quick!.id)).not.toEqual([]);
     expect((await visits(slow!.id)).length).toBeGreaterThan(before.length);
-    await runInParts(pool, batch, late);
+    await applyInParts(pool, batch, late);
     expect(await visits(quick!.id)).toEqual(names);
     expect(await visits(slow!.id)).toEqual(names);
   });
@@ -208,10 +208,10 @@ describe('a turn', () => {
     for (let parts = 0; parts < 200; parts++) {
       // Who is late changes from part to part, and who delivers what as well.
       const late = range(parts % 3).map((index) => turns[(parts + index) % 3]!);
-      const outcome = await runPart(pool, batch.slice(0, 3 + (parts % 7)), part(late));
-      if (parts > 20 && outcome.kind === 'skipped') break;
+      const result = await applyPart(pool, batch.slice(0, 3 + (parts % 7)), part(late));
+      if (parts > 20 && result.kind === 'skipped') break;
     }
-    await runInParts(pool, batch);
+    await applyInParts(pool, batch);
     const { rows } = await pool.query(
       `select custom_attributes -> 'trail' as trail from profiles where workspace_id = any ($1::uuid[])`,
       [workspaces.map(({ id }) => id)],

@@ -4,7 +4,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { attributes, deliver, event, point, readSums, runInParts } from './batch.ts';
+import { applyInParts, attributes, deliver, event, point, readSums } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';
 import { changesOfFull, countChanged, growFullUsers } from './full-users.ts';
 
@@ -86,7 +86,7 @@ describe.each(['redis', 'postgres'] as const)('G8: a lane on %s with an envelope
     await scene.producer.add([long]);
     await isChanged(5);
     // As after a lock that ran out: somebody else has the same envelope.
-    await runInParts(scene.pool, [long]);
+    await applyInParts(scene.pool, [long]);
     await waitUntil(() => scene.ledger(long.id), { what: 'the last part' });
     await laneIsEmpty();
     expect(await countChanged(scene.pool, scene.workspace.id)).toBe(30);

@@ -1,9 +1,9 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createLog } from '../../src/platform/log.ts';
+import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { triesOf } from '../../workers/batch/failures.ts';
-import { ALONE, SEARCHING } from '../../workers/batch/isolate.ts';
 import { LIMITS } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -126,7 +126,7 @@ describe('G8: one object of thousands takes too long', () => {
 });
 
 test('a wait for a lock fails before its statement does: it must not look as if the objects took too long', () => {
-  for (const { statement, lock } of [LIMITS, SEARCHING, ALONE]) expect(lock).toBeLessThan(statement);
+  for (const { statement, lock } of [LIMITS, BISECTING, ALONE]) expect(lock).toBeLessThan(statement);
 });
 
 test.each([

@@ -14,7 +14,7 @@ import { openArena } from './arena.ts';
 import { mix } from './mix/index.ts';
 import { type ChaosOptions, readOptions } from './options.ts';
 import { createProgress } from './progress.ts';
-import { describeOutcome, describeTotals, type Outcome } from './report.ts';
+import { describeResult, describeTotals, type ScenarioResult } from './report.ts';
 import { runScenario } from './run-scenario.ts';
 import type { Scenario } from './scenario.ts';
 import { scenarios } from './scenarios/index.ts';
@@ -32,20 +32,20 @@ async function main(): Promise<void> {
   const arena = await openArena();
   const progress = createProgress(runs.length);
   print = progress.print;
-  const outcomes: Outcome[] = [];
+  const results: ScenarioResult[] = [];
   try {
     for (const { scenario, backend } of runs) {
       const { short, seed } = options;
-      const outcome = await runScenario(scenario, { backend, arena, short, seed, say: progress.say });
-      outcomes.push(outcome);
-      progress.done(describeOutcome(outcome));
+      const result = await runScenario(scenario, { backend, arena, short, seed, say: progress.say });
+      results.push(result);
+      progress.done(describeResult(result));
     }
   } finally {
     progress.stop();
     await arena.stop();
   }
-  process.stdout.write(describeTotals(outcomes));
-  if (outcomes.some(({ passed }) => !passed)) process.exitCode = 1;
+  process.stdout.write(describeTotals(results));
+  if (results.some(({ passed }) => !passed)) process.exitCode = 1;
 }
 
 /** By number, or the long form as the only one. */

@@ -4,7 +4,7 @@ import { describeFigure } from './figure.ts';
 import type { Scene } from './scene.ts';
 
 /** What came of one scenario. */
-export interface Outcome {
+export interface ScenarioResult {
   title: string;
   passed: boolean;
   /** Absent when it was impossible. */
@@ -17,7 +17,7 @@ export interface Outcome {
   load?: number;
 }
 
-export function describeOutcome({
+export function describeResult({
   title,
   passed,
   scene,
@@ -25,7 +25,7 @@ export function describeOutcome({
   broken,
   seconds,
   load,
-}: Outcome): string {
+}: ScenarioResult): string {
   if (impossible) return `– ${title}: not run: ${impossible}\n`;
   const lines = [
     `${passed ? 'passed' : 'FAILED'}  ${title}  ${Math.round(seconds)} s, load ${(load ?? loadavg()[0]!).toFixed(1)}`,
@@ -38,20 +38,20 @@ export function describeOutcome({
 }
 
 /** Over all scenarios. */
-export function describeTotals(outcomes: Outcome[]): string {
+export function describeTotals(results: ScenarioResult[]): string {
   const total = (name: keyof Sums) =>
-    outcomes
+    results
       .flatMap(({ scene }) => scene?.sums ?? [])
       .reduce((sum, sums) => sum + sums[name], 0)
       .toLocaleString('en');
-  const recoveries = outcomes.flatMap(({ scene }) => scene?.recoveries ?? []).sort((a, b) => a - b);
+  const recoveries = results.flatMap(({ scene }) => scene?.recoveries ?? []).sort((a, b) => a - b);
   const seconds = (share: number) =>
     (
       (recoveries[Math.min(recoveries.length - 1, Math.floor(recoveries.length * share))] ?? 0) / 1000
     ).toFixed(1);
-  const failed = outcomes.filter(({ passed }) => !passed).map(({ title }) => title);
-  const skipped = outcomes.filter(({ impossible }) => impossible).length;
-  const ran = outcomes.length - skipped;
+  const failed = results.filter(({ passed }) => !passed).map(({ title }) => title);
+  const skipped = results.filter(({ impossible }) => impossible).length;
+  const ran = results.length - skipped;
   return [
     '',
     `acknowledged ${total('acknowledged')}, applied ${total('applied')}, lost ${total('lost')}, doubled ${total('doubled')}, out of order ${total('outOfOrder')}`,

@@ -2,7 +2,7 @@ import { loadavg } from 'node:os';
 import type { Backend } from '../../test/setup/fleet.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
 import type { Arena } from './arena.ts';
-import type { Outcome } from './report.ts';
+import type { ScenarioResult } from './report.ts';
 import type { Scenario } from './scenario.ts';
 import { Scene } from './scene.ts';
 
@@ -15,7 +15,7 @@ interface RunOptions {
 }
 
 /** Runs one scenario on a database of its own, and ends all that it has started. */
-export async function runScenario(scenario: Scenario, options: RunOptions): Promise<Outcome> {
+export async function runScenario(scenario: Scenario, options: RunOptions): Promise<ScenarioResult> {
   const { backend, arena, say } = options;
   const title = `${scenario.number} ${scenario.fault} (${backend})`;
   const impossible = scenario.impossible?.();

@@ -7,7 +7,7 @@ import type { Refused } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { loadDeprecated, loadLabels, loadProfiles } from './load.ts';
 import { loadStates } from './load-states.ts';
-import { scoped, type Work } from './work.ts';
+import { scoped, type WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
@@ -22,27 +22,30 @@ export interface Applied {
   /** Those that could not be applied; their dead letters are written. */
   refused: Refused[];
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
-  removed: boolean;
+  leavesTombstones: boolean;
   /** Objects whose user goes by a name of another lane. */
-  namedElsewhere: Work[];
+  namedElsewhere: WorkItem[];
 }
 
 export function nothingApplied(): Applied {
-  return { count: 0, refused: [], removed: false, namedElsewhere: [] };
+  return { count: 0, refused: [], leavesTombstones: false, namedElsewhere: [] };
 }
 
 /** Adds what came next. */
-export function addApplied(sum: Applied, { count, refused, removed, namedElsewhere }: Applied): void {
+export function addApplied(
+  sum: Applied,
+  { count, refused, leavesTombstones, namedElsewhere }: Applied,
+): void {
   sum.count += count;
   sum.refused.push(...refused);
-  sum.removed ||= removed;
+  sum.leavesTombstones ||= leavesTombstones;
   sum.namedElsewhere.push(...namedElsewhere);
 }
 
 /** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
-export type Condemned = ReadonlyMap<string, string>;
+export type Poison = ReadonlyMap<string, string>;
 
-const NOBODY: Condemned = new Map();
+const NO_POISON: Poison = new Map();
 
 /** How objects are applied. */
 export interface Terms {
@@ -50,37 +53,37 @@ export interface Terms {
   now: string;
   /** Of `performance.now()`: no round begins after it, but for the first. */
   until: number;
-  condemned: Condemned;
+  poison: Poison;
 }
 
 /** Applies all of them: see `applySome`. */
-export function applyObjects(tx: Connection, works: Work[], now: string): Promise<Applied> {
-  return applySome(tx, works, { now, until: Number.POSITIVE_INFINITY, condemned: NOBODY });
+export function applyObjects(tx: Connection, items: WorkItem[], now: string): Promise<Applied> {
+  return applySome(tx, items, { now, until: Number.POSITIVE_INFINITY, poison: NO_POISON });
 }
 
 /**
  * Applies accepted objects in their order, in rounds: load whom they name, fold in memory, write whole sets. A
- * round ends where an object needs what an earlier one has changed in the store, and where it would be about more than
+ * round ends where an object needs a reload, and where it would be about more than
  * a round may be; most batches are one round.
  *
  * @throws whatever the store says; then the transaction is spoilt
  */
-export async function applySome(tx: Connection, works: Work[], terms: Terms): Promise<Applied> {
+export async function applySome(tx: Connection, items: WorkItem[], terms: Terms): Promise<Applied> {
   const applied = nothingApplied();
-  let size = works.length;
-  while (applied.count < works.length && (applied.count === 0 || performance.now() < terms.until)) {
+  let size = items.length;
+  while (applied.count < items.length && (applied.count === 0 || performance.now() < terms.until)) {
     const start = applied.count;
-    const looked = start === 0 && size === works.length ? works : works.slice(start, start + size);
-    const { changes, round } = await load(tx, looked, terms);
-    const folded = await fold(round, changes, terms.condemned);
+    const wanted = start === 0 && size === items.length ? items : items.slice(start, start + size);
+    const { changes, round } = await load(tx, wanted, terms);
+    const folded = await fold(round, changes, terms.poison);
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
-    if (folded === 0) throw new TypeError('the object needs another look at the store after each look');
+    if (folded === 0) throw new TypeError('the object needs a reload after each load');
     await writeChanges(tx, changes, terms.now);
     applied.refused.push(...changes.refused);
     applied.namedElsewhere.push(...changes.namedElsewhere);
-    applied.removed ||= changes.identity.merges.length + changes.identity.deletes.length > 0;
+    applied.leavesTombstones ||= changes.identity.merges.length + changes.identity.deletes.length > 0;
     applied.count += folded;
-    size = folded < looked.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
+    size = folded < wanted.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
   }
   return applied;
 }
@@ -92,12 +95,12 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
  */
 export async function load(
   tx: Connection,
-  looked: Work[],
-  { now, condemned }: Pick<Terms, 'now' | 'condemned'>,
-): Promise<{ changes: Changes; round: Work[] }> {
-  // What a condemned object names may be what no statement takes.
-  const isSound = ({ object }: Work) => !condemned.has(object.id);
-  const asked = condemned.size === 0 ? looked : looked.filter(isSound);
+  wanted: WorkItem[],
+  { now, poison }: Pick<Terms, 'now' | 'poison'>,
+): Promise<{ changes: Changes; round: WorkItem[] }> {
+  // What a poison object names may be what no statement takes.
+  const isSound = ({ object }: WorkItem) => !poison.has(object.id);
+  const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
   const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
     loadProfiles(tx, asked, Date.parse(now)),
     loadGroups(tx, asked),
@@ -105,17 +108,17 @@ export async function load(
     loadCrowdedEmails(tx, asked),
   ]);
   const next = asked[count];
-  const round = next ? looked.slice(0, looked.indexOf(next)) : looked;
-  const works = next ? asked.slice(0, count) : asked;
-  await loadLabels(tx, works, profiles);
-  await loadDeprecated(tx, works, profiles);
-  const states = await loadStates(tx, works, profiles);
+  const round = next ? wanted.slice(0, wanted.indexOf(next)) : wanted;
+  const items = next ? asked.slice(0, count) : asked;
+  await loadLabels(tx, items, profiles);
+  await loadDeprecated(tx, items, profiles);
+  const states = await loadStates(tx, items, profiles);
   return { changes: emptyChanges({ profiles, groups, ownedTokens, states, crowdedEmails }), round };
 }
 
-async function loadGroups(tx: Connection, works: Work[]): Promise<Map<string, Group>> {
+async function loadGroups(tx: Connection, items: WorkItem[]): Promise<Map<string, Group>> {
   const ids = new Set<string>();
-  for (const { object } of works) {
+  for (const { object } of items) {
     if (object.kind === 'group_state') ids.add(object.subscription_group_id);
     if (object.kind !== 'attributes') continue;
     for (const { subscription_group_id } of object.subscription_groups ?? []) ids.add(subscription_group_id);
@@ -124,9 +127,9 @@ async function loadGroups(tx: Connection, works: Work[]): Promise<Map<string, Gr
   return new Map((await findGroups(tx, [...ids])).map((group) => [group.id, group]));
 }
 
-async function loadCrowdedEmails(tx: Connection, works: Work[]): Promise<Set<string>> {
+async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
   const wanted = new Map<string, { workspaceId: string; email: string }>();
-  for (const { workspaceId, object } of works) {
+  for (const { workspaceId, object } of items) {
     if (object.kind !== 'email_change' || object.marked_as_spam === undefined) continue;
     const { email } = object;
     wanted.set(scoped(workspaceId, email), { workspaceId, email });
@@ -140,9 +143,9 @@ async function loadCrowdedEmails(tx: Connection, works: Work[]): Promise<Set<str
   return new Set(crowded.map(({ workspaceId, email }) => scoped(workspaceId, email)));
 }
 
-async function loadOwnedTokens(tx: Connection, works: Work[]): Promise<Set<string>> {
+async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
   const wanted: { workspaceId: string; app_id: string; token: string }[] = [];
-  for (const { workspaceId, object } of works) {
+  for (const { workspaceId, object } of items) {
     if (object.kind !== 'attributes' || object.identifier) continue;
     for (const token of object.push_tokens ?? []) wanted.push({ workspaceId, ...token });
   }

@@ -10,7 +10,7 @@ import type { Group } from '../../src/store/subscription-states.ts';
 import type { HeldProfile } from './held-profile.ts';
 import type { Profiles } from './profiles.ts';
 import type { States } from './states.ts';
-import type { LOOK_AGAIN, Work } from './work.ts';
+import type { RELOAD, WorkItem } from './work-item.ts';
 
 /** What a round does to email addresses besides their states. */
 export interface EmailChanges {
@@ -39,13 +39,13 @@ export interface Changes {
   emails: EmailChanges;
   identity: IdentityChanges;
   /** Objects that cannot be applied, with the reason. */
-  refused: { work: Work; reason: string }[];
+  refused: { item: WorkItem; reason: string }[];
   /** Objects whose user goes by a name of another lane: nothing orders them with those that use it. */
-  namedElsewhere: Work[];
+  namedElsewhere: WorkItem[];
 }
 
 /** A text: why the operation cannot be applied; undefined: it is folded, even if it does nothing. */
-export type FoldedIdentity = string | undefined | typeof LOOK_AGAIN;
+export type FoldedIdentity = string | undefined | typeof RELOAD;
 
 /**
  * What the identity operations of one round do to the store. Each profile and each identifier stands in one of
@@ -59,7 +59,7 @@ export interface IdentityChanges {
   merges: MergePair[];
   deleted: HeldProfile[];
   /** The deletes themselves, whether they found anybody or not. */
-  deletes: Work[];
+  deletes: WorkItem[];
   outcomes: Outcome[];
 }
 

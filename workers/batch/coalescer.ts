@@ -1,10 +1,10 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { createFailures, type Failed } from './failure-count.ts';
-import { blameOf, type Left, type Outcome, triesOf } from './failures.ts';
+import { type BatchResult, blameOf, type Left, triesOf } from './failures.ts';
 import type { Delivery } from './open.ts';
 import {
   byLane,
@@ -18,7 +18,7 @@ import {
   PART_MS,
   type Part,
 } from './parts.ts';
-import { HOLDS_ONE, runTogether } from './run.ts';
+import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';
 
 const FIRST_RETRY_MS = 20;
@@ -58,20 +58,20 @@ const NOTHING: Left = { envelopes: new Set(), turns: new Set(), over: [] };
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
 /**
- * Collects the envelopes that this process holds, a run of each lane, and applies all that are there in one
- * transaction. No timer: what arrives during a transaction waits for the next, unless it is large enough for one of
- * its own beside it, or the one that runs is in trouble. A batch that takes long is cut into parts (workers/batch/parts.ts):
- * what is left of it is in the next transaction, with what has come meanwhile.
+ * The coalescer: collects the envelopes that this process holds, some of each lane, and applies all of them in one
+ * transaction. There is no timer: what arrives during a transaction waits for the next. It has one of its own when it is
+ * large enough, or when the transaction under way is in trouble. A batch that takes long is cut into parts
+ * (workers/batch/parts.ts): what is left of it is in the next transaction, with what has come meanwhile.
  *
- * A transient error is retried here, with the envelopes in hand: giving a job back would put it behind later
- * ones. One that the objects may be to blame for is taken apart: each lane goes on for itself, beside the others, and
- * each envelope in it, until the object is found.
+ * A transient error is retried here, with the envelopes in hand: giving a job back would put it behind later ones. When
+ * the objects may be to blame the batch is taken apart. Each lane goes on for itself, beside the others, and each envelope
+ * in it by bisection, until the object is found.
  */
 export function createCoalescer(
   pool: Pool,
   metrics: WorkerMetrics,
   onDeadLetters: (ids: string[]) => void,
-  onRemoved: () => void,
+  onTombstones: () => void,
   log: Log,
 ) {
   let held: Held[] = [];
@@ -94,20 +94,20 @@ export function createCoalescer(
   function apply(...deliveries: Delivery[]): Promise<void> {
     return new Promise((done) => {
       held.push({ deliveries, done });
-      runMore();
+      beginMore();
     });
   }
 
-  function runMore(): void {
+  function beginMore(): void {
     const sound = transactions - troubled;
     if (transactions >= connections || sound >= MAX_TRANSACTIONS) return;
     const free = held.filter(isFree);
-    if (free.length > 0 && (sound <= 0 || objectsOf(free) >= LARGE)) void runAll();
+    if (free.length > 0 && (sound <= 0 || objectsOf(free) >= LARGE)) void applyHeld();
   }
 
   const isFree = (one: Held) => !lanesOf(one).some((lane) => lanesInWork.has(lane));
 
-  async function runAll(): Promise<void> {
+  async function applyHeld(): Promise<void> {
     transactions++;
     while (!abandon.signal.aborted) {
       const taken = take();
@@ -182,7 +182,7 @@ export function createCoalescer(
         const left = await apart.settleLane(own, before);
         if (left === 'abandoned') return false;
         await giveBack(left, [lane]);
-        runMore();
+        beginMore();
       }
       return true;
     }
@@ -201,14 +201,15 @@ export function createCoalescer(
     const failures = createFailures(pool);
     let isTroubled = false;
     try {
-      for (let wait = FIRST_RETRY_MS; !abandon.signal.aborted; wait = Math.min(wait * 2, LONGEST_RETRY_MS)) {
+      for (const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS); !abandon.signal.aborted; ) {
+        const wait = nextWait();
         const started = performance.now();
         try {
           const part: Part = { milliseconds: PART_MS, late: new Set(late.keys()) };
-          const outcome = await runTogether(pool, deliveries, part);
-          report(deliveries, outcome, performance.now() - started);
-          noteTurns(deliveries, outcome);
-          return (outcome.kind === 'applied' && outcome.left) || NOTHING;
+          const result = await applyTogether(pool, deliveries, part);
+          report(deliveries, result, performance.now() - started);
+          noteTurns(deliveries, result);
+          return (result.kind === 'applied' && result.left) || NOTHING;
         } catch (error) {
           const fault = blameOf(error);
           const envelopes = deliveries.map(({ id }) => id);
@@ -219,7 +220,7 @@ export function createCoalescer(
           if (!isTroubled) troubled++;
           isTroubled = true;
           // What is slow or hopeless keeps nobody else from taking effect.
-          runMore();
+          beginMore();
           metrics.retries.inc();
           log.warn({ err: error, envelopes, retry_in_ms: wait }, 'not applied yet');
           const times = await failures.count(error);
@@ -228,7 +229,7 @@ export function createCoalescer(
             most = Math.max(1, Math.min(most, countObjects(deliveries)) >> 1);
             return failures.sofar();
           }
-          await sleep(wait, undefined, { signal: abandon.signal }).catch(() => {});
+          await rest(wait, abandon.signal);
         }
       }
       return 'abandoned';
@@ -238,8 +239,8 @@ export function createCoalescer(
   }
 
   /** Whose time was over goes behind the others, until nothing is left of it. */
-  function noteTurns(deliveries: Delivery[], outcome: Outcome): void {
-    const left = outcome.kind === 'applied' ? outcome.left : undefined;
+  function noteTurns(deliveries: Delivery[], result: BatchResult): void {
+    const left = result.kind === 'applied' ? result.left : undefined;
     const lanes = new Set(deliveries.map(({ lane }) => lane));
     for (const [turn, lane] of late) if (lanes.has(lane) && !left?.turns.has(turn)) late.delete(turn);
     for (const { turn, lane } of left?.over ?? []) {
@@ -248,9 +249,9 @@ export function createCoalescer(
     }
   }
 
-  function report(deliveries: Delivery[], outcome: Outcome, milliseconds: number): void {
-    const { objects, deadLetters } = outcome.kind === 'applied' ? outcome : { objects: 0, deadLetters: [] };
-    metrics.batches.inc({ outcome: outcome.kind });
+  function report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void {
+    const { objects, deadLetters } = result.kind === 'applied' ? result : { objects: 0, deadLetters: [] };
+    metrics.batches.inc({ outcome: result.kind });
     metrics.applied.inc(objects);
     metrics.deadLetters.inc(deadLetters.length);
     metrics.applySeconds.observe(milliseconds / 1000);
@@ -259,7 +260,7 @@ export function createCoalescer(
     else if (milliseconds < QUICK_MS) most = Math.min(ALL, most * 2);
     log.info(
       {
-        outcome: outcome.kind,
+        outcome: result.kind,
         jobs: deliveries.map(({ id }) => id),
         lanes: deliveries.map(({ lane }) => lane),
         request_ids: deliveries.flatMap(requestIds),
@@ -270,7 +271,7 @@ export function createCoalescer(
       'job',
     );
     if (deadLetters.length > 0) onDeadLetters(deadLetters);
-    if (outcome.kind === 'applied' && outcome.removed) onRemoved();
+    if (result.kind === 'applied' && result.leavesTombstones) onTombstones();
   }
 
   return {

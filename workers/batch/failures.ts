@@ -2,19 +2,19 @@ import type { Connection } from '../../src/store/database.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
 import { toFailed } from './open.ts';
-import type { Work } from './work.ts';
+import type { WorkItem } from './work-item.ts';
 
 /** How a batch, or an attempt at one, ended. */
-export type Outcome =
+export type BatchResult =
   /**
-   * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `removed`: whether profiles were
+   * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `leavesTombstones`: whether profiles were
    * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.
    */
   | {
       kind: 'applied';
       objects: number;
       deadLetters: string[];
-      removed: boolean;
+      leavesTombstones: boolean;
       seconds: number;
       left?: Left;
     }
@@ -146,7 +146,7 @@ function isMistake(error: unknown): boolean {
 
 /** An object that cannot be applied, and why: one sentence for a person. */
 export interface Refused {
-  work: Work;
+  item: WorkItem;
   reason: string;
 }
 
@@ -157,16 +157,16 @@ export interface Refused {
 export async function recordRefused(tx: Connection, refused: Refused[]): Promise<void> {
   await insertDeadLetters(
     tx,
-    refused.map(({ work, reason }) => toFailed({ ...work, id: work.object.id }, reason)),
+    refused.map(({ item, reason }) => toFailed({ ...item, id: item.object.id }, reason)),
   );
-  const awaited = refused.filter(({ work }) => isAwaited(work));
+  const awaited = refused.filter(({ item }) => isAwaited(item));
   if (awaited.length === 0) return;
   await recordOutcomes(
     tx,
-    awaited.map(({ work, reason }) => ({ object_id: work.object.id, error: reason })),
+    awaited.map(({ item, reason }) => ({ object_id: item.object.id, error: reason })),
   );
 }
 
-function isAwaited({ object: { kind } }: Work): boolean {
+function isAwaited({ object: { kind } }: WorkItem): boolean {
   return kind === 'external_id_rename' || kind === 'external_id_remove';
 }

@@ -2,7 +2,7 @@ import type { AttributeChange, StandardAttributes } from '../../src/profile/attr
 import { identifierKey } from '../../src/queue/lanes.ts';
 import { MAX_HOLDERS, type ProfileRow } from '../../src/store/identifiers.ts';
 import { CustomAttributes } from './fold/custom-attributes.ts';
-import { scoped } from './work.ts';
+import { scoped } from './work-item.ts';
 
 /** The columns that a batch changes. */
 export type Columns = StandardAttributes & { push_subscribe?: string; email_subscribe?: string | null };

@@ -10,7 +10,7 @@ import type { HeldProfile } from './held-profile.ts';
 import { chosenBy } from './lock.ts';
 import type { Profiles } from './profiles.ts';
 import { States, type Subject } from './states.ts';
-import { scoped, type Work } from './work.ts';
+import { scoped, type WorkItem } from './work-item.ts';
 
 /** What objects may do to the addresses of some profiles. */
 interface Setting {
@@ -28,16 +28,16 @@ interface Setting {
  * Looks up the states that pass on when profiles of a batch get another address: two statements for the whole
  * batch, none when nobody does.
  */
-export async function loadStates(tx: Connection, works: Work[], profiles: Profiles): Promise<States> {
+export async function loadStates(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<States> {
   const states = new States();
-  if (!works.some((work) => setsAddress(work) || pairOf(work) !== undefined)) return states;
+  if (!items.some((item) => setsAddress(item) || pairOf(item) !== undefined)) return states;
   const subjects = new Map<string, Subject>();
   const wanted = new Map<string, { workspaceId: string; email: string }>();
   const want = (subject: Subject) =>
     subjects.set(scoped(subject.workspaceId, `${subject.kind}\0${subject.name}`), subject);
   for (const { workspaceId, reached, emails, phones, mayBeNew } of [
-    ...settings(works, profiles),
-    ...mergings(works, profiles),
+    ...settings(items, profiles),
+    ...mergings(items, profiles),
   ]) {
     const all = [...reached];
     const isNew = all.length === 0 && mayBeNew;
@@ -62,7 +62,7 @@ function changesPhone({ phone, phoneValid }: HeldProfile, phones: ReadonlySet<st
   return phones.size > 1 || (phones.size === 1 && !phones.has(mine));
 }
 
-function setsAddress({ object }: Work): boolean {
+function setsAddress({ object }: WorkItem): boolean {
   if (object.kind !== 'attributes' || !object.standard) return false;
   return Boolean(object.standard.email) || object.standard.phone !== undefined;
 }
@@ -71,19 +71,19 @@ function setsAddress({ object }: Work): boolean {
  * One for each name by which attribute objects reach users whose addresses they set: however many do, whom the name
  * may mean is looked at once.
  */
-function settings(works: Work[], profiles: Profiles): Setting[] {
+function settings(items: WorkItem[], profiles: Profiles): Setting[] {
   const named = new Map<string, number>();
   const setting = new Map<
     string,
     { workspaceId: string; identifier: Identifier; standards: StandardAttributes[] }
   >();
-  for (const work of works) {
-    const { workspaceId, object } = work;
+  for (const item of items) {
+    const { workspaceId, object } = item;
     if (object.kind !== 'attributes' || !object.identifier) continue;
     const { identifier, standard } = object;
     const name = scoped(workspaceId, identifierKey(identifier));
     named.set(name, (named.get(name) ?? 0) + 1);
-    if (!standard || !setsAddress(work)) continue;
+    if (!standard || !setsAddress(item)) continue;
     const before = setting.get(name);
     if (before) before.standards.push(standard);
     else setting.set(name, { workspaceId, identifier, standards: [standard] });
@@ -115,11 +115,11 @@ function settings(works: Work[], profiles: Profiles): Setting[] {
 }
 
 /** Who takes in another is as one whom attribute objects give the other's addresses. */
-function mergings(works: Work[], profiles: Profiles): Setting[] {
-  return works.flatMap((work) => {
-    const pair = pairOf(work);
+function mergings(items: WorkItem[], profiles: Profiles): Setting[] {
+  return items.flatMap((item) => {
+    const pair = pairOf(item);
     if (!pair) return [];
-    const { workspaceId } = work;
+    const { workspaceId } = item;
     const merged = [...chosenBy(pair.merge, workspaceId, profiles)];
     return {
       workspaceId,
@@ -136,7 +136,7 @@ function mergings(works: Work[], profiles: Profiles): Setting[] {
 }
 
 /** Whom an object merges into whom. */
-function pairOf({ object }: Work): { merge: UserSelector; keep: UserSelector } | undefined {
+function pairOf({ object }: WorkItem): { merge: UserSelector; keep: UserSelector } | undefined {
   if (object.kind === 'merge') return { merge: object.merge, keep: object.keep };
   if (object.kind !== 'identify') return undefined;
   return { merge: object.user, keep: { identifier: { external_id: object.external_id } } };

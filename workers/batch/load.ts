@@ -15,9 +15,9 @@ import {
 import type { HeldProfile } from './held-profile.ts';
 import { candidateLoads, lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
-import { isTrack, scoped, type Work } from './work.ts';
+import { isTrack, scoped, type WorkItem } from './work-item.ts';
 
-/** Times that a batch looks again because somebody whom it found was gone when it came to lock them. */
+/** Times that a batch is loaded again because somebody whom it found was gone when it came to lock them. */
 const MAX_LOOKS = 5;
 
 /**
@@ -30,10 +30,10 @@ const MAX_LOOKS = 5;
  */
 export async function loadProfiles(
   tx: Connection,
-  works: Work[],
+  items: WorkItem[],
   now: number,
 ): Promise<{ profiles: Profiles; count: number }> {
-  const named = nameOnce(works);
+  const named = nameOnce(items);
   for (let look = 0; look < MAX_LOOKS; look++) {
     const profiles = new Profiles(now);
     await sendTogether(tx, [
@@ -42,9 +42,9 @@ export async function loadProfiles(
       () => loadServiceIds(tx, profiles, named.service_id),
       () => loadSharing(tx, profiles, named.email, findByEmail, (row) => ({ email: row.email! })),
       () => loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({ phone: row.phone! })),
-      ...candidateLoads(tx, profiles, works),
+      ...candidateLoads(tx, profiles, items),
     ]);
-    const count = await lockChanged(tx, works, profiles);
+    const count = await lockChanged(tx, items, profiles);
     if (count !== undefined) return { profiles, count };
   }
   throw new Error('profiles were merged or deleted while they were being locked');
@@ -60,7 +60,7 @@ interface Named {
 type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
 
 /** The identifiers of a batch, each once. */
-function nameOnce(works: Work[]): Record<Kind, Named> {
+function nameOnce(items: WorkItem[]): Record<Kind, Named> {
   const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
   const named = {
     external_id: empty(),
@@ -79,14 +79,14 @@ function nameOnce(works: Work[]): Record<Kind, Named> {
     named[kind].values.push(addressOf(identifier));
     if ('user_alias' in identifier) named[kind].names.push(identifier.user_alias.alias_name);
   };
-  for (const work of works) {
-    const { workspaceId, object } = work;
-    if (!isTrack(work)) {
+  for (const item of items) {
+    const { workspaceId, object } = item;
+    if (!isTrack(item)) {
       for (const identifier of namedIdentifiers(object)) {
         // An identity operation chooses from all holders of an address; a state belongs to the address itself.
         if (!isAddress(identifier)) name(workspaceId, identifier);
       }
-    } else if (work.object.identifier) name(workspaceId, work.object.identifier);
+    } else if (item.object.identifier) name(workspaceId, item.object.identifier);
   }
   return named;
 }
@@ -164,9 +164,9 @@ async function loadSharing(
 }
 
 /** Looks up under which labels the profiles have aliases that an operation may give another one. */
-export async function loadLabels(tx: Connection, works: Work[], profiles: Profiles): Promise<void> {
+export async function loadLabels(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
   const wanted = new Set<HeldProfile>();
-  for (const { workspaceId, object } of works) {
+  for (const { workspaceId, object } of items) {
     if (object.kind !== 'alias_new') continue;
     const { external_id } = object;
     if (external_id === undefined) continue;
@@ -181,9 +181,9 @@ export async function loadLabels(tx: Connection, works: Work[], profiles: Profil
 }
 
 /** Looks up how many external ids lead to the profiles that an operation may give another one. */
-export async function loadDeprecated(tx: Connection, works: Work[], profiles: Profiles): Promise<void> {
+export async function loadDeprecated(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
   const wanted = new Set<HeldProfile>();
-  for (const { workspaceId, object } of works) {
+  for (const { workspaceId, object } of items) {
     if (object.kind !== 'external_id_rename') continue;
     const external_id = object.current_external_id;
     for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);

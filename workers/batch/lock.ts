@@ -9,12 +9,12 @@ import { type LargeAttributes, readLargeAttributes } from '../../src/store/large
 import { lockProfiles } from '../../src/store/profiles.ts';
 import type { HeldProfile } from './held-profile.ts';
 import { type Profiles, pick } from './profiles.ts';
-import { isTrack, scoped, type Work } from './work.ts';
+import { isTrack, scoped, type WorkItem } from './work-item.ts';
 
 /** Takes in everyone among whom the `prioritization` of an identity operation chooses. */
-export function candidateLoads(tx: Connection, profiles: Profiles, works: Work[]): (() => unknown)[] {
+export function candidateLoads(tx: Connection, profiles: Profiles, items: WorkItem[]): (() => unknown)[] {
   const wanted = new Map<string, { workspaceId: string; address: Address; rows: ProfileRow[] }>();
-  for (const { workspaceId, object } of works) {
+  for (const { workspaceId, object } of items) {
     for (const { identifier } of selectorsOf(object)) {
       if (!isAddress(identifier)) continue;
       wanted.set(scoped(workspaceId, identifierKey(identifier)), {
@@ -46,7 +46,7 @@ export function candidateLoads(tx: Connection, profiles: Profiles, works: Work[]
 }
 
 /** Whom an identity operation chooses, or may choose, as they are stored. */
-function selectedBy({ workspaceId, object }: Work, profiles: Profiles): HeldProfile[] {
+function selectedBy({ workspaceId, object }: WorkItem, profiles: Profiles): HeldProfile[] {
   return selectorsOf(object).flatMap((selector) => [...chosenBy(selector, workspaceId, profiles)]);
 }
 
@@ -64,7 +64,7 @@ export function chosenBy(
 }
 
 /** The users whom an object chooses by a selector. */
-export function selectorsOf(object: Work['object']): UserSelector[] {
+export function selectorsOf(object: WorkItem['object']): UserSelector[] {
   if (object.kind === 'merge') return [object.merge, object.keep];
   return object.kind === 'identify' || object.kind === 'delete' ? [object.user] : [];
 }
@@ -100,11 +100,11 @@ const AGAIN = 2;
  */
 export async function lockChanged(
   tx: Connection,
-  works: Work[],
+  items: WorkItem[],
   profiles: Profiles,
 ): Promise<number | undefined> {
-  const wanted = wantedBy(works, profiles);
-  if (wanted.size === 0) return works.length;
+  const wanted = wantedBy(items, profiles);
+  if (wanted.size === 0) return items.length;
   const keys = new Map([...wanted].map(([profile, { objects }]) => [profile, keysOf(objects)]));
   const locked = await lockProfiles(
     tx,
@@ -123,16 +123,16 @@ export async function lockChanged(
     else profile.custom.hold({ names: keys.get(profile)!, values: row.custom ?? {}, bytes: 0 });
   }
   if (locked.length < wanted.size) return undefined;
-  if (!works.every((work) => isSelectionLocked(work, profiles, wanted))) return undefined;
-  if (large.size === 0) return works.length;
-  const count = countOfRound(works, profiles, large);
-  await holdLarge(tx, wantedBy(works.slice(0, count), profiles), large);
+  if (!items.every((item) => isSelectionLocked(item, profiles, wanted))) return undefined;
+  if (large.size === 0) return items.length;
+  const count = countOfRound(items, profiles, large);
+  await holdLarge(tx, wantedBy(items.slice(0, count), profiles), large);
   return count;
 }
 
 /** Another lane may have changed who is chosen, before the locks were there. */
-function isSelectionLocked(work: Work, profiles: Profiles, wanted: Wanted): boolean {
-  return [...selectedBy(work, profiles), ...changedBy(work, profiles)].every((profile) =>
+function isSelectionLocked(item: WorkItem, profiles: Profiles, wanted: Wanted): boolean {
+  return [...selectedBy(item, profiles), ...changedBy(item, profiles)].every((profile) =>
     wanted.has(profile),
   );
 }
@@ -141,11 +141,15 @@ function isSelectionLocked(work: Work, profiles: Profiles, wanted: Wanted): bool
  * How many objects are about no more than a round should be; one at least. Where rounds so small would take the same
  * users in hand again and again they are made larger, since each time costs as much.
  */
-function countOfRound(works: Work[], profiles: Profiles, large: ReadonlyMap<HeldProfile, number>): number {
+function countOfRound(
+  items: WorkItem[],
+  profiles: Profiles,
+  large: ReadonlyMap<HeldProfile, number>,
+): number {
   const total = sum(large.values());
   // An object names a user by several identifiers, or twice: a merge of somebody with themselves.
-  const about = works.map((work) => [
-    ...new Set([...wantsOf(work, profiles)].flatMap(({ profile }) => (large.has(profile) ? [profile] : []))),
+  const about = items.map((item) => [
+    ...new Set([...wantsOf(item, profiles)].flatMap(({ profile }) => (large.has(profile) ? [profile] : []))),
   ]);
   for (let most = ROUND_BYTES; ; most *= 2) {
     const rounds = roundsOf(about, large, most);
@@ -215,10 +219,10 @@ async function holdLarge(
   }
 }
 
-function wantedBy(works: Work[], profiles: Profiles): Wanted {
+function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
   const wanted: Wanted = new Map();
-  for (const work of works)
-    for (const { profile, measured, object } of wantsOf(work, profiles)) {
+  for (const item of items)
+    for (const { profile, measured, object } of wantsOf(item, profiles)) {
       const known = wanted.get(profile);
       if (!known) wanted.set(profile, { measured, objects: object ? [object] : [] });
       else {
@@ -231,23 +235,23 @@ function wantedBy(works: Work[], profiles: Profiles): Wanted {
 
 /** Whom one object needs locked. */
 function* wantsOf(
-  work: Work,
+  item: WorkItem,
   profiles: Profiles,
 ): Iterable<{ profile: HeldProfile; measured: boolean; object?: AcceptedAttributes }> {
-  const { workspaceId, object } = work;
-  if (!isTrack(work)) {
+  const { workspaceId, object } = item;
+  if (!isTrack(item)) {
     const measured = object.kind === 'merge' || object.kind === 'identify';
     // Of those who share an address one is meant, or nobody; a state belongs to the address itself.
     for (const identifier of namedIdentifiers(object))
       if (!isAddress(identifier))
         for (const profile of profiles.reachable(workspaceId, identifier)) yield { profile, measured };
-    for (const profile of selectedBy(work, profiles)) yield { profile, measured };
-  } else if (work.object.kind === 'attributes')
-    for (const profile of changedBy(work, profiles)) yield { profile, measured: true, object: work.object };
+    for (const profile of selectedBy(item, profiles)) yield { profile, measured };
+  } else if (item.object.kind === 'attributes')
+    for (const profile of changedBy(item, profiles)) yield { profile, measured: true, object: item.object };
 }
 
-/** Whom an attribute object changes. Who is meant by the address of many later on, another look at the store says. */
-function changedBy({ workspaceId, object }: Work, profiles: Profiles): Iterable<HeldProfile> {
+/** Whom an attribute object changes. Who is meant by the address of many later on, a reload says. */
+function changedBy({ workspaceId, object }: WorkItem, profiles: Profiles): Iterable<HeldProfile> {
   if (object.kind !== 'attributes' || !object.identifier) return [];
   const { identifier } = object;
   const reachable = [...profiles.reachable(workspaceId, identifier)];

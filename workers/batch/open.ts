@@ -13,7 +13,7 @@ import type { Identifier } from '../../src/profile/identifier.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
 import type { FailedObject } from '../../src/store/failed-objects.ts';
-import type { Origin, Work } from './work.ts';
+import type { Origin, WorkItem } from './work-item.ts';
 
 const checkRequest = compile<EnvelopeRequest>(requestSchema);
 const checkFence = compile<Fence>(fenceSchema);
@@ -43,17 +43,17 @@ export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
 }
 
 /**
- * Opens an envelope and holds each object against its contract. What does not fit is parked among the dead
- * letters, whatever it is; the rest goes on.
+ * Opens an envelope and holds each object against its contract. What does not fit becomes a dead letter, whatever it
+ * is; the rest goes on.
  */
-export function openEnvelope(delivery: Delivery, works: Work[], failed: Parked[]): void {
+export function openEnvelope(delivery: Delivery, items: WorkItem[], deadLetters: PlacedDeadLetter[]): void {
   const { id: envelopeId, envelope } = delivery;
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) {
-    const park = { ...unknownRequest, id: delivery.id, object: envelope as unknown as AcceptedObject };
+    const unknown = { ...unknownRequest, id: delivery.id, object: envelope as unknown as AcceptedObject };
     const reason = 'the job is no envelope that this release knows';
-    failed.push({
-      ...toFailed(park, reason),
-      place: works.length,
+    deadLetters.push({
+      ...toFailed(unknown, reason),
+      place: items.length,
       origin: { envelope: envelopeId, place: 0 },
     });
     return;
@@ -66,15 +66,15 @@ export function openEnvelope(delivery: Delivery, works: Work[], failed: Parked[]
     if (reason === undefined) {
       const { workspace_id: workspaceId, request_id: requestId } = request!;
       const { lane, lanes = 1 } = delivery;
-      works.push({ workspaceId, requestId, lane, lanes, ordinal: works.length, origin, object });
+      items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, origin, object });
       return;
     }
-    const own = isUuid(object?.id) && !failed.some(({ id }) => id === object.id);
+    const own = isUuid(object?.id) && !deadLetters.some(({ id }) => id === object.id);
     const id = own ? object.id : uuidv5(String(place), delivery.id);
     const from = isKnown(request)
       ? { workspaceId: request.workspace_id, requestId: request.request_id }
       : unknownRequest;
-    failed.push({ ...toFailed({ ...from, id, object }, reason), place: works.length, origin });
+    deadLetters.push({ ...toFailed({ ...from, id, object }, reason), place: items.length, origin });
   });
 }
 
@@ -130,13 +130,13 @@ function identifiersOf(object: AcceptedObject): Identifier[] {
   }
 }
 
-/** What does not fit its contract, and how many objects that do came before it. */
-type Parked = FailedObject & { place: number; origin: Origin };
+/** A dead letter of what does not fit its contract, and how many objects that do came before it. */
+type PlacedDeadLetter = FailedObject & { place: number; origin: Origin };
 
 /** The objects of a batch. */
 export interface Opened {
-  works: Work[];
-  parked: Parked[];
+  items: WorkItem[];
+  deadLetters: PlacedDeadLetter[];
   /** Ids of those that are dead letters which are tried again. */
   replayed: Set<string>;
 }
@@ -146,24 +146,24 @@ export interface Opened {
  * accepted before it, and a replay of one of them that follows has no effect. Most batches are one stretch.
  */
 export function cutAtDeletes(opened: Opened): Opened[] {
-  const { works, parked, replayed } = opened;
-  if (parked.length === 0 && replayed.size === 0) return [opened];
-  const parkedAt = new Set(parked.map(({ place }) => place));
+  const { items, deadLetters, replayed } = opened;
+  if (deadLetters.length === 0 && replayed.size === 0) return [opened];
+  const deadLetterAt = new Set(deadLetters.map(({ place }) => place));
   const cuts = [0];
   let deleted = false;
-  for (let place = 0; place <= works.length; place++) {
-    const work = works[place];
-    if (deleted && (parkedAt.has(place) || (work && replayed.has(work.object.id)))) {
+  for (let place = 0; place <= items.length; place++) {
+    const item = items[place];
+    if (deleted && (deadLetterAt.has(place) || (item && replayed.has(item.object.id)))) {
       cuts.push(place);
       deleted = false;
     }
-    if (work?.object.kind === 'delete') deleted = true;
+    if (item?.object.kind === 'delete') deleted = true;
   }
   return cuts.map((from, index) => {
     const to = cuts[index + 1] ?? Number.POSITIVE_INFINITY;
     return {
-      works: works.slice(from, to),
-      parked: parked.filter(({ place }) => place >= from && place < to),
+      items: items.slice(from, to),
+      deadLetters: deadLetters.filter(({ place }) => place >= from && place < to),
       replayed,
     };
   });

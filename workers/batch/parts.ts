@@ -8,7 +8,7 @@ import {
   releaseEnvelopes,
 } from '../../src/store/ledger.ts';
 import type { Delivery, Opened } from './open.ts';
-import { type Origin, scoped, type Work } from './work.ts';
+import { type Origin, scoped, type WorkItem } from './work-item.ts';
 
 /**
  * Time slices for the lanes. A batch that takes long is cut into parts, each a transaction: what is left of it has its
@@ -32,7 +32,7 @@ export const PART_MS = 250;
 export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new Set() };
 
 /** What one workspace has in one lane: its objects take effect in their order. */
-export function turnOf({ lane, workspaceId }: Pick<Work, 'lane' | 'workspaceId'>): string {
+export function turnOf({ lane, workspaceId }: Pick<WorkItem, 'lane' | 'workspaceId'>): string {
   return scoped(workspaceId, String(lane));
 }
 
@@ -67,31 +67,31 @@ export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed>
 export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
   if (left.size === 0) return opened;
   const isLeft = ({ envelope, place }: Origin) => left.get(envelope)?.has(place) ?? true;
-  const works = opened.works.filter(({ origin }) => isLeft(origin!));
-  const parked = opened.parked
+  const items = opened.items.filter(({ origin }) => isLeft(origin!));
+  const deadLetters = opened.deadLetters
     .filter(({ origin }) => isLeft(origin))
     .map((one) => ({
       ...one,
-      place: opened.works.slice(0, one.place).filter(({ origin }) => isLeft(origin!)).length,
+      place: opened.items.slice(0, one.place).filter(({ origin }) => isLeft(origin!)).length,
     }));
-  return { ...opened, works, parked };
+  return { ...opened, items, deadLetters };
 }
 
 /**
  * Puts those whose turn was over behind the others. Where a delete decides what becomes of dead letters all keep their
  * places.
  */
-export function inTurns({ works, parked, replayed }: Opened, { late }: Part): Work[][] {
-  if (late.size === 0 || parked.length > 0 || replayed.size > 0) return [works];
+export function inTurns({ items, deadLetters, replayed }: Opened, { late }: Part): WorkItem[][] {
+  if (late.size === 0 || deadLetters.length > 0 || replayed.size > 0) return [items];
   const places = new Map([...late].map((turn, place) => [turn, place]));
-  const placeOf = (work: Work) => places.get(turnOf(work)) ?? -1;
-  const sorted = [...works].sort(
+  const placeOf = (item: WorkItem) => places.get(turnOf(item)) ?? -1;
+  const sorted = [...items].sort(
     (one, other) => placeOf(one) - placeOf(other) || one.ordinal - other.ordinal,
   );
-  sorted.forEach((work, ordinal) => {
-    work.ordinal = ordinal;
+  sorted.forEach((item, ordinal) => {
+    item.ordinal = ordinal;
   });
-  const first = sorted.findIndex((work) => placeOf(work) >= 0);
+  const first = sorted.findIndex((item) => placeOf(item) >= 0);
   return first <= 0 ? [sorted] : [sorted.slice(0, first), sorted.slice(first)];
 }
 
@@ -107,12 +107,12 @@ export function nothingLeft(): LeftOver {
   return { origins: [], turns: new Set(), over: [] };
 }
 
-export function leave(left: LeftOver, { works, parked }: Pick<Opened, 'works' | 'parked'>): void {
-  for (const work of works) {
-    left.origins.push(work.origin!);
-    left.turns.add(turnOf(work));
+export function leave(left: LeftOver, { items, deadLetters }: Pick<Opened, 'items' | 'deadLetters'>): void {
+  for (const item of items) {
+    left.origins.push(item.origin!);
+    left.turns.add(turnOf(item));
   }
-  for (const { origin } of parked) left.origins.push(origin);
+  for (const { origin } of deadLetters) left.origins.push(origin);
 }
 
 /**

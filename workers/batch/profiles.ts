@@ -12,10 +12,10 @@ import type { NewAlias } from '../../src/store/aliases.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
 import { HeldProfile, Sharing } from './held-profile.ts';
-import { LOOK_AGAIN, scoped } from './work.ts';
+import { RELOAD, scoped } from './work-item.ts';
 
 /** What a look-up in memory can end with; undefined: nobody. */
-type Found = HeldProfile | undefined | typeof LOOK_AGAIN;
+type Found = HeldProfile | undefined | typeof RELOAD;
 
 /**
  * The profiles that a batch can name, and who is found under which identifier as the batch is folded.
@@ -84,17 +84,17 @@ export class Profiles {
   /** Who an identifier means now. */
   find(workspaceId: string, identifier: Identifier): Found {
     const key = scoped(workspaceId, identifierKey(identifier));
-    if (this.#sealed.has(key)) return LOOK_AGAIN;
+    if (this.#sealed.has(key)) return RELOAD;
     if (isAddress(identifier)) return this.#findSharing(key);
     const profile = this.#byIdentifier.get(key);
-    return profile?.sealed ? LOOK_AGAIN : profile;
+    return profile?.sealed ? RELOAD : profile;
   }
 
   /** Everyone who has an address now, the one updated longest ago first. */
-  candidates(workspaceId: string, address: Identifier): HeldProfile[] | typeof LOOK_AGAIN {
+  candidates(workspaceId: string, address: Identifier): HeldProfile[] | typeof RELOAD {
     const key = scoped(workspaceId, identifierKey(address));
-    if (this.#sealed.has(key) || this.#hasSealedHolder(key)) return LOOK_AGAIN;
-    return this.#sharing.candidates(key) ?? LOOK_AGAIN;
+    if (this.#sealed.has(key) || this.#hasSealedHolder(key)) return RELOAD;
+    return this.#sharing.candidates(key) ?? RELOAD;
   }
 
   /** Whether more profiles have the address than can be told apart: it names none of them. */
@@ -203,8 +203,8 @@ export class Profiles {
   }
 
   #findSharing(key: string): Found {
-    if (this.#hasSealedHolder(key)) return LOOK_AGAIN;
-    return this.#sharing.best(key) ?? (this.#sharing.isCut(key) ? LOOK_AGAIN : undefined);
+    if (this.#hasSealedHolder(key)) return RELOAD;
+    return this.#sharing.best(key) ?? (this.#sharing.isCut(key) ? RELOAD : undefined);
   }
 
   #hasSealedHolder(key: string): boolean {
@@ -242,7 +242,7 @@ export function pick(profiles: Profiles, workspaceId: string, selector: UserSele
   const { identifier, prioritization = [] } = selector;
   if (!isAddress(identifier)) return profiles.find(workspaceId, identifier);
   let left = profiles.candidates(workspaceId, identifier);
-  if (left === LOOK_AGAIN) return LOOK_AGAIN;
+  if (left === RELOAD) return RELOAD;
   if (profiles.isCrowded(workspaceId, identifier)) throw new TooManyHolders(tooManyHolders(identifier));
   for (const priority of prioritization) left = narrow[priority](left);
   return left.length === 1 ? left[0] : undefined;

@@ -10,8 +10,8 @@ import {
 import { markReplayed, selectDeadLetters } from '../../src/store/dead-letters.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { type Applied, addApplied, applySome, nothingApplied, type Terms } from './apply.ts';
-import { classify, type Outcome } from './failures.ts';
-import { applyIsolating, type Isolation } from './isolate.ts';
+import { type BisectionTerms, bisect } from './bisect.ts';
+import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, openEnvelope } from './open.ts';
 import {
   claim,
@@ -25,10 +25,10 @@ import {
   withoutDone,
 } from './parts.ts';
 import { tallyLanes, tallyUsage } from './tally.ts';
-import type { Work } from './work.ts';
+import type { WorkItem } from './work-item.ts';
 
 /** What is applied of a batch at once. */
-type Apply = (tx: Connection, works: Work[], terms: Terms) => Promise<Applied>;
+type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
 
 /**
  * Statements of a batch take milliseconds. One that takes this long holds everybody up, and will do so again: what may be
@@ -37,32 +37,32 @@ type Apply = (tx: Connection, works: Work[], terms: Terms) => Promise<Applied>;
 export const LIMITS: Limits = { statement: 4000, lock: 2500 };
 
 /**
- * The journey of the envelopes that a worker holds, from their lanes to COMMIT: open and check them, claim
- * them in the ledger, apply them, note dead letters and counts; all in one transaction.
+ * The journey of a batch, from its lanes to COMMIT, in one transaction: claim the envelopes in the ledger, open and check
+ * them, apply them, note dead letters and counts.
  *
  * @param part how much of them
- * @throws whatever keeps one of the objects from taking effect; nothing has taken effect then, or all of it, and the
- * ledger knows which
+ * @throws whatever keeps one of the objects from taking effect. Nothing has taken effect then, or all of it: the ledger
+ * knows which
  */
-export function runTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<Outcome> {
+export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = WHOLE): Promise<BatchResult> {
   return run(pool, deliveries, { apply: applySome, part });
 }
 
 /** What is known of objects that fail. */
-export type Suspicion = Omit<Isolation, 'now' | 'until'>;
+export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
 
 /**
- * The same, and what one of the objects is to blame for ends as its dead letter: it is tried without the others.
+ * The same by bisection: what one of the objects is to blame for ends as its dead letter, and the others take effect.
  *
  * @throws what is nobody's fault, or chance
  */
-export function runIsolating(
+export function applyBisecting(
   pool: Pool,
   deliveries: Delivery[],
   { suspicion, part }: { suspicion: Suspicion; part: Part },
-): Promise<Outcome> {
-  const apply: Apply = async (tx, works, { now, until }) => {
-    const applied = await applyIsolating(tx, works, { ...suspicion, now, until });
+): Promise<BatchResult> {
+  const apply: Apply = async (tx, items, { now, until }) => {
+    const applied = await bisect(tx, items, { ...suspicion, now, until });
     // What fails from here on is no object's doing.
     suspicion.inHand([]);
     return applied;
@@ -70,32 +70,32 @@ export function runIsolating(
   return run(pool, deliveries, { apply, part });
 }
 
-/** A batch on its way, and on its way again without what the store refuses of it. */
-export function runBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<Outcome> {
-  return runPart(pool, deliveries, { log, part: WHOLE });
+/** Applies a batch whole; once more by bisection when the store refuses something of it. */
+export function applyBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
+  return applyPart(pool, deliveries, { log, part: WHOLE });
 }
 
-/** The same, of a part of it. */
-export async function runPart(
+/** The same with a part of the batch. */
+export async function applyPart(
   pool: Pool,
   deliveries: Delivery[],
   { log, part }: { log: Log; part: Part },
-): Promise<Outcome> {
+): Promise<BatchResult> {
   try {
-    return await runTogether(pool, deliveries, part);
+    return await applyTogether(pool, deliveries, part);
   } catch (error) {
     if (classify(error) === 'transient') throw error;
     log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
-    return await runIsolating(pool, deliveries, { suspicion: notYetIsolated(), part });
+    return await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
   }
 }
 
 export const HOLDS_ONE = 'a batch holds an object that cannot be applied';
 
 /** Of objects of which nothing is known but that they fail. */
-export function notYetIsolated(): Suspicion {
+export function noSuspicion(): Suspicion {
   return {
-    condemned: new Map(),
+    poison: new Map(),
     starts: new Set(),
     failed: { times: 0, signature: undefined },
     inHand() {},
@@ -108,19 +108,20 @@ interface Attempt {
   part: Part;
 }
 
-function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<Outcome> {
+/** The trunk's fourth stop: one transaction, from the lanes to COMMIT. */
+function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
   return inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
 }
 
-async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<Outcome> {
+async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
   const { mine, now } = claimed;
   if (mine.length === 0) return { kind: 'skipped' };
 
   const opened = withoutDone(open(mine), claimed.left);
-  const terms = { now, until: started + given.part.milliseconds, condemned: new Map() };
-  const { applied, lost, beforeDelete, removed, namedElsewhere, left } = await play(tx, opened, {
+  const terms = { now, until: started + given.part.milliseconds, poison: new Map() };
+  const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left } = await play(tx, opened, {
     ...given,
     terms,
   });
@@ -143,14 +144,14 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
   }
   return {
     kind: 'applied',
-    ...{ objects: applied.length, deadLetters: [...lost], removed, seconds },
+    ...{ objects: applied.length, deadLetters: [...lost], leavesTombstones, seconds },
     ...(envelopes.size > 0 && { left: { envelopes, turns: left.turns, over: left.over } }),
   };
 }
 
 /** Applies stretch by stretch, each in its turns, until the time of the part is over. */
 async function play(tx: Connection, opened: Opened, { apply, part, terms }: Attempt & { terms: Terms }) {
-  const applied: Work[] = [];
+  const applied: WorkItem[] = [];
   const lost = new Set<string>();
   /** Dead letters before a delete of the same stretch: it may take them away, and their replay is in order. */
   const beforeDelete = new Set<string>();
@@ -162,34 +163,34 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
       continue;
     }
     if (opened.replayed.size > 0) await leaveOutForgotten(tx, stretch);
-    if (stretch.parked.length > 0) await insertDeadLetters(tx, stretch.parked);
-    for (const { id } of stretch.parked) lost.add(id);
-    for (const works of inTurns(stretch, part)) {
-      const { count, ...done } = await apply(tx, works, terms);
+    if (stretch.deadLetters.length > 0) await insertDeadLetters(tx, stretch.deadLetters);
+    for (const { id } of stretch.deadLetters) lost.add(id);
+    for (const items of inTurns(stretch, part)) {
+      const { count, ...done } = await apply(tx, items, terms);
       addApplied(total, { count, ...done });
-      for (const { work } of done.refused) lost.add(work.object.id);
-      for (const work of works.slice(0, count)) if (!lost.has(work.object.id)) applied.push(work);
-      leave(left, { works: works.slice(count), parked: [] });
-      const next = works[count];
+      for (const { item } of done.refused) lost.add(item.object.id);
+      for (const item of items.slice(0, count)) if (!lost.has(item.object.id)) applied.push(item);
+      leave(left, { items: items.slice(count), deadLetters: [] });
+      const next = items[count];
       if (next) left.over.push({ turn: turnOf(next), lane: next.lane });
     }
-    if (stretch.works.some(({ object }) => object.kind === 'delete'))
-      for (const { object } of stretch.works) beforeDelete.add(object.id);
+    if (stretch.items.some(({ object }) => object.kind === 'delete'))
+      for (const { object } of stretch.items) beforeDelete.add(object.id);
   }
   return { ...total, applied, lost, beforeDelete, left };
 }
 
 /** Every object of the envelopes, in order. */
 function open(deliveries: Delivery[]): Opened {
-  const opened: Opened = { works: [], parked: [], replayed: new Set() };
-  const { works, parked, replayed } = opened;
+  const opened: Opened = { items: [], deadLetters: [], replayed: new Set() };
+  const { items, deadLetters, replayed } = opened;
   for (const delivery of deliveries) {
-    const [firstWork, firstParked] = [works.length, parked.length];
-    openEnvelope(delivery, works, parked);
+    const [firstItem, firstDeadLetter] = [items.length, deadLetters.length];
+    openEnvelope(delivery, items, deadLetters);
     if (!delivery.envelope?.replay) continue;
-    for (const { object } of works.slice(firstWork)) replayed.add(object.id);
+    for (const { object } of items.slice(firstItem)) replayed.add(object.id);
     // Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter.
-    const [alone, ...more] = parked.slice(firstParked);
+    const [alone, ...more] = deadLetters.slice(firstDeadLetter);
     if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id) {
       replayed.add(alone.id);
     }
@@ -199,12 +200,12 @@ function open(deliveries: Delivery[]): Opened {
 
 /** A dead letter that a delete took away while its replay was on its way has no effect any more. */
 async function leaveOutForgotten(tx: Connection, stretch: Opened): Promise<void> {
-  const { works, parked, replayed } = stretch;
-  const ids = [...works.map(({ object }) => object.id), ...parked.map(({ id }) => id)];
+  const { items, deadLetters, replayed } = stretch;
+  const ids = [...items.map(({ object }) => object.id), ...deadLetters.map(({ id }) => id)];
   const asked = ids.filter((id) => replayed.has(id));
   const kept = new Set((await selectDeadLetters(tx, asked)).map(({ id }) => id));
   const forgotten = new Set(asked.filter((id) => !kept.has(id)));
   if (forgotten.size === 0) return;
-  stretch.works = works.filter(({ object }) => !forgotten.has(object.id));
-  stretch.parked = parked.filter(({ id }) => !forgotten.has(id));
+  stretch.items = items.filter(({ object }) => !forgotten.has(object.id));
+  stretch.deadLetters = deadLetters.filter(({ id }) => !forgotten.has(id));
 }

@@ -1,14 +1,14 @@
-import { setTimeout as sleep } from 'node:timers/promises';
 import type { Log } from '../../src/platform/log.ts';
+import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
+import { cutEvenly } from './bisect.ts';
 import { createFailures, type Failed, isWell } from './failure-count.ts';
-import { type Fault, type Outcome, reasonOf, TRIES, triesOf } from './failures.ts';
-import { cutEvenly } from './isolate.ts';
+import { type BatchResult, type Fault, reasonOf, TRIES, triesOf } from './failures.ts';
 import type { Delivery } from './open.ts';
 import { type Held, PART_MS, type Part, turnsOf } from './parts.ts';
-import { runIsolating } from './run.ts';
-import type { Work } from './work.ts';
+import { applyBisecting } from './run.ts';
+import type { WorkItem } from './work-item.ts';
 
 const FIRST_RETRY_MS = 20;
 const LONGEST_RETRY_MS = 1000;
@@ -22,10 +22,10 @@ const MOST_VAIN = 3;
 const TOGETHER = 'the envelope cannot take effect, though each of its objects can: the log has the error';
 
 /**
- * Milliseconds after which a transaction that has found an object which takes too long is taken back, and begun again
- * without it: it holds locks meanwhile, and each such object takes seconds to find.
+ * Milliseconds after which a transaction that has found a slow poison object is taken back and begun again without it.
+ * It holds locks meanwhile, and each such object takes seconds to find.
  */
-const LONGEST_SEARCH_MS = 20_000;
+const LONGEST_BISECTION_MS = 20_000;
 
 const PART: Part = { milliseconds: PART_MS, late: new Set() };
 
@@ -39,7 +39,7 @@ export interface SettlingContext {
   log: Log;
   /** Aborted when what is not applied is to be left to another worker. */
   signal: AbortSignal;
-  report(deliveries: Delivery[], outcome: Outcome, milliseconds: number): void;
+  report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void;
 }
 
 /** How envelopes have failed by then; `whole`: one alone, so that all of it fails together once more. */
@@ -51,18 +51,18 @@ interface Before {
 /** Lets envelopes take effect each for itself, part by part, that have failed together. */
 export function createApart(context: SettlingContext) {
   /** By ids of envelopes of which something is left. */
-  const searches = new Map<string, Search>();
+  const bisections = new Map<string, Bisection>();
 
   async function settle(delivery: Delivery, before: Before): Promise<'done' | 'left' | 'abandoned'> {
-    const search = searches.get(delivery.id) ?? searchIn(delivery, before, context);
-    const ended = await search();
-    if (ended === 'left') searches.set(delivery.id, search);
-    else searches.delete(delivery.id);
+    const bisection = bisections.get(delivery.id) ?? bisectionOf(delivery, before, context);
+    const ended = await bisection();
+    if (ended === 'left') bisections.set(delivery.id, bisection);
+    else bisections.delete(delivery.id);
     return ended;
   }
 
   return {
-    knows: (id: string) => searches.has(id),
+    knows: (id: string) => bisections.has(id),
 
     /**
      * A part of each envelope, one after the other. Behind one of which something is left come those of other workspaces.
@@ -90,18 +90,18 @@ export function createApart(context: SettlingContext) {
 }
 
 /**
- * Lets a part of an envelope take effect; what of it is to blame becomes a dead letter. `left`: there is more of it, and
- * others may have their turn.
+ * Lets a part of an envelope take effect; poison objects become dead letters. `left`: there is more of it, and others
+ * may have their turn.
  */
-type Search = () => Promise<'done' | 'left' | 'abandoned'>;
+type Bisection = () => Promise<'done' | 'left' | 'abandoned'>;
 
-/** The search for what is to blame in one envelope that has failed, with others or alone. */
-function searchIn(
+/** The bisection of one envelope that has failed, with others or alone. */
+function bisectionOf(
   delivery: Delivery,
   before: Before,
   { pool, metrics, log, signal, report }: SettlingContext,
-): Search {
-  const condemned = new Map<string, string>();
+): Bisection {
+  const poison = new Map<string, string>();
   const starts = new Set<string>();
   const objects: { id: string }[] = Array.isArray(delivery.envelope?.objects)
     ? delivery.envelope.objects
@@ -111,30 +111,31 @@ function searchIn(
   if (before.whole && before.failed.times > 0) cut(objects);
 
   return async function next() {
-    for (let wait = FIRST_RETRY_MS; !signal.aborted; wait = Math.min(wait * 2, LONGEST_RETRY_MS)) {
+    for (const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS); !signal.aborted; ) {
+      const wait = nextWait();
       const started = performance.now();
-      let hand: Work[] = [];
+      let hand: WorkItem[] = [];
       try {
         const suspicion = {
-          ...{ condemned: new Map(condemned), starts, failed: failures.sofar() },
-          inHand(works: Work[]) {
-            hand = works;
+          ...{ poison: new Map(poison), starts, failed: failures.sofar() },
+          inHand(items: WorkItem[]) {
+            hand = items;
           },
-          found: (work: Work, reason: string, fault: Fault) => note(work, { reason, fault, started }),
+          found: (item: WorkItem, reason: string, fault: Fault) => note(item, { reason, fault, started }),
         };
-        const outcome = await runIsolating(pool, [delivery], { suspicion, part: PART });
-        report([delivery], outcome, performance.now() - started);
-        return outcome.kind === 'applied' && outcome.left ? 'left' : 'done';
+        const result = await applyBisecting(pool, [delivery], { suspicion, part: PART });
+        report([delivery], result, performance.now() - started);
+        return result.kind === 'applied' && result.left ? 'left' : 'done';
       } catch (error) {
         if (error instanceof BeginAgain) {
-          await sleep(FIRST_RETRY_MS, undefined, { signal }).catch(() => {});
+          await rest(FIRST_RETRY_MS, signal);
           continue;
         }
         metrics.retries.inc();
         log.warn({ err: error, envelopes: [delivery.id], retry_in_ms: wait }, 'not applied yet');
         const times = await failures.count(error);
-        if (times >= triesOf(error)) condemnOrCut(hand, error);
-        await sleep(wait, undefined, { signal }).catch(() => {});
+        if (times >= triesOf(error)) noteOrCut(hand, error);
+        await rest(wait, signal);
       }
     }
     return 'abandoned';
@@ -142,18 +143,18 @@ function searchIn(
 
   /** @throws {BeginAgain} */
   async function note(
-    { object: { id } }: Work,
+    { object: { id } }: WorkItem,
     { reason, fault, started }: { reason: string; fault: Fault; started: number },
   ): Promise<void> {
     if (fault === 'refused') return;
     if (!(await isWell(pool))) throw new BeginAgain();
     log.error({ object_id: id, envelopes: [delivery.id], reason }, 'an object fails the same way each time');
-    condemned.set(id, reason);
-    if (performance.now() - started > LONGEST_SEARCH_MS) throw new BeginAgain();
+    poison.set(id, reason);
+    if (performance.now() - started > LONGEST_BISECTION_MS) throw new BeginAgain();
   }
 
   /** What breaks the connection, or fails by what may be chance, cannot be tried apart in one transaction. */
-  function condemnOrCut(hand: Work[], error: unknown): void {
+  function noteOrCut(hand: WorkItem[], error: unknown): void {
     if (hand.length > 1) {
       cut(hand.map(({ object }) => object));
       failures.goOnFrom(triesOf(error) - (triesOf(error) === TRIES ? 1 : TRIES));
@@ -161,9 +162,9 @@ function searchIn(
     }
     failures.goOnFrom(0);
     const [only] = hand;
-    if (only) condemned.set(only.object.id, reasonOf(error));
+    if (only) poison.set(only.object.id, reasonOf(error));
     // It fails when it is committed, or before anything is applied: no object of it alone.
-    else if (++vain > MOST_VAIN) for (const { id } of objects) condemned.set(id, TOGETHER);
+    else if (++vain > MOST_VAIN) for (const { id } of objects) poison.set(id, TOGETHER);
   }
 
   /** From now on these are not tried together, nor with what follows them. */

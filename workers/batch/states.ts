@@ -8,7 +8,7 @@ import {
   marks,
   type StoredState,
 } from '../../src/store/subscription-states.ts';
-import { scoped } from './work.ts';
+import { scoped } from './work-item.ts';
 
 /** Whose state it is: that of an address, or of a profile while it has no such address. */
 export interface Subject {

@@ -1,13 +1,13 @@
 import type { ObjectKind } from '../../src/jobs/envelope.ts';
 import type { LaneCount, UsageRow } from '../../src/store/counters.ts';
 import type { Delivery } from './open.ts';
-import { scoped, type Work } from './work.ts';
+import { scoped, type WorkItem } from './work-item.ts';
 
 /**
  * Objects that took effect, one row per workspace and lane. A dead letter is no usage until it is replayed and
  * takes effect: every object counts once, however often it was tried.
  */
-export function tallyUsage(applied: Work[]): UsageRow[] {
+export function tallyUsage(applied: WorkItem[]): UsageRow[] {
   const rows = new Map<string, UsageRow>();
   for (const { workspaceId, lane, object } of applied) {
     const key = scoped(workspaceId, String(lane));
@@ -44,8 +44,8 @@ export function tallyLanes(
     seconds,
     cut,
   }: {
-    applied: Work[];
-    namedElsewhere: Work[];
+    applied: WorkItem[];
+    namedElsewhere: WorkItem[];
     deadLetters: number;
     seconds: number;
     /** Ids of envelopes that have not come to their end. */

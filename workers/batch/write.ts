@@ -45,7 +45,7 @@ import {
 import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { HeldProfile } from './held-profile.ts';
-import type { Work } from './work.ts';
+import type { WorkItem } from './work-item.ts';
 
 /**
  * Writes the identity operations of a round, behind everything else that was folded in it. The statements hold
@@ -89,7 +89,12 @@ function merging(tx: Connection, merges: MergePair[], now: string): (() => Promi
   ];
 }
 
-function deleting(tx: Connection, deletes: Work[], deleted: HeldProfile[], now: string): (() => unknown)[] {
+function deleting(
+  tx: Connection,
+  deletes: WorkItem[],
+  deleted: HeldProfile[],
+  now: string,
+): (() => unknown)[] {
   const gone: ProfileKey[] = deleted.map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
   const named = deletes.flatMap(({ workspaceId, object }) =>
     namedIdentifiers(object).map((identifier) => ({ workspaceId, identifier })),

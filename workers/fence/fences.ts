@@ -23,10 +23,10 @@ const POLL_MS = 250;
 const WARN_MS = 30_000;
 
 /**
- * What this process knows about one fence: which lanes have come to it, and whether it is passed. Both stay true
- * once they are: a lane comes to a fence when everything before it in that lane has taken effect.
+ * The barrier of one fence: which lanes have come to it, as far as this process knows, and whether it is passed. Both
+ * stay true once they are: a lane comes to a fence when everything before it in that lane has taken effect.
  */
-function createMeeting() {
+function createBarrier() {
   const arrived = new Set<number>();
   const watchers = new Set<() => void>();
   let passed = false;
@@ -76,7 +76,7 @@ function createMeeting() {
   };
 }
 
-type Meeting = ReturnType<typeof createMeeting>;
+type Barrier = ReturnType<typeof createBarrier>;
 
 export interface Wait {
   mayGo(): boolean;
@@ -91,8 +91,8 @@ export interface Wait {
  * Waits in memory alone at first, and then asks the store too, again and again.
  * @returns false: the lane leaves
  */
-async function waitAt(meeting: Meeting, { mayGo, ask, leaving, slow }: Wait): Promise<boolean> {
-  await meeting.until(mayGo, GRACE_MS, leaving);
+async function waitAt(barrier: Barrier, { mayGo, ask, leaving, slow }: Wait): Promise<boolean> {
+  await barrier.until(mayGo, GRACE_MS, leaving);
   let warned = performance.now();
   // One question at a time; a store that is silent keeps nobody from leaving.
   let asking = false;
@@ -104,7 +104,7 @@ async function waitAt(meeting: Meeting, { mayGo, ask, leaving, slow }: Wait): Pr
         asking = false;
       });
     }
-    await meeting.until(mayGo, POLL_MS, leaving);
+    await barrier.until(mayGo, POLL_MS, leaving);
     if (performance.now() - warned < WARN_MS) continue;
     warned = performance.now();
     slow();
@@ -131,8 +131,8 @@ export interface FencesOptions {
 
 /**
  * Lets lanes meet at fences. The first lane of a fence waits until all others have come, and applies; the others
- * wait until that is done. Lanes that one process works meet in its memory; those of several processes meet in the
- * store, by rows, which notifications make fast.
+ * wait until that is done. Lanes of one process meet in its memory, at a barrier. Those of several processes meet in
+ * the store, by rows, which notifications make fast.
  *
  * It stands on two facts that never become untrue. A lane that has come to a fence has everything behind it that
  * stood before the fence, since one of its jobs at a time is in work and this one is taken last; whoever works the
@@ -148,31 +148,31 @@ export interface FencesOptions {
  * No cyclic wait arises, since all fences stand in one order in all lanes.
  */
 export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
-  const meetings = new Map<string, Meeting>();
+  const barriers = new Map<string, Barrier>();
 
   /** Resolves to false when the lane left before the fence was passed; never rejects, but as `apply` does. */
   async function cross({ lane, fence, apply, leaving }: Crossing): Promise<boolean> {
     const started = performance.now();
-    const meeting = meetings.get(fence.id) ?? createMeeting();
-    meetings.set(fence.id, meeting);
-    meeting.standing++;
+    const barrier = barriers.get(fence.id) ?? createBarrier();
+    barriers.set(fence.id, barrier);
+    barrier.standing++;
     try {
-      meeting.arrive(lane);
+      barrier.arrive(lane);
       const first = fence.lanes[0] === lane;
       const others = fence.lanes.filter((other) => other < lanes);
       const mayGo = first
-        ? () => meeting.isPassed() || others.every(meeting.hasArrived)
-        : () => meeting.isPassed();
-      const ask = () => (first ? look(meeting, fence) : announce(meeting, fence, lane));
-      const missing = () => others.filter((other) => !meeting.hasArrived(other));
-      if (!(await waitAt(meeting, { mayGo, ask, leaving, slow: () => warn(fence, lane, missing()) })))
+        ? () => barrier.isPassed() || others.every(barrier.hasArrived)
+        : () => barrier.isPassed();
+      const ask = () => (first ? look(barrier, fence) : announce(barrier, fence, lane));
+      const missing = () => others.filter((other) => !barrier.hasArrived(other));
+      if (!(await waitAt(barrier, { mayGo, ask, leaving, slow: () => warn(fence, lane, missing()) })))
         return false;
       metrics.fenceWaitSeconds.observe((performance.now() - started) / 1000);
-      if (first) await pass(meeting, fence, apply);
+      if (first) await pass(barrier, fence, apply);
       return true;
     } finally {
-      meeting.standing--;
-      if (meeting.standing === 0) meetings.delete(fence.id);
+      barrier.standing--;
+      if (barrier.standing === 0) barriers.delete(fence.id);
     }
   }
 
@@ -180,28 +180,28 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
     log.warn({ fence: fence.id, lane, missing }, 'a lane waits long at a fence');
   }
 
-  async function pass(meeting: Meeting, fence: Fence, apply: () => Promise<void>): Promise<void> {
-    if (!meeting.isPassed()) {
+  async function pass(barrier: Barrier, fence: Fence, apply: () => Promise<void>): Promise<void> {
+    if (!barrier.isPassed()) {
       await apply();
       metrics.fences.inc();
-      meeting.pass();
+      barrier.pass();
     }
-    if (meeting.isShared) await trying(fence, () => openFence(pool, fence.id));
+    if (barrier.isShared) await trying(fence, () => openFence(pool, fence.id));
   }
 
-  async function look(meeting: Meeting, fence: Fence): Promise<void> {
-    meeting.isShared = true;
+  async function look(barrier: Barrier, fence: Fence): Promise<void> {
+    barrier.isShared = true;
     await trying(fence, async () => {
       const { passed, arrived } = await readFence(pool, fence.id);
-      for (const lane of arrived) meeting.arrive(lane);
-      if (passed) meeting.pass();
+      for (const lane of arrived) barrier.arrive(lane);
+      if (passed) barrier.pass();
     });
   }
 
-  async function announce(meeting: Meeting, fence: Fence, lane: number): Promise<void> {
-    meeting.isShared = true;
+  async function announce(barrier: Barrier, fence: Fence, lane: number): Promise<void> {
+    barrier.isShared = true;
     await trying(fence, async () => {
-      if (await announceArrival(pool, fence.id, lane)) meeting.pass();
+      if (await announceArrival(pool, fence.id, lane)) barrier.pass();
     });
   }
 
@@ -218,11 +218,11 @@ export function createFences({ pool, lanes, metrics, log }: FencesOptions) {
     cross,
     /** Takes in what another process says; nothing, unless a lane stands at that fence here. */
     hear({ fence, lane }: FenceNews): void {
-      const meeting = meetings.get(fence);
-      if (!meeting) return;
-      meeting.isShared = true;
-      if (lane === undefined) meeting.pass();
-      else meeting.arrive(lane);
+      const barrier = barriers.get(fence);
+      if (!barrier) return;
+      barrier.isShared = true;
+      if (lane === undefined) barrier.pass();
+      else barrier.arrive(lane);
     },
   };
 }

@@ -11,7 +11,7 @@ import { waitingIn } from '../../src/queue/waiting.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
-import { createLookahead, type WaitingEnvelope } from './prefetch.ts';
+import { createPrefetch, type WaitingEnvelope } from './prefetch.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
 const MAX_STALLED = 1_000_000;
@@ -42,7 +42,7 @@ export interface LaneContext {
 }
 
 /** What of a lane is being applied. */
-interface Run {
+interface InWork {
   /** Id of the first envelope: that of the job in work. */
   head: string;
   /** Jobs that still wait in the lane, in its order. */
@@ -52,7 +52,7 @@ interface Run {
 }
 
 /**
- * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was seen to wait behind it;
+ * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was prefetched behind it;
  * at a fence it waits for the other lanes. The processor never throws, since a failed job would come back behind later
  * ones. What it gives back when it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken
  * next on Redis, and on Postgres it keeps its place in the order.
@@ -66,13 +66,13 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
 
   const queue = openQueue<Envelope>(connection, laneName(lane));
   const waiting = waitingIn(connection, queue);
-  const lookahead = createLookahead(waiting);
+  const prefetch = createPrefetch(waiting);
 
   /** Jobs that took effect together with one in front of them. */
   const early = new Set<string>();
 
   /** The job in work and those that are applied with it, until all of them have taken effect. */
-  let run: Run | undefined;
+  let inWork: InWork | undefined;
   coalescer.follow(lane, takeMore);
 
   /** The last job that has taken effect; the queue may not know of it yet. */
@@ -87,10 +87,10 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     const id = job.id!;
     if (early.delete(id)) return;
     early.clear();
-    const ahead = await lookahead.take(id);
+    const ahead = await prefetch.take(id);
     const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
-    if (!fence) return applyRun(delivery, ahead);
+    if (!fence) return applyPrefetched(delivery, ahead);
     const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
     if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
     // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
@@ -99,31 +99,32 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   }
 
   /** One batch for a job and what was seen behind it, and what is seen later if it takes long. */
-  async function applyRun(delivery: Delivery, ahead: WaitingEnvelope[]): Promise<void> {
+  async function applyPrefetched(delivery: Delivery, ahead: WaitingEnvelope[]): Promise<void> {
     const first = coalescer.apply(delivery, ...ahead.map(({ id, envelope }) => deliveryOf(id, envelope)));
-    const mine: Run = { head: delivery.id, behind: ahead.map(({ id }) => id), applied: [first] };
-    run = mine;
-    void lookahead.look(ahead, first);
+    const mine: InWork = { head: delivery.id, behind: ahead.map(({ id }) => id), applied: [first] };
+    inWork = mine;
+    void prefetch.read(ahead, first);
     for (const applied of mine.applied) await applied;
-    run = undefined;
+    inWork = undefined;
     await removeEarly(mine.behind);
   }
 
   /** A batch that takes long was cut: who shares the lane has a turn between two parts of it. */
   async function takeMore(pending: ReadonlySet<string>): Promise<void> {
-    const mine = run;
+    const mine = inWork;
     if (!mine || closing) return;
     const done = mine.behind.filter((id) => !pending.has(ledgerKey(id)));
     mine.behind = mine.behind.filter((id) => pending.has(ledgerKey(id)));
     await removeEarly(done);
     const all = Promise.all(mine.applied);
-    const more = await lookahead.takeMore(
+    const more = await prefetch.takeMore(
       mine.behind.map((id) => ({ id })),
       all,
     );
     const deliveries = more.map(({ id, envelope }) => deliveryOf(id, envelope));
     // Applied in the meantime, the lane hands out the next one itself. Somebody else's by now, it waits again.
-    if (run !== mine || closing || more.length === 0 || deliveries.some(({ id }) => id === mine.head)) return;
+    if (inWork !== mine || closing || more.length === 0 || deliveries.some(({ id }) => id === mine.head))
+      return;
     mine.behind.push(...more.map(({ id }) => id));
     mine.applied.push(coalescer.apply(...deliveries));
   }
@@ -197,7 +198,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
       const closed = worker.close();
       leaving.abort();
       await closed;
-      lookahead.forget();
+      prefetch.forget();
       stop.abort();
       await queue.close();
     },

@@ -4,26 +4,27 @@ import { within } from '../../src/platform/lifecycle.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { Waiting } from '../../src/queue/waiting.ts';
 
-/** Times as long as something took that was slow, until it is done again. */
-const REST = 4;
+/** The pause after a slow read is so many times as long as that took. */
+const BACK_OFF = 4;
 
 /**
- * Keeps apart what is slow: where the queue is far away, what is read from it would keep everything else from it.
+ * Back-off: a pause follows each slow read. Where the queue is far away, reads without one would keep everything else
+ * from it.
  *
  * @param slowMs milliseconds from which on something was slow
  */
-function createRest(slowMs: number) {
+function createBackOff(slowMs: number) {
   /** By `performance.now()`. */
   let until = 0;
 
   function after(took: number): void {
-    until = performance.now() + REST * took;
+    until = performance.now() + BACK_OFF * took;
   }
 
   return {
-    isResting: () => performance.now() < until,
+    isWaiting: () => performance.now() < until,
     after,
-    /** What the promise says, after which follows a rest if it was slow; undefined when it is rejected. */
+    /** The value, and a pause from then on if it came slowly; undefined when the promise is rejected. */
     async timed<Value>(promise: Promise<Value>): Promise<Value | undefined> {
       const begun = performance.now();
       const value = await promise.catch(() => undefined);
@@ -35,8 +36,7 @@ function createRest(slowMs: number) {
 }
 
 /**
- * Objects, and bytes of their JSON text, from which on what was found is worth a transaction: more would only make
- * everyone wait longer.
+ * Objects, and bytes of their JSON text, that are enough for a transaction: more would only make everyone wait longer.
  */
 const ENOUGH_OBJECTS = 4000;
 const ENOUGH_BYTES = 4_194_304;
@@ -53,10 +53,10 @@ export interface WaitingEnvelope {
 }
 
 /**
- * The job that a lane hands out next, and an unbroken run of those behind it, in the lane's order, up to what is enough
- * for a transaction. Knows only what it is told by who looks at the lane.
+ * The prefix of a lane: the job that it hands out next, and those behind it without a gap, in the lane's order, up to
+ * what is enough for a transaction. Knows only what it is told by who reads the lane.
  */
-function createWaitingRun() {
+function createPrefix() {
   let next: string | undefined;
   let behind: WaitingEnvelope[] = [];
   /** How much of what is enough there is: 1 is all of it. */
@@ -82,7 +82,7 @@ function createWaitingRun() {
   }
 
   /**
-   * The ids with which the run goes on.
+   * The ids with which the prefix goes on.
    *
    * @param ids the lane's first jobs
    * @param ahead those of them that are being applied
@@ -135,108 +135,108 @@ function shareOf(envelope: Envelope): number {
 /** Waiting jobs whose ids are read. */
 const MOST_JOBS = 128;
 
-/** Milliseconds from which on a look was slow, and for which a job waits for one at most. */
+/** Milliseconds from which on a read was slow, and for which a job waits for one at most. */
 const SLOW_MS = 500;
 
-/** Milliseconds between two looks of one transaction; each pause is twice as long as the one before. */
+/** Milliseconds between two reads during one transaction; each pause is twice as long as the one before. */
 const FIRST_PAUSE_MS = 4;
 const LONGEST_PAUSE_MS = 250;
 
 /**
- * Reads what waits in a lane behind the jobs that are being applied, so that the next transaction can take it along.
- * Nothing is taken out of the lane by that: the lane hands out the next job, and what was seen behind that one, in one
- * piece and in the lane's order, may be applied with it. Everything in front of it has taken effect by then, and who
- * else holds one of these jobs, since a lock has run out, meets the ledger.
+ * Prefetch: reads what waits in a lane behind the jobs that are being applied, so that the next transaction takes it
+ * along. Nothing leaves the lane by that. The lane hands out the next job, and the prefix that was seen behind it may be
+ * applied with it. Everything in front of it has taken effect by then. Who else holds one of these jobs, since a lock
+ * has run out, meets the ledger.
  */
-export function createLookahead(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>) {
-  const run = createWaitingRun();
-  const rest = createRest(SLOW_MS);
-  /** Grows with every look: an older one finds nothing any more. */
-  let round = 0;
-  /** The present look has not seen the lane yet. */
+export function createPrefetch(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>) {
+  const prefix = createPrefix();
+  const backOff = createBackOff(SLOW_MS);
+  /** Grows with every read: an older one finds nothing any more. */
+  let reading = 0;
+  /** The present read has not seen the lane yet. */
   let unseen = false;
 
   /**
-   * What may be applied together with `jobId`, which was handed out just now. Ends the present look. Where the
-   * transaction has been quicker than the look this waits for another one: each envelope of a lane that is full of small
-   * ones would have a transaction of its own. Never rejects.
+   * What may be applied together with `jobId`, which was handed out just now. Ends the present read. Where the
+   * transaction was quicker than the read, it waits for another one. Otherwise each envelope of a lane full of small ones
+   * would have a transaction of its own. Never rejects.
    */
   async function take(jobId: string): Promise<WaitingEnvelope[]> {
-    const following = run.takeFor(jobId);
+    const following = prefix.takeFor(jobId);
     const hurried = unseen;
     forget();
-    if (following.length > 0 || !hurried || rest.isResting()) return following;
-    const mine = ++round;
-    await within(SLOW_MS, rest.timed(lookOnce([], mine, true))).catch(() => rest.after(SLOW_MS));
-    const seen = mine === round ? run.takeAll() : [];
+    if (following.length > 0 || !hurried || backOff.isWaiting()) return following;
+    const mine = ++reading;
+    await within(SLOW_MS, backOff.timed(readOnce([], mine, true))).catch(() => backOff.after(SLOW_MS));
+    const seen = mine === reading ? prefix.takeAll() : [];
     forget();
     return seen;
   }
 
   /**
-   * What waits behind the job in work and those that are applied with it, for a batch that was cut. Ends the present look,
-   * and begins another. Never rejects.
+   * For a batch that was cut: what waits behind the job in work and those that are applied with it. Ends the present
+   * read, and begins another. Never rejects.
    */
   async function takeMore(ahead: { id: string }[], applied: Promise<unknown>): Promise<WaitingEnvelope[]> {
-    if (rest.isResting()) return [];
+    if (backOff.isWaiting()) return [];
     forget();
-    const mine = ++round;
-    await within(SLOW_MS, rest.timed(lookOnce(ahead, mine, true))).catch(() => rest.after(SLOW_MS));
-    if (mine !== round) return [];
-    const seen = run.takeAll();
+    const mine = ++reading;
+    await within(SLOW_MS, backOff.timed(readOnce(ahead, mine, true))).catch(() => backOff.after(SLOW_MS));
+    if (mine !== reading) return [];
+    const seen = prefix.takeAll();
     forget();
-    void look([...ahead, ...seen], applied);
+    void read([...ahead, ...seen], applied);
     return seen;
   }
 
   function forget(): void {
-    round++;
-    run.forget();
+    reading++;
+    prefix.forget();
     unseen = false;
   }
 
   /**
-   * Looks for what waits behind the job in work and those that are applied with it, until it has found enough or
+   * Reads what waits behind the job in work and those that are applied with it, until it has found enough or
    * `applied` resolves. Never rejects.
    */
-  async function look(ahead: { id: string }[], applied: Promise<unknown>): Promise<void> {
-    const mine = ++round;
+  async function read(ahead: { id: string }[], applied: Promise<unknown>): Promise<void> {
+    const mine = ++reading;
     let over = false;
     unseen = true;
     void applied.then(() => {
       over = true;
     });
     for (let pause = FIRST_PAUSE_MS; !over; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
-      if (rest.isResting()) return;
-      // Undefined: the queue is away, and has nothing to look at.
-      const more = await rest.timed(lookOnce(ahead, mine, false));
-      if (mine === round) unseen = false;
+      if (backOff.isWaiting()) return;
+      // Undefined: the queue is away, and has nothing to read.
+      const more = await backOff.timed(readOnce(ahead, mine, false));
+      if (mine === reading) unseen = false;
       if (!more) return;
       await sleep(pause);
     }
   }
 
   /**
-   * @param inWork whether it is for the job in work, and not for the one that is handed out next: then nobody looks again
-   * before it is applied, and `ahead` has to be all that waits in front of it
+   * @param inWork whether it is for the job in work, and not for the one that is handed out next. Then nobody reads
+   * again before it is applied, and `ahead` has to be all that waits in front of it
    * @returns whether there may be more to find, later
    */
-  async function lookOnce(ahead: { id: string }[], mine: number, inWork: boolean): Promise<boolean> {
+  async function readOnce(ahead: { id: string }[], mine: number, inWork: boolean): Promise<boolean> {
     // Those that are applied now still wait.
     const ids = await waiting.ids(ahead.length + MOST_JOBS);
-    if (mine !== round) return false;
+    if (mine !== reading) return false;
     if (inWork && ahead.some(({ id }, place) => ids[place] !== id)) return false;
-    const continuation = run.continuationIn(ids, ahead);
+    const continuation = prefix.continuationIn(ids, ahead);
     if (continuation === 'lost') forget();
     if (typeof continuation === 'string') return false;
     // It will be handed out, envelope and all.
-    if (!inWork) run.beginWith(continuation);
-    for (let wanted = run.wanted(); wanted > 0 && continuation.length > 0; wanted = run.wanted()) {
+    if (!inWork) prefix.beginWith(continuation);
+    for (let wanted = prefix.wanted(); wanted > 0 && continuation.length > 0; wanted = prefix.wanted()) {
       const jobs = await waiting.jobs(continuation.splice(0, wanted));
-      if (mine !== round || !jobs.every(run.add)) return false;
+      if (mine !== reading || !jobs.every(prefix.add)) return false;
     }
     return true;
   }
 
-  return { take, takeMore, look, forget };
+  return { take, takeMore, read, forget };
 }

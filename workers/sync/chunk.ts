@@ -7,11 +7,11 @@ import { usersDelete } from '../../src/operations/users.delete.ts';
 import type { LongStrings } from '../../src/profile/attribute-rule.ts';
 import { pack } from '../../src/queue/pack.ts';
 import type { Pool } from '../../src/store/database.ts';
-import type { RowError, ShownRow, StagedChunk } from '../../src/store/sync-chunks.ts';
+import type { OutboxChunk, RowError, ShownRow } from '../../src/store/sync-chunks.ts';
 import { readRules, type WorkspaceRules } from '../../src/store/sync-lists.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
-import type { Limit } from './pace.ts';
 import { fingerprintOf, namesOf, type Refusal, tally, timeOf, toObject, userOf } from './row-object.ts';
+import type { Limit } from './throttle.ts';
 
 /** Row errors of one run that are kept; all are counted. As many rows with a warning are kept of one attempt. */
 const MAX_ERRORS = 100_000;
@@ -38,7 +38,7 @@ export interface ChunkMaking {
 }
 
 /** Judges rows and packs what can be applied. `position` moves on behind them. */
-export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMaking): StagedChunk {
+export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMaking): OutboxChunk {
   const { run, caller, judge, lanes, maxEnvelopeObjects } = making;
   const judging = { caller, kind: run.kind, updateExistingOnly: run.updateExistingOnly };
   const objects: AcceptedObject[] = [];

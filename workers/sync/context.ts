@@ -5,12 +5,12 @@ import type { WatchApplied } from '../../src/queue/effects.ts';
 import type { LaneProducer } from '../../src/queue/lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { expectBoundary, meetBoundary } from '../../src/store/sync-boundary.ts';
-import type { StagedChunk } from '../../src/store/sync-chunks.ts';
+import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import type { Run } from '../../src/store/sync-runs.ts';
+import { handOver, type Settled } from './checkpoint.ts';
 import type { ChunkMaking, Rules } from './chunk.ts';
-import type { Pace } from './pace.ts';
 import { fingerprintOf, tally } from './row-object.ts';
-import { handOver, type Settled } from './turn-over.ts';
+import type { Throttle } from './throttle.ts';
 
 /** What runs are worked with. */
 export interface SyncContext {
@@ -22,7 +22,7 @@ export interface SyncContext {
   /** @throws {SourceError} `config` when the source lacks a column, or has one too many */
   checkColumns(columns: SourceColumn[], run: Run): void;
   rulesOf(run: Run): Rules;
-  paceOf(run: Run): Pace;
+  throttleOf(run: Run): Throttle;
   making: Omit<ChunkMaking, 'run' | 'caller'>;
   /** Most rows of one run. */
   maxRows: number;
@@ -38,7 +38,7 @@ export interface Leaving {
 
 /** Hands a chunk over, waits for its effect and counts it. */
 export async function settle(
-  chunk: StagedChunk,
+  chunk: OutboxChunk,
   context: SyncContext,
   abandon: AbortSignal,
 ): Promise<Settled> {
@@ -51,23 +51,23 @@ export async function settle(
   return settled;
 }
 
-/** Takes away the rows that have been processed before; of equal rows, as many as there were. */
-export type PassOver = (rows: SourceRow[]) => Promise<SourceRow[]>;
+/** Deduplication: leaves out the rows that were processed before; of equal rows, as many as there were. */
+export type Deduplicate = (rows: SourceRow[]) => Promise<SourceRow[]>;
 
 /**
- * Reading begins at the last timestamp, rows of that very time included, since more of them may have come since; and
- * those without a readable time are read whatever has become of them. Which of them were processed is in the store,
- * and so is what this attempt has met of it: there may be a million.
+ * Deduplication for one reading of a source. Reading begins at the watermark, rows of that very time included, since more
+ * of them may have come since. Rows without a readable time are read each time. Which of them were processed is in the
+ * store, and so is what this attempt has met of it: there may be a million.
  *
  * @param attempt UUID: of one reading of the source
  */
-export async function createPassOver(pool: Pool, run: Run, attempt: string): Promise<PassOver> {
+export async function createDeduplication(pool: Pool, run: Run, attempt: string): Promise<Deduplicate> {
   let left = await expectBoundary(pool, { attempt, jobId: run.id, integrationId: run.integrationId });
 
-  return async function passOver(rows) {
+  return async function deduplicate(rows) {
     if (left === 0) return rows;
     const known = rows.map((row) =>
-      row.updatedAt === undefined || row.updatedAt === run.lastTimestamp ? fingerprintOf(row) : undefined,
+      row.updatedAt === undefined || row.updatedAt === run.watermark ? fingerprintOf(row) : undefined,
     );
     const asked = tally(known.filter((fingerprint) => fingerprint !== undefined));
     if (asked.size === 0) return rows;

@@ -7,12 +7,12 @@ import { newId } from '../../src/platform/ids.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { inTransaction } from '../../src/store/database.ts';
 import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
-import type { StagedChunk } from '../../src/store/sync-chunks.ts';
+import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
 import { advanceRun, isCancelled, type Run } from '../../src/store/sync-runs.ts';
+import { advanceCheckpoint, type Checkpoint, RunLost, type Settled } from './checkpoint.ts';
 import { makeChunk, type Position } from './chunk.ts';
-import { createPassOver, type Leaving, type SyncContext, settle } from './context.ts';
-import { createChunkSize } from './pace.ts';
-import { type Account, RunLost, type Settled, turnOver } from './turn-over.ts';
+import { createDeduplication, type Leaving, type SyncContext, settle } from './context.ts';
+import { createChunkSize } from './throttle.ts';
 
 /** Characters in one chunk, unless one row has more: bounds what stands in a lane before a live request. */
 const MAX_CHUNK_CHARACTERS = 1_048_576;
@@ -69,31 +69,31 @@ const CLOSE_MS = 10_000;
 export type ReadOn = 'finished' | 'cancelled' | 'too many rows' | 'left';
 
 /** What the next chunk has turned out to be; nothing of it at the end of the source. */
-type Next = { chunk?: StagedChunk | undefined; error?: unknown };
+type Next = { chunk?: OutboxChunk | undefined; error?: unknown };
 
 /**
- * Reads a source from the run's last timestamp on, and hands its rows over chunk by chunk. One chunk is in the lanes at
- * a time, so that a live request waits behind one at most; meanwhile the next is read and judged.
+ * Reads a source from the watermark on, and hands its rows over chunk by chunk. One chunk is in the lanes at a time: a
+ * live request waits behind one at most. Meanwhile the next is read and judged.
  *
- * `account` moves on with what has taken effect.
+ * `checkpoint` moves on with what has taken effect.
  * @throws {SourceError}; {RunLost}; what the store or the queue report
  */
 export async function readOn(
-  { run, account }: { run: Run; account: Account },
+  { run, checkpoint }: { run: Run; checkpoint: Checkpoint },
   context: SyncContext,
   leaving: Leaving,
 ): Promise<ReadOn> {
   const { pool, maxRows } = context;
   const rules = context.rulesOf(run);
-  const ask = context.paceOf(run);
+  const throttle = context.throttleOf(run);
   const size = createChunkSize();
   const position: Position = {
-    rows: account.read,
-    failed: account.failed,
+    rows: checkpoint.read,
+    failed: checkpoint.failed,
     warned: 0,
-    newest: account.lastTimestamp,
+    newest: checkpoint.watermark,
   };
-  if (account.read === 0) await forgetUnreadable(account, context);
+  if (checkpoint.read === 0) await forgetUnreadable(checkpoint, context);
   const attempt = newId();
   const reading = new AbortController();
   const cancelled = watchForCancel(run.id, context, reading.signal);
@@ -104,15 +104,15 @@ export async function readOn(
   try {
     const source = await unlessAborted(opening, stop);
     if (!source) return cancelled.aborted ? 'cancelled' : 'left';
-    const passOver = await createPassOver(pool, run, attempt);
-    const read = createRowReader(source.rowsSince(run.lastTimestamp ?? undefined, { batch: BATCH, signal }));
+    const deduplicate = await createDeduplication(pool, run, attempt);
+    const read = createRowReader(source.rowsSince(run.watermark ?? undefined, { batch: BATCH, signal }));
 
     const prepare = async (): Promise<Next> => {
       try {
         for (;;) {
           const rows = await read(size.now());
           if (rows.length === 0) return {};
-          const fresh = await passOver(rows);
+          const fresh = await deduplicate(rows);
           if (fresh.length === 0) continue;
           return {
             chunk: makeChunk(fresh, position, { ...context.making, run, caller: await rules.caller() }),
@@ -124,11 +124,11 @@ export async function readOn(
     };
 
     /** Until the chunk may be handed over; what has taken effect is settled before a wait. */
-    const waitForTurn = async ({ progress }: StagedChunk): Promise<void> => {
+    const waitForThrottle = async ({ progress }: OutboxChunk): Promise<void> => {
       for (;;) {
-        const milliseconds = await ask(progress.rows, await rules.limit());
+        const milliseconds = await throttle(progress.rows, await rules.limit());
         if (milliseconds === 0 || leaving.soon.aborted) return;
-        if (done) await turnOver(pool, account, { done });
+        if (done) await advanceCheckpoint(pool, checkpoint, { done });
         done = undefined;
         await rest(milliseconds, leaving.soon);
         if (await isCancelled(pool, run.id)) return;
@@ -137,23 +137,23 @@ export async function readOn(
 
     for (let ahead = prepare(); ; ) {
       const { chunk, error } = (await unlessAborted(ahead, stop)) ?? {};
-      if (chunk) await waitForTurn(chunk);
+      if (chunk) await waitForThrottle(chunk);
       const full =
         chunk !== undefined &&
-        account.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
+        checkpoint.read + (done?.chunk.progress.rows ?? 0) + chunk.progress.rows > maxRows;
       // A source that is told to stop may look like one that is at its end.
       const leave = leaving.soon.aborted;
-      const staged = full || stop.aborted ? undefined : chunk;
-      const turned = await turnOver(pool, account, { done, next: staged });
+      const next = full || stop.aborted ? undefined : chunk;
+      const advanced = await advanceCheckpoint(pool, checkpoint, { done, next });
       done = undefined;
-      if (turned.cancelled) return 'cancelled';
+      if (advanced.cancelled) return 'cancelled';
       if (leave) return 'left';
       if (error) throw error;
       if (full) return 'too many rows';
-      if (!staged) return 'finished';
+      if (!next) return 'finished';
       ahead = prepare();
-      done = await settle(staged, context, leaving.now);
-      if (staged.entries.length > 0) size.learn(staged.progress.rows, done.milliseconds);
+      done = await settle(next, context, leaving.now);
+      if (next.entries.length > 0) size.learn(next.progress.rows, done.milliseconds);
     }
   } finally {
     reading.abort();
@@ -163,9 +163,9 @@ export async function readOn(
 }
 
 /** Rows without a readable time are counted once in a run, and again in the next one. */
-async function forgetUnreadable({ jobId, integrationId }: Account, { pool }: SyncContext): Promise<void> {
+async function forgetUnreadable({ jobId, integrationId }: Checkpoint, { pool }: SyncContext): Promise<void> {
   await inTransaction(pool, async (tx) => {
-    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
     if ((await advanceRun(tx, { jobId, expected: 0, ...nothing })) === undefined) throw new RunLost();
     await clearBoundary(tx, integrationId, true);
   });

@@ -32,10 +32,10 @@ async function startScheduled(
   const id = newId();
   while (!leaving.aborted) {
     try {
-      const outcome = await startRun(pool, { id, integrationId, askedBy: 'schedule' });
-      if (outcome !== 'started') {
-        metrics.skipped.inc({ reason: outcome });
-        log.info({ integration_id: integrationId, reason: outcome }, 'a scheduled run was not started');
+      const started = await startRun(pool, { id, integrationId, askedBy: 'schedule' });
+      if (started !== 'started') {
+        metrics.skipped.inc({ reason: started });
+        log.info({ integration_id: integrationId, reason: started }, 'a scheduled run was not started');
         return true;
       }
       // Where the queue does not take it, the next sweep finds it.

@@ -3,41 +3,41 @@ import { messageOf } from '../../src/platform/log.ts';
 import { grouped } from '../../src/platform/numbers.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import { inTransaction } from '../../src/store/database.ts';
-import { findChunk } from '../../src/store/sync-chunks.ts';
+import { findInOutbox } from '../../src/store/sync-chunks.ts';
 import { advanceRun, type EndedStatus, findRun, finishRun, type Run } from '../../src/store/sync-runs.ts';
 import { classify } from '../batch/failures.ts';
+import { advanceCheckpoint, type Checkpoint, RunLost } from './checkpoint.ts';
 import { type Leaving, type SyncContext, settle } from './context.ts';
 import { type ReadOn, readOn } from './read.ts';
-import { type Account, RunLost, turnOver } from './turn-over.ts';
 
 /**
  * How work on a run ended. `left`: somebody goes on with it; `lost`: somebody has, or it is gone; `failed`: the run
- * stands where the account says, and can be gone on with.
+ * stands at its checkpoint, and can be gone on with.
  */
 type Worked =
-  | { kind: ReadOn | 'cancelled'; account: Account }
-  | { kind: 'failed'; error: unknown; account: Account | undefined }
+  | { kind: ReadOn | 'cancelled'; checkpoint: Checkpoint }
+  | { kind: 'failed'; error: unknown; checkpoint: Checkpoint | undefined }
   | { kind: 'left' }
   | { kind: 'lost' };
 
 /** Goes on with a run from where it stands, to the end of its source if nothing comes between. */
 async function workRun(jobId: string, context: SyncContext, leaving: Leaving): Promise<Worked> {
-  let account: Account | undefined;
+  let checkpoint: Checkpoint | undefined;
   try {
     const run = await settleLeftOver(jobId, context, leaving.now);
     if (!run) return { kind: 'lost' };
-    account = accountOf(run);
-    if (run.cancelled) return { kind: 'cancelled', account };
-    const kind = await readOn({ run, account }, context, leaving);
-    return kind === 'left' ? { kind } : { kind, account };
+    checkpoint = checkpointOf(run);
+    if (run.cancelled) return { kind: 'cancelled', checkpoint };
+    const kind = await readOn({ run, checkpoint }, context, leaving);
+    return kind === 'left' ? { kind } : { kind, checkpoint };
   } catch (error) {
     if (error instanceof RunLost) return { kind: 'lost' };
     if (leaving.now.aborted) return { kind: 'left' };
-    return { kind: 'failed', error, account };
+    return { kind: 'failed', error, checkpoint };
   }
 }
 
-/** A chunk that was staged by whoever worked the run before is handed over, once more perhaps, before all else. */
+/** What the outbox has from whoever worked the run before is handed over, once more perhaps, before all else. */
 async function settleLeftOver(
   jobId: string,
   context: SyncContext,
@@ -45,20 +45,20 @@ async function settleLeftOver(
 ): Promise<Run | undefined> {
   const { pool } = context;
   const run = await findRun(pool, jobId);
-  const chunk = run && (await findChunk(pool, jobId));
+  const chunk = run && (await findInOutbox(pool, jobId));
   if (!chunk) return run;
-  await turnOver(pool, accountOf(run), { done: await settle(chunk, context, abandon) });
+  await advanceCheckpoint(pool, checkpointOf(run), { done: await settle(chunk, context, abandon) });
   return findRun(pool, jobId);
 }
 
-function accountOf(run: Run): Account {
+function checkpointOf(run: Run): Checkpoint {
   return {
     jobId: run.id,
     integrationId: run.integrationId,
     read: run.rowsRead,
     synced: run.rowsSynced,
     failed: run.rowsFailed,
-    lastTimestamp: run.lastTimestamp ?? undefined,
+    watermark: run.watermark ?? undefined,
   };
 }
 
@@ -87,17 +87,17 @@ function endOf(worked: Ending, maxRows: number, now: Date): RunEnd {
       return { status: 'error', message: `a mistake of the service: ${messageOf(error)}` };
     }
     default:
-      return endOfSource(worked.account, now);
+      return endOfSource(worked.checkpoint, now);
   }
 }
 
 /** A source without rows is a success: nothing failed. */
-function endOfSource({ synced, failed, lastTimestamp }: Account, now: Date): RunEnd {
+function endOfSource({ synced, failed, watermark }: Checkpoint, now: Date): RunEnd {
   const notes: string[] = [];
   if (failed > 0) notes.push(`${grouped(failed)} ${failed === 1 ? 'row' : 'rows'} failed`);
-  if (lastTimestamp !== undefined && lastTimestamp > now.toISOString())
+  if (watermark !== undefined && watermark > now.toISOString())
     notes.push(
-      `an UPDATED_AT of ${lastTimestamp} lies in the future: rows with an earlier one are not read any more`,
+      `an UPDATED_AT of ${watermark} lies in the future: rows with an earlier one are not read any more`,
     );
   return { status: statusOf(synced, failed), message: notes.join('; ') || undefined };
 }
@@ -108,13 +108,13 @@ function statusOf(synced: number, failed: number): EndedStatus {
 }
 
 /**
- * Ends a run that stands where the account says and has nothing in the lanes.
+ * Ends a run that stands at its checkpoint and has nothing in the lanes.
  * @returns whether it did
  */
-function endRun({ pool }: SyncContext, { jobId, read }: Account, end: RunEnd): Promise<boolean> {
+function endRun({ pool }: SyncContext, { jobId, read }: Checkpoint, end: RunEnd): Promise<boolean> {
   return inTransaction(pool, async (tx) => {
-    // Holds the run first, so that the second statement sees a chunk that somebody has staged meanwhile.
-    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    // Holds the run first, so that the second statement sees a chunk that has come into the outbox meanwhile.
+    const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
     if ((await advanceRun(tx, { jobId, expected: read, ...nothing })) === undefined) return false;
     return finishRun(tx, jobId, end);
   });
@@ -156,7 +156,7 @@ export async function workOff(jobId: string, context: SyncContext, leaving: Leav
     const run = await findRun(context.pool, jobId);
     if (!run) return true;
     const end = endOf(worked, context.maxRows, new Date());
-    if (!worked.account || !(await endRun(context, worked.account, end))) return false;
+    if (!worked.checkpoint || !(await endRun(context, worked.checkpoint, end))) return false;
     metrics.runs.inc({ status: end.status });
     const failed = end.status === 'error' || end.status === 'config_error';
     const line = {

@@ -256,8 +256,8 @@ async function workOff(job: Job<DeadLetterJob>, { log, ...context }: DeadLetters
       `Not replayed, retry it again: ${error.message}. Failed first: ${job.data.reason}`,
     );
   });
-  const outcome =
+  const result =
     enqueued.length > 0 ? 'in its lane again' : unknown.length > 0 ? 'unknown' : 'replayed before';
-  log.info({ dead_letter_id, request_id, outcome }, 'dead letter replayed from the dashboard');
-  return outcome;
+  log.info({ dead_letter_id, request_id, outcome: result }, 'dead letter replayed from the dashboard');
+  return result;
 }

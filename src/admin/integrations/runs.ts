@@ -114,10 +114,10 @@ export async function sync(nameOrId: string, options: OneOptions & { wait?: bool
     const { database } = installation;
     const { id: integrationId, name, status } = await findIntegration(database, nameOrId, options.workspace);
     const id = v7();
-    const outcome = await startRun(database.pool, { id, integrationId, askedBy: 'operator' });
-    if (outcome === 'in progress')
+    const started = await startRun(database.pool, { id, integrationId, askedBy: 'operator' });
+    if (started === 'in progress')
       throw new Refusal(`another job of '${name}' is in progress; see ${PENSTOCK} integrations logs`);
-    if (outcome !== 'started')
+    if (started !== 'started')
       throw new Refusal(
         `the integration '${name}' is ${status}; activate it with ${PENSTOCK} integrations resume`,
       );

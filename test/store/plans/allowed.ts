@@ -45,7 +45,7 @@ export const longReads: Record<string, string> = {
   'ledger.ts forgetEnvelopes: a range of ledger_pkey': OLD,
   'idempotency-keys.ts forgetKeys: a range of idempotency_keys_created': OLD,
   'outcomes.ts forgetOutcomes: a range of outcomes_pkey': OLD,
-  'removals.ts selectRemoved: a range of removed_profiles_pkey': PAGE,
+  'tombstones.ts selectTombstones: a range of removed_profiles_pkey': PAGE,
   'email-listing.ts listEmails: a range of email_addresses_hard_bounced': PAGE,
   'email-listing.ts listEmails: a range of email_addresses_unsubscribed': PAGE,
   'sync-chunks.ts forgetRowErrors: a range of sync_row_errors_time': OLD,

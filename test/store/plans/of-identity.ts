@@ -23,14 +23,14 @@ import { removeProfiles } from '../../../src/store/profiles.ts';
 import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
 import { movePushTokens } from '../../../src/store/push-tokens.ts';
 import {
+  dropSettled,
   findKept,
-  finishRemovals,
   isPassed,
-  lockRemoved,
+  lockTombstones,
   readHorizon,
-  selectRemoved,
+  selectTombstones,
   spreadDeletes,
-} from '../../../src/store/removals.ts';
+} from '../../../src/store/tombstones.ts';
 import type { Asking } from './asking.ts';
 
 /** Names given and taken away, merges, deletes and what is left to do after them. */
@@ -82,7 +82,7 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
     () => freeExternalIds(store, [{ ...workspace, external_id: 'old2' }]),
     () => spreadDeletes(store, keys, 100),
     () => findKept(store, keys),
-    () => lockRemoved(store, keys),
+    () => lockTombstones(store, keys),
     ...(['owned', 'named'] as const).map(
       (which) => () => bringFailures(store, pairs, { which, rowsOfEach: 100 }),
     ),
@@ -90,14 +90,14 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
     () => strikeOffNames(store, keys, 100),
     ...(['merged', 'deleted'] as const).map(
       (fate) => () =>
-        finishRemovals(
+        dropSettled(
           store,
           keys.map((key) => ({ ...key, fate })),
           fate,
         ),
     ),
     () => eraseHistories(store, 100),
-    () => selectRemoved(store, 100),
+    () => selectTombstones(store, 100),
     () => readHorizon(store),
     () => isPassed(store, '1'),
   ];

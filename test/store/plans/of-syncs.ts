@@ -8,12 +8,12 @@ import {
   meetBoundary,
 } from '../../../src/store/sync-boundary.ts';
 import {
-  findChunk,
+  addToOutbox,
+  findInOutbox,
   findRefused,
   forgetRowErrors,
   insertRowErrors,
-  removeChunk,
-  stageChunk,
+  removeFromOutbox,
 } from '../../../src/store/sync-chunks.ts';
 import { listRuns, readRules, readSyncState, selectRuns } from '../../../src/store/sync-lists.ts';
 import {
@@ -37,7 +37,7 @@ export const ofSyncs: Asking = (
   const rows = { ab: 1, cd: 2 };
   const progress = { rows: 1, failed: 0, errors: [], boundary: { moved: false, newest: {}, unreadable: {} } };
   const failed = { number: 1, updated_at: null, identifier: null, payload: null, reason: 'reason' };
-  const advance = { jobId: runId, expected: 0, read: 1, synced: 1, failed: 0, lastTimestamp: undefined };
+  const advance = { jobId: runId, expected: 0, read: 1, synced: 1, failed: 0, watermark: undefined };
   return [
     () => startRun(store, { id: newId(), integrationId, askedBy: 'api' }),
     () => findRun(store, runId),
@@ -47,9 +47,9 @@ export const ofSyncs: Asking = (
     () => advanceRun(store, advance),
     () => advanceIntegration(store, integrationId, new Date().toISOString()),
     () => finishRun(store, runId, { status: 'success', message: undefined }),
-    () => stageChunk(store, runId, { envelopeIds: envelopes, entries: [], rows: {}, progress }),
-    () => findChunk(store, runId),
-    () => removeChunk(store, runId),
+    () => addToOutbox(store, runId, { envelopeIds: envelopes, entries: [], rows: {}, progress }),
+    () => findInOutbox(store, runId),
+    () => removeFromOutbox(store, runId),
     () => findRefused(store, deadLetters),
     () => insertRowErrors(store, runId, { failed: [failed], warned: [failed] }),
     () => addToBoundary(store, integrationId, { rows, unreadable: false }),

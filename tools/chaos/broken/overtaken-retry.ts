@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Coalescer, createCoalescer as create } from '../../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../../workers/batch/open.ts';
-import { runBatch } from '../../../workers/batch/run.ts';
+import { applyBatch } from '../../../workers/batch/run.ts';
 
 /** Longer than the envelopes behind take. */
 const RETRY_MS = 1500;
@@ -12,7 +12,7 @@ export function createCoalescer(...[pool, , , , log]: Parameters<typeof create>)
     for (;;) {
       await sleep(RETRY_MS);
       try {
-        await runBatch(pool, [delivery], log);
+        await applyBatch(pool, [delivery], log);
         return;
       } catch {
         // Later again.
@@ -22,7 +22,7 @@ export function createCoalescer(...[pool, , , , log]: Parameters<typeof create>)
   return {
     async apply(...deliveries) {
       for (const delivery of deliveries) {
-        await runBatch(pool, [delivery], log).catch(() => void retry(delivery));
+        await applyBatch(pool, [delivery], log).catch(() => void retry(delivery));
       }
     },
     follow() {},

@@ -25,7 +25,7 @@ export async function checkCircles(
   }
   for (const { number, cards, unknown } of circles) {
     const actual = (stored.get(number) ?? []).join();
-    const possible = outcomesOf(cards, unknown).map((outcome) => describeCards(outcome.cards).join());
+    const possible = endingsOf(cards, unknown).map((result) => describeCards(result.cards).join());
     if (possible.includes(actual)) continue;
     findings.push({
       invariant: 'I5',
@@ -35,13 +35,13 @@ export async function checkCircles(
   return findings;
 }
 
-function outcomesOf(cards: Cards, unknown: Request | undefined): Cards[] {
+function endingsOf(cards: Cards, unknown: Request | undefined): Cards[] {
   const elements = unknown?.elements ?? [];
   return Array.from({ length: 2 ** elements.length }, (_, subset) => {
-    const outcome = cards.copy();
+    const result = cards.copy();
     elements.forEach(({ kind, element }, index) => {
-      if (subset & (1 << index)) outcome.apply(kind, element);
+      if (subset & (1 << index)) result.apply(kind, element);
     });
-    return outcome;
+    return result;
   });
 }

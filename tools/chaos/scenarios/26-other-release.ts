@@ -43,22 +43,22 @@ export const otherRelease: Scenario = {
     const count = async () => {
       const { rows } = await fleet.pool.query(
         `select (select count(*)::integer from events where workspace_id = $1) as applied,
-          (select count(*)::integer from dead_letters) as parked`,
+          (select count(*)::integer from dead_letters) as dead`,
         [id],
       );
-      return rows[0] as { applied: number; parked: number };
+      return rows[0] as { applied: number; dead: number };
     };
     await waitUntil(
       async () => {
-        const { applied, parked } = await count();
-        scene.say(`${applied} applied, ${parked} parked`);
-        return applied >= 3 && parked >= 4;
+        const { applied, dead } = await count();
+        scene.say(`${applied} applied, ${dead} dead letters`);
+        return applied >= 3 && dead >= 4;
       },
-      { what: 'the jobs to be handled or parked', deadline: 60_000 },
+      { what: 'the jobs to be applied or dead letters', deadline: 60_000 },
     );
-    const { applied, parked } = await count();
+    const { applied, dead } = await count();
     scene.figure('objects applied', applied, '', { atLeast: 3, atMost: 3 });
-    scene.figure('objects and jobs parked as dead letters', parked, '', { atLeast: 4, atMost: 4 });
+    scene.figure('objects and jobs that are dead letters', dead, '', { atLeast: 4, atMost: 4 });
     await fleet.pool.query('delete from dead_letters');
     await scene.settle(fleet, { load, circles });
   },

@@ -3,7 +3,7 @@ import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts'
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
 import type { Changes } from '../changes.ts';
 import type { HeldProfile } from '../held-profile.ts';
-import { type LOOK_AGAIN, scoped, type Work } from '../work.ts';
+import { type RELOAD, scoped, type WorkItem } from '../work-item.ts';
 import { CustomAttributes } from './custom-attributes.ts';
 import { moveEmail, movePhone, own, subjectOf } from './states.ts';
 
@@ -14,10 +14,10 @@ import { moveEmail, movePhone, own, subjectOf } from './states.ts';
  */
 export function foldAttributes(
   found: HeldProfile | undefined,
-  { workspaceId, ordinal }: Work,
+  { workspaceId, ordinal }: WorkItem,
   object: AcceptedAttributes,
   changes: Changes,
-): string | undefined | typeof LOOK_AGAIN {
+): string | undefined | typeof RELOAD {
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   const custom = found?.custom ?? new CustomAttributes(true);
@@ -35,10 +35,10 @@ export function foldAttributes(
  * @returns as `foldAttributes`
  */
 export function importTokens(
-  { workspaceId, ordinal }: Work,
+  { workspaceId, ordinal }: WorkItem,
   object: AcceptedAttributes,
   changes: Changes,
-): string | undefined | typeof LOOK_AGAIN {
+): string | undefined | typeof RELOAD {
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   for (const token of object.push_tokens ?? []) {

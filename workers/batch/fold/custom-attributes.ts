@@ -10,7 +10,7 @@ import { DraftAttribute } from '../../../src/profile/draft-attribute.ts';
 import { Journal } from '../../../src/profile/draft-records.ts';
 import { type Json, storedNameBytes } from '../../../src/profile/json.ts';
 import { put } from '../../../src/profile/values.ts';
-import { LOOK_AGAIN } from '../work.ts';
+import { RELOAD } from '../work-item.ts';
 
 const TOO_LARGE = `the custom attributes of the user would be too large: they may take ${COUNTED}`;
 const TOO_MUCH = "the '$update' operations of the object match too much: name fewer objects at once";
@@ -70,7 +70,7 @@ export class CustomAttributes {
   apply({
     set = {},
     change = {},
-  }: Pick<AcceptedAttributes, 'set' | 'change'>): string | undefined | typeof LOOK_AGAIN {
+  }: Pick<AcceptedAttributes, 'set' | 'change'>): string | undefined | typeof RELOAD {
     const journal = new Journal();
     const before = new Map<string, number>();
     for (const name in change) {
@@ -136,7 +136,7 @@ export class CustomAttributes {
   #measure(
     set: Record<string, Json>,
     before: ReadonlyMap<string, number>,
-  ): string | undefined | typeof LOOK_AGAIN {
+  ): string | undefined | typeof RELOAD {
     if (!this.#sizes) {
       let coming = customBytes(set);
       for (const name of before.keys()) coming += sizeOf(name, this.#drafts.get(name)!);
@@ -156,7 +156,7 @@ export class CustomAttributes {
       isGuess ||= old === undefined;
       grown += size - (old ?? 0);
     }
-    if (grown > 0 && this.bytes + grown > MAX_CUSTOM_BYTES) return isGuess ? LOOK_AGAIN : TOO_LARGE;
+    if (grown > 0 && this.bytes + grown > MAX_CUSTOM_BYTES) return isGuess ? RELOAD : TOO_LARGE;
     this.#added += grown;
     for (const [name, size] of after) this.#sizes.set(name, size);
     return undefined;

@@ -6,7 +6,7 @@ import { identifierKey, laneOf } from '../../../src/queue/lanes.ts';
 import type { Changes } from '../changes.ts';
 import type { HeldProfile } from '../held-profile.ts';
 import { tooManyHolders } from '../profiles.ts';
-import { isSubscription, isTrack, LOOK_AGAIN, type Work } from '../work.ts';
+import { isSubscription, isTrack, RELOAD, type WorkItem } from '../work-item.ts';
 import { foldAttributes, importTokens } from './attributes.ts';
 import { foldIdentity } from './identity.ts';
 import { canMove, meetsSealed } from './states.ts';
@@ -18,66 +18,66 @@ const TURN_MS = 100;
 /**
  * Plays a batch through in order, in memory. Each object sees what the objects before it have done.
  *
- * @param condemned objects that are refused at their places, by their ids, and why
- * @returns how many objects were folded: fewer than there are when the next one needs another look at the store
+ * @param poison objects that are refused at their places, by their ids, and why
+ * @returns how many objects were folded: fewer than there are when the next one needs a reload
  */
 export async function fold(
-  works: Work[],
+  items: WorkItem[],
   changes: Changes,
-  condemned: ReadonlyMap<string, string>,
+  poison: ReadonlyMap<string, string>,
 ): Promise<number> {
   let until = performance.now() + TURN_MS;
-  for (let index = 0; index < works.length; index++) {
+  for (let index = 0; index < items.length; index++) {
     if (performance.now() > until) {
       await turn();
       until = performance.now() + TURN_MS;
     }
-    const work = works[index]!;
-    changes.states.request = work.requestId;
-    const reason = condemned.get(work.object.id);
+    const item = items[index]!;
+    changes.states.request = item.requestId;
+    const reason = poison.get(item.object.id);
     if (reason !== undefined) {
       // Its names were not looked up: an identity operation before it may have sealed one.
       if (changes.profiles.anySealed) return index;
-      refuse(work, reason, changes);
+      refuse(item, reason, changes);
       continue;
     }
-    if (!isTrack(work)) {
-      const folded = isSubscription(work)
-        ? foldSubscription(work, index, changes)
-        : foldIdentity(work as Work<IdentityObject>, changes);
-      if (folded === LOOK_AGAIN) return index;
-      if (folded !== undefined) refuse(work, folded, changes);
+    if (!isTrack(item)) {
+      const folded = isSubscription(item)
+        ? foldSubscription(item, index, changes)
+        : foldIdentity(item as WorkItem<IdentityObject>, changes);
+      if (folded === RELOAD) return index;
+      if (folded !== undefined) refuse(item, folded, changes);
       continue;
     }
-    const { object, workspaceId, ordinal } = work;
+    const { object, workspaceId, ordinal } = item;
     if (object.kind === 'attributes' && !object.identifier) {
       // A token of somebody who is deleted belongs to nobody afterwards.
       if (changes.identity.deleted.length > 0) return index;
       if (object.standard && meetsSealed(workspaceId, undefined, object.standard, changes)) return index;
-      const reason = importTokens(work, object, changes);
-      if (reason === LOOK_AGAIN) return index;
-      if (reason) changes.refused.push({ work, reason });
+      const reason = importTokens(item, object, changes);
+      if (reason === RELOAD) return index;
+      if (reason) changes.refused.push({ item, reason });
       continue;
     }
     const identifier = object.identifier!;
     if (isAddress(identifier) && changes.profiles.isCrowded(workspaceId, identifier)) {
-      refuse(work, tooManyHolders(identifier), changes);
+      refuse(item, tooManyHolders(identifier), changes);
       continue;
     }
     let profile = changes.profiles.find(workspaceId, identifier);
-    if (profile === LOOK_AGAIN) return index;
+    if (profile === RELOAD) return index;
     if (!profile && object.create === false) continue;
     // Who is made here gets the address.
     if (!profile && isAddress(identifier) && changes.profiles.isPinned(workspaceId, identifier)) return index;
-    if (profile && isNamedElsewhere(work, identifier, profile)) changes.namedElsewhere.push(work);
+    if (profile && isNamedElsewhere(item, identifier, profile)) changes.namedElsewhere.push(item);
     if (object.kind === 'attributes') {
       if (object.standard && meetsSealed(workspaceId, profile, object.standard, changes)) return index;
       // Reached by an address that it has got in this batch: what the store has of it was not asked for.
       if (profile && !profile.holds(object.change)) return index;
       if (profile && object.standard && !canMove(profile, object.standard, changes)) return index;
-      const reason = foldAttributes(profile, work, object, changes);
-      if (reason === LOOK_AGAIN) return index;
-      if (reason) refuse(work, reason, changes);
+      const reason = foldAttributes(profile, item, object, changes);
+      if (reason === RELOAD) return index;
+      if (reason) refuse(item, reason, changes);
       continue;
     }
     profile ??= changes.profiles.create(workspaceId, object.identifier);
@@ -85,12 +85,12 @@ export async function fold(
     if (object.kind === 'events') foldEvent(profile, object, changes, ordinal);
     else foldPurchase(profile, object, changes, ordinal);
   }
-  return works.length;
+  return items.length;
 }
 
 /** Whether another lane is that of the name by which the user goes first: external id, email address, phone number. */
 function isNamedElsewhere(
-  { workspaceId, lanes = 1 }: Work,
+  { workspaceId, lanes = 1 }: WorkItem,
   identifier: Identifier,
   profile: HeldProfile,
 ): boolean {
@@ -112,10 +112,10 @@ function isNamedElsewhere(
  * Notes an object that cannot be applied. Its dead letter says whom it meant, and is written with the round: an address
  * that names it stays with whoever has it now. One of very many means nobody, then as now.
  */
-function refuse(work: Work, reason: string, { refused, profiles }: Changes): void {
-  refused.push({ work, reason });
-  for (const identifier of namedIdentifiers(work.object))
-    if (isAddress(identifier)) profiles.pin(work.workspaceId, identifier);
+function refuse(item: WorkItem, reason: string, { refused, profiles }: Changes): void {
+  refused.push({ item, reason });
+  for (const identifier of namedIdentifiers(item.object))
+    if (isAddress(identifier)) profiles.pin(item.workspaceId, identifier);
 }
 
 function foldEvent(profile: HeldProfile, event: AcceptedEvent, changes: Changes, ordinal: number): void {

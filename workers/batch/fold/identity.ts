@@ -9,7 +9,7 @@ import type {
 import { MAX_ALIASES, MAX_DEPRECATED } from '../../../src/store/merges.ts';
 import type { Changes, FoldedIdentity } from '../changes.ts';
 import { pick, TooManyHolders } from '../profiles.ts';
-import { LOOK_AGAIN, type Work } from '../work.ts';
+import { RELOAD, type WorkItem } from '../work-item.ts';
 import { foldIdentify, foldMerge } from './merge.ts';
 import { losesPinned } from './states.ts';
 
@@ -18,20 +18,20 @@ import { losesPinned } from './states.ts';
  * nobody has, nobody gets the alias.
  */
 function foldAliasNew(
-  { workspaceId, ordinal }: Work,
+  { workspaceId, ordinal }: WorkItem,
   { user_alias, external_id }: AcceptedAliasNew,
   { profiles }: Changes,
 ): FoldedIdentity {
   const holder = profiles.find(workspaceId, { user_alias });
-  if (holder === LOOK_AGAIN) return LOOK_AGAIN;
+  if (holder === RELOAD) return RELOAD;
   if (external_id === undefined) {
     if (!holder) profiles.create(workspaceId, { user_alias }).touched = ordinal;
     return undefined;
   }
   const owner = profiles.find(workspaceId, { external_id });
-  if (owner === LOOK_AGAIN) return LOOK_AGAIN;
+  if (owner === RELOAD) return RELOAD;
   if (holder || !owner) return undefined;
-  if (!owner.holds() || !owner.labels) return LOOK_AGAIN;
+  if (!owner.holds() || !owner.labels) return RELOAD;
   if (owner.labels.has(user_alias.alias_label)) return undefined;
   if (owner.labels.size >= MAX_ALIASES)
     return `the user has ${MAX_ALIASES} aliases, the most that one may have`;
@@ -41,7 +41,7 @@ function foldAliasNew(
 
 /** Nothing happens when nobody has the old name, or somebody has the new one. */
 function foldAliasUpdate(
-  { workspaceId }: Work,
+  { workspaceId }: WorkItem,
   { alias_label, old_alias_name, new_alias_name }: AcceptedAliasUpdate,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
@@ -49,7 +49,7 @@ function foldAliasUpdate(
   const to = { user_alias: { alias_label, alias_name: new_alias_name } };
   const holder = profiles.find(workspaceId, from);
   const taken = profiles.find(workspaceId, to);
-  if (holder === LOOK_AGAIN || taken === LOOK_AGAIN) return LOOK_AGAIN;
+  if (holder === RELOAD || taken === RELOAD) return RELOAD;
   if (!holder || taken) return undefined;
   identity.renamedAliases.push({ workspace_id: workspaceId, alias_label, old_alias_name, new_alias_name });
   profiles.sealIdentifier(workspaceId, from);
@@ -58,12 +58,15 @@ function foldAliasUpdate(
 }
 
 /** What waits for the identifier among the dead letters goes with it, even when nobody has it. */
-function foldDelete(work: Work, { user }: AcceptedDelete, { profiles, identity }: Changes): FoldedIdentity {
-  const found = pick(profiles, work.workspaceId, user);
-  if (found === LOOK_AGAIN || (found && (!found.holds() || losesPinned(found, { profiles }))))
-    return LOOK_AGAIN;
-  identity.deletes.push(work);
-  profiles.sealIdentifier(work.workspaceId, user.identifier);
+function foldDelete(
+  item: WorkItem,
+  { user }: AcceptedDelete,
+  { profiles, identity }: Changes,
+): FoldedIdentity {
+  const found = pick(profiles, item.workspaceId, user);
+  if (found === RELOAD || (found && (!found.holds() || losesPinned(found, { profiles })))) return RELOAD;
+  identity.deletes.push(item);
+  profiles.sealIdentifier(item.workspaceId, user.identifier);
   if (!found) return undefined;
   identity.deleted.push(found);
   profiles.seal(found);
@@ -72,14 +75,14 @@ function foldDelete(work: Work, { user }: AcceptedDelete, { profiles, identity }
 
 /** The user goes by the new id; the old one still resolves. */
 function foldRename(
-  { workspaceId, ordinal, object: { id: object_id } }: Work,
+  { workspaceId, ordinal, object: { id: object_id } }: WorkItem,
   { current_external_id, new_external_id }: AcceptedRename,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
   const holder = profiles.find(workspaceId, { external_id: current_external_id });
   const taken = profiles.find(workspaceId, { external_id: new_external_id });
-  if (holder === LOOK_AGAIN || taken === LOOK_AGAIN) return LOOK_AGAIN;
-  if (holder && (!holder.holds() || holder.deprecated === undefined)) return LOOK_AGAIN;
+  if (holder === RELOAD || taken === RELOAD) return RELOAD;
+  if (holder && (!holder.holds() || holder.deprecated === undefined)) return RELOAD;
   const error =
     holder?.externalId !== current_external_id
       ? `no user goes by the current_external_id '${current_external_id}'`
@@ -100,12 +103,12 @@ function foldRename(
 
 /** Only an id that was renamed away can be removed; the user goes by the other. */
 function foldRemove(
-  { workspaceId, object: { id: object_id } }: Work,
+  { workspaceId, object: { id: object_id } }: WorkItem,
   { external_id }: AcceptedRemove,
   { profiles, identity }: Changes,
 ): FoldedIdentity {
   const holder = profiles.find(workspaceId, { external_id });
-  if (holder === LOOK_AGAIN || (holder && !holder.holds())) return LOOK_AGAIN;
+  if (holder === RELOAD || (holder && !holder.holds())) return RELOAD;
   const error = !holder
     ? `no user has the external_id '${external_id}'`
     : holder.externalId === external_id
@@ -119,31 +122,31 @@ function foldRemove(
 }
 
 /** Plays one identity operation, in memory. What it touches is sealed for the rest of the round. */
-export function foldIdentity(work: Work<IdentityObject>, changes: Changes): FoldedIdentity {
+export function foldIdentity(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
   try {
-    return dispatch(work, changes);
+    return dispatch(item, changes);
   } catch (error) {
     if (error instanceof TooManyHolders) return error.message;
     throw error;
   }
 }
 
-function dispatch(work: Work<IdentityObject>, changes: Changes): FoldedIdentity {
-  const { object } = work;
+function dispatch(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
+  const { object } = item;
   switch (object.kind) {
     case 'alias_new':
-      return foldAliasNew(work, object, changes);
+      return foldAliasNew(item, object, changes);
     case 'alias_update':
-      return foldAliasUpdate(work, object, changes);
+      return foldAliasUpdate(item, object, changes);
     case 'identify':
-      return foldIdentify(work, object, changes);
+      return foldIdentify(item, object, changes);
     case 'merge':
-      return foldMerge(work, object, changes);
+      return foldMerge(item, object, changes);
     case 'delete':
-      return foldDelete(work, object, changes);
+      return foldDelete(item, object, changes);
     case 'external_id_rename':
-      return foldRename(work, object, changes);
+      return foldRename(item, object, changes);
     case 'external_id_remove':
-      return foldRemove(work, object, changes);
+      return foldRemove(item, object, changes);
   }
 }

@@ -8,7 +8,7 @@ import { GLOBAL } from '../../../src/store/subscription-states.ts';
 import type { Changes } from '../changes.ts';
 import { tooManyHolders } from '../profiles.ts';
 import type { Subject } from '../states.ts';
-import { LOOK_AGAIN, scoped, type Work } from '../work.ts';
+import { RELOAD, scoped, type WorkItem } from '../work-item.ts';
 import { subjectOf } from './states.ts';
 
 /**
@@ -25,10 +25,10 @@ function foldEmailChange(
   place: number,
   { profiles, states, emails }: Changes,
 ): FoldedSubscription {
-  if (profiles.isContested(workspaceId, { email })) return LOOK_AGAIN;
+  if (profiles.isContested(workspaceId, { email })) return RELOAD;
   if (marked_as_spam === false) {
     if (emails.crowded.has(scoped(workspaceId, email))) return tooManyHolders({ email });
-    if (emails.clearedSpam.length !== place) return LOOK_AGAIN;
+    if (emails.clearedSpam.length !== place) return RELOAD;
     emails.clearedSpam.push({ workspace_id: workspaceId, email, request_id: states.request });
   }
   const address = { workspaceId, kind: 'email', name: email } as const;
@@ -53,9 +53,9 @@ function foldGroupState(
 ): FoldedSubscription {
   // Whoever deletes its last holder in this round takes the address's states away behind all that the round sets; and a
   // delete takes the dead letters that come before it, and none behind it.
-  if (isAddress(identifier) && profiles.isContested(workspaceId, identifier)) return LOOK_AGAIN;
+  if (isAddress(identifier) && profiles.isContested(workspaceId, identifier)) return RELOAD;
   const profile = isAddress(identifier) ? undefined : profiles.find(workspaceId, identifier);
-  if (profile === LOOK_AGAIN || (profile && !profile.holds())) return LOOK_AGAIN;
+  if (profile === RELOAD || (profile && !profile.holds())) return RELOAD;
 
   const group = groups.get(subscription_group_id);
   if (group?.workspaceId !== workspaceId) {
@@ -79,7 +79,7 @@ function addressSubject(workspaceId: string, address: Address): Subject {
 }
 
 /** A text: why the state cannot be set; undefined: it is folded, even if it does nothing. */
-type FoldedSubscription = string | undefined | typeof LOOK_AGAIN;
+type FoldedSubscription = string | undefined | typeof RELOAD;
 
 /**
  * Plays one setting of a subscription or email state, in memory.
@@ -87,7 +87,7 @@ type FoldedSubscription = string | undefined | typeof LOOK_AGAIN;
  * @param place of the object in its round
  */
 export function foldSubscription(
-  { workspaceId, object }: Work<SubscriptionObject>,
+  { workspaceId, object }: WorkItem<SubscriptionObject>,
   place: number,
   changes: Changes,
 ): FoldedSubscription {

@@ -3,21 +3,21 @@ import {
   type Applied,
   addApplied,
   applySome,
-  type Condemned,
   load,
   nothingApplied,
+  type Poison,
   type Terms,
 } from './apply.ts';
 import { blameOf, type Fault, reasonOf, signatureOf, TRIES } from './failures.ts';
 import { fold } from './fold/fold.ts';
-import type { Work } from './work.ts';
+import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
 /**
- * What several objects have, and what one has: where the first is too little for sound ones, the second is not. A wait
+ * Limits of several objects, and of one alone: where the first are too tight for sound objects, the second are not. A wait
  * for a lock fails before its statement does, or it would look as if the objects took too long.
  */
-export const SEARCHING: Limits = { statement: 2000, lock: 1200 };
+export const BISECTING: Limits = { statement: 2000, lock: 1200 };
 export const ALONE: Limits = { statement: 8000, lock: 5000 };
 
 /** Parts that objects are cut into in which something takes too long: each level of them costs what all are given. */
@@ -32,7 +32,8 @@ const PARTS = 4;
  */
 const TRIED_ALONE = 32;
 
-export interface Isolation extends Terms {
+/** What a bisection goes by, and whom it tells. */
+export interface BisectionTerms extends Terms {
   /**
    * Ids of objects at which parts begin that are not tried together with what is before. Each cut is added: the next
    * transaction need not find out again.
@@ -41,26 +42,27 @@ export interface Isolation extends Terms {
   /** Times that what these objects are among has failed already, and how the last time. */
   failed: { times: number; signature: string | undefined };
   /** Told what is in hand, before each attempt. */
-  inHand(works: Work[]): void;
+  inHand(items: WorkItem[]): void;
   /** Told of an object that cannot be applied, before its dead letter is written. @throws to give up for now */
-  found(work: Work, reason: string, fault: Fault): Promise<void>;
+  found(item: WorkItem, reason: string, fault: Fault): Promise<void>;
 }
 
 /**
- * Applies in parts, each in a savepoint, in order, until the time is over: what fails alone is what cannot be applied.
+ * Bisection: applies in parts, each in a savepoint, in order, until the time is over. A part that fails is cut into
+ * smaller ones. What fails alone is poison.
  *
  * @throws what is nobody's fault, or may be chance; the transaction is spoilt then
  */
-export async function applyIsolating(tx: Connection, works: Work[], isolation: Isolation): Promise<Applied> {
-  if (works.length === 0) return nothingApplied();
-  const begun = cutAt(works, isolation.starts);
-  if (begun.length > 1) return inOrder(tx, begun, isolation);
-  const { failed } = isolation;
-  isolation.inHand(works);
+export async function bisect(tx: Connection, items: WorkItem[], terms: BisectionTerms): Promise<Applied> {
+  if (items.length === 0) return nothingApplied();
+  const begun = cutAt(items, terms.starts);
+  if (begun.length > 1) return inOrder(tx, begun, terms);
+  const { failed } = terms;
+  terms.inHand(items);
   const tried = await inSavepoint(tx, async () => {
     const [, applied] = await Promise.all([
-      setPatience(tx, works.length === 1 ? ALONE : SEARCHING),
-      applySome(tx, works, isolation),
+      setPatience(tx, items.length === 1 ? ALONE : BISECTING),
+      applySome(tx, items, terms),
     ]);
     return applied;
   });
@@ -68,44 +70,44 @@ export async function applyIsolating(tx: Connection, works: Work[], isolation: I
   const { fault, error } = tried;
   const signature = signatureOf(error);
   const times = signature === failed.signature ? failed.times + 1 : 1;
-  const after = { ...isolation, failed: { times, signature } };
-  if (works.length === 1) {
-    if (fault === 'lasting' && times < TRIES) return applyIsolating(tx, works, after);
-    return refuse(tx, works, { found: new Map([[works[0]!.object.id, reasonOf(error)]]), fault }, after);
+  const after = { ...terms, failed: { times, signature } };
+  if (items.length === 1) {
+    if (fault === 'lasting' && times < TRIES) return bisect(tx, items, after);
+    return refuse(tx, items, { found: new Map([[items[0]!.object.id, reasonOf(error)]]), fault }, after);
   }
-  if (fault === 'refused' && works.length <= TRIED_ALONE) {
-    const refused = await refusedAlone(tx, works, isolation);
-    if (refused.size > 0) return refuse(tx, works, { found: refused, fault }, after);
+  if (fault === 'refused' && items.length <= TRIED_ALONE) {
+    const refused = await refusedAlone(tx, items, terms);
+    if (refused.size > 0) return refuse(tx, items, { found: refused, fault }, after);
   }
-  const parts = cutEvenly(works, Math.min(works.length, fault === 'lasting' ? PARTS_OF_SLOW : PARTS));
-  for (const [first] of parts) isolation.starts.add(first!.object.id);
+  const parts = cutEvenly(items, Math.min(items.length, fault === 'lasting' ? PARTS_OF_SLOW : PARTS));
+  for (const [first] of parts) terms.starts.add(first!.object.id);
   return inOrder(tx, parts, after);
 }
 
-/** Applies what is left when these are condemned as well. */
+/** Goes on without these: they are poison as well. */
 async function refuse(
   tx: Connection,
-  works: Work[],
-  { found, fault }: { found: Condemned; fault: Fault },
-  isolation: Isolation,
+  items: WorkItem[],
+  { found, fault }: { found: Poison; fault: Fault },
+  terms: BisectionTerms,
 ): Promise<Applied> {
-  for (const work of works) {
-    const reason = found.get(work.object.id);
-    if (reason !== undefined) await isolation.found(work, reason, fault);
+  for (const item of items) {
+    const reason = found.get(item.object.id);
+    if (reason !== undefined) await terms.found(item, reason, fault);
   }
-  return applyIsolating(tx, works, {
-    ...isolation,
-    condemned: new Map([...isolation.condemned, ...found]),
+  return bisect(tx, items, {
+    ...terms,
+    poison: new Map([...terms.poison, ...found]),
   });
 }
 
-/** Until the time is over. */
-async function inOrder(tx: Connection, parts: Work[][], isolation: Isolation): Promise<Applied> {
+/** One part after the other, until the time is over. */
+async function inOrder(tx: Connection, parts: WorkItem[][], terms: BisectionTerms): Promise<Applied> {
   const applied = nothingApplied();
   for (const part of parts) {
-    const done = await applyIsolating(tx, part, isolation);
+    const done = await bisect(tx, part, terms);
     addApplied(applied, done);
-    if (done.count < part.length || performance.now() >= isolation.until) break;
+    if (done.count < part.length || performance.now() >= terms.until) break;
   }
   return applied;
 }
@@ -132,12 +134,12 @@ async function inSavepoint<Result>(tx: Connection, work: () => Promise<Result>):
  */
 async function refusedAlone(
   tx: Connection,
-  works: Work[],
-  { now, condemned }: Isolation,
-): Promise<Condemned> {
-  const asked = works.filter(({ object }) => !condemned.has(object.id));
+  items: WorkItem[],
+  { now, poison }: BisectionTerms,
+): Promise<Poison> {
+  const asked = items.filter(({ object }) => !poison.has(object.id));
   const loaded = await inSavepoint(tx, async () => {
-    const loads = asked.map((work) => load(tx, [work], { now, condemned }));
+    const loads = asked.map((item) => load(tx, [item], { now, poison }));
     // None of them sends anything any more when the savepoint is gone.
     await Promise.allSettled(loads);
     return Promise.all(loads);
@@ -151,12 +153,12 @@ async function refusedAlone(
     sent.catch(() => {});
     probes.push(sent);
   };
-  for (const [index, work] of asked.entries()) {
+  for (const [index, item] of asked.entries()) {
     const { changes } = loaded.done[index]!;
     const note = (error: unknown) => {
-      if (blameOf(error) === 'refused') refused.set(work.object.id, reasonOf(error));
+      if (blameOf(error) === 'refused') refused.set(item.object.id, reasonOf(error));
     };
-    const folded = await fold([work], changes, condemned).catch(note);
+    const folded = await fold([item], changes, poison).catch(note);
     // What is refused in memory needs no statement to find out.
     if (!folded || changes.refused.length > 0) continue;
     send('savepoint probe');
@@ -172,12 +174,12 @@ async function setPatience(tx: Connection, { statement, lock }: Limits): Promise
   await tx.query(`set local statement_timeout = ${statement}; set local lock_timeout = ${lock}`);
 }
 
-function cutAt(works: Work[], starts: ReadonlySet<string>): Work[][] {
-  if (starts.size === 0) return [works];
-  const parts: Work[][] = [];
-  for (const [index, work] of works.entries()) {
-    if (index === 0 || starts.has(work.object.id)) parts.push([work]);
-    else parts.at(-1)!.push(work);
+function cutAt(items: WorkItem[], starts: ReadonlySet<string>): WorkItem[][] {
+  if (starts.size === 0) return [items];
+  const parts: WorkItem[][] = [];
+  for (const [index, item] of items.entries()) {
+    if (index === 0 || starts.has(item.object.id)) parts.push([item]);
+    else parts.at(-1)!.push(item);
   }
   return parts;
 }

@@ -1,23 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect, onTestFinished, test } from 'vitest';
-import { startRemovals } from '../../workers/upkeep/removals.ts';
+import { startSettling } from '../../workers/upkeep/tombstones.ts';
 import { createStore, silent } from './batch.ts';
 
-test('a worker that is told of removals again and again leaves no timers behind', async () => {
+test('a worker that is told of tombstones again and again leaves no timers behind', async () => {
   const warnings: string[] = [];
   const note = ({ message }: Error) => void warnings.push(message);
   process.on('warning', note);
   onTestFinished(() => void process.off('warning', note));
   const { pool } = await createStore();
   const looked = countQueries(pool);
-  const removals = startRemovals(pool, silent);
+  const settling = startSettling(pool, silent);
   for (let round = 1; round <= 40; round++) {
-    removals.wake();
+    settling.wake();
     while (looked() < round) await sleep(2);
     // It rests again by now.
     await sleep(5);
   }
-  await removals.stop();
+  await settling.stop();
   await pool.end();
   expect(warnings).toEqual([]);
 });

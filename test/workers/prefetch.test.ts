@@ -5,8 +5,8 @@ import { connectWorker, openQueue, QUEUE_SCHEMA } from '../../src/queue/connecti
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
 import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
-import { runBatch } from '../../workers/batch/run.ts';
-import { createLookahead } from '../../workers/lane/prefetch.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
+import { createPrefetch } from '../../workers/lane/prefetch.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { attributes, event, silent } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';
@@ -66,7 +66,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     afterEach(() => stop());
 
     test('G3: what waits behind an envelope in work takes effect in few transactions, in its order, and leaves the lane', async () => {
-      // The first look may come too early to see anything; a later round shows it.
+      // The first read may come too early to see anything; a later round shows it.
       for (let round = 0, fewest = 20; fewest > 5; round++) {
         expect(round, `${fewest} transactions at best`).toBeLessThan(10);
         const user = `${kind}-walker-${round}`;
@@ -91,7 +91,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await stop();
       const user = `${kind}-backlog`;
       const entries = trail(user, 300);
-      // As a queue has them that has waited for its workers: more than one look sees.
+      // As a queue has them that has waited for its workers: more than one read sees.
       await addOneByOne(entries);
       stop = scene.startWorker([0]);
       await allApplied(entries);
@@ -103,7 +103,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     test('G2: envelopes of which another worker has applied some have one effect each', async () => {
       const user = `${kind}-twice`;
       const entries = trail(user, 12);
-      await runBatch(scene.pool, entries.slice(0, 3), silent);
+      await applyBatch(scene.pool, entries.slice(0, 3), silent);
       await scene.producer.add(entries);
       await allApplied(entries);
       await laneIsEmpty();
@@ -111,8 +111,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     });
   });
 
-  describe('a look', () => {
-    const lookahead = () => createLookahead(scene.waiting);
+  describe('a read', () => {
+    const prefetch = () => createPrefetch(scene.waiting);
     const ids = (entries: { id: string }[]) => entries.map(({ id }) => id);
     const some = (count: number, objects: AcceptedObject[] = [event('ann')]) =>
       Array.from({ length: count }, () => scene.plain(0, ...objects));
@@ -121,8 +121,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     test('G3: finds what stands behind the next job, in the order of the lane', async () => {
       const entries = some(20);
       await addOneByOne(entries);
-      const { look, take } = lookahead();
-      await look([], Promise.resolve());
+      const { read, take } = prefetch();
+      await read([], Promise.resolve());
       expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
       expect(await take(entries[0]!.id)).toEqual([]);
     });
@@ -130,21 +130,21 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     test('G3: where more waits than it sees, finds those that come next', async () => {
       const entries = some(200);
       await addOneByOne(entries);
-      const { look, take } = lookahead();
-      await look([], Promise.resolve());
+      const { read, take } = prefetch();
+      await read([], Promise.resolve());
       expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 128)));
       // While these are applied they still wait.
-      await look(entries.slice(1, 128), Promise.resolve());
+      await read(entries.slice(1, 128), Promise.resolve());
       expect(ids(await take(entries[128]!.id))).toEqual(ids(entries.slice(129)));
     });
 
-    test('G3: a job that comes before the look has seen anything waits for what is behind it', async () => {
+    test('G3: a job that comes before the read has seen anything waits for what is behind it', async () => {
       const entries = some(20);
       await addOneByOne(entries);
-      const { look, take } = lookahead();
+      const { read, take } = prefetch();
       // Handed out, it waits no longer.
       await scene.queues[0]!.remove(entries[0]!.id);
-      void look([], Promise.resolve());
+      void read([], Promise.resolve());
       expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
       expect(await take(entries[1]!.id)).toEqual([]);
     });
@@ -152,26 +152,26 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     test('G3: finds nothing for a job that is not the one that was next', async () => {
       const entries = some(5);
       await addOneByOne(entries);
-      const { look, take } = lookahead();
-      await look([], Promise.resolve());
+      const { read, take } = prefetch();
+      await read([], Promise.resolve());
       expect(await take(entries[1]!.id)).toEqual([]);
     });
 
     test('G3: goes on behind what it has found, and forgets all of it when its end has gone', async () => {
       const entries = some(6);
       await addOneByOne(entries.slice(0, 4));
-      const { look, take } = lookahead();
+      const { read, take } = prefetch();
       // The first is being applied, and the second with it.
-      const lookAgain = () => look([entries[1]!], Promise.resolve());
-      await lookAgain();
+      const readAgain = () => read([entries[1]!], Promise.resolve());
+      await readAgain();
       await addOneByOne(entries.slice(4));
-      await lookAgain();
+      await readAgain();
       expect(ids(await take(entries[2]!.id))).toEqual(ids(entries.slice(3)));
 
-      await lookAgain();
+      await readAgain();
       await scene.queues[0]!.remove(entries[5]!.id);
       await addOneByOne(some(2));
-      await lookAgain();
+      await readAgain();
       expect(await take(entries[2]!.id)).toEqual([]);
     });
 
@@ -181,11 +181,11 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
         await addOneByOne(entries.slice(0, 5));
         // An add takes its number before it commits: the third is not there yet.
         const late = await hide(entries[2]!.id);
-        const { look, take } = lookahead();
-        await look([], Promise.resolve());
+        const { read, take } = prefetch();
+        await read([], Promise.resolve());
         await late.commit();
         await addOneByOne(entries.slice(5));
-        await look([], Promise.resolve());
+        await read([], Promise.resolve());
         expect(ids(await take(entries[0]!.id))).toEqual(ids([entries[1]!, entries[3]!, entries[4]!]));
       });
 
@@ -210,14 +210,14 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       await addOneByOne(entries);
       await scene.producer.add(scene.fence([0, 1], event('ann')));
       await addOneByOne(some(2));
-      const { look, take } = lookahead();
-      await look([], Promise.resolve());
+      const { read, take } = prefetch();
+      await read([], Promise.resolve());
       expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1)));
       await scene.queues[1]!.drain();
     });
 
     if (kind === 'redis')
-      test('over a slow network nobody waits for a look, and none follows for a while', async () => {
+      test('over a slow network nobody waits for a read, and none follows for a while', async () => {
         const network = await startTroubleProxy(scene.env.REDIS_URL!, Math.random);
         const far = connectWorker(readConfig({ ...scene.env, REDIS_URL: network.url }), '');
         await waitUntil(far.ready, { what: 'Redis' });
@@ -225,12 +225,12 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
         await addOneByOne(entries);
         await scene.queues[0]!.remove(entries[0]!.id);
         const queue = openQueue<Envelope>(far, laneName(0));
-        const { look, take } = createLookahead(waitingIn(far, queue));
+        const { read, take } = createPrefetch(waitingIn(far, queue));
         network.set({ delay: 2000 });
-        void look([], Promise.resolve());
+        void read([], Promise.resolve());
         expect(await take(entries[0]!.id)).toEqual([]);
         network.set({});
-        await look([], Promise.resolve());
+        await read([], Promise.resolve());
         expect(await take(entries[1]!.id)).toEqual([]);
         await queue.close();
         await far.stop();
@@ -240,8 +240,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       const large = Array.from({ length: 3000 }, () => event('ann'));
       const entries = some(8, large);
       await addOneByOne(entries);
-      const { look, take } = lookahead();
-      await look([], Promise.resolve());
+      const { read, take } = prefetch();
+      await read([], Promise.resolve());
       expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 3)));
     });
 
@@ -251,8 +251,8 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       );
       const entries = some(8, long);
       await addOneByOne(entries);
-      const { look, take } = lookahead();
-      await look([], Promise.resolve());
+      const { read, take } = prefetch();
+      await read([], Promise.resolve());
       expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 4)));
     });
   });

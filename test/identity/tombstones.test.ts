@@ -2,11 +2,11 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
-import { selectRemoved } from '../../src/store/removals.ts';
+import { selectTombstones } from '../../src/store/tombstones.ts';
 import { applyObjects } from '../../workers/batch/apply.ts';
 import { noIdentityChanges } from '../../workers/batch/changes.ts';
 import { writeIdentity } from '../../workers/batch/write.ts';
-import { settleRemoved, startRemovals } from '../../workers/upkeep/removals.ts';
+import { settleTombstones, startSettling } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { openPool, silent } from '../workers/batch.ts';
 import { merge, remove } from './objects.ts';
@@ -32,11 +32,11 @@ async function unfinished(objects: AcceptedObject[]) {
   await tx.query('begin');
   // As every batch does before it looks anybody up: the claim in the ledger gives it a transaction id.
   await tx.query('insert into ledger (envelope_id) values ($1)', [uuidv7()]);
-  const works = objects.map((object, ordinal) => ({
+  const items = objects.map((object, ordinal) => ({
     ...{ workspaceId: scene.workspaceId, requestId: 'request', lane: 1 },
     ...{ ordinal, object },
   }));
-  await applyObjects(tx, works, new Date().toISOString());
+  await applyObjects(tx, items, new Date().toISOString());
   return {
     async commit() {
       await tx.query('commit');
@@ -64,11 +64,11 @@ function committingBefore(name: string, tx: Connection, other: { commit(): Promi
 
 /** Settles until nothing is left to do, with as many workers as asked for. */
 async function settle(workers = 1): Promise<void> {
-  const running = Array.from({ length: workers }, () => startRemovals(pool, silent));
+  const running = Array.from({ length: workers }, () => startSettling(pool, silent));
   try {
     await waitUntil(async () => (await left()) === 0, { what: 'removed profiles to be settled' });
   } finally {
-    await Promise.all(running.map((removals) => removals.stop()));
+    await Promise.all(running.map((one) => one.stop()));
   }
 }
 
@@ -181,12 +181,12 @@ describe('an event of a transaction that found the user before', () => {
         };
       },
     });
-    const removals = startRemovals(counting, silent);
+    const settling = startSettling(counting, silent);
     await waitUntil(() => looks >= 3, { what: 'looks whether the transaction has ended' });
     expect(await left()).toBe(1);
     await late.commit();
     await waitUntil(async () => (await left()) === 0, { what: 'the profile to be settled' });
-    await removals.stop();
+    await settling.stop();
     expect(await rowsOf([id])).toEqual({});
   });
 });
@@ -208,7 +208,7 @@ describe('a user who is deleted', () => {
     await scene.apply([remove('slices b')]);
     const erased: number[] = [];
     for (let before = 20_000; (await left()) > 0; ) {
-      await settleRemoved(pool, await selectRemoved(pool, 100));
+      await settleTombstones(pool, await selectTombstones(pool, 100));
       const { events = 0 } = await rowsOf(ids);
       erased.push(before - events);
       before = events;
@@ -242,14 +242,14 @@ it('several workers that settle at once count nothing twice and leave nothing', 
 
 it('a worker leaves alone what another one has in hand', async () => {
   await scene.apply([does('in hand'), remove('in hand')]);
-  const keys = await selectRemoved(pool, 100);
+  const keys = await selectTombstones(pool, 100);
   const tx = await pool.connect();
   await tx.query('begin');
   await tx.query('select from removed_profiles for update');
-  expect(await settleRemoved(pool, keys)).toBe(false);
+  expect(await settleTombstones(pool, keys)).toBe(false);
   await tx.query('rollback');
   tx.release();
-  expect(await settleRemoved(pool, keys)).toBe(true);
+  expect(await settleTombstones(pool, keys)).toBe(true);
   await settle();
 });
 

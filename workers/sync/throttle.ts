@@ -8,7 +8,7 @@ const ROWS_PER_TOKEN = 75;
 const BEHIND = 3;
 
 /** Milliseconds between two looks at lanes that are behind. */
-const LOOK_AGAIN = 50;
+const ASK_AGAIN_MS = 50;
 
 /** Milliseconds of the shortest and the longest wait for tokens: a cancelled run should not wait for minutes. */
 const SHORTEST = 5;
@@ -20,7 +20,7 @@ export interface Limit {
   windowSeconds: number;
 }
 
-export interface PaceOptions {
+export interface ThrottleOptions {
   buckets: TokenBuckets;
   /** Jobs that wait in all lanes. */
   waiting: () => number;
@@ -29,16 +29,16 @@ export interface PaceOptions {
 }
 
 /**
- * The pace of one run: behind what waits in the lanes, and within the workspace's rate of /users/track, of which half
- * a bucket is always left to live requests.
+ * The throttle of one run. It goes behind what waits in the lanes, and within the workspace's rate of /users/track; half
+ * a bucket of that is always left to live requests.
  */
-export function createPace({ buckets, waiting, lanes, workspaceId }: PaceOptions) {
+export function createThrottle({ buckets, waiting, lanes, workspaceId }: ThrottleOptions) {
   let paid = 0;
   let held = false;
 
   /** Milliseconds after which to ask again; 0: so many rows may be handed over now, and are paid for. */
   return async function ask(rows: number, limit: Limit = defaults['users.track']): Promise<number> {
-    if (waiting() >= BEHIND * lanes) return LOOK_AGAIN;
+    if (waiting() >= BEHIND * lanes) return ASK_AGAIN_MS;
     const { requests, windowSeconds } = limit;
     const kept = Math.floor(requests / 2);
     const take = (tokens: number) => buckets.take(`${workspaceId}:users.track`, limit, tokens);
@@ -61,7 +61,7 @@ export function createPace({ buckets, waiting, lanes, workspaceId }: PaceOptions
   };
 }
 
-export type Pace = ReturnType<typeof createPace>;
+export type Throttle = ReturnType<typeof createThrottle>;
 
 /** Rows of a chunk; with it ends how long a live request can wait behind one. */
 const LARGEST = 1000;
@@ -74,12 +74,12 @@ const FIRST = 100;
  */
 const TARGET = 500;
 
-/** Finds how many rows the lanes take at a time without making others wait. */
+/** The size of chunks: as many rows as the lanes take at a time without making others wait. */
 export function createChunkSize() {
   let size = FIRST;
   return {
     now: () => size,
-    /** @param milliseconds that a chunk of `rows` took, waiting for its turn included */
+    /** @param milliseconds that a chunk of `rows` took, its wait in the lanes included */
     learn(rows: number, milliseconds: number): void {
       if (milliseconds > TARGET) size = Math.max(SMALLEST, Math.floor(Math.min(rows, size) / 2));
       else if (milliseconds < TARGET / 2 && rows >= size) size = Math.min(LARGEST, size * 2);

@@ -10,15 +10,15 @@ import type { ProfileKey } from '../../src/store/merges.ts';
 import { mergePurchaseSummaries } from '../../src/store/purchases.ts';
 import { movePushTokens } from '../../src/store/push-tokens.ts';
 import {
+  dropSettled,
   findKept,
-  finishRemovals,
   isPassed,
-  lockRemoved,
-  type RemovedProfile,
+  lockTombstones,
   readHorizon,
-  selectRemoved,
+  selectTombstones,
   spreadDeletes,
-} from '../../src/store/removals.ts';
+  type Tombstone,
+} from '../../src/store/tombstones.ts';
 
 /** Raw rows erased in one transaction: about 50 ms, and as short a lock. */
 const RAW_SLICE = 5000;
@@ -27,14 +27,14 @@ const RAW_SLICE = 5000;
 const SLICE = 2000;
 
 /**
- * One step for removed profiles: a slice of what the merged ones left behind goes where they went, and a slice of what
+ * One step of settling tombstones: a slice of what the merged ones left behind goes where they went, and a slice of what
  * the deleted ones did is erased. Each profile has its share of the slice, so that small ones are done at once. Any
  * number of workers may do it at once, and any of them may end in the middle.
  *
  * @returns false when nothing could be done: other workers have all of them in hand
  */
-export async function settleRemoved(pool: Pool, keys: ProfileKey[]): Promise<boolean> {
-  // Alone, and first: whoever has removed profiles in hand waits for no other ones.
+export async function settleTombstones(pool: Pool, keys: ProfileKey[]): Promise<boolean> {
+  // Alone, and first: whoever has tombstones in hand waits for no other ones.
   const spread = await spreadDeletes(pool, keys, Math.ceil(SLICE / keys.length));
   // Lanes lock dead letters and sums in another order than one transaction here would.
   const failures = await step(pool, keys, { bring: bringDeadLetters, erase: eraseDeadLetters });
@@ -43,7 +43,7 @@ export async function settleRemoved(pool: Pool, keys: ProfileKey[]): Promise<boo
 }
 
 /** What is done in one transaction for profiles of one fate; how many rows it were. `share`: of each profile, at most. */
-type Settling = (tx: Connection, removed: RemovedProfile[], share: number) => Promise<number>;
+type Settling = (tx: Connection, tombstones: Tombstone[], share: number) => Promise<number>;
 
 function step(
   pool: Pool,
@@ -51,10 +51,10 @@ function step(
   { bring, erase }: { bring: Settling; erase: Settling },
 ): Promise<number> {
   return inTransaction(pool, async (tx) => {
-    const removed = await lockRemoved(tx, keys);
-    const merged = removed.filter(({ fate }) => fate === 'merged');
-    const deleted = removed.filter(({ fate }) => fate === 'deleted');
-    const share = Math.ceil(SLICE / Math.max(1, removed.length));
+    const tombstones = await lockTombstones(tx, keys);
+    const merged = tombstones.filter(({ fate }) => fate === 'merged');
+    const deleted = tombstones.filter(({ fate }) => fate === 'deleted');
+    const share = Math.ceil(SLICE / Math.max(1, tombstones.length));
     const brought = merged.length > 0 ? await bring(tx, merged, share) : 0;
     const erased = deleted.length > 0 ? await erase(tx, deleted, share) : 0;
     return brought + erased;
@@ -66,7 +66,7 @@ export function settleHistories(pool: Pool): Promise<boolean> {
   return eraseHistories(pool, SLICE);
 }
 
-async function bringDeadLetters(tx: Connection, merged: RemovedProfile[], share: number): Promise<number> {
+async function bringDeadLetters(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
   const pairs = await findKept(tx, merged);
   if (pairs.length === 0) return 0;
   return total(
@@ -78,7 +78,7 @@ async function bringDeadLetters(tx: Connection, merged: RemovedProfile[], share:
   );
 }
 
-async function eraseDeadLetters(tx: Connection, deleted: RemovedProfile[], share: number): Promise<number> {
+async function eraseDeadLetters(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
   return total(
     await sendTogether(tx, [
       () => eraseFailures(tx, deleted, share),
@@ -87,7 +87,7 @@ async function eraseDeadLetters(tx: Connection, deleted: RemovedProfile[], share
   );
 }
 
-async function bringAfter(tx: Connection, merged: RemovedProfile[], share: number): Promise<number> {
+async function bringAfter(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
   const pairs = await findKept(tx, merged);
   return total(
     await sendTogether(tx, [
@@ -95,19 +95,19 @@ async function bringAfter(tx: Connection, merged: RemovedProfile[], share: numbe
       () => (pairs.length > 0 ? mergePurchaseSummaries(tx, pairs, share) : 0),
       () => (pairs.length > 0 ? movePushTokens(tx, pairs, share) : 0),
       () => eraseSlice(tx, 'names', merged, share),
-      () => finishRemovals(tx, merged, 'merged'),
+      () => dropSettled(tx, merged, 'merged'),
     ]),
   );
 }
 
-async function erase(tx: Connection, deleted: RemovedProfile[], share: number): Promise<number> {
+async function erase(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
   return total(
     await sendTogether(tx, [
       () => eraseActivity(tx, 'events', { keys: deleted, limit: RAW_SLICE }),
       () => eraseActivity(tx, 'purchases', { keys: deleted, limit: RAW_SLICE }),
       () => eraseSlice(tx, 'belongings', deleted, share),
       () => eraseSlice(tx, 'names', deleted, share),
-      () => finishRemovals(tx, deleted, 'deleted'),
+      () => dropSettled(tx, deleted, 'deleted'),
     ]),
   );
 }
@@ -116,7 +116,8 @@ function total(counts: number[]): number {
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-export interface Removals extends Service {
+/** Settles tombstones beside the lanes. */
+export interface Settler extends Service {
   /** Says that profiles were merged or deleted. */
   wake(): void;
 }
@@ -130,14 +131,14 @@ const CHUNK = 200;
 const LONGEST_PAUSE_MS = 100;
 
 /**
- * Does what is left to do for profiles that are gone, beside the lanes.
+ * Settles tombstones: does what is left to do for profiles that are gone, beside the lanes.
  *
  * With several lanes, one that has found a profile may write its events and their sums after another lane has
  * merged or deleted it: events lock no profile, since a lock costs as much as the event. So a removed profile
  * is looked at once more when every transaction that was under way at its removal has ended: whoever looked it up
  * before has written by then, and nobody can look it up since.
  */
-export function startRemovals(pool: Pool, log: Log): Removals {
+export function startSettling(pool: Pool, log: Log): Settler {
   const stopping = new AbortController();
   let awake = true;
   /** The last profile that was looked at; absent: the next look begins at the start of the list. */
@@ -145,9 +146,9 @@ export function startRemovals(pool: Pool, log: Log): Removals {
   /** Whether anything could be done since the start of the list. */
   let progress = false;
   let wakeUp = () => {};
-  const running = run();
+  const running = sweep();
 
-  async function run(): Promise<void> {
+  async function sweep(): Promise<void> {
     while (!stopping.signal.aborted) {
       awake = false;
       try {
@@ -165,7 +166,7 @@ export function startRemovals(pool: Pool, log: Log): Removals {
    * @returns false when nothing is left that this worker can do
    */
   async function settleSome(): Promise<boolean> {
-    const keys = await selectRemoved(pool, CHUNK, cursor);
+    const keys = await selectTombstones(pool, CHUNK, cursor);
     const isLast = keys.length < CHUNK;
     const settled = keys.length > 0 && (await settlePage(keys));
     const erased = await settleHistories(pool);
@@ -179,7 +180,7 @@ export function startRemovals(pool: Pool, log: Log): Removals {
     await horizonPassed();
     if (stopping.signal.aborted) return false;
     const started = performance.now();
-    const settled = await settleRemoved(pool, keys);
+    const settled = await settleTombstones(pool, keys);
     // Half of the time belongs to the lanes: a user with a million events is erased in slices.
     await rest(performance.now() - started, stopping.signal);
     return settled;
@@ -205,7 +206,7 @@ export function startRemovals(pool: Pool, log: Log): Removals {
   }
 
   return {
-    name: 'removals',
+    name: 'tombstones',
     wake() {
       awake = true;
       wakeUp();

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { createTurns } from '../../src/edge/body.ts';
+import { createRequestSemaphore } from '../../src/edge/body.ts';
 
 /** Work that ends when it is told to. */
 function held() {
@@ -10,18 +10,22 @@ function held() {
   return { work: () => done, end };
 }
 
-/** Turns of which one owner may have all. */
-const turns = (settings: { atOnce: number; mostWaiting: number; patience: number }) =>
-  createTurns({ ...settings, atOnceOfOne: settings.atOnce, mostWaitingOfOne: settings.mostWaiting });
+/** A semaphore of which one owner may have all places. */
+const semaphoreOf = (settings: { atOnce: number; mostWaiting: number; patience: number }) =>
+  createRequestSemaphore({
+    ...settings,
+    atOnceOfOne: settings.atOnce,
+    mostWaitingOfOne: settings.mostWaiting,
+  });
 
 const refused = { status: 503, headers: { 'Retry-After': '1' } };
 
 test('as many work at a time as may, the others in the order in which they came', async () => {
-  const inTurn = turns({ atOnce: 2, mostWaiting: 10, patience: 60_000 });
+  const semaphore = semaphoreOf({ atOnce: 2, mostWaiting: 10, patience: 60_000 });
   const begun: number[] = [];
   const all = [0, 1, 2, 3, 4].map(() => held());
   const ends = all.map(({ work }, one) =>
-    inTurn('one', () => {
+    semaphore.use('one', () => {
       begun.push(one);
       return work();
     }),
@@ -35,36 +39,36 @@ test('as many work at a time as may, the others in the order in which they came'
   expect(begun).toEqual([0, 1, 2, 3, 4]);
 });
 
-test('work that fails gives its turn on, and its error to its caller', async () => {
-  const inTurn = turns({ atOnce: 1, mostWaiting: 10, patience: 60_000 });
-  const failed = inTurn('one', () => Promise.reject(new Error('no')));
-  const behind = inTurn('one', async () => 'done');
+test('work that fails gives its place on, and its error to its caller', async () => {
+  const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 10, patience: 60_000 });
+  const failed = semaphore.use('one', () => Promise.reject(new Error('no')));
+  const behind = semaphore.use('one', async () => 'done');
   await expect(failed).rejects.toThrow('no');
   expect(await behind).toBe('done');
-  expect(await inTurn('one', async () => 'later')).toBe('later');
+  expect(await semaphore.use('one', async () => 'later')).toBe('later');
 });
 
 test('whoever comes when too many wait is refused at once with 503, and the waiting are not', async () => {
-  const inTurn = turns({ atOnce: 1, mostWaiting: 1, patience: 60_000 });
+  const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 1, patience: 60_000 });
   const first = held();
-  const working = inTurn('one', first.work);
-  const waiting = inTurn('one', async () => 'done');
-  await expect(inTurn('one', async () => 'never')).rejects.toMatchObject(refused);
+  const working = semaphore.use('one', first.work);
+  const waiting = semaphore.use('one', async () => 'done');
+  await expect(semaphore.use('one', async () => 'never')).rejects.toMatchObject(refused);
   first.end();
   await working;
   expect(await waiting).toBe('done');
 });
 
 test('whoever has waited too long is refused with 503, is not begun, and leaves a place to wait', async () => {
-  const inTurn = turns({ atOnce: 1, mostWaiting: 1, patience: 20 });
+  const semaphore = semaphoreOf({ atOnce: 1, mostWaiting: 1, patience: 20 });
   const first = held();
-  const working = inTurn('one', first.work);
+  const working = semaphore.use('one', first.work);
   let begun = false;
-  const late = inTurn('one', async () => {
+  const late = semaphore.use('one', async () => {
     begun = true;
   });
   await expect(late).rejects.toMatchObject(refused);
-  const next = inTurn('one', async () => 'done');
+  const next = semaphore.use('one', async () => 'done');
   first.end();
   await working;
   expect(await next).toBe('done');

@@ -49,10 +49,10 @@ const PATIENCE = 250;
 const PAUSE = 1000;
 
 /**
- * Keys by their secret, remembered for `cacheMs`. While Postgres does not answer, fails or takes long, a key
+ * The cache of API keys: each by its secret, for `cacheMs`. While Postgres does not answer, fails or takes long, a key
  * that was known stays known for a minute.
  */
-export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
+export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   const known = new LRUCache<string, Known>({ max: MOST_KEYS });
   /** Apart, so that whoever makes keys up takes away none that opens the door while Postgres is away. */
   const madeUp = new LRUCache<string, Known>({ max: MOST_KEYS });
@@ -65,8 +65,8 @@ export function createKnownKeys(pool: Pool, cacheMs: number, log: Log) {
       madeUp.set(secret, entry);
     }
     const fresh = now - entry.at <= cacheMs;
-    const resting = opens(entry, now) && now - entry.failedAt < PAUSE;
-    if (!fresh && !resting) await look(secret, entry, now);
+    const isBackingOff = opens(entry, now) && now - entry.failedAt < PAUSE;
+    if (!fresh && !isBackingOff) await look(secret, entry, now);
     return entry.key;
   }
 

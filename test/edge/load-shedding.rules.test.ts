@@ -1,32 +1,32 @@
 import { Registry } from 'prom-client';
 import { describe, expect, test } from 'vitest';
-import { watchMarks } from '../../src/edge/load-shedding.ts';
+import { createLoadShedding } from '../../src/edge/load-shedding.ts';
 import { watchLoopLag } from '../../src/edge/metrics.ts';
 
 describe('high-water marks', () => {
   const scene = () => {
     const values = { depth: 0, lag: 0 };
     const registry = new Registry();
-    const marks = watchMarks(
+    const loadShedding = createLoadShedding(
       [
         { name: 'depth', mark: 100, unit: 'jobs', value: () => values.depth, ofQueue: true },
         { name: 'lag', mark: 50, unit: 'ms', value: () => values.lag },
       ],
       registry,
     );
-    return { values, registry, marks };
+    return { values, registry, loadShedding };
   };
 
   test('at its mark a value is in order; past it the reason names both', () => {
-    const { values, marks } = scene();
+    const { values, loadShedding } = scene();
     values.depth = 100;
-    expect(marks.overload('queue')).toBeUndefined();
+    expect(loadShedding.reason('queue')).toBeUndefined();
     values.depth = 101;
-    expect(marks.overload('queue')).toBe('depth is 101 jobs, over its mark of 100');
+    expect(loadShedding.reason('queue')).toBe('depth is 101 jobs, over its mark of 100');
   });
 
   test('once past, it is normal again by itself at nine tenths of the mark, and not before', () => {
-    const { values, marks } = scene();
+    const { values, loadShedding } = scene();
     for (const [depth, over] of [
       [101, true],
       [95, true],
@@ -36,23 +36,23 @@ describe('high-water marks', () => {
       [101, true],
     ] as const) {
       values.depth = depth;
-      expect([depth, marks.overload('queue') !== undefined]).toEqual([depth, over]);
+      expect([depth, loadShedding.reason('queue') !== undefined]).toEqual([depth, over]);
     }
   });
 
   test('a full queue is no reason to refuse what goes straight to the store; a late process is', () => {
-    const { values, marks } = scene();
+    const { values, loadShedding } = scene();
     values.depth = 1000;
-    expect(marks.overload('store')).toBeUndefined();
-    expect(marks.overload('queue')).toBeDefined();
+    expect(loadShedding.reason('store')).toBeUndefined();
+    expect(loadShedding.reason('queue')).toBeDefined();
     values.lag = 51;
-    expect(marks.overload('store')).toContain('lag');
+    expect(loadShedding.reason('store')).toContain('lag');
   });
 
   test('values, marks and what is over are shown for machines and for people', async () => {
-    const { values, marks, registry } = scene();
+    const { values, loadShedding, registry } = scene();
     values.depth = 123;
-    expect(marks.levels()).toEqual({
+    expect(loadShedding.levels()).toEqual({
       depth: { value: 123, mark: 100, unit: 'jobs', over: true },
       lag: { value: 0, mark: 50, unit: 'ms', over: false },
     });

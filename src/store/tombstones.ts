@@ -2,8 +2,8 @@ import type { Connection, Pool } from './database.ts';
 import { dependents } from './erasures.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
 
-/** A profile that is gone, and what has to be done for it still. */
-export interface RemovedProfile {
+/** The tombstone of a profile: it is gone, and something is left to be done for it. */
+export interface Tombstone {
   workspace_id: string;
   id: string;
   /** `merged`: sums that came late are brought to who took it in. `deleted`: what it did is erased. */
@@ -36,7 +36,7 @@ export async function isPassed(pool: Pool, horizon: string): Promise<boolean> {
 const NIL = '00000000-0000-0000-0000-000000000000';
 
 /** In the order of the primary key; the table holds what is left to do, and nothing else. */
-const selectRemovedStatement = `
+const selectTombstonesStatement = `
   select removed_profiles.workspace_id, removed_profiles.profile_id as id
   from removed_profiles
   where (removed_profiles.workspace_id, removed_profiles.profile_id) > ($2::uuid, $3::uuid)
@@ -44,21 +44,21 @@ const selectRemovedStatement = `
   limit $1`;
 
 /**
- * Profiles that are gone and have something left to be done for them.
+ * Tombstones: profiles that are gone and have something left to be done for them.
  *
  * @param after the cursor: the last one of the page before; absent: from the start
  */
-export async function selectRemoved(pool: Pool, limit: number, after?: ProfileKey): Promise<ProfileKey[]> {
+export async function selectTombstones(pool: Pool, limit: number, after?: ProfileKey): Promise<ProfileKey[]> {
   const { rows } = await pool.query<ProfileKey>({
-    name: 'select-removed',
-    text: selectRemovedStatement,
+    name: 'select-tombstones',
+    text: selectTombstonesStatement,
     values: [limit, after?.workspace_id ?? NIL, after?.id ?? NIL],
   });
   return rows;
 }
 
 /** By primary key. What another worker has in hand is left to it. */
-const lockRemovedStatement = `
+const lockTombstonesStatement = `
   select removed_profiles.workspace_id, removed_profiles.profile_id as id, removed_profiles.fate
   from ${keysTable}
   join removed_profiles
@@ -67,14 +67,14 @@ const lockRemovedStatement = `
   for update of removed_profiles skip locked`;
 
 /**
- * Takes removed profiles in hand until the transaction ends. Its statements are planned anew each time: a plan that was
+ * Takes tombstones in hand until the transaction ends. Its statements are planned anew each time: a plan that was
  * made while a table was nearly empty would go through all of it for each row of a slice.
  */
-export async function lockRemoved(tx: Connection, keys: ProfileKey[]): Promise<RemovedProfile[]> {
+export async function lockTombstones(tx: Connection, keys: ProfileKey[]): Promise<Tombstone[]> {
   await tx.query('set local plan_cache_mode = force_custom_plan');
-  const { rows } = await tx.query<RemovedProfile>({
-    name: 'lock-removed',
-    text: lockRemovedStatement,
+  const { rows } = await tx.query<Tombstone>({
+    name: 'lock-tombstones',
+    text: lockTombstonesStatement,
     values: keyValues(keys),
   });
   return rows;
@@ -169,7 +169,7 @@ const ofDeleted = [
  * By primary key, and the indexes on profiles of all tables in which something may be left. Every transaction that has
  * found the profiles before they were removed has ended: nothing comes after this look.
  */
-const statementOf = (fate: RemovedProfile['fate']) => `
+const statementOf = (fate: Tombstone['fate']) => `
   with settled as materialized (
     select wanted.workspace_id, wanted.id
     from ${keysTable}
@@ -192,19 +192,19 @@ const statementOf = (fate: RemovedProfile['fate']) => `
 const statements = { merged: statementOf('merged'), deleted: statementOf('deleted') };
 
 /**
- * Strikes those of the removed profiles, all of one fate, off the list for which nothing is left to do.
+ * Drops those of the tombstones, all of one fate, for which nothing is left to do.
  *
  * @returns how many they were
  */
-export async function finishRemovals(
+export async function dropSettled(
   tx: Connection,
-  removed: RemovedProfile[],
-  fate: RemovedProfile['fate'],
+  tombstones: Tombstone[],
+  fate: Tombstone['fate'],
 ): Promise<number> {
   const { rowCount } = await tx.query({
     name: `finish-${fate}`,
     text: statements[fate],
-    values: keyValues(removed),
+    values: keyValues(tombstones),
   });
   return rowCount ?? 0;
 }

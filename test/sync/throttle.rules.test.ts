@@ -1,15 +1,15 @@
 import { describe, expect, test } from 'vitest';
 import { memoryTokenBuckets } from '../../src/limits/token-buckets.ts';
-import { createPace } from '../../workers/sync/pace.ts';
+import { createThrottle } from '../../workers/sync/throttle.ts';
 
 const workspace = '018f0000-0000-7000-8000-000000000000';
 
-/** A run's pace on a clock that the test moves, and the bucket that it shares with live requests. */
+/** A run's throttle on a clock that the test moves, and the bucket that it shares with live requests. */
 function scene(lanes = 1) {
   let now = 0;
   let waiting = 0;
   const buckets = memoryTokenBuckets(() => now);
-  const ask = createPace({ buckets, waiting: () => waiting, lanes, workspaceId: workspace });
+  const ask = createThrottle({ buckets, waiting: () => waiting, lanes, workspaceId: workspace });
   return {
     ask,
     live: (limit: { requests: number; windowSeconds: number }, tokens: number) =>
@@ -23,7 +23,7 @@ function scene(lanes = 1) {
   };
 }
 
-describe('the pace of a sync', () => {
+describe('the throttle of a sync', () => {
   test('a token of /users/track pays for 75 rows, those of the next chunk too', async () => {
     const { ask, live } = scene();
     const limit = { requests: 100, windowSeconds: 60 };

@@ -1,8 +1,8 @@
 import type { AcceptedObject, TrackObject } from '../../src/jobs/envelope.ts';
 import type { SubscriptionObject } from '../../src/jobs/payloads.ts';
 
-/** One accepted object on its way into the store. */
-export interface Work<Accepted extends AcceptedObject = AcceptedObject> {
+/** A work item: one accepted object on its way into the store. */
+export interface WorkItem<Accepted extends AcceptedObject = AcceptedObject> {
   workspaceId: string;
   requestId: string;
   lane: number;
@@ -22,18 +22,18 @@ export interface Origin {
   place: number;
 }
 
-/** Met while folding: what has been folded is written, and the rest of the batch looks at the store again. */
-export const LOOK_AGAIN = Symbol('look again');
+/** Reload: what has been folded is written, and the rest of the batch is loaded anew in the next round. */
+export const RELOAD = Symbol('reload');
 
 /** Whether its object came in by /users/track; all others are identity operations or set subscription states. */
-export function isTrack(work: Work): work is Work<TrackObject> {
-  const { kind } = work.object;
+export function isTrack(item: WorkItem): item is WorkItem<TrackObject> {
+  const { kind } = item.object;
   return kind === 'attributes' || kind === 'events' || kind === 'purchases';
 }
 
 /** Whether its object sets a subscription or email state, and nothing else. */
-export function isSubscription(work: Work): work is Work<SubscriptionObject> {
-  const { kind } = work.object;
+export function isSubscription(item: WorkItem): item is WorkItem<SubscriptionObject> {
+  const { kind } = item.object;
   return kind === 'group_state' || kind === 'email_change';
 }
 

@@ -1,9 +1,9 @@
 import { expect, test } from 'vitest';
-import { createFairTurns, type FairTurnSettings } from '../src/platform/semaphore.ts';
+import { createSemaphore, type SemaphoreSettings } from '../src/platform/semaphore.ts';
 
-/** Turns whose work ends when it is told to; who has begun, in that order. */
-function scene(settings: Partial<FairTurnSettings>) {
-  const inTurn = createFairTurns({
+/** A semaphore whose work ends when it is told to; who has begun, in that order. */
+function scene(settings: Partial<SemaphoreSettings>) {
+  const semaphore = createSemaphore({
     ...{ atOnce: 1, atOnceOfOne: 9, mostWaiting: 99, mostWaitingOfOne: 99, patience: 60_000 },
     refusal: (reason) => new Error(reason),
     ...settings,
@@ -13,7 +13,7 @@ function scene(settings: Partial<FairTurnSettings>) {
   return {
     begun,
     ask: (owner: string) =>
-      inTurn(owner, () => {
+      semaphore.use(owner, () => {
         begun.push(owner);
         return new Promise<void>((resolve) => ends.push(resolve));
       }),

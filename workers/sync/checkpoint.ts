@@ -4,23 +4,23 @@ import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
 import { inTransaction, type Pool, sendTogether } from '../../src/store/database.ts';
 import { addToBoundary, clearBoundary } from '../../src/store/sync-boundary.ts';
 import {
+  addToOutbox,
   findRefused,
   insertRowErrors,
+  type OutboxChunk,
   type RowError,
-  removeChunk,
-  type StagedChunk,
-  stageChunk,
+  removeFromOutbox,
 } from '../../src/store/sync-chunks.ts';
 import { advanceIntegration, advanceRun } from '../../src/store/sync-runs.ts';
 
-/** The counts of a run, as this process believes that they stand in the store. */
-export interface Account {
+/** The checkpoint of a run: how far it has come, as this process believes that it stands in the store. */
+export interface Checkpoint {
   jobId: string;
   integrationId: string;
   read: number;
   synced: number;
   failed: number;
-  lastTimestamp: string | undefined;
+  watermark: string | undefined;
 }
 
 /** Another process has gone on with the run, or it is gone: nothing more may be done for it here. */
@@ -31,32 +31,34 @@ export class RunLost extends Error {
   }
 }
 
-export interface TurnOver {
+/** What brings a checkpoint further: the chunk that has taken effect, and the one that comes next. */
+export interface CheckpointStep {
   done?: Settled | undefined;
-  next?: StagedChunk | undefined;
+  next?: OutboxChunk | undefined;
 }
 
 /**
- * In one transaction: settles the chunk that has taken effect, with counts, errors, warnings, timestamp and boundary, and stages
- * the next one. Nobody else can do either of them again: both stand and fall with the count of rows that were read.
+ * Advances a checkpoint. In one transaction the chunk that has taken effect is settled, with counts, errors, warnings,
+ * watermark and boundary, and the next one goes into the outbox. Nobody else can do either again: both stand and fall
+ * with the count of rows that were read.
  *
- * `account` moves on.
- * @returns whether `next` is staged; it is not when the run has been cancelled
+ * `checkpoint` moves on.
+ * @returns whether `next` is in the outbox; it is not when the run has been cancelled
  * @throws {RunLost} when the run is not this process's any more; nothing has changed then
  */
-export async function turnOver(
+export async function advanceCheckpoint(
   pool: Pool,
-  account: Account,
-  { done, next }: TurnOver,
+  checkpoint: Checkpoint,
+  { done, next }: CheckpointStep,
 ): Promise<{ cancelled: boolean }> {
-  const { jobId, integrationId } = account;
+  const { jobId, integrationId } = checkpoint;
   const change = changeOf(done);
   const cancelled = await inTransaction(pool, async (tx) => {
-    const [, cancelled, , , , , , staged] = await sendTogether(tx, [
+    const [, cancelled, , , , , , added] = await sendTogether(tx, [
       // First, as whoever deletes the integration locks it first.
-      () => done && change.lastTimestamp && advanceIntegration(tx, integrationId, change.lastTimestamp),
-      () => advanceRun(tx, { jobId, expected: account.read, ...change }),
-      () => done && removeChunk(tx, jobId),
+      () => done && change.watermark && advanceIntegration(tx, integrationId, change.watermark),
+      () => advanceRun(tx, { jobId, expected: checkpoint.read, ...change }),
+      () => done && removeFromOutbox(tx, jobId),
       () => change.moved && clearBoundary(tx, integrationId, false),
       () =>
         some(change.newest) && addToBoundary(tx, integrationId, { rows: change.newest, unreadable: false }),
@@ -64,31 +66,38 @@ export async function turnOver(
         some(change.unreadable) &&
         addToBoundary(tx, integrationId, { rows: change.unreadable, unreadable: true }),
       () => logs(change.log) && insertRowErrors(tx, jobId, change.log),
-      () => next && stageChunk(tx, jobId, next),
+      () => next && addToOutbox(tx, jobId, next),
     ]);
     if (cancelled === undefined) throw new RunLost();
-    if (next && !staged && !cancelled) throw new RunLost();
+    if (next && !added && !cancelled) throw new RunLost();
     return cancelled;
   });
-  account.read += change.read;
-  account.synced += change.synced;
-  account.failed += change.failed;
-  account.lastTimestamp = change.lastTimestamp ?? account.lastTimestamp;
+  checkpoint.read += change.read;
+  checkpoint.synced += change.synced;
+  checkpoint.failed += change.failed;
+  checkpoint.watermark = change.watermark ?? checkpoint.watermark;
   return { cancelled };
 }
 
 function changeOf(done: Settled | undefined) {
   if (!done) {
-    const nothing = { read: 0, synced: 0, failed: 0, lastTimestamp: undefined };
+    const nothing = { read: 0, synced: 0, failed: 0, watermark: undefined };
     return { ...nothing, log: { failed: [], warned: [] }, moved: false, newest: {}, unreadable: {} };
   }
-  const { rows, errors, warnings = [], lastTimestamp, boundary, ...progress } = done.chunk.progress;
+  const {
+    rows,
+    errors,
+    warnings = [],
+    lastTimestamp: watermark,
+    boundary,
+    ...progress
+  } = done.chunk.progress;
   const failed = progress.failed + done.refused.length;
   // A row that the workers have refused is not synced, whatever else there is to say of it.
   const refused = new Set(done.refused.map(({ number }) => number));
   const warned = warnings.filter(({ number }) => !refused.has(number));
   const log = { failed: [...errors, ...done.refused], warned };
-  return { read: rows, synced: rows - failed, failed, lastTimestamp, log, ...boundary };
+  return { read: rows, synced: rows - failed, failed, watermark, log, ...boundary };
 }
 
 function logs({ failed, warned }: { failed: RowError[]; warned: RowError[] }): boolean {
@@ -104,7 +113,7 @@ const ADD_AGAIN = 15_000;
 
 /** A chunk that has taken effect. */
 export interface Settled {
-  chunk: StagedChunk;
+  chunk: OutboxChunk;
   /** Rows that the workers could not apply. */
   refused: RowError[];
   /** From the hand-over until then. */
@@ -119,14 +128,14 @@ export interface HandOver {
 }
 
 /**
- * Puts a staged chunk into the lanes and waits until the ledger knows all of it. Doing it again does nothing twice:
- * the envelopes keep their ids.
+ * Puts a chunk of the outbox into the lanes and waits until the ledger knows all of it. Doing it again has no second
+ * effect: the envelopes keep their ids.
  *
- * @param lanes as many as there are now; when the chunk was staged there may have been more
+ * @param lanes as many as there are now; when the chunk was made there may have been more
  * @throws {QueueUnavailable} when it may not be in the lanes; what the store reports; the reason of `abandon`
  */
 export async function handOver(
-  chunk: StagedChunk,
+  chunk: OutboxChunk,
   { pool, producer, applied, lanes }: HandOver,
   abandon: AbortSignal,
 ): Promise<Settled> {
