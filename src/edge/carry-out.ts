@@ -67,13 +67,17 @@ export async function answerQueued(
   const { request, requestId, caller, idempotencyKey } = admitted;
   const { queue } = services;
   const accepted_at = new Date(caller.now).toISOString();
-  const envelope: EnvelopeRequest = { request_id: requestId, workspace_id: caller.workspaceId, accepted_at };
+  const envelopeRequest: EnvelopeRequest = {
+    request_id: requestId,
+    workspace_id: caller.workspaceId,
+    accepted_at,
+  };
   const settle = (plan: Plan, entries: LaneEntry[]) =>
-    settled({ operation, plan, envelopeIds: () => envelopesOf(envelope, entries) }, services);
+    settled({ operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) }, services);
   if (idempotencyKey) {
     const attempt = queuedAttempt({
       queue,
-      request: envelope,
+      request: envelopeRequest,
       makePlan: () => makePlan(operation, admitted, services),
       bytesOf: (objects) => bytesOf(request, objects),
       settle,
@@ -83,7 +87,7 @@ export async function answerQueued(
   }
 
   const plan = await makePlan(operation, admitted, services);
-  const entries = await queue.enqueue(envelope, plan.objects, bytesOf(request, plan.objects));
+  const entries = await queue.enqueue(envelopeRequest, plan.objects, bytesOf(request, plan.objects));
   return settle(plan, entries);
 }
 

@@ -8,8 +8,8 @@ import { record } from './request-log.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 
 /**
- * The first stop of the trunk: one request from its headers to its answer. Every way in which it can end goes through
- * here: a stage of `admit` refuses it, it is carried out at once or put into the queue, or it fails on the way.
+ * The first stop of the trunk: one request, whose operation is found, from its headers to its answer. Every way in which
+ * it can end goes through here: a stage of `admit` refuses it, it is carried out at once or put into the queue, or it fails on the way.
  */
 export async function serve(endpoint: Endpoint, exchange: Exchange, services: EdgeServices): Promise<void> {
   const started = performance.now();
@@ -20,18 +20,18 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
   (request as RequestInHand).requestId = requestId;
   (request as RequestInHand).res = response;
 
-  const admitted = await admit(endpoint, { ...exchange, requestId }, services);
+  const admission = await admit(endpoint, { ...exchange, requestId }, services);
   const answer =
-    'error' in admitted
-      ? refusal(admitted.error)
+    'error' in admission
+      ? refusal(admission.error)
       : await (operation.kind === 'direct'
-          ? answerDirect(operation, admitted, services)
-          : answerQueued(operation, admitted, services)
+          ? answerDirect(operation, admission, services)
+          : answerQueued(operation, admission, services)
         ).catch(refusal);
 
-  send(admitted.known, answer);
+  send(admission.known, answer);
   const milliseconds = performance.now() - started;
-  record({ operation, request, requestId, answer, known: admitted.known, milliseconds }, services);
+  record({ operation, request, requestId, answer, known: admission.known, milliseconds }, services);
 
   function refusal(error: unknown): Answer {
     const { errors } = error as { errors?: unknown };

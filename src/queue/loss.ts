@@ -5,8 +5,8 @@ import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type InstallationState, type QueueLoss, rememberQueue, tellLoss } from '../store/installation.ts';
+import { ADDITIONS, type Additions } from './additions.ts';
 import { laneName } from './lanes.ts';
-import { ADDITIONS, type Additions } from './pack.ts';
 
 /** Holds an id that the first of our processes leaves in a Redis: with another one, or none, what it held is gone. */
 const MARK = '{penstock}:mark';

@@ -48,7 +48,7 @@ interface InWork {
   /** Jobs that still wait in the lane, in its order. */
   behind: string[];
   /** Each of what was handed in; more may come while one of them is not resolved. */
-  applied: Promise<void>[];
+  handedIn: Promise<void>[];
 }
 
 /**
@@ -76,21 +76,21 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   coalescer.follow(lane, takeMore);
 
   /** The last job that has taken effect; the queue may not know of it yet. */
-  let applied: string | undefined;
+  let lastApplied: string | undefined;
 
   async function work(job: Job<Envelope>, token?: string): Promise<void> {
     await apply(job, token);
-    applied = job.id;
+    lastApplied = job.id;
   }
 
   async function apply(job: Job<Envelope>, token?: string): Promise<void> {
     const id = job.id!;
     if (early.delete(id)) return;
     early.clear();
-    const ahead = await prefetch.take(id);
+    const following = await prefetch.take(id);
     const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
-    if (!fence) return applyPrefetched(delivery, ahead);
+    if (!fence) return applyPrefetched(delivery, following);
     const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
     if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
     // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
@@ -99,12 +99,12 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   }
 
   /** One batch for a job and what was seen behind it, and what is seen later if it takes long. */
-  async function applyPrefetched(delivery: Delivery, ahead: WaitingEnvelope[]): Promise<void> {
-    const first = coalescer.apply(delivery, ...ahead.map(({ id, envelope }) => deliveryOf(id, envelope)));
-    const mine: InWork = { head: delivery.id, behind: ahead.map(({ id }) => id), applied: [first] };
+  async function applyPrefetched(delivery: Delivery, following: WaitingEnvelope[]): Promise<void> {
+    const first = coalescer.apply(delivery, ...following.map(({ id, envelope }) => deliveryOf(id, envelope)));
+    const mine: InWork = { head: delivery.id, behind: following.map(({ id }) => id), handedIn: [first] };
     inWork = mine;
-    void prefetch.read(ahead, first);
-    for (const applied of mine.applied) await applied;
+    void prefetch.read(following, first);
+    for (const applied of mine.handedIn) await applied;
     inWork = undefined;
     await removeEarly(mine.behind);
   }
@@ -116,7 +116,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     const done = mine.behind.filter((id) => !pending.has(ledgerKey(id)));
     mine.behind = mine.behind.filter((id) => pending.has(ledgerKey(id)));
     await removeEarly(done);
-    const all = Promise.all(mine.applied);
+    const all = Promise.all(mine.handedIn);
     const more = await prefetch.takeMore(
       mine.behind.map((id) => ({ id })),
       all,
@@ -126,7 +126,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     if (inWork !== mine || closing || more.length === 0 || deliveries.some(({ id }) => id === mine.head))
       return;
     mine.behind.push(...more.map(({ id }) => id));
-    mine.applied.push(coalescer.apply(...deliveries));
+    mine.handedIn.push(coalescer.apply(...deliveries));
   }
 
   /**
@@ -177,7 +177,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   // The processor does not throw: the connection was lost when the queue was to be told that the job is completed,
   // and BullMQ calls that failed. It has taken effect, and nobody has to look at it.
   worker.on('failed', (job) => {
-    if (job?.id !== undefined && job.id === applied) void removeApplied(job.id);
+    if (job?.id !== undefined && job.id === lastApplied) void removeApplied(job.id);
   });
   let warned = Number.NEGATIVE_INFINITY;
   worker.on('error', (error) => {
