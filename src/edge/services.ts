@@ -41,6 +41,7 @@ export interface EdgeServices {
 /** An operation with its validators, compiled at boot. */
 export interface Endpoint {
   operation: Operation;
+  /** Of direct operations. */
   body: Validator | undefined;
   query: Validator | undefined;
 }

@@ -51,7 +51,7 @@ interface Described {
   readsOnly?: true;
   summary: string;
   description: string;
-  /** Schema of the whole body; what it refuses is refused with 400. */
+  /** Schema of the whole body. What it refuses of a direct operation is refused with 400; a queued one judges object by object. */
   body?: Schema;
   /** Makes of a body the one that its schema describes, where clients may write it in several ways. */
   spell?(body: Record<string, Json>): Record<string, Json>;

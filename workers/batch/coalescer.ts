@@ -24,7 +24,7 @@ import { createApart } from './settle-alone.ts';
 const FIRST_RETRY_MS = 20;
 const LONGEST_RETRY_MS = 1000;
 
-/** At once; a third one finds both cores busy, or the disk. */
+/** At once, beside those that are tried again; a third one finds both cores busy, or the disk. */
 const MAX_TRANSACTIONS = 2;
 
 /**

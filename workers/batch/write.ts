@@ -118,8 +118,8 @@ function addressesOf({ workspaceId, email, phone, phoneValid }: HeldProfile): He
 }
 
 /**
- * Writes a folded round: at most sixteen statements, whatever the number of objects, and those of its identity
- * operations.
+ * Writes a folded round: a fixed number of statements, whatever the number of objects, and those of its identity
+ * objects.
  *
  * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
  */
