@@ -14,7 +14,7 @@ import { writeChanges } from './write.ts';
  * Objects of the round after one that ended at once: what is loaded for more would be loaded again, should the next
  * end as soon.
  */
-const SMALL_ROUND = 2;
+export const SMALL_ROUND = 2;
 
 export interface Applied {
   /** Objects that are done with, from the first: they took effect or are refused. */
@@ -50,6 +50,8 @@ export interface Terms {
   now: string;
   /** Of `performance.now()`: no round begins after it, but for the first. */
   until: number;
+  /** Objects that the first round looks at; absent: all. */
+  size?: number;
   condemned: Condemned;
 }
 
@@ -67,7 +69,7 @@ export function applyObjects(tx: Connection, works: Work[], now: string): Promis
  */
 export async function applySome(tx: Connection, works: Work[], terms: Terms): Promise<Applied> {
   const applied = nothingApplied();
-  let size = works.length;
+  let size = Math.min(works.length, terms.size ?? works.length);
   while (applied.count < works.length && (applied.count === 0 || performance.now() < terms.until)) {
     const start = applied.count;
     const looked = start === 0 && size === works.length ? works : works.slice(start, start + size);

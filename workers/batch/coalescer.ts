@@ -17,6 +17,7 @@ import {
   objectsOf,
   PART_MS,
   type Part,
+  workspacesOf,
 } from './parts.ts';
 import { HOLDS_ONE, runTogether } from './run.ts';
 import { createApart } from './settle-alone.ts';
@@ -53,7 +54,7 @@ const PATIENCE_MS = 500;
  */
 export type OnCut = (pending: ReadonlySet<string>) => Promise<void>;
 
-const NOTHING: Left = { envelopes: new Set(), turns: new Set(), over: [] };
+const NOTHING: Left = { envelopes: new Set(), workspaces: new Set(), over: new Set() };
 
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
@@ -82,8 +83,10 @@ export function createCoalescer(
   let troubled = 0;
   /** Objects that a transaction may hold, but for those of its first envelope. */
   let most = ALL;
-  /** Turns whose time was over, those that wait for the longest first; with their lanes. */
-  const late = new Map<string, number>();
+  /** Workspaces whose time was over, those that wait for the longest first. */
+  const late = new Set<string>();
+  /** Whether the last part was for the others: every second one has a round of those. */
+  let wasForOthers = false;
   const followers = new Map<number, OnCut>();
   // One connection stays for everything else that this process asks the store.
   const connections = Math.max(1, pool.options.max - 1);
@@ -204,7 +207,8 @@ export function createCoalescer(
       for (let wait = FIRST_RETRY_MS; !abandon.signal.aborted; wait = Math.min(wait * 2, LONGEST_RETRY_MS)) {
         const started = performance.now();
         try {
-          const part: Part = { milliseconds: PART_MS, late: new Set(late.keys()) };
+          wasForOthers = late.size > 0 && !wasForOthers;
+          const part: Part = { milliseconds: PART_MS, late: new Set(late), isForOthers: wasForOthers };
           const outcome = await runTogether(pool, deliveries, part);
           report(deliveries, outcome, performance.now() - started);
           noteTurns(deliveries, outcome);
@@ -240,11 +244,12 @@ export function createCoalescer(
   /** Whose time was over goes behind the others, until nothing is left of it. */
   function noteTurns(deliveries: Delivery[], outcome: Outcome): void {
     const left = outcome.kind === 'applied' ? outcome.left : undefined;
-    const lanes = new Set(deliveries.map(({ lane }) => lane));
-    for (const [turn, lane] of late) if (lanes.has(lane) && !left?.turns.has(turn)) late.delete(turn);
-    for (const { turn, lane } of left?.over ?? []) {
-      late.delete(turn);
-      late.set(turn, lane);
+    if (late.size > 0)
+      for (const workspace of deliveries.flatMap(workspacesOf))
+        if (!left?.workspaces.has(workspace)) late.delete(workspace);
+    for (const workspace of left?.over ?? []) {
+      late.delete(workspace);
+      late.add(workspace);
     }
   }
 

@@ -21,17 +21,22 @@ import { type Origin, scoped, type Work } from './work.ts';
 export interface Part {
   /** Milliseconds after which no further round begins. */
   milliseconds: number;
-  /** Turns that came to their end before: they go behind the others, and have a round at least. First come, first served. */
+  /**
+   * Workspaces whose time was over before, in any of their lanes: they go behind the others, and have a round at least.
+   * First come, first served.
+   */
   late: ReadonlySet<string>;
+  /** Whether they are left out where there are others, who then need not wait for that round to be committed. */
+  isForOthers: boolean;
 }
 
 /** A part, the round that runs at its end and another part are less than a second together. */
 export const PART_MS = 250;
 
 /** A part that ends with its last object. */
-export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new Set() };
+export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new Set(), isForOthers: false };
 
-/** What one workspace has in one lane: its objects take effect in their order. */
+/** What one workspace has in one lane: its objects take effect in their order. Its time is counted over all lanes. */
 export function turnOf({ lane, workspaceId }: Pick<Work, 'lane' | 'workspaceId'>): string {
   return scoped(workspaceId, String(lane));
 }
@@ -83,8 +88,8 @@ export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
  */
 export function inTurns({ works, parked, replayed }: Opened, { late }: Part): Work[][] {
   if (late.size === 0 || parked.length > 0 || replayed.size > 0) return [works];
-  const places = new Map([...late].map((turn, place) => [turn, place]));
-  const placeOf = (work: Work) => places.get(turnOf(work)) ?? -1;
+  const places = new Map([...late].map((workspace, place) => [workspace, place]));
+  const placeOf = (work: Work) => places.get(work.workspaceId) ?? -1;
   const sorted = [...works].sort(
     (one, other) => placeOf(one) - placeOf(other) || one.ordinal - other.ordinal,
   );
@@ -98,19 +103,19 @@ export function inTurns({ works, parked, replayed }: Opened, { late }: Part): Wo
 /** What a part has not come to. */
 export interface LeftOver {
   origins: Origin[];
-  turns: Set<string>;
+  workspaces: Set<string>;
   /** Those of them whose time was over. */
-  over: { turn: string; lane: number }[];
+  over: Set<string>;
 }
 
 export function nothingLeft(): LeftOver {
-  return { origins: [], turns: new Set(), over: [] };
+  return { origins: [], workspaces: new Set(), over: new Set() };
 }
 
 export function leave(left: LeftOver, { works, parked }: Pick<Opened, 'works' | 'parked'>): void {
   for (const work of works) {
     left.origins.push(work.origin!);
-    left.turns.add(turnOf(work));
+    left.workspaces.add(work.workspaceId);
   }
   for (const { origin } of parked) left.origins.push(origin);
 }
@@ -177,15 +182,13 @@ export function lanesOf({ deliveries }: Held): number[] {
  * Puts pieces of those whose turn was over behind the others. Who is in such a piece as well waits with it: what comes
  * later of them may not overtake it.
  */
-export function byTurns(
-  pieces: Held[],
-  late: ReadonlyMap<string, number>,
-): [inFront: Held[], behind: Held[]] {
-  const waiting = new Set(late.keys());
+export function byTurns(pieces: Held[], late: ReadonlySet<string>): [inFront: Held[], behind: Held[]] {
+  const waiting = new Set<string>();
   const [inFront, behind]: [Held[], Held[]] = [[], []];
   for (const piece of pieces) {
     const turns = piece.deliveries.flatMap(turnsOf);
-    if (!turns.some((turn) => waiting.has(turn))) {
+    const isLate = piece.deliveries.flatMap(workspacesOf).some((workspace) => late.has(workspace));
+    if (!isLate && !turns.some((turn) => waiting.has(turn))) {
       inFront.push(piece);
       continue;
     }
@@ -219,7 +222,11 @@ export function countObjects(deliveries: Delivery[]): number {
 }
 
 /** Whose turns an envelope is about: see `turnOf`. */
-export function turnsOf({ lane, envelope }: Delivery): string[] {
-  if (!Array.isArray(envelope?.requests)) return [];
-  return envelope.requests.map((request) => turnOf({ lane, workspaceId: request?.workspace_id }));
+export function turnsOf(delivery: Delivery): string[] {
+  const { lane } = delivery;
+  return workspacesOf(delivery).map((workspaceId) => turnOf({ lane, workspaceId }));
+}
+
+export function workspacesOf({ envelope }: Delivery): string[] {
+  return Array.isArray(envelope?.requests) ? envelope.requests.map((request) => request?.workspace_id) : [];
 }

@@ -9,21 +9,11 @@ import {
 } from '../../src/store/database.ts';
 import { markReplayed, selectDeadLetters } from '../../src/store/dead-letters.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
-import { type Applied, addApplied, applySome, nothingApplied, type Terms } from './apply.ts';
+import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { classify, type Outcome } from './failures.ts';
 import { applyIsolating, type Isolation } from './isolate.ts';
 import { cutAtDeletes, type Delivery, type Opened, openEnvelope } from './open.ts';
-import {
-  claim,
-  endPart,
-  inTurns,
-  leave,
-  nothingLeft,
-  type Part,
-  turnOf,
-  WHOLE,
-  withoutDone,
-} from './parts.ts';
+import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
 import { tallyLanes, tallyUsage } from './tally.ts';
 import type { Work } from './work.ts';
 
@@ -144,7 +134,7 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
   return {
     kind: 'applied',
     ...{ objects: applied.length, deadLetters: [...lost], removed, seconds },
-    ...(envelopes.size > 0 && { left: { envelopes, turns: left.turns, over: left.over } }),
+    ...(envelopes.size > 0 && { left: { envelopes, workspaces: left.workspaces, over: left.over } }),
   };
 }
 
@@ -164,14 +154,20 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
     if (opened.replayed.size > 0) await leaveOutForgotten(tx, stretch);
     if (stretch.parked.length > 0) await insertDeadLetters(tx, stretch.parked);
     for (const { id } of stretch.parked) lost.add(id);
-    for (const works of inTurns(stretch, part)) {
-      const { count, ...done } = await apply(tx, works, terms);
+    for (const [place, works] of inTurns(stretch, part).entries()) {
+      if (place > 0 && part.isForOthers) {
+        leave(left, { works, parked: [] });
+        continue;
+      }
+      // Most of what would be looked up for all of them would be looked up in vain, once more in each part.
+      const isLate = works.length > 0 && part.late.has(works[0]!.workspaceId);
+      const { count, ...done } = await apply(tx, works, isLate ? { ...terms, size: SMALL_ROUND } : terms);
       addApplied(total, { count, ...done });
       for (const { work } of done.refused) lost.add(work.object.id);
       for (const work of works.slice(0, count)) if (!lost.has(work.object.id)) applied.push(work);
       leave(left, { works: works.slice(count), parked: [] });
       const next = works[count];
-      if (next) left.over.push({ turn: turnOf(next), lane: next.lane });
+      if (next) left.over.add(next.workspaceId);
     }
     if (stretch.works.some(({ object }) => object.kind === 'delete'))
       for (const { object } of stretch.works) beforeDelete.add(object.id);
