@@ -48,7 +48,7 @@ const NOBODY: Condemned = new Map();
 export interface Terms {
   /** The store's clock at the start of the batch, ISO 8601 with microseconds. */
   now: string;
-  /** Of `performance.now()`: no round begins after it, but for the first. */
+  /** Of `performance.now()`: no round begins after it, but for the first, and one that goes on is ended. */
   until: number;
   /** Objects that the first round looks at; absent: all. */
   size?: number;
@@ -74,7 +74,7 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
     const start = applied.count;
     const looked = start === 0 && size === works.length ? works : works.slice(start, start + size);
     const { changes, round } = await load(tx, looked, terms);
-    const folded = await fold(round, changes, terms.condemned);
+    const folded = await fold(round, changes, terms);
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs another look at the store after each look');
     await writeChanges(tx, changes, terms.now);

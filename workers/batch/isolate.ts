@@ -156,7 +156,7 @@ async function refusedAlone(
     const note = (error: unknown) => {
       if (blameOf(error) === 'refused') refused.set(work.object.id, reasonOf(error));
     };
-    const folded = await fold([work], changes, condemned).catch(note);
+    const folded = await fold([work], changes, { condemned, until: Number.POSITIVE_INFINITY }).catch(note);
     // What is refused in memory needs no statement to find out.
     if (!folded || changes.refused.length > 0) continue;
     send('savepoint probe');
