@@ -1,4 +1,4 @@
-import { setTimeout as sleep } from 'node:timers/promises';
+import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
 import type { BulkJobOptions, Job } from 'bullmq';
 import { validate as isUuid } from 'uuid';
 import type { Config } from '../../src/platform/config.ts';
@@ -32,8 +32,8 @@ const KEPT = 2000;
 /** Ten minutes of sweeps: how long the dashboard may lack a dead letter that the queue itself has lost. */
 const SWEEPS_TO_REFRESH = 120;
 
-/** Dead letters in one statement and one add. */
-const CHUNK = 100;
+/** Dead letters in one statement and one add: each may have megabytes. */
+const CHUNK = 10;
 
 /** Replayed ones stay to be looked at for a day; `age` is in seconds. */
 const jobOptions: BulkJobOptions = {
@@ -66,7 +66,13 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
       if ((await queue.getWaitingCount()) >= KEPT) return;
       const found = await selectDeadLetters(database.pool, ids.slice(start, start + CHUNK));
       const waiting = found.filter(({ state }) => state === 'waiting');
-      await queue.addBulk(waiting.map(toJob));
+      const jobs: ReturnType<typeof toJob>[] = [];
+      for (const one of waiting) {
+        jobs.push(toJob(one));
+        // A large one takes as long as an event loop may be held.
+        await turn();
+      }
+      await queue.addBulk(jobs);
       for (const { id, replays } of waiting) shown.set(jobId(id, replays), { id, replays });
     }
   }
@@ -87,9 +93,10 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
 
   /** Takes the jobs away whose dead letters are gone with their user, whichever process has shown them. */
   async function forgetErased(): Promise<void> {
-    const jobs = await queue.getFailed(0, KEPT - 1);
-    for (let start = 0; start < jobs.length; start += CHUNK) {
-      const chunk = jobs.slice(start, start + CHUNK);
+    // From the last: what is taken away moves none of those in front.
+    const last = Math.ceil(Math.min(await queue.getFailedCount(), KEPT) / CHUNK) - 1;
+    for (let page = last; page >= 0; page--) {
+      const chunk = await queue.getFailed(page * CHUNK, (page + 1) * CHUNK - 1);
       const ids = chunk.map(({ data }) => data.dead_letter_id).filter((id) => isUuid(id));
       const kept = new Set((await selectDeadLetters(database.pool, ids)).map(({ id }) => id));
       for (const job of chunk) if (!kept.has(job.data.dead_letter_id)) await job.remove();
