@@ -59,6 +59,7 @@ beforeAll(async () => {
   for (const { id } of [fleet.workspace, neighbour]) await liftLimits(fleet.pool, id);
   grown = await grow(fleet.pool, fleet.workspace, { heavy: HEAVY, summaries: SUMMARIES });
   await fleet.pool.query('vacuum analyze');
+  await fleet.pool.query('checkpoint');
   const [web] = fleet.edges;
   const processes = {
     web: web!.port,

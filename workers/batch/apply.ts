@@ -21,6 +21,8 @@ export interface Applied {
   count: number;
   /** Those that could not be applied; their dead letters are written. */
   refused: Refused[];
+  /** Objects that the next round would look at. */
+  size: number;
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
   removed: boolean;
   /** Objects whose user goes by a name of another lane. */
@@ -28,12 +30,13 @@ export interface Applied {
 }
 
 export function nothingApplied(): Applied {
-  return { count: 0, refused: [], removed: false, namedElsewhere: [] };
+  return { count: 0, size: SMALL_ROUND, refused: [], removed: false, namedElsewhere: [] };
 }
 
 /** Adds what came next. */
-export function addApplied(sum: Applied, { count, refused, removed, namedElsewhere }: Applied): void {
+export function addApplied(sum: Applied, { count, size, refused, removed, namedElsewhere }: Applied): void {
   sum.count += count;
+  sum.size = size;
   sum.refused.push(...refused);
   sum.removed ||= removed;
   sum.namedElsewhere.push(...namedElsewhere);
@@ -84,6 +87,7 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
     applied.count += folded;
     size = folded < looked.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
   }
+  applied.size = size;
   return applied;
 }
 

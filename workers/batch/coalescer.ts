@@ -54,7 +54,7 @@ const PATIENCE_MS = 500;
  */
 export type OnCut = (pending: ReadonlySet<string>) => Promise<void>;
 
-const NOTHING: Left = { envelopes: new Set(), workspaces: new Set(), over: new Set() };
+const NOTHING: Left = { envelopes: new Set(), workspaces: new Set(), over: new Set(), size: 0 };
 
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
@@ -87,6 +87,8 @@ export function createCoalescer(
   const late = new Set<string>();
   /** Whether the last part was for the others: every second one has a round of those. */
   let wasForOthers = false;
+  /** Objects that the last round of theirs could do. */
+  let size: number | undefined;
   const followers = new Map<number, OnCut>();
   // One connection stays for everything else that this process asks the store.
   const connections = Math.max(1, pool.options.max - 1);
@@ -208,7 +210,12 @@ export function createCoalescer(
         const started = performance.now();
         try {
           wasForOthers = late.size > 0 && !wasForOthers;
-          const part: Part = { milliseconds: PART_MS, late: new Set(late), isForOthers: wasForOthers };
+          const part: Part = {
+            milliseconds: PART_MS,
+            late: new Set(late),
+            isForOthers: wasForOthers,
+            ...(size && { size }),
+          };
           const outcome = await runTogether(pool, deliveries, part);
           report(deliveries, outcome, performance.now() - started);
           noteTurns(deliveries, outcome);
@@ -247,6 +254,7 @@ export function createCoalescer(
     if (late.size > 0)
       for (const workspace of deliveries.flatMap(workspacesOf))
         if (!left?.workspaces.has(workspace)) late.delete(workspace);
+    if (left && left.over.size > 0) size = left.size;
     for (const workspace of left?.over ?? []) {
       late.delete(workspace);
       late.add(workspace);

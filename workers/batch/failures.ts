@@ -28,6 +28,8 @@ export interface Left {
   workspaces: ReadonlySet<string>;
   /** Those of them whose time was over. */
   over: ReadonlySet<string>;
+  /** Objects that their next round would have looked at. */
+  size: number;
 }
 
 /** What an error of the store or of our own code means for the objects in hand. */

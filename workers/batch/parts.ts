@@ -7,6 +7,7 @@ import {
   readCutEnvelopes,
   releaseEnvelopes,
 } from '../../src/store/ledger.ts';
+import { SMALL_ROUND } from './apply.ts';
 import type { Delivery, Opened } from './open.ts';
 import { type Origin, scoped, type Work } from './work.ts';
 
@@ -28,6 +29,8 @@ export interface Part {
   late: ReadonlySet<string>;
   /** Whether they are left out where there are others, who then need not wait for that round to be committed. */
   isForOthers: boolean;
+  /** Objects that a first round of theirs looks at: as many as the last one could do. Absent: few. */
+  size?: number;
 }
 
 /** A part, the round that runs at its end and another part are less than a second together. */
@@ -106,10 +109,12 @@ export interface LeftOver {
   workspaces: Set<string>;
   /** Those of them whose time was over. */
   over: Set<string>;
+  /** Objects that their next round would have looked at. */
+  size: number;
 }
 
 export function nothingLeft(): LeftOver {
-  return { origins: [], workspaces: new Set(), over: new Set() };
+  return { origins: [], workspaces: new Set(), over: new Set(), size: SMALL_ROUND };
 }
 
 export function leave(left: LeftOver, { works, parked }: Pick<Opened, 'works' | 'parked'>): void {

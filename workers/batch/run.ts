@@ -134,7 +134,9 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
   return {
     kind: 'applied',
     ...{ objects: applied.length, deadLetters: [...lost], removed, seconds },
-    ...(envelopes.size > 0 && { left: { envelopes, workspaces: left.workspaces, over: left.over } }),
+    ...(envelopes.size > 0 && {
+      left: { envelopes, workspaces: left.workspaces, over: left.over, size: left.size },
+    }),
   };
 }
 
@@ -161,13 +163,18 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
       }
       // Most of what would be looked up for all of them would be looked up in vain, once more in each part.
       const isLate = works.length > 0 && part.late.has(works[0]!.workspaceId);
-      const { count, ...done } = await apply(tx, works, isLate ? { ...terms, size: SMALL_ROUND } : terms);
+      const { count, ...done } = await apply(
+        tx,
+        works,
+        isLate ? { ...terms, size: part.size ?? SMALL_ROUND } : terms,
+      );
       addApplied(total, { count, ...done });
       for (const { work } of done.refused) lost.add(work.object.id);
       for (const work of works.slice(0, count)) if (!lost.has(work.object.id)) applied.push(work);
       leave(left, { works: works.slice(count), parked: [] });
       const next = works[count];
       if (next) left.over.add(next.workspaceId);
+      left.size = done.size;
     }
     if (stretch.works.some(({ object }) => object.kind === 'delete'))
       for (const { object } of stretch.works) beforeDelete.add(object.id);

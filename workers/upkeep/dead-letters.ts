@@ -1,4 +1,4 @@
-import { setTimeout as sleep, setImmediate as turn } from 'node:timers/promises';
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { BulkJobOptions, Job } from 'bullmq';
 import { validate as isUuid } from 'uuid';
 import type { Config } from '../../src/platform/config.ts';
@@ -32,8 +32,14 @@ const KEPT = 2000;
 /** Ten minutes of sweeps: how long the dashboard may lack a dead letter that the queue itself has lost. */
 const SWEEPS_TO_REFRESH = 120;
 
-/** Dead letters in one statement and one add: each may have megabytes. */
-const CHUNK = 10;
+/** Dead letters in one statement and one add. */
+const CHUNK = 100;
+
+/**
+ * Bytes up to which an object is shown: thousands are kept, and the process that shows them applies others meanwhile.
+ * `penstock` shows all of it.
+ */
+const SHOWN_BYTES = 8192;
 
 /** Replayed ones stay to be looked at for a day; `age` is in seconds. */
 const jobOptions: BulkJobOptions = {
@@ -64,15 +70,9 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
   async function show(ids: readonly string[]): Promise<void> {
     for (let start = 0; start < ids.length; start += CHUNK) {
       if ((await queue.getWaitingCount()) >= KEPT) return;
-      const found = await selectDeadLetters(database.pool, ids.slice(start, start + CHUNK));
+      const found = await selectDeadLetters(database.pool, ids.slice(start, start + CHUNK), SHOWN_BYTES);
       const waiting = found.filter(({ state }) => state === 'waiting');
-      const jobs: ReturnType<typeof toJob>[] = [];
-      for (const one of waiting) {
-        jobs.push(toJob(one));
-        // A large one takes as long as an event loop may be held.
-        await turn();
-      }
-      await queue.addBulk(jobs);
+      await queue.addBulk(waiting.map(toJob));
       for (const { id, replays } of waiting) shown.set(jobId(id, replays), { id, replays });
     }
   }
@@ -98,7 +98,7 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     for (let page = last; page >= 0; page--) {
       const chunk = await queue.getFailed(page * CHUNK, (page + 1) * CHUNK - 1);
       const ids = chunk.map(({ data }) => data.dead_letter_id).filter((id) => isUuid(id));
-      const kept = new Set((await selectDeadLetters(database.pool, ids)).map(({ id }) => id));
+      const kept = new Set((await selectDeadLetters(database.pool, ids, 0)).map(({ id }) => id));
       for (const job of chunk) if (!kept.has(job.data.dead_letter_id)) await job.remove();
     }
   }
@@ -108,7 +108,7 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     for (let start = 0; start < keys.length; start += CHUNK) {
       const chunk = keys.slice(start, start + CHUNK);
       const ids = chunk.map((key) => shown.get(key)!.id);
-      const found = new Map((await selectDeadLetters(database.pool, ids)).map((row) => [row.id, row]));
+      const found = new Map((await selectDeadLetters(database.pool, ids, 0)).map((row) => [row.id, row]));
       for (const key of chunk) {
         const { id, replays } = shown.get(key)!;
         const row = found.get(id);
