@@ -16,6 +16,13 @@ import { writeChanges } from './write.ts';
  */
 export const SMALL_ROUND = 2;
 
+/**
+ * Milliseconds that a round may be folded for at least, and how many times what its loading took: what it has loaded is
+ * loaded again if it is cut.
+ */
+const LEAST_FOLD_MS = 300;
+const FOLD_TIMES = 3;
+
 export interface Applied {
   /** Objects that are done with, from the first: they took effect or are refused. */
   count: number;
@@ -76,8 +83,12 @@ export async function applySome(tx: Connection, works: Work[], terms: Terms): Pr
   while (applied.count < works.length && (applied.count === 0 || performance.now() < terms.until)) {
     const start = applied.count;
     const looked = start === 0 && size === works.length ? works : works.slice(start, start + size);
+    const began = performance.now();
     const { changes, round } = await load(tx, looked, terms);
-    const folded = await fold(round, changes, terms);
+    const loaded = performance.now();
+    const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
+    const { condemned, until } = terms;
+    const folded = await fold(round, changes, { condemned, until: Math.max(until, least) });
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs another look at the store after each look');
     await writeChanges(tx, changes, terms.now);
