@@ -28,8 +28,12 @@ const OF = (process.env.G8_OF ?? '').split('|');
 /** Milliseconds for which a request may hold up anybody else. */
 const LONGEST = 1000;
 
-/** Of a machine that is busy otherwise, how many times what a process beside it waits is taken for its share. */
+/**
+ * Of a machine that is busy otherwise, how many times what a process beside it waits is taken for its share, beyond what
+ * such a process waits on a calm one.
+ */
 const BUSY = 10;
+const CALM = 20;
 
 /** What is too long counts when it is so each time, alone and with the users as they were: chance is not. */
 const TRIES = 3;
@@ -113,7 +117,7 @@ function stalls(from: typeof seen): string[] {
   return from.flatMap(({ what, figures }) => {
     const { lanes, loops, pages, refused, bystander } = figures;
     const all = { ...loops, lane: Math.max(...lanes), refused };
-    const most = LONGEST + BUSY * bystander;
+    const most = LONGEST + BUSY * Math.max(0, bystander - CALM);
     const broken = Object.entries(all).filter(([, figure]) => !(figure < most));
     const stood = Object.entries(pages).filter(([, figure]) => !(figure < most));
     return [...broken, ...stood].map(([name, figure]) => `${what}: ${name} ${Math.round(figure)} ms`);
