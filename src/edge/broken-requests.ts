@@ -1,7 +1,8 @@
 import { type Server, type ServerResponse, STATUS_CODES } from 'node:http';
-import type { Duplex } from 'node:stream';
+import type { Socket } from 'node:net';
 import { type ErrorName, errors } from '../errors.ts';
 import { newId } from '../platform/ids.ts';
+import { closeLingering } from '../platform/listen.ts';
 import type { StrangersLog } from '../platform/log.ts';
 import { HEAD_SHED } from './heads.ts';
 import type { RequestInHand } from './request-in-hand.ts';
@@ -24,7 +25,7 @@ const FAREWELL = 1000;
 export function answerBrokenRequests(server: Server, strangers: StrangersLog): void {
   server.on(
     'clientError',
-    (error: NodeJS.ErrnoException, socket: Duplex & { _httpMessage?: ServerResponse<RequestInHand> }) => {
+    (error: NodeJS.ErrnoException, socket: Socket & { _httpMessage?: ServerResponse<RequestInHand> }) => {
       const response = socket._httpMessage;
       // Where an answer is under way already, a second one would be read as part of it.
       if (!socket.writable || error.code === 'ECONNRESET' || response?.headersSent) {
@@ -50,7 +51,9 @@ export function answerBrokenRequests(server: Server, strangers: StrangersLog): v
       ];
       // A client that keeps its half open would keep what its request holds.
       setTimeout(() => socket.destroy(), FAREWELL).unref();
-      socket.end(`${head.join('\r\n')}\r\n\r\n${body}`);
+      socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
+      // The parser would take what follows for more of the same, and the connection for broken once more.
+      closeLingering(socket);
     },
   );
 }

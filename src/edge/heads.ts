@@ -132,7 +132,9 @@ export function createHeads(mostBytes: number) {
       const { bytesRead } = socket;
       if (bytesRead !== connection.read) Object.assign(connection, { read: bytesRead, changedAt: now });
       else if (now - connection.changedAt > SILENCE && connection.bodies === 0) connection.whole = bytesRead;
-      const bytes = connection.bodies > 0 ? 0 : bytesRead - connection.whole;
+      // Behind an answer that closes its connection all is thrown away.
+      const isHead = connection.bodies === 0 && !socket.writableEnded;
+      const bytes = isHead ? bytesRead - connection.whole : 0;
       if (bytes <= 0) connection.since = 0;
       else {
         connection.since ||= now;

@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server } from 'node:http';
-import { Server as NetServer } from 'node:net';
+import { Server as NetServer, type Socket } from 'node:net';
 import type { Service } from './lifecycle.ts';
 import { poll } from './poll.ts';
 
@@ -24,12 +24,60 @@ export const serverOptions = {
   maxHeaderSize: MAX_HEAD,
 };
 
-/** Bounds how long and how many connections may be open. */
+/**
+ * After an answer that closes its connection: milliseconds for which what still comes is read and thrown away, and
+ * bytes of it, more than the longest body has.
+ */
+const LINGER_MS = 1000;
+const LINGER_BYTES = 8_388_608;
+
+/** Bounds how long and how many connections may be open, and closes them so that each sender reads its answer. */
 export function limitConnections(server: Server): void {
+  // How Node closes a connection after its last answer. A function that all share: there are thousands.
+  server.on('connection', (socket: Socket) => {
+    socket.destroySoon = closeThis;
+  });
   server.headersTimeout = HEADERS_TIMEOUT;
   server.requestTimeout = REQUEST_TIMEOUT;
   server.keepAliveTimeout = KEEP_ALIVE_TIMEOUT;
   server.maxConnections = MAX_CONNECTIONS;
+}
+
+function closeThis(this: Socket): void {
+  closeLingering(this);
+}
+
+const NOTHING = Buffer.alloc(0);
+
+/** Those that have had their last answer. */
+const lingering = new WeakSet<Socket>();
+
+/**
+ * Lingering close: sends what is written and closes that half, then throws away what the other side is still sending,
+ * until it closes too. A connection that is closed with bytes unread is reset by the kernel, and the sender of a body
+ * that was refused early would see that and not its answer. Nothing of what comes is kept or parsed.
+ */
+export function closeLingering(socket: Socket): void {
+  if (socket.destroyed || lingering.has(socket)) return;
+  lingering.add(socket);
+  socket.end();
+  // Nothing more comes: it is gone when all is sent.
+  if (socket.readableEnded) return;
+  const most = socket.bytesRead + LINGER_BYTES;
+  const throwAway = () => {
+    if (socket.bytesRead > most) socket.destroy();
+  };
+  // With a listener Node's parser lets go of the handle; its own one would go on to parse what comes.
+  socket.on('data', throwAway);
+  for (const other of socket.listeners('data'))
+    if (other !== throwAway) socket.off('data', other as () => void);
+  // The parser may have stopped it, which the stream does not know: a piece of nothing makes it read on.
+  socket.push(NOTHING);
+  socket.resume();
+  const bound = () => void setTimeout(() => socket.destroy(), LINGER_MS).unref();
+  // An answer that is read slowly is not cut short.
+  if (socket.writableFinished) bound();
+  else socket.once('finish', bound);
 }
 
 /** Milliseconds in which a client may still send on a connection that it holds; the answer then closes it. */

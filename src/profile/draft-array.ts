@@ -36,6 +36,7 @@ export class DraftArray {
   #count: number;
   /** Of all elements. */
   readonly #content: Size;
+  #isChanged = false;
   /** Each scalar stands once, as in every array that was added to. */
   #isDistinct = false;
   #scalars: Slots | undefined;
@@ -54,6 +55,11 @@ export class DraftArray {
   get size(): Size {
     const { json, stored } = this.#content;
     return { json: EMPTY.json + json + Math.max(0, this.#count - 1), stored: EMPTY.stored + stored };
+  }
+
+  /** Whether anything was put into a slot, or taken out of one, and not taken back. */
+  get isChanged(): boolean {
+    return this.#isChanged;
   }
 
   value(): Json[] {
@@ -144,6 +150,8 @@ export class DraftArray {
     { element, size, journal }: { element: Json | undefined; size: Size; journal: Journal },
   ): void {
     const [old, oldSize, first] = [this.#slots[slot], this.#sizes[slot]!, this.#first];
+    const wasChanged = this.#isChanged;
+    this.#isChanged = true;
     this.#slots[slot] = element;
     this.#sizes[slot] = size;
     this.#grow(size, oldSize);
@@ -155,6 +163,7 @@ export class DraftArray {
       this.#grow(oldSize, size);
       this.#count += Number(old !== undefined) - Number(element !== undefined);
       this.#first = first;
+      this.#isChanged = wasChanged;
     });
   }
 

@@ -22,6 +22,7 @@ type State =
  */
 export class DraftAttribute {
   #state: State;
+  #isChanged = false;
 
   /** @param stored is left as it is; undefined: there is none */
   constructor(stored: Json | undefined) {
@@ -31,6 +32,11 @@ export class DraftAttribute {
   /** Nothing, where there is no value. */
   get size(): Size {
     return this.#state.kind === 'array' ? this.#state.array.size : this.#state.size;
+  }
+
+  /** Whether the value is another than it began with, as far as is known without comparing them. */
+  get isChanged(): boolean {
+    return this.#isChanged || (this.#state.kind === 'array' && this.#state.array.isChanged);
   }
 
   /** Undefined: there is none. */
@@ -115,9 +121,12 @@ export class DraftAttribute {
 
   #become(state: State, journal: Journal): void {
     const before = this.#state;
+    const wasChanged = this.#isChanged;
     this.#state = state;
+    this.#isChanged = true;
     journal.note(() => {
       this.#state = before;
+      this.#isChanged = wasChanged;
     });
   }
 }

@@ -29,9 +29,10 @@ export interface DeadLetter {
  * The columns of a `DeadLetter`, for statements that return one. They read the view kept_dead_letters: what a delete has
  * taken away is there no more, though it is erased a little later.
  */
-const deadLetterColumns = `
+const columnsWith = (object: string) => `
   letters.id, letters.workspace_id as "workspaceId", letters.request_id as "requestId",
-  letters.kind, letters.object, letters.reason, letters.state, letters.replays, letters.failed_at as "failedAt"`;
+  letters.kind, ${object} as object, letters.reason, letters.state, letters.replays, letters.failed_at as "failedAt"`;
+const deadLetterColumns = columnsWith('letters.object');
 
 /**
  * An identifier as one text that Postgres can store and make itself: the kind's letter, and the value; an alias is
@@ -113,22 +114,32 @@ export async function selectByRequest(
   return rows;
 }
 
+/** How long a value is stands in front of it: what is too large is not unpacked. */
 const selectDeadLettersStatement = `
-select ${deadLetterColumns}
+select ${columnsWith(`case when octet_length(letters.object::text) <= $2::integer then letters.object
+    else to_json('more than ' || $2::integer || ' bytes') end`)}
   from kept_dead_letters as letters
  where letters.id = any($1::uuid[])
  order by letters.id`;
 
-/** The dead letters with these ids, in the order in which their objects were accepted. */
+/** No object has as many. */
+const ANY_BYTES = 2 ** 31 - 1;
+
+/**
+ * The dead letters with these ids, in the order in which their objects were accepted.
+ *
+ * @param most bytes of the JSON of an object; of a larger one a text comes that says so
+ */
 export async function selectDeadLetters(
   database: Pool | Connection,
   ids: readonly string[],
+  most = ANY_BYTES,
 ): Promise<DeadLetter[]> {
   if (ids.length === 0) return [];
   const { rows } = await database.query<DeadLetter>({
     name: 'select-dead-letters',
     text: selectDeadLettersStatement,
-    values: [ids],
+    values: [ids, most],
   });
   return rows;
 }

@@ -120,7 +120,7 @@ export async function lockProfiles(
 export interface CustomAttributesUpdate {
   workspace_id: string;
   id: string;
-  /** Attributes to overwrite. */
+  /** Attributes to overwrite; where there are none, and none to remove, what is stored is not even unpacked. */
   set: Record<string, Json>;
   /** Attributes to remove. */
   unset: string[];
@@ -137,6 +137,7 @@ const FEW = 16;
  */
 const mergedCustomAttributes = `
     case
+      when changed.set is null then profiles.custom_attributes
       when changed.unset is null then profiles.custom_attributes || changed.set
       when jsonb_typeof(changed.unset) = 'array' then
         (profiles.custom_attributes || changed.set) - array(select jsonb_array_elements_text(changed.unset))
@@ -174,7 +175,7 @@ function customValues(updates: CustomAttributesUpdate[], now: string): unknown[]
   return [
     uuidArray(updates, (update) => update.workspace_id),
     uuidArray(updates, (update) => update.id),
-    jsonArray(updates, (update) => update.set),
+    jsonArray(updates, ({ set, unset }) => (unset.length > 0 || hasAny(set) ? set : undefined)),
     jsonArray(updates, ({ unset }) => {
       if (unset.length === 0) return undefined;
       return unset.length <= FEW ? unset : Object.fromEntries(unset.map((name) => [name, true]));
@@ -182,6 +183,11 @@ function customValues(updates: CustomAttributesUpdate[], now: string): unknown[]
     integerArray(updates, (update) => update.ordinal),
     now,
   ];
+}
+
+function hasAny(set: Record<string, Json>): boolean {
+  for (const _ in set) return true;
+  return false;
 }
 
 export interface ProfileUpdate extends CustomAttributesUpdate {

@@ -248,6 +248,17 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
     }),
   );
 
+  test('G8: a large object stays where it is, and what is shown says so', () =>
+    withWorker(async ({ show }) => {
+      const [small, large] = [8000, 8200].map((length) => ({ ...failedEvent(), object: 'x'.repeat(length) }));
+      await commit(installation.database, small!, large!);
+      await show([small!.id, large!.id]);
+      for (const { id } of [small!, large!]) await untilState(`${id}_0`, 'failed');
+      const shown = async (id: string) => (await installation.deadLetterQueue.getJob(`${id}_0`))!.data.object;
+      expect(await shown(small!.id)).toBe(small!.object);
+      expect(await shown(large!.id)).toBe('more than 8192 bytes');
+    }));
+
   test('what the queue cannot hold is shown as far as it can be', () =>
     withWorker(async ({ show }) => {
       const row = failedEvent();

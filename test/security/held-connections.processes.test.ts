@@ -6,7 +6,7 @@ import { createScene, openCenter, type Scene, tokenOf } from '../preferences/sce
 import { waitUntil } from '../setup/fixtures.ts';
 
 /** Connections that are held; each process of the test needs as many files. */
-const MANY = 2000;
+const MANY = Number(process.env.HELD_CONNECTIONS ?? 2000);
 
 /** Bytes of a held body: as many as none has to wait for. */
 const HELD = 131_000;
@@ -142,6 +142,12 @@ const cases: [what: string, count: number, head: () => string, rest: string, ans
   ],
 ];
 
+/** Milliseconds that the event loop of the web process stood at most, since it was asked last. */
+async function longestStall(): Promise<number> {
+  const page = await (await fetch(`http://127.0.0.1:${scene.port}/metrics`)).text();
+  return Math.round(1000 * Number(/^nodejs_eventloop_lag_max_seconds (\S+)/m.exec(page)?.[1]));
+}
+
 /** Opens a connection, sends this, and waits for an answer, if there is to be one. */
 function hold(text: string, answer: RegExp | undefined): Promise<void> {
   const socket = connect(scene.port, '127.0.0.1');
@@ -190,9 +196,11 @@ async function beside(work: Promise<unknown>): Promise<{ during: number[]; after
 
 async function expectBounded(texts: string[], answer: RegExp | undefined, growth: number): Promise<void> {
   let statuses: { during: number[]; after: number[] } | undefined;
+  await longestStall();
   const most = await peak(async () => {
     statuses = await beside(Promise.all(texts.map((text) => hold(text, answer))));
   });
+  process.stderr.write(`${texts.length} held: the event loop stood for ${await longestStall()} ms at most\n`);
   const { during, after } = statuses!;
   // While thousands come at once a process may say that it is busy; it does not hang.
   for (const status of during) expect([201, 503]).toContain(status);

@@ -38,7 +38,7 @@ export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedO
 /**
  * Applies envelopes in as many parts as they have rounds, each time as if all of them were delivered anew.
  *
- * @param late turns that go behind the others
+ * @param late workspaces that go behind the others
  * @returns how many parts it took
  */
 export async function applyInParts(
@@ -46,7 +46,7 @@ export async function applyInParts(
   deliveries: Delivery[],
   late: ReadonlySet<string> = new Set(),
 ): Promise<number> {
-  const given = { log: silent, part: { milliseconds: 0, late } };
+  const given = { log: silent, part: { milliseconds: 0, late, isForOthers: false } };
   for (let parts = 1; ; parts++) {
     const result = await applyPart(pool, deliveries, given);
     if (result.kind === 'skipped' || !result.left) return parts;

@@ -4,7 +4,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { byTurns, turnOf } from '../../workers/batch/parts.ts';
+import { byTurns } from '../../workers/batch/parts.ts';
 import { applyBatch, applyPart } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
@@ -60,9 +60,9 @@ async function rowsOf({ id }: Delivery): Promise<{ ledger: number; cut: number }
   return rows[0];
 }
 
-const part = (late: string[] = []) => ({
+const part = (late: string[] = [], isForOthers = false) => ({
   log: silent,
-  part: { milliseconds: 0, late: new Set(late) },
+  part: { milliseconds: 0, late: new Set(late), isForOthers },
 });
 
 describe('G2: an envelope that is applied in parts has one effect', () => {
@@ -157,9 +157,9 @@ describe('a turn', () => {
     const [slow, quick] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
     const names = range(6).map((index) => `visit ${index}`);
     const batch = [deliver(slow!, rounds('a', names), 1), deliver(quick!, rounds('b', names), 1)];
-    const late = new Set([turnOf({ lane: 1, workspaceId: slow!.id })]);
+    const late = new Set([slow!.id]);
     const first = await applyPart(pool, batch, part());
-    expect(first).toMatchObject({ left: { over: [{ turn: [...late][0], lane: 1 }] } });
+    expect(first).toMatchObject({ left: { over: late } });
     const before = await visits(slow!.id);
     await applyPart(pool, batch, part([...late]));
     expect(await visits(quick!.id)).not.toEqual([]);
@@ -167,6 +167,23 @@ describe('a turn', () => {
     await applyInParts(pool, batch, late);
     expect(await visits(quick!.id)).toEqual(names);
     expect(await visits(slow!.id)).toEqual(names);
+  });
+
+  test('G8: whose time is over in one lane goes behind the others in all of them, and every second part is for those', async () => {
+    const [slow, quick] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
+    const names = range(6).map((index) => `visit ${index}`);
+    const lanes = [1, 2, 3].map((lane) => deliver(slow!, rounds(`a${lane}-`, names), lane));
+    const first = await applyPart(pool, lanes, part());
+    expect(first).toMatchObject({ left: { over: new Set([slow!.id]) } });
+    const before = await visits(slow!.id);
+    const quicks = names.map((name) => deliver(quick!, [event('b', name)], 3));
+    const forOthers = await applyPart(pool, [...lanes, ...quicks], part([slow!.id], true));
+    expect(await visits(quick!.id)).toEqual(names);
+    expect(await visits(slow!.id)).toEqual(before);
+    // Nothing more of theirs waits: it goes on.
+    expect(forOthers).toMatchObject({ left: { workspaces: new Set([slow!.id]), over: new Set() } });
+    await applyPart(pool, lanes, part([slow!.id], true));
+    expect((await visits(slow!.id)).length).toBeGreaterThan(before.length);
   });
 
   test('G8: whoever waits for the first time is taken before those whose time was over, and nobody overtakes their own', () => {
@@ -179,15 +196,16 @@ describe('a turn', () => {
       shared,
       deliver(both!, [event('c')], 1),
       deliver(slow!, [event('a')], 2),
+      deliver(both!, [event('c')], 2),
     ];
-    const late = new Map([[turnOf({ lane: 1, workspaceId: slow!.id }), 1]]);
+    const late = new Set([slow!.id]);
     const held = pieces.map((delivery) => ({ deliveries: [delivery], done() {} }));
     const ids = byTurns(held, late).map((some) =>
       some.map(({ deliveries }) => pieces.indexOf(deliveries[0]!)),
     );
     expect(ids).toEqual([
-      [1, 4],
-      [0, 2, 3],
+      [1, 5],
+      [0, 2, 3, 4],
     ]);
   });
 
@@ -204,11 +222,10 @@ describe('a turn', () => {
         }),
       ]);
     const batch = [0, 3, 6].flatMap((from) => workspaces.map((one) => deliver(one, objects(from))));
-    const turns = workspaces.map(({ id }) => turnOf({ lane: 0, workspaceId: id }));
     for (let parts = 0; parts < 200; parts++) {
       // Who is late changes from part to part, and who delivers what as well.
-      const late = range(parts % 3).map((index) => turns[(parts + index) % 3]!);
-      const result = await applyPart(pool, batch.slice(0, 3 + (parts % 7)), part(late));
+      const late = range(parts % 3).map((index) => workspaces[(parts + index) % 3]!.id);
+      const result = await applyPart(pool, batch.slice(0, 3 + (parts % 7)), part(late, parts % 2 === 0));
       if (parts > 20 && result.kind === 'skipped') break;
     }
     await applyInParts(pool, batch);

@@ -14,13 +14,22 @@ import { writeChanges } from './write.ts';
  * Objects of the round after one that ended at once: what is loaded for more would be loaded again, should the next
  * end as soon.
  */
-const SMALL_ROUND = 2;
+export const SMALL_ROUND = 2;
+
+/**
+ * Milliseconds that a round may be folded for at least, and how many times what its loading took: what it has loaded is
+ * loaded again if it is cut.
+ */
+const LEAST_FOLD_MS = 300;
+const FOLD_TIMES = 3;
 
 export interface Applied {
   /** Objects that are done with, from the first: they took effect or are refused. */
   count: number;
   /** Those that could not be applied; their dead letters are written. */
   refused: Refused[];
+  /** Objects that the next round would look at. */
+  size: number;
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
   leavesTombstones: boolean;
   /** Objects whose user goes by a name of another lane. */
@@ -28,15 +37,16 @@ export interface Applied {
 }
 
 export function nothingApplied(): Applied {
-  return { count: 0, refused: [], leavesTombstones: false, namedElsewhere: [] };
+  return { count: 0, size: SMALL_ROUND, refused: [], leavesTombstones: false, namedElsewhere: [] };
 }
 
 /** Adds what came next. */
 export function addApplied(
   sum: Applied,
-  { count, refused, leavesTombstones, namedElsewhere }: Applied,
+  { count, size, refused, leavesTombstones, namedElsewhere }: Applied,
 ): void {
   sum.count += count;
+  sum.size = size;
   sum.refused.push(...refused);
   sum.leavesTombstones ||= leavesTombstones;
   sum.namedElsewhere.push(...namedElsewhere);
@@ -51,8 +61,10 @@ const NO_POISON: Poison = new Map();
 export interface Terms {
   /** The store's clock at the start of the batch, ISO 8601 with microseconds. */
   now: string;
-  /** Of `performance.now()`: no round begins after it, but for the first. */
+  /** Of `performance.now()`: no round begins after it, but for the first, and one that goes on is ended. */
   until: number;
+  /** Objects that the first round looks at; absent: all. */
+  size?: number;
   poison: Poison;
 }
 
@@ -70,12 +82,16 @@ export function applyObjects(tx: Connection, items: WorkItem[], now: string): Pr
  */
 export async function applySome(tx: Connection, items: WorkItem[], terms: Terms): Promise<Applied> {
   const applied = nothingApplied();
-  let size = items.length;
+  let size = Math.min(items.length, terms.size ?? items.length);
   while (applied.count < items.length && (applied.count === 0 || performance.now() < terms.until)) {
     const start = applied.count;
     const wanted = start === 0 && size === items.length ? items : items.slice(start, start + size);
+    const began = performance.now();
     const { changes, round } = await load(tx, wanted, terms);
-    const folded = await fold(round, changes, terms.poison);
+    const loaded = performance.now();
+    const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
+    const { poison, until } = terms;
+    const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs a reload after each load');
     await writeChanges(tx, changes, terms.now);
@@ -85,6 +101,7 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     applied.count += folded;
     size = folded < wanted.length ? Math.max(SMALL_ROUND, folded * 2) : size * 4;
   }
+  applied.size = size;
   return applied;
 }
 

@@ -158,7 +158,7 @@ async function refusedAlone(
     const note = (error: unknown) => {
       if (blameOf(error) === 'refused') refused.set(item.object.id, reasonOf(error));
     };
-    const folded = await fold([item], changes, poison).catch(note);
+    const folded = await fold([item], changes, { poison, until: Number.POSITIVE_INFINITY }).catch(note);
     // What is refused in memory needs no statement to find out.
     if (!folded || changes.refused.length > 0) continue;
     send('savepoint probe');

@@ -17,6 +17,7 @@ import {
   objectsOf,
   PART_MS,
   type Part,
+  workspacesOf,
 } from './parts.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';
@@ -53,7 +54,7 @@ const PATIENCE_MS = 500;
  */
 export type OnCut = (pending: ReadonlySet<string>) => Promise<void>;
 
-const NOTHING: Left = { envelopes: new Set(), turns: new Set(), over: [] };
+const NOTHING: Left = { envelopes: new Set(), workspaces: new Set(), over: new Set(), size: 0 };
 
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
@@ -82,8 +83,12 @@ export function createCoalescer(
   let troubled = 0;
   /** Objects that a transaction may hold, but for those of its first envelope. */
   let most = ALL;
-  /** Turns whose time was over, those that wait for the longest first; with their lanes. */
-  const late = new Map<string, number>();
+  /** Workspaces whose time was over, those that wait for the longest first. */
+  const late = new Set<string>();
+  /** Whether the last part was for the others: every second one has a round of those. */
+  let wasForOthers = false;
+  /** Objects that the last round of theirs could do. */
+  let size: number | undefined;
   const followers = new Map<number, OnCut>();
   // One connection stays for everything else that this process asks the store.
   const connections = Math.max(1, pool.options.max - 1);
@@ -205,7 +210,13 @@ export function createCoalescer(
         const wait = nextWait();
         const started = performance.now();
         try {
-          const part: Part = { milliseconds: PART_MS, late: new Set(late.keys()) };
+          wasForOthers = late.size > 0 && !wasForOthers;
+          const part: Part = {
+            milliseconds: PART_MS,
+            late: new Set(late),
+            isForOthers: wasForOthers,
+            ...(size && { size }),
+          };
           const result = await applyTogether(pool, deliveries, part);
           report(deliveries, result, performance.now() - started);
           noteTurns(deliveries, result);
@@ -241,11 +252,13 @@ export function createCoalescer(
   /** Whose time was over goes behind the others, until nothing is left of it. */
   function noteTurns(deliveries: Delivery[], result: BatchResult): void {
     const left = result.kind === 'applied' ? result.left : undefined;
-    const lanes = new Set(deliveries.map(({ lane }) => lane));
-    for (const [turn, lane] of late) if (lanes.has(lane) && !left?.turns.has(turn)) late.delete(turn);
-    for (const { turn, lane } of left?.over ?? []) {
-      late.delete(turn);
-      late.set(turn, lane);
+    if (late.size > 0)
+      for (const workspace of deliveries.flatMap(workspacesOf))
+        if (!left?.workspaces.has(workspace)) late.delete(workspace);
+    if (left && left.over.size > 0) size = left.size;
+    for (const workspace of left?.over ?? []) {
+      late.delete(workspace);
+      late.add(workspace);
     }
   }
 

@@ -24,10 +24,12 @@ export type BatchResult =
 export interface Left {
   /** Ids. */
   envelopes: ReadonlySet<string>;
-  /** Turns that have not come to their end. */
-  turns: ReadonlySet<string>;
+  /** Of which something is left. */
+  workspaces: ReadonlySet<string>;
   /** Those of them whose time was over. */
-  over: { turn: string; lane: number }[];
+  over: ReadonlySet<string>;
+  /** Objects that their next round would have looked at. */
+  size: number;
 }
 
 /** What an error of the store or of our own code means for the objects in hand. */

@@ -83,13 +83,14 @@ interface Want {
 const FEW_HOLDERS = 8;
 
 /**
- * Bytes of stored custom attributes that one round takes in hand: a quarter of a second of worker and Postgres together,
- * of the costliest kind.
+ * Bytes of stored custom attributes that one round takes in hand: less than a tenth of a second of worker and Postgres
+ * together, of the costliest kind. Nobody has a turn before it is over.
  */
-const ROUND_BYTES = 2_097_152;
+const ROUND_BYTES = 524_288;
 
-/** How often the rounds of a batch may take a user in hand, on average. */
+/** How often the rounds of a batch may take a user in hand, on average; up to as many bytes each. */
 const AGAIN = 2;
+const MOST_ROUND_BYTES = 8 * ROUND_BYTES;
 
 /**
  * Locks whom the attribute objects and identity operations name, and reads the custom attributes that changes
@@ -153,7 +154,11 @@ function countOfRound(
   ]);
   for (let most = ROUND_BYTES; ; most *= 2) {
     const rounds = roundsOf(about, large, most);
-    if (rounds.length === 1 || sum(rounds.map(({ bytes }) => bytes)) <= AGAIN * total)
+    if (
+      rounds.length === 1 ||
+      most >= MOST_ROUND_BYTES ||
+      sum(rounds.map(({ bytes }) => bytes)) <= AGAIN * total
+    )
       return rounds[0]!.count;
   }
 }

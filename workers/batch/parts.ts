@@ -7,6 +7,7 @@ import {
   readCutEnvelopes,
   releaseEnvelopes,
 } from '../../src/store/ledger.ts';
+import { SMALL_ROUND } from './apply.ts';
 import type { Delivery, Opened } from './open.ts';
 import { type Origin, scoped, type WorkItem } from './work-item.ts';
 
@@ -21,17 +22,24 @@ import { type Origin, scoped, type WorkItem } from './work-item.ts';
 export interface Part {
   /** Milliseconds after which no further round begins. */
   milliseconds: number;
-  /** Turns that came to their end before: they go behind the others, and have a round at least. First come, first served. */
+  /**
+   * Workspaces whose time was over before, in any of their lanes: they go behind the others, and have a round at least.
+   * First come, first served.
+   */
   late: ReadonlySet<string>;
+  /** Whether they are left out where there are others, who then need not wait for that round to be committed. */
+  isForOthers: boolean;
+  /** Objects that a first round of theirs looks at: as many as the last one could do. Absent: few. */
+  size?: number;
 }
 
 /** A part, the round that runs at its end and another part are less than a second together. */
 export const PART_MS = 250;
 
 /** A part that ends with its last object. */
-export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new Set() };
+export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new Set(), isForOthers: false };
 
-/** What one workspace has in one lane: its objects take effect in their order. */
+/** What one workspace has in one lane: its objects take effect in their order. Its time is counted over all lanes. */
 export function turnOf({ lane, workspaceId }: Pick<WorkItem, 'lane' | 'workspaceId'>): string {
   return scoped(workspaceId, String(lane));
 }
@@ -83,8 +91,8 @@ export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
  */
 export function inTurns({ items, deadLetters, replayed }: Opened, { late }: Part): WorkItem[][] {
   if (late.size === 0 || deadLetters.length > 0 || replayed.size > 0) return [items];
-  const places = new Map([...late].map((turn, place) => [turn, place]));
-  const placeOf = (item: WorkItem) => places.get(turnOf(item)) ?? -1;
+  const places = new Map([...late].map((workspace, place) => [workspace, place]));
+  const placeOf = (item: WorkItem) => places.get(item.workspaceId) ?? -1;
   const sorted = [...items].sort(
     (one, other) => placeOf(one) - placeOf(other) || one.ordinal - other.ordinal,
   );
@@ -98,19 +106,21 @@ export function inTurns({ items, deadLetters, replayed }: Opened, { late }: Part
 /** What a part has not come to. */
 export interface LeftOver {
   origins: Origin[];
-  turns: Set<string>;
+  workspaces: Set<string>;
   /** Those of them whose time was over. */
-  over: { turn: string; lane: number }[];
+  over: Set<string>;
+  /** Objects that their next round would have looked at. */
+  size: number;
 }
 
 export function nothingLeft(): LeftOver {
-  return { origins: [], turns: new Set(), over: [] };
+  return { origins: [], workspaces: new Set(), over: new Set(), size: SMALL_ROUND };
 }
 
 export function leave(left: LeftOver, { items, deadLetters }: Pick<Opened, 'items' | 'deadLetters'>): void {
   for (const item of items) {
     left.origins.push(item.origin!);
-    left.turns.add(turnOf(item));
+    left.workspaces.add(item.workspaceId);
   }
   for (const { origin } of deadLetters) left.origins.push(origin);
 }
@@ -177,15 +187,13 @@ export function lanesOf({ deliveries }: Held): number[] {
  * Puts pieces of those whose turn was over behind the others. Who is in such a piece as well waits with it: what comes
  * later of them may not overtake it.
  */
-export function byTurns(
-  pieces: Held[],
-  late: ReadonlyMap<string, number>,
-): [inFront: Held[], behind: Held[]] {
-  const waiting = new Set(late.keys());
+export function byTurns(pieces: Held[], late: ReadonlySet<string>): [inFront: Held[], behind: Held[]] {
+  const waiting = new Set<string>();
   const [inFront, behind]: [Held[], Held[]] = [[], []];
   for (const piece of pieces) {
     const turns = piece.deliveries.flatMap(turnsOf);
-    if (!turns.some((turn) => waiting.has(turn))) {
+    const isLate = piece.deliveries.flatMap(workspacesOf).some((workspace) => late.has(workspace));
+    if (!isLate && !turns.some((turn) => waiting.has(turn))) {
       inFront.push(piece);
       continue;
     }
@@ -219,7 +227,11 @@ export function countObjects(deliveries: Delivery[]): number {
 }
 
 /** Whose turns an envelope is about: see `turnOf`. */
-export function turnsOf({ lane, envelope }: Delivery): string[] {
-  if (!Array.isArray(envelope?.requests)) return [];
-  return envelope.requests.map((request) => turnOf({ lane, workspaceId: request?.workspace_id }));
+export function turnsOf(delivery: Delivery): string[] {
+  const { lane } = delivery;
+  return workspacesOf(delivery).map((workspaceId) => turnOf({ lane, workspaceId }));
+}
+
+export function workspacesOf({ envelope }: Delivery): string[] {
+  return Array.isArray(envelope?.requests) ? envelope.requests.map((request) => request?.workspace_id) : [];
 }

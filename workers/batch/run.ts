@@ -9,21 +9,11 @@ import {
 } from '../../src/store/database.ts';
 import { markReplayed, selectDeadLetters } from '../../src/store/dead-letters.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
-import { type Applied, addApplied, applySome, nothingApplied, type Terms } from './apply.ts';
+import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
 import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, openEnvelope } from './open.ts';
-import {
-  claim,
-  endPart,
-  inTurns,
-  leave,
-  nothingLeft,
-  type Part,
-  turnOf,
-  WHOLE,
-  withoutDone,
-} from './parts.ts';
+import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
 import { tallyLanes, tallyUsage } from './tally.ts';
 import type { WorkItem } from './work-item.ts';
 
@@ -145,7 +135,9 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
   return {
     kind: 'applied',
     ...{ objects: applied.length, deadLetters: [...lost], leavesTombstones, seconds },
-    ...(envelopes.size > 0 && { left: { envelopes, turns: left.turns, over: left.over } }),
+    ...(envelopes.size > 0 && {
+      left: { envelopes, workspaces: left.workspaces, over: left.over, size: left.size },
+    }),
   };
 }
 
@@ -165,14 +157,25 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
     if (opened.replayed.size > 0) await leaveOutForgotten(tx, stretch);
     if (stretch.deadLetters.length > 0) await insertDeadLetters(tx, stretch.deadLetters);
     for (const { id } of stretch.deadLetters) lost.add(id);
-    for (const items of inTurns(stretch, part)) {
-      const { count, ...done } = await apply(tx, items, terms);
+    for (const [place, items] of inTurns(stretch, part).entries()) {
+      if (place > 0 && part.isForOthers) {
+        leave(left, { items, deadLetters: [] });
+        continue;
+      }
+      // Most of what would be wanted up for all of them would be wanted up in vain, once more in each part.
+      const isLate = items.length > 0 && part.late.has(items[0]!.workspaceId);
+      const { count, ...done } = await apply(
+        tx,
+        items,
+        isLate ? { ...terms, size: part.size ?? SMALL_ROUND } : terms,
+      );
       addApplied(total, { count, ...done });
       for (const { item } of done.refused) lost.add(item.object.id);
       for (const item of items.slice(0, count)) if (!lost.has(item.object.id)) applied.push(item);
       leave(left, { items: items.slice(count), deadLetters: [] });
       const next = items[count];
-      if (next) left.over.push({ turn: turnOf(next), lane: next.lane });
+      if (next) left.over.add(next.workspaceId);
+      left.size = done.size;
     }
     if (stretch.items.some(({ object }) => object.kind === 'delete'))
       for (const { object } of stretch.items) beforeDelete.add(object.id);

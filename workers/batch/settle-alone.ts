@@ -27,7 +27,7 @@ const TOGETHER = 'the envelope cannot take effect, though each of its objects ca
  */
 const LONGEST_BISECTION_MS = 20_000;
 
-const PART: Part = { milliseconds: PART_MS, late: new Set() };
+const PART: Part = { milliseconds: PART_MS, late: new Set(), isForOthers: false };
 
 class BeginAgain extends Error {
   override name = 'BeginAgain';

@@ -35,6 +35,12 @@ const SWEEPS_TO_REFRESH = 120;
 /** Dead letters in one statement and one add. */
 const CHUNK = 100;
 
+/**
+ * Bytes up to which an object is shown: thousands are kept, and the process that shows them applies others meanwhile.
+ * `penstock` shows all of it.
+ */
+const SHOWN_BYTES = 8192;
+
 /** Replayed ones stay to be looked at for a day; `age` is in seconds. */
 const jobOptions: BulkJobOptions = {
   attempts: 1,
@@ -64,7 +70,7 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
   async function show(ids: readonly string[]): Promise<void> {
     for (let start = 0; start < ids.length; start += CHUNK) {
       if ((await queue.getWaitingCount()) >= KEPT) return;
-      const found = await selectDeadLetters(database.pool, ids.slice(start, start + CHUNK));
+      const found = await selectDeadLetters(database.pool, ids.slice(start, start + CHUNK), SHOWN_BYTES);
       const waiting = found.filter(({ state }) => state === 'waiting');
       await queue.addBulk(waiting.map(toJob));
       for (const { id, replays } of waiting) shown.set(jobId(id, replays), { id, replays });
@@ -87,11 +93,12 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
 
   /** Takes the jobs away whose dead letters are gone with their user, whichever process has shown them. */
   async function forgetErased(): Promise<void> {
-    const jobs = await queue.getFailed(0, KEPT - 1);
-    for (let start = 0; start < jobs.length; start += CHUNK) {
-      const chunk = jobs.slice(start, start + CHUNK);
+    // From the last: what is taken away moves none of those in front.
+    const last = Math.ceil(Math.min(await queue.getFailedCount(), KEPT) / CHUNK) - 1;
+    for (let page = last; page >= 0; page--) {
+      const chunk = await queue.getFailed(page * CHUNK, (page + 1) * CHUNK - 1);
       const ids = chunk.map(({ data }) => data.dead_letter_id).filter((id) => isUuid(id));
-      const kept = new Set((await selectDeadLetters(database.pool, ids)).map(({ id }) => id));
+      const kept = new Set((await selectDeadLetters(database.pool, ids, 0)).map(({ id }) => id));
       for (const job of chunk) if (!kept.has(job.data.dead_letter_id)) await job.remove();
     }
   }
@@ -101,7 +108,7 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     for (let start = 0; start < keys.length; start += CHUNK) {
       const chunk = keys.slice(start, start + CHUNK);
       const ids = chunk.map((key) => shown.get(key)!.id);
-      const found = new Map((await selectDeadLetters(database.pool, ids)).map((row) => [row.id, row]));
+      const found = new Map((await selectDeadLetters(database.pool, ids, 0)).map((row) => [row.id, row]));
       for (const key of chunk) {
         const { id, replays } = shown.get(key)!;
         const row = found.get(id);

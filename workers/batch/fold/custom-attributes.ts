@@ -34,6 +34,8 @@ export class CustomAttributes {
   readonly #set = new Map<string, Json>();
   readonly #unset = new Set<string>();
   readonly #drafts = new Map<string, DraftAttribute>();
+  /** Drafts that began with a value of this batch. */
+  readonly #overwritten = new Set<string>();
   /** Bytes that the batch has added at most, until it is worth the while to know better. */
   #added = 0;
   /** Bytes of each attribute that the batch has touched, once they come near the limit. */
@@ -93,6 +95,8 @@ export class CustomAttributes {
   written(): { set: Record<string, Json>; unset: string[] } {
     const [set, unset] = [Object.fromEntries(this.#set), [...this.#unset]];
     for (const [name, draft] of this.#drafts) {
+      // To write a large one costs as much as all that is done to it.
+      if (!this.#overwritten.has(name) && !draft.isChanged) continue;
       const { value } = draft;
       if (value === undefined) unset.push(name);
       else put(set, name, value);
@@ -115,8 +119,7 @@ export class CustomAttributes {
     let draft = this.#drafts.get(name);
     if (draft) return draft;
     draft = new DraftAttribute(this.#value(name));
-    this.#set.delete(name);
-    this.#unset.delete(name);
+    if (this.#set.delete(name) || this.#unset.delete(name)) this.#overwritten.add(name);
     this.#drafts.set(name, draft);
     return draft;
   }

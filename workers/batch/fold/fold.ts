@@ -12,25 +12,28 @@ import { foldIdentity } from './identity.ts';
 import { canMove, meetsSealed } from './states.ts';
 import { foldSubscription } from './subscription.ts';
 
-/** Milliseconds after which whatever else waits in this process has its turn. */
+/** Milliseconds after which whatever else waits in this process has its turn, and after which the time is looked at. */
 const TURN_MS = 100;
 
 /**
  * Plays a batch through in order, in memory. Each object sees what the objects before it have done.
  *
- * @param poison objects that are refused at their places, by their ids, and why
- * @returns how many objects were folded: fewer than there are when the next one needs a reload
+ * @param terms.poison objects that are refused at their places, by their ids, and why
+ * @param terms.until of `performance.now()`; when it is over, the round ends with the object in hand
+ * @returns how many objects were folded: fewer than there are when the next one needs a reload, or the
+ * time is over
  */
 export async function fold(
   items: WorkItem[],
   changes: Changes,
-  poison: ReadonlyMap<string, string>,
+  { poison, until }: { poison: ReadonlyMap<string, string>; until: number },
 ): Promise<number> {
-  let until = performance.now() + TURN_MS;
+  let turnEnds = performance.now() + TURN_MS;
   for (let index = 0; index < items.length; index++) {
-    if (performance.now() > until) {
+    if (performance.now() > turnEnds) {
+      if (performance.now() > until) return index;
       await turn();
-      until = performance.now() + TURN_MS;
+      turnEnds = performance.now() + TURN_MS;
     }
     const item = items[index]!;
     changes.states.request = item.requestId;

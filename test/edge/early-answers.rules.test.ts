@@ -1,0 +1,112 @@
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+import { limitConnections } from '../../src/platform/listen.ts';
+import { createLog, createStrangersLog } from '../../src/platform/log.ts';
+
+let server: Server;
+let port: number;
+/** Paths of the requests that were handed out. */
+const asked: string[] = [];
+beforeAll(async () => {
+  server = createServer({ connectionsCheckingInterval: 20 }, (request, response) => {
+    asked.push(request.url!);
+    // As it is known before its body has come: shed, or refused for its head.
+    response.writeHead(503, { Connection: 'close', 'Content-Length': 2 }).end('{}');
+  });
+  limitConnections(server);
+  server.requestTimeout = 300;
+  answerBrokenRequests(server, createStrangersLog(createLog('test', 'silent')));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  port = (server.address() as AddressInfo).port;
+});
+afterAll(() => {
+  server.close();
+  server.closeAllConnections();
+});
+
+const MB = 1_048_576;
+
+/** As a client that goes on sending when the other half is closed: Node's own would stop by itself. */
+const dial = () => connect({ port, host: '127.0.0.1', allowHalfOpen: true });
+
+/** However it ended. */
+const isClosed = (socket: Socket) => new Promise((resolve) => socket.once('close', resolve));
+
+/** Sends all of it before it reads. @returns what it reads then, and how its connection broke, if so */
+async function sendThenRead(text: string): Promise<{ answer: string; error: string | undefined }> {
+  const socket = dial();
+  let answer = '';
+  let error: string | undefined;
+  socket.on('error', (one: NodeJS.ErrnoException) => {
+    error = one.code;
+  });
+  const closed = isClosed(socket);
+  await once(socket, 'connect');
+  socket.pause();
+  await new Promise((resolve) => socket.write(text, resolve));
+  socket.on('data', (data) => {
+    answer += data;
+  });
+  socket.resume();
+  socket.end();
+  await closed;
+  return { answer, error };
+}
+
+const body = 'x'.repeat(4 * MB);
+const post = (path: string) => `POST ${path} HTTP/1.1\r\nHost: a\r\nContent-Length: ${body.length}\r\n\r\n`;
+
+test.each([
+  ['a body that is refused before it has come', `${post('/')}${body}`, 503],
+  ['what is no HTTP', `GARBAGE\r\n\r\n${body}`, 400],
+  ['headers without end', `GET / HTTP/1.1\r\nHost: a\r\nX: ${body}`, 431],
+])(
+  'who sends four megabytes before reading sees the status of %s, and no broken connection',
+  async (_, text, status) => {
+    for (let time = 0; time < 5; time++) {
+      const { answer, error } = await sendThenRead(text);
+      expect(error).toBeUndefined();
+      expect(answer).toMatch(new RegExp(`^HTTP/1.1 ${status} `));
+      expect(answer.match(/HTTP\/1.1/g)).toHaveLength(1);
+    }
+  },
+);
+
+test('what follows an answer that closes its connection is no request any more', async () => {
+  asked.length = 0;
+  const next = 'GET /next HTTP/1.1\r\nHost: a\r\n\r\n';
+  const socket = dial();
+  socket.write(`${post('/first')}${body.slice(1)}`);
+  await once(socket, 'data');
+  socket.end(`x${next}${next}`);
+  await isClosed(socket);
+  expect(asked).toEqual(['/first']);
+});
+
+test('G5: who goes on sending behind such an answer is cut off, by the bytes or by the clock', async () => {
+  const endless = dial();
+  endless.on('error', () => {});
+  endless.resume();
+  const chunk = Buffer.alloc(MB);
+  let written = 0;
+  const send = (error?: Error | null) => {
+    if (error || endless.destroyed) return;
+    written += chunk.length;
+    endless.write(chunk, send);
+  };
+  endless.write(`POST / HTTP/1.1\r\nHost: a\r\nContent-Length: ${4096 * MB}\r\n\r\n`, send);
+  const silent = dial();
+  silent.on('error', () => {});
+  silent.resume();
+  // It keeps its half open, and sends nothing more.
+  silent.write(post('/'));
+  await isClosed(endless);
+  expect(written).toBeLessThan(64 * MB);
+  const open = () => new Promise((resolve) => server.getConnections((_, count) => resolve(count)));
+  await expect.poll(open, { timeout: 10_000 }).toBe(0);
+  silent.destroy();
+});
