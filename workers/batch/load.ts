@@ -1,196 +1,79 @@
-import { namedIdentifiers } from '../../src/jobs/envelope.ts';
-import { type Identifier, isAddress, toProfileId, toServiceId } from '../../src/profile/identifier.ts';
-import { identifierKey } from '../../src/queue/lanes.ts';
-import { findAliasLabels, findByAlias } from '../../src/store/aliases.ts';
-import { type Connection, sendTogether } from '../../src/store/database.ts';
-import { countDeprecated, findByDeprecatedExternalId } from '../../src/store/external-ids.ts';
-import {
-  findByEmail,
-  findByExternalId,
-  findById,
-  findByPhone,
-  type ProfileRow,
-  type SharingRow,
-} from '../../src/store/identifiers.ts';
-import type { HeldProfile } from './held-profile.ts';
-import { candidateLoads, lockChanged } from './lock.ts';
-import { Profiles } from './profiles.ts';
-import { isTrack, scoped, type WorkItem } from './work-item.ts';
-
-/** Times that a batch is loaded again because somebody whom it found was gone when it came to lock them. */
-const MAX_LOOKS = 5;
+import type { Connection } from '../../src/store/database.ts';
+import { findCrowdedEmails } from '../../src/store/email-addresses.ts';
+import { findPushTokens } from '../../src/store/push-tokens.ts';
+import { findGroups, type Group } from '../../src/store/subscription-states.ts';
+import { type Changes, emptyChanges } from './changes.ts';
+import { loadDeprecated, loadLabels, loadProfiles } from './load-profiles.ts';
+import { loadStates } from './load-states.ts';
+import { scoped, type WorkItem } from './work-item.ts';
 
 /**
- * Loads everyone whom a batch names, one statement per kind of identifier, and locks those whom an attribute
- * object or an identity operation may change, in id order, and those of whom a state is set: nobody gives them
- * another address meanwhile.
+ * Reads everything that the objects of a round need to be folded, and locks whom they change.
  *
- * @returns beside them, how many of the objects a round may be about
- * @throws when they are merged or deleted faster than they can be locked; trying again later helps
+ * @returns beside it those of the objects, from the first, that one round may be about
  */
-export async function loadProfiles(
+export async function load(
   tx: Connection,
-  items: WorkItem[],
-  now: number,
-): Promise<{ profiles: Profiles; count: number }> {
-  const named = nameOnce(items);
-  for (let look = 0; look < MAX_LOOKS; look++) {
-    const profiles = new Profiles(now);
-    await sendTogether(tx, [
-      () => loadExternalIds(tx, profiles, named.external_id),
-      () => loadAliases(tx, profiles, named.user_alias),
-      () => loadServiceIds(tx, profiles, named.service_id),
-      () => loadSharing(tx, profiles, named.email, findByEmail, (row) => ({ email: row.email! })),
-      () => loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({ phone: row.phone! })),
-      ...candidateLoads(tx, profiles, items),
-    ]);
-    const count = await lockChanged(tx, items, profiles);
-    if (count !== undefined) return { profiles, count };
+  wanted: WorkItem[],
+  { now, poison }: { now: string; poison: ReadonlyMap<string, string> },
+): Promise<{ changes: Changes; round: WorkItem[] }> {
+  // What a poison object names may be what no statement takes.
+  const isSound = ({ object }: WorkItem) => !poison.has(object.id);
+  const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
+  const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
+    loadProfiles(tx, asked, Date.parse(now)),
+    loadGroups(tx, asked),
+    loadOwnedTokens(tx, asked),
+    loadCrowdedEmails(tx, asked),
+  ]);
+  const next = asked[count];
+  const round = next ? wanted.slice(0, wanted.indexOf(next)) : wanted;
+  const items = next ? asked.slice(0, count) : asked;
+  await loadLabels(tx, items, profiles);
+  await loadDeprecated(tx, items, profiles);
+  const states = await loadStates(tx, items, profiles);
+  return { changes: emptyChanges({ profiles, groups, ownedTokens, states, crowdedEmails }), round };
+}
+
+async function loadGroups(tx: Connection, items: WorkItem[]): Promise<Map<string, Group>> {
+  const ids = new Set<string>();
+  for (const { object } of items) {
+    if (object.kind === 'group_state') ids.add(object.subscription_group_id);
+    if (object.kind !== 'attributes') continue;
+    for (const { subscription_group_id } of object.subscription_groups ?? []) ids.add(subscription_group_id);
   }
-  throw new Error('profiles were merged or deleted while they were being locked');
+  if (ids.size === 0) return new Map();
+  return new Map((await findGroups(tx, [...ids])).map((group) => [group.id, group]));
 }
 
-interface Named {
-  workspaceIds: string[];
-  values: string[];
-  /** The second half of an alias. */
-  names: string[];
-}
-
-type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
-
-/** The identifiers of a batch, each once. */
-function nameOnce(items: WorkItem[]): Record<Kind, Named> {
-  const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
-  const named = {
-    external_id: empty(),
-    user_alias: empty(),
-    service_id: empty(),
-    email: empty(),
-    phone: empty(),
-  };
-  const seen = new Set<string>();
-  const name = (workspaceId: string, identifier: Identifier) => {
-    const key = scoped(workspaceId, identifierKey(identifier));
-    if (seen.has(key)) return;
-    seen.add(key);
-    const kind = Object.keys(identifier)[0] as Kind;
-    named[kind].workspaceIds.push(workspaceId);
-    named[kind].values.push(addressOf(identifier));
-    if ('user_alias' in identifier) named[kind].names.push(identifier.user_alias.alias_name);
-  };
-  for (const item of items) {
-    const { workspaceId, object } = item;
-    if (!isTrack(item)) {
-      for (const identifier of namedIdentifiers(object)) {
-        // An identity operation chooses from all holders of an address; a state belongs to the address itself.
-        if (!isAddress(identifier)) name(workspaceId, identifier);
-      }
-    } else if (item.object.identifier) name(workspaceId, item.object.identifier);
+async function loadCrowdedEmails(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
+  const wanted = new Map<string, { workspaceId: string; email: string }>();
+  for (const { workspaceId, object } of items) {
+    if (object.kind !== 'email_change' || object.marked_as_spam === undefined) continue;
+    const { email } = object;
+    wanted.set(scoped(workspaceId, email), { workspaceId, email });
   }
-  return named;
-}
-
-function addressOf(identifier: Identifier): string {
-  if ('external_id' in identifier) return identifier.external_id;
-  if ('user_alias' in identifier) return identifier.user_alias.alias_label;
-  if ('service_id' in identifier) return toProfileId(identifier.service_id);
-  return 'email' in identifier ? identifier.email : identifier.phone;
-}
-
-async function loadExternalIds(
-  tx: Connection,
-  profiles: Profiles,
-  { workspaceIds, values }: Named,
-): Promise<void> {
-  if (values.length === 0) return;
-  const found = await findByExternalId(tx, workspaceIds, values);
-  for (const { place, id, email, phone, phoneValid } of found) {
-    const workspaceId = workspaceIds[place - 1]!;
-    const externalId = values[place - 1]!;
-    const row = { workspaceId, id, externalId, email, phone, phoneValid };
-    profiles.addUnder(identifierKey({ external_id: externalId }), row);
-  }
-  if (found.length === values.length) return;
-  const places = new Set(found.map(({ place }) => place));
-  const isMissing = (_: string, index: number) => !places.has(index + 1);
-  const renamed = await findByDeprecatedExternalId(
+  if (wanted.size === 0) return new Set();
+  const crowded = await findCrowdedEmails(
     tx,
-    workspaceIds.filter(isMissing),
-    values.filter(isMissing),
+    [...wanted.values()].map(({ workspaceId }) => workspaceId),
+    [...wanted.values()].map(({ email }) => email),
   );
-  for (const row of renamed) profiles.addUnder(identifierKey({ external_id: row.deprecatedId }), row);
+  return new Set(crowded.map(({ workspaceId, email }) => scoped(workspaceId, email)));
 }
 
-async function loadAliases(
-  tx: Connection,
-  profiles: Profiles,
-  { workspaceIds, values, names }: Named,
-): Promise<void> {
-  if (values.length === 0) return;
-  for (const row of await findByAlias(tx, workspaceIds, values, names)) {
-    const user_alias = { alias_label: row.aliasLabel, alias_name: row.aliasName };
-    profiles.addUnder(identifierKey({ user_alias }), row);
-  }
-}
-
-async function loadServiceIds(
-  tx: Connection,
-  profiles: Profiles,
-  { workspaceIds, values }: Named,
-): Promise<void> {
-  if (values.length === 0) return;
-  for (const row of await findById(tx, workspaceIds, values)) {
-    profiles.addUnder(identifierKey({ service_id: toServiceId(row.id) }), row);
-  }
-}
-
-async function loadSharing(
-  tx: Connection,
-  profiles: Profiles,
-  { workspaceIds, values }: Named,
-  find: typeof findByEmail,
-  identifier: (row: ProfileRow) => Identifier,
-): Promise<void> {
-  if (values.length === 0) return;
-  const lists = new Map<string, SharingRow[]>();
-  for (const row of await find(tx, workspaceIds, values)) {
-    const key = scoped(row.workspaceId, identifierKey(identifier(row)));
-    const list = lists.get(key);
-    if (list) list.push(row);
-    else lists.set(key, [row]);
-  }
-  for (const rows of lists.values()) profiles.addSharing(identifierKey(identifier(rows[0]!)), rows);
-}
-
-/** Looks up under which labels the profiles have aliases that an operation may give another one. */
-export async function loadLabels(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
-  const wanted = new Set<HeldProfile>();
+async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<Set<string>> {
+  const wanted: { workspaceId: string; app_id: string; token: string }[] = [];
   for (const { workspaceId, object } of items) {
-    if (object.kind !== 'alias_new') continue;
-    const { external_id } = object;
-    if (external_id === undefined) continue;
-    for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
+    if (object.kind !== 'attributes' || object.identifier) continue;
+    for (const token of object.push_tokens ?? []) wanted.push({ workspaceId, ...token });
   }
-  if (wanted.size === 0) return;
-  for (const profile of wanted) profile.labels ??= new Set();
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, label } of await findAliasLabels(tx, keys)) {
-    profiles.get(workspaceId, id)!.labels!.add(label);
-  }
-}
-
-/** Looks up how many external ids lead to the profiles that an operation may give another one. */
-export async function loadDeprecated(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
-  const wanted = new Set<HeldProfile>();
-  for (const { workspaceId, object } of items) {
-    if (object.kind !== 'external_id_rename') continue;
-    const external_id = object.current_external_id;
-    for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
-  }
-  if (wanted.size === 0) return;
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, number } of await countDeprecated(tx, keys)) {
-    profiles.get(workspaceId, id)!.deprecated = number;
-  }
+  if (wanted.length === 0) return new Set();
+  const owned = await findPushTokens(
+    tx,
+    wanted.map(({ workspaceId }) => workspaceId),
+    wanted.map(({ app_id }) => app_id),
+    wanted.map(({ token }) => token),
+  );
+  return new Set(owned.map(({ workspaceId, appId, token }) => scoped(workspaceId, `${appId}\0${token}`)));
 }

@@ -43,44 +43,73 @@ export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
 }
 
 /**
- * Opens an envelope and holds each object against its contract. What does not fit becomes a dead letter, whatever it
- * is; the rest goes on.
+ * Opens envelopes and holds each object against its contract, in their order. What does not fit becomes a dead letter,
+ * whatever it is; the rest goes on.
  */
-export function openEnvelope(delivery: Delivery, items: WorkItem[], deadLetters: PlacedDeadLetter[]): void {
-  const { id: envelopeId, envelope } = delivery;
-  if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) {
-    const unknown = { ...unknownRequest, id: delivery.id, object: envelope as unknown as AcceptedObject };
-    const reason = 'the job is no envelope that this release knows';
-    deadLetters.push({
-      ...toFailed(unknown, reason),
-      place: items.length,
-      origin: { envelope: envelopeId, place: 0 },
-    });
-    return;
+export function open(deliveries: Delivery[]): Opened {
+  const items: WorkItem[] = [];
+  const deadLetters: PlacedDeadLetter[] = [];
+  const lost = new Set<string>();
+  const replayed = new Set<string>();
+
+  function lose(deadLetter: FailedObject, origin: Origin): void {
+    lost.add(deadLetter.id);
+    deadLetters.push({ ...deadLetter, place: items.length, origin });
   }
-  const places = requestPlaces(envelope);
-  envelope.objects.forEach((object, place) => {
-    const origin = { envelope: envelopeId, place };
-    const request = envelope.requests[places[place] as number];
-    const reason = findFault(object, request);
-    if (reason === undefined) {
-      const { workspace_id: workspaceId, request_id: requestId } = request!;
-      const { lane, lanes = 1 } = delivery;
-      items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, origin, object });
-      return;
+
+  function openOne(delivery: Delivery): void {
+    const { id: envelope, lane, lanes = 1 } = delivery;
+    const { requests, objects } = delivery.envelope;
+    const places = requestPlaces(delivery.envelope);
+    const known = requests.map(isKnown);
+    for (let place = 0; place < objects.length; place++) {
+      const object = objects[place]!;
+      const origin = { envelope, place };
+      const request = known[places[place] as number] ? requests[places[place] as number] : undefined;
+      const reason = findFault(object, request);
+      if (reason === undefined) {
+        const { workspace_id: workspaceId, request_id: requestId } = request!;
+        items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, origin, object });
+        continue;
+      }
+      const isOwn = isUuid(object?.id) && !lost.has(object.id);
+      const id = isOwn ? object.id : uuidv5(String(place), envelope);
+      const from = request
+        ? { workspaceId: request.workspace_id, requestId: request.request_id }
+        : unknownRequest;
+      lose(toFailed({ ...from, id, object }, reason), origin);
     }
-    const own = isUuid(object?.id) && !deadLetters.some(({ id }) => id === object.id);
-    const id = own ? object.id : uuidv5(String(place), delivery.id);
-    const from = isKnown(request)
-      ? { workspaceId: request.workspace_id, requestId: request.request_id }
-      : unknownRequest;
-    deadLetters.push({ ...toFailed({ ...from, id, object }, reason), place: items.length, origin });
-  });
+  }
+
+  /** Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter. */
+  function noteReplayed(ofEnvelope: { items: WorkItem[]; deadLetters: PlacedDeadLetter[] }): void {
+    for (const { object } of ofEnvelope.items) replayed.add(object.id);
+    const [alone, ...more] = ofEnvelope.deadLetters;
+    if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id)
+      replayed.add(alone.id);
+  }
+
+  for (const delivery of deliveries) {
+    const { id, envelope } = delivery;
+    const [firstItem, firstDeadLetter] = [items.length, deadLetters.length];
+    if (Array.isArray(envelope?.objects) && Array.isArray(envelope.requests)) openOne(delivery);
+    else {
+      const unknown = { ...unknownRequest, id, object: envelope as unknown as AcceptedObject };
+      lose(toFailed(unknown, 'the job is no envelope that this release knows'), { envelope: id, place: 0 });
+    }
+    if (envelope?.replay)
+      noteReplayed({ items: items.slice(firstItem), deadLetters: deadLetters.slice(firstDeadLetter) });
+  }
+  return { items, deadLetters, replayed };
 }
 
-/** Undefined: the object is as its contract says. */
+/**
+ * Undefined: the object is as its contract says.
+ *
+ * @param request its own, if that is as its contract says
+ */
 function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined): string | undefined {
-  if (!isKnown(request)) return 'the object names a request that its envelope does not carry';
+  if (!request) return 'the object names a request that its envelope does not carry';
   if (!isUuid(object.id)) return "'id' is not valid: it must be a UUID";
   if (!Object.hasOwn(checkObject, object.kind))
     return `no worker of this release knows the kind '${object.kind}'`;

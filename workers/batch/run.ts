@@ -12,7 +12,7 @@ import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
 import { type BatchResult, classify } from './failures.ts';
-import { cutAtDeletes, type Delivery, type Opened, openEnvelope } from './open.ts';
+import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
 import { tallyLanes, tallyUsage } from './tally.ts';
 import type { WorkItem } from './work-item.ts';
@@ -181,24 +181,6 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
       for (const { object } of stretch.items) beforeDelete.add(object.id);
   }
   return { ...total, applied, lost, beforeDelete, left };
-}
-
-/** Every object of the envelopes, in order. */
-function open(deliveries: Delivery[]): Opened {
-  const opened: Opened = { items: [], deadLetters: [], replayed: new Set() };
-  const { items, deadLetters, replayed } = opened;
-  for (const delivery of deliveries) {
-    const [firstItem, firstDeadLetter] = [items.length, deadLetters.length];
-    openEnvelope(delivery, items, deadLetters);
-    if (!delivery.envelope?.replay) continue;
-    for (const { object } of items.slice(firstItem)) replayed.add(object.id);
-    // Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter.
-    const [alone, ...more] = deadLetters.slice(firstDeadLetter);
-    if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id) {
-      replayed.add(alone.id);
-    }
-  }
-  return opened;
 }
 
 /** A dead letter that a delete took away while its replay was on its way has no effect any more. */

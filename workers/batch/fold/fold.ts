@@ -1,5 +1,10 @@
 import { setImmediate as turn } from 'node:timers/promises';
-import { type AcceptedEvent, type AcceptedPurchase, namedIdentifiers } from '../../../src/jobs/envelope.ts';
+import {
+  type AcceptedEvent,
+  type AcceptedPurchase,
+  namedIdentifiers,
+  type TrackObject,
+} from '../../../src/jobs/envelope.ts';
 import type { IdentityObject } from '../../../src/jobs/payloads.ts';
 import { type Identifier, isAddress } from '../../../src/profile/identifier.ts';
 import { identifierKey, laneOf } from '../../../src/queue/lanes.ts';
@@ -37,58 +42,66 @@ export async function fold(
     }
     const item = items[index]!;
     changes.states.request = item.requestId;
-    const reason = poison.get(item.object.id);
-    if (reason !== undefined) {
-      // Its names were not looked up: an identity operation before it may have sealed one.
-      if (changes.profiles.anySealed) return index;
-      refuse(item, reason, changes);
-      continue;
-    }
-    if (!isTrack(item)) {
-      const folded = isSubscription(item)
-        ? foldSubscription(item, index, changes)
-        : foldIdentity(item as WorkItem<IdentityObject>, changes);
-      if (folded === RELOAD) return index;
-      if (folded !== undefined) refuse(item, folded, changes);
-      continue;
-    }
-    const { object, workspaceId, ordinal } = item;
-    if (object.kind === 'attributes' && !object.identifier) {
-      // A token of somebody who is deleted belongs to nobody afterwards.
-      if (changes.identity.deleted.length > 0) return index;
-      if (object.standard && meetsSealed(workspaceId, undefined, object.standard, changes)) return index;
-      const reason = importTokens(item, object, changes);
-      if (reason === RELOAD) return index;
-      if (reason) changes.refused.push({ item, reason });
-      continue;
-    }
-    const identifier = object.identifier!;
-    if (isAddress(identifier) && changes.profiles.isCrowded(workspaceId, identifier)) {
-      refuse(item, tooManyHolders(identifier), changes);
-      continue;
-    }
-    let profile = changes.profiles.find(workspaceId, identifier);
-    if (profile === RELOAD) return index;
-    if (!profile && object.create === false) continue;
-    // Who is made here gets the address.
-    if (!profile && isAddress(identifier) && changes.profiles.isPinned(workspaceId, identifier)) return index;
-    if (profile && isNamedElsewhere(item, identifier, profile)) changes.namedElsewhere.push(item);
-    if (object.kind === 'attributes') {
-      if (object.standard && meetsSealed(workspaceId, profile, object.standard, changes)) return index;
-      // Reached by an address that it has got in this batch: what the store has of it was not asked for.
-      if (profile && !profile.holds(object.change)) return index;
-      if (profile && object.standard && !canMove(profile, object.standard, changes)) return index;
-      const reason = foldAttributes(profile, item, object, changes);
-      if (reason === RELOAD) return index;
-      if (reason) refuse(item, reason, changes);
-      continue;
-    }
-    profile ??= changes.profiles.create(workspaceId, object.identifier);
-    profile.touched = ordinal;
-    if (object.kind === 'events') foldEvent(profile, object, changes, ordinal);
-    else foldPurchase(profile, object, changes, ordinal);
+    const why = poison.get(item.object.id);
+    // The names of a poison object were not looked up: an identity object before it may have sealed one.
+    if (why !== undefined && changes.profiles.anySealed) return index;
+    const folded = why === undefined ? foldOne(item, index, changes) : refuse(item, why, changes);
+    if (folded === RELOAD) return index;
   }
   return items.length;
+}
+
+/** How an object ended: it took effect, or is refused, or has no effect; or it needs a reload, and nothing was done. */
+type Folded = typeof RELOAD | undefined;
+
+function foldOne(item: WorkItem, place: number, changes: Changes): Folded {
+  if (isTrack(item))
+    return item.object.identifier
+      ? foldTrack(item, item.object.identifier, changes)
+      : foldImport(item, changes);
+  const folded = isSubscription(item)
+    ? foldSubscription(item, place, changes)
+    : foldIdentity(item as WorkItem<IdentityObject>, changes);
+  return typeof folded === 'string' ? refuse(item, folded, changes) : folded;
+}
+
+/** An import of push tokens, which names nobody. */
+function foldImport(item: WorkItem<TrackObject>, changes: Changes): Folded {
+  const { object, workspaceId } = item;
+  // A token of somebody who is deleted belongs to nobody afterwards.
+  if (object.kind !== 'attributes' || changes.identity.deleted.length > 0) return RELOAD;
+  if (object.standard && meetsSealed(workspaceId, undefined, object.standard, changes)) return RELOAD;
+  const reason = importTokens(item, object, changes);
+  if (reason === RELOAD) return RELOAD;
+  if (reason) changes.refused.push({ item, reason });
+  return undefined;
+}
+
+/** Attributes, an event or a purchase of the user whom the identifier means by now. */
+function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes: Changes): Folded {
+  const { object, workspaceId, ordinal } = item;
+  const { profiles } = changes;
+  if (isAddress(identifier) && profiles.isCrowded(workspaceId, identifier))
+    return refuse(item, tooManyHolders(identifier), changes);
+  const found = profiles.find(workspaceId, identifier);
+  if (found === RELOAD) return RELOAD;
+  if (!found && object.create === false) return undefined;
+  // Who is made here gets the address.
+  if (!found && isAddress(identifier) && profiles.isPinned(workspaceId, identifier)) return RELOAD;
+  if (found && isNamedElsewhere(item, identifier, found)) changes.namedElsewhere.push(item);
+  if (object.kind === 'attributes') {
+    if (object.standard && meetsSealed(workspaceId, found, object.standard, changes)) return RELOAD;
+    // Reached by an address that it has got in this batch: what the store has of it was not asked for.
+    if (found && !found.holds(object.change)) return RELOAD;
+    if (found && object.standard && !canMove(found, object.standard, changes)) return RELOAD;
+    const reason = foldAttributes(found, item, object, changes);
+    return typeof reason === 'string' ? refuse(item, reason, changes) : reason;
+  }
+  const profile = found ?? profiles.create(workspaceId, identifier);
+  profile.touched = ordinal;
+  if (object.kind === 'events') foldEvent(profile, object, changes, ordinal);
+  else foldPurchase(profile, object, changes, ordinal);
+  return undefined;
 }
 
 /** Whether another lane is that of the name by which the user goes first: external id, email address, phone number. */
@@ -115,7 +128,7 @@ function isNamedElsewhere(
  * Notes an object that cannot be applied. Its dead letter says whom it meant, and is written with the round: an address
  * that names it stays with whoever has it now. One of very many means nobody, then as now.
  */
-function refuse(item: WorkItem, reason: string, { refused, profiles }: Changes): void {
+function refuse(item: WorkItem, reason: string, { refused, profiles }: Changes): undefined {
   refused.push({ item, reason });
   for (const identifier of namedIdentifiers(item.object))
     if (isAddress(identifier)) profiles.pin(item.workspaceId, identifier);
