@@ -88,7 +88,7 @@ export function createCoalescer(
   /** Whether the last part was for the others: every second one has a round of those. */
   let wasForOthers = false;
   /** Objects that the last round of theirs could do. */
-  let size: number | undefined;
+  let size = 1;
   const followers = new Map<number, OnCut>();
   // One connection stays for everything else that this process asks the store.
   const connections = Math.max(1, pool.options.max - 1);
@@ -210,12 +210,7 @@ export function createCoalescer(
         const started = performance.now();
         try {
           wasForOthers = late.size > 0 && !wasForOthers;
-          const part: Part = {
-            milliseconds: PART_MS,
-            late: new Set(late),
-            isForOthers: wasForOthers,
-            ...(size && { size }),
-          };
+          const part: Part = { milliseconds: PART_MS, late: new Set(late), isForOthers: wasForOthers, size };
           const outcome = await runTogether(pool, deliveries, part);
           report(deliveries, outcome, performance.now() - started);
           noteTurns(deliveries, outcome);
