@@ -19,6 +19,7 @@ import {
   type Part,
   workspacesOf,
 } from './parts.ts';
+import { reportBatch } from './report.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';
 
@@ -88,7 +89,7 @@ export function createCoalescer(
   /** Whether the last part was for the others: every second one has a round of those. */
   let wasForOthers = false;
   /** Objects that the last round of theirs could do. */
-  let size: number | undefined;
+  let size = 1;
   const followers = new Map<number, OnCut>();
   // One connection stays for everything else that this process asks the store.
   const connections = Math.max(1, pool.options.max - 1);
@@ -211,12 +212,7 @@ export function createCoalescer(
         const started = performance.now();
         try {
           wasForOthers = late.size > 0 && !wasForOthers;
-          const part: Part = {
-            milliseconds: PART_MS,
-            late: new Set(late),
-            isForOthers: wasForOthers,
-            ...(size && { size }),
-          };
+          const part: Part = { milliseconds: PART_MS, late: new Set(late), isForOthers: wasForOthers, size };
           const result = await applyTogether(pool, deliveries, part);
           report(deliveries, result, performance.now() - started);
           noteTurns(deliveries, result);
@@ -263,28 +259,13 @@ export function createCoalescer(
   }
 
   function report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void {
-    const { objects, deadLetters } = result.kind === 'applied' ? result : { objects: 0, deadLetters: [] };
-    metrics.batches.inc({ outcome: result.kind });
-    metrics.applied.inc(objects);
-    metrics.deadLetters.inc(deadLetters.length);
-    metrics.applySeconds.observe(milliseconds / 1000);
-    metrics.batchObjects.observe(objects);
+    reportBatch({ deliveries, result, milliseconds }, { metrics, log });
+    if (result.kind !== 'applied') return;
+    const { objects, deadLetters, leavesTombstones } = result;
     if (milliseconds > SLOW_MS) most = Math.max(1, Math.min(most, objects) >> 1);
     else if (milliseconds < QUICK_MS) most = Math.min(ALL, most * 2);
-    log.info(
-      {
-        outcome: result.kind,
-        jobs: deliveries.map(({ id }) => id),
-        lanes: deliveries.map(({ lane }) => lane),
-        request_ids: deliveries.flatMap(requestIds),
-        applied: objects,
-        dead_letters: deadLetters.length,
-        ms: Math.round(milliseconds * 10) / 10,
-      },
-      'job',
-    );
     if (deadLetters.length > 0) onDeadLetters(deadLetters);
-    if (result.kind === 'applied' && result.leavesTombstones) onTombstones();
+    if (leavesTombstones) onTombstones();
   }
 
   return {
@@ -296,11 +277,6 @@ export function createCoalescer(
     /** Stops retrying: what is not applied is delivered again to another worker. */
     abandon: () => abandon.abort(),
   };
-}
-
-/** Of whatever a lane held: an envelope of another release may have a shape of its own. */
-function requestIds({ envelope }: Delivery): string[] {
-  return Array.isArray(envelope?.requests) ? envelope.requests.map((request) => request?.request_id) : [];
 }
 
 export type Coalescer = ReturnType<typeof createCoalescer>;
