@@ -11,7 +11,7 @@ export const oneKey: Scenario = {
   fault: 'one `Idempotency-Key` 50 times at once, again later, again with another body',
   backends: ['redis', 'postgres'],
   async run(scene) {
-    const { fleet, load, circles } = await beginTraffic(scene);
+    const { fleet, load, circles } = await beginTraffic(scene, { edges: 2 });
     const { id, key } = await createWorkspace(fleet.pool, 'keyed');
     await raiseLimitsOf(fleet.pool, id);
     const keyed = createKeyedLoad(fleet, key);
