@@ -3,26 +3,21 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createEffects } from '../../src/queue/effects.ts';
 import type { Database } from '../../src/store/database.ts';
-import { openDatabase } from '../../src/store/open-database.ts';
 import { backends, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
-import { createDatabase, waitUntil } from '../setup/fixtures.ts';
-import { type StoreProxy, startProxy } from '../setup/proxy.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import type { StoreProxy } from '../setup/proxy.ts';
 import { createGroup } from '../setup/workspace.ts';
+import { openProxiedStore } from './proxied-store.ts';
 
 describe('waiting for envelopes to take effect', () => {
   let database: Database;
   let proxied: Database;
   let proxy: StoreProxy;
   beforeAll(async () => {
-    const { url } = await createDatabase();
-    database = openDatabase(url, 2);
-    proxy = await startProxy(url);
-    proxied = openDatabase(proxy.url, 2, { patience: { connection: 1000, statement: 1500 } });
-  });
-  afterAll(async () => {
-    await proxy.comeBack();
-    await Promise.all([database.stop(), proxied.stop()]);
+    const store = await openProxiedStore();
+    ({ database, proxied, proxy } = store);
+    return store.stop;
   });
 
   const apply = (...ids: string[]) =>

@@ -162,7 +162,7 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
         leave(left, { items, deadLetters: [] });
         continue;
       }
-      // Most of what would be wanted up for all of them would be wanted up in vain, once more in each part.
+      // Most of what is loaded for all of them would be loaded in vain, once more in each part.
       const isLate = items.length > 0 && part.late.has(items[0]!.workspaceId);
       const { count, ...done } = await apply(
         tx,
