@@ -1,19 +1,16 @@
-import { statfs } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { GetObjectCommand, NoSuchKey, paginateListObjectsV2 } from '@aws-sdk/client-s3';
 import { poll } from '../platform/poll.ts';
 import { type Bucket, connectBucket, PAGE_KEYS, type Patience, toSourceError } from './bucket-client.ts';
 import type { BucketDefinition, Credentials } from './definition.ts';
 import { type InputFile, inputPath, isOfFormat, isPacked, MOST_FILES } from './files/input.ts';
-import { bringIn, type Scratch } from './files/scratch.ts';
+import { bringIn, freeOf, MOST_OF_FREE, type Scratch } from './files/scratch.ts';
 import { type Files, openFiles } from './files-source.ts';
 import { createReach } from './reach.ts';
 import { type Source, SourceError, type SourceOptions } from './source.ts';
 
 /** Objects that are fetched at a time. */
 const AT_A_TIME = 4;
-/** Part of the free disk that objects may take; the rest is for sorting and for others. */
-const MOST_OF_FREE = 0.8;
 
 /** Pages of a list, of whatever objects. */
 const MOST_PAGES = 10_000;
@@ -132,8 +129,7 @@ async function requireSpace(
   scratch: Scratch,
 ): Promise<void> {
   const needed = objects.reduce((sum, { size }) => sum + size, 0);
-  const { bavail, bsize } = await statfs(scratch.path);
-  const free = bavail * bsize;
+  const free = await freeOf(scratch.path);
   if (needed <= free * MOST_OF_FREE) return;
   throw new SourceError(
     'failed',

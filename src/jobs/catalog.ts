@@ -6,8 +6,6 @@ import type { ObjectKind } from './envelope.ts';
  * meets jobs of the release before it.
  */
 export const jobs = { envelope: 'envelope', fence: 'fence' } as const;
-export type JobName = (typeof jobs)[keyof typeof jobs];
-
 const text = { type: 'string' } as const;
 const uuid = { ...text, format: 'uuid' } as const;
 const alias = {

@@ -1,6 +1,6 @@
 import { grouped } from '../platform/numbers.ts';
 import { readProfiles } from '../store/export.ts';
-import { findExported, MAX_SHARING } from '../store/export-lookup.ts';
+import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
 import { toUserObject, userFields } from './export/user-fields.ts';
 import type { DirectOperation } from './operation.ts';
 import {
@@ -33,7 +33,7 @@ export function subscriptionGroupsGet(): DirectOperation {
     permission: 'subscription.groups.get',
     bucket: 'default',
     summary: 'Get the subscription groups of users',
-    description: `The groups for which something was said. External ids come before emails and phones. Everyone on an email or phone comes, up to ${grouped(MAX_SHARING)}: those with an external id first, then the most recently updated. What nobody has is left out.`,
+    description: `The groups for which something was said. External ids come before emails and phones. Everyone on an email or phone comes, up to ${grouped(MAX_ANSWERED)}: those with an external id first, then the most recently updated. What nobody has is left out.`,
     listsInQuery: true,
     query: {
       type: 'object',

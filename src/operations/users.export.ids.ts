@@ -3,7 +3,7 @@ import { grouped } from '../platform/numbers.ts';
 import type { Json } from '../profile/json.ts';
 import type { Schema } from '../schemas/compile.ts';
 import { userAlias } from '../schemas/track.ts';
-import { findExported, MAX_SHARING } from '../store/export-lookup.ts';
+import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
 import { EXPORT_LIMITS, readUsers } from './export/read-users.ts';
 import {
   type Asked,
@@ -37,7 +37,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     permission: 'users.export.ids',
     bucket: 'users.export.ids',
     summary: 'Read users back by their identifiers',
-    description: `Kinds of identifiers may be combined; a user named twice comes once. At most ${MAX_IDS} external ids, aliases and service ids in all, and one email address, phone number and device. Users come in the order of external ids, aliases, service ids, email address, phone, device. Everyone on an email address, phone number or device comes, up to ${grouped(MAX_SHARING)}: those with an external id first, then the most recently updated. Fields without data are left out, but for user_aliases (empty) and total_revenue (0). ${EXPORT_LIMITS}`,
+    description: `Kinds of identifiers may be combined; a user named twice comes once. At most ${MAX_IDS} external ids, aliases and service ids in all, and one email address, phone number and device. Users come in the order of external ids, aliases, service ids, email address, phone, device. Everyone on an email address, phone number or device comes, up to ${grouped(MAX_ANSWERED)}: those with an external id first, then the most recently updated. Fields without data are left out, but for user_aliases (empty) and total_revenue (0). ${EXPORT_LIMITS}`,
     body: bodySchema(serviceIdField, Object.keys(fields)),
     replies: { 201: { description: 'The users that were found.', schema: replySchema(schemas) } },
     refusals: ['tooManyIds', 'tooManyIdsAndAliases', 'tooMuchToExport', 'tooLongToExport'],

@@ -9,8 +9,7 @@ import { type Installation, joinInstallation } from '../queue/installation.ts';
 import type { LaneProducer } from '../queue/lanes.ts';
 import { addLossMetric } from '../queue/loss.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
-import { everyStatementByIndex } from '../store/arrays.ts';
-import { openPool, type Pool } from '../store/database.ts';
+import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
 import { type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
 import { type Standing, startStatusServer } from './status-server.ts';
 

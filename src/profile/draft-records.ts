@@ -113,7 +113,7 @@ function nameSize(key: string, others: number): Size {
 }
 
 /** Steps of work that the changes of one object may take in arrays of objects: a few milliseconds. */
-export const MAX_STEPS = 5000;
+const MAX_STEPS = 5000;
 
 /** What one object has done to drafts, so that all of it can be taken back; and what it has cost. */
 export class Journal {

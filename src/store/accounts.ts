@@ -1,4 +1,5 @@
 import { Prisma } from '../generated/prisma/client.ts';
+import { uuidOf } from '../profile/values.ts';
 import { type Database, inTransaction, type Pool } from './database.ts';
 
 /** What accounts can be found by. */
@@ -47,8 +48,6 @@ const EMAILS = `coalesce(accounts.emails, jsonb_build_array(jsonb_build_object(
 
 const CASE_EXACT: FilterColumn[] = ['id', 'externalId'];
 
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
-
 /** As SQL. What the client wrote goes into `values` only, never into the text. */
 function conditionSql(condition: Condition, values: unknown[]): string {
   if ('conditions' in condition) {
@@ -61,7 +60,7 @@ function conditionSql(condition: Condition, values: unknown[]): string {
   if (typeof value === 'boolean') return `${expression} = $${values.push(value)}::boolean`;
   // By the primary key; what is no UUID is nobody's.
   if (column === 'id' && op === 'eq')
-    return UUID.test(value) ? `accounts.id = $${values.push(value)}::uuid` : 'false';
+    return uuidOf(value) ? `accounts.id = $${values.push(value)}::uuid` : 'false';
   const folded = CASE_EXACT.includes(column) ? value : value.toLowerCase();
   return comparisonSql(op, { expression, text: folded }, values);
 }

@@ -3,7 +3,7 @@ import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
 
 /** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
-export class UnprovenServer extends Error {
+class UnprovenServer extends Error {
   readonly code = 'UNPROVEN_SERVER';
 }
 
@@ -94,6 +94,20 @@ export interface PoolOptions {
   session?: Record<string, number | string>;
   patience?: Patience;
 }
+
+/**
+ * Session settings for the workers, whose statements all go from a set of keys to rows through an index. A plan
+ * is made once per connection and statement; made while a table is new and has no statistics, it could read
+ * the whole table for every batch to come. Where no index fits, Postgres reads the table all the same: a test looks
+ * at every plan.
+ */
+export const everyStatementByIndex = {
+  enable_seqscan: 'off',
+  enable_hashjoin: 'off',
+  enable_mergejoin: 'off',
+  plan_cache_mode: 'force_generic_plan',
+  jit: 'off',
+};
 
 /** For a connection of the pool, unless told. */
 export const PATIENCE: Patience = { connection: 5000 };
@@ -204,4 +218,11 @@ function beginning(limits: Limits | undefined): string {
   if (!limits) return 'begin';
   const { statement, lock } = limits;
   return `begin; set local statement_timeout = ${statement}; set local lock_timeout = ${lock}`;
+}
+
+/**
+ * A value as a text column takes it: with neither U+0000 nor lone surrogates, both of which a caller's words may have.
+ */
+export function storable(value: unknown): string {
+  return String(value).toWellFormed().replaceAll('\u0000', '\u2400');
 }

@@ -17,7 +17,7 @@ export interface Wanted {
 }
 
 /** Most profiles that one email address, phone number or device brings: bounds the answer. */
-export const MAX_SHARING = 1000;
+export const MAX_ANSWERED = 1000;
 
 /** Most profiles on one address that are looked at for the best of them: some, where there are more. */
 const MAX_LOOKED_AT = 5000;
@@ -30,7 +30,7 @@ const sharing = (column: 'email' | 'phone', condition: string) => `
     from (${holdersOf({ column, workspaceId: '$1::uuid', address: `wanted.${column}` }, condition, MAX_LOOKED_AT)}
     ) as profiles
     order by rank
-    limit ${MAX_SHARING}`;
+    limit ${MAX_ANSWERED}`;
 
 /** A limit even where only one row can be found: it keeps the planner from reading the table instead. */
 const branches = [
@@ -58,7 +58,7 @@ const branches = [
   `select distinct 1 as rank, push_tokens.profile_id as id
     from push_tokens
     where push_tokens.workspace_id = $1::uuid and push_tokens.device_id = wanted.device_id
-    limit ${MAX_SHARING}`,
+    limit ${MAX_ANSWERED}`,
 ];
 
 /**

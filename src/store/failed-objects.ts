@@ -1,5 +1,5 @@
 import type { Identifier } from '../profile/identifier.ts';
-import type { Connection } from './database.ts';
+import { type Connection, storable } from './database.ts';
 import { identifierText } from './dead-letters.ts';
 
 /** An object that no retry can apply, as the worker writes it down. */
@@ -99,7 +99,7 @@ export async function insertDeadLetters(
     id,
     workspace_id: row.workspaceId,
     request_id: storable(row.requestId),
-    kind: storable(String(row.kind)),
+    kind: storable(row.kind),
     job_name: row.jobName,
     object: written(row.object),
     reason: storable(row.reason),
@@ -159,8 +159,3 @@ function nestsDeeperThan(levels: number, text: string): boolean {
 
 const [QUOTE, BACKSLASH] = [0x22, 0x5c];
 const [BRACKET, BRACKET_END, BRACE, BRACE_END] = [0x5b, 0x5d, 0x7b, 0x7d];
-
-/** A text column takes neither U+0000 nor lone surrogates, and a reason may quote the value that was refused. */
-function storable(text: unknown): string {
-  return Buffer.from(String(text), 'utf8').toString('utf8').replaceAll('\u0000', '\u2400');
-}

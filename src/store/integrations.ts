@@ -25,7 +25,7 @@ export interface SelectedIntegration {
 
 /**
  * Reads the whole table, which is small, and the end of sync_jobs_integration for each row; `between` as in
- * list-runs.ts.
+ * `listRuns` of sync-lists.ts.
  */
 const selectIntegrationsStatement = `
   select
@@ -98,7 +98,7 @@ export interface ListedIntegration {
 
 /**
  * Reads the integrations of the workspace, which are few, and the end of sync_jobs_integration for each of the page;
- * `between` as in list-runs.ts.
+ * `between` as in `listRuns` of sync-lists.ts.
  */
 const statementOf = (direction: KeysetPage['direction']) => {
   const { compare, beyond, order } = keyset[direction];
@@ -147,7 +147,7 @@ export async function listIntegrations(
 
 /**
  * Reads the whole table, which is small, and the end of sync_jobs_integration for each row; `between` as in
- * list-runs.ts.
+ * `listRuns` of sync-lists.ts.
  */
 const listScheduledStatement = `
   select

@@ -62,7 +62,7 @@ export interface MergedRows {
 /**
  * The SQL of a rule for one column, `stay` excepted, which changes nothing. `least` and `greatest` pass over null.
  */
-export function mergedColumn(
+function mergedColumn(
   rule: Exclude<MergeRule, 'stay'>,
   column: string,
   { kept, merged }: MergedRows,

@@ -1,4 +1,4 @@
-import type { Connection, Pool } from './database.ts';
+import { type Connection, type Pool, storable } from './database.ts';
 
 /** A row as it is shown beside the reason why it had no effect. */
 export interface ShownRow {
@@ -140,19 +140,14 @@ export async function insertRowErrors(
     values: [
       jobId,
       rows.map(({ number }) => number),
-      rows.map(({ updated_at }) => storable(updated_at)),
-      rows.map(({ identifier }) => storable(identifier)),
-      rows.map(({ payload }) => storable(payload)),
+      rows.map(({ updated_at }) => updated_at && storable(updated_at)),
+      rows.map(({ identifier }) => identifier && storable(identifier)),
+      rows.map(({ payload }) => payload && storable(payload)),
       rows.map(({ reason }) => storable(reason)),
       rows.map(({ identifiers = [] }) => JSON.stringify(identifiers.map(storable))),
       rows.map((_, place) => place >= failed.length),
     ],
   });
-}
-
-/** A text column takes neither U+0000 nor lone surrogates, and a row may have both. */
-function storable(text: string | null): string | null {
-  return text === null ? null : text.toWellFormed().replaceAll('\u0000', '\u2400');
 }
 
 /** By the index sync_row_errors_time. */

@@ -17,7 +17,7 @@ export interface SelectedRun {
   message: string | null;
 }
 
-/** By the index sync_jobs_integration; `between` as in list-runs.ts. */
+/** By the index sync_jobs_integration; `between` as in `listRuns`. */
 const selectRunsStatement = `
   select
     sync_jobs.id,
@@ -125,7 +125,7 @@ export interface SyncState {
   oldestSeconds: number;
 }
 
-/** By the index of unfinished runs, and for each integration the end of its own; `between` as in list-runs.ts. */
+/** By the index of unfinished runs, and for each integration the end of its own; `between` as in `listRuns`. */
 const readSyncStateStatement = `
   select
     (select count(*)::integer from sync_jobs where sync_jobs.finished_at is null) as unfinished,

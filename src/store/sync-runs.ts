@@ -1,5 +1,5 @@
 import type { IntegrationKind, SourceDefinition } from '../integrations/definition.ts';
-import type { Connection, Pool } from './database.ts';
+import { type Connection, type Pool, storable } from './database.ts';
 
 export type AskedBy = 'schedule' | 'api' | 'operator';
 
@@ -209,7 +209,7 @@ export async function finishRun(
   jobId: string,
   { status, message }: { status: EndedStatus; message: string | undefined },
 ): Promise<boolean> {
-  const text = message?.toWellFormed().replaceAll('\u0000', '\u2400') ?? null;
+  const text = message === undefined ? null : storable(message);
   const { rowCount } = await tx.query({
     name: 'finish-run',
     text: finishRunStatement,

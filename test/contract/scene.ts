@@ -12,8 +12,6 @@ import { liftLimits } from '../setup/examples.ts';
 /** Whatever is promised here is promised by each one: an operation that is added is held to it without a line. */
 export const operations = allOperations('service_id');
 
-export type ContractScene = ReturnType<typeof contractScene>;
-
 /** Processes for the tests of a `describe`, and at its end the test that their log tells nothing of what was sent. */
 export function contractScene(backend: Backend, { edges = 1 } = {}) {
   let fleet: Fleet;

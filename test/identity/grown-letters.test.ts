@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { everyStatementByIndex } from '../../src/store/arrays.ts';
+import { everyStatementByIndex } from '../../src/store/database.ts';
 import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';

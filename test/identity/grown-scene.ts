@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import type { Database, Pool } from '../../src/store/database.ts';
+import { everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { applyBatch } from '../../workers/batch/run.ts';

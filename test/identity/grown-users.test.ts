@@ -1,5 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { everyStatementByIndex } from '../../src/store/arrays.ts';
+import { everyStatementByIndex } from '../../src/store/database.ts';
 import { MAX_ALIASES } from '../../src/store/merges.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';

@@ -1,7 +1,7 @@
 import { connect, type Socket } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { signLink } from '../../src/preferences/link.ts';
-import { residentMegabytes } from '../../tools/chaos/check/memory.ts';
+import { residentMegabytes } from '../../tools/resident-megabytes.ts';
 import { createScene, openCenter, type Scene, tokenOf } from '../preferences/scene.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
-import { everyStatementByIndex } from '../../src/store/arrays.ts';
 import type { Connection, Database } from '../../src/store/database.ts';
+import { everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { alias, identity } from '../identity/objects.ts';

@@ -1,4 +1,4 @@
-import { readFileSync } from 'node:fs';
+import { residentMegabytes } from '../resident-megabytes.ts';
 
 const EVERY_MS = 1000;
 
@@ -17,7 +17,7 @@ export function watchResident(pids: Record<string, number>): { stop(): Record<st
   const readings = new Map<string, Reading[]>(Object.keys(pids).map((name) => [name, []]));
   const read = () => {
     for (const [name, pid] of Object.entries(pids)) {
-      const mb = residentMb(pid);
+      const mb = residentMegabytes(pid);
       if (mb !== undefined) readings.get(name)!.push({ at: performance.now() - began, mb });
     }
   };
@@ -56,13 +56,4 @@ function slope(readings: Reading[]): number {
   const [at, mb] = [mean((reading) => reading.at), mean((reading) => reading.mb)];
   const across = mean((reading) => (reading.at - at) ** 2);
   return across === 0 ? 0 : mean((reading) => (reading.at - at) * (reading.mb - mb)) / across;
-}
-
-function residentMb(pid: number): number | undefined {
-  try {
-    const kilobytes = /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${pid}/status`, 'utf8'))?.[1];
-    return kilobytes === undefined ? undefined : Number(kilobytes) / 1024;
-  } catch {
-    return undefined;
-  }
 }

@@ -1,5 +1,4 @@
 import { execFile } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
@@ -12,6 +11,7 @@ import { startProcess, type TestProcess } from '../../test/setup/processes.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
+import { residentMegabytes } from '../resident-megabytes.ts';
 import { startOwnPostgres } from './own-postgres.ts';
 
 // A flood of dead letters against one web, one worker and one board:
@@ -32,10 +32,7 @@ const say = (what: string, value: number | string, unit = '') =>
   );
 
 /** Megabytes. */
-function memoryOf({ pid }: TestProcess): number {
-  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
-  return Number(/VmRSS:\s+(\d+)/.exec(status)![1]) / 1024;
-}
+const memoryOf = ({ pid }: TestProcess): number => residentMegabytes(pid) ?? Number.NaN;
 
 async function timed<Result>(work: () => Promise<Result>): Promise<[milliseconds: number, Result]> {
   const from = performance.now();

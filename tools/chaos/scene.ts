@@ -8,9 +8,9 @@ import {
 } from '../../test/setup/fleet.ts';
 import { startRedis, type TestRedis } from '../../test/setup/redis.ts';
 import { createRandom } from '../load/random.ts';
+import { residentMegabytes } from '../resident-megabytes.ts';
 import { checkCircles } from './check/circles.ts';
 import { type Finding, type Invariant, invariants } from './check/finding.ts';
-import { residentMegabytes } from './check/memory.ts';
 import { checkPeople, type Sums } from './check/people.ts';
 import { countQueue } from './check/queue.ts';
 import { readPeople } from './check/stored-people.ts';

@@ -56,8 +56,6 @@ export function createRowReader(batches: AsyncIterable<SourceRow[]>) {
   return next;
 }
 
-export type RowReader = ReturnType<typeof createRowReader>;
-
 /** Rows of one read from the source. */
 const BATCH = 500;
 

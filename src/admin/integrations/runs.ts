@@ -91,7 +91,7 @@ export function sourceOf({ source }: Pick<SelectedIntegration, 'source'>): Sourc
 }
 
 /** As a person would name it. */
-export function whereIs(source: SourceDefinition): string {
+function whereIs(source: SourceDefinition): string {
   if (source.type === 'postgres') return `${source.host}:${source.port}/${source.database} ${source.table}`;
   if (source.type === 'folder') return `${source.path} (${source.format})`;
   return `s3://${source.bucket}/${source.prefix} (${source.format})`;

@@ -11,7 +11,7 @@ const PREFIX = 'penstock-rows-';
 const own = new Set<string>();
 
 /** Part of the disk's free bytes that one run may take; the rest is for sorting and for others. */
-const MOST_OF_FREE = 0.8;
+export const MOST_OF_FREE = 0.8;
 /** Bytes between two looks at the disk, which others fill as well. */
 const LOOK_EVERY = 16_777_216;
 
@@ -114,7 +114,8 @@ export async function bringIn(scratch: Scratch, { from, name, to, packed, signal
   }
 }
 
-async function freeOf(folder: string): Promise<number> {
+/** Bytes of the disk that anybody may take. */
+export async function freeOf(folder: string): Promise<number> {
   const { bavail, bsize } = await statfs(folder);
   return bavail * bsize;
 }

@@ -73,10 +73,10 @@ export function acceptedAt(requestId: string): string {
 
 /** The ids that are made in the time, both ends included; the first and the last that there could be. */
 function idsBetween(from: number, to: number): [string, string] {
-  return [uuidOf(from, '0'), uuidOf(to, 'f')];
+  return [boundaryId(from, '0'), boundaryId(to, 'f')];
 }
 
-function uuidOf(milliseconds: number, fill: string): string {
+function boundaryId(milliseconds: number, fill: string): string {
   const time = Math.min(milliseconds, 2 ** 48 - 1)
     .toString(16)
     .padStart(12, '0');

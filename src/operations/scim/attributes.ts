@@ -103,7 +103,7 @@ function appGroup(): Attribute[] {
 }
 
 /** Those of RFC 7643 §3.1, which every resource has and no schema lists. */
-export const commonAttributes: Attribute[] = [
+const commonAttributes: Attribute[] = [
   attribute('schemas', 'URNs of the schemas.', { ...readOnly, ...many, returned: 'always' }),
   attribute('id', 'Id of the account.', { ...readOnly, caseExact: true, returned: 'always' }),
   attribute('externalId', 'What the client calls it.', { caseExact: true }),

@@ -9,7 +9,7 @@ import { MAX_COUNT } from './query.ts';
 type Document = Record<string, Json>;
 
 /** RFC 7643 §5: what of SCIM we have. */
-export function serviceProviderConfig(baseUrl: string): Document {
+function serviceProviderConfig(baseUrl: string): Document {
   return {
     schemas: ['urn:ietf:params:scim:schemas:core:2.0:ServiceProviderConfig'],
     patch: { supported: true },
@@ -38,7 +38,7 @@ export function serviceProviderConfig(baseUrl: string): Document {
 }
 
 /** RFC 7643 §6. */
-export function userResourceType(baseUrl: string): Document {
+function userResourceType(baseUrl: string): Document {
   return {
     schemas: ['urn:ietf:params:scim:schemas:core:2.0:ResourceType'],
     id: 'User',
@@ -52,7 +52,7 @@ export function userResourceType(baseUrl: string): Document {
 }
 
 /** RFC 7643 §7. */
-export function userSchema(baseUrl: string): Document {
+function userSchema(baseUrl: string): Document {
   return {
     schemas: ['urn:ietf:params:scim:schemas:core:2.0:Schema'],
     id: USER,

@@ -8,7 +8,7 @@ import { ScimError, USER } from './messages.ts';
 /** Filters that stand within each other; the parser goes one call deeper for each. */
 const MAX_DEPTH = 20;
 
-export const MAX_COMPARISONS = 20;
+const MAX_COMPARISONS = 20;
 
 /** What an attribute is compared with, as it was written. */
 export interface Operand {

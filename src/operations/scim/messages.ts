@@ -32,7 +32,7 @@ function usualType(message: string, status: number): ScimType | undefined {
   return ofSyntax.some((entry) => entry.message === message) ? 'invalidSyntax' : 'invalidValue';
 }
 
-export const scimErrorSchema: Schema = {
+const scimErrorSchema: Schema = {
   type: 'object',
   required: ['schemas', 'detail', 'status'],
   properties: {

@@ -2,13 +2,11 @@ import { ApiError, BadRequest } from '../../errors.ts';
 import type { AcceptedGroupState } from '../../jobs/payloads.ts';
 import { emailOf, type Identifier, isGiven, phoneOf } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
-import { findUnstorable } from '../../profile/values.ts';
+import { findUnstorable, uuidOf } from '../../profile/values.ts';
 import type { Channel } from '../../store/subscription-states.ts';
 import { elementsOf, type Refusal } from '../identity/elements.ts';
 import { readExternalIdElement } from '../identity/identify-arrays.ts';
 import { BLOCKED, type Caller } from '../operation.ts';
-
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
 
 /** What a request says of one group. */
 export interface Setting {
@@ -44,8 +42,9 @@ export function readSetting(
  */
 export function readGroupId(value: Json | undefined): string {
   if (!isGiven(value)) throw new BadRequest("'subscription_group_id' is required");
-  if (typeof value !== 'string' || !UUID.test(value)) throw new ApiError('invalidSubscriptionGroup');
-  return value.toLowerCase();
+  const id = typeof value === 'string' ? uuidOf(value) : undefined;
+  if (id === undefined) throw new ApiError('invalidSubscriptionGroup');
+  return id;
 }
 
 export type Kind = 'external_id' | 'email' | 'phone';

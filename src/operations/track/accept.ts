@@ -13,7 +13,13 @@ import {
   withWarning,
 } from '../../profile/attribute-rule.ts';
 import { normalizeAttributes } from '../../profile/attributes.ts';
-import { createsProfile, type Identifier, identifierOf, namesOneUser } from '../../profile/identifier.ts';
+import {
+  createsProfile,
+  type Identifier,
+  identifierOf,
+  isGiven,
+  namesOneUser,
+} from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { normalizeCurrency } from '../../profile/locale.ts';
 import { checkProperties } from '../../profile/properties.ts';
@@ -101,7 +107,7 @@ function activityOf(
   properties: Record<string, Json> | undefined,
 ): Activity {
   const activity: Activity = { time };
-  if (isPresent(object.app_id)) activity.app_id = object.app_id as string;
+  if (isGiven(object.app_id)) activity.app_id = object.app_id as string;
   if (properties && Object.keys(properties).length > 0) activity.properties = properties;
   return activity;
 }
@@ -246,9 +252,4 @@ export function createAccept(serviceIdField: string, longStrings: LongStrings): 
 function withoutPhone(schema: Schema): Schema {
   const { phone: _phone, ...properties } = schema.properties as Record<string, Schema>;
   return { ...schema, properties };
-}
-
-/** Null, the empty string and absence all mean "none" in an optional field. */
-function isPresent(value: Json | undefined): boolean {
-  return value !== undefined && value !== null && value !== '';
 }

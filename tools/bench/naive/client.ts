@@ -3,7 +3,6 @@ import { createRequire } from 'node:module';
 import path from 'node:path';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { packageRoot } from '../../../src/platform/package-root.ts';
-import type { Json } from '../../../src/profile/json.ts';
 
 /** The few calls of the generated client that the worker makes. */
 export interface NaiveClient {
@@ -39,5 +38,3 @@ export function openNaiveClient(databaseUrl: string, size: number): NaiveClient 
   };
   return new PrismaClient({ adapter: new PrismaPg({ connectionString: databaseUrl, max: size }) });
 }
-
-export type NaiveObject = Record<string, Json>;

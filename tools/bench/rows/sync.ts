@@ -1,5 +1,4 @@
 import { randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
@@ -9,6 +8,7 @@ import { encryptCredentials, keysOf } from '../../../src/integrations/definition
 import { packageRoot } from '../../../src/platform/package-root.ts';
 import { type ProbeResult, runProbes } from '../../load/probes.ts';
 import { emptyTally } from '../../load/tally.ts';
+import { residentMegabytes } from '../../resident-megabytes.ts';
 import type { Contender } from '../contender.ts';
 import type { Environment } from '../environment.ts';
 import type { BenchRow, Figure } from '../figure.ts';
@@ -79,7 +79,9 @@ export function syncRow(
     const memory: number[] = [];
     const during = await probeWhile(
       ours,
-      whileRunning(pool, integration, () => memory.push(residentMegabytes(sync.pid))),
+      whileRunning(pool, integration, () =>
+        memory.push(Math.round(residentMegabytes(sync.pid) ?? Number.NaN)),
+      ),
     );
     const { rows } = await pool.query(
       `select status, rows_synced::float8 as synced, extract(epoch from finished_at - started_at)::float8 as seconds
@@ -168,10 +170,4 @@ function latenciesOf(name: string, { readable }: ProbeResult): Record<string, nu
     [`${name}_p99_ms`]: readable.p99,
     [`${name}_max_ms`]: readable.max,
   };
-}
-
-/** What the process holds in memory. */
-function residentMegabytes(pid: number): number {
-  const [, kilobytes] = /^VmRSS:\s+(\d+) kB$/m.exec(readFileSync(`/proc/${pid}/status`, 'utf8')) ?? [];
-  return Math.round(Number(kilobytes) / 1024);
 }

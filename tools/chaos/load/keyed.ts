@@ -88,5 +88,3 @@ export function createKeyedLoad({ edges }: Fleet, apiKey: string, header = 'Idem
     },
   };
 }
-
-export type KeyedLoad = ReturnType<typeof createKeyedLoad>;

@@ -1,6 +1,6 @@
 import { everyLaneMoves } from '../../../test/setup/fleet.ts';
+import { residentMegabytes } from '../../resident-megabytes.ts';
 import { knockFor, longest, notUnavailable, untilAccepted } from '../answers.ts';
-import { residentMegabytes } from '../check/memory.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 

@@ -1,6 +1,6 @@
 import { gzipSync } from 'node:zlib';
 import { createWorkspace } from '../../../test/setup/workspace.ts';
-import { residentMegabytes } from '../check/memory.ts';
+import { residentMegabytes } from '../../resident-megabytes.ts';
 import { probe } from '../probe.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';

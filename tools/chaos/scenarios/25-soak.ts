@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { residentMegabytes } from '../check/memory.ts';
+import { residentMegabytes } from '../../resident-megabytes.ts';
 import { countQueue } from '../check/queue.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic, throttle } from '../traffic.ts';
