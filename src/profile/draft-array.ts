@@ -2,6 +2,7 @@ import type { AttributeChange } from './attribute-rule.ts';
 import { DraftRecords, type Journal } from './draft-records.ts';
 import { type Json, type Size, sizeOf } from './json.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';
+import { Sizes } from './sizes.ts';
 import { isRecord, isScalar, MAX_ELEMENTS } from './values.ts';
 
 type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];
@@ -30,7 +31,7 @@ const FEW_EMPTY = 64;
  */
 export class DraftArray {
   #slots: (Json | undefined)[];
-  #sizes: Size[];
+  #sizes = new Sizes();
   /** The slot before which all are empty. */
   #first = 0;
   #count: number;
@@ -46,10 +47,9 @@ export class DraftArray {
 
   constructor(elements: Json[]) {
     this.#slots = elements.slice();
-    this.#sizes = elements.map(sizeOf);
     this.#count = elements.length;
     this.#content = { json: 0, stored: 0 };
-    for (const size of this.#sizes) this.#grow(size, NOTHING);
+    for (const element of elements) this.#sizes.push(element, this.#content);
   }
 
   get size(): Size {
@@ -70,7 +70,7 @@ export class DraftArray {
   pack(): void {
     const empty = this.#slots.length - this.#count;
     if (empty <= FEW_EMPTY || empty <= this.#count) return;
-    this.#sizes = this.#sizes.filter((_, slot) => this.#slots[slot] !== undefined);
+    this.#sizes = this.#sizes.where((slot) => this.#slots[slot] !== undefined);
     this.#slots = this.value();
     this.#first = 0;
     this.#scalars = undefined;
@@ -93,8 +93,20 @@ export class DraftArray {
     for (const value of removed) this.#removeScalar(value, journal);
   }
 
+  /** Taken back as one: what an object may add has tens of thousands of elements. */
   addObjects(added: Json[], journal: Journal): void {
-    for (const element of added) this.#append(element, journal);
+    const [slots, first, wasChanged] = [this.#slots.length, this.#first, this.#isChanged];
+    const content = { ...this.#content };
+    for (const element of added) this.#push(element);
+    this.#isChanged ||= added.length > 0;
+    journal.note(() => {
+      this.#slots.length = slots;
+      this.#sizes.cut(slots);
+      this.#count -= added.length;
+      this.#first = first;
+      this.#isChanged = wasChanged;
+      Object.assign(this.#content, content);
+    });
   }
 
   /** Takes every match away. */
@@ -126,18 +138,22 @@ export class DraftArray {
   #mergeInto(slot: number, patch: Record<string, Json>, journal: Journal): void {
     const old = this.#slots[slot] as Record<string, Json>;
     const { record, grown } = this.#records.merge(old, patch, { onNull: 'keep', journal });
-    const { json, stored } = this.#sizes[slot]!;
+    const { json, stored } = this.#sizes.of(slot);
     const size = { json: json + grown.json, stored: stored + grown.stored };
     this.#set(slot, { element: record, size, journal });
     this.#link(slot, record, Object.keys(patch));
   }
 
   #append(element: Json, journal: Journal): void {
+    this.addObjects([element], journal);
+  }
+
+  #push(element: Json): void {
     const slot = this.#slots.length;
-    this.#slots.push(undefined);
-    this.#sizes.push(NOTHING);
-    this.#set(slot, { element, size: sizeOf(element), journal });
-    if (isRecord(element)) this.#link(slot, element, Object.keys(element));
+    this.#slots.push(element);
+    this.#sizes.push(element, this.#content);
+    this.#count++;
+    if (isRecord(element)) this.#link(slot, element);
     else if (this.#scalars && !isNested(element)) into(this.#scalars, element, slot);
   }
 
@@ -149,17 +165,17 @@ export class DraftArray {
     slot: number,
     { element, size, journal }: { element: Json | undefined; size: Size; journal: Journal },
   ): void {
-    const [old, oldSize, first] = [this.#slots[slot], this.#sizes[slot]!, this.#first];
+    const [old, oldSize, first] = [this.#slots[slot], this.#sizes.of(slot), this.#first];
     const wasChanged = this.#isChanged;
     this.#isChanged = true;
     this.#slots[slot] = element;
-    this.#sizes[slot] = size;
+    this.#sizes.put(slot, size);
     this.#grow(size, oldSize);
     this.#count += Number(element !== undefined) - Number(old !== undefined);
     while (this.#first < this.#slots.length && this.#slots[this.#first] === undefined) this.#first++;
     journal.note(() => {
       this.#slots[slot] = old;
-      this.#sizes[slot] = oldSize;
+      this.#sizes.put(slot, oldSize);
       this.#grow(oldSize, size);
       this.#count += Number(old !== undefined) - Number(element !== undefined);
       this.#first = first;
@@ -215,14 +231,14 @@ export class DraftArray {
     this.#members = new Map();
     for (let slot = this.#first; slot < this.#slots.length; slot++) {
       const element = this.#slots[slot];
-      if (isRecord(element)) this.#link(slot, element, Object.keys(element));
+      if (isRecord(element)) this.#link(slot, element);
     }
     return this.#members;
   }
 
-  #link(slot: number, element: Record<string, Json>, keys: string[]): void {
+  #link(slot: number, element: Record<string, Json>, keys?: string[]): void {
     if (!this.#members) return;
-    for (const key of keys) {
+    for (const key of keys ?? Object.keys(element)) {
       const value = memberOf(element, key);
       if (isScalar(value)) into(slotsOf(this.#members, key), value, slot);
     }

@@ -58,7 +58,7 @@ const MOST_DIGITS = 17;
  * Bytes of a value's JSON text without white space, its numbers as the store writes them: without an exponent. The
  * value nests no deeper than `MAX_DEPTH`.
  */
-function jsonBytes(value: Json): number {
+export function jsonBytes(value: Json): number {
   if (typeof value === 'string') return textBytes(value);
   if (typeof value === 'number') return numberBytes(value);
   if (typeof value !== 'object' || value === null) return value === false ? 5 : 4;

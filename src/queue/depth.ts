@@ -49,14 +49,12 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
 export type Depth = ReturnType<typeof watchDepth>;
 
 async function readLane(queue: Queue, connection: QueueConnection): Promise<LaneDepth> {
-  const [{ waiting = 0, active = 0 }, inWork, next] = await Promise.all([
+  const [{ waiting = 0, active = 0 }, oldest] = await Promise.all([
     queue.getJobCounts('waiting', 'active'),
-    queue.getActive(0, 0),
-    waitingIn(connection, queue).first(),
+    waitingIn(connection, queue).oldest(),
   ]);
-  const oldest = next ? [...inWork, next] : inWork;
-  const ages = oldest.map(({ timestamp }) => (Date.now() - timestamp) / 1000);
-  return { lane: queue.name, depth: waiting + active, oldestSeconds: Math.max(0, ...ages) };
+  const age = oldest ? (Date.now() - oldest.timestamp) / 1000 : 0;
+  return { lane: queue.name, depth: waiting + active, oldestSeconds: Math.max(0, age) };
 }
 
 const LOOK_MS = 2000;

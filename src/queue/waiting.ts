@@ -20,11 +20,9 @@ export interface Waiting<Data> {
   ids(most: number): Promise<string[]>;
   /** These jobs, each in its place; one that is gone is undefined. */
   jobs(ids: string[]): Promise<(WaitingJob<Data> | undefined)[]>;
-  /** The first of all. */
-  first(): Promise<WaitingJob<Data> | undefined>;
   /** Takes these jobs away, as far as they still wait. */
   remove(ids: string[]): Promise<void>;
-  /** The one in work, else the first that waits, without its data. */
+  /** The one in work, else the first that waits, without its data: that may be 4 MB, and whoever looks does so often. */
   oldest(): Promise<Omit<WaitingJob<Data>, 'data'> | undefined>;
 }
 
@@ -33,22 +31,12 @@ export interface Waiting<Data> {
  * (`get_range` counts from the newest, `getRanges` turns that around), and a job at a time. So Postgres is asked here.
  */
 export function waitingIn<Data>(connection: QueueConnection, queue: Queue<Data>): Waiting<Data> {
-  const looks =
-    connection.kind === 'postgres' ? ofPostgres<Data>(connection, queue.name) : ofRedis(connection, queue);
-  return {
-    ...looks,
-    async first() {
-      const [id] = await looks.ids(1);
-      if (id === undefined) return undefined;
-      const [job] = await looks.jobs([id]);
-      return job;
-    },
-  };
+  return connection.kind === 'postgres'
+    ? ofPostgres<Data>(connection, queue.name)
+    : ofRedis(connection, queue);
 }
 
-type Looks<Data> = Omit<Waiting<Data>, 'first'>;
-
-function ofRedis<Data>({ redis }: QueueConnection, queue: Queue<Data>): Looks<Data> {
+function ofRedis<Data>({ redis }: QueueConnection, queue: Queue<Data>): Waiting<Data> {
   return {
     ids: (most) => queue.getRanges(['waiting'], 0, most - 1, true),
     jobs: (ids) =>
@@ -91,7 +79,7 @@ const selectOldest = `
   (select id, added_at_ms::float8 as timestamp from job
     where queue = $1 and state = 'waiting' order by priority, seq limit 1)`;
 
-function ofPostgres<Data>({ options }: QueueConnection, queueName: string): Looks<Data> {
+function ofPostgres<Data>({ options }: QueueConnection, queueName: string): Waiting<Data> {
   const pool = options.connection as unknown as Pool;
   return {
     async ids(most) {

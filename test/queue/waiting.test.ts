@@ -25,7 +25,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   test('G3: the first of many waiting jobs are those that are handed out first, in that order', async () => {
     expect(await waiting.ids(5)).toEqual([0, 1, 2, 3, 4].map((number) => `job-${number}`));
     expect(await waiting.ids(1000)).toEqual(numbers.map((number) => `job-${number}`));
-    expect((await waiting.first())?.data).toEqual({ number: 0 });
+    expect((await waiting.oldest())?.id).toBe('job-0');
   });
 
   test('jobs come in the order in which they are asked for, without those that are gone', async () => {
@@ -40,9 +40,9 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     expect(await waiting.ids(3)).toEqual(['job-1', 'job-3', 'job-4']);
   });
 
-  test('a queue in which nothing waits has no first', async () => {
+  test('a queue in which nothing waits has no oldest', async () => {
     const empty = openQueue(scene.connection, 'nothing');
-    expect(await waitingIn(scene.connection, empty).first()).toBeUndefined();
+    expect(await waitingIn(scene.connection, empty).oldest()).toBeUndefined();
     await empty.close();
   });
 });

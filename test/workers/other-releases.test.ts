@@ -66,6 +66,7 @@ describe('what a lane holds is not as this release knows it', () => {
     ],
     ['without an id', { ...event('ann'), id: undefined }, /'id'/],
     ['of a request that is not there', { ...event('ann'), request: 7 }, /request/],
+    ['of a request that is a name of all lists', { ...event('ann'), request: 'length' as never }, /request/],
     ['that is null', null, /request/],
   ];
 

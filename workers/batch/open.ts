@@ -65,7 +65,9 @@ export function open(deliveries: Delivery[]): Opened {
     for (let place = 0; place < objects.length; place++) {
       const object = objects[place]!;
       const origin = { envelope, place };
-      const request = known[places[place] as number] ? requests[places[place] as number] : undefined;
+      const named = places[place] as number;
+      // It may name anything: `length` is no place.
+      const request = known[named] === true ? requests[named] : undefined;
       const reason = findFault(object, request);
       if (reason === undefined) {
         const { workspace_id: workspaceId, request_id: requestId } = request!;
