@@ -1,6 +1,11 @@
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
-import { type Identifier, isAddress, toProfileId, toServiceId } from '../../src/profile/identifier.ts';
-import { identifierKey } from '../../src/queue/lanes.ts';
+import {
+  type Address,
+  type Identifier,
+  isAddress,
+  toProfileId,
+  toServiceId,
+} from '../../src/profile/identifier.ts';
 import { findAliasLabels, findByAlias } from '../../src/store/aliases.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { countDeprecated, findByDeprecatedExternalId } from '../../src/store/external-ids.ts';
@@ -12,10 +17,11 @@ import {
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
+import { ByIdentifier, kindOf } from './by-identifier.ts';
 import type { HeldProfile } from './held-profile.ts';
 import { candidateLoads, lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
-import { isTrack, scoped, type WorkItem } from './work-item.ts';
+import { isTrack, type WorkItem } from './work-item.ts';
 
 /** Times that a batch is loaded again because somebody whom it found was gone when it came to lock them. */
 const MAX_LOOKS = 5;
@@ -57,10 +63,8 @@ interface Named {
   names: string[];
 }
 
-type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
-
 /** The identifiers of a batch, each once. */
-function nameOnce(items: WorkItem[]): Record<Kind, Named> {
+function nameOnce(items: WorkItem[]): Record<ReturnType<typeof kindOf>, Named> {
   const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
   const named = {
     external_id: empty(),
@@ -69,15 +73,14 @@ function nameOnce(items: WorkItem[]): Record<Kind, Named> {
     email: empty(),
     phone: empty(),
   };
-  const seen = new Set<string>();
+  const seen = new ByIdentifier<true>();
   const name = (workspaceId: string, identifier: Identifier) => {
-    const key = scoped(workspaceId, identifierKey(identifier));
-    if (seen.has(key)) return;
-    seen.add(key);
-    const kind = Object.keys(identifier)[0] as Kind;
-    named[kind].workspaceIds.push(workspaceId);
-    named[kind].values.push(addressOf(identifier));
-    if ('user_alias' in identifier) named[kind].names.push(identifier.user_alias.alias_name);
+    if (seen.has(workspaceId, identifier)) return;
+    seen.set(workspaceId, identifier, true);
+    const { workspaceIds, values, names } = named[kindOf(identifier)];
+    workspaceIds.push(workspaceId);
+    values.push(addressOf(identifier));
+    if ('user_alias' in identifier) names.push(identifier.user_alias.alias_name);
   };
   for (const item of items) {
     const { workspaceId, object } = item;
@@ -109,7 +112,7 @@ async function loadExternalIds(
     const workspaceId = workspaceIds[place - 1]!;
     const externalId = values[place - 1]!;
     const row = { workspaceId, id, externalId, email, phone, phoneValid };
-    profiles.addUnder(identifierKey({ external_id: externalId }), row);
+    profiles.addUnder({ external_id: externalId }, row);
   }
   if (found.length === values.length) return;
   const places = new Set(found.map(({ place }) => place));
@@ -119,7 +122,7 @@ async function loadExternalIds(
     workspaceIds.filter(isMissing),
     values.filter(isMissing),
   );
-  for (const row of renamed) profiles.addUnder(identifierKey({ external_id: row.deprecatedId }), row);
+  for (const row of renamed) profiles.addUnder({ external_id: row.deprecatedId }, row);
 }
 
 async function loadAliases(
@@ -130,7 +133,7 @@ async function loadAliases(
   if (values.length === 0) return;
   for (const row of await findByAlias(tx, workspaceIds, values, names)) {
     const user_alias = { alias_label: row.aliasLabel, alias_name: row.aliasName };
-    profiles.addUnder(identifierKey({ user_alias }), row);
+    profiles.addUnder({ user_alias }, row);
   }
 }
 
@@ -141,7 +144,7 @@ async function loadServiceIds(
 ): Promise<void> {
   if (values.length === 0) return;
   for (const row of await findById(tx, workspaceIds, values)) {
-    profiles.addUnder(identifierKey({ service_id: toServiceId(row.id) }), row);
+    profiles.addUnder({ service_id: toServiceId(row.id) }, row);
   }
 }
 
@@ -150,17 +153,16 @@ async function loadSharing(
   profiles: Profiles,
   { workspaceIds, values }: Named,
   find: typeof findByEmail,
-  identifier: (row: ProfileRow) => Identifier,
+  addressOfRow: (row: ProfileRow) => Address,
 ): Promise<void> {
   if (values.length === 0) return;
-  const lists = new Map<string, SharingRow[]>();
+  const lists = new ByIdentifier<SharingRow[]>();
   for (const row of await find(tx, workspaceIds, values)) {
-    const key = scoped(row.workspaceId, identifierKey(identifier(row)));
-    const list = lists.get(key);
+    const list = lists.get(row.workspaceId, addressOfRow(row));
     if (list) list.push(row);
-    else lists.set(key, [row]);
+    else lists.set(row.workspaceId, addressOfRow(row), [row]);
   }
-  for (const rows of lists.values()) profiles.addSharing(identifierKey(identifier(rows[0]!)), rows);
+  for (const rows of lists.values()) profiles.addSharing(addressOfRow(rows[0]!), rows);
 }
 
 /** Looks up under which labels the profiles have aliases that an operation may give another one. */

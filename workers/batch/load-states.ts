@@ -72,6 +72,7 @@ function setsAddress({ object }: WorkItem): boolean {
  * may mean is looked at once.
  */
 function settings(items: WorkItem[], profiles: Profiles): Setting[] {
+  if (!items.some(setsAddress)) return [];
   const named = new Map<string, number>();
   const setting = new Map<
     string,

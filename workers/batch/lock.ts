@@ -2,29 +2,27 @@ import { type AcceptedAttributes, namedIdentifiers } from '../../src/jobs/envelo
 import type { UserSelector } from '../../src/jobs/payloads.ts';
 import { type Address, isAddress } from '../../src/profile/identifier.ts';
 import { storedNameBytes } from '../../src/profile/json.ts';
-import { identifierKey } from '../../src/queue/lanes.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { findCandidates, type ProfileRow } from '../../src/store/identifiers.ts';
 import { type LargeAttributes, readLargeAttributes } from '../../src/store/large-attributes.ts';
 import { lockProfiles } from '../../src/store/profiles.ts';
+import { ByIdentifier } from './by-identifier.ts';
 import type { HeldProfile } from './held-profile.ts';
 import { type Profiles, pick } from './profiles.ts';
 import { isTrack, scoped, type WorkItem } from './work-item.ts';
 
 /** Takes in everyone among whom the `prioritization` of an identity operation chooses. */
 export function candidateLoads(tx: Connection, profiles: Profiles, items: WorkItem[]): (() => unknown)[] {
-  const wanted = new Map<string, { workspaceId: string; address: Address; rows: ProfileRow[] }>();
+  const wanted = new ByIdentifier<{ workspaceId: string; address: Address; rows: ProfileRow[] }>();
+  let any = false;
   for (const { workspaceId, object } of items) {
-    for (const { identifier } of selectorsOf(object)) {
-      if (!isAddress(identifier)) continue;
-      wanted.set(scoped(workspaceId, identifierKey(identifier)), {
-        workspaceId,
-        address: identifier,
-        rows: [],
-      });
+    for (const { identifier: address } of selectorsOf(object)) {
+      if (!isAddress(address)) continue;
+      wanted.set(workspaceId, address, { workspaceId, address, rows: [] });
+      any = true;
     }
   }
-  if (wanted.size === 0) return [];
+  if (!any) return [];
   const load = async (column: 'email' | 'phone') => {
     const asked = [...wanted.values()].filter(({ address }) => column in address);
     if (asked.length === 0) return;
@@ -36,10 +34,10 @@ export function candidateLoads(tx: Connection, profiles: Profiles, items: WorkIt
     );
     for (const row of found) {
       const address = column === 'email' ? { email: row.address } : { phone: row.address };
-      wanted.get(scoped(row.workspaceId, identifierKey(address)))!.rows.push(row);
+      wanted.get(row.workspaceId, address)!.rows.push(row);
     }
     for (const { workspaceId, address, rows } of asked) {
-      profiles.addCandidates(workspaceId, identifierKey(address), rows);
+      profiles.addCandidates(workspaceId, address, rows);
     }
   };
   return [() => load('email'), () => load('phone')];

@@ -7,12 +7,13 @@ import {
   type Prioritization,
   type UserAlias,
 } from '../../src/profile/identifier.ts';
-import { identifierKey } from '../../src/queue/lanes.ts';
 import type { NewAlias } from '../../src/store/aliases.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
+import { ByIdentifier } from './by-identifier.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
-import { HeldProfile, Sharing } from './held-profile.ts';
-import { RELOAD, scoped } from './work-item.ts';
+import { HeldProfile } from './held-profile.ts';
+import { Sharing } from './sharing.ts';
+import { RELOAD } from './work-item.ts';
 
 /** What a look-up in memory can end with; undefined: nobody. */
 type Found = HeldProfile | undefined | typeof RELOAD;
@@ -21,16 +22,18 @@ type Found = HeldProfile | undefined | typeof RELOAD;
  * The profiles that a batch can name, and who is found under which identifier as the batch is folded.
  */
 export class Profiles {
-  readonly #byId = new Map<string, HeldProfile>();
+  /** By workspace and id. */
+  readonly #byId = new Map<string, Map<string, HeldProfile>>();
   /** Under external id, alias and service id: at most one. */
-  readonly #byIdentifier = new Map<string, HeldProfile>();
+  readonly #byIdentifier = new ByIdentifier<HeldProfile>();
   /** Under email and phone. */
   readonly #sharing = new Sharing();
   /** Identifiers that an identity operation gave, took or moved. */
-  readonly #sealed = new Set<string>();
+  readonly #sealed = new ByIdentifier<true>();
   #anySealed = false;
   /** Addresses by which a refused object named its user. */
-  readonly #pinned = new Set<string>();
+  readonly #pinned = new ByIdentifier<true>();
+  #anyPinned = false;
   readonly newAliases: NewAlias[] = [];
   readonly #now: number;
 
@@ -44,62 +47,66 @@ export class Profiles {
   }
 
   /** Everyone in hand. */
-  all(): IterableIterator<HeldProfile> {
-    return this.#byId.values();
+  *all(): Iterable<HeldProfile> {
+    for (const profiles of this.#byId.values()) yield* profiles.values();
   }
 
   get(workspaceId: string, id: string): HeldProfile | undefined {
-    return this.#byId.get(scoped(workspaceId, id));
+    return this.#byId.get(workspaceId)?.get(id);
   }
 
   /** Takes in a stored profile; a profile found twice is held once. */
   add(row: ProfileRow): HeldProfile {
-    const key = scoped(row.workspaceId, row.id);
-    let profile = this.#byId.get(key);
+    let profile = this.get(row.workspaceId, row.id);
     if (!profile) {
-      profile = new HeldProfile(row, false);
-      this.#byId.set(key, profile);
+      profile = this.#hold(new HeldProfile(row, false));
       this.#sharing.join(profile);
     }
     return profile;
   }
 
-  addUnder(identifier: string, row: ProfileRow): void {
-    this.#byIdentifier.set(scoped(row.workspaceId, identifier), this.add(row));
+  #hold(profile: HeldProfile): HeldProfile {
+    const { workspaceId, id } = profile;
+    const profiles = this.#byId.get(workspaceId);
+    if (profiles) profiles.set(id, profile);
+    else this.#byId.set(workspaceId, new Map([[id, profile]]));
+    return profile;
+  }
+
+  addUnder(identifier: Identifier, row: ProfileRow): void {
+    this.#byIdentifier.set(row.workspaceId, identifier, this.add(row));
   }
 
   /** Takes in those who share an address, best match first: all of them, or the first of many. */
-  addSharing(identifier: string, rows: SharingRow[]): void {
+  addSharing(address: Address, rows: SharingRow[]): void {
     const profiles = rows.map((row) => this.add(row));
     const { workspaceId, holders } = rows[0]!;
-    this.#sharing.rank(scoped(workspaceId, identifier), profiles, holders);
+    this.#sharing.of(workspaceId, address).rank(profiles, holders);
   }
 
   /** Takes in everyone who has an address, the one updated longest ago first. */
-  addCandidates(workspaceId: string, identifier: string, rows: ProfileRow[]): void {
+  addCandidates(workspaceId: string, address: Address, rows: ProfileRow[]): void {
     const profiles = rows.map((row) => this.add(row));
-    this.#sharing.rankAll(scoped(workspaceId, identifier), profiles);
+    this.#sharing.of(workspaceId, address).rankAll(profiles);
   }
 
   /** Who an identifier means now. */
   find(workspaceId: string, identifier: Identifier): Found {
-    const key = scoped(workspaceId, identifierKey(identifier));
-    if (this.#sealed.has(key)) return RELOAD;
-    if (isAddress(identifier)) return this.#findSharing(key);
-    const profile = this.#byIdentifier.get(key);
+    if (this.#anySealed && this.#sealed.has(workspaceId, identifier)) return RELOAD;
+    if (isAddress(identifier)) return this.#findSharing(workspaceId, identifier);
+    const profile = this.#byIdentifier.get(workspaceId, identifier);
     return profile?.sealed ? RELOAD : profile;
   }
 
   /** Everyone who has an address now, the one updated longest ago first. */
-  candidates(workspaceId: string, address: Identifier): HeldProfile[] | typeof RELOAD {
-    const key = scoped(workspaceId, identifierKey(address));
-    if (this.#sealed.has(key) || this.#hasSealedHolder(key)) return RELOAD;
-    return this.#sharing.candidates(key) ?? RELOAD;
+  candidates(workspaceId: string, address: Address): HeldProfile[] | typeof RELOAD {
+    if (this.isContested(workspaceId, address)) return RELOAD;
+    return this.#sharing.get(workspaceId, address)?.candidates() ?? RELOAD;
   }
 
   /** Whether more profiles have the address than can be told apart: it names none of them. */
   isCrowded(workspaceId: string, address: Address): boolean {
-    return this.#sharing.isCrowded(scoped(workspaceId, identifierKey(address)));
+    return this.#sharing.get(workspaceId, address)?.isCrowded ?? false;
   }
 
   /** Nothing more is folded into the profile before the round is written. */
@@ -110,7 +117,7 @@ export class Profiles {
 
   /** Nor into whom the identifier means. */
   sealIdentifier(workspaceId: string, identifier: Identifier): void {
-    this.#sealed.add(scoped(workspaceId, identifierKey(identifier)));
+    this.#sealed.set(workspaceId, identifier, true);
     this.#anySealed = true;
   }
 
@@ -120,8 +127,7 @@ export class Profiles {
    */
   isContested(workspaceId: string, address: Address): boolean {
     if (!this.#anySealed) return false;
-    const key = scoped(workspaceId, identifierKey(address));
-    return this.#sealed.has(key) || this.#hasSealedHolder(key);
+    return this.#sealed.has(workspaceId, address) || this.#hasSealedHolder(workspaceId, address);
   }
 
   /**
@@ -129,26 +135,26 @@ export class Profiles {
    * says whom that object meant, and is written with the round.
    */
   pin(workspaceId: string, address: Address): void {
-    this.#pinned.add(scoped(workspaceId, identifierKey(address)));
+    this.#pinned.set(workspaceId, address, true);
+    this.#anyPinned = true;
   }
 
   isPinned(workspaceId: string, address: Address): boolean {
-    return this.#pinned.size > 0 && this.#pinned.has(scoped(workspaceId, identifierKey(address)));
+    return this.#anyPinned && this.#pinned.has(workspaceId, address);
   }
 
   /** Gives a profile an alias that nobody has. */
   addAlias(profile: HeldProfile, user_alias: UserAlias): void {
     const { workspaceId, id } = profile;
-    this.#byIdentifier.set(scoped(workspaceId, identifierKey({ user_alias })), profile);
+    this.#byIdentifier.set(workspaceId, { user_alias }, profile);
     this.newAliases.push({ workspace_id: workspaceId, ...user_alias, profile_id: id });
     profile.labels?.add(user_alias.alias_label);
   }
 
   /** Everyone whom an identifier may come to mean while the batch is folded. */
   reachable(workspaceId: string, identifier: Identifier): Iterable<HeldProfile> {
-    const key = scoped(workspaceId, identifierKey(identifier));
-    if (isAddress(identifier)) return this.#sharing.holders(key);
-    const profile = this.#byIdentifier.get(key);
+    if (isAddress(identifier)) return this.#sharing.get(workspaceId, identifier)?.holders ?? [];
+    const profile = this.#byIdentifier.get(workspaceId, identifier);
     return profile ? [profile] : [];
   }
 
@@ -163,10 +169,9 @@ export class Profiles {
     const id = newProfileId(this.#now);
     const externalId = identifier && 'external_id' in identifier ? identifier.external_id : null;
     const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
-    const profile = new HeldProfile(row, true, custom);
-    this.#byId.set(scoped(workspaceId, id), profile);
+    const profile = this.#hold(new HeldProfile(row, true, custom));
     if (!identifier) return profile;
-    this.#byIdentifier.set(scoped(workspaceId, identifierKey(identifier)), profile);
+    this.#byIdentifier.set(workspaceId, identifier, profile);
     if ('user_alias' in identifier) this.addAlias(profile, identifier.user_alias);
     if ('email' in identifier) this.setEmail(profile, identifier.email);
     if ('phone' in identifier) this.setPhone(profile, identifier.phone, true);
@@ -202,14 +207,15 @@ export class Profiles {
     this.#sharing.join(profile);
   }
 
-  #findSharing(key: string): Found {
-    if (this.#hasSealedHolder(key)) return RELOAD;
-    return this.#sharing.best(key) ?? (this.#sharing.isCut(key) ? RELOAD : undefined);
+  #findSharing(workspaceId: string, address: Address): Found {
+    if (this.#hasSealedHolder(workspaceId, address)) return RELOAD;
+    const sharing = this.#sharing.get(workspaceId, address);
+    return sharing?.best() ?? (sharing?.isCut ? RELOAD : undefined);
   }
 
-  #hasSealedHolder(key: string): boolean {
+  #hasSealedHolder(workspaceId: string, address: Address): boolean {
     if (!this.#anySealed) return false;
-    for (const profile of this.#sharing.holders(key)) if (profile.sealed) return true;
+    for (const profile of this.reachable(workspaceId, address)) if (profile.sealed) return true;
     return false;
   }
 }

@@ -112,6 +112,8 @@ function isNamedElsewhere(
 ): boolean {
   if (lanes === 1) return false;
   const { externalId, email, phone, phoneValid } = profile;
+  // Nearly all are, and a hash of both would say no more.
+  if ('external_id' in identifier && identifier.external_id === externalId) return false;
   const first =
     externalId !== null
       ? { external_id: externalId }
