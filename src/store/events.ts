@@ -16,8 +16,8 @@ export interface EventRow {
   name: string;
   /** ISO 8601. */
   time: string;
-  app_id?: string;
-  properties?: Record<string, Json>;
+  app_id: string | undefined;
+  properties: Record<string, Json> | undefined;
   /** Place in the batch. */
   ordinal: number;
 }

@@ -14,8 +14,8 @@ export interface PurchaseRow {
   quantity: number;
   /** ISO 8601. */
   time: string;
-  app_id?: string;
-  properties?: Record<string, Json>;
+  app_id: string | undefined;
+  properties: Record<string, Json> | undefined;
   /** Place in the batch. */
   ordinal: number;
 }

@@ -27,10 +27,10 @@ export class HeldProfile {
   /** External ids that lead to it besides its own; undefined: not looked up. */
   deprecated: number | undefined;
   readonly columns: Columns = {};
-  readonly custom: CustomAttributes;
+  #custom: CustomAttributes | undefined;
   #changed = false;
 
-  constructor(row: ProfileRow, isNew: boolean, custom = new CustomAttributes(isNew)) {
+  constructor(row: ProfileRow, isNew: boolean, custom?: CustomAttributes) {
     this.workspaceId = row.workspaceId;
     this.id = row.id;
     this.externalId = row.externalId;
@@ -38,11 +38,17 @@ export class HeldProfile {
     this.email = row.email;
     this.phone = row.phone;
     this.phoneValid = row.phoneValid;
-    this.custom = custom;
+    this.#custom = custom;
     if (isNew) {
       this.labels = new Set();
       this.deprecated = 0;
     }
+  }
+
+  /** Made when it is first asked for: most objects are events and purchases. */
+  get custom(): CustomAttributes {
+    this.#custom ??= new CustomAttributes(this.isNew);
+    return this.#custom;
   }
 
   /** Whether its row has to be written. */

@@ -264,16 +264,22 @@ function changedBy({ workspaceId, object }: WorkItem, profiles: Profiles): Itera
   return typeof found === 'object' ? [found] : [];
 }
 
-/** Attributes whose stored value the objects start from. */
-function keysOf(objects: AcceptedAttributes[]): Set<string> {
-  const names = new Set<string>();
-  for (const { change } of objects) if (change) for (const name of Object.keys(change)) names.add(name);
-  return names;
+const NO_NAMES: ReadonlySet<string> = new Set();
+
+/** Attributes whose stored value the objects start from: none for most. */
+function keysOf(objects: AcceptedAttributes[]): ReadonlySet<string> {
+  let names: Set<string> | undefined;
+  for (const { change } of objects) {
+    if (!change) continue;
+    names ??= new Set();
+    for (const name of Object.keys(change)) names.add(name);
+  }
+  return names ?? NO_NAMES;
 }
 
 /** All that they name. */
 function namesOf(objects: AcceptedAttributes[]): Set<string> {
-  const names = keysOf(objects);
+  const names = new Set(keysOf(objects));
   for (const { set } of objects) if (set) for (const name of Object.keys(set)) names.add(name);
   return names;
 }

@@ -26,16 +26,26 @@ export interface StoredAttributes {
   sizes?: ReadonlyMap<string, number>;
 }
 
+/** What objects have done to attributes. A name stands in one of the first three. */
+class Played {
+  readonly set = new Map<string, Json>();
+  readonly unset = new Set<string>();
+  readonly drafts = new Map<string, DraftAttribute>();
+  /** Drafts that began with a value of this batch. */
+  readonly overwritten = new Set<string>();
+}
+
+const NEW: StoredAttributes = { names: new Set(), values: {}, bytes: 0 };
+const NONE: ReadonlyMap<string, number> = new Map();
+
 /** The custom attributes of a profile in the hands of one batch. */
 export class CustomAttributes {
   /** Undefined: the profile is not locked. */
   #stored: StoredAttributes | undefined;
-  // A name stands in one of the three.
-  readonly #set = new Map<string, Json>();
-  readonly #unset = new Set<string>();
-  readonly #drafts = new Map<string, DraftAttribute>();
-  /** Drafts that began with a value of this batch. */
-  readonly #overwritten = new Set<string>();
+  /** What the only object so far sets, which is all that is done to most; it is somebody else's, and not changed. */
+  #only: Record<string, Json> | undefined;
+  /** What all of them have done, once there are more. */
+  #played: Played | undefined;
   /** Bytes that the batch has added at most, until it is worth the while to know better. */
   #added = 0;
   /** Bytes of each attribute that the batch has touched, once they come near the limit. */
@@ -43,7 +53,7 @@ export class CustomAttributes {
 
   /** @param isNew whether the batch makes the profile: nothing is stored */
   constructor(isNew: boolean) {
-    if (isNew) this.#stored = { names: new Set(), values: {}, bytes: 0 };
+    if (isNew) this.#stored = NEW;
   }
 
   hold(stored: StoredAttributes): void {
@@ -71,8 +81,20 @@ export class CustomAttributes {
    */
   apply({
     set = {},
-    change = {},
+    change,
   }: Pick<AcceptedAttributes, 'set' | 'change'>): string | undefined | typeof RELOAD {
+    if (!change && !this.#only && !this.#played && !removesAny(set)) {
+      const refused = this.#measure(set, NONE);
+      if (refused === undefined) this.#only = set;
+      return refused;
+    }
+    return this.#play(set, change ?? {});
+  }
+
+  #play(
+    set: Record<string, Json>,
+    change: Record<string, AttributeChange>,
+  ): string | undefined | typeof RELOAD {
     const journal = new Journal();
     const before = new Map<string, number>();
     for (const name in change) {
@@ -93,10 +115,12 @@ export class CustomAttributes {
 
   /** What is to be written: attributes to overwrite, and those to remove. */
   written(): { set: Record<string, Json>; unset: string[] } {
-    const [set, unset] = [Object.fromEntries(this.#set), [...this.#unset]];
-    for (const [name, draft] of this.#drafts) {
+    if (!this.#played) return { set: this.#only ?? {}, unset: [] };
+    const { drafts, overwritten } = this.#played;
+    const [set, unset] = [Object.fromEntries(this.#played.set), [...this.#played.unset]];
+    for (const [name, draft] of drafts) {
       // To write a large one costs as much as all that is done to it.
-      if (!this.#overwritten.has(name) && !draft.isChanged) continue;
+      if (!overwritten.has(name) && !draft.isChanged) continue;
       const { value } = draft;
       if (value === undefined) unset.push(name);
       else put(set, name, value);
@@ -104,30 +128,42 @@ export class CustomAttributes {
     return { set, unset };
   }
 
+  /** From here on there is more than one object may do alone. */
+  #begin(): Played {
+    if (this.#played) return this.#played;
+    this.#played = new Played();
+    for (const name in this.#only) this.#played.set.set(name, this.#only[name]!);
+    this.#only = undefined;
+    return this.#played;
+  }
+
   #put(name: string, value: Json): void {
-    this.#drafts.delete(name);
+    const { set, unset, drafts } = this.#begin();
+    drafts.delete(name);
     if (value === null) {
-      this.#set.delete(name);
-      this.#unset.add(name);
+      set.delete(name);
+      unset.add(name);
     } else {
-      this.#unset.delete(name);
-      this.#set.set(name, value);
+      unset.delete(name);
+      set.set(name, value);
     }
   }
 
   #draft(name: string): DraftAttribute {
-    let draft = this.#drafts.get(name);
+    const { set, unset, drafts, overwritten } = this.#begin();
+    let draft = drafts.get(name);
     if (draft) return draft;
     draft = new DraftAttribute(this.#value(name));
-    if (this.#set.delete(name) || this.#unset.delete(name)) this.#overwritten.add(name);
-    this.#drafts.set(name, draft);
+    if (set.delete(name) || unset.delete(name)) overwritten.add(name);
+    drafts.set(name, draft);
     return draft;
   }
 
   #value(name: string): Json | undefined {
-    if (this.#set.has(name)) return this.#set.get(name);
+    const { set, unset } = this.#begin();
+    if (set.has(name)) return set.get(name);
     const { values } = this.#stored!;
-    return !this.#unset.has(name) && Object.hasOwn(values, name) ? values[name] : undefined;
+    return !unset.has(name) && Object.hasOwn(values, name) ? values[name] : undefined;
   }
 
   /**
@@ -142,7 +178,7 @@ export class CustomAttributes {
   ): string | undefined | typeof RELOAD {
     if (!this.#sizes) {
       let coming = customBytes(set);
-      for (const name of before.keys()) coming += sizeOf(name, this.#drafts.get(name)!);
+      for (const name of before.keys()) coming += this.#sizeOfDraft(name);
       if (this.bytes + coming <= MAX_CUSTOM_BYTES) {
         this.#added += coming;
         return undefined;
@@ -150,7 +186,7 @@ export class CustomAttributes {
       this.#sizes = this.#countAll(before);
     }
     const after = new Map<string, number>();
-    for (const name of before.keys()) after.set(name, sizeOf(name, this.#drafts.get(name)!));
+    for (const name of before.keys()) after.set(name, this.#sizeOfDraft(name));
     for (const name in set) after.set(name, attributeBytes(name, set[name]!));
     let grown = 0;
     let isGuess = false;
@@ -168,12 +204,17 @@ export class CustomAttributes {
   /** From now on `#added` is what the batch has added, and may be less than nothing. */
   #countAll(before: ReadonlyMap<string, number>): Map<string, number> {
     const sizes = new Map<string, number>();
-    for (const [name, value] of this.#set) sizes.set(name, attributeBytes(name, value));
-    for (const [name, draft] of this.#drafts) sizes.set(name, before.get(name) ?? sizeOf(name, draft));
-    for (const name of this.#unset) sizes.set(name, 0);
+    const { set, unset, drafts } = this.#begin();
+    for (const [name, value] of set) sizes.set(name, attributeBytes(name, value));
+    for (const [name, draft] of drafts) sizes.set(name, before.get(name) ?? sizeOf(name, draft));
+    for (const name of unset) sizes.set(name, 0);
     this.#added = 0;
     for (const [name, size] of sizes) this.#added += size - (this.#storedSize(name) ?? 0);
     return sizes;
+  }
+
+  #sizeOfDraft(name: string): number {
+    return sizeOf(name, this.#played!.drafts.get(name)!);
   }
 
   /** Undefined: not known, since the round was not seen to name it. */
@@ -186,4 +227,9 @@ export class CustomAttributes {
 function sizeOf(name: string, draft: DraftAttribute): number {
   const { stored } = draft.size;
   return stored === 0 ? 0 : storedNameBytes(name) + stored;
+}
+
+function removesAny(set: Record<string, Json>): boolean {
+  for (const name in set) if (set[name] === null) return true;
+  return false;
 }

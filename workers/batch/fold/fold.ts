@@ -139,16 +139,7 @@ function refuse(item: WorkItem, reason: string, { refused, profiles }: Changes):
 function foldEvent(profile: HeldProfile, event: AcceptedEvent, changes: Changes, ordinal: number): void {
   const { workspaceId: workspace_id, id: profile_id } = profile;
   const { id, name, time, app_id, properties } = event;
-  changes.events.push({
-    workspace_id,
-    id,
-    profile_id,
-    name,
-    time,
-    ordinal,
-    ...(app_id !== undefined && { app_id }),
-    ...(properties && { properties }),
-  });
+  changes.events.push({ workspace_id, id, profile_id, name, time, app_id, properties, ordinal });
 }
 
 function foldPurchase(
@@ -168,8 +159,8 @@ function foldPurchase(
     price,
     quantity,
     time,
+    app_id,
+    properties,
     ordinal,
-    ...(app_id !== undefined && { app_id }),
-    ...(properties && { properties }),
   });
 }
