@@ -35,6 +35,7 @@ class Played {
   readonly overwritten = new Set<string>();
 }
 
+const NOTHING_PLAYED = new Played();
 const NEW: StoredAttributes = { names: new Set(), values: {}, bytes: 0 };
 const NONE: ReadonlyMap<string, number> = new Map();
 
@@ -88,6 +89,7 @@ export class CustomAttributes {
       if (refused === undefined) this.#only = set;
       return refused;
     }
+    this.#begin();
     return this.#play(set, change ?? {});
   }
 
@@ -129,16 +131,15 @@ export class CustomAttributes {
   }
 
   /** From here on there is more than one object may do alone. */
-  #begin(): Played {
-    if (this.#played) return this.#played;
+  #begin(): void {
+    if (this.#played) return;
     this.#played = new Played();
     for (const name in this.#only) this.#played.set.set(name, this.#only[name]!);
     this.#only = undefined;
-    return this.#played;
   }
 
   #put(name: string, value: Json): void {
-    const { set, unset, drafts } = this.#begin();
+    const { set, unset, drafts } = this.#played!;
     drafts.delete(name);
     if (value === null) {
       set.delete(name);
@@ -150,7 +151,7 @@ export class CustomAttributes {
   }
 
   #draft(name: string): DraftAttribute {
-    const { set, unset, drafts, overwritten } = this.#begin();
+    const { set, unset, drafts, overwritten } = this.#played!;
     let draft = drafts.get(name);
     if (draft) return draft;
     draft = new DraftAttribute(this.#value(name));
@@ -160,7 +161,7 @@ export class CustomAttributes {
   }
 
   #value(name: string): Json | undefined {
-    const { set, unset } = this.#begin();
+    const { set, unset } = this.#played!;
     if (set.has(name)) return set.get(name);
     const { values } = this.#stored!;
     return !unset.has(name) && Object.hasOwn(values, name) ? values[name] : undefined;
@@ -204,7 +205,7 @@ export class CustomAttributes {
   /** From now on `#added` is what the batch has added, and may be less than nothing. */
   #countAll(before: ReadonlyMap<string, number>): Map<string, number> {
     const sizes = new Map<string, number>();
-    const { set, unset, drafts } = this.#begin();
+    const { set, unset, drafts } = this.#played ?? NOTHING_PLAYED;
     for (const [name, value] of set) sizes.set(name, attributeBytes(name, value));
     for (const [name, draft] of drafts) sizes.set(name, before.get(name) ?? sizeOf(name, draft));
     for (const name of unset) sizes.set(name, 0);
