@@ -28,8 +28,11 @@ async function main(): Promise<void> {
     lanes: config.LANES,
   });
   const settling = startSettling(pool, log);
-  const show = (ids: string[]) => void deadLetters.show(ids);
-  const coalescer = createCoalescer(pool, metrics, show, settling.wake, log);
+  const coalescer = createCoalescer(pool, {
+    ...{ metrics, log },
+    onDeadLetters: (ids) => void deadLetters.show(ids),
+    onTombstones: settling.wake,
+  });
   const fences = createFences({ pool, lanes: config.LANES, metrics, log });
   // One lane meets no other.
   const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];

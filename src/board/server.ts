@@ -10,10 +10,10 @@ import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
-import { createLockouts } from './lockouts.ts';
 import { createQueueBoard } from './queues.ts';
 import { createSessions } from './sessions.ts';
 import type { Account } from './sign-in.ts';
+import { createLockouts } from './sign-in.ts';
 
 export interface BoardOptions {
   config: Pick<Config, 'BOARD_HOST' | 'BOARD_PORT' | 'LANES' | 'METRICS_TOKEN'>;

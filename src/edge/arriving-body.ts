@@ -1,7 +1,7 @@
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ApiError } from '../errors.ts';
 import { SMALL_BODY, type SmallBodies } from './reading.ts';
-import type { ArrivingBody, BodyRules, RequestInHand } from './request-in-hand.ts';
+import type { ArrivingBody, BodyRules, RequestInHand } from './request.ts';
 
 /** Bytes that are taken from a sender before anybody has asked for them: one read of a socket. */
 const UNASKED = 65_536;

@@ -10,7 +10,7 @@ import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
 import { isRecord, Unread } from '../profile/values.ts';
 import { hasBody, receive } from './arriving-body.ts';
 import { SMALL_BODY } from './reading.ts';
-import type { BodyRules, RequestInHand } from './request-in-hand.ts';
+import type { BodyRules, RequestInHand } from './request.ts';
 import { isTooComplex, outlineOf, type Piece } from './structure.ts';
 
 /** Milliseconds of work in a row; then others get their turn. */

@@ -13,7 +13,7 @@ import { createRequestSemaphore, readBody } from './body.ts';
 import { createLinkOpener, LinkRefused, type Opened, PREFERENCES, preferencePolicy } from './open-link.ts';
 import { type PageLocals, refuse } from './other-requests.ts';
 import { isUnavailable } from './reply.ts';
-import type { RequestInHand } from './request-in-hand.ts';
+import type { RequestInHand } from './request.ts';
 import type { EdgeServices } from './services.ts';
 
 /** What a visitor is told instead of the page: nothing about why, and what to do. */

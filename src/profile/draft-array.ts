@@ -1,8 +1,7 @@
 import type { AttributeChange } from './attribute-rule.ts';
 import { DraftRecords, type Journal } from './draft-records.ts';
-import { type Json, type Size, sizeOf } from './json.ts';
+import { type Json, type Size, Sizes, sizeOf } from './json.ts';
 import { MAX_OBJECT_BYTES } from './nested.ts';
-import { Sizes } from './sizes.ts';
 import { isRecord, isScalar, MAX_ELEMENTS } from './values.ts';
 
 type Objects = Extract<AttributeChange, { objects: unknown }>['objects'];

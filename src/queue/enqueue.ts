@@ -4,11 +4,11 @@ import type { AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope
 import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
-import { type Additions, countAdditions } from './additions.ts';
 import { FlowProducer } from './bullmq.ts';
 import { openQueue, type QueueConnection } from './connection.ts';
 import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
+import { type Additions, countAdditions } from './loss.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
 
 /** Completed envelopes stay visible on the dashboard for a while, bounded by both. */

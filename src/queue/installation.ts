@@ -6,9 +6,9 @@ import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
 import { forgetMembers, leaveInstallation, meetInstallation, type QueueLoss } from '../store/installation.ts';
-import type { Additions } from './additions.ts';
 import type { QueueConnection } from './connection.ts';
 import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
+import type { Additions } from './loss.ts';
 import { describeLoss, watchForLoss } from './loss.ts';
 
 /** Between two looks. What a process added since the last one, and nobody has applied, can be lost without a trace of it. */

@@ -1,11 +1,10 @@
-import type { Redis } from 'ioredis';
+import type { ChainableCommander, Redis } from 'ioredis';
 import { Gauge, type Registry } from 'prom-client';
 import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type InstallationState, type QueueLoss, rememberQueue, tellLoss } from '../store/installation.ts';
-import { ADDITIONS, type Additions } from './additions.ts';
 import { laneName } from './lanes.ts';
 
 /** Holds an id that the first of our processes leaves in a Redis: with another one, or none, what it held is gone. */
@@ -142,4 +141,74 @@ export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefi
       this.set(loss()?.losses ?? 0);
     },
   });
+}
+
+/** How many times envelopes were added, in Redis: it only grows there, and a smaller one shows that Redis went back in time. */
+export const ADDITIONS = '{penstock}:additions';
+
+/** What a producer knows of the count, from the answers to its own adds. */
+export interface Additions {
+  /** The highest count that was answered; 0: none yet. */
+  highest(): number;
+  /** Whether a count was answered that had been reached before. */
+  fell(): boolean;
+  /** Begins anew, when the count is known to have been lost. */
+  reset(): void;
+  /** Called when a count falls. */
+  onFall(listener: () => void): void;
+}
+
+/** The part of BullMQ's Redis backend that puts one envelope into a transaction. */
+interface FlowBackend {
+  addJobToTransaction(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
+}
+
+/**
+ * Counts what a backend of BullMQ adds in the very transaction that adds it, so that both are on disk or neither: one
+ * command more for a flush.
+ */
+export function countAdditions(backend: unknown): Additions {
+  const flow = backend as FlowBackend;
+  const counted = new WeakSet<ChainableCommander>();
+  let highest = 0;
+  let fell = false;
+  let listener = () => {};
+
+  function note(count: number): void {
+    if (count > highest) highest = count;
+    else {
+      fell = true;
+      listener();
+    }
+  }
+
+  if (typeof flow.addJobToTransaction === 'function') {
+    const add = flow.addJobToTransaction.bind(flow);
+    flow.addJobToTransaction = (multi, ...given) => {
+      if (!counted.has(multi)) {
+        counted.add(multi);
+        const exec = multi.exec.bind(multi);
+        multi.exec = async () => {
+          multi.incr(ADDITIONS);
+          const answers = await exec();
+          const [error, count] = answers?.pop() ?? [];
+          if (!error && typeof count === 'number') note(count);
+          return answers;
+        };
+      }
+      return add(multi, ...given);
+    };
+  }
+
+  return {
+    highest: () => highest,
+    fell: () => fell,
+    reset() {
+      highest = 0;
+      fell = false;
+    },
+    onFall(given) {
+      listener = given;
+    },
+  };
 }

@@ -27,9 +27,7 @@ export type AliasedProfileRow = ProfileRow & { aliasLabel: string; aliasName: st
 
 export async function findByAlias(
   tx: Connection,
-  workspaceIds: string[],
-  labels: string[],
-  names: string[],
+  { workspaceIds, labels, names }: { workspaceIds: string[]; labels: string[]; names: string[] },
 ): Promise<AliasedProfileRow[]> {
   const { rows } = await tx.query<AliasedProfileRow>({
     name: 'find-by-alias',

@@ -78,9 +78,7 @@ const findHeldEmailsStatement = `
  */
 export async function findHeldEmails(
   tx: Connection,
-  workspaceIds: string[],
-  emails: string[],
-  except: string[],
+  { workspaceIds, emails, except }: { workspaceIds: string[]; emails: string[]; except: string[] },
 ): Promise<{ workspaceId: string; email: string }[]> {
   const { rows } = await tx.query<{ workspaceId: string; email: string }>({
     name: 'find-held-emails',

@@ -75,8 +75,7 @@ const statements = { names: statementOf(names), belongings: statementOf(belongin
 export async function eraseSlice(
   tx: Connection,
   what: keyof typeof dependents,
-  keys: ProfileKey[],
-  rowsOfEach: number,
+  { keys, rowsOfEach }: { keys: ProfileKey[]; rowsOfEach: number },
 ): Promise<number> {
   const { rows } = await tx.query<{ gone: number }>({
     name: `erase-${what}`,

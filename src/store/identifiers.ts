@@ -221,8 +221,7 @@ const statements = {
 export async function findCandidates(
   tx: Connection,
   column: 'email' | 'phone',
-  workspaceIds: string[],
-  addresses: string[],
+  { workspaceIds, addresses }: { workspaceIds: string[]; addresses: string[] },
 ): Promise<(ProfileRow & { address: string })[]> {
   const { rows } = await tx.query({
     name: `find-candidates-by-${column}`,

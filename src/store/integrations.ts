@@ -1,6 +1,6 @@
 import type { Json } from '../profile/json.ts';
 import type { Pool } from './database.ts';
-import { type KeysetPage, keyset, type Listed, listed, NEWEST } from './keyset.ts';
+import { type KeysetPage, keyset, type Listed, listed, NEWEST } from './sync-lists.ts';
 
 /** An integration as the operator sees it; times are ISO 8601 in UTC. */
 export interface SelectedIntegration {

@@ -29,14 +29,16 @@ const findPushTokensStatement = `
 /** Those of the tokens that belong to a profile already. */
 export async function findPushTokens(
   tx: Connection,
-  workspaceIds: string[],
-  appIds: string[],
-  tokens: string[],
+  tokens: { workspaceId: string; app_id: string; token: string }[],
 ): Promise<{ workspaceId: string; appId: string; token: string }[]> {
   const { rows } = await tx.query({
     name: 'find-push-tokens',
     text: findPushTokensStatement,
-    values: [workspaceIds, appIds, tokens],
+    values: [
+      tokens.map(({ workspaceId }) => workspaceId),
+      tokens.map(({ app_id }) => app_id),
+      tokens.map(({ token }) => token),
+    ],
   });
   return rows;
 }

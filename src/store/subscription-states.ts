@@ -76,14 +76,16 @@ const findStatesStatement = `
 /** The states of groups of these phone numbers and profiles, and the global state that a profile has for itself. */
 export async function findStates(
   tx: Connection,
-  workspaceIds: string[],
-  kinds: string[],
-  subjects: string[],
+  subjects: { workspaceId: string; kind: string; name: string }[],
 ): Promise<StoredState[]> {
   const { rows } = await tx.query<StoredState>({
     name: 'find-states',
     text: findStatesStatement,
-    values: [workspaceIds, kinds, subjects],
+    values: [
+      subjects.map(({ workspaceId }) => workspaceId),
+      subjects.map(({ kind }) => kind),
+      subjects.map(({ name }) => name),
+    ],
   });
   return rows;
 }

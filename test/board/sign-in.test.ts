@@ -1,7 +1,7 @@
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createLockout } from '../../src/board/lockouts.ts';
 import { createSessions } from '../../src/board/sessions.ts';
+import { createLockout } from '../../src/board/sign-in.ts';
 import { createVisitor } from './browser-session.ts';
 import { account, createInstallation, type Installation } from './installation.ts';
 

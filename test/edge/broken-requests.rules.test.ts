@@ -3,7 +3,7 @@ import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect } from 'node:net';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { readJsonObject } from '../../src/edge/body.ts';
-import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+import { answerBrokenRequests } from '../../src/edge/heads.ts';
 import { createReading } from '../../src/edge/reading.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
 

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+import { answerBrokenRequests } from '../../src/edge/heads.ts';
 import { limitConnections } from '../../src/platform/listen.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
 

@@ -4,7 +4,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterEach, expect, onTestFinished, test, vi } from 'vitest';
 import { readBody } from '../../src/edge/body.ts';
-import { answerBrokenRequests } from '../../src/edge/broken-requests.ts';
+import { answerBrokenRequests } from '../../src/edge/heads.ts';
 import { createReading, type Reading, SMALL_BODY } from '../../src/edge/reading.ts';
 import { createLog, createStrangersLog } from '../../src/platform/log.ts';
 import { waitUntil } from '../setup/wait-until.ts';

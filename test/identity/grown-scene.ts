@@ -55,8 +55,7 @@ export async function store(...objects: AcceptedObject[]): Promise<void> {
 
 /** Milliseconds until a neighbour's event is readable that was accepted behind these objects, in the same lane. */
 export async function neighbourWaits(...objects: AcceptedObject[]): Promise<number> {
-  const ignore = () => {};
-  const coalescer = createCoalescer(pool, createWorkerMetrics(), ignore, ignore, silent);
+  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
   const { events } = await readSums(pool, neighbour);
   const attack = deliver(workspace, objects);
   const before = performance.now();

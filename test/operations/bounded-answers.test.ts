@@ -1,8 +1,8 @@
 import { randomUUID } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { MAX_EXPORT_BYTES } from '../../src/operations/export/read-users.ts';
 import { preferenceCenterList } from '../../src/operations/preference_center.list.ts';
 import { createCenter, MAX_CENTERS } from '../../src/operations/preference-center/contents.ts';
+import { MAX_EXPORT_BYTES } from '../../src/operations/users.export.ids.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { FULL } from '../workers/full-users.ts';
 import { callerOf } from './caller.ts';

@@ -1,8 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
-import { analyzeGrown } from '../../src/store/analyze-grown.ts';
 import type { Connection, Database, Pool } from '../../src/store/database.ts';
-import { everyStatementByIndex } from '../../src/store/database.ts';
+import { analyzeGrown, everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { longReads } from './plans/allowed.ts';

@@ -43,13 +43,7 @@ const range = (length: number) => Array.from({ length }, (_, index) => index);
  * Milliseconds of work until a neighbour's event is readable that was accepted behind these objects, in the same lane.
  */
 async function neighbourWaits(objects: AcceptedObject[]): Promise<number> {
-  const coalescer = createCoalescer(
-    pool,
-    createWorkerMetrics(),
-    () => {},
-    () => {},
-    silent,
-  );
+  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
   const { events } = await readSums(pool, neighbour);
   const before = process.cpuUsage();
   const attack = deliver(workspace, objects);

@@ -17,13 +17,7 @@ afterAll(() => pool.end());
 async function startBehindLock() {
   const workspace = await createWorkspace(pool, crypto.randomUUID());
   const metrics = createWorkerMetrics();
-  const coalescer = createCoalescer(
-    pool,
-    metrics,
-    () => {},
-    () => {},
-    silent,
-  );
+  const coalescer = createCoalescer(pool, { metrics, log: silent });
   await coalescer.apply(deliver(workspace, [point('ann')]));
   const blocker = await pool.connect();
   await blocker.query('begin');
@@ -82,8 +76,7 @@ test('G3: what waits of a lane stays behind its part in work, also when transact
     end $$;
     create trigger wait_for_go before insert on events
       for each row when (new.name = 'slow') execute function wait_for_go()`);
-  const ignore = () => {};
-  const coalescer = createCoalescer(own, createWorkerMetrics(), ignore, ignore, silent);
+  const coalescer = createCoalescer(own, { metrics: createWorkerMetrics(), log: silent });
   const holder = await own.connect();
   /** Everything that is slow waits until `go`. */
   const hold = () => holder.query('select pg_advisory_lock(1)');

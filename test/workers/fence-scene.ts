@@ -74,13 +74,7 @@ export async function createFenceScene(kind: QueueConnection['kind'], settings: 
       const own = connectWorker(config, url);
       const metrics = createWorkerMetrics();
       const store = openPool(url);
-      const coalescer = createCoalescer(
-        store,
-        metrics,
-        () => {},
-        () => {},
-        silent,
-      );
+      const coalescer = createCoalescer(store, { metrics, log: silent });
       const fences = createFences({ pool: store, lanes: LANES, metrics, log: silent });
       const context = { connection: own, coalescer, fences, config, log };
       const services = [

@@ -17,13 +17,7 @@ beforeAll(async () => {
 });
 beforeEach(async () => {
   await pool.query('truncate dead_letters, profiles, events, event_summaries, usage');
-  coalescer = createCoalescer(
-    pool,
-    createWorkerMetrics(),
-    () => {},
-    () => {},
-    silent,
-  );
+  coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
 });
 afterAll(() => pool.end());
 

@@ -241,8 +241,7 @@ describe('a turn', () => {
 test('G8: a neighbour in the lane of someone with very much to do waits for a part of it', async () => {
   const [busy, neighbour] = await Promise.all([1, 2].map(() => createWorkspace(pool, uuidv7())));
   await growFullUsers(pool, busy!.id, { count: 40, milliseconds: 40 });
-  const ignore = () => {};
-  const coalescer = createCoalescer(pool, createWorkerMetrics(), ignore, ignore, silent);
+  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
   let isDone = false;
   const work = coalescer.apply(deliver(busy!, changesOfFull(40))).then(() => {
     isDone = true;

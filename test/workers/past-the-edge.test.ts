@@ -67,8 +67,7 @@ const objects: [name: string, object: unknown][] = [
 ];
 
 test('G4, G8: what no edge would let through is a dead letter each, in no time, and the objects between are applied', async () => {
-  const ignore = () => {};
-  const coalescer = createCoalescer(pool, createWorkerMetrics(), ignore, ignore, silent);
+  const coalescer = createCoalescer(pool, { metrics: createWorkerMetrics(), log: silent });
   await coalescer.apply(deliver(workspace, [{ ...event('bob'), id: same }]));
   const between = objects.flatMap(([, object]) => [point('ann'), object as AcceptedObject]);
   await coalescer.apply(

@@ -30,14 +30,7 @@ beforeEach(async () => {
   workspace = await createWorkspace(pool, crypto.randomUUID());
 });
 
-const start = (log = silent) =>
-  createCoalescer(
-    pool,
-    createWorkerMetrics(),
-    () => {},
-    () => {},
-    log,
-  );
+const start = (log = silent) => createCoalescer(pool, { metrics: createWorkerMetrics(), log });
 
 const visits = (count: number) => Array.from({ length: count }, (_, index) => event(`visitor-${index}`));
 
@@ -94,8 +87,7 @@ describe('G8: one object of thousands takes too long', () => {
 
   test('it is found in few attempts, and all others are applied', { timeout: 240_000 }, async () => {
     const metrics = createWorkerMetrics();
-    const ignore = () => {};
-    const coalescer = createCoalescer(pool, metrics, ignore, ignore, silent);
+    const coalescer = createCoalescer(pool, { metrics, log: silent });
     const slow = event('ann', 'sleeps');
     const objects = visits(MANY);
     objects.splice(1234, 0, slow);

@@ -66,11 +66,15 @@ export async function bisect(tx: Connection, items: WorkItem[], terms: Bisection
   const after = { ...terms, failed: { times, signature } };
   if (items.length === 1) {
     if (fault === 'lasting' && times < TRIES) return bisect(tx, items, after);
-    return refuse(tx, items, { found: new Map([[items[0]!.object.id, reasonOf(error)]]), fault }, after);
+    return refuse(tx, items, {
+      found: new Map([[items[0]!.object.id, reasonOf(error)]]),
+      fault,
+      terms: after,
+    });
   }
   if (fault === 'refused' && items.length <= TRIED_ALONE) {
     const refused = await refusedAlone(tx, items, terms);
-    if (refused.size > 0) return refuse(tx, items, { found: refused, fault }, after);
+    if (refused.size > 0) return refuse(tx, items, { found: refused, fault, terms: after });
   }
   const parts = cutEvenly(items, Math.min(items.length, fault === 'lasting' ? PARTS_OF_SLOW : PARTS));
   for (const [first] of parts) terms.starts.add(first!.object.id);
@@ -81,8 +85,7 @@ export async function bisect(tx: Connection, items: WorkItem[], terms: Bisection
 async function refuse(
   tx: Connection,
   items: WorkItem[],
-  { found, fault }: { found: Poison; fault: Fault },
-  terms: BisectionTerms,
+  { found, fault, terms }: { found: Poison; fault: Fault; terms: BisectionTerms },
 ): Promise<Applied> {
   for (const item of items) {
     const reason = found.get(item.object.id);

@@ -3,8 +3,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
-import { createFailures, type Failed } from './failure-count.ts';
-import { type BatchResult, blameOf, type Left, triesOf } from './failures.ts';
+import { type BatchResult, blameOf, createFailures, type Failed, type Left, triesOf } from './failures.ts';
 import type { Delivery } from './open.ts';
 import {
   byLane,
@@ -59,6 +58,15 @@ const NOTHING: Left = { envelopes: new Set(), workspaces: new Set(), over: new S
 
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
+export interface CoalescerOptions {
+  metrics: WorkerMetrics;
+  log: Log;
+  /** Told the ids of dead letters that were written. */
+  onDeadLetters?(ids: string[]): void;
+  /** Told that something is left to do beside the lanes. */
+  onTombstones?(): void;
+}
+
 /**
  * The coalescer: collects the envelopes that this process holds, some of each lane, and applies all of them in one
  * transaction. There is no timer: what arrives during a transaction waits for the next. It has one of its own when it is
@@ -69,13 +77,7 @@ const UNKNOWN: Failed = { times: 0, signature: undefined };
  * the objects may be to blame the batch is taken apart. Each lane goes on for itself, beside the others, and each envelope
  * in it by bisection, until the object is found.
  */
-export function createCoalescer(
-  pool: Pool,
-  metrics: WorkerMetrics,
-  onDeadLetters: (ids: string[]) => void,
-  onTombstones: () => void,
-  log: Log,
-) {
+export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTombstones }: CoalescerOptions) {
   let held: Held[] = [];
   /** Lanes of which a part is in a transaction: what is held of them comes behind that part. */
   const lanesInWork = new Set<number>();
@@ -264,8 +266,8 @@ export function createCoalescer(
     const { objects, deadLetters, leavesTombstones } = result;
     if (milliseconds > SLOW_MS) most = Math.max(1, Math.min(most, objects) >> 1);
     else if (milliseconds < QUICK_MS) most = Math.min(ALL, most * 2);
-    if (deadLetters.length > 0) onDeadLetters(deadLetters);
-    if (leavesTombstones) onTombstones();
+    if (deadLetters.length > 0) onDeadLetters?.(deadLetters);
+    if (leavesTombstones) onTombstones?.();
   }
 
   return {

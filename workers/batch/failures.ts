@@ -1,4 +1,5 @@
-import type { Connection } from '../../src/store/database.ts';
+import { within } from '../../src/platform/lifecycle.ts';
+import { type Connection, inTransaction, type Pool } from '../../src/store/database.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
 import { toFailed } from './open.ts';
@@ -171,4 +172,49 @@ export async function recordRefused(tx: Connection, refused: Refused[]): Promise
 
 function isAwaited({ object: { kind } }: WorkItem): boolean {
   return kind === 'external_id_rename' || kind === 'external_id_remove';
+}
+
+/** Milliseconds in which a store that is well commits the smallest transaction there is. */
+const WELL_MS = 1000;
+
+/** How often something has failed in the same way, one time after the other. */
+export interface Failed {
+  times: number;
+  signature: string | undefined;
+}
+
+/**
+ * Counts how something fails: an error counts when it is the one before again, and the store is well beside it.
+ *
+ * @param before what has been counted by then
+ */
+export function createFailures(pool: Pool, before: Failed = { times: 0, signature: undefined }) {
+  let { times, signature } = before;
+
+  return {
+    /** @returns times in a row; 0: it is nobody's fault */
+    async count(error: unknown): Promise<number> {
+      if (signatureOf(error) !== signature) times = 0;
+      signature = signatureOf(error);
+      if (triesOf(error) === Number.POSITIVE_INFINITY || !(await isWell(pool))) return 0;
+      times++;
+      return times;
+    },
+
+    /** The objects in hand are others now, and have failed so many times the same way. */
+    goOnFrom(sofar: number): void {
+      times = sofar;
+    },
+
+    sofar: (): Failed => ({ times, signature }),
+  };
+}
+
+/** Whether the store commits what is smallest; a number of a transaction makes it write. */
+export async function isWell(pool: Pool): Promise<boolean> {
+  const commit = inTransaction(pool, (tx) => tx.query('select pg_current_xact_id()'));
+  return within(WELL_MS, commit).then(
+    () => true,
+    () => false,
+  );
 }

@@ -46,8 +46,8 @@ export async function loadProfiles(
       () => loadExternalIds(tx, profiles, named.external_id),
       () => loadAliases(tx, profiles, named.user_alias),
       () => loadServiceIds(tx, profiles, named.service_id),
-      () => loadSharing(tx, profiles, named.email, findByEmail, (row) => ({ email: row.email! })),
-      () => loadSharing(tx, profiles, named.phone, findByPhone, (row) => ({ phone: row.phone! })),
+      () => loadSharing(tx, profiles, { named: named.email, ...byEmail }),
+      () => loadSharing(tx, profiles, { named: named.phone, ...byPhone }),
       ...candidateLoads(tx, profiles, items),
     ]);
     const count = await lockChanged(tx, items, profiles);
@@ -131,7 +131,7 @@ async function loadAliases(
   { workspaceIds, values, names }: Named,
 ): Promise<void> {
   if (values.length === 0) return;
-  for (const row of await findByAlias(tx, workspaceIds, values, names)) {
+  for (const row of await findByAlias(tx, { workspaceIds, labels: values, names })) {
     const user_alias = { alias_label: row.aliasLabel, alias_name: row.aliasName };
     profiles.addUnder({ user_alias }, row);
   }
@@ -148,12 +148,19 @@ async function loadServiceIds(
   }
 }
 
+/** How those who share an address are found, and which it is. */
+interface ByAddress {
+  find: typeof findByEmail;
+  addressOfRow(row: ProfileRow): Address;
+}
+
+const byEmail: ByAddress = { find: findByEmail, addressOfRow: ({ email }) => ({ email: email! }) };
+const byPhone: ByAddress = { find: findByPhone, addressOfRow: ({ phone }) => ({ phone: phone! }) };
+
 async function loadSharing(
   tx: Connection,
   profiles: Profiles,
-  { workspaceIds, values }: Named,
-  find: typeof findByEmail,
-  addressOfRow: (row: ProfileRow) => Address,
+  { named: { workspaceIds, values }, find, addressOfRow }: ByAddress & { named: Named },
 ): Promise<void> {
   if (values.length === 0) return;
   const lists = new ByIdentifier<SharingRow[]>();

@@ -52,7 +52,7 @@ export async function loadStates(tx: Connection, items: WorkItem[], profiles: Pr
   }
   await sendTogether(tx, [
     () => subjects.size > 0 && takeInStates(tx, states, [...subjects.values()]),
-    () => wanted.size > 0 && noteHolders(tx, states, [...wanted.values()], profiles),
+    () => wanted.size > 0 && noteHolders(tx, { states, profiles }, [...wanted.values()]),
   ]);
   return states;
 }
@@ -157,29 +157,21 @@ function otherAddresses(
 
 async function takeInStates(tx: Connection, states: States, subjects: Subject[]): Promise<void> {
   for (const subject of subjects) states.know(subject);
-  const found = await findStates(
-    tx,
-    subjects.map(({ workspaceId }) => workspaceId),
-    subjects.map(({ kind }) => kind),
-    subjects.map(({ name }) => name),
-  );
-  for (const state of found) states.takeIn(state);
+  for (const state of await findStates(tx, subjects)) states.takeIn(state);
 }
 
 /** Those in hand are asked as the batch is folded: they may get and lose addresses in it. */
 async function noteHolders(
   tx: Connection,
-  states: States,
+  { states, profiles }: { states: States; profiles: Profiles },
   emails: { workspaceId: string; email: string }[],
-  profiles: Profiles,
 ): Promise<void> {
   for (const { workspaceId, email } of emails) states.noteHeld(workspaceId, email, false);
   const inHand = emails.flatMap(({ workspaceId, email }) => [...profiles.reachable(workspaceId, { email })]);
-  const held = await findHeldEmails(
-    tx,
-    emails.map(({ workspaceId }) => workspaceId),
-    emails.map(({ email }) => email),
-    inHand.map(({ id }) => id),
-  );
+  const held = await findHeldEmails(tx, {
+    workspaceIds: emails.map(({ workspaceId }) => workspaceId),
+    emails: emails.map(({ email }) => email),
+    except: inHand.map(({ id }) => id),
+  });
   for (const { workspaceId, email } of held) states.noteHeld(workspaceId, email, true);
 }

@@ -69,11 +69,6 @@ async function loadOwnedTokens(tx: Connection, items: WorkItem[]): Promise<Set<s
     for (const token of object.push_tokens ?? []) wanted.push({ workspaceId, ...token });
   }
   if (wanted.length === 0) return new Set();
-  const owned = await findPushTokens(
-    tx,
-    wanted.map(({ workspaceId }) => workspaceId),
-    wanted.map(({ app_id }) => app_id),
-    wanted.map(({ token }) => token),
-  );
+  const owned = await findPushTokens(tx, wanted);
   return new Set(owned.map(({ workspaceId, appId, token }) => scoped(workspaceId, `${appId}\0${token}`)));
 }

@@ -26,12 +26,10 @@ export function candidateLoads(tx: Connection, profiles: Profiles, items: WorkIt
   const load = async (column: 'email' | 'phone') => {
     const asked = [...wanted.values()].filter(({ address }) => column in address);
     if (asked.length === 0) return;
-    const found = await findCandidates(
-      tx,
-      column,
-      asked.map(({ workspaceId }) => workspaceId),
-      asked.map(({ address }) => ('email' in address ? address.email : address.phone)),
-    );
+    const found = await findCandidates(tx, column, {
+      workspaceIds: asked.map(({ workspaceId }) => workspaceId),
+      addresses: asked.map(({ address }) => ('email' in address ? address.email : address.phone)),
+    });
     for (const row of found) {
       const address = column === 'email' ? { email: row.address } : { phone: row.address };
       wanted.get(row.workspaceId, address)!.rows.push(row);

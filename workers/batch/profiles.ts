@@ -11,8 +11,7 @@ import type { NewAlias } from '../../src/store/aliases.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
 import { ByIdentifier } from './by-identifier.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
-import { HeldProfile } from './held-profile.ts';
-import { Sharing } from './sharing.ts';
+import { HeldProfile, Sharing } from './held-profile.ts';
 import { RELOAD } from './work-item.ts';
 
 /** What a look-up in memory can end with; undefined: nobody. */

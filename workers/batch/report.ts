@@ -1,7 +1,10 @@
+import type { ObjectKind } from '../../src/jobs/envelope.ts';
 import type { Log } from '../../src/platform/log.ts';
+import type { LaneCount, UsageRow } from '../../src/store/counters.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import type { BatchResult } from './failures.ts';
 import type { Delivery } from './open.ts';
+import { scoped, type WorkItem } from './work-item.ts';
 
 export interface EndedBatch {
   deliveries: Delivery[];
@@ -37,4 +40,70 @@ export function reportBatch(
 /** Of whatever a lane held: an envelope of another release may have a shape of its own. */
 function requestIds({ envelope }: Delivery): string[] {
   return Array.isArray(envelope?.requests) ? envelope.requests.map((request) => request?.request_id) : [];
+}
+
+/**
+ * Objects that took effect, one row per workspace and lane. A dead letter is no usage until it is replayed and
+ * takes effect: every object counts once, however often it was tried.
+ */
+export function tallyUsage(applied: WorkItem[]): UsageRow[] {
+  const rows = new Map<string, UsageRow>();
+  for (const { workspaceId, lane, object } of applied) {
+    const key = scoped(workspaceId, String(lane));
+    let row = rows.get(key);
+    if (!row) {
+      row = {
+        workspace_id: workspaceId,
+        lane,
+        attributes: 0,
+        events: 0,
+        purchases: 0,
+        identity: 0,
+        subscriptions: 0,
+      };
+      rows.set(key, row);
+    }
+    row[usageOf(object.kind)]++;
+  }
+  return [...rows.values()];
+}
+
+function usageOf(kind: ObjectKind): Exclude<keyof UsageRow, 'workspace_id' | 'lane'> {
+  if (kind === 'attributes' || kind === 'events' || kind === 'purchases') return kind;
+  return kind === 'group_state' || kind === 'email_change' ? 'subscriptions' : 'identity';
+}
+
+/** What the batch adds to each lane's counters: objects that took effect; its time and dead letters are booked on its first lane. */
+export function tallyLanes(
+  deliveries: Delivery[],
+  {
+    applied,
+    namedElsewhere,
+    deadLetters,
+    seconds,
+    cut,
+  }: {
+    applied: WorkItem[];
+    namedElsewhere: WorkItem[];
+    deadLetters: number;
+    seconds: number;
+    /** Ids of envelopes that have not come to their end. */
+    cut: ReadonlySet<string>;
+  },
+): LaneCount[] {
+  const rows = new Map<number, LaneCount>();
+  for (const { id, lane } of deliveries) {
+    let row = rows.get(lane);
+    if (!row) {
+      row = { lane, envelopes: 0, objects: 0, dead_letters: 0, apply_seconds: 0, named_elsewhere: 0 };
+      rows.set(lane, row);
+    }
+    if (!cut.has(id)) row.envelopes++;
+  }
+  for (const { lane } of applied) rows.get(lane)!.objects++;
+  for (const { lane } of namedElsewhere) rows.get(lane)!.named_elsewhere++;
+  const [first] = rows.values();
+  first!.dead_letters = deadLetters;
+  first!.apply_seconds = seconds;
+  return [...rows.values()];
 }

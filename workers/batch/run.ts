@@ -14,7 +14,7 @@ import { type BisectionTerms, bisect } from './bisect.ts';
 import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
-import { tallyLanes, tallyUsage } from './tally.ts';
+import { tallyLanes, tallyUsage } from './report.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** What is applied of a batch at once. */

@@ -3,8 +3,16 @@ import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { cutEvenly } from './bisect.ts';
-import { createFailures, type Failed, isWell } from './failure-count.ts';
-import { type BatchResult, type Fault, reasonOf, TRIES, triesOf } from './failures.ts';
+import {
+  type BatchResult,
+  createFailures,
+  type Failed,
+  type Fault,
+  isWell,
+  reasonOf,
+  TRIES,
+  triesOf,
+} from './failures.ts';
 import type { Delivery } from './open.ts';
 import { type Held, PART_MS, type Part, turnsOf } from './parts.ts';
 import { applyBisecting } from './run.ts';

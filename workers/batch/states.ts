@@ -86,7 +86,7 @@ export class States {
 
   /** Notes a mark for the history; what bears it is written elsewhere. */
   mark(subject: Subject, mark: Mark, isMarked: boolean): void {
-    this.#note(subject, mark, isMarked ? 'set' : 'dropped', marks[mark]);
+    this.#note({ subject, group: mark, how: isMarked ? 'set' : 'dropped', state: marks[mark] });
   }
 
   /** The global states of addresses to write. */
@@ -110,20 +110,20 @@ export class States {
   }
 
   #say(said: Said): void {
-    const { subject, group, how, state } = said;
-    this.#note(subject, group, how, state);
+    const { subject, group } = said;
+    this.#note(said);
     const key = keyOf(subject.workspaceId, subject.kind, subject.name);
     const groups = this.#said.get(key);
     if (groups) groups.set(group, said);
     else this.#said.set(key, new Map([[group, said]]));
   }
 
-  #note({ workspaceId, kind, name }: Subject, subscription: string, how: Said['how'], state: string): void {
+  #note({ subject, group, how, state }: Pick<Said, 'subject' | 'group' | 'how' | 'state'>): void {
     this.changes.push({
-      workspace_id: workspaceId,
-      subject_kind: kind,
-      subject: name,
-      subscription,
+      workspace_id: subject.workspaceId,
+      subject_kind: subject.kind,
+      subject: subject.name,
+      subscription: group,
       how,
       state,
       request_id: this.request,

@@ -45,7 +45,6 @@ import {
 import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { HeldProfile } from './held-profile.ts';
-import type { WorkItem } from './work-item.ts';
 
 /**
  * Writes the identity operations of a round, behind everything else that was folded in it. The statements hold
@@ -68,7 +67,7 @@ export async function writeIdentity(tx: Connection, changes: IdentityChanges, no
     () => deprecated.length > 0 && deprecateExternalIds(tx, deprecated, now),
     () => undeprecated.length > 0 && removeDeprecatedExternalIds(tx, undeprecated),
     ...(merges.length > 0 ? merging(tx, merges, now) : []),
-    ...(deletes.length > 0 ? deleting(tx, deletes, changes.deleted, now) : []),
+    ...(deletes.length > 0 ? deleting(tx, changes, now) : []),
     () => outcomes.length > 0 && recordOutcomes(tx, outcomes),
   ]);
 }
@@ -84,17 +83,12 @@ function merging(tx: Connection, merges: MergePair[], now: string): (() => Promi
     () => mergePurchaseSummaries(tx, merges, ROWS_AT_ONCE),
     () => mergeAppSummaries(tx, merges),
     () => recordMerges(tx, merges, now),
-    () => eraseSlice(tx, 'names', gone, ROWS_AT_ONCE),
+    () => eraseSlice(tx, 'names', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
     () => removeProfiles(tx, gone),
   ];
 }
 
-function deleting(
-  tx: Connection,
-  deletes: WorkItem[],
-  deleted: HeldProfile[],
-  now: string,
-): (() => unknown)[] {
+function deleting(tx: Connection, { deletes, deleted }: IdentityChanges, now: string): (() => unknown)[] {
   const gone: ProfileKey[] = deleted.map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
   const named = deletes.flatMap(({ workspaceId, object }) =>
     namedIdentifiers(object).map((identifier) => ({ workspaceId, identifier })),
@@ -103,8 +97,8 @@ function deleting(
   return [
     () => forgetDeadLetters(tx, { keys: gone, named }, now),
     () => gone.length > 0 && recordDeletes(tx, gone, now),
-    () => gone.length > 0 && eraseSlice(tx, 'belongings', gone, ROWS_AT_ONCE),
-    () => gone.length > 0 && eraseSlice(tx, 'names', gone, ROWS_AT_ONCE),
+    () => gone.length > 0 && eraseSlice(tx, 'belongings', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
+    () => gone.length > 0 && eraseSlice(tx, 'names', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
     () => gone.length > 0 && removeProfiles(tx, gone),
     () => addresses.length > 0 && dropUnheldAddresses(tx, addresses),
   ];

@@ -4,8 +4,7 @@ import { backOff, rest } from '../../src/platform/poll.ts';
 import { type Connection, inTransaction, type Pool, sendTogether } from '../../src/store/database.ts';
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
-import { eraseFailures, strikeOffNames } from '../../src/store/failures-of-deleted.ts';
-import { bringFailures } from '../../src/store/failures-of-merged.ts';
+import { bringFailures, eraseFailures, strikeOffNames } from '../../src/store/failures-of-users.ts';
 import type { ProfileKey } from '../../src/store/merges.ts';
 import { mergePurchaseSummaries } from '../../src/store/purchases.ts';
 import { movePushTokens } from '../../src/store/push-tokens.ts';
@@ -94,7 +93,7 @@ async function bringAfter(tx: Connection, merged: Tombstone[], share: number): P
       () => (pairs.length > 0 ? mergeEventSummaries(tx, pairs, share) : 0),
       () => (pairs.length > 0 ? mergePurchaseSummaries(tx, pairs, share) : 0),
       () => (pairs.length > 0 ? movePushTokens(tx, pairs, share) : 0),
-      () => eraseSlice(tx, 'names', merged, share),
+      () => eraseSlice(tx, 'names', { keys: merged, rowsOfEach: share }),
       () => dropSettled(tx, merged, 'merged'),
     ]),
   );
@@ -105,8 +104,8 @@ async function erase(tx: Connection, deleted: Tombstone[], share: number): Promi
     await sendTogether(tx, [
       () => eraseActivity(tx, 'events', { keys: deleted, limit: RAW_SLICE }),
       () => eraseActivity(tx, 'purchases', { keys: deleted, limit: RAW_SLICE }),
-      () => eraseSlice(tx, 'belongings', deleted, share),
-      () => eraseSlice(tx, 'names', deleted, share),
+      () => eraseSlice(tx, 'belongings', { keys: deleted, rowsOfEach: share }),
+      () => eraseSlice(tx, 'names', { keys: deleted, rowsOfEach: share }),
       () => dropSettled(tx, deleted, 'deleted'),
     ]),
   );

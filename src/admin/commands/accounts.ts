@@ -7,9 +7,8 @@ import { newInvitation } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
 import { parseBaseUrl } from '../arguments.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { addList } from '../listing.ts';
 import { findCompanyId, withInstallation } from '../lookup.ts';
-import { printRow, type Row } from '../output.ts';
+import { addList, printRow, type Row } from '../output.ts';
 
 export function addAccounts(program: Command): void {
   const noun = addNoun(program, 'accounts', {

@@ -3,9 +3,8 @@ import { v7 } from 'uuid';
 import type { Company, Prisma } from '../../generated/prisma/client.ts';
 import { parseName, parseWorkspacePermissions } from '../arguments.ts';
 import { addNoun, addVerb, refuseTaken } from '../command.ts';
-import { addList } from '../listing.ts';
 import { findCompany, findWorkspace, withInstallation } from '../lookup.ts';
-import { printRow, type Row } from '../output.ts';
+import { addList, printRow, type Row } from '../output.ts';
 
 export function addCompanies(program: Command): void {
   const noun = addNoun(program, 'companies', {

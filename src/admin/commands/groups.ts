@@ -3,9 +3,8 @@ import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { parseId, parseName } from '../arguments.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
-import { addList } from '../listing.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
-import { printRow, type Row } from '../output.ts';
+import { addList, printRow, type Row } from '../output.ts';
 
 const channels = ['email', 'sms', 'whatsapp'];
 

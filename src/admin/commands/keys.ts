@@ -5,9 +5,8 @@ import { newApiKey } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
 import { parseId, parseIpAllowlist, parseName, parsePermissions, permissions } from '../arguments.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { addList } from '../listing.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
-import { printRow, type Row } from '../output.ts';
+import { addList, printRow, type Row } from '../output.ts';
 
 export function addKeys(program: Command): void {
   const noun = addNoun(program, 'keys', {

@@ -5,9 +5,8 @@ import type { Database } from '../../store/database.ts';
 import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
 import { parseExternalId, parseId } from '../arguments.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { addList } from '../listing.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
-import { printRow, type Row } from '../output.ts';
+import { addList, printRow, type Row } from '../output.ts';
 
 export function addPreferenceCenters(program: Command): void {
   const noun = addNoun(program, 'preference-centers', {

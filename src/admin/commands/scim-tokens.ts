@@ -5,9 +5,8 @@ import { newScimToken } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
 import { parseId, parseIpAllowlist, parseName, parseOrigin } from '../arguments.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { addList } from '../listing.ts';
 import { findCompany, withInstallation } from '../lookup.ts';
-import { printRow, type Row } from '../output.ts';
+import { addList, printRow, type Row } from '../output.ts';
 
 const KEEP = 'Keep the scim_token now: it is stored nowhere and cannot be shown again.';
 

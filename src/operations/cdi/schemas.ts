@@ -5,7 +5,7 @@ import type { Json } from '../../profile/json.ts';
 import type { Schema } from '../../schemas/compile.ts';
 import type { Pool } from '../../store/database.ts';
 import { isIntegration } from '../../store/integrations.ts';
-import type { KeysetPage, Listed } from '../../store/keyset.ts';
+import type { KeysetPage, Listed } from '../../store/sync-lists.ts';
 
 const text = (description: string) => ({ type: 'string', description });
 const time = (description: string) => ({ type: ['string', 'null'], description: `${description} ISO 8601.` });

@@ -16,8 +16,7 @@ import {
   removeDeprecatedExternalIds,
   setExternalIds,
 } from '../../../src/store/external-ids.ts';
-import { eraseFailures, strikeOffNames } from '../../../src/store/failures-of-deleted.ts';
-import { bringFailures } from '../../../src/store/failures-of-merged.ts';
+import { bringFailures, eraseFailures, strikeOffNames } from '../../../src/store/failures-of-users.ts';
 import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
 import { removeProfiles } from '../../../src/store/profiles.ts';
 import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
@@ -74,8 +73,8 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
         { workspaceId, kind: 'email', address: merged.email },
         { workspaceId, kind: 'phone', address: merged.phone },
       ]),
-    () => eraseSlice(store, 'names', keys, 100),
-    () => eraseSlice(store, 'belongings', keys, 100),
+    () => eraseSlice(store, 'names', { keys, rowsOfEach: 100 }),
+    () => eraseSlice(store, 'belongings', { keys, rowsOfEach: 100 }),
     () => eraseActivity(store, 'events', { keys, limit: 1000 }),
     () => eraseActivity(store, 'purchases', { keys, limit: 1000 }),
     () => freeAliases(store, [{ ...workspace, alias_label: 'label', alias_name: 'alias2' }]),

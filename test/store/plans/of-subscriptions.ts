@@ -32,14 +32,12 @@ export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) =>
   const page = { from: '-infinity', to: 'infinity', limit: 100, offset: 0 };
   return [
     () => findGroups(store, [group]),
-    () => findStates(store, [workspaceId, workspaceId], ['phone', 'profile'], [phone, id]),
     () =>
-      findHeldEmails(
-        store,
-        users.map(() => workspaceId),
-        emails,
-        [],
-      ),
+      findStates(store, [
+        { workspaceId, kind: 'phone', name: phone },
+        { workspaceId, kind: 'profile', name: id },
+      ]),
+    () => findHeldEmails(store, { workspaceIds: users.map(() => workspaceId), emails, except: [] }),
     () => readAddressStates(store, { workspaceId, groupId: group, kind: 'email' }, emails),
     () => readProfileStates(store, { workspaceId, groupId: group, kind: 'email' }, ids),
     () =>

@@ -43,20 +43,19 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () => findByExternalId(store, owners, externalIds),
     () => findByDeprecatedExternalId(store, owners, ['old2', 'old4', 'old6', 'old8']),
     () =>
-      findByAlias(
-        store,
-        owners,
-        owners.map(() => 'label'),
-        ['alias2', 'alias4', 'alias6', 'alias8'],
-      ),
+      findByAlias(store, {
+        workspaceIds: owners,
+        labels: owners.map(() => 'label'),
+        names: ['alias2', 'alias4', 'alias6', 'alias8'],
+      }),
     () => findById(store, owners, ids),
     () => findByEmail(store, owners, emails),
     () => findByPhone(store, owners, phones),
-    () => findCandidates(store, 'email', owners, emails),
-    () => findCandidates(store, 'phone', owners, phones),
+    () => findCandidates(store, 'email', { workspaceIds: owners, addresses: emails }),
+    () => findCandidates(store, 'phone', { workspaceIds: owners, addresses: phones }),
     () => findAliasLabels(store, keys),
     () => countDeprecated(store, keys),
-    () => findPushTokens(store, [workspaceId], ['app'], ['token2']),
+    () => findPushTokens(store, [{ workspaceId, app_id: 'app', token: 'token2' }]),
     () =>
       readLargeAttributes(
         store,

@@ -8,7 +8,7 @@ const apart: Record<string, string> = {
   'migrations.ts WholeScripts': 'makes the tables, once a release, before anything runs',
   'database.ts inTransaction': 'begins and ends transactions',
   'held-session.ts keepBeating': 'asks for nothing',
-  'analyze-grown.ts analyzeGrown': 'reads the catalog, and counts tables',
+  'database.ts analyzeGrown': 'reads the catalog, and counts tables',
 };
 
 /** A declaration at the top of a file. */

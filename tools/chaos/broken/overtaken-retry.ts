@@ -7,7 +7,7 @@ import { applyBatch } from '../../../workers/batch/run.ts';
 const RETRY_MS = 1500;
 
 /** A worker that puts an envelope that it could not apply aside and goes on: the retry comes behind later ones. */
-export function createCoalescer(...[pool, , , , log]: Parameters<typeof create>): Coalescer {
+export function createCoalescer(...[pool, { log }]: Parameters<typeof create>): Coalescer {
   async function retry(delivery: Delivery): Promise<void> {
     for (;;) {
       await sleep(RETRY_MS);

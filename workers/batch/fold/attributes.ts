@@ -14,17 +14,17 @@ import { moveEmail, movePhone, own, subjectOf } from './states.ts';
  */
 export function foldAttributes(
   found: HeldProfile | undefined,
-  { workspaceId, ordinal }: WorkItem,
-  object: AcceptedAttributes,
+  item: WorkItem<AcceptedAttributes>,
   changes: Changes,
 ): string | undefined | typeof RELOAD {
+  const { workspaceId, object } = item;
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   const custom = found?.custom ?? new CustomAttributes(true);
   const refused = custom.apply(object);
   if (refused !== undefined) return refused;
   const profile = found ?? changes.profiles.create(workspaceId, object.identifier, custom);
-  apply(object, profile, groups, changes, ordinal);
+  apply(item, { profile, groups }, changes);
   for (const token of object.push_tokens ?? []) give(token, profile, changes);
   return undefined;
 }
@@ -35,10 +35,10 @@ export function foldAttributes(
  * @returns as `foldAttributes`
  */
 export function importTokens(
-  { workspaceId, ordinal }: WorkItem,
-  object: AcceptedAttributes,
+  item: WorkItem<AcceptedAttributes>,
   changes: Changes,
 ): string | undefined | typeof RELOAD {
+  const { workspaceId, object } = item;
   const groups = resolveGroups(workspaceId, object, changes);
   if (typeof groups === 'string') return groups;
   for (const token of object.push_tokens ?? []) {
@@ -49,7 +49,7 @@ export function importTokens(
     const refused = custom.apply(object);
     if (refused !== undefined) return refused;
     const profile = changes.profiles.create(workspaceId, undefined, custom);
-    apply(object, profile, groups, changes, ordinal);
+    apply(item, { profile, groups }, changes);
     give(token, profile, changes);
   }
   return undefined;
@@ -67,11 +67,9 @@ function tokenKey(workspaceId: string, { app_id, token }: Token): string {
 
 /** Everything but the push tokens and the custom attributes. */
 function apply(
-  object: AcceptedAttributes,
-  profile: HeldProfile,
-  groups: GroupSetting[],
+  { object, ordinal }: WorkItem<AcceptedAttributes>,
+  { profile, groups }: { profile: HeldProfile; groups: GroupSetting[] },
   changes: Changes,
-  ordinal: number,
 ): void {
   profile.change(ordinal);
   if (object.standard) setStandard(profile, object.standard, changes);
@@ -103,7 +101,7 @@ function setStandard(profile: HeldProfile, standard: StandardAttributes, changes
   if (spam !== undefined) changes.states.mark(own(profile), 'spam', spam !== null);
   Object.assign(profile.columns, columns);
   if (email !== undefined) moveEmail(profile, email, changes);
-  if (phone !== undefined) movePhone(profile, phone, phone_valid ?? null, changes);
+  if (phone !== undefined) movePhone(profile, { phone, phoneValid: phone_valid ?? null }, changes);
 }
 
 /** The state is the address's, and so everyone's who has it; without an address it is the profile's own. */

@@ -1,5 +1,6 @@
 import { setImmediate as turn } from 'node:timers/promises';
 import {
+  type AcceptedAttributes,
   type AcceptedEvent,
   type AcceptedPurchase,
   namedIdentifiers,
@@ -14,8 +15,7 @@ import { tooManyHolders } from '../profiles.ts';
 import { isSubscription, isTrack, RELOAD, type WorkItem } from '../work-item.ts';
 import { foldAttributes, importTokens } from './attributes.ts';
 import { foldIdentity } from './identity.ts';
-import { canMove, meetsSealed } from './states.ts';
-import { foldSubscription } from './subscription.ts';
+import { canMove, foldSubscription, meetsSealed } from './states.ts';
 
 /** Milliseconds after which whatever else waits in this process has its turn, and after which the time is looked at. */
 const TURN_MS = 100;
@@ -70,8 +70,9 @@ function foldImport(item: WorkItem<TrackObject>, changes: Changes): Folded {
   const { object, workspaceId } = item;
   // A token of somebody who is deleted belongs to nobody afterwards.
   if (object.kind !== 'attributes' || changes.identity.deleted.length > 0) return RELOAD;
-  if (object.standard && meetsSealed(workspaceId, undefined, object.standard, changes)) return RELOAD;
-  const reason = importTokens(item, object, changes);
+  if (object.standard && meetsSealed({ workspaceId, profile: undefined }, object.standard, changes))
+    return RELOAD;
+  const reason = importTokens(item as WorkItem<AcceptedAttributes>, changes);
   if (reason === RELOAD) return RELOAD;
   if (reason) changes.refused.push({ item, reason });
   return undefined;
@@ -90,17 +91,18 @@ function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes:
   if (!found && isAddress(identifier) && profiles.isPinned(workspaceId, identifier)) return RELOAD;
   if (found && isNamedElsewhere(item, identifier, found)) changes.namedElsewhere.push(item);
   if (object.kind === 'attributes') {
-    if (object.standard && meetsSealed(workspaceId, found, object.standard, changes)) return RELOAD;
+    if (object.standard && meetsSealed({ workspaceId, profile: found }, object.standard, changes))
+      return RELOAD;
     // Reached by an address that it has got in this batch: what the store has of it was not asked for.
     if (found && !found.holds(object.change)) return RELOAD;
     if (found && object.standard && !canMove(found, object.standard, changes)) return RELOAD;
-    const reason = foldAttributes(found, item, object, changes);
+    const reason = foldAttributes(found, item as WorkItem<AcceptedAttributes>, changes);
     return typeof reason === 'string' ? refuse(item, reason, changes) : reason;
   }
   const profile = found ?? profiles.create(workspaceId, identifier);
   profile.touched = ordinal;
-  if (object.kind === 'events') foldEvent(profile, object, changes, ordinal);
-  else foldPurchase(profile, object, changes, ordinal);
+  if (object.kind === 'events') foldEvent(profile, item as WorkItem<AcceptedEvent>, changes);
+  else foldPurchase(profile, item as WorkItem<AcceptedPurchase>, changes);
   return undefined;
 }
 
@@ -136,20 +138,23 @@ function refuse(item: WorkItem, reason: string, { refused, profiles }: Changes):
     if (isAddress(identifier)) profiles.pin(item.workspaceId, identifier);
 }
 
-function foldEvent(profile: HeldProfile, event: AcceptedEvent, changes: Changes, ordinal: number): void {
+function foldEvent(
+  profile: HeldProfile,
+  { object, ordinal }: WorkItem<AcceptedEvent>,
+  changes: Changes,
+): void {
   const { workspaceId: workspace_id, id: profile_id } = profile;
-  const { id, name, time, app_id, properties } = event;
+  const { id, name, time, app_id, properties } = object;
   changes.events.push({ workspace_id, id, profile_id, name, time, app_id, properties, ordinal });
 }
 
 function foldPurchase(
   profile: HeldProfile,
-  purchase: AcceptedPurchase,
+  { object, ordinal }: WorkItem<AcceptedPurchase>,
   changes: Changes,
-  ordinal: number,
 ): void {
   const { workspaceId: workspace_id, id: profile_id } = profile;
-  const { id, product_id, currency, price, quantity, time, app_id, properties } = purchase;
+  const { id, product_id, currency, price, quantity, time, app_id, properties } = object;
   changes.purchases.push({
     workspace_id,
     id,

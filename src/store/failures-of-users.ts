@@ -1,5 +1,5 @@
 import type { Connection } from './database.ts';
-import { type MergePair, pairsTable, pairValues } from './merges.ts';
+import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
 
 /**
  * `slice` has the columns place, old and kept: what stands at the place goes by the name of the kept user from now on,
@@ -112,4 +112,116 @@ export async function bringFailures(
     values: [...pairValues(pairs), rowsOfEach],
   });
   return rows[0]!.brought;
+}
+
+/**
+ * By primary keys, and the unique indexes on places: a slice of what waits for each of the profiles, at most $3 of it.
+ * Locks dead letters in id order, as every statement on them does, and failed rows in that of their places.
+ */
+const statement = `
+  with wanted as materialized (
+    select * from ${keysTable}
+  ), slice as materialized (
+    select distinct hit.place
+    from wanted
+    cross join lateral (
+      select due.place
+      from (
+        select mine.place
+        from (
+          select named_failures.place
+          from named_failures
+          where named_failures.workspace_id = wanted.workspace_id and named_failures.name = 'u:' || wanted.id
+          limit $3
+        ) as mine
+        union all
+        select found.place
+        from left_names
+        cross join lateral (
+          select named_failures.place
+          from named_failures
+          where named_failures.workspace_id = left_names.workspace_id
+            and named_failures.name = left_names.name
+            and named_failures.place <= left_names.up_to
+          limit $3
+        ) as found
+        where left_names.owner_id = wanted.id and left_names.workspace_id is not distinct from wanted.workspace_id
+      ) as due
+      limit $3
+    ) as hit
+  ), letters as materialized (
+    select dead_letters.id
+    from slice
+    join dead_letters on dead_letters.place = slice.place
+    order by dead_letters.id
+    for update of dead_letters
+  ), letters_gone as (
+    delete from dead_letters using letters where dead_letters.id = letters.id returning 1
+  ), failed_rows as materialized (
+    select sync_row_errors.place
+    from slice
+    join sync_row_errors on sync_row_errors.place = slice.place
+    order by sync_row_errors.place
+    for update of sync_row_errors
+  ), rows_gone as (
+    delete from sync_row_errors using failed_rows where sync_row_errors.place = failed_rows.place returning 1
+  )
+  select ((select count(*) from letters_gone) + (select count(*) from rows_gone))::integer as gone`;
+
+/**
+ * By left_names_owner, then by primary key: strikes off names under which nothing waits any more, at most $3 of each
+ * profile. Comparisons that no index serves leave the planner one way into the table each time.
+ */
+const strikingOff = `
+  with done as materialized (
+    select hit.workspace_id, hit.name, hit.owner_id
+    from ${keysTable}
+    cross join lateral (
+      select left_names.workspace_id, left_names.name, left_names.owner_id
+      from left_names
+      where left_names.owner_id = wanted.id
+        and left_names.workspace_id is not distinct from wanted.workspace_id
+        and (
+          select 1 from named_failures
+          where named_failures.workspace_id = left_names.workspace_id
+            and named_failures.name = left_names.name
+            and named_failures.place > left_names.after
+            and named_failures.place <= left_names.up_to
+          limit 1) is null
+      limit $3
+    ) as hit
+  )
+  delete from left_names using done
+  where left_names.workspace_id = done.workspace_id
+    and left_names.name = done.name
+    and left_names.owner_id is not distinct from done.owner_id`;
+
+/**
+ * Erases a slice of the dead letters and the failed rows of users who were deleted. They are gone already for whoever
+ * reads.
+ *
+ * @returns how many it were
+ */
+export async function eraseFailures(tx: Connection, keys: ProfileKey[], rowsOfEach: number): Promise<number> {
+  const { rows } = await tx.query<{ gone: number }>({
+    name: 'erase-failures',
+    text: statement,
+    values: [...keyValues(keys), rowsOfEach],
+  });
+  return rows[0]!.gone;
+}
+
+/**
+ * Forgets the names that removed profiles have left behind where all of it is done.
+ *
+ * @returns how many they were
+ */
+export async function strikeOffNames(
+  tx: Connection,
+  keys: ProfileKey[],
+  namesOfEach: number,
+): Promise<number> {
+  const values = [...keyValues(keys), namesOfEach];
+  const { rowCount } = await tx.query({ name: 'strike-off-names', text: strikingOff, values });
+  return rowCount ?? 0;
 }
