@@ -5,6 +5,7 @@ import { connect, createServer, type Server } from 'node:net';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isAlive } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 
 /** A Unix socket's path may have 103 bytes on macOS and 107 on Linux. */
@@ -139,24 +140,6 @@ function readPid(pidFile: string): number | undefined {
     return Number(readFileSync(pidFile, 'utf8').split('\n', 1)[0]) || undefined;
   } catch {
     return undefined;
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return !isZombie(pid);
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
-  }
-}
-
-/** In a container without an init process, what nobody waits for stays in the table of processes. */
-function isZombie(pid: number): boolean {
-  try {
-    return /^\d+ \(.*\) Z/s.test(readFileSync(`/proc/${pid}/stat`, 'utf8'));
-  } catch {
-    return false;
   }
 }
 

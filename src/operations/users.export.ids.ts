@@ -8,10 +8,10 @@ import type { Pool } from '../store/database.ts';
 import { MAX_LISTED, readProfiles, type StoredUser } from '../store/export.ts';
 import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
 import {
-  type Asked,
   listOf,
   MAX_IDS,
-  readAsked,
+  type NamedUser,
+  readNamedUsers,
   toUserObject,
   type UserField,
   userFields,
@@ -46,7 +46,7 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
     example: example(serviceIdField),
 
     async handle({ workspaceId }, { body }, { database }) {
-      const asked = readAsked(body, serviceIdField);
+      const asked = readNamedUsers(body, serviceIdField);
       const shown = chooseFields(fields, body.fields_to_export);
       const wanted = asked.flatMap(({ key }, place) => (key ? [{ place, ...key }] : []));
       const found = await findExported(database.pool, workspaceId, wanted);
@@ -76,7 +76,7 @@ function chooseFields(fields: Record<string, UserField>, given: Json | undefined
 }
 
 /** The identifiers that found nobody, as they were sent, each once. */
-function unknown(asked: Asked[], found: { place: number }[]): string[] {
+function unknown(asked: NamedUser[], found: { place: number }[]): string[] {
   const places = new Set(found.map(({ place }) => place));
   return [...new Set(asked.filter((_, place) => !places.has(place)).map(({ sent }) => sent))];
 }

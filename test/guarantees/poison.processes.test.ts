@@ -1,4 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
+import { refusePoison, takePoison } from '../../tools/chaos/poison.ts';
 import { type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { backends, type Fleet, startFleet } from './fleet.ts';
@@ -22,7 +23,7 @@ describe.each(backends)(
     beforeAll(async () => {
       fleet = await startFleet(backend);
       on = penstockOn(fleet.env.DATABASE_URL!, fleet.env);
-      await refusePoison();
+      await refusePoison(fleet.pool, REASON);
       const client = createClient(fleet.workspace.key);
       const clients = Array.from({ length: REQUESTS }, () => createClient(fleet.workspace.key));
       answers = await Promise.all(
@@ -53,16 +54,6 @@ describe.each(backends)(
           time: TIME,
         })),
       };
-    }
-
-    async function refusePoison(): Promise<void> {
-      await fleet.pool.query(`
-      create function refuse_poison() returns trigger language plpgsql as $$
-      begin
-        raise exception '${REASON}';
-      end $$;
-      create trigger refuse_poison before insert on events
-        for each row when (new.name = 'poison') execute function refuse_poison()`);
     }
 
     async function count(what: string): Promise<number> {
@@ -122,7 +113,7 @@ describe.each(backends)(
     });
 
     test('G2: replayed again and again once it can be applied, it is applied once', async () => {
-      await fleet.pool.query('drop trigger refuse_poison on events');
+      await takePoison(fleet.pool);
       const { id } = await onlyLetter();
       await Promise.all([1, 2].map(() => on.run(['dead-letters', 'replay', id])));
       await waitUntil(async () => (await onlyLetter()).state === 'replayed', { what: 'the replay' });

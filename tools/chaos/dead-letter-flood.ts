@@ -13,6 +13,7 @@ import { waitUntil } from '../../test/setup/wait-until.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
 import { residentMegabytes } from '../resident-megabytes.ts';
 import { startOwnPostgres } from './own-postgres.ts';
+import { refusePoison, takePoison } from './poison.ts';
 
 // A flood of dead letters against one web, one worker and one board:
 //   npm run build:tools && node dist/tools/chaos/dead-letter-flood.js redis 100000 20000
@@ -53,13 +54,7 @@ async function main(): Promise<void> {
     ...{ BOARD_PORT: String(boardPort), BOARD_USER: 'admin', BOARD_PASSWORD: PASSWORD },
   });
   const [edge, worker] = [fleet.edges[0]!, fleet.workers[0]!];
-  await fleet.pool.query(`
-    create function refuse_poison() returns trigger language plpgsql as $$
-    begin
-      raise exception 'the store refuses poison';
-    end $$;
-    create trigger refuse_poison before insert on events
-      for each row when (new.name = 'poison') execute function refuse_poison()`);
+  await refusePoison(fleet.pool);
   const other = await createWorkspace(fleet.pool, 'bystander');
   const count = async (state = 'waiting') =>
     (await fleet.pool.query('select count(*)::integer as count from dead_letters where state = $1', [state]))
@@ -183,7 +178,7 @@ async function main(): Promise<void> {
   };
   await cli('dead-letters', 'list');
   await cli('dead-letters', 'list', '--state', 'waiting', '--limit', '1000', '--json');
-  await fleet.pool.query('drop trigger refuse_poison on events');
+  await takePoison(fleet.pool);
   const { rows: chosen } = await fleet.pool.query('select id from dead_letters order by id limit $1', [
     REPLAYED,
   ]);

@@ -5,6 +5,7 @@ import path from 'node:path';
 import type { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip } from 'node:zlib';
+import { isAlive } from '../../platform/lifecycle.ts';
 import { SourceError } from '../source.ts';
 
 const PREFIX = 'penstock-rows-';
@@ -129,14 +130,5 @@ async function removeLeftOvers(): Promise<void> {
     const pid = Number.parseInt(name.slice(ofHost.length), 10);
     if (pid !== process.pid && isAlive(pid)) continue;
     await rm(folder, { recursive: true, force: true }).catch(() => {});
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch (error) {
-    return (error as NodeJS.ErrnoException).code === 'EPERM';
   }
 }

@@ -177,7 +177,7 @@ export const MAX_IDS = 50;
 const SERVICE_ID = /^[0-9a-f]{24}$/;
 
 /** An identifier as its sender knows it, and as the store does; without the latter nobody can have it. */
-export interface Asked {
+export interface NamedUser {
   sent: string;
   key: Omit<Wanted, 'place'> | undefined;
 }
@@ -190,7 +190,7 @@ type Alias = { alias_name: string; alias_label: string };
  *
  * @throws {BadRequest|ApiError} when there is none, or more than 50 ids and aliases
  */
-export function readAsked(body: Record<string, Json>, serviceIdField: string): Asked[] {
+export function readNamedUsers(body: Record<string, Json>, serviceIdField: string): NamedUser[] {
   const externalIds = listOf(body.external_ids).map(String).map(externalId);
   const aliases = (listOf(body.user_aliases) as Alias[]).map(alias);
   const serviceIds = [...listOf(body[serviceIdField]), ...listOf(body[`${serviceIdField}s`])]
@@ -222,30 +222,30 @@ export function listOf(value: Json | undefined): Json[] {
   return list.filter((element) => element !== null && element !== '');
 }
 
-function externalId(sent: string): Asked {
+function externalId(sent: string): NamedUser {
   return { sent, key: findUnstorable(sent) ? undefined : { external_id: sent } };
 }
 
 /** The typed clients read a list of strings, so an alias that nobody has is reported by its name. */
-function alias({ alias_name, alias_label }: Alias): Asked {
+function alias({ alias_name, alias_label }: Alias): NamedUser {
   const unstorable = findUnstorable([alias_name, alias_label]);
   return { sent: alias_name, key: unstorable ? undefined : { alias_name, alias_label } };
 }
 
-function serviceId(sent: string): Asked {
+function serviceId(sent: string): NamedUser {
   return { sent, key: SERVICE_ID.test(sent) ? { id: toProfileId(sent) } : undefined };
 }
 
-function email(sent: string): Asked {
+function email(sent: string): NamedUser {
   const address = findUnstorable(sent) ? undefined : normalizeEmail(sent);
   return { sent, key: address === undefined ? undefined : { email: address } };
 }
 
-function phone(sent: string): Asked {
+function phone(sent: string): NamedUser {
   const number = normalizePhone(sent);
   return { sent, key: number?.valid ? { phone: number.phone } : undefined };
 }
 
-function device(sent: string): Asked {
+function device(sent: string): NamedUser {
   return { sent, key: findUnstorable(sent) ? undefined : { device_id: sent } };
 }

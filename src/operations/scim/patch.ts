@@ -46,7 +46,7 @@ function readPath(path: string): Step[] | undefined {
       throw invalid(`'path' is not valid: '${attribute.name}' cannot be changed`, 'mutability');
     steps.push({
       attribute,
-      ...(inBrackets !== undefined && { filter: readFilter(inBrackets, attribute, path) }),
+      ...(inBrackets !== undefined && { filter: readBrackets(inBrackets, attribute, path) }),
     });
     among = attribute.subAttributes;
     rest = rest.slice(whole!.length);
@@ -55,7 +55,7 @@ function readPath(path: string): Step[] | undefined {
   return steps;
 }
 
-function readFilter(text: string, attribute: Attribute, path: string): ValueFilter {
+function readBrackets(text: string, attribute: Attribute, path: string): ValueFilter {
   const wrong = (reason: string) =>
     invalid(`'path' is not valid: '${quoted(path)}' ${reason}`, 'invalidPath');
   if (!attribute.multiValued) throw wrong('filters what is no list');

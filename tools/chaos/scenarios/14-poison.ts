@@ -1,6 +1,7 @@
 import { createClient } from '../../../test/guarantees/keep-alive-client.ts';
 import { waitUntil } from '../../../test/setup/wait-until.ts';
 import { createWorkspace } from '../../../test/setup/workspace.ts';
+import { refusePoison } from '../poison.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
@@ -13,13 +14,7 @@ export const poison: Scenario = {
   backends: ['redis', 'postgres'],
   async run(scene) {
     const { fleet, load, circles } = await beginTraffic(scene);
-    await fleet.pool.query(`
-      create function refuse_poison() returns trigger language plpgsql as $$
-      begin
-        raise exception 'the store refuses poison';
-      end $$;
-      create trigger refuse_poison before insert on events
-        for each row when (new.name = 'poison') execute function refuse_poison()`);
+    await refusePoison(fleet.pool);
     const { id, key } = await createWorkspace(fleet.pool, 'poisoned');
     const users = Array.from({ length: PER_ARRAY }, (_, user) => ({ external_id: `user-${user}` }));
     const purchase = { product_id: 'tea', currency: 'EUR', price: 1.5, time: TIME };

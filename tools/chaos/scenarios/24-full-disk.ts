@@ -1,4 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { isAlive } from '../../../src/platform/lifecycle.ts';
 import { everyLaneMoves } from '../../../test/setup/fleet.ts';
 import { startRedis } from '../../../test/setup/redis.ts';
 import { knockFor, untilAccepted } from '../answers.ts';
@@ -90,14 +91,5 @@ async function fullForPostgres(scene: Scene): Promise<void> {
         await sleep(100);
       }
     }
-  }
-}
-
-function isAlive(pid: number): boolean {
-  try {
-    process.kill(pid, 0);
-    return true;
-  } catch {
-    return false;
   }
 }

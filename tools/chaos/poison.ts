@@ -1,0 +1,23 @@
+import type { Pool } from 'pg';
+
+/**
+ * From now on the store refuses every event of the name `poison`, as it would an object that no statement can take.
+ *
+ * @param reason what it says
+ */
+export async function refusePoison(
+  pool: Pick<Pool, 'query'>,
+  reason = 'the store refuses poison',
+): Promise<void> {
+  await pool.query(`
+    create function refuse_poison() returns trigger language plpgsql as $$
+    begin
+      raise exception '${reason}';
+    end $$;
+    create trigger refuse_poison before insert on events
+      for each row when (new.name = 'poison') execute function refuse_poison()`);
+}
+
+export async function takePoison(pool: Pick<Pool, 'query'>): Promise<void> {
+  await pool.query('drop trigger refuse_poison on events');
+}
