@@ -1,7 +1,7 @@
-import { v7 as uuidv7 } from 'uuid';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
+import { newProfileId } from '../../src/profile/identifier.ts';
 import { Queue } from '../../src/queue/bullmq.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
@@ -37,7 +37,7 @@ export async function createScene(backend: Backend, env: Record<string, string> 
     email: string | null,
     { firstName = null as string | null, workspaceId = workspace.id } = {},
   ): Promise<string> {
-    const id = `${uuidv7().slice(0, 24)}0000000`.slice(0, 36).padEnd(36, '0');
+    const id = newProfileId(Date.now());
     await pool.query(
       `insert into profiles (workspace_id, id, external_id, email, first_name, created_at, updated_at)
        values ($1, $2, $3, $4, $5, now(), now())`,
