@@ -64,14 +64,13 @@ export function open(deliveries: Delivery[]): Opened {
     const known = requests.map(isKnown);
     for (let place = 0; place < objects.length; place++) {
       const object = objects[place]!;
-      const origin = { envelope, place };
       const named = places[place] as number;
       // It may name anything: `length` is no place.
       const request = known[named] === true ? requests[named] : undefined;
       const reason = findFault(object, request);
       if (reason === undefined) {
         const { workspace_id: workspaceId, request_id: requestId } = request!;
-        items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, origin, object });
+        items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, envelope, place, object });
         continue;
       }
       const isOwn = isUuid(object?.id) && !lost.has(object.id);
@@ -79,7 +78,7 @@ export function open(deliveries: Delivery[]): Opened {
       const from = request
         ? { workspaceId: request.workspace_id, requestId: request.request_id }
         : unknownRequest;
-      lose(toFailed({ ...from, id, object }, reason), origin);
+      lose(toFailed({ ...from, id, object }, reason), { envelope, place });
     }
   }
 

@@ -75,12 +75,12 @@ export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed>
 export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
   if (left.size === 0) return opened;
   const isLeft = ({ envelope, place }: Origin) => left.get(envelope)?.has(place) ?? true;
-  const items = opened.items.filter(({ origin }) => isLeft(origin!));
+  const items = opened.items.filter((item) => isLeft(item as Origin));
   const deadLetters = opened.deadLetters
     .filter(({ origin }) => isLeft(origin))
     .map((one) => ({
       ...one,
-      place: opened.items.slice(0, one.place).filter(({ origin }) => isLeft(origin!)).length,
+      place: opened.items.slice(0, one.place).filter((item) => isLeft(item as Origin)).length,
     }));
   return { ...opened, items, deadLetters };
 }
@@ -119,7 +119,7 @@ export function nothingLeft(): LeftOver {
 
 export function leave(left: LeftOver, { items, deadLetters }: Pick<Opened, 'items' | 'deadLetters'>): void {
   for (const item of items) {
-    left.origins.push(item.origin!);
+    left.origins.push({ envelope: item.envelope!, place: item.place! });
     left.workspaces.add(item.workspaceId);
   }
   for (const { origin } of deadLetters) left.origins.push(origin);

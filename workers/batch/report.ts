@@ -48,24 +48,21 @@ function requestIds({ envelope }: Delivery): string[] {
  */
 export function tallyUsage(applied: WorkItem[]): UsageRow[] {
   const rows = new Map<string, UsageRow>();
+  let row: UsageRow | undefined;
   for (const { workspaceId, lane, object } of applied) {
-    const key = scoped(workspaceId, String(lane));
-    let row = rows.get(key);
-    if (!row) {
-      row = {
-        workspace_id: workspaceId,
-        lane,
-        attributes: 0,
-        events: 0,
-        purchases: 0,
-        identity: 0,
-        subscriptions: 0,
-      };
+    // Objects of a request follow each other.
+    if (row?.workspace_id !== workspaceId || row.lane !== lane) {
+      const key = scoped(workspaceId, String(lane));
+      row = rows.get(key) ?? nothingUsed(workspaceId, lane);
       rows.set(key, row);
     }
     row[usageOf(object.kind)]++;
   }
   return [...rows.values()];
+}
+
+function nothingUsed(workspace_id: string, lane: number): UsageRow {
+  return { workspace_id, lane, attributes: 0, events: 0, purchases: 0, identity: 0, subscriptions: 0 };
 }
 
 function usageOf(kind: ObjectKind): Exclude<keyof UsageRow, 'workspace_id' | 'lane'> {

@@ -171,7 +171,8 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
       );
       addApplied(total, { count, ...done });
       for (const { item } of done.refused) lost.add(item.object.id);
-      for (const item of items.slice(0, count)) if (!lost.has(item.object.id)) applied.push(item);
+      const tookEffect = (item: WorkItem) => lost.size === 0 || !lost.has(item.object.id);
+      for (let index = 0; index < count; index++) if (tookEffect(items[index]!)) applied.push(items[index]!);
       leave(left, { items: items.slice(count), deadLetters: [] });
       const next = items[count];
       if (next) left.over.add(next.workspaceId);

@@ -2,7 +2,7 @@ import type { AcceptedObject, TrackObject } from '../../src/jobs/envelope.ts';
 import type { SubscriptionObject } from '../../src/jobs/payloads.ts';
 
 /** A work item: one accepted object on its way into the store. */
-export interface WorkItem<Accepted extends AcceptedObject = AcceptedObject> {
+export interface WorkItem<Accepted extends AcceptedObject = AcceptedObject> extends Partial<Origin> {
   workspaceId: string;
   requestId: string;
   lane: number;
@@ -10,15 +10,14 @@ export interface WorkItem<Accepted extends AcceptedObject = AcceptedObject> {
   lanes?: number;
   /** Place in the batch; orders what the batch does to several profiles. */
   ordinal: number;
-  /** Where its envelope says that it is done with. Absent: there is none. */
-  origin?: Origin;
   object: Accepted;
 }
 
-/** The place of an object in its envelope. */
+/** Where an object came from; of one that came in no envelope both are absent. */
 export interface Origin {
-  /** Id of the envelope. */
+  /** Id of its envelope. */
   envelope: string;
+  /** Its place in that. */
   place: number;
 }
 

@@ -42,7 +42,7 @@ export async function fold(
     }
     const item = items[index]!;
     changes.states.request = item.requestId;
-    const why = poison.get(item.object.id);
+    const why = poison.size === 0 ? undefined : poison.get(item.object.id);
     // The names of a poison object were not looked up: an identity object before it may have sealed one.
     if (why !== undefined && changes.profiles.anySealed) return index;
     const folded = why === undefined ? foldOne(item, index, changes) : refuse(item, why, changes);
