@@ -31,7 +31,7 @@ const onServers = {
   // One process for many files: what they import is loaded once. test/setup/as-found.ts holds each to leave no trace.
   isolate: false,
   // Of two cores, on which Postgres, Redis and the processes under test run as well; much of a test is waiting.
-  maxWorkers: 3,
+  maxWorkers: 4,
   sequence: { groupOrder: 1 },
   testTimeout: 120_000,
   hookTimeout: 300_000,
