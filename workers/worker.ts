@@ -29,7 +29,8 @@ async function main(): Promise<void> {
   });
   const settling = startSettling(pool, log);
   const coalescer = createCoalescer(pool, {
-    ...{ metrics, log },
+    metrics,
+    log,
     onDeadLetters: (ids) => void deadLetters.show(ids),
     onTombstones: settling.wake,
   });

@@ -122,13 +122,13 @@ const owners = { company: findCompanyId, workspace: findWorkspaceId };
 type Owner = keyof typeof owners;
 
 /** What a page is read by, in Prisma's words: behind an id, of one owner, one more than is shown. */
-export interface PageQuery<O extends Owner> {
+interface PageQuery<O extends Owner> {
   where: { [Column in `${O}Id`]?: string } & { id?: { gt: string } };
   orderBy: { id: 'asc' };
   take: number;
 }
 
-export interface Listing<Found, O extends Owner> {
+interface Listing<Found, O extends Owner> {
   /** What one of them is called in the help, and several; `nouns` is the fuller name that is printed. */
   one: string;
   many: string;

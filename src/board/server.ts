@@ -12,8 +12,7 @@ import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
 import { createQueueBoard } from './queues.ts';
 import { createSessions } from './sessions.ts';
-import type { Account } from './sign-in.ts';
-import { createLockouts } from './sign-in.ts';
+import { type Account, createLockouts } from './sign-in.ts';
 
 export interface BoardOptions {
   config: Pick<Config, 'BOARD_HOST' | 'BOARD_PORT' | 'LANES' | 'METRICS_TOKEN'>;

@@ -266,4 +266,4 @@ export function createLockouts(now: () => number = Date.now) {
   };
 }
 
-export type Lockouts = ReturnType<typeof createLockouts>;
+type Lockouts = ReturnType<typeof createLockouts>;

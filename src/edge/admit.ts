@@ -10,8 +10,7 @@ import { readIdempotencyKey } from './idempotency.ts';
 import type { ApiKey } from './key-cache.ts';
 import type { Allowance } from './rate-limit.ts';
 import type { Known } from './reply.ts';
-import type { Exchange, RequestInHand } from './request.ts';
-import { clientAddress } from './request.ts';
+import { clientAddress, type Exchange, type RequestInHand } from './request.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 
 /** A request whose operation may be carried out. */

@@ -8,8 +8,7 @@ import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
 import { hasBody, receive } from './arriving-body.ts';
 import { beginOtherRequest, refuse } from './other-requests.ts';
-import type { RequestInHand } from './request.ts';
-import { parseQuery } from './request.ts';
+import { parseQuery, type RequestInHand } from './request.ts';
 import { serve } from './serve.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 

@@ -47,7 +47,7 @@ interface Connection {
 }
 
 /** Ends a connection with 503; for `answerBrokenRequests`. */
-export const HEAD_SHED = 'PENSTOCK_HEAD_SHED';
+const HEAD_SHED = 'PENSTOCK_HEAD_SHED';
 
 /**
  * Bounds what heads of requests take together: those on their way, which nobody but Node sees and which it keeps for

@@ -3,8 +3,7 @@ import type { Express, Request, RequestHandler, Response } from 'express';
 import { type ErrorName, errors } from '../errors.ts';
 import { SCIM_ROOT, SCIM_TYPE, scimErrorBody } from '../operations/scim/messages.ts';
 import { newId } from '../platform/ids.ts';
-import { sendJson } from './reply.ts';
-import { levelOf, requestLine } from './request-log.ts';
+import { levelOf, requestLine, sendJson } from './reply.ts';
 import type { EdgeServices } from './services.ts';
 
 /** Asked every few seconds by machines, which look at the answer: they leave no line in the log. */

@@ -2,9 +2,8 @@ import { newId } from '../platform/ids.ts';
 import { messageOf } from '../platform/log.ts';
 import { admit } from './admit.ts';
 import { answerDirect, answerQueued } from './carry-out.ts';
-import { type Answer, type Known, sendJson, toReply } from './reply.ts';
+import { type Answer, type Known, record, sendJson, toReply } from './reply.ts';
 import type { Exchange, RequestInHand } from './request.ts';
-import { record } from './request-log.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 
 /**

@@ -217,4 +217,4 @@ export async function readUsers(
 }
 
 /** For people. */
-export const EXPORT_LIMITS = `The users of an answer may take ${MAX_EXPORT_BYTES / 1_048_576} MB together, and each may have ${grouped(MAX_LISTED)} kinds of events, products and push tokens: else the answer is 400, and \`fields_to_export\` or fewer users help.`;
+const EXPORT_LIMITS = `The users of an answer may take ${MAX_EXPORT_BYTES / 1_048_576} MB together, and each may have ${grouped(MAX_LISTED)} kinds of events, products and push tokens: else the answer is 400, and \`fields_to_export\` or fewer users help.`;

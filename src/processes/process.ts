@@ -135,14 +135,14 @@ function openWorkingPool(url: string, { DATABASE_POOL_SIZE, LOCK_DURATION_MS }: 
 const JSON_TYPE = 'application/json; charset=utf-8';
 
 /** What a process that does its work has to say. */
-export interface Standing {
+interface Standing {
   /** What the queue has lost and nobody has confirmed. */
   loss: QueueLoss | undefined;
   /** Of a process that works lanes: it is not ready while an envelope waits too long. */
   stuck: ReturnType<Oldest['tooOld']>;
 }
 
-export interface StatusServerOptions {
+interface StatusServerOptions {
   host: string;
   port: number;
   metricsToken: string;
@@ -158,7 +158,7 @@ export interface StatusServerOptions {
  * A process's own /healthz, /readyz and /metrics. Where another of the same machine has the port, this one does
  * without: the web process shows the counters of the whole fleet.
  */
-export async function startStatusServer(options: StatusServerOptions): Promise<Service> {
+async function startStatusServer(options: StatusServerOptions): Promise<Service> {
   const { host, port, metricsToken, registry, pool, connection, log, standing } = options;
   const pages: Record<string, () => Promise<[status: number, type: string, body: string]>> = {
     '/healthz': async () => [200, JSON_TYPE, '{"message":"alive"}'],

@@ -21,7 +21,7 @@ const NOTHING: Size = { json: 0, stored: 0 };
 /** Bytes of a new object that cost as much as one step. */
 const BYTES_PER_STEP = 16;
 
-/** An array with more empty slots than this, and more than elements, is packed. */
+/** An array with more empty slots than this, taken back ones included, and more than elements, is packed. */
 const FEW_EMPTY = 64;
 
 /**
@@ -36,6 +36,8 @@ export class DraftArray {
   #count: number;
   /** Of all elements. */
   readonly #content: Size;
+  /** Elements that were added and taken back since the indexes were made: these know them still. */
+  #takenBack = 0;
   #isChanged = false;
   /** Each scalar stands once, as in every array that was added to. */
   #isDistinct = false;
@@ -67,8 +69,9 @@ export class DraftArray {
 
   /** Makes room before an object is applied; afterwards a journal may know slots by their numbers. */
   pack(): void {
-    const empty = this.#slots.length - this.#count;
+    const empty = this.#slots.length - this.#count + this.#takenBack;
     if (empty <= FEW_EMPTY || empty <= this.#count) return;
+    this.#takenBack = 0;
     this.#sizes = this.#sizes.where((slot) => this.#slots[slot] !== undefined);
     this.#slots = this.value();
     this.#first = 0;
@@ -101,6 +104,7 @@ export class DraftArray {
     journal.note(() => {
       this.#slots.length = slots;
       this.#sizes.cut(slots);
+      this.#takenBack += added.length;
       this.#count -= added.length;
       this.#first = first;
       this.#isChanged = wasChanged;
@@ -245,8 +249,8 @@ export class DraftArray {
 }
 
 /**
- * The slots in which a value is still. An index knows too many: it is not told what leaves a slot, and forgets that
- * here, once.
+ * The slots in which a value is still. An index knows too many: it is not told what leaves a slot, or is taken back, and
+ * forgets that here.
  */
 function live(
   index: Slots,

@@ -8,8 +8,7 @@ import type { Pool } from '../store/database.ts';
 import { forgetMembers, leaveInstallation, meetInstallation, type QueueLoss } from '../store/installation.ts';
 import type { QueueConnection } from './connection.ts';
 import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
-import type { Additions } from './loss.ts';
-import { describeLoss, watchForLoss } from './loss.ts';
+import { type Additions, describeLoss, watchForLoss } from './loss.ts';
 
 /** Between two looks. What a process added since the last one, and nobody has applied, can be lost without a trace of it. */
 const LOOK_MS = 2000;

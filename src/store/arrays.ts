@@ -12,7 +12,6 @@ const OID = { int4: 23, text: 25, timestamptz: 1184, uuid: 2950, jsonb: 3802 } a
 const HEADER = 20;
 /** A UUID with its length. */
 const UUID_ELEMENT = 20;
-/** Node's pool of small buffers hands them out at multiples of eight. */
 const WORD = 4;
 const NULL_LENGTH = -1;
 
@@ -30,6 +29,7 @@ function begin(oid: number, length: number, bytes: number): Buffer {
 /** `uuid[]`. @throws {RangeError} for what is none in its usual form */
 export function uuidArray<Row>(rows: Row[], value: (row: Row) => string): Buffer {
   const array = begin(OID.uuid, rows.length, UUID_ELEMENT * rows.length);
+  // A view has to begin at a multiple of its words: Node's pool of small buffers hands them out at multiples of eight.
   const words = new Int32Array(array.buffer, array.byteOffset, array.length / WORD);
   let at = HEADER;
   let last: string | undefined;

@@ -122,7 +122,8 @@ function stalls(from: typeof seen, pace: number): string[] {
   return from.flatMap(({ what, figures }) => {
     const { lanes, loops, pages, refused, bystander } = figures;
     const all = { ...loops, lane: Math.max(...lanes), refused };
-    const most = LONGEST * pace + BUSY * Math.max(0, bystander - CALM);
+    // Each says the same in its way: the machine is not as it was for the table.
+    const most = Math.max(LONGEST * pace, LONGEST + BUSY * Math.max(0, bystander - CALM));
     const broken = Object.entries(all).filter(([, figure]) => !(figure < most));
     const stood = Object.entries(pages).filter(([, figure]) => !(figure < most));
     return [...broken, ...stood].map(([name, figure]) => `${what}: ${name} ${Math.round(figure)} ms`);

@@ -1,3 +1,5 @@
+import { setFlagsFromString } from 'node:v8';
+import { runInNewContext } from 'node:vm';
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { AttributeChange } from '../../src/profile/attribute-rule.ts';
@@ -96,5 +98,25 @@ describe('drafts give what the plain rules give', () => {
         }
       }),
     );
+  });
+
+  test('G5: elements that are added and taken back leave nothing behind', () => {
+    setFlagsFromString('--expose-gc');
+    const collect = runInNewContext('gc') as () => void;
+    const draft = new DraftAttribute(Array.from({ length: 7000 }, (_, id) => ({ id })));
+    const heap = () => {
+      collect();
+      return process.memoryUsage().heapUsed / 1024 ** 2;
+    };
+    const tooMuch = (object: number): AttributeChange => {
+      const add = Array.from({ length: 4000 }, (_, index) => ({ a: 1_000_000 + object * 4000 + index }));
+      return { objects: { add, remove: [{ key: 'b', value: 1 }], merge: false } };
+    };
+    const { json } = draft.size;
+    draft.apply(tooMuch(0), new Journal());
+    const before = heap();
+    for (let object = 1; object <= 60; object++) draft.apply(tooMuch(object), new Journal());
+    expect(heap() - before).toBeLessThan(8);
+    expect(draft.size.json).toBe(json);
   });
 });

@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { FURTHER_TIME_ZONES, RAILS_TIME_ZONES } from '../../src/profile/locale.ts';
 import { normalizeTimeZone } from '../../src/profile/time.ts';
+import { FURTHER_TIME_ZONES, RAILS_TIME_ZONES } from '../../src/profile/time-zone-names.ts';
 
 test.each([
   ['America/New_York', 'America/New_York'],

@@ -1,6 +1,6 @@
 import type { Identifier } from '../../src/profile/identifier.ts';
 
-type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
+export type Kind = 'external_id' | 'user_alias' | 'service_id' | 'email' | 'phone';
 
 /** Values of one workspace, by what an identifier of each kind says. */
 type Tables<Value> = Record<Kind, Map<string, Value>>;

@@ -58,7 +58,7 @@ const NOTHING: Left = { envelopes: new Set(), workspaces: new Set(), over: new S
 
 const UNKNOWN: Failed = { times: 0, signature: undefined };
 
-export interface CoalescerOptions {
+interface CoalescerOptions {
   metrics: WorkerMetrics;
   log: Log;
   /** Told the ids of dead letters that were written. */

@@ -17,7 +17,7 @@ import {
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
-import { ByIdentifier, kindOf } from './by-identifier.ts';
+import { ByIdentifier, type Kind, kindOf } from './by-identifier.ts';
 import type { HeldProfile } from './held-profile.ts';
 import { candidateLoads, lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
@@ -64,7 +64,7 @@ interface Named {
 }
 
 /** The identifiers of a batch, each once. */
-function nameOnce(items: WorkItem[]): Record<ReturnType<typeof kindOf>, Named> {
+function nameOnce(items: WorkItem[]): Record<Kind, Named> {
   const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
   const named = {
     external_id: empty(),

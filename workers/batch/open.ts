@@ -47,7 +47,7 @@ export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
  * whatever it is; the rest goes on.
  */
 export function open(deliveries: Delivery[]): Opened {
-  const items: WorkItem[] = [];
+  const items: OpenedItem[] = [];
   const deadLetters: PlacedDeadLetter[] = [];
   const lost = new Set<string>();
   const replayed = new Set<string>();
@@ -83,7 +83,7 @@ export function open(deliveries: Delivery[]): Opened {
   }
 
   /** Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter. */
-  function noteReplayed(ofEnvelope: { items: WorkItem[]; deadLetters: PlacedDeadLetter[] }): void {
+  function noteReplayed(ofEnvelope: { items: OpenedItem[]; deadLetters: PlacedDeadLetter[] }): void {
     for (const { object } of ofEnvelope.items) replayed.add(object.id);
     const [alone, ...more] = ofEnvelope.deadLetters;
     if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id)
@@ -163,9 +163,12 @@ function identifiersOf(object: AcceptedObject): Identifier[] {
 /** A dead letter of what does not fit its contract, and how many objects that do came before it. */
 type PlacedDeadLetter = FailedObject & { place: number; origin: Origin };
 
+/** An object that came in an envelope. */
+export type OpenedItem = WorkItem & Origin;
+
 /** The objects of a batch. */
 export interface Opened {
-  items: WorkItem[];
+  items: OpenedItem[];
   deadLetters: PlacedDeadLetter[];
   /** Ids of those that are dead letters which are tried again. */
   replayed: Set<string>;

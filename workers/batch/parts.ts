@@ -8,7 +8,7 @@ import {
   releaseEnvelopes,
 } from '../../src/store/ledger.ts';
 import { SMALL_ROUND } from './apply.ts';
-import type { Delivery, Opened } from './open.ts';
+import type { Delivery, Opened, OpenedItem } from './open.ts';
 import { type Origin, scoped, type WorkItem } from './work-item.ts';
 
 /**
@@ -75,12 +75,12 @@ export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed>
 export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
   if (left.size === 0) return opened;
   const isLeft = ({ envelope, place }: Origin) => left.get(envelope)?.has(place) ?? true;
-  const items = opened.items.filter((item) => isLeft(item as Origin));
+  const items = opened.items.filter(isLeft);
   const deadLetters = opened.deadLetters
     .filter(({ origin }) => isLeft(origin))
     .map((one) => ({
       ...one,
-      place: opened.items.slice(0, one.place).filter((item) => isLeft(item as Origin)).length,
+      place: opened.items.slice(0, one.place).filter(isLeft).length,
     }));
   return { ...opened, items, deadLetters };
 }
@@ -89,7 +89,7 @@ export function withoutDone(opened: Opened, left: Claimed['left']): Opened {
  * Puts those whose turn was over behind the others. Where a delete decides what becomes of dead letters all keep their
  * places.
  */
-export function inTurns({ items, deadLetters, replayed }: Opened, { late }: Part): WorkItem[][] {
+export function inTurns({ items, deadLetters, replayed }: Opened, { late }: Part): OpenedItem[][] {
   if (late.size === 0 || deadLetters.length > 0 || replayed.size > 0) return [items];
   const places = new Map([...late].map((workspace, place) => [workspace, place]));
   const placeOf = (item: WorkItem) => places.get(item.workspaceId) ?? -1;
@@ -119,7 +119,7 @@ export function nothingLeft(): LeftOver {
 
 export function leave(left: LeftOver, { items, deadLetters }: Pick<Opened, 'items' | 'deadLetters'>): void {
   for (const item of items) {
-    left.origins.push({ envelope: item.envelope!, place: item.place! });
+    left.origins.push({ envelope: item.envelope, place: item.place });
     left.workspaces.add(item.workspaceId);
   }
   for (const { origin } of deadLetters) left.origins.push(origin);

@@ -95,9 +95,9 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   /** The next job of a lane of which nothing is in work; undefined: there is none, or somebody lets it wait. */
   async function headOf({ queue, waiting }: Watched): Promise<string | undefined> {
     if (!observer.ready()) throw new Error('the queue is not connected');
-    const asked = Promise.all([queue.getJobCounts('active'), queue.isPaused(), waiting.oldest()] as const);
-    const [{ active = 0 }, paused, next] = await within(lockDuration, asked);
-    return active > 0 || paused ? undefined : next?.id;
+    const asked = Promise.all([queue.getJobCounts('active'), queue.isPaused(), waiting.ids(1)] as const);
+    const [{ active = 0 }, paused, [next]] = await within(lockDuration, asked);
+    return active > 0 || paused ? undefined : next;
   }
 
   const looks = poll(lockDuration, look);

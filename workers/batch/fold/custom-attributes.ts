@@ -45,7 +45,7 @@ export class CustomAttributes {
   #stored: StoredAttributes | undefined;
   /** What the only object so far sets, which is all that is done to most; it is somebody else's, and not changed. */
   #only: Record<string, Json> | undefined;
-  /** What all of them have done, once there are more. */
+  /** What all of them have done, once there is more than what one object sets. */
   #played: Played | undefined;
   /** Bytes that the batch has added at most, until it is worth the while to know better. */
   #added = 0;
@@ -130,7 +130,7 @@ export class CustomAttributes {
     return { set, unset };
   }
 
-  /** From here on there is more than one object may do alone. */
+  /** From here on there is more than what one object sets. */
   #begin(): void {
     if (this.#played) return;
     this.#played = new Played();

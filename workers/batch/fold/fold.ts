@@ -114,7 +114,7 @@ function isNamedElsewhere(
 ): boolean {
   if (lanes === 1) return false;
   const { externalId, email, phone, phoneValid } = profile;
-  // Nearly all are, and a hash of both would say no more.
+  // So are nearly all objects, and the lane of a name is a hash of it.
   if ('external_id' in identifier && identifier.external_id === externalId) return false;
   const first =
     externalId !== null

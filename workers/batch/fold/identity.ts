@@ -161,7 +161,7 @@ const MAX_MERGED_BYTES = 2 * MAX_CUSTOM_BYTES;
  * Nothing happens unless each side means exactly one user, and not the same; nor when both have a phone number that
  * cannot exist.
  */
-export function foldMerge(item: WorkItem, { merge, keep }: AcceptedMerge, changes: Changes): FoldedIdentity {
+function foldMerge(item: WorkItem, { merge, keep }: AcceptedMerge, changes: Changes): FoldedIdentity {
   const merged = pick(changes.profiles, item.workspaceId, merge);
   const kept = pick(changes.profiles, item.workspaceId, keep);
   if (merged === RELOAD || kept === RELOAD) return RELOAD;
@@ -179,7 +179,7 @@ function hasInvalidPhone({ phone, phoneValid }: HeldProfile): boolean {
  * Gives a user without an external id the one named, or merges it into who has that, whose aliases win: another name
  * under a label that both have means nobody from then on. A user who goes by an external id already is identified.
  */
-export function foldIdentify(
+function foldIdentify(
   item: WorkItem,
   { user, external_id }: AcceptedIdentify,
   changes: Changes,
