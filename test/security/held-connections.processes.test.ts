@@ -200,7 +200,10 @@ async function expectBounded(texts: string[], answer: RegExp | undefined, growth
   const most = await peak(async () => {
     statuses = await beside(Promise.all(texts.map((text) => hold(text, answer))));
   });
-  process.stderr.write(`${texts.length} held: the event loop stood for ${await longestStall()} ms at most\n`);
+  const stall = await longestStall();
+  process.stderr.write(
+    `${texts.length} held: the event loop stood for ${stall} ms, ${Math.round(most - base)} MB more, at most\n`,
+  );
   const { during, after } = statuses!;
   // While thousands come at once a process may say that it is busy; it does not hang.
   for (const status of during) expect([201, 503]).toContain(status);

@@ -3,7 +3,6 @@ import { BaseSequencer, type TestSpecification } from 'vitest/node';
 /** Files that take longest, in seconds on two cores, most of them of the processor. */
 const LONG: [file: string, seconds: number][] = [
   ['chaos/stores', 150],
-  ['security/held-connections', 110],
   ['start.processes', 80],
   ['chaos/clients', 70],
   ['chaos/surroundings', 70],
