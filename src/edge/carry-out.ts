@@ -12,6 +12,51 @@ import { type Answer, answerOf } from './reply.ts';
 import { aboutRequest } from './request.ts';
 import type { EdgeServices } from './services.ts';
 
+/** Puts the objects of an operation into the queue; the answer waits for the disk. */
+export async function answerQueued(
+  operation: QueuedOperation,
+  admitted: Admitted,
+  services: EdgeServices,
+): Promise<Answer> {
+  const { request, requestId, caller, idempotencyKey } = admitted;
+  const { queue } = services;
+  const accepted_at = new Date(caller.now).toISOString();
+  const envelopeRequest: EnvelopeRequest = {
+    request_id: requestId,
+    workspace_id: caller.workspaceId,
+    accepted_at,
+  };
+  const settle = (plan: Plan, entries: LaneEntry[]) =>
+    settled({ operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) }, services);
+  if (idempotencyKey) {
+    const attempt = queuedAttempt({
+      queue,
+      request: envelopeRequest,
+      makePlan: () => makePlan(operation, admitted, services),
+      bytesOf: (objects) => bytesOf(request, objects),
+      settle,
+      waits: operation.readBackWithin !== undefined,
+    });
+    return idempotentAnswer(services.idempotency.perform(idempotencyKey, attempt), requestId);
+  }
+
+  const plan = await makePlan(operation, admitted, services);
+  const entries = await queue.enqueue(envelopeRequest, plan.objects, bytesOf(request, plan.objects));
+  return settle(plan, entries);
+}
+
+function makePlan(
+  operation: QueuedOperation,
+  admitted: Admitted,
+  { authenticator }: EdgeServices,
+): Promise<Plan> {
+  return planWithGroups(operation, admitted, async () => {
+    const { request, address, caller } = admitted;
+    const { groups } = await authenticator.renew(request.headers.authorization, address, caller.now);
+    return groups;
+  });
+}
+
 /**
  * Plans with the subscription groups that the edge remembers; when the request names one that it does not
  * know, plans again with those of the store, since the group may have been made a second ago.
@@ -56,51 +101,6 @@ async function planIn(operation: QueuedOperation, caller: Caller, body: Record<s
     const turn = yieldIfLong();
     if (turn) await turn;
   }
-}
-
-/** Puts the objects of an operation into the queue; the answer waits for the disk. */
-export async function answerQueued(
-  operation: QueuedOperation,
-  admitted: Admitted,
-  services: EdgeServices,
-): Promise<Answer> {
-  const { request, requestId, caller, idempotencyKey } = admitted;
-  const { queue } = services;
-  const accepted_at = new Date(caller.now).toISOString();
-  const envelopeRequest: EnvelopeRequest = {
-    request_id: requestId,
-    workspace_id: caller.workspaceId,
-    accepted_at,
-  };
-  const settle = (plan: Plan, entries: LaneEntry[]) =>
-    settled({ operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) }, services);
-  if (idempotencyKey) {
-    const attempt = queuedAttempt({
-      queue,
-      request: envelopeRequest,
-      makePlan: () => makePlan(operation, admitted, services),
-      bytesOf: (objects) => bytesOf(request, objects),
-      settle,
-      waits: operation.readBackWithin !== undefined,
-    });
-    return idempotentAnswer(services.idempotency.perform(idempotencyKey, attempt), requestId);
-  }
-
-  const plan = await makePlan(operation, admitted, services);
-  const entries = await queue.enqueue(envelopeRequest, plan.objects, bytesOf(request, plan.objects));
-  return settle(plan, entries);
-}
-
-function makePlan(
-  operation: QueuedOperation,
-  admitted: Admitted,
-  { authenticator }: EdgeServices,
-): Promise<Plan> {
-  return planWithGroups(operation, admitted, async () => {
-    const { request, address, caller } = admitted;
-    const { groups } = await authenticator.renew(request.headers.authorization, address, caller.now);
-    return groups;
-  });
 }
 
 interface Stored {

@@ -47,71 +47,6 @@ import { recordRefused } from './failures.ts';
 import type { HeldProfile } from './held-profile.ts';
 
 /**
- * Writes the identity operations of a round, behind everything else that was folded in it. The statements hold
- * each other up only by their order: none needs the answer of another.
- *
- * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
- */
-export async function writeIdentity(tx: Connection, changes: IdentityChanges, now: string): Promise<void> {
-  const { renamedAliases, externalIds, deprecated, undeprecated, merges, deletes, outcomes } = changes;
-  await sendTogether(tx, [
-    () =>
-      renamedAliases.length > 0 &&
-      freeAliases(
-        tx,
-        renamedAliases.map((row) => ({ ...row, alias_name: row.new_alias_name })),
-      ),
-    () => renamedAliases.length > 0 && renameAliases(tx, renamedAliases),
-    () => externalIds.length > 0 && setExternalIds(tx, externalIds, now),
-    () => deprecated.length > 0 && freeExternalIds(tx, deprecated),
-    () => deprecated.length > 0 && deprecateExternalIds(tx, deprecated, now),
-    () => undeprecated.length > 0 && removeDeprecatedExternalIds(tx, undeprecated),
-    ...(merges.length > 0 ? merging(tx, merges, now) : []),
-    ...(deletes.length > 0 ? deleting(tx, changes, now) : []),
-    () => outcomes.length > 0 && recordOutcomes(tx, outcomes),
-  ]);
-}
-
-function merging(tx: Connection, merges: MergePair[], now: string): (() => Promise<unknown>)[] {
-  const gone = merges.map(({ workspace_id, merged_id }) => ({ workspace_id, id: merged_id }));
-  return [
-    () => handOverDeadLetters(tx, merges),
-    () => mergeProfiles(tx, merges, now),
-    () => moveAliases(tx, merges),
-    () => movePushTokens(tx, merges, ROWS_AT_ONCE),
-    () => mergeEventSummaries(tx, merges, ROWS_AT_ONCE),
-    () => mergePurchaseSummaries(tx, merges, ROWS_AT_ONCE),
-    () => mergeAppSummaries(tx, merges),
-    () => recordMerges(tx, merges, now),
-    () => eraseSlice(tx, 'names', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
-    () => removeProfiles(tx, gone),
-  ];
-}
-
-function deleting(tx: Connection, { deletes, deleted }: IdentityChanges, now: string): (() => unknown)[] {
-  const gone: ProfileKey[] = deleted.map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  const named = deletes.flatMap(({ workspaceId, object }) =>
-    namedIdentifiers(object).map((identifier) => ({ workspaceId, identifier })),
-  );
-  const addresses = deleted.flatMap(addressesOf);
-  return [
-    () => forgetDeadLetters(tx, { keys: gone, named }, now),
-    () => gone.length > 0 && recordDeletes(tx, gone, now),
-    () => gone.length > 0 && eraseSlice(tx, 'belongings', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
-    () => gone.length > 0 && eraseSlice(tx, 'names', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
-    () => gone.length > 0 && removeProfiles(tx, gone),
-    () => addresses.length > 0 && dropUnheldAddresses(tx, addresses),
-  ];
-}
-
-function addressesOf({ workspaceId, email, phone, phoneValid }: HeldProfile): HeldAddress[] {
-  const addresses: HeldAddress[] = [];
-  if (email !== null) addresses.push({ workspaceId, kind: 'email', address: email });
-  if (phone !== null && phoneValid) addresses.push({ workspaceId, kind: 'phone', address: phone });
-  return addresses;
-}
-
-/**
  * Writes a folded round: a fixed number of statements, whatever the number of objects, and those of its identity
  * objects.
  *
@@ -181,4 +116,69 @@ function toCustom(profile: HeldProfile): CustomAttributesUpdate {
     ...profile.custom.written(),
     ordinal: profile.touched,
   };
+}
+
+/**
+ * Writes the identity operations of a round, behind everything else that was folded in it. The statements hold
+ * each other up only by their order: none needs the answer of another.
+ *
+ * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
+ */
+export async function writeIdentity(tx: Connection, changes: IdentityChanges, now: string): Promise<void> {
+  const { renamedAliases, externalIds, deprecated, undeprecated, merges, deletes, outcomes } = changes;
+  await sendTogether(tx, [
+    () =>
+      renamedAliases.length > 0 &&
+      freeAliases(
+        tx,
+        renamedAliases.map((row) => ({ ...row, alias_name: row.new_alias_name })),
+      ),
+    () => renamedAliases.length > 0 && renameAliases(tx, renamedAliases),
+    () => externalIds.length > 0 && setExternalIds(tx, externalIds, now),
+    () => deprecated.length > 0 && freeExternalIds(tx, deprecated),
+    () => deprecated.length > 0 && deprecateExternalIds(tx, deprecated, now),
+    () => undeprecated.length > 0 && removeDeprecatedExternalIds(tx, undeprecated),
+    ...(merges.length > 0 ? merging(tx, merges, now) : []),
+    ...(deletes.length > 0 ? deleting(tx, changes, now) : []),
+    () => outcomes.length > 0 && recordOutcomes(tx, outcomes),
+  ]);
+}
+
+function merging(tx: Connection, merges: MergePair[], now: string): (() => Promise<unknown>)[] {
+  const gone = merges.map(({ workspace_id, merged_id }) => ({ workspace_id, id: merged_id }));
+  return [
+    () => handOverDeadLetters(tx, merges),
+    () => mergeProfiles(tx, merges, now),
+    () => moveAliases(tx, merges),
+    () => movePushTokens(tx, merges, ROWS_AT_ONCE),
+    () => mergeEventSummaries(tx, merges, ROWS_AT_ONCE),
+    () => mergePurchaseSummaries(tx, merges, ROWS_AT_ONCE),
+    () => mergeAppSummaries(tx, merges),
+    () => recordMerges(tx, merges, now),
+    () => eraseSlice(tx, 'names', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
+    () => removeProfiles(tx, gone),
+  ];
+}
+
+function deleting(tx: Connection, { deletes, deleted }: IdentityChanges, now: string): (() => unknown)[] {
+  const gone: ProfileKey[] = deleted.map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
+  const named = deletes.flatMap(({ workspaceId, object }) =>
+    namedIdentifiers(object).map((identifier) => ({ workspaceId, identifier })),
+  );
+  const addresses = deleted.flatMap(addressesOf);
+  return [
+    () => forgetDeadLetters(tx, { keys: gone, named }, now),
+    () => gone.length > 0 && recordDeletes(tx, gone, now),
+    () => gone.length > 0 && eraseSlice(tx, 'belongings', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
+    () => gone.length > 0 && eraseSlice(tx, 'names', { keys: gone, rowsOfEach: ROWS_AT_ONCE }),
+    () => gone.length > 0 && removeProfiles(tx, gone),
+    () => addresses.length > 0 && dropUnheldAddresses(tx, addresses),
+  ];
+}
+
+function addressesOf({ workspaceId, email, phone, phoneValid }: HeldProfile): HeldAddress[] {
+  const addresses: HeldAddress[] = [];
+  if (email !== null) addresses.push({ workspaceId, kind: 'email', address: email });
+  if (phone !== null && phoneValid) addresses.push({ workspaceId, kind: 'phone', address: phone });
+  return addresses;
 }

@@ -25,96 +25,6 @@ const RAW_SLICE = 5000;
 /** Rows of each other table that one transaction moves or erases: lanes that add to the same sums wait for it. */
 const SLICE = 2000;
 
-/**
- * One step of settling tombstones: a slice of what the merged ones left behind goes where they went, and a slice of what
- * the deleted ones did is erased. Each profile has its share of the slice, so that small ones are done at once. Any
- * number of workers may do it at once, and any of them may end in the middle.
- *
- * @returns false when nothing could be done: other workers have all of them in hand
- */
-export async function settleTombstones(pool: Pool, keys: ProfileKey[]): Promise<boolean> {
-  // Alone, and first: whoever has tombstones in hand waits for no other ones.
-  const spread = await spreadDeletes(pool, keys, Math.ceil(SLICE / keys.length));
-  // Lanes lock dead letters and sums in another order than one transaction here would.
-  const failures = await step(pool, keys, { bring: bringDeadLetters, erase: eraseDeadLetters });
-  const rest = await step(pool, keys, { bring: bringAfter, erase });
-  return spread + failures + rest > 0;
-}
-
-/** What is done in one transaction for profiles of one fate; how many rows it were. `share`: of each profile, at most. */
-type Settling = (tx: Connection, tombstones: Tombstone[], share: number) => Promise<number>;
-
-function step(
-  pool: Pool,
-  keys: ProfileKey[],
-  { bring, erase }: { bring: Settling; erase: Settling },
-): Promise<number> {
-  return inTransaction(pool, async (tx) => {
-    const tombstones = await lockTombstones(tx, keys);
-    const merged = tombstones.filter(({ fate }) => fate === 'merged');
-    const deleted = tombstones.filter(({ fate }) => fate === 'deleted');
-    const share = Math.ceil(SLICE / Math.max(1, tombstones.length));
-    const brought = merged.length > 0 ? await bring(tx, merged, share) : 0;
-    const erased = deleted.length > 0 ? await erase(tx, deleted, share) : 0;
-    return brought + erased;
-  });
-}
-
-/** @returns false when no history of an address is left to erase that nobody else has in hand */
-export function settleHistories(pool: Pool): Promise<boolean> {
-  return eraseHistories(pool, SLICE);
-}
-
-async function bringDeadLetters(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
-  const pairs = await findKept(tx, merged);
-  if (pairs.length === 0) return 0;
-  return total(
-    await sendTogether(tx, [
-      () => bringFailures(tx, pairs, { which: 'owned', rowsOfEach: share }),
-      () => bringFailures(tx, pairs, { which: 'named', rowsOfEach: share }),
-      () => strikeOffNames(tx, merged, share),
-    ]),
-  );
-}
-
-async function eraseDeadLetters(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
-  return total(
-    await sendTogether(tx, [
-      () => eraseFailures(tx, deleted, share),
-      () => strikeOffNames(tx, deleted, share),
-    ]),
-  );
-}
-
-async function bringAfter(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
-  const pairs = await findKept(tx, merged);
-  return total(
-    await sendTogether(tx, [
-      () => (pairs.length > 0 ? mergeEventSummaries(tx, pairs, share) : 0),
-      () => (pairs.length > 0 ? mergePurchaseSummaries(tx, pairs, share) : 0),
-      () => (pairs.length > 0 ? movePushTokens(tx, pairs, share) : 0),
-      () => eraseSlice(tx, 'names', { keys: merged, rowsOfEach: share }),
-      () => dropSettled(tx, merged, 'merged'),
-    ]),
-  );
-}
-
-async function erase(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
-  return total(
-    await sendTogether(tx, [
-      () => eraseActivity(tx, 'events', { keys: deleted, limit: RAW_SLICE }),
-      () => eraseActivity(tx, 'purchases', { keys: deleted, limit: RAW_SLICE }),
-      () => eraseSlice(tx, 'belongings', { keys: deleted, rowsOfEach: share }),
-      () => eraseSlice(tx, 'names', { keys: deleted, rowsOfEach: share }),
-      () => dropSettled(tx, deleted, 'deleted'),
-    ]),
-  );
-}
-
-function total(counts: number[]): number {
-  return counts.reduce((sum, count) => sum + count, 0);
-}
-
 /** Settles tombstones beside the lanes. */
 export interface Settler extends Service {
   /** Says that profiles were merged or deleted. */
@@ -216,4 +126,94 @@ export function startSettling(pool: Pool, log: Log): Settler {
       await running;
     },
   };
+}
+
+/**
+ * One step of settling tombstones: a slice of what the merged ones left behind goes where they went, and a slice of what
+ * the deleted ones did is erased. Each profile has its share of the slice, so that small ones are done at once. Any
+ * number of workers may do it at once, and any of them may end in the middle.
+ *
+ * @returns false when nothing could be done: other workers have all of them in hand
+ */
+export async function settleTombstones(pool: Pool, keys: ProfileKey[]): Promise<boolean> {
+  // Alone, and first: whoever has tombstones in hand waits for no other ones.
+  const spread = await spreadDeletes(pool, keys, Math.ceil(SLICE / keys.length));
+  // Lanes lock dead letters and sums in another order than one transaction here would.
+  const failures = await step(pool, keys, { bring: bringDeadLetters, erase: eraseDeadLetters });
+  const rest = await step(pool, keys, { bring: bringAfter, erase });
+  return spread + failures + rest > 0;
+}
+
+/** @returns false when no history of an address is left to erase that nobody else has in hand */
+export function settleHistories(pool: Pool): Promise<boolean> {
+  return eraseHistories(pool, SLICE);
+}
+
+/** What is done in one transaction for profiles of one fate; how many rows it were. `share`: of each profile, at most. */
+type Settling = (tx: Connection, tombstones: Tombstone[], share: number) => Promise<number>;
+
+function step(
+  pool: Pool,
+  keys: ProfileKey[],
+  { bring, erase }: { bring: Settling; erase: Settling },
+): Promise<number> {
+  return inTransaction(pool, async (tx) => {
+    const tombstones = await lockTombstones(tx, keys);
+    const merged = tombstones.filter(({ fate }) => fate === 'merged');
+    const deleted = tombstones.filter(({ fate }) => fate === 'deleted');
+    const share = Math.ceil(SLICE / Math.max(1, tombstones.length));
+    const brought = merged.length > 0 ? await bring(tx, merged, share) : 0;
+    const erased = deleted.length > 0 ? await erase(tx, deleted, share) : 0;
+    return brought + erased;
+  });
+}
+
+async function bringDeadLetters(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
+  const pairs = await findKept(tx, merged);
+  if (pairs.length === 0) return 0;
+  return total(
+    await sendTogether(tx, [
+      () => bringFailures(tx, pairs, { which: 'owned', rowsOfEach: share }),
+      () => bringFailures(tx, pairs, { which: 'named', rowsOfEach: share }),
+      () => strikeOffNames(tx, merged, share),
+    ]),
+  );
+}
+
+async function eraseDeadLetters(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
+  return total(
+    await sendTogether(tx, [
+      () => eraseFailures(tx, deleted, share),
+      () => strikeOffNames(tx, deleted, share),
+    ]),
+  );
+}
+
+async function bringAfter(tx: Connection, merged: Tombstone[], share: number): Promise<number> {
+  const pairs = await findKept(tx, merged);
+  return total(
+    await sendTogether(tx, [
+      () => (pairs.length > 0 ? mergeEventSummaries(tx, pairs, share) : 0),
+      () => (pairs.length > 0 ? mergePurchaseSummaries(tx, pairs, share) : 0),
+      () => (pairs.length > 0 ? movePushTokens(tx, pairs, share) : 0),
+      () => eraseSlice(tx, 'names', { keys: merged, rowsOfEach: share }),
+      () => dropSettled(tx, merged, 'merged'),
+    ]),
+  );
+}
+
+async function erase(tx: Connection, deleted: Tombstone[], share: number): Promise<number> {
+  return total(
+    await sendTogether(tx, [
+      () => eraseActivity(tx, 'events', { keys: deleted, limit: RAW_SLICE }),
+      () => eraseActivity(tx, 'purchases', { keys: deleted, limit: RAW_SLICE }),
+      () => eraseSlice(tx, 'belongings', { keys: deleted, rowsOfEach: share }),
+      () => eraseSlice(tx, 'names', { keys: deleted, rowsOfEach: share }),
+      () => dropSettled(tx, deleted, 'deleted'),
+    ]),
+  );
+}
+
+function total(counts: number[]): number {
+  return counts.reduce((sum, count) => sum + count, 0);
 }

@@ -40,6 +40,136 @@ const refusals = {
   quantity: { error: "'quantity' is not valid" },
 };
 
+/** Judges one object of an array, by its place there. */
+type Accept = (value: Json, index: number, caller: Caller) => Verdict;
+
+/**
+ * By array, what judges its objects: storable values, identifier, shape, then the rules of the kind. The validators are
+ * compiled here, once.
+ *
+ * @param serviceIdField wire name of the service id
+ */
+export function createAccept(serviceIdField: string, longStrings: LongStrings): Record<TrackKind, Accept> {
+  const shapes = {
+    attributes: compile(withoutPhone(attributesSchema(serviceIdField))),
+    events: compile(eventSchema(serviceIdField)),
+    purchases: compile(purchaseSchema(serviceIdField)),
+  };
+
+  const acceptOf = (kind: TrackKind): Accept =>
+    function accept(value, index, caller) {
+      const { now, hasGroup } = caller;
+      if (typeof value !== 'object' || value === null || Array.isArray(value)) {
+        return { error: `each element of '${kind}' must be an object` };
+      }
+      const unstorable = findUnstorable(value);
+      if (unstorable) return { error: unstorable };
+      if (kind === 'attributes' && value.push_token_import === true) {
+        return judgeTokenImport(value, { id: newId(), index, serviceIdField, now, hasGroup, longStrings });
+      }
+      const chosen = identifierOf(value, serviceIdField);
+      if ('error' in chosen) return chosen;
+      const { identifier } = chosen;
+      if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return { error: BLOCKED };
+      const shape = shapes[kind];
+      if (!shape(value)) return { error: describeError(shape.errors![0]!) };
+      const create = createsProfile(identifier, value._update_existing_only) ? undefined : false;
+      const judge: Judge = {
+        id: newId(),
+        index,
+        identifier,
+        create,
+        serviceIdField,
+        now,
+        hasGroup,
+        longStrings,
+      };
+      if (kind === 'events') return judgeEvent(value, judge);
+      if (kind === 'purchases') return judgePurchase(value, judge);
+      return judgeAttributes(value, judge);
+    };
+
+  return {
+    attributes: acceptOf('attributes'),
+    events: acceptOf('events'),
+    purchases: acceptOf('purchases'),
+  };
+}
+
+/** A phone that addresses nobody is an attribute, and costs the object nothing when it cannot be read. */
+function withoutPhone(schema: Schema): Schema {
+  const { phone: _phone, ...properties } = schema.properties as Record<string, Schema>;
+  return { ...schema, properties };
+}
+
+/** What is known of an object before its own rules are looked at. */
+interface Judge {
+  id: string;
+  index: number;
+  identifier: Identifier;
+  create: false | undefined;
+  serviceIdField: string;
+  /** Epoch milliseconds. */
+  now: number;
+  hasGroup: Caller['hasGroup'];
+  longStrings: LongStrings;
+}
+
+/** An object that can be applied, and what was cut or left out of it if anything was; or why it cannot. */
+type Verdict = { object: TrackObject; warnings?: readonly string[] } | { error: string };
+
+/** Judges an attribute object whose shape and identifier are right already. */
+function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
+  const normalized = normalizeAttributes(object, base);
+  if ('error' in normalized) return normalized;
+  const stranger = strangeGroup(normalized.delta, base);
+  if (stranger) return { error: stranger };
+  const attributes: AcceptedAttributes = {
+    kind: 'attributes',
+    id: base.id,
+    index: base.index,
+    create: base.create,
+    identifier: base.identifier,
+    ...normalized.delta,
+  };
+  return normalized.warnings ? { object: attributes, warnings: normalized.warnings } : { object: attributes };
+}
+
+/**
+ * Judges an import of push tokens: at least one token, and nothing that names one user. Each token that nobody
+ * has becomes an anonymous profile with the object's attributes.
+ */
+function judgeTokenImport(object: Record<string, Json>, base: Omit<Judge, 'identifier' | 'create'>): Verdict {
+  if (namesOneUser(object, base.serviceIdField)) {
+    return {
+      error: `'push_token_import' is not valid: it must not carry 'external_id', 'user_alias' or '${base.serviceIdField}'`,
+    };
+  }
+  const normalized = normalizeAttributes(object, base);
+  if ('error' in normalized) return normalized;
+  if (!normalized.delta.push_tokens?.length) return { error: "'push_tokens' is required" };
+  const stranger = strangeGroup(normalized.delta, base);
+  if (stranger) return { error: stranger };
+  const attributes: AcceptedAttributes = {
+    kind: 'attributes',
+    id: newId(),
+    index: base.index,
+    ...normalized.delta,
+  };
+  return normalized.warnings ? { object: attributes, warnings: normalized.warnings } : { object: attributes };
+}
+
+/** The text that refuses a group which the workspace does not have, if there is one. */
+function strangeGroup(
+  { subscription_groups }: AttributesDelta,
+  { hasGroup }: Pick<Judge, 'hasGroup'>,
+): string | undefined {
+  const id = subscription_groups?.find(
+    (group) => !hasGroup(group.subscription_group_id),
+  )?.subscription_group_id;
+  return id && `'subscription_groups' is not valid: no subscription group has the id ${id}`;
+}
+
 /** Judges an event whose shape and identifier are right already. */
 function judgeEvent(object: Record<string, Json>, base: Judge): Verdict {
   const sent = object.name as string;
@@ -122,134 +252,4 @@ function withCut(member: string, warnings: readonly string[] | undefined): reado
 
 function refusedLong(member: string): { error: string } {
   return { error: `'${member}' is not valid: it must be a string of 1 to ${MAX_CHARACTERS} characters` };
-}
-
-/** Judges an attribute object whose shape and identifier are right already. */
-function judgeAttributes(object: Record<string, Json>, base: Judge): Verdict {
-  const normalized = normalizeAttributes(object, base);
-  if ('error' in normalized) return normalized;
-  const stranger = strangeGroup(normalized.delta, base);
-  if (stranger) return { error: stranger };
-  const attributes: AcceptedAttributes = {
-    kind: 'attributes',
-    id: base.id,
-    index: base.index,
-    create: base.create,
-    identifier: base.identifier,
-    ...normalized.delta,
-  };
-  return normalized.warnings ? { object: attributes, warnings: normalized.warnings } : { object: attributes };
-}
-
-/**
- * Judges an import of push tokens: at least one token, and nothing that names one user. Each token that nobody
- * has becomes an anonymous profile with the object's attributes.
- */
-function judgeTokenImport(object: Record<string, Json>, base: Omit<Judge, 'identifier' | 'create'>): Verdict {
-  if (namesOneUser(object, base.serviceIdField)) {
-    return {
-      error: `'push_token_import' is not valid: it must not carry 'external_id', 'user_alias' or '${base.serviceIdField}'`,
-    };
-  }
-  const normalized = normalizeAttributes(object, base);
-  if ('error' in normalized) return normalized;
-  if (!normalized.delta.push_tokens?.length) return { error: "'push_tokens' is required" };
-  const stranger = strangeGroup(normalized.delta, base);
-  if (stranger) return { error: stranger };
-  const attributes: AcceptedAttributes = {
-    kind: 'attributes',
-    id: newId(),
-    index: base.index,
-    ...normalized.delta,
-  };
-  return normalized.warnings ? { object: attributes, warnings: normalized.warnings } : { object: attributes };
-}
-
-/** The text that refuses a group which the workspace does not have, if there is one. */
-function strangeGroup(
-  { subscription_groups }: AttributesDelta,
-  { hasGroup }: Pick<Judge, 'hasGroup'>,
-): string | undefined {
-  const id = subscription_groups?.find(
-    (group) => !hasGroup(group.subscription_group_id),
-  )?.subscription_group_id;
-  return id && `'subscription_groups' is not valid: no subscription group has the id ${id}`;
-}
-
-/** An object that can be applied, and what was cut or left out of it if anything was; or why it cannot. */
-type Verdict = { object: TrackObject; warnings?: readonly string[] } | { error: string };
-
-/** What is known of an object before its own rules are looked at. */
-interface Judge {
-  id: string;
-  index: number;
-  identifier: Identifier;
-  create: false | undefined;
-  serviceIdField: string;
-  /** Epoch milliseconds. */
-  now: number;
-  hasGroup: Caller['hasGroup'];
-  longStrings: LongStrings;
-}
-
-/** Judges one object of an array, by its place there. */
-type Accept = (value: Json, index: number, caller: Caller) => Verdict;
-
-/**
- * By array, what judges its objects: storable values, identifier, shape, then the rules of the kind. The validators are
- * compiled here, once.
- *
- * @param serviceIdField wire name of the service id
- */
-export function createAccept(serviceIdField: string, longStrings: LongStrings): Record<TrackKind, Accept> {
-  const shapes = {
-    attributes: compile(withoutPhone(attributesSchema(serviceIdField))),
-    events: compile(eventSchema(serviceIdField)),
-    purchases: compile(purchaseSchema(serviceIdField)),
-  };
-
-  const acceptOf = (kind: TrackKind): Accept =>
-    function accept(value, index, caller) {
-      const { now, hasGroup } = caller;
-      if (typeof value !== 'object' || value === null || Array.isArray(value)) {
-        return { error: `each element of '${kind}' must be an object` };
-      }
-      const unstorable = findUnstorable(value);
-      if (unstorable) return { error: unstorable };
-      if (kind === 'attributes' && value.push_token_import === true) {
-        return judgeTokenImport(value, { id: newId(), index, serviceIdField, now, hasGroup, longStrings });
-      }
-      const chosen = identifierOf(value, serviceIdField);
-      if ('error' in chosen) return chosen;
-      const { identifier } = chosen;
-      if ('external_id' in identifier && caller.isBlocked(identifier.external_id)) return { error: BLOCKED };
-      const shape = shapes[kind];
-      if (!shape(value)) return { error: describeError(shape.errors![0]!) };
-      const create = createsProfile(identifier, value._update_existing_only) ? undefined : false;
-      const judge: Judge = {
-        id: newId(),
-        index,
-        identifier,
-        create,
-        serviceIdField,
-        now,
-        hasGroup,
-        longStrings,
-      };
-      if (kind === 'events') return judgeEvent(value, judge);
-      if (kind === 'purchases') return judgePurchase(value, judge);
-      return judgeAttributes(value, judge);
-    };
-
-  return {
-    attributes: acceptOf('attributes'),
-    events: acceptOf('events'),
-    purchases: acceptOf('purchases'),
-  };
-}
-
-/** A phone that addresses nobody is an attribute, and costs the object nothing when it cannot be read. */
-function withoutPhone(schema: Schema): Schema {
-  const { phone: _phone, ...properties } = schema.properties as Record<string, Schema>;
-  return { ...schema, properties };
 }

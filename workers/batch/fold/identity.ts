@@ -16,6 +16,36 @@ import { pick, TooManyHolders } from '../profiles.ts';
 import { RELOAD, type WorkItem } from '../work-item.ts';
 import { canMove, losesPinned, meetsSealed, moveEmail, movePhone } from './states.ts';
 
+/** Plays one identity operation, in memory. What it touches is sealed for the rest of the round. */
+export function foldIdentity(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
+  try {
+    return dispatch(item, changes);
+  } catch (error) {
+    if (error instanceof TooManyHolders) return error.message;
+    throw error;
+  }
+}
+
+function dispatch(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
+  const { object } = item;
+  switch (object.kind) {
+    case 'alias_new':
+      return foldAliasNew(item, object, changes);
+    case 'alias_update':
+      return foldAliasUpdate(item, object, changes);
+    case 'identify':
+      return foldIdentify(item, object, changes);
+    case 'merge':
+      return foldMerge(item, object, changes);
+    case 'delete':
+      return foldDelete(item, object, changes);
+    case 'external_id_rename':
+      return foldRename(item, object, changes);
+    case 'external_id_remove':
+      return foldRemove(item, object, changes);
+  }
+}
+
 /**
  * A taken alias stays whose it is, and a user keeps the alias that it has under a label. With an external id that
  * nobody has, nobody gets the alias.
@@ -122,36 +152,6 @@ function foldRemove(
   identity.undeprecated.push({ workspace_id: workspaceId, external_id });
   profiles.sealIdentifier(workspaceId, { external_id });
   return undefined;
-}
-
-/** Plays one identity operation, in memory. What it touches is sealed for the rest of the round. */
-export function foldIdentity(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
-  try {
-    return dispatch(item, changes);
-  } catch (error) {
-    if (error instanceof TooManyHolders) return error.message;
-    throw error;
-  }
-}
-
-function dispatch(item: WorkItem<IdentityObject>, changes: Changes): FoldedIdentity {
-  const { object } = item;
-  switch (object.kind) {
-    case 'alias_new':
-      return foldAliasNew(item, object, changes);
-    case 'alias_update':
-      return foldAliasUpdate(item, object, changes);
-    case 'identify':
-      return foldIdentify(item, object, changes);
-    case 'merge':
-      return foldMerge(item, object, changes);
-    case 'delete':
-      return foldDelete(item, object, changes);
-    case 'external_id_rename':
-      return foldRename(item, object, changes);
-    case 'external_id_remove':
-      return foldRemove(item, object, changes);
-  }
 }
 
 /** Bytes, as stored, of custom attributes that two users may have together: each may have half of it. */
