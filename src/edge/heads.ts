@@ -21,10 +21,17 @@ const LOOK = { atRest: 100, busy: 20 };
 const FEW_CONNECTIONS = 500;
 
 /**
- * New ones of many that are read from in one turn of the event loop: what they send waits in the kernel until then, and
- * what is too much has been cut off before the next come.
+ * Connections, of many, that are read from in one turn of the event loop: the new ones, and those whose head has not ended.
+ * What they send waits in the kernel until then, and what is too much has been cut off before the next come.
  */
 const READ_IN_A_TURN = 32;
+
+/**
+ * Bytes of buffers in the process from which on such a turn waits for the garbage collector, so many milliseconds at most:
+ * what was read of heads that are cut off is memory until then.
+ */
+const UNCOLLECTED = 64 * 1024 * 1024;
+const COLLECTING = { look: 5, most: 50 };
 
 /** Connections that are answered at a time before they are cut off. */
 const MOST_FAREWELLS = 50;
@@ -63,8 +70,9 @@ export function createHeads(mostBytes: number) {
   function watch(server: Server): Service {
     let isBusy = false;
     let farewells = 0;
-    /** New connections that nothing has been read from. */
+    /** Connections that are not read from before their turn. */
     const unread: Socket[] = [];
+    let waited = 0;
     server.on('connection', (socket: Socket) => {
       isBusy = true;
       connections.set(socket, {
@@ -78,11 +86,20 @@ export function createHeads(mostBytes: number) {
       socket.once('close', () => connections.delete(socket));
       if (connections.size > FEW_CONNECTIONS) {
         countAll(socket);
-        socket.pause();
-        if (unread.push(socket) === 1) setImmediate(readOn);
+        readInTurn(socket);
       }
     });
+    function readInTurn(socket: Socket): void {
+      socket.pause();
+      if (unread.push(socket) === 1) setImmediate(readOn);
+    }
     function readOn(): void {
+      if (waited < COLLECTING.most && process.memoryUsage().arrayBuffers > UNCOLLECTED) {
+        waited += COLLECTING.look;
+        setTimeout(readOn, COLLECTING.look).unref();
+        return;
+      }
+      waited = 0;
       for (const socket of unread.splice(0, READ_IN_A_TURN)) socket.resume();
       if (unread.length > 0) setImmediate(readOn);
     }
@@ -123,6 +140,8 @@ export function createHeads(mostBytes: number) {
         if (connection.bodies > 0) return;
         seen += chunk.length;
         if (seen > mostBytes) look();
+        // The parser has had it before. What it has no use for yet is a head that goes on.
+        if (socket.bytesRead > connection.whole && !socket.destroyed) readInTurn(socket);
       });
     }
     return { name: 'request heads', stop: async () => clearTimeout(timer) };
