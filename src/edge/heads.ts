@@ -27,8 +27,8 @@ const FEW_CONNECTIONS = 500;
 const READ_IN_A_TURN = 32;
 
 /**
- * Bytes of buffers in the process from which on such a turn waits for the garbage collector, so many milliseconds at most:
- * what was read of heads that are cut off is memory until then.
+ * Bytes of buffers in the process from which on such a turn waits for the garbage collector, so many milliseconds at most,
+ * while heads are many: what was read of those that are cut off is memory until then. Bodies are no reason to wait.
  */
 const UNCOLLECTED = 64 * 1024 * 1024;
 const COLLECTING = { look: 5, most: 50 };
@@ -89,12 +89,16 @@ export function createHeads(mostBytes: number) {
         readInTurn(socket);
       }
     });
+    /** Heads on their way. */
+    function areMany(): boolean {
+      return seen > mostBytes / 8;
+    }
     function readInTurn(socket: Socket): void {
       socket.pause();
       if (unread.push(socket) === 1) setImmediate(readOn);
     }
     function readOn(): void {
-      if (waited < COLLECTING.most && process.memoryUsage().arrayBuffers > UNCOLLECTED) {
+      if (areMany() && waited < COLLECTING.most && process.memoryUsage().arrayBuffers > UNCOLLECTED) {
         waited += COLLECTING.look;
         setTimeout(readOn, COLLECTING.look).unref();
         return;
@@ -107,7 +111,7 @@ export function createHeads(mostBytes: number) {
     let timer = setTimeout(lookAgain, LOOK.atRest).unref();
     function lookAgain(): void {
       look();
-      isBusy ||= seen > mostBytes / 8;
+      isBusy ||= areMany();
       timer = setTimeout(lookAgain, isBusy ? LOOK.busy : LOOK.atRest).unref();
       isBusy = false;
     }
