@@ -37,7 +37,7 @@ const rooms: Record<string, string[]> = {
   metrics: [],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
-  'workers/lane': ['platform', 'profile', 'jobs', 'store', 'queue', 'workers/batch', 'workers/fence'],
+  'workers/lane': ['platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
   'workers/upkeep': ['platform', 'profile', 'jobs', 'store', 'queue', 'workers/batch'],
   'workers/sync': [
     ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits'],

@@ -3,11 +3,12 @@ import type { Express, NextFunction, Request, Response } from 'express';
 import express from 'express';
 import helmet from 'helmet';
 import { collectDefaultMetrics, Registry } from 'prom-client';
-import { type AcceptedObject, type Envelope, requestPlaces } from '../jobs/envelope.ts';
+import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
 import type { Log } from '../platform/log.ts';
 import { createMetricsGuard } from '../processes/secrets.ts';
 import { addLossMetric } from '../queue/loss.ts';
+import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';
 
@@ -219,7 +220,8 @@ const MOST_OBJECTS = 100;
  * An envelope as the dashboard shows it: each request with its objects under it, in the order in which they
  * take effect. What is no envelope is shown as it is: it is worth a look.
  */
-export function readable(envelope: Envelope) {
+export function readable(wire: WireEnvelope) {
+  const envelope = decodeEnvelope(wire);
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
   const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
   const places = requestPlaces(envelope);

@@ -1,6 +1,6 @@
 import type { AttributesDelta } from '../profile/attribute-rule.ts';
 import type { Identifier } from '../profile/identifier.ts';
-import type { Json } from '../profile/json.ts';
+import type { Json, JsonText } from '../profile/json.ts';
 import type { IdentityKind, IdentityObject, SubscriptionKind, SubscriptionObject } from './payloads.ts';
 
 /**
@@ -82,8 +82,8 @@ export interface AcceptedEvent extends AcceptedBase {
   name: string;
   /** ISO 8601, UTC. */
   time: string;
-  app_id?: string;
-  properties?: Record<string, Json>;
+  app_id?: string | undefined;
+  properties?: Record<string, Json> | JsonText | undefined;
 }
 
 export interface AcceptedPurchase extends AcceptedBase {
@@ -98,8 +98,8 @@ export interface AcceptedPurchase extends AcceptedBase {
   quantity: number;
   /** ISO 8601, UTC. */
   time: string;
-  app_id?: string;
-  properties?: Record<string, Json>;
+  app_id?: string | undefined;
+  properties?: Record<string, Json> | JsonText | undefined;
 }
 
 export type TrackObject = AcceptedAttributes | AcceptedEvent | AcceptedPurchase;

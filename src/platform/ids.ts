@@ -35,3 +35,40 @@ function open(millisecond: number): void {
   begin = `${time.slice(0, 8)}-${time.slice(8)}-7`;
   end = `${random.slice(0, 2)}-${random.slice(2)}`;
 }
+
+/** Where the counter stands in an id: three digits, and one behind the variant. */
+const COUNTER = 15;
+const LAST_DIGIT = 20;
+const LENGTH = 36;
+
+/** Ids that were made one after the other, within a millisecond of one process: its counter tells them apart. */
+export interface IdSeries {
+  /** The id that was made `distance` ids after the first; below 65,536. */
+  at(distance: number): string;
+  /** How many ids after the first this one was made; undefined: it is none of the series. */
+  distanceOf(id: string): number | undefined;
+}
+
+/** @param first a UUID; of one that `newId` did not make the ids that follow are UUIDs as well */
+export function idSeries(first: string): IdSeries {
+  const counter = counterOf(first);
+  const head = first.slice(0, COUNTER);
+  const tail = first.slice(LAST_DIGIT + 1);
+  return {
+    at(distance) {
+      const count = counter + distance;
+      const high = HEX[(count >> 8) & 255]!;
+      const low = HEX[count & 255]!;
+      return `${head}${high}${low[0]}-8${low[1]}${tail}`;
+    },
+    distanceOf(id) {
+      if (id.length !== LENGTH || !id.startsWith(head) || !id.endsWith(tail)) return undefined;
+      const distance = counterOf(id) - counter;
+      return distance >= 0 && this.at(distance) === id ? distance : undefined;
+    },
+  };
+}
+
+function counterOf(id: string): number {
+  return Number.parseInt(id.slice(COUNTER, COUNTER + 3) + id[LAST_DIGIT]!, 16);
+}

@@ -1,6 +1,19 @@
 /** Any parsed JSON value. */
 export type Json = string | number | boolean | null | Json[] | { [key: string]: Json };
 
+/** An object that travels as its JSON text: who only hands it on need not take it apart, and put it together again. */
+export class JsonText {
+  readonly text: string;
+
+  constructor(text: string) {
+    this.text = text;
+  }
+
+  toJSON(): Json {
+    return JSON.parse(this.text);
+  }
+}
+
 /** How deep objects and arrays may nest, the outermost one included. */
 export const MAX_DEPTH = 50;
 

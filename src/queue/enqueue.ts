@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { jobs } from '../jobs/catalog.ts';
-import type { AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope.ts';
+import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
@@ -10,6 +10,7 @@ import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
+import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
 const KEEP_COMPLETED = { age: 3600, count: 25 };
@@ -212,7 +213,7 @@ export function createLaneProducer(
     const lanes = [...new Set(entries.map(({ lane }) => lane))].filter((lane) => !limited.has(lane));
     await Promise.all(
       lanes.map(async (lane) => {
-        const queue = openQueue<Envelope>(connection, laneName(lane));
+        const queue = openQueue<WireEnvelope>(connection, laneName(lane));
         await queue.setGlobalConcurrency(1).finally(() => queue.close());
       }),
     );
@@ -223,7 +224,7 @@ export function createLaneProducer(
     const flows = entries.map(({ lane, id, envelope }) => ({
       name: envelope.fence ? jobs.fence : jobs.envelope,
       queueName: laneName(lane),
-      data: envelope,
+      data: encodeEnvelope(envelope),
       opts: { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED },
     }));
     if (!connection.ready()) throw new QueueUnavailable('the queue is not connected');
@@ -247,7 +248,7 @@ export function createLaneProducer(
 
   /** By an envelope of nothing: one entry of a fence alone would stand in another order than those that follow. */
   async function loadScripts(lane: number): Promise<void> {
-    const queue = openQueue<Envelope>(connection, laneName(lane));
+    const queue = openQueue<WireEnvelope>(connection, laneName(lane));
     const nothing = { requests: [], objects: [] };
     const opts = { jobId: newId(), attempts: 1, removeOnComplete: KEEP_COMPLETED };
     await queue.add(jobs.envelope, nothing, opts).finally(() => queue.close());

@@ -1,10 +1,10 @@
 import type { Queue } from 'bullmq';
 import type { Pool } from 'pg';
-import type { Envelope } from '../jobs/envelope.ts';
 import { type Trace, traceOf } from '../jobs/traces.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { openQueue, type QueueConnection } from './connection.ts';
 import { laneName, QueueUnavailable } from './lanes.ts';
+import { decodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** A job that waits in a queue. */
 export interface WaitingJob<Data> {
@@ -106,7 +106,9 @@ const AT_ONCE = 8;
 
 /** Looks for requests in what waits in the lanes or is in work: ids first, then the envelopes of the time in question. */
 export function createWaitingSearch(connection: QueueConnection, lanes: number, timeout: number) {
-  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<Envelope>(connection, laneName(lane)));
+  const queues = Array.from({ length: lanes }, (_, lane) =>
+    openQueue<WireEnvelope>(connection, laneName(lane)),
+  );
 
   /**
    * The envelopes with ids of the range that carry objects of the request.
@@ -133,7 +135,7 @@ export function createWaitingSearch(connection: QueueConnection, lanes: number, 
       for (let start = 0; start < candidates.length; start += AT_ONCE) {
         const jobs = candidates.slice(start, start + AT_ONCE).map((id) => queue.getJob(id));
         for (const job of await within(timeout, Promise.all(jobs))) {
-          const trace = job && traceOf(job.data, requestId, workspaceId);
+          const trace = job && traceOf(decodeEnvelope(job.data), requestId, workspaceId);
           if (trace) carrying.push({ envelopeId: job.id!, trace });
         }
       }

@@ -1,3 +1,5 @@
+import { JsonText } from '../profile/json.ts';
+
 /**
  * Whole sets travel to Postgres as one array per column, in the format of its wire protocol (`array_recv`): it is made
  * in less time than the array's text is, and read in a fraction of it. `pg` sends a Buffer as it is.
@@ -91,7 +93,8 @@ export function textArray<Row>(rows: Row[], value: (row: Row) => string | null |
 export function jsonArray<Row>(rows: Row[], value: (row: Row) => object | undefined): Buffer {
   return stringArray(OID.jsonb, rows, (row) => {
     const element = value(row);
-    return element === undefined ? undefined : JSON.stringify(element);
+    if (element === undefined) return undefined;
+    return element instanceof JsonText ? element.text : JSON.stringify(element);
   });
 }
 
@@ -158,20 +161,46 @@ for (let value = 0; value < 16; value++) {
 }
 
 const HYPHEN = '-'.charCodeAt(0);
-const HYPHENS = [8, 13, 18, 23];
-/** Where the two digits of each of a UUID's bytes begin. */
-const BYTES = [0, 2, 4, 6, 9, 11, 14, 16, 19, 21, 24, 26, 28, 30, 32, 34];
+const UUID_BYTES = 16;
+const UUID_LENGTH = 36;
+const LARGEST_BYTE = 0xff;
 
+/** The byte of two digits; of what are none, a number larger than a byte. */
+function byteAt(uuid: string, index: number): number {
+  return (digits[uuid.charCodeAt(index)]! << 4) | digits[uuid.charCodeAt(index + 1)]!;
+}
+
+/** Without a loop, which takes nearly twice as long: two or three are written for each object. */
 function writeUuid(into: Buffer, at: number, uuid: string): void {
-  into.writeInt32BE(BYTES.length, at);
-  let seen = 0;
-  for (let index = 0; index < BYTES.length; index++) {
-    const high = digits[uuid.charCodeAt(BYTES[index]!)]!;
-    const low = digits[uuid.charCodeAt(BYTES[index]! + 1)]!;
-    seen |= high | low;
-    into[at + 4 + index] = (high << 4) | low;
-  }
-  let hyphens = uuid.length === 36;
-  for (const place of HYPHENS) hyphens &&= uuid.charCodeAt(place) === HYPHEN;
-  if (seen > 0xf || !hyphens) throw new RangeError(`${uuid} is no UUID`);
+  const bytes = at + WORD;
+  let all = 0;
+  all |= into[bytes] = byteAt(uuid, 0);
+  all |= into[bytes + 1] = byteAt(uuid, 2);
+  all |= into[bytes + 2] = byteAt(uuid, 4);
+  all |= into[bytes + 3] = byteAt(uuid, 6);
+  all |= into[bytes + 4] = byteAt(uuid, 9);
+  all |= into[bytes + 5] = byteAt(uuid, 11);
+  all |= into[bytes + 6] = byteAt(uuid, 14);
+  all |= into[bytes + 7] = byteAt(uuid, 16);
+  all |= into[bytes + 8] = byteAt(uuid, 19);
+  all |= into[bytes + 9] = byteAt(uuid, 21);
+  all |= into[bytes + 10] = byteAt(uuid, 24);
+  all |= into[bytes + 11] = byteAt(uuid, 26);
+  all |= into[bytes + 12] = byteAt(uuid, 28);
+  all |= into[bytes + 13] = byteAt(uuid, 30);
+  all |= into[bytes + 14] = byteAt(uuid, 32);
+  all |= into[bytes + 15] = byteAt(uuid, 34);
+  into[at] = into[at + 1] = into[at + 2] = 0;
+  into[at + 3] = UUID_BYTES;
+  if (all > LARGEST_BYTE || uuid.length !== UUID_LENGTH || !hasHyphens(uuid))
+    throw new RangeError(`${uuid} is no UUID`);
+}
+
+function hasHyphens(uuid: string): boolean {
+  return (
+    uuid.charCodeAt(8) === HYPHEN &&
+    uuid.charCodeAt(13) === HYPHEN &&
+    uuid.charCodeAt(18) === HYPHEN &&
+    uuid.charCodeAt(23) === HYPHEN
+  );
 }

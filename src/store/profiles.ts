@@ -49,8 +49,8 @@ export async function insertProfiles(tx: Connection, profiles: NewProfile[], now
 }
 
 export interface LockedProfile {
-  workspaceId: string;
-  id: string;
+  /** Which of the wanted ones it is; 1 is the first. */
+  place: number;
   externalId: string | null;
   email: string | null;
   phone: string | null;
@@ -74,8 +74,7 @@ const bytes = "pg_column_size(profiles.custom_attributes || '{}'::jsonb)";
  */
 const lockProfilesStatement = `
   select
-    profiles.workspace_id as "workspaceId",
-    profiles.id,
+    wanted.place::integer,
     profiles.external_id as "externalId",
     profiles.email,
     profiles.phone,
@@ -87,7 +86,8 @@ const lockProfilesStatement = `
       where unpacked.attributes ? wanted_key.key
     ) end as custom,
     case when wanted.measured then nullif(greatest(${bytes}, ${LITTLE}), ${LITTLE}) end as bytes
-  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::boolean[]) as wanted (workspace_id, id, keys, measured)
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::boolean[])
+    with ordinality as wanted (workspace_id, id, keys, measured, place)
   join profiles
     on profiles.workspace_id = wanted.workspace_id
     and profiles.id = wanted.id
@@ -102,15 +102,15 @@ const lockProfilesStatement = `
  */
 export async function lockProfiles(
   tx: Connection,
-  wanted: { workspace_id: string; id: string; keys: string[]; measured: boolean }[],
+  wanted: { profile: { workspaceId: string; id: string }; keys: ReadonlySet<string>; measured: boolean }[],
 ): Promise<LockedProfile[]> {
   const { rows } = await tx.query<LockedProfile>({
     name: 'lock-profiles',
     text: lockProfilesStatement,
     values: [
-      uuidArray(wanted, (profile) => profile.workspace_id),
-      uuidArray(wanted, (profile) => profile.id),
-      jsonArray(wanted, (profile) => (profile.keys.length > 0 ? profile.keys : undefined)),
+      uuidArray(wanted, ({ profile }) => profile.workspaceId),
+      uuidArray(wanted, ({ profile }) => profile.id),
+      jsonArray(wanted, ({ keys }) => (keys.size > 0 ? [...keys] : undefined)),
       wanted.map(({ measured }) => measured),
     ],
   });

@@ -1,4 +1,4 @@
-import type { Json } from '../profile/json.ts';
+import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
 import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
@@ -15,7 +15,7 @@ export interface PurchaseRow {
   /** ISO 8601. */
   time: string;
   app_id: string | undefined;
-  properties: Record<string, Json> | undefined;
+  properties: Record<string, Json> | JsonText | undefined;
   /** Place in the batch. */
   ordinal: number;
 }

@@ -1,10 +1,11 @@
-import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { newProfileId } from '../../src/profile/identifier.ts';
 import { Queue } from '../../src/queue/bullmq.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
+import { decodeEnvelope } from '../../src/queue/wire.ts';
 import { type Backend, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
@@ -85,7 +86,7 @@ export async function createScene(backend: Backend, env: Record<string, string> 
     /** What waits in the lanes, in no order. */
     async queued(): Promise<AcceptedObject[]> {
       const jobs = await Promise.all(lanes.map((lane) => lane.getJobs()));
-      return jobs.flat().flatMap(({ data }) => (data as Envelope).objects);
+      return jobs.flat().flatMap(({ data }) => decodeEnvelope(data).objects);
     },
 
     async stop() {

@@ -13,6 +13,7 @@ import { Redis } from '../../src/queue/bullmq.ts';
 import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { createGroupCommit, createLaneProducer, type GroupCommitOptions } from '../../src/queue/enqueue.ts';
 import { identifierKey, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
+import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 
 export const LANES = 4;
@@ -35,8 +36,8 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
   const operator = redis && new Redis(redis.url);
   const connection = connectProducer(config, url);
   await waitUntil(() => connection.ready(), { what: 'the queue' });
-  const queues: Queue<Envelope>[] = Array.from({ length: LANES }, (_, lane) =>
-    openQueue<Envelope>(connection, laneName(lane)),
+  const queues: Queue<WireEnvelope>[] = Array.from({ length: LANES }, (_, lane) =>
+    openQueue<WireEnvelope>(connection, laneName(lane)),
   );
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
 
@@ -53,7 +54,7 @@ export async function createScene(kind: QueueConnection['kind'], settings: Recor
 
   async function envelopesOf(lane: number): Promise<Envelope[]> {
     const jobs = await queues[lane]!.getJobs(['waiting'], 0, -1, true);
-    return jobs.map(({ data }) => data);
+    return jobs.map(({ data }) => decodeEnvelope(data));
   }
 
   return {

@@ -5,6 +5,7 @@ import { usersTrack } from '../../src/operations/users.track.ts';
 import { newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
@@ -62,14 +63,16 @@ function accept(workspaceId: string, bodies: string[]): string[] {
     const { objects } = track.plan(caller, JSON.parse(body) as Record<string, Json>);
     return { request, objects: objects as AcceptedObject[], bytes: body.length };
   });
-  return pack(batch, 1, Number.POSITIVE_INFINITY).map(({ envelope }) => JSON.stringify(envelope));
+  return pack(batch, 1, Number.POSITIVE_INFINITY).map(({ envelope }) =>
+    JSON.stringify(encodeEnvelope(envelope)),
+  );
 }
 
 async function apply(pool: Pool, texts: string[]): Promise<void> {
   for (let first = 0; first < texts.length; first += TOGETHER) {
     const deliveries: Delivery[] = texts
       .slice(first, first + TOGETHER)
-      .map((text) => ({ id: uuidv7(), lane: 0, lanes: 1, envelope: JSON.parse(text) }));
+      .map((text) => ({ id: uuidv7(), lane: 0, lanes: 1, envelope: decodeEnvelope(JSON.parse(text)) }));
     const result = await applyTogether(pool, deliveries);
     if (result.kind !== 'applied' || result.deadLetters.length > 0) throw new Error('not all were applied');
   }

@@ -27,6 +27,12 @@ export class Sharing {
     if (phone !== null && phoneValid) this.of(workspaceId, { phone }).holders.add(profile);
   }
 
+  /** Whether some address has stored holders who are not in hand. */
+  get anyCut(): boolean {
+    for (const address of this.#addresses.values()) if (address.isCut) return true;
+    return false;
+  }
+
   /** Forgets them: to be called before they change. */
   leave(profile: HeldProfile): void {
     const { workspaceId, email, phone, phoneValid } = profile;
@@ -127,6 +133,8 @@ export class HeldProfile {
   email: string | null;
   phone: string | null;
   phoneValid: boolean | null;
+  /** Only its id was asked for: whether it has addresses is not known, and not needed as long as nothing changes it. */
+  isPlain = false;
   /** Place in the batch of the last object that named it; -1: none. */
   touched = -1;
   /** An identity operation has changed who it is: nothing more is folded into it before that is written. */
@@ -135,7 +143,7 @@ export class HeldProfile {
   labels: Set<string> | undefined;
   /** External ids that lead to it besides its own; undefined: not looked up. */
   deprecated: number | undefined;
-  readonly columns: Columns = {};
+  #columns: Columns | undefined;
   #custom: CustomAttributes | undefined;
   #changed = false;
 
@@ -160,6 +168,12 @@ export class HeldProfile {
     return this.#custom;
   }
 
+  /** What the batch changes besides custom attributes; made when it is first asked for. */
+  get columns(): Columns {
+    this.#columns ??= {};
+    return this.#columns;
+  }
+
   /** Whether its row has to be written. */
   get changed(): boolean {
     return this.#changed || this.isNew;
@@ -167,7 +181,7 @@ export class HeldProfile {
 
   /** Whether the batch changes more than custom attributes. */
   get changesColumns(): boolean {
-    for (const _ in this.columns) return true;
+    for (const _ in this.#columns) return true;
     return false;
   }
 

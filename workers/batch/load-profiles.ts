@@ -1,4 +1,4 @@
-import { namedIdentifiers } from '../../src/jobs/envelope.ts';
+import { namedIdentifiers, type TrackObject } from '../../src/jobs/envelope.ts';
 import {
   type Address,
   type Identifier,
@@ -14,6 +14,7 @@ import {
   findByExternalId,
   findById,
   findByPhone,
+  findIdsByExternalId,
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
@@ -44,16 +45,25 @@ export async function loadProfiles(
     const profiles = new Profiles(now);
     await sendTogether(tx, [
       () => loadExternalIds(tx, profiles, named.external_id),
+      () => loadPlain(tx, profiles, named.plain),
       () => loadAliases(tx, profiles, named.user_alias),
       () => loadServiceIds(tx, profiles, named.service_id),
       () => loadSharing(tx, profiles, { named: named.email, ...byEmail }),
       () => loadSharing(tx, profiles, { named: named.phone, ...byPhone }),
       ...candidateLoads(tx, profiles, items),
     ]);
+    // Among more than are looked at, one who is touched here may be the one whom the address means.
+    if (profiles.anyCut) await loadExternalIds(tx, profiles, named.plain);
     const count = await lockChanged(tx, items, profiles);
     if (count !== undefined) return { profiles, count };
   }
   throw new Error('profiles were merged or deleted while they were being locked');
+}
+
+/** The identifiers of a batch, by their kinds. */
+interface AllNamed extends Record<Kind, Named> {
+  /** External ids that only events and purchases name: of their users nothing but the id is needed. */
+  plain: Named;
 }
 
 interface Named {
@@ -64,7 +74,7 @@ interface Named {
 }
 
 /** The identifiers of a batch, each once. */
-function nameOnce(items: WorkItem[]): Record<Kind, Named> {
+function nameOnce(items: WorkItem[]): AllNamed {
   const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
   const named = {
     external_id: empty(),
@@ -72,8 +82,10 @@ function nameOnce(items: WorkItem[]): Record<Kind, Named> {
     service_id: empty(),
     email: empty(),
     phone: empty(),
+    plain: empty(),
   };
   const seen = new ByIdentifier<true>();
+  const activity: WorkItem<TrackObject>[] = [];
   const name = (workspaceId: string, identifier: Identifier) => {
     if (seen.has(workspaceId, identifier)) return;
     seen.set(workspaceId, identifier, true);
@@ -89,7 +101,17 @@ function nameOnce(items: WorkItem[]): Record<Kind, Named> {
         // An identity operation chooses from all holders of an address; a state belongs to the address itself.
         if (!isAddress(identifier)) name(workspaceId, identifier);
       }
-    } else if (item.object.identifier) name(workspaceId, item.object.identifier);
+    } else if (item.object.kind !== 'attributes' && 'external_id' in item.object.identifier)
+      activity.push(item);
+    else if (item.object.identifier) name(workspaceId, item.object.identifier);
+  }
+  const { workspaceIds, values } = named.plain;
+  for (const { workspaceId, object } of activity) {
+    const identifier = object.identifier as { external_id: string };
+    if (seen.has(workspaceId, identifier)) continue;
+    seen.set(workspaceId, identifier, true);
+    workspaceIds.push(workspaceId);
+    values.push(identifier.external_id);
   }
   return named;
 }
@@ -116,11 +138,32 @@ async function loadExternalIds(
   }
   if (found.length === values.length) return;
   const places = new Set(found.map(({ place }) => place));
-  const isMissing = (_: string, index: number) => !places.has(index + 1);
+  await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => !places.has(index + 1) });
+}
+
+async function loadPlain(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
+  if (values.length === 0) return;
+  const ids = await findIdsByExternalId(tx, workspaceIds, values);
+  let missing = 0;
+  for (let index = 0; index < ids.length; index++) {
+    const id = ids[index]!;
+    if (id === '') missing++;
+    else profiles.addPlain(workspaceIds[index]!, values[index]!, id);
+  }
+  if (missing > 0)
+    await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => ids[index] === '' });
+}
+
+/** Those whom nobody goes by now may have been renamed. */
+async function loadRenamed(
+  tx: Connection,
+  profiles: Profiles,
+  { workspaceIds, values, isMissing }: Omit<Named, 'names'> & { isMissing: (index: number) => boolean },
+): Promise<void> {
   const renamed = await findByDeprecatedExternalId(
     tx,
-    workspaceIds.filter(isMissing),
-    values.filter(isMissing),
+    workspaceIds.filter((_, index) => isMissing(index)),
+    values.filter((_, index) => isMissing(index)),
   );
   for (const row of renamed) profiles.addUnder({ external_id: row.deprecatedId }, row);
 }

@@ -9,7 +9,7 @@ import { lockProfiles } from '../../src/store/profiles.ts';
 import { ByIdentifier } from './by-identifier.ts';
 import type { HeldProfile } from './held-profile.ts';
 import { type Profiles, pick } from './profiles.ts';
-import { isTrack, scoped, type WorkItem } from './work-item.ts';
+import { isActivity, isTrack, scoped, type WorkItem } from './work-item.ts';
 
 /** Takes in everyone among whom the `prioritization` of an identity operation chooses. */
 export function candidateLoads(tx: Connection, profiles: Profiles, items: WorkItem[]): (() => unknown)[] {
@@ -102,25 +102,21 @@ export async function lockChanged(
 ): Promise<number | undefined> {
   const wanted = wantedBy(items, profiles);
   if (wanted.size === 0) return items.length;
-  const keys = new Map([...wanted].map(([profile, { objects }]) => [profile, keysOf(objects)]));
-  const locked = await lockProfiles(
-    tx,
-    [...wanted].map(([profile, { measured }]) => ({
-      workspace_id: profile.workspaceId,
-      id: profile.id,
-      keys: [...keys.get(profile)!],
-      measured,
-    })),
-  );
+  const asked = Array.from(wanted, ([profile, { objects, measured }]) => ({
+    profile,
+    keys: keysOf(objects),
+    measured,
+  }));
+  const locked = await lockProfiles(tx, asked);
   const large = new Map<HeldProfile, number>();
   for (const row of locked) {
-    const profile = profiles.get(row.workspaceId, row.id)!;
+    const { profile, keys } = asked[row.place - 1]!;
     profiles.refresh(profile, row);
     if (row.bytes !== null) large.set(profile, row.bytes);
-    else profile.custom.hold({ names: keys.get(profile)!, values: row.custom ?? {}, bytes: 0 });
+    else profile.custom.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
   }
   if (locked.length < wanted.size) return undefined;
-  if (!items.every((item) => isSelectionLocked(item, profiles, wanted))) return undefined;
+  if (!items.every((item) => isActivity(item) || isSelectionLocked(item, profiles, wanted))) return undefined;
   if (large.size === 0) return items.length;
   const count = countOfRound(items, profiles, large);
   await holdLarge(tx, wantedBy(items.slice(0, count), profiles), large);
@@ -222,7 +218,8 @@ async function holdLarge(
 
 function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
   const wanted: Wanted = new Map();
-  for (const item of items)
+  for (const item of items) {
+    if (isActivity(item)) continue;
     for (const { profile, measured, object } of wantsOf(item, profiles)) {
       const known = wanted.get(profile);
       if (!known) wanted.set(profile, { measured, objects: object ? [object] : [] });
@@ -231,6 +228,7 @@ function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
         if (object) known.objects.push(object);
       }
     }
+  }
   return wanted;
 }
 

@@ -60,8 +60,24 @@ export class Profiles {
     if (!profile) {
       profile = this.#hold(new HeldProfile(row, false));
       this.#sharing.join(profile);
-    }
+    } else if (profile.isPlain) this.refresh(profile, row);
     return profile;
+  }
+
+  /** Takes in a stored profile of which nothing but the id was asked for. */
+  addPlain(workspaceId: string, externalId: string, id: string): void {
+    let profile = this.get(workspaceId, id);
+    if (!profile) {
+      const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
+      profile = this.#hold(new HeldProfile(row, false));
+      profile.isPlain = true;
+    }
+    this.#byIdentifier.set(workspaceId, { external_id: externalId }, profile);
+  }
+
+  /** Whether an address of some has more holders than were looked at. */
+  get anyCut(): boolean {
+    return this.#sharing.anyCut;
   }
 
   #hold(profile: HeldProfile): HeldProfile {
@@ -199,6 +215,7 @@ export class Profiles {
     row: Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>,
   ): void {
     this.#sharing.leave(profile);
+    profile.isPlain = false;
     profile.externalId = row.externalId;
     profile.email = row.email;
     profile.phone = row.phone;

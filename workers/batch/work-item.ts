@@ -30,6 +30,11 @@ export function isTrack(item: WorkItem): item is WorkItem<TrackObject> {
   return kind === 'attributes' || kind === 'events' || kind === 'purchases';
 }
 
+/** Whether its object is an event or a purchase, as most are: it changes nobody's profile. */
+export function isActivity({ object: { kind } }: WorkItem): boolean {
+  return kind === 'events' || kind === 'purchases';
+}
+
 /** Whether its object sets a subscription or email state, and nothing else. */
 export function isSubscription(item: WorkItem): item is WorkItem<SubscriptionObject> {
   const { kind } = item.object;

@@ -1,6 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Job } from 'bullmq';
-import type { Envelope } from '../../src/jobs/envelope.ts';
 import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
@@ -8,6 +7,7 @@ import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
 import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
+import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
@@ -64,7 +64,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   /** No job is taken any more. */
   let closing = false;
 
-  const queue = openQueue<Envelope>(connection, laneName(lane));
+  const queue = openQueue<WireEnvelope>(connection, laneName(lane));
   const waiting = waitingIn(connection, queue);
   const prefetch = createPrefetch(waiting);
 
@@ -78,12 +78,12 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
   /** The last job that has taken effect; the queue may not know of it yet. */
   let lastApplied: string | undefined;
 
-  async function work(job: Job<Envelope>, token?: string): Promise<void> {
+  async function work(job: Job<WireEnvelope>, token?: string): Promise<void> {
     await apply(job, token);
     lastApplied = job.id;
   }
 
-  async function apply(job: Job<Envelope>, token?: string): Promise<void> {
+  async function apply(job: Job<WireEnvelope>, token?: string): Promise<void> {
     const id = job.id!;
     if (early.delete(id)) return;
     early.clear();
@@ -138,11 +138,11 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     if (ids.length > 0) await waiting.remove(ids).catch(() => {});
   }
 
-  const deliveryOf = (jobId: string, envelope: Envelope): Delivery => ({
+  const deliveryOf = (jobId: string, envelope: WireEnvelope): Delivery => ({
     id: ledgerKey(jobId),
     lane,
     lanes: config.LANES,
-    envelope,
+    envelope: decodeEnvelope(envelope),
   });
 
   /** The connection that broke when it was to be completed may break again. */
@@ -160,7 +160,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     }
   }
 
-  const worker = new Worker<Envelope>(
+  const worker = new Worker<WireEnvelope>(
     laneName(lane),
     work,
     {

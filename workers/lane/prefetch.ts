@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import type { Envelope } from '../../src/jobs/envelope.ts';
 import { within } from '../../src/platform/lifecycle.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { Waiting } from '../../src/queue/waiting.ts';
+import type { WireEnvelope } from '../../src/queue/wire.ts';
 
 /** The pause after a slow read is so many times as long as that took. */
 const BACK_OFF = 4;
@@ -49,7 +49,7 @@ const SMALL_AT_ONCE = 32;
 /** An envelope that waits. */
 export interface WaitingEnvelope {
   id: string;
-  envelope: Envelope;
+  envelope: WireEnvelope;
 }
 
 /**
@@ -112,7 +112,7 @@ function createPrefix() {
   }
 
   /** Takes the job along that comes next. @returns whether what follows it may be taken along as well */
-  function add(job: { id: string; data: Envelope } | undefined): boolean {
+  function add(job: { id: string; data: WireEnvelope } | undefined): boolean {
     // At a fence the lane has to stand itself.
     if (!job || job.data?.fence !== undefined) return false;
     behind.push({ id: job.id, envelope: job.data });
@@ -125,7 +125,7 @@ function createPrefix() {
 }
 
 /** How much of what is enough an envelope is. */
-function shareOf(envelope: Envelope): number {
+function shareOf(envelope: WireEnvelope): number {
   // Of whatever a lane held: an envelope of another release may have a shape of its own.
   const objects: unknown = envelope?.objects;
   const count = Array.isArray(objects) ? objects.length : 1;
@@ -148,7 +148,7 @@ const LONGEST_PAUSE_MS = 250;
  * applied with it. Everything in front of it has taken effect by then. Who else holds one of these jobs, since a lock
  * has run out, meets the ledger.
  */
-export function createPrefetch(waiting: Pick<Waiting<Envelope>, 'ids' | 'jobs'>) {
+export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'jobs'>) {
   const prefix = createPrefix();
   const backOff = createBackOff(SLOW_MS);
   /** Grows with every read: an older one finds nothing any more. */

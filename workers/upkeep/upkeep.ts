@@ -1,12 +1,12 @@
 import type { Queue } from 'bullmq';
 import { jobs } from '../../src/jobs/catalog.ts';
-import type { Envelope } from '../../src/jobs/envelope.ts';
 import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
+import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../src/store/blocked-external-ids.ts';
 import { analyzeGrown, type Pool } from '../../src/store/database.ts';
 import { ensurePartitions } from '../../src/store/events.ts';
@@ -54,7 +54,7 @@ export interface UpkeepOptions {
  */
 export async function startUpkeep({ connection, pool, config, log }: UpkeepOptions): Promise<Service> {
   const lanes = Array.from({ length: config.LANES }, (_, lane) =>
-    openQueue<Envelope>(connection, laneName(lane)),
+    openQueue<WireEnvelope>(connection, laneName(lane)),
   );
   await Promise.all(lanes.map((queue) => queue.setGlobalConcurrency(1)));
 
@@ -70,7 +70,7 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
   /** Failed jobs that have not taken effect, of which this process has told, by lane. */
   const told = new Map<number, string[]>();
 
-  async function checkFailed(lane: number, queue: Queue<Envelope>): Promise<void> {
+  async function checkFailed(lane: number, queue: Queue<WireEnvelope>): Promise<void> {
     const lost = await removeAppliedFailures(lane, queue, pool);
     const news = lost.filter((id) => !told.get(lane)?.includes(id));
     told.set(lane, lost);
@@ -118,7 +118,7 @@ const MOST_MARKS = 20;
  */
 export async function removeAppliedFailures(
   lane: number,
-  queue: Queue<Envelope>,
+  queue: Queue<WireEnvelope>,
   pool: Pool,
 ): Promise<string[]> {
   const failed = await queue.getRanges(['failed'], 0, MOST_FAILED - 1, true);
@@ -131,7 +131,7 @@ export async function removeAppliedFailures(
   for (const id of unknown.slice(0, MOST_MARKS)) {
     const job = await queue.getJob(id);
     if (job?.name !== jobs.fence) continue;
-    const fence = fenceOf({ id: ledgerKey(id), lane, envelope: job.data });
+    const fence = fenceOf({ id: ledgerKey(id), lane, envelope: decodeEnvelope(job.data) });
     if (fence) keys.set(id, fence.id);
   }
   if (unknown.length > 0) for (const id of await readApplied(pool, [...keys.values()])) applied.add(id);

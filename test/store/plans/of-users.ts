@@ -9,6 +9,7 @@ import {
   findByExternalId,
   findById,
   findByPhone,
+  findIdsByExternalId,
   findCandidates,
 } from '../../../src/store/identifiers.ts';
 import { readLargeAttributes } from '../../../src/store/large-attributes.ts';
@@ -41,6 +42,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
   const [id] = ids as [string];
   return [
     () => findByExternalId(store, owners, externalIds),
+    () => findIdsByExternalId(store, owners, externalIds),
     () => findByDeprecatedExternalId(store, owners, ['old2', 'old4', 'old6', 'old8']),
     () =>
       findByAlias(store, {
@@ -69,7 +71,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
     () =>
       lockProfiles(
         store,
-        keys.map((key) => ({ ...key, keys: ['points'], measured: true })),
+        ids.map((id) => ({ profile: { workspaceId, id }, keys: new Set(['points']), measured: true })),
       ),
     () =>
       insertProfiles(

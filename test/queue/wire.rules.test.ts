@@ -1,0 +1,104 @@
+import { describe, expect, test } from 'vitest';
+import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { JsonText } from '../../src/profile/json.ts';
+import { decodeEnvelope, encodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
+
+const time = '2026-01-31T12:00:00.000Z';
+const bought = { product_id: 'book', currency: 'EUR', price: -12.5, quantity: 2, time };
+const words = 'a "quoted" \\ word, \u2028 and \u{1f600}';
+
+/** One of each form that an object of /users/track can have. */
+function objects(): AcceptedObject[] {
+  const place = (index: number) => ({ id: newId(), index });
+  return [
+    { kind: 'attributes', ...place(0), identifier: { external_id: '' }, set: { plan: words, gone: null } },
+    { kind: 'attributes', ...place(1), identifier: { email: 'a@example.com' }, create: false, change: {} },
+    { kind: 'attributes', ...place(74), push_tokens: [{ app_id: 'a', token: 't', device_id: 'd' }] },
+    { kind: 'events', ...place(0), identifier: { external_id: '0' }, name: words, time },
+    { kind: 'events', ...place(2), identifier: { service_id: 'a'.repeat(24) }, name: 'n', time, app_id: '0' },
+    { kind: 'events', ...place(3), identifier: { phone: '+4915' }, create: false, name: 'n', time },
+    {
+      ...{ kind: 'events', ...place(4), identifier: { external_id: 'x' }, name: 'n', time, app_id: 'web' },
+      ...{ properties: { plan: words, list: [1, { deep: null }] }, create: false },
+    },
+    { kind: 'purchases', ...place(0), identifier: { external_id: 'x' }, ...bought },
+    {
+      ...{
+        kind: 'purchases',
+        ...place(1),
+        identifier: { user_alias: { alias_name: 'n', alias_label: 'l' } },
+      },
+      ...{ ...bought, app_id: 'web', properties: { words }, create: false },
+    },
+    { kind: 'delete', ...place(0), user: { identifier: { external_id: 'x' } } },
+    { kind: 'email_change', ...place(0), email: 'a@example.com', state: 'opted_in' },
+  ];
+}
+
+function envelopeOf(given: AcceptedObject[]): Envelope {
+  const request = { request_id: newId(), workspace_id: newId(), accepted_at: time, count: given.length };
+  return { requests: [request], objects: given };
+}
+
+/** Through the lane's text and back. */
+function travel(envelope: Envelope): Envelope {
+  return decodeEnvelope(JSON.parse(JSON.stringify(encodeEnvelope(envelope))));
+}
+
+const plain = (value: unknown) => JSON.parse(JSON.stringify(value));
+
+describe('G1: what a lane holds is what was accepted', () => {
+  test('each form of each object comes out as it went in', () => {
+    const envelope = envelopeOf(objects());
+    expect(plain(travel(envelope))).toEqual(plain(envelope));
+  });
+
+  test('ids of several milliseconds and processes keep their places', () => {
+    const strangers = ['0190a0f0-1111-7222-8333-444455556666', '0190a0f0-1111-4222-b333-444455556666'];
+    const given = [...objects(), ...objects()].map((object, index) =>
+      index % 7 === 3 ? { ...object, id: strangers[index % 2]! } : object,
+    );
+    const ids = ({ objects: all }: Envelope) => all.map(({ id }) => id);
+    expect(ids(travel(envelopeOf(given)))).toEqual(given.map(({ id }) => id));
+  });
+
+  test('an id is written out once for those that were made with it', () => {
+    const given = objects().slice(3, 7);
+    const at = (place: number) => `${given[0]!.id.slice(0, 15)}00${place}-80${given[0]!.id.slice(21)}`;
+    const series = given.map((object, place) => ({ ...object, id: at(place) }));
+    const { objects: rows } = encodeEnvelope(envelopeOf(series)) as { objects: unknown[][] };
+    expect(rows.map(([, id]) => id)).toEqual([at(0), 16, 32, 48]);
+  });
+
+  test('properties are handed on as their text, and dead letters have them whole', () => {
+    const [event] = travel(envelopeOf(objects().slice(6, 7))).objects as unknown as [
+      { properties: JsonText },
+    ];
+    expect(event.properties).toBeInstanceOf(JsonText);
+    expect(plain(event).properties).toEqual({ plan: words, list: [1, { deep: null }] });
+  });
+});
+
+describe('other releases', () => {
+  test('objects of an earlier one are read as they stand', () => {
+    const envelope = { ...envelopeOf(objects()), replay: true as const };
+    expect(decodeEnvelope(plain(envelope))).toEqual(plain(envelope));
+  });
+
+  test('a row that this one does not know, and what is no envelope, stay as they are', () => {
+    const rows = [[9, newId(), 0, 'x'], [], null, 7, 'x'];
+    const wire = { requests: [], objects: rows } as unknown as WireEnvelope;
+    expect(decodeEnvelope(wire).objects).toEqual(rows);
+    for (const other of [null, {}, [], 'x', { objects: 1 }])
+      expect(decodeEnvelope(other as unknown as WireEnvelope)).toEqual(other);
+  });
+
+  test('a member of a row that has another type is there for its check', () => {
+    const id = newId();
+    const wire = { requests: [], objects: [[2, id, 'first', 5, 6, 7, '[1]', 8]] } as unknown as WireEnvelope;
+    expect(decodeEnvelope(wire).objects).toEqual([
+      { kind: 'events', id, index: 'first', identifier: 5, name: 6, time: 7, app_id: 8, properties: '[1]' },
+    ]);
+  });
+});
