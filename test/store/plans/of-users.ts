@@ -9,8 +9,8 @@ import {
   findByExternalId,
   findById,
   findByPhone,
-  findIdsByExternalId,
   findCandidates,
+  findIdsByExternalId,
 } from '../../../src/store/identifiers.ts';
 import { readLargeAttributes } from '../../../src/store/large-attributes.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
