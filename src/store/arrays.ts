@@ -152,9 +152,9 @@ function writeText(into: Buffer, at: number, text: string): number {
   return text.length;
 }
 
-/** The value of each hexadecimal digit by its character code; of any other character NO_DIGIT. */
-const NO_DIGIT = 0xff;
-const digits = new Uint8Array(0x10000).fill(NO_DIGIT);
+/** The value of each hexadecimal digit by its character code; of any other character NO_DIGIT, larger than a byte. */
+const NO_DIGIT = 0x100;
+const digits = new Uint16Array(0x10000).fill(NO_DIGIT);
 for (let value = 0; value < 16; value++) {
   digits[value.toString(16).charCodeAt(0)] = value;
   digits[value.toString(16).toUpperCase().charCodeAt(0)] = value;
