@@ -1,7 +1,6 @@
-import { afterAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { type Breakage, brokenWorker } from '../../tools/chaos/broken/broken-worker.ts';
 import { checkKeyed, toldApart } from '../../tools/chaos/check/keyed.ts';
-import { Ground } from '../../tools/chaos/ground.ts';
 import { createKeyedLoad } from '../../tools/chaos/load/keyed.ts';
 import { startLoad } from '../../tools/chaos/load/load.ts';
 import { Scene } from '../../tools/chaos/scene.ts';
@@ -14,22 +13,18 @@ const CUTS = 6;
 /** Whether a cut meets something that has an effect, or is overtaken, is a matter of moments: so many tries. */
 const TRIES = 5;
 
-/** All runs have the same stores and edge, and workers of their own. */
-const ground = new Ground({ createDatabase });
-afterAll(() => ground.leave());
-
 /** A worker loses its connection around commits, or is killed and replaced, while it is sent to. */
 async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[]) {
+  const { url } = await createDatabase();
   const scene = new Scene({
     backend: 'redis',
-    ground,
-    createDatabase,
+    createDatabase: async () => ({ url }),
     short: true,
     seed: 1,
     say: () => {},
   });
+  const cutter = await startCommitCutter(url);
   const fleet = await scene.startFleet({ edges: 1, workers: 0 });
-  const cutter = await startCommitCutter(fleet.env.DATABASE_URL!);
   const env = { DATABASE_URL: cutter.url, ...(breakage && brokenWorker(breakage)) };
   await fleet.startWorker(env);
   // What is put aside must not be all that waits: there has to be something to overtake it.
@@ -47,7 +42,7 @@ async function runWith(breakage: Breakage | undefined, faults: ('cut' | 'kill')[
     await sent;
   }
   await scene.settle(fleet, { load });
-  for (const worker of [...fleet.workers]) await fleet.end(worker);
+  await fleet.stop();
   return scene;
 }
 

@@ -22,7 +22,6 @@ export class Ground {
   readonly #options: GroundOptions;
   #postgres: Promise<OwnPostgres> | undefined;
   #fleet: Fleet | undefined;
-  #made = 0;
 
   constructor(options: GroundOptions) {
     this.#options = options;
@@ -44,7 +43,9 @@ export class Ground {
     if (foreign || !isDeepStrictEqual(env, this.#options.env)) return undefined;
     if (url !== undefined && url !== postgres?.url) return undefined;
     if (this.#fleet) {
-      this.#fleet.workspace = await createWorkspace(this.#fleet.pool, `shop-${++this.#made}`);
+      // Scenarios call theirs by the same names.
+      await this.#fleet.pool.query('update workspaces set name = id::text');
+      this.#fleet.workspace = await createWorkspace(this.#fleet.pool);
     } else {
       const own = postgres?.url ?? (await this.#options.createDatabase()).url;
       this.#fleet = await startFleetOn(own, backend, { edges: 0, workers: 0, ...(env && { env }) });
