@@ -10,6 +10,7 @@ const { createHash } = require('node:crypto');
 const fs = require('node:fs');
 const Module = require('node:module');
 const path = require('node:path');
+const { setFlagsFromString } = require('node:v8');
 const vm = require('node:vm');
 
 const ROOT = path.join(__dirname, '../..');
@@ -139,9 +140,17 @@ if (require.main === module) {
     fs.writeFileSync(file, script.createCachedData());
   } else make();
   process.exit();
-} else if (Module.enableCompileCache) {
-  Module.enableCompileCache(path.join(FOLDER, 'node'));
 } else {
-  const code = codeFor(process.execArgv.filter((flag) => /^--max-/.test(flag)));
-  if (fs.existsSync(KEY) && fs.existsSync(code)) install(fs.readFileSync(code));
+  preload();
+}
+
+function preload() {
+  if (Module.enableCompileCache) Module.enableCompileCache(path.join(FOLDER, 'node'));
+  else {
+    const code = codeFor(process.execArgv.filter((flag) => /^--max-/.test(flag)));
+    if (fs.existsSync(KEY) && fs.existsSync(code)) install(fs.readFileSync(code));
+  }
+  // Prisma's query compiler is used for moments here: not worth making it faster in the background. Set only now, since
+  // the code fits no other flags than those that it was made under.
+  setFlagsFromString('--liftoff-only');
 }
