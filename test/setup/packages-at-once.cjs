@@ -3,7 +3,8 @@
  * made of it before. A process spends more on finding, reading and compiling some six hundred files than on its own work
  * at a start. What the file does not hold is loaded as ever; our own files are never in it.
  *
- * As a program it makes the file, if dependencies or Node are others than those that it was made for.
+ * As a program it makes the file, if dependencies or Node are others than those that it was made for. Node itself can keep
+ * what V8 has made since 22.1, and does.
  */
 const { execFileSync } = require('node:child_process');
 const { createHash } = require('node:crypto');
@@ -120,6 +121,7 @@ function isPlain(text) {
 }
 
 function make() {
+  if (Module.enableCompileCache) return;
   const hash = createHash('sha256').update(process.version).update(fs.readFileSync(__filename));
   const key = hash.update(fs.readFileSync(path.join(ROOT, 'package-lock.json'))).digest('hex');
   if (fs.existsSync(KEY) && fs.readFileSync(KEY, 'utf8') === key) return;
