@@ -55,45 +55,49 @@ const sentences = {
   redis: new RegExp(`^Redis does not answer \\(connect ECONNREFUSED 127.0.0.1:\\d+\\); ${goesOn} it does$`),
 };
 
-test.concurrent.each(processes)(
-  '%s says in one sentence each that Postgres, its tables and Redis are missing, waits, goes on by itself, and tells of a Postgres that goes away later',
-  async (_, file, portSetting) => {
-    const { url } = await createBareDatabase();
-    const proxy = await startProxy(url);
-    proxy.leave();
-    const redisPort = await freePort();
-    const env = { DATABASE_URL: proxy.url, REDIS_URL: `redis://127.0.0.1:${redisPort}` };
-    const process = await startWithout(file, portSetting, env);
-    await process.hears(sentences.postgres);
-    await process.hears(sentences.redis);
-    await process.says(503, ['postgres', 'redis']);
+test('each says in one sentence each that Postgres, its tables and Redis are missing, waits, goes on by itself, and tells of a Postgres that goes away later', async () => {
+  const { url } = await createBareDatabase();
+  const proxy = await startProxy(url);
+  proxy.leave();
+  const redisPort = await freePort();
+  const env = { DATABASE_URL: proxy.url, REDIS_URL: `redis://127.0.0.1:${redisPort}` };
+  const all = await Promise.all(
+    processes.map(([, file, portSetting]) => startWithout(file, portSetting, env)),
+  );
+  const hear = (pattern: RegExp) => Promise.all(all.map((process) => process.hears(pattern)));
+  const say = (status: number, missing: string[]) =>
+    Promise.all(all.map((process) => process.says(status, missing)));
+  await hear(sentences.postgres);
+  await hear(sentences.redis);
+  await say(503, ['postgres', 'redis']);
 
-    await proxy.comeBack();
-    await process.hears(/^Postgres answers$/);
-    await process.hears(sentences.migrations);
-    await process.says(503, ['migrations', 'redis']);
+  await proxy.comeBack();
+  await hear(/^Postgres answers$/);
+  await hear(sentences.migrations);
+  await say(503, ['migrations', 'redis']);
 
-    expect((await startProcess('dist/src/release.js', { DATABASE_URL: url }).exit).code).toBe(0);
-    await process.hears(/^Postgres has the tables of this version$/);
-    await process.says(503, ['redis']);
+  expect((await startProcess('dist/src/release.js', { DATABASE_URL: url }).exit).code).toBe(0);
+  await hear(/^Postgres has the tables of this version$/);
+  await say(503, ['redis']);
 
-    await startRedis({ port: redisPort });
-    await process.hears(/^Redis answers$/);
-    await process.says(200, []);
-    await process.hears(/^ready$/);
-    // Repeated at most as it backs off, not with each look.
-    expect(process.lines(/^Postgres does not answer \(/).length).toBeLessThan(5);
+  await startRedis({ port: redisPort });
+  await hear(/^Redis answers$/);
+  await say(200, []);
+  await hear(/^ready$/);
+  // Repeated at most as it backs off, not with each look.
+  for (const { lines } of all) expect(lines(/^Postgres does not answer \(/).length).toBeLessThan(5);
 
-    const before = process.lines(sentences.postgres).length;
-    proxy.leave();
-    await waitUntil(() => process.lines(sentences.postgres).length > before, {
-      what: 'Postgres to be missed',
-    });
-    await proxy.comeBack();
-    await waitUntil(() => process.lines(/^Postgres answers$/).length > 1, { what: 'Postgres to be greeted' });
-    await process.says(200, []);
-  },
-);
+  const before = all.map(({ lines }) => lines(sentences.postgres).length);
+  proxy.leave();
+  await waitUntil(() => all.every(({ lines }, at) => lines(sentences.postgres).length > before[at]!), {
+    what: 'Postgres to be missed',
+  });
+  await proxy.comeBack();
+  await waitUntil(() => all.every(({ lines }) => lines(/^Postgres answers$/).length > 1), {
+    what: 'Postgres to be greeted',
+  });
+  await say(200, []);
+});
 
 test.concurrent.each(processes)(
   '%s that waits for Postgres ends with 0 when it is asked to',

@@ -19,14 +19,41 @@ import {
   startAndWait,
   track,
 } from './setup/npm-start.ts';
+import type { TestProcess } from './setup/processes.ts';
 
-describe('the admin command on a running npm start', () => {
+/** The kinds of queue that its processes say they have. */
+function queuesOf(start: TestProcess): Set<unknown> {
+  return new Set(start.log.filter(({ msg }) => msg === 'ready').flatMap(({ queue }) => queue ?? []));
+}
+
+/** Whether a server that is in its data folder, or on it, runs. */
+const hasPostgres = (folder: string) =>
+  runningOn(folder).some(({ command }) => command.includes(`${folder}/`));
+
+describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres', () => {
+  const key = 'pk_chosen_by_someone';
   let env: Awaited<ReturnType<typeof settings>>;
+  let start: TestProcess;
   beforeAll(async () => {
     env = await settingsWithCluster();
-    await startAndWait(env);
+    const redis = await startRedis();
+    start = await startAndWait({ ...env, REDIS_URL: redis.url, BOOTSTRAP_API_KEY: key });
   });
   afterAll(() => endStarted());
+
+  test('that is the key of the first start, and is not shown', async () => {
+    expect(await track(env.PORT, key)).toBe(201);
+    expect(output(start)).not.toContain(key);
+    expect(output(start)).not.toMatch(KEY);
+  });
+
+  test('what is tracked can be read back, and nothing is started that is there', async () => {
+    await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
+      what: 'what was tracked',
+    });
+    expect(hasPostgres(env.DATA_DIR)).toBe(true);
+    expect(queuesOf(start)).toEqual(new Set(['redis']));
+  });
 
   test.each([
     ['npx penstock', 'npx', ['penstock']],
@@ -43,8 +70,6 @@ describe('the admin command on a running npm start', () => {
   });
 
   test('stores the credentials of an integration with the key that npm start keeps in DATA_DIR', async () => {
-    const env = await settingsWithCluster();
-    await startAndWait(env);
     const warehouse = new URL((await createBareDatabase()).url);
     await ask(
       warehouse.href,
@@ -90,22 +115,27 @@ describe('the admin command on a running npm start', () => {
       password: warehouse.password,
     });
   });
+
+  test('when it is killed, its processes end by themselves', async () => {
+    start.kill('SIGKILL');
+    await start.exit;
+    await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of what was left behind' });
+  });
 });
 
 describe('npm start with stores of your own', () => {
   afterEach(() => endStarted());
 
   test.each([
-    ['REDIS_URL', 'DATABASE_URL'],
-    ['REDIS_URL', 'the embedded Postgres'],
-    ['a queue in Postgres', 'DATABASE_URL'],
+    ['REDIS_URL', 'redis'],
+    ['a queue in Postgres', 'postgres'],
   ])(
-    '%s and %s: what is tracked can be read back, and nothing is started that is there',
-    async (...given) => {
+    '%s and DATABASE_URL: what is tracked can be read back, and nothing is started that is there',
+    async (_, queue) => {
       const env = await settings();
       const stores = {
-        ...(given.includes('REDIS_URL') && { REDIS_URL: (await startRedis()).url }),
-        ...(given.includes('DATABASE_URL') && { DATABASE_URL: (await createBareDatabase()).url }),
+        ...(queue === 'redis' && { REDIS_URL: (await startRedis()).url }),
+        DATABASE_URL: (await createBareDatabase()).url,
       };
       const start = await startAndWait({ ...env, ...stores });
       const key = KEY.exec(output(start))![0];
@@ -113,11 +143,9 @@ describe('npm start with stores of your own', () => {
       await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
         what: 'what was tracked',
       });
-      const embedded = runningOn(env.DATA_DIR).some(({ command }) => command.includes(`${env.DATA_DIR}/`));
-      expect(embedded).toBe(stores.DATABASE_URL === undefined);
-      if (stores.DATABASE_URL) expect(readdirSync(env.DATA_DIR)).toEqual([]);
-      const kinds = start.log.filter(({ msg }) => msg === 'ready').flatMap(({ queue }) => queue ?? []);
-      expect(new Set(kinds)).toEqual(new Set([stores.REDIS_URL ? 'redis' : 'postgres']));
+      expect(hasPostgres(env.DATA_DIR)).toBe(false);
+      expect(readdirSync(env.DATA_DIR)).toEqual([]);
+      expect(queuesOf(start)).toEqual(new Set([queue]));
     },
   );
 

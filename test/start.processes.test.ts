@@ -12,25 +12,24 @@ import {
   readBack,
   runningOn,
   settings,
-  settingsWithCluster,
   startAndWait,
   track,
 } from './setup/npm-start.ts';
 import type { TestProcess } from './setup/processes.ts';
 
-describe('the first start', () => {
+describe('starts on one data folder, one after the other', () => {
   let env: Awaited<ReturnType<typeof settings>>;
   let start: TestProcess;
+  let key: string;
   beforeAll(async () => {
     env = await settings();
     start = await startAndWait(env);
   });
-  afterEach(() => endStarted(1));
   afterAll(() => endStarted());
 
-  test('makes an API key, shows it, and its curl lines work as they are', async () => {
-    const key = KEY.exec(output(start))?.[0];
-    expect(key).toBeDefined();
+  test('the first makes an API key, shows it, and its curl lines work as they are', async () => {
+    expect(output(start)).toMatch(KEY);
+    key = KEY.exec(output(start))![0];
     expect(output(start).match(/shown this once/g)).toHaveLength(1);
     expect(output(start)).not.toContain('API key of the workspace default');
 
@@ -52,7 +51,7 @@ describe('the first start', () => {
     );
   });
 
-  test('a second start on the same data names it and exits 1', async () => {
+  test('one beside it on the same data names it and exits 1', async () => {
     const second = begin({ ...(await settings()), DATA_DIR: env.DATA_DIR });
     expect(await second.exit).toMatchObject({ code: 1 });
     expect(output(second)).toContain(
@@ -71,38 +70,23 @@ describe('the first start', () => {
       what: 'a new web',
     });
   });
-});
 
-describe('npm start', () => {
-  afterEach(() => endStarted());
-
-  test('BOOTSTRAP_API_KEY is the key of the first start and is not shown', async () => {
-    const key = 'pk_chosen_by_someone';
-    const env = { ...(await settingsWithCluster()), BOOTSTRAP_API_KEY: key };
-    const start = await startAndWait(env);
-    expect(await track(env.PORT, key)).toBe(201);
-    expect(output(start)).not.toContain(key);
+  test('SIGTERM ends it with 0; the next one finds its data, the same key opens it, and nothing is shown again', async () => {
+    start.kill('SIGTERM');
+    expect(await start.exit).toMatchObject({ code: 0 });
+    start = await startAndWait(env);
     expect(output(start)).not.toMatch(KEY);
-  });
-
-  test('a second start finds its data, the same key opens it, and nothing is shown again', async () => {
-    const env = await settingsWithCluster();
-    const first = await startAndWait(env);
-    const key = KEY.exec(output(first))![0];
-    expect(await track(env.PORT, key)).toBe(201);
-    first.kill('SIGTERM');
-    expect(await first.exit).toMatchObject({ code: 0 });
-
-    const second = await startAndWait(env);
-    expect(output(second)).not.toMatch(KEY);
-    expect(curlLines(second)[0]).toContain('$PENSTOCK_API_KEY');
+    expect(curlLines(start)[0]).toContain('$PENSTOCK_API_KEY');
     await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
       what: 'what was tracked before the stop',
     });
   });
 
-  test('Ctrl-C stops everything in order and leaves nothing running', async () => {
-    const env = await settingsWithCluster();
+  test('one that was killed does not stop the next; Ctrl-C stops everything in order and leaves nothing running', async () => {
+    const attributes = [{ external_id: 'grace', first_name: 'Grace' }];
+    expect(await track(env.PORT, key, attributes)).toBe(201);
+    start.kill('SIGKILL');
+    await start.exit;
     // As a terminal does it: npm and all that it runs are one process group, which gets the signal at once.
     const npm = spawn('npm', ['start'], {
       cwd: packageRoot,
@@ -117,6 +101,12 @@ describe('npm start', () => {
     const exit = new Promise((resolve) => npm.once('exit', (code) => resolve(code)));
     try {
       await waitUntil(() => text.includes('Penstock is ready'), { what: 'the greeting', deadline: 60_000 });
+      await waitUntil(
+        async () => (await readBack(env.PORT, key, 'grace')).users[0]?.external_id === 'grace',
+        {
+          what: 'what was accepted before the kill',
+        },
+      );
       expect(runningOn(env.DATA_DIR).length).toBeGreaterThan(4);
       process.kill(-npm.pid!, 'SIGINT');
       expect(await exit).toBe(0);
@@ -127,23 +117,10 @@ describe('npm start', () => {
     const stops = [...text.matchAll(/"process":"(\w+)".*"msg":"stopped"/g)].map((match) => match[1]);
     expect(stops).toEqual(['web', 'worker', 'sync', 'board', 'start']);
   });
+});
 
-  test('a start that was killed does not stop the next one, and its processes end by themselves', async () => {
-    const env = await settingsWithCluster();
-    const first = await startAndWait(env);
-    const key = KEY.exec(output(first))![0];
-    expect(await track(env.PORT, key)).toBe(201);
-    first.kill('SIGKILL');
-    await first.exit;
-
-    const second = await startAndWait(env);
-    await waitUntil(async () => (await readBack(env.PORT, key)).users[0]?.external_id === 'ada', {
-      what: 'what was accepted before the kill',
-    });
-    second.kill('SIGKILL');
-    await second.exit;
-    await waitUntil(() => runningOn(env.DATA_DIR).length === 0, { what: 'the end of what was left behind' });
-  });
+describe('npm start', () => {
+  afterEach(() => endStarted());
 
   test.each(['PORT', 'BOARD_PORT', 'WORKER_PORT', 'SYNC_PORT'] as const)(
     'a %s in use is said by name',

@@ -3,12 +3,7 @@ import { hostileNames, hostileShapes } from '../../tools/chaos/scenarios/15-host
 import { largeBodies } from '../../tools/chaos/scenarios/19-large-bodies.ts';
 import { slowSockets } from '../../tools/chaos/scenarios/20-slow-sockets.ts';
 import { sharedLimit } from '../../tools/chaos/scenarios/22-shared-limit.ts';
-import { shortForm } from './short-form.ts';
+import { shortForms } from './short-form.ts';
 
 // Clients ask for too much, too often, or too slowly.
-shortForm(oneKey, ['redis']);
-shortForm(hostileShapes);
-shortForm(hostileNames);
-shortForm(largeBodies);
-shortForm(slowSockets);
-shortForm(sharedLimit);
+shortForms('redis', [hostileShapes, hostileNames, largeBodies, slowSockets, oneKey, sharedLimit]);

@@ -161,7 +161,7 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
           );
           return rowCount! > 0 || (await Promise.race([steps.then(() => true), false]));
         },
-        { what: 'a step to be cut off' },
+        { what: 'a step to be cut off', fleeting: true },
       );
       await steps;
       await victims.stop();

@@ -77,7 +77,7 @@ describe('G1: what a merge leaves to be settled', () => {
             );
             return rowCount! > 0 || (await Promise.race([steps.then(() => true), false]));
           },
-          { what: 'a step to be cut off' },
+          { what: 'a step to be cut off', fleeting: true },
         );
         await steps;
         await victims.stop();

@@ -106,6 +106,7 @@ test("a link that nobody signed is refused while its workspace's own slow pages 
     // One of them found no room.
     await waitUntil(() => flooding.statuses[503] !== undefined, {
       what: 'the queue of its pages to be full',
+      fleeting: true,
     });
     const made = withToken(slow, forged(id));
     const ended = () => flooding.statuses[500] ?? 0;
@@ -139,7 +140,7 @@ test("the slow templates of several workspaces leave the pages of another's", as
   const ended = () => flooding.statuses[500] ?? 0;
   let shown = 0;
   try {
-    await waitUntil(() => ended() > 0, { what: 'the flood to be in hand' });
+    await waitUntil(() => ended() > 0, { what: 'the flood to be in hand', fleeting: true });
     const first = ended();
     // By what the others have had meanwhile, and not by the clock: on a busy machine a page may be busy now and then.
     while (shown < PAGES / 2 && ended() - first < SLOW_PAGES) {

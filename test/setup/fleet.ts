@@ -172,7 +172,7 @@ export function busyWorker({ pool, workers }: Fleet): Promise<Member> {
       );
       return workers.find(({ name }) => name === rows[0]?.name);
     },
-    { what: 'a worker in the middle of a batch' },
+    { what: 'a worker in the middle of a batch', fleeting: true },
   );
 }
 

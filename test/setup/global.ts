@@ -1,4 +1,4 @@
-import { spawnSync } from 'node:child_process';
+import { execFileSync, spawnSync } from 'node:child_process';
 import { chmodSync, mkdtempSync, readdirSync, rmSync, statSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
@@ -41,6 +41,7 @@ export async function setup(project: TestProject): Promise<() => Promise<void>> 
 
 async function startServers(): Promise<Servers> {
   buildIfStale();
+  execFileSync(process.execPath, [path.join(packageRoot, 'test/setup/packages-at-once.cjs')]);
   const home = mkdtempSync(path.join(tmpdir(), 'penstock-test-'));
   chmodSync(home, 0o755);
   const log = createLog('test', 'warn');

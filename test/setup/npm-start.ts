@@ -66,13 +66,16 @@ async function post(port: string, path: string, key: string, body: object): Prom
   });
 }
 
-export async function track(port: string, key: string): Promise<number> {
-  const attributes = [{ external_id: 'ada', first_name: 'Ada' }];
+export async function track(
+  port: string,
+  key: string,
+  attributes = [{ external_id: 'ada', first_name: 'Ada' }],
+): Promise<number> {
   return (await post(port, '/users/track', key, { attributes })).status;
 }
 
-export async function readBack(port: string, key: string) {
-  const response = await post(port, '/users/export/ids', key, { external_ids: ['ada'] });
+export async function readBack(port: string, key: string, externalId = 'ada') {
+  const response = await post(port, '/users/export/ids', key, { external_ids: [externalId] });
   return (await response.json()) as { users: { external_id: string }[] };
 }
 

@@ -17,6 +17,7 @@ const LONG: [file: string, seconds: number][] = [
   ['board/accounts', 45],
   ['guarantees/silent-workers', 45],
   ['chaos/checker', 45],
+  ['contract/', 45],
   ['backup/', 40],
   ['embedded/', 40],
   ['board/dead-letters', 40],

@@ -1,14 +1,27 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 
+/** Milliseconds between two questions: a tenth of what was waited already, between these. */
+const SOONEST = 20;
+const LATEST = 150;
+
+export interface WaitOptions {
+  what: string;
+  /** Milliseconds; default 60,000. */
+  deadline?: number;
+  /** Of what is so for a moment only: it is asked as often after a minute as in the beginning. */
+  fleeting?: boolean;
+}
+
 /**
- * Asks again and again until the answer is truthy, and returns it. An error counts as no.
- * @throws {Error} naming `what` and the last error, `deadline` milliseconds later (default 60,000).
+ * Asks again and again until the answer is truthy, and returns it. An error counts as no. Whoever waits long is asked
+ * less often: each question costs processor time, of which the wait itself is made.
+ * @throws {Error} naming `what` and the last error, `deadline` milliseconds later
  */
 export async function waitUntil<T>(
   condition: () => T | Promise<T>,
-  { what, deadline = 60_000 }: { what: string; deadline?: number },
+  { what, deadline = 60_000, fleeting = false }: WaitOptions,
 ): Promise<NonNullable<T>> {
-  const end = Date.now() + deadline;
+  const begin = Date.now();
   let last: unknown;
   for (;;) {
     try {
@@ -18,7 +31,8 @@ export async function waitUntil<T>(
     } catch (error) {
       last = error;
     }
-    if (Date.now() > end) throw new Error(`waited ${deadline} ms in vain for ${what}`, { cause: last });
-    await sleep(20);
+    const waited = Date.now() - begin;
+    if (waited > deadline) throw new Error(`waited ${deadline} ms in vain for ${what}`, { cause: last });
+    await sleep(fleeting ? SOONEST : Math.min(Math.max(SOONEST, waited / 10), LATEST));
   }
 }

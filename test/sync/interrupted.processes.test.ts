@@ -21,7 +21,10 @@ describe.each(['redis', 'postgres'] as const)(
       const integration = await scene.integrate({ rows });
       const id = await scene.begin(integration);
       const done = workOff(id, scene.context, never);
-      await waitUntil(async () => (await scene.runRow(id)).rows_read > 0, { what: 'the first chunk' });
+      await waitUntil(async () => (await scene.runRow(id)).rows_read > 0, {
+        what: 'the first chunk',
+        fleeting: true,
+      });
       await scene.pool.query('delete from integrations where id = $1', [integration]);
       expect(await done).toBe(true);
       for (const table of ['sync_jobs where id', 'sync_chunks where job_id', 'sync_row_errors where job_id'])

@@ -87,12 +87,13 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
       for (const [kill, goal] of goals.sort((a, b) => a - b).entries()) {
         await waitUntil(async () => (await progressOf(run)).read >= goal, {
           what: `${goal} rows`,
+          fleeting: true,
           deadline: 60_000,
         });
         expect((await progressOf(run)).ended).toBe(false);
         const worker = kill === 1;
         const members = worker ? fleet.workers : fleet.syncs;
-        await waitUntil(() => members.length > 0, { what: 'one to kill', deadline: 60_000 });
+        await waitUntil(() => members.length > 0, { what: 'one to kill', fleeting: true });
         await fleet.end(worker ? members[0]! : await workingSync());
         // Not waited for: the next may die before it is there.
         const replacement = worker ? fleet.startWorker() : fleet.startSync();
@@ -119,6 +120,7 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
       const run = await asker.begin(integration);
       await waitUntil(async () => (await progressOf(run)).read > 500, {
         what: 'its first rows',
+        fleeting: true,
         deadline: 60_000,
       });
       const ended = [];
@@ -146,6 +148,7 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
       const run = await asker.begin(integration);
       await waitUntil(async () => (await progressOf(run)).read > 500, {
         what: 'its first rows',
+        fleeting: true,
         deadline: 60_000,
       });
       const [frozen] = fleet.syncs;

@@ -2,6 +2,7 @@ import { loadavg } from 'node:os';
 import type { Backend } from '../../test/setup/fleet.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
 import type { Arena } from './arena.ts';
+import type { Ground } from './ground.ts';
 import type { ScenarioResult } from './report.ts';
 import type { Scenario } from './scenario.ts';
 import { Scene } from './scene.ts';
@@ -11,12 +12,14 @@ interface RunOptions {
   arena: Pick<Arena, 'createDatabase'>;
   short: boolean;
   seed: number;
+  /** What the short form shares with others; absent: it ends all that it has started. */
+  ground?: Ground;
   say(what: string): void;
 }
 
-/** Runs one scenario on a database of its own, and ends all that it has started. */
+/** Runs one scenario, on a database of its own or on shared ground, and ends what nobody else uses. */
 export async function runScenario(scenario: Scenario, options: RunOptions): Promise<ScenarioResult> {
-  const { backend, arena, say } = options;
+  const { backend, arena, ground, say } = options;
   const title = `${scenario.number} ${scenario.fault} (${backend})`;
   const impossible = scenario.impossible?.();
   if (impossible) return { title, impossible, passed: true, seconds: 0 };
@@ -37,13 +40,17 @@ export async function runScenario(scenario: Scenario, options: RunOptions): Prom
   } catch (error) {
     broken = (error as Error).stack ?? String(error);
   }
-  await endLeftBehind();
+  const passed = broken === undefined && scene.passed;
+  if (ground) {
+    await scene.stop();
+    if (!passed || scenario.spoils) await ground.leave();
+  } else await endLeftBehind();
   for (const drop of drops) await drop().catch(() => {});
   return {
     title,
     scene,
     ...(broken && { broken }),
-    passed: broken === undefined && scene.passed,
+    passed,
     seconds: (Date.now() - from) / 1000,
     load: loadavg()[0]!,
   };

@@ -10,5 +10,7 @@ export interface Scenario {
   backends: readonly Backend[];
   /** Why it cannot be run on this machine, if so. */
   impossible?(): string | undefined;
+  /** Its fleet is no place for another scenario afterwards: clocks are wrong, or a loss stands there to be confirmed. */
+  spoils?: true;
   run(scene: Scene): Promise<void>;
 }

@@ -1,11 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import {
-  type Backend,
-  countProcessed,
-  type Fleet,
-  type FleetOptions,
-  startFleetOn,
-} from '../../test/setup/fleet.ts';
+import { type Backend, countProcessed, type Fleet, startFleetOn } from '../../test/setup/fleet.ts';
 import { startRedis, type TestRedis } from '../../test/setup/redis.ts';
 import { createRandom } from '../load/random.ts';
 import { residentMegabytes } from '../resident-megabytes.ts';
@@ -15,10 +9,12 @@ import { checkPeople, type Sums } from './check/people.ts';
 import { countQueue } from './check/queue.ts';
 import { readPeople } from './check/stored-people.ts';
 import { type Figure, figureOf, type Limit } from './figure.ts';
+import type { Ground, Wanted } from './ground.ts';
 import type { Circles } from './load/circles.ts';
 import type { RequestEntry } from './load/journal.ts';
 import { raiseLimitsOf } from './load/limits.ts';
 import type { Load } from './load/load.ts';
+import { type OwnPostgres, startOwnPostgres } from './own-postgres.ts';
 
 export interface SceneOptions {
   backend: Backend;
@@ -27,6 +23,8 @@ export interface SceneOptions {
   /** The form that is part of the tests: seconds instead of minutes. */
   short: boolean;
   seed: number;
+  /** What it shares with other scenarios. */
+  ground?: Ground;
   say(what: string): void;
 }
 
@@ -66,6 +64,7 @@ export class Scene {
   readonly notes: string[] = [];
   readonly #options: SceneOptions;
   readonly #memory = new Map<Fleet, Map<number, number>>();
+  readonly #own: Fleet[] = [];
 
   constructor(options: SceneOptions) {
     this.#options = options;
@@ -94,16 +93,30 @@ export class Scene {
     return { server, proxy: await open(server.url) };
   }
 
-  async startFleet(options: FleetOptions & { url?: string } = {}): Promise<Fleet> {
+  async startFleet(options: Wanted = {}): Promise<Fleet> {
     this.say('starting a fleet');
-    const url = options.url ?? (await this.createDatabase()).url;
-    const fleet = await startFleetOn(url, this.backend, {
-      edges: this.choose(2, 1),
-      workers: this.choose(3, 2),
-      ...options,
-    });
+    const wanted = { edges: this.choose(2, 1), workers: this.choose(3, 2), ...options };
+    const fleet =
+      (await this.#options.ground?.fleetFor(this.backend, wanted)) ?? (await this.#startOwn(wanted));
     await raiseLimitsOf(fleet.pool, fleet.workspace.id);
     return fleet;
+  }
+
+  async #startOwn(options: Wanted): Promise<Fleet> {
+    const url = options.url ?? (await this.createDatabase()).url;
+    const fleet = await startFleetOn(url, this.backend, options);
+    this.#own.push(fleet);
+    return fleet;
+  }
+
+  /** A Postgres that may be stopped. */
+  async startPostgres(): Promise<OwnPostgres> {
+    return (await this.#options.ground?.postgres()) ?? startOwnPostgres();
+  }
+
+  /** Ends the fleets that it shares with nobody. */
+  async stop(): Promise<void> {
+    for (const fleet of this.#own) await fleet.stop().catch(() => {});
   }
 
   /** Notes what the processes take now; `settle` compares. */

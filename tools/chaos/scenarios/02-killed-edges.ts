@@ -14,7 +14,7 @@ export const killedEdges: Scenario = {
       await load.more(scene.choose(500, 50));
       const victim = fleet.edges[0]!;
       scene.say(`kill ${kill + 1}: ${victim.name}`);
-      await waitUntil(() => load.inFlight(victim.name) > 0, { what: 'a request in flight' });
+      await waitUntil(() => load.inFlight(victim.name) > 0, { what: 'a request in flight', fleeting: true });
       await fleet.end(victim);
       const from = Date.now();
       const successor = await fleet.startEdge(victim.port);

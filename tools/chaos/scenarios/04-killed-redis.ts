@@ -24,6 +24,7 @@ export const killedRedis: Scenario = {
       times.push(...answers.map(({ milliseconds }) => milliseconds));
       others += notUnavailable(answers).length;
       redis = await startRedis({ port: redis.port, dir: redis.dir });
+      fleet.redis = redis;
       const from = Date.now();
       await untilAccepted(fleet, knockKey, 30_000);
       await everyLaneMoves(fleet, 30_000);

@@ -20,6 +20,7 @@ export const emptyRedis: Scenario = {
   number: 7,
   fault: 'Redis comes back empty, or with less than it had',
   backends: ['redis'],
+  spoils: true,
   async run(scene) {
     const { fleet, load, knockKey, circles } = await beginTraffic(scene, {
       env: { QUEUE_TIMEOUT_MS: '700' },
@@ -43,6 +44,7 @@ export const emptyRedis: Scenario = {
       if (round === 'less') truncateSync(file, size);
       else rmSync(path.join(redis.dir, 'appendonlydir'), { recursive: true });
       redis = await startRedis({ port: redis.port, dir: redis.dir });
+      fleet.redis = redis;
       const from = Date.now();
       if (round === 'empty, everything killed') {
         await Promise.all([

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { busyWorker, everyLaneMoves, OBSERVER } from '../../../test/setup/fleet.ts';
 import { waitUntil } from '../../../test/setup/wait-until.ts';
-import { startOwnPostgres } from '../own-postgres.ts';
 import type { Scenario } from '../scenario.ts';
 import { beginTraffic } from '../traffic.ts';
 
@@ -11,8 +10,12 @@ export const stoppedPostgres: Scenario = {
     'every connection ended by Postgres; `kill -9` of a backend; immediate stop of the server, restarted after 5 s',
   backends: ['redis', 'postgres'],
   async run(scene) {
-    const postgres = await startOwnPostgres();
-    const { fleet, load, circles } = await beginTraffic(scene, { url: postgres.url });
+    const postgres = await scene.startPostgres();
+    const { fleet, load, circles } = await beginTraffic(scene, {
+      url: postgres.url,
+      // As where Redis is the fault: in the short form they share a fleet.
+      ...(scene.backend === 'redis' && { env: { QUEUE_TIMEOUT_MS: '700' } }),
+    });
     const beginning = Date.now();
     for (let round = 0; round < scene.choose(8, 4); round++) {
       await load.more(scene.choose(500, 50));

@@ -28,6 +28,8 @@ export const slowSockets: Scenario = {
     );
     const beside = await latencies(seconds);
     scene.say('waiting for the slow ones to be cut');
+    // The good ones have been measured: beside fewer of them it takes as long.
+    if (scene.short) load.setRate(30);
     const lives = await Promise.all(
       slow.map(({ ended }) => Promise.race([ended, sleep(40_000, Number.POSITIVE_INFINITY)])),
     );

@@ -20,6 +20,7 @@ export const wrongClocks: Scenario = {
   number: 21,
   fault: "clocks ± 1 h, and clients' times of 1970, 9999 and a leap second",
   backends: ['redis', 'postgres'],
+  spoils: true,
   async run(scene) {
     const traffic = await beginTraffic(scene, { edges: 1, workers: 1 });
     const { fleet, load, circles } = traffic;

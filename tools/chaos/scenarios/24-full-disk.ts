@@ -1,19 +1,22 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { isAlive } from '../../../src/platform/lifecycle.ts';
 import { everyLaneMoves } from '../../../test/setup/fleet.ts';
-import { startRedis } from '../../../test/setup/redis.ts';
+import { startRedis, type TestRedis } from '../../../test/setup/redis.ts';
 import { knockFor, untilAccepted } from '../answers.ts';
 import { cannotMount, mountSmallDisk } from '../mounted.ts';
-import { startOwnPostgres } from '../own-postgres.ts';
+import { type OwnPostgres, startOwnPostgres } from '../own-postgres.ts';
 import type { Scenario } from '../scenario.ts';
 import type { Scene } from '../scene.ts';
-import { beginTraffic } from '../traffic.ts';
+import { beginTraffic, type Traffic } from '../traffic.ts';
 
 /** A cluster, its log of writes, and some room. */
-const POSTGRES_MB = 320;
+const POSTGRES_MB = 480;
 const AOF_MB = 24;
 /** Bytes that are left when the disk is said to be full. */
 const REST = 64 * 1024;
+
+/** What is left of a disk has to be written full. */
+const FLOOD = { rate: Number.POSITIVE_INFINITY };
 
 export const fullDisk: Scenario = {
   number: 24,
@@ -21,23 +24,29 @@ export const fullDisk: Scenario = {
   backends: ['redis', 'postgres'],
   impossible: cannotMount,
   async run(scene) {
-    if (scene.backend === 'redis') await fullForTheAof(scene);
-    await fullForPostgres(scene);
+    const disk = mountSmallDisk(POSTGRES_MB);
+    const postgres = await startOwnPostgres(disk.folder);
+    const aof = scene.backend === 'redis' ? mountSmallDisk(AOF_MB) : undefined;
+    const redis = aof && (await startRedis({ dir: aof.folder }));
+    const traffic = await beginTraffic(
+      scene,
+      { url: postgres.url, ...(redis && { redis, env: { QUEUE_TIMEOUT_MS: '700' } }) },
+      FLOOD,
+    );
+    if (aof && redis) await fillForTheAof(scene, traffic, { disk: aof, redis });
+    await fillForPostgres(scene, traffic, { disk, postgres });
+    await scene.settle(traffic.fleet, traffic);
   },
 };
 
-/** What is left of a disk has to be written full. */
-const FLOOD = { rate: Number.POSITIVE_INFINITY };
+type Disk = ReturnType<typeof mountSmallDisk>;
 
 /** Redis ends when it cannot write; a supervisor starts it again, and again. */
-async function fullForTheAof(scene: Scene): Promise<void> {
-  const disk = mountSmallDisk(AOF_MB);
-  const redis = await startRedis({ dir: disk.folder });
-  const { fleet, load, circles, knockKey } = await beginTraffic(
-    scene,
-    { redis, env: { QUEUE_TIMEOUT_MS: '700' } },
-    FLOOD,
-  );
+async function fillForTheAof(
+  scene: Scene,
+  { fleet, load, knockKey }: Traffic,
+  { disk, redis }: { disk: Disk; redis: TestRedis },
+): Promise<void> {
   scene.say('no room for the AOF');
   disk.fill(REST);
   await sleep(scene.choose(5000, 1500));
@@ -52,14 +61,14 @@ async function fullForTheAof(scene: Scene): Promise<void> {
   const others = knocks.filter(({ status, retryAfter }) => status !== 503 || !retryAfter);
   scene.figure('AOF: answers while it is full but 503 with Retry-After', others.length, '', { atMost: 0 });
   scene.figure('AOF: work resumes', scene.recoveries.at(-1)! / 1000, 's', { atMost: 15 });
-  await scene.settle(fleet, { load, circles });
 }
 
 /** Postgres refuses what it cannot store, or ends when it cannot write its log; its supervisor starts it again. */
-async function fullForPostgres(scene: Scene): Promise<void> {
-  const disk = mountSmallDisk(POSTGRES_MB);
-  const postgres = await startOwnPostgres(disk.folder);
-  const { fleet, load, circles, knockKey } = await beginTraffic(scene, { url: postgres.url }, FLOOD);
+async function fillForPostgres(
+  scene: Scene,
+  { fleet, load, knockKey }: Traffic,
+  { disk, postgres }: { disk: Disk; postgres: OwnPostgres },
+): Promise<void> {
   scene.say('no room for Postgres');
   disk.fill(REST);
   await sleep(scene.choose(20_000, 4000));
@@ -78,7 +87,6 @@ async function fullForPostgres(scene: Scene): Promise<void> {
   });
   scene.notes.push(`Postgres ${ended ? 'had ended and was started again' : 'went on by itself'}`);
   scene.figure('Postgres: work resumes', scene.recoveries.at(-1)! / 1000, 's', { atMost: 30 });
-  await scene.settle(fleet, { load, circles });
 
   async function moves(deadline: number): Promise<void> {
     const end = Date.now() + deadline;

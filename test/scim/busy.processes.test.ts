@@ -1,0 +1,153 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ORIGIN } from '../setup/access.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { discoverClient, type Resource } from './client.ts';
+import { accountOf, createScene, type Provider, refusal, type Scene } from './scene.ts';
+
+let scene: Scene;
+beforeAll(async () => {
+  scene = await createScene();
+});
+afterAll(() => scene.stop());
+
+/** As a connector does that is not alone in the world. */
+async function tenAtATime<Given, Made>(all: Given[], work: (one: Given) => Promise<Made>): Promise<Made[]> {
+  const made: Made[] = [];
+  for (let at = 0; at < all.length; at += 10)
+    made.push(...(await Promise.all(all.slice(at, at + 10).map(work))));
+  return made;
+}
+
+test('a client that knows only RFC 7644 creates, patches, lists page by page and deletes a hundred accounts', async () => {
+  const client = await discoverClient(`http://127.0.0.1:${scene.port}/scim/v2`, {
+    authorization: `Bearer ${scene.provider.token}`,
+    'x-request-origin': ORIGIN,
+  });
+  const names = Array.from({ length: 100 }, (_, index) => `user-${index}@example.com`);
+  const permissions = { appGroup: [{ appGroupName: 'shop', appGroupPermissions: ['basic_access'] }] };
+  const created = await tenAtATime(names, (userName) =>
+    client.create({
+      userName,
+      name: { givenName: 'Some', familyName: 'One' },
+      department: 'pm',
+      permissions,
+    }),
+  );
+  expect(created.map(({ userName }) => userName)).toEqual(names);
+
+  const patched = await tenAtATime(created, (user) =>
+    client.patch(user, [{ op: 'replace', path: 'active', value: false }]),
+  );
+  expect(new Set(patched.map(({ active }) => active))).toEqual(new Set([false]));
+
+  const pages: Resource[][] = [];
+  for await (const page of client.list(30)) pages.push(page);
+  expect(pages.map((page) => page.length)).toEqual([30, 30, 30, 10]);
+  const listed = pages.flat();
+  const byId = (users: Resource[]) => new Map(users.map(({ schemas: _, ...user }) => [user.id, user]));
+  expect(byId(listed)).toEqual(byId(patched));
+
+  await tenAtATime(listed, (user) => client.remove(user));
+  for await (const page of client.list(30)) expect(page).toEqual([]);
+});
+
+test('a hundred creates at the same instant are all made, also when each takes a while', async () => {
+  // Longer together than one of them waits for a connection.
+  await scene.pool.query(`
+    create function take_a_while() returns trigger language plpgsql as
+      'begin perform pg_sleep(0.1); return new; end';
+    create trigger take_a_while before insert on accounts for each row execute function take_a_while()`);
+  try {
+    const answers = await Promise.all(
+      Array.from({ length: 100 }, () => scene.provider.ask('POST', '/Users', accountOf('shop'))),
+    );
+    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([201]));
+  } finally {
+    await scene.pool.query('drop function take_a_while cascade');
+  }
+});
+
+describe('while Postgres is busy', () => {
+  let provider: Provider;
+  beforeAll(async () => {
+    provider = scene.provider;
+    await provider.create({ userName: 'ada@example.com' });
+  });
+
+  const list = (query: Record<string, string>) => provider.ask('GET', `/Users?${new URLSearchParams(query)}`);
+
+  test('a search of everyone that takes longer than a second is ended, with 400 tooMany; any other wait is no fault of the search: 503', async () => {
+    // Every look at the accounts takes longer than a search may.
+    await scene.pool.query(
+      'alter table accounts rename to real_accounts; create view accounts as select real_accounts.* from real_accounts, pg_sleep(1.2)',
+    );
+    try {
+      const tooMany = { status: 400, body: { scimType: 'tooMany', status: 400 } };
+      const [everyone, one, all] = await Promise.all([
+        list({ filter: 'userName co "a"' }),
+        list({ filter: 'userName eq "ada@example.com"' }),
+        list({}),
+      ]);
+      expect(everyone).toMatchObject(tooMany);
+      for (const answer of [one, all]) {
+        expect(answer).toMatchObject({ status: 503, body: { status: 503 } });
+        expect(answer.headers.get('retry-after')).toBe('1');
+      }
+    } finally {
+      await scene.pool.query('drop view accounts; alter table real_accounts rename to accounts');
+    }
+    expect((await list({ filter: 'userName co "a"' })).status).toBe(200);
+  });
+
+  test('a lock that another holds is 503 with Retry-After, whatever is asked', async () => {
+    const tx = await scene.pool.connect();
+    try {
+      await tx.query('begin; lock table accounts in access exclusive mode');
+      for (const query of [{}, { filter: 'userName co "a"' }, { filter: 'userName eq "a"' }]) {
+        const answer = await list(query);
+        expect(answer).toMatchObject({ status: 503, body: { detail: 'Service Unavailable', status: 503 } });
+        expect(answer.headers.get('retry-after')).toBe('1');
+      }
+    } finally {
+      await tx.query('rollback');
+      tx.release();
+    }
+    expect((await list({})).status).toBe(200);
+  });
+
+  test('a change that met a lock is answered with 503, and is not made when the lock is gone', async () => {
+    const [one, two] = [await provider.create(), await provider.create()];
+    const given = accountOf('shop', { userName: 'late@example.com' });
+    const tx = await scene.pool.connect();
+    let answers: Awaited<ReturnType<Provider['ask']>>[];
+    try {
+      // It can be read meanwhile.
+      await tx.query('begin; lock table accounts in exclusive mode');
+      answers = await Promise.all([
+        provider.ask('POST', '/Users', given),
+        provider.patch(one.id, [{ op: 'replace', path: 'active', value: false }]),
+        provider.ask('DELETE', `/Users/${two.id}`),
+      ]);
+    } finally {
+      await tx.query('rollback');
+      tx.release();
+    }
+    for (const answer of answers) {
+      expect(answer).toMatchObject(refusal(503, 'Service Unavailable'));
+      expect(answer.headers.get('retry-after')).toBe('1');
+    }
+    // Whoever was waiting for the lock has it now, or never.
+    await waitUntil(
+      async () => {
+        const { rows } = await scene.pool.query(
+          "select 1 from pg_stat_activity where datname = current_database() and state = 'active' and query ~* 'accounts' and pid <> pg_backend_pid()",
+        );
+        return rows.length === 0;
+      },
+      { what: 'no statement on accounts' },
+    );
+    expect((await provider.ask('GET', `/Users/${one.id}`)).body).toEqual(one);
+    expect((await provider.ask('GET', `/Users/${two.id}`)).body).toEqual(two);
+    expect((await provider.ask('POST', '/Users', given)).status).toBe(201);
+  });
+});
