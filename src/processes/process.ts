@@ -16,6 +16,7 @@ import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts
 import type { QueueLoss } from '../store/installation.ts';
 import { checkReadiness, type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
+import { addDependencyMetric } from './metrics.ts';
 import { createMetricsGuard } from './secrets.ts';
 
 /** What a process asks of Postgres. */
@@ -122,6 +123,7 @@ export async function openWorkingProcess(
   const heartbeat = startHeartbeat(name, { pool, log }, { ...pulse, missing, address: () => at });
   services.push(installation, heartbeat);
   addLossMetric(registry, installation.loss);
+  addDependencyMetric(registry, missing);
   return {
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
     ready(line, stuck = () => []) {

@@ -110,3 +110,15 @@ export async function listProcesses(pool: Pick<Pool, 'query'>, limit = 500): Pro
   const { rows } = await pool.query<SeenProcess>({ name: 'list-processes', text: list, values: [limit] });
   return rows;
 }
+
+const anyWorker = `
+  select from processes
+  where processes.name = 'worker'
+    and processes.seen_at > statement_timestamp() - make_interval(secs => $1::integer)
+  limit 1`;
+
+/** Whether a worker has said a moment ago that it is there. */
+export async function hasWorkers(pool: Pick<Pool, 'query'>): Promise<boolean> {
+  const { rowCount } = await pool.query({ name: 'has-workers', text: anyWorker, values: [SILENT_SECONDS] });
+  return (rowCount ?? 0) > 0;
+}

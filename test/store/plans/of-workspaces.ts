@@ -23,7 +23,14 @@ import {
   selectIntegrations,
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
-import { beatProcess, forgetProcesses, leaveFleet, listProcesses } from '../../../src/store/processes.ts';
+import {
+  beatProcess,
+  forgetProcesses,
+  hasWorkers,
+  leaveFleet,
+  listProcesses,
+} from '../../../src/store/processes.ts';
+import { readPartitionSizes, readReplication, readTableSizes } from '../../../src/store/sizes.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
 import type { Asking } from './asking.ts';
 
@@ -59,6 +66,10 @@ export const ofWorkspaces: Asking = (store, { workspaceId, companyId, integratio
   () => beatProcess(store, worker, figures),
   () => listProcesses(store),
   () => forgetProcesses(store),
+  () => hasWorkers(store),
+  () => readTableSizes(store, 30),
+  () => readPartitionSizes(store, 24),
+  () => readReplication(store),
   () => leaveFleet(store, worker.id),
   () => readLanes(store),
   () => lockLanes(store),
