@@ -6,8 +6,8 @@ import type { QueueConnection } from '../queue/connection.ts';
 import type { Depth, LaneDepth, Oldest } from '../queue/depth.ts';
 import { readTotals, readUsageToday, type UsageToday } from '../store/counters.ts';
 import type { Pool } from '../store/database.ts';
+import { readPartitionSizes, readReplication, readTableSizes } from '../store/health.ts';
 import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
-import { readPartitionSizes, readReplication, readTableSizes } from '../store/sizes.ts';
 import { readSyncState } from '../store/sync-lists.ts';
 
 /** Milliseconds that whoever asks for the numbers waits for each of their sources. */

@@ -59,6 +59,28 @@ async function readLane(queue: Queue): Promise<LaneDepth> {
   return { lane: queue.name, depth: waiting + active };
 }
 
+/** A lane at one moment. */
+export interface LaneNow extends LaneDepth {
+  /** Seconds since the oldest of its jobs was accepted; 0: it is empty. */
+  oldestSeconds: number;
+}
+
+/** Looks at every lane once. @throws when the queue does not answer */
+export async function lookAtLanes(connection: QueueConnection, lanes: number): Promise<LaneNow[]> {
+  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+  try {
+    return await Promise.all(
+      queues.map(async (queue) => {
+        const [depth, oldest] = await Promise.all([readLane(queue), waitingIn(connection, queue).oldest()]);
+        const age = oldest ? (Date.now() - oldest.timestamp) / 1000 : 0;
+        return { ...depth, oldestSeconds: Math.max(0, Math.round(age * 10) / 10) };
+      }),
+    );
+  } finally {
+    await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+  }
+}
+
 const LOOK_MS = 2000;
 
 /** Milliseconds between two lines about the same envelope. */

@@ -3,6 +3,14 @@ import { type Condition, findAccounts } from '../../../src/store/accounts.ts';
 import { findApiKey, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
 import { ensurePartitions } from '../../../src/store/events.ts';
 import {
+  findMissingPartitions,
+  readPartitionSizes,
+  readPostgresHealth,
+  readReplication,
+  readStuckFences,
+  readTableSizes,
+} from '../../../src/store/health.ts';
+import {
   confirmLosses,
   forgetMembers,
   leaveInstallation,
@@ -30,7 +38,6 @@ import {
   leaveFleet,
   listProcesses,
 } from '../../../src/store/processes.ts';
-import { readPartitionSizes, readReplication, readTableSizes } from '../../../src/store/sizes.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
 import type { Asking } from './asking.ts';
 
@@ -70,6 +77,9 @@ export const ofWorkspaces: Asking = (store, { workspaceId, companyId, integratio
   () => readTableSizes(store, 30),
   () => readPartitionSizes(store, 24),
   () => readReplication(store),
+  () => readPostgresHealth(store),
+  () => readStuckFences(store, 60),
+  () => findMissingPartitions(store, 1),
   () => leaveFleet(store, worker.id),
   () => readLanes(store),
   () => lockLanes(store),

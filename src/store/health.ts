@@ -1,5 +1,84 @@
 import type { Pool } from './database.ts';
 
+/** What a Postgres says of itself that our promises, or our speed, rest on. */
+export interface PostgresHealth {
+  /** As 160004. */
+  version: number;
+  /** By name, as SHOW has them. */
+  settings: Record<string, string>;
+  inRecovery: boolean;
+  /** Of `max_connections`, those in use by whoever. */
+  connections: number;
+  /** Seconds of the oldest transaction of any session, but for vacuums; 0: there is none. */
+  oldestTransactionSeconds: number;
+  /** Epoch milliseconds, by the server's clock. */
+  now: number;
+}
+
+const SETTINGS = [
+  ...['fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'max_connections'],
+  ...['track_counts', 'default_transaction_read_only'],
+];
+
+const health = `
+  select
+    current_setting('server_version_num')::integer as version,
+    (
+      select jsonb_object_agg(pg_settings.name, pg_settings.setting)
+      from pg_settings
+      where pg_settings.name = any ($1::text[])
+    ) as settings,
+    pg_is_in_recovery() as "inRecovery",
+    (select count(*)::integer from pg_stat_activity where pg_stat_activity.backend_type = 'client backend')
+      as connections,
+    (
+      select coalesce(max(extract(epoch from clock_timestamp() - pg_stat_activity.xact_start)), 0)::float8
+      from pg_stat_activity
+      where pg_stat_activity.backend_type = 'client backend'
+    ) as "oldestTransactionSeconds",
+    (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
+
+export async function readPostgresHealth(pool: Pick<Pool, 'query'>): Promise<PostgresHealth> {
+  const { rows } = await pool.query<PostgresHealth>(health, [SETTINGS]);
+  return rows[0]!;
+}
+
+/** `fence_arrivals` holds hardly more than the fences at which a lane waits now. */
+const arrivals = `
+  select
+    count(distinct fence_arrivals.fence_id)::integer as fences,
+    coalesce(max(extract(epoch from now() - fence_arrivals.arrived_at)), 0)::float8 as seconds
+  from fence_arrivals
+  where fence_arrivals.arrived_at < now() - make_interval(secs => $1::integer)
+    and not exists (select from ledger where ledger.envelope_id = fence_arrivals.fence_id)`;
+
+/** Fences that are not passed and at which a lane has stood for so many seconds, and for how long the oldest has. */
+export async function readStuckFences(
+  pool: Pick<Pool, 'query'>,
+  afterSeconds: number,
+): Promise<{ fences: number; seconds: number }> {
+  const { rows } = await pool.query<{ fences: number; seconds: number }>(arrivals, [afterSeconds]);
+  return rows[0]!;
+}
+
+/** As `ensure_month_partitions` names them. */
+const missing = `
+  select wanted.name
+  from (
+    select kind || '_' || to_char(
+      date_trunc('month', now(), 'UTC') at time zone 'UTC' + make_interval(months => step), 'YYYY_MM') as name
+    from unnest(array['events', 'purchases']) as kind
+    cross join generate_series(0, $1::integer) as step
+  ) as wanted
+  where to_regclass(wanted.name) is null
+  order by wanted.name`;
+
+/** Partitions of this month and the next so many that are not there. */
+export async function findMissingPartitions(pool: Pick<Pool, 'query'>, months: number): Promise<string[]> {
+  const { rows } = await pool.query<{ name: string }>(missing, [months]);
+  return rows.map(({ name }) => name);
+}
+
 /** What a table takes, with all of its partitions. */
 export interface TableSize {
   table: string;
