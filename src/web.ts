@@ -2,10 +2,11 @@ import { createServer } from 'node:http';
 import { createApp } from './edge/app.ts';
 import { createAuthenticator, createScimAuthenticator } from './edge/authenticate.ts';
 import { createRequestSemaphore } from './edge/body.ts';
+import { addFleetMetrics } from './edge/fleet-metrics.ts';
 import { answerBrokenRequests, createHeads } from './edge/heads.ts';
 import { createIdempotency } from './edge/idempotency.ts';
-import { createLoadShedding } from './edge/load-shedding.ts';
-import { addFleetMetrics, createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
+import { createLoadShedding, highWaterMarks } from './edge/load-shedding.ts';
+import { createEdgeMetrics, watchLoopLag } from './edge/metrics.ts';
 import { createLinkSettings } from './edge/open-link.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addDocsPages, addHealthPages } from './edge/pages.ts';
@@ -15,10 +16,12 @@ import { collectGarbage, createReading } from './edge/reading.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
 import { allOperations } from './operations/index.ts';
 import { runProcess } from './platform/lifecycle.ts';
-import { limitConnections, listen, serverOptions } from './platform/listen.ts';
+import { addressOf, limitConnections, listen, serverOptions } from './platform/listen.ts';
 import { createStrangersLog } from './platform/log.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { watchDependencies } from './processes/dependencies.ts';
+import { startHeartbeat } from './processes/heartbeat.ts';
+import { addDependencyMetric } from './processes/metrics.ts';
 import { openProcess } from './processes/process.ts';
 import { createMetricsGuard } from './processes/secrets.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
@@ -31,6 +34,7 @@ import { keepAnswering, requireRedisSettings } from './queue/redis.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
 import { createWaitingSearch } from './queue/waiting.ts';
 import { openDatabase, ROW_CONNECTIONS } from './store/open-database.ts';
+import { hasWorkers } from './store/processes.ts';
 
 /** Clients give up after 2 s; a Postgres that does not answer must cost them less than that. */
 const PATIENCE = { connection: 1000, statement: 1500 };
@@ -59,6 +63,7 @@ async function main(): Promise<void> {
     openDatabase(url, DATABASE_POOL_SIZE, { patience: PATIENCE }),
   );
   const { config, log, database, connection } = opened;
+  const { pool } = database;
   await requireRedisSettings(connection, log);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
   const { additions } = producer;
@@ -70,6 +75,7 @@ async function main(): Promise<void> {
     lanes: config.LANES,
     maxAgeMs: config.MAX_ENVELOPE_AGE_MS,
     log,
+    standstill: { afterMs: config.MAX_STANDSTILL_MS, hasWorkers: () => hasWorkers(pool) },
   });
   const memory = watchMemory(connection);
   const queue = createGroupCommit(installation.guard(producer), {
@@ -89,50 +95,8 @@ async function main(): Promise<void> {
   const heads = createHeads(MAX_HEADS_BYTES);
   const metrics = createEdgeMetrics();
   addLossMetric(metrics.registry, installation.loss);
-  const loadShedding = createLoadShedding(
-    [
-      {
-        name: 'queue_depth',
-        mark: config.MAX_WAITING_ENVELOPES,
-        unit: 'jobs',
-        value: depth.waiting,
-        ofQueue: true,
-      },
-      {
-        name: 'redis_memory',
-        mark: config.MAX_REDIS_MEMORY_PERCENT,
-        unit: 'percent',
-        value: memory.usedPercent,
-        ofQueue: true,
-      },
-      { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },
-      // Never past it: who finds no room waits.
-      { name: 'reading_bytes', mark: config.MAX_READING_BYTES, unit: 'bytes', value: reading.held },
-      // Nor past this one: the oldest that is still on its way makes room.
-      {
-        name: 'small_bodies_bytes',
-        mark: config.MAX_SMALL_BODIES_BYTES,
-        unit: 'bytes',
-        value: reading.small.held,
-      },
-      // Past these two the queue itself refuses: it knows how much each request adds.
-      {
-        name: 'pending_objects',
-        mark: config.MAX_PENDING_OBJECTS,
-        unit: 'objects',
-        value: queue.pending,
-        ofQueue: true,
-      },
-      {
-        name: 'pending_bytes',
-        mark: config.MAX_PENDING_BYTES,
-        unit: 'bytes',
-        value: queue.pendingBytes,
-        ofQueue: true,
-      },
-    ],
-    metrics.registry,
-  );
+  const marks = highWaterMarks(config, { depth, memory, loop, reading, queue });
+  const loadShedding = createLoadShedding(marks, metrics.registry);
 
   const strangers = createStrangersLog(log);
   const authenticator = createAuthenticator(database.pool, config.KEY_CACHE_MS, log);
@@ -149,7 +113,9 @@ async function main(): Promise<void> {
     log,
   });
   const rateLimiter = createRateLimiter(limits.buckets);
-  const fleet = addFleetMetrics(metrics.registry, database.pool, depth);
+  const fleet = addFleetMetrics(metrics.registry, {
+    ...{ pool, connection, depth, oldest, dataDir: config.DATA_DIR },
+  });
   const renderer = createRenderer();
   const links = createLinkSettings(config);
   const waiting = createWaitingSearch(connection, config.LANES, config.QUEUE_TIMEOUT_MS);
@@ -190,6 +156,7 @@ async function main(): Promise<void> {
       loadShedding,
       loss: installation.loss,
       oldest,
+      readyAtStandstill: config.READY_AT_STANDSTILL === 'yes',
     });
   });
 
@@ -199,6 +166,12 @@ async function main(): Promise<void> {
   limitConnections(server);
   answerBrokenRequests(server, strangers);
   const watchedHeads = heads.watch(server);
+  const dependencies = watchDependencies({ pool, connection, pingLimits: limits.ping, log });
+  const listening = await listen(server, config.PORT, config.HOST);
+  const { missing } = dependencies;
+  const self = { missing, objects: metrics.objects, address: () => addressOf(server) };
+  const heartbeat = startHeartbeat('web', { pool, log }, self);
+  addDependencyMetric(metrics.registry, missing);
   opened.services.push(
     { name: 'lines about strangers', stop: strangers.stop },
     { name: 'rate limits', stop: limits.stop },
@@ -211,12 +184,13 @@ async function main(): Promise<void> {
     oldest,
     waiting,
     memory,
-    watchDependencies({ pool: database.pool, connection, pingLimits: limits.ping, log }),
+    dependencies,
+    heartbeat,
     keepAnswering(connection, config.LOCK_DURATION_MS, log),
     loop,
     watchedHeads,
     { name: 'queue', stop: () => queue.drain() },
-    await listen(server, config.PORT, config.HOST),
+    listening,
   );
   log.info({ host: config.HOST, port: config.PORT, lanes: config.LANES, queue: connection.kind }, 'ready');
 }

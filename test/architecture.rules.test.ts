@@ -34,13 +34,13 @@ const rooms: Record<string, string[]> = {
     ...['store', 'queue', 'embedded', 'processes'],
   ],
   start: ['platform', 'embedded', 'admin'],
-  metrics: [],
+  metrics: ['queue', 'processes'],
   'workers/batch': ['metrics', 'platform', 'schemas', 'profile', 'jobs', 'store', 'queue'],
   'workers/fence': ['metrics', 'platform', 'jobs', 'store'],
   'workers/lane': ['platform', 'profile', 'store', 'queue', 'workers/batch', 'workers/fence'],
   'workers/upkeep': ['platform', 'profile', 'jobs', 'store', 'queue', 'workers/batch'],
   'workers/sync': [
-    ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits'],
+    ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits', 'processes'],
     // A row of a sync is judged as an object of a request is.
     ...['operations', 'workers/batch'],
   ],

@@ -35,6 +35,8 @@ describe.each(backends)('/readyz, with the queue in %s', (backend) => {
   beforeAll(async () => {
     fleet = await startFleet(backend, { edges: 0, workers: 0 });
     fleet.env.MAX_ENVELOPE_AGE_MS = '2000';
+    // A batch that takes long, as below, is none.
+    Object.assign(fleet.env, { MAX_STANDSTILL_MS: '1000', READY_AT_STANDSTILL: 'no' });
     postgres = await startProxy(fleet.env.DATABASE_URL!);
     fleet.env.DATABASE_URL = postgres.url;
     if (fleet.redis) {
@@ -45,6 +47,12 @@ describe.each(backends)('/readyz, with the queue in %s', (backend) => {
     return fleet.stop;
   });
 
+  const send = () =>
+    fetch(`http://127.0.0.1:${processes[0]!.port}/users/track`, {
+      method: 'POST',
+      headers: { authorization: `Bearer ${fleet.workspace.key}`, 'content-type': 'application/json' },
+      body: JSON.stringify({ attributes: [{ external_id: 'held', seen: true }] }),
+    });
   const everyOneComesTo = (answer: object) => Promise.all(processes.map(({ port }) => comesTo(port, answer)));
 
   test.each(['leave', 'standStill'] as const)(
@@ -75,12 +83,6 @@ describe.each(backends)('/readyz, with the queue in %s', (backend) => {
     await everyOneComesTo(READY);
     const [web, worker] = processes.map(({ port }) => port);
     const { workspace } = fleet;
-    const send = () =>
-      fetch(`http://127.0.0.1:${web}/users/track`, {
-        method: 'POST',
-        headers: { authorization: `Bearer ${workspace.key}`, 'content-type': 'application/json' },
-        body: JSON.stringify({ attributes: [{ external_id: 'held', seen: true }] }),
-      });
     await send();
     const held = () =>
       fleet.pool.query("select 1 from profiles where workspace_id = $1 and external_id = 'held'", [
@@ -96,7 +98,7 @@ describe.each(backends)('/readyz, with the queue in %s', (backend) => {
     await send();
     const oldest = async () => {
       const metrics = await (await fetch(`http://127.0.0.1:${worker}/metrics`)).text();
-      return Number(/^penstock_worker_oldest_envelope_seconds (\d+)$/m.exec(metrics)?.[1]);
+      return Number(/^penstock_queue_oldest_seconds\{.*\} (\d+)$/m.exec(metrics)?.[1]);
     };
     const stuck = [{ lane: expect.any(Number), envelope: expect.any(String), seconds: expect.any(Number) }];
     await comesTo(worker!, { status: 503, body: { message: 'not ready', missing: [], stuck } });
@@ -128,6 +130,21 @@ describe.each(backends)('/readyz, with the queue in %s', (backend) => {
       expect([status, headers.get('allow')]).toEqual([405, 'GET, HEAD']);
     }
     expect((await fetch(`${origin}/constructor`)).status).toBe(404);
+  });
+
+  test('a fleet that stands still is named by web and its log, until somebody takes what waits', async () => {
+    const [web, worker] = processes as [Member, Member];
+    await fleet.end(worker);
+    await send();
+    const stands = { message: 'not ready', missing: [], standstill_seconds: expect.any(Number) };
+    await comesTo(web.port, { status: 503, body: stands });
+    const line = () => web.log.find(({ msg }) => /^the fleet stands still: jobs wait/.test(String(msg)));
+    await waitUntil(line, { what: 'a line' });
+    expect(line()).toMatchObject({ level: 50 });
+    const metrics = await (await fetch(`http://127.0.0.1:${web.port}/metrics`)).text();
+    expect(metrics).toMatch(/^penstock_queue_standstill_seconds [1-9]/m);
+    processes[1] = await fleet.startWorker();
+    await comesTo(web.port, READY);
   });
 });
 

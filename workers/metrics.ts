@@ -1,24 +1,59 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Histogram } from 'prom-client';
+import { createRegistry } from '../src/processes/metrics.ts';
+import { laneName } from '../src/queue/lanes.ts';
+
+/** Milliseconds for which a lane counts as worked after its last batch. */
+const LATELY_MS = 10_000;
+
+/** What counts of a batch that has ended. */
+export interface EndedBatch {
+  /** Those of which it held something. */
+  lanes: number[];
+  /** Objects that took effect. */
+  applied: number;
+  /** Envelopes of which nothing is left; when each was accepted in epoch ms, unless it is not known or a replay. */
+  finished: { lane: number; acceptedAt: number | undefined }[];
+}
 
 /** The numbers of one worker process, in the names that its /metrics shows. */
 export function createWorkerMetrics() {
-  const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
+  const registry = createRegistry('worker');
   const registers = [registry];
-  let ageOfOldest = () => 0;
-  new Gauge({
-    name: 'penstock_worker_oldest_envelope_seconds',
-    help: 'Age of the oldest envelope that waits or is in work in any lane.',
+  const envelopes = new Counter({
+    name: 'penstock_worker_envelopes_applied_total',
+    help: 'Envelopes that took effect, by lane.',
+    labelNames: ['lane'],
     registers,
-    collect() {
-      this.set(ageOfOldest());
-    },
   });
+  const effectSeconds = new Histogram({
+    name: 'penstock_worker_effect_seconds',
+    help: 'Time from the acceptance of an envelope, by the clock of web, until it has taken effect; replays left out.',
+    buckets: [0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800],
+    registers,
+  });
+  const lanesWorked = new Map<number, number>();
+  let objects = 0;
   return {
     registry,
-    /** From where the age of the oldest envelope is known. */
-    watchAge(age: () => number) {
-      ageOfOldest = age;
+    /** Objects that took effect since the start. */
+    objects: () => objects,
+    /** Lanes of which something ended within the last ten seconds, in order. */
+    lanes: () =>
+      [...lanesWorked]
+        .filter(([, at]) => performance.now() - at < LATELY_MS)
+        .map(([lane]) => lane)
+        .sort((a, b) => a - b),
+    /** A batch has ended. */
+    noteBatch({ lanes, applied, finished }: EndedBatch): void {
+      objects += applied;
+      const at = performance.now();
+      for (const lane of lanes) lanesWorked.set(lane, at);
+      const now = Date.now();
+      for (const { lane, acceptedAt } of finished) {
+        envelopes.inc({ lane: laneName(lane) });
+        // The clocks of two machines may differ.
+        if (acceptedAt !== undefined) effectSeconds.observe(Math.max(0, now - acceptedAt) / 1000);
+      }
     },
     batches: new Counter({
       name: 'penstock_worker_batches_total',
@@ -33,7 +68,7 @@ export function createWorkerMetrics() {
     }),
     deadLetters: new Counter({
       name: 'penstock_worker_dead_letters_total',
-      help: 'Objects that cannot be applied.',
+      help: 'Objects that could not be applied, again at each replay that fails.',
       registers,
     }),
     retries: new Counter({

@@ -1,4 +1,5 @@
 import { runProcess } from '../src/platform/lifecycle.ts';
+import { addOldestMetric } from '../src/processes/metrics.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { watchOldest } from '../src/queue/depth.ts';
 import { createCoalescer } from './batch/coalescer.ts';
@@ -14,7 +15,7 @@ async function main(): Promise<void> {
   const metrics = createWorkerMetrics();
   let lanes: Lanes | undefined;
   const opened = await openWorkingProcess('worker', {
-    registry: metrics.registry,
+    ...{ registry: metrics.registry, objects: metrics.objects, lanes: metrics.lanes },
     onLoss: () => lanes?.leaveFences(),
   });
   const { config, log, url, pool, connection, dependencies, installation, services } = opened;
@@ -39,7 +40,7 @@ async function main(): Promise<void> {
   const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
   lanes = startLanes({ connection, observer, databaseUrl: url, coalescer, fences, config, log });
   const oldest = watchOldest(observer, { lanes: config.LANES, maxAgeMs: config.MAX_ENVELOPE_AGE_MS, log });
-  metrics.watchAge(oldest.age);
+  addOldestMetric(metrics.registry, oldest.ages);
 
   services.push(upkeep, deadLetters, settling, ...news, oldest, lanes);
   opened.ready({ lanes: config.LANES }, oldest.tooOld);

@@ -38,7 +38,8 @@ export function addVerb(parent: Command, name: string, description: Description)
   );
 }
 
-function described(command: Command, { sentence, example }: Description): Command {
+/** Adds its sentence and its example to a command's help. */
+export function described(command: Command, { sentence, example }: Description): Command {
   return command.description(sentence).addHelpText('after', `\nExample:\n  $ ${PENSTOCK} ${example}`);
 }
 

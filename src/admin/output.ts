@@ -56,7 +56,7 @@ export function printJson(document: Json): void {
 }
 
 /** Aligned columns, in the order of the first row's members; numbers stand on the right. */
-function table(rows: Row[]): string {
+export function table(rows: Row[]): string {
   const names = Object.keys(rows[0] ?? {});
   const lines = [names, ...rows.map((row) => names.map((name) => cell(row[name])))];
   const columns = names.map((name, column) => ({

@@ -5,7 +5,9 @@ import { packageRoot } from '../platform/package-root.ts';
 import { describeFailure, PENSTOCK } from './command.ts';
 import { addAccounts } from './commands/accounts.ts';
 import { addCompanies, addPermissionSets, addTeams, addWorkspaces } from './commands/companies.ts';
+import { addCompletion } from './commands/completion.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
+import { addDoctor } from './commands/doctor.ts';
 import { addGroups } from './commands/groups.ts';
 import { addIntegrations } from './commands/integrations.ts';
 import { addKeys } from './commands/keys.ts';
@@ -14,6 +16,7 @@ import { addMigrate } from './commands/migrate.ts';
 import { addPreferenceCenters } from './commands/preference-centers.ts';
 import { addQueue } from './commands/queue.ts';
 import { addScimTokens } from './commands/scim-tokens.ts';
+import { addStatus } from './commands/status.ts';
 import { addUsage } from './commands/usage.ts';
 import { addUsers } from './commands/users.ts';
 
@@ -49,6 +52,9 @@ export function createProgram(fail: (text: string) => void): Command {
   addDeadLetters(command);
   addQueue(command);
   addMigrate(command);
+  addStatus(command);
+  addDoctor(command);
+  addCompletion(command);
   return command;
 }
 

@@ -2,10 +2,10 @@ import type { IncomingMessage } from 'node:http';
 import type { Express, NextFunction, Request, Response } from 'express';
 import express from 'express';
 import helmet from 'helmet';
-import { collectDefaultMetrics, Registry } from 'prom-client';
 import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
 import type { Log } from '../platform/log.ts';
+import { addDependencyMetric, createRegistry } from '../processes/metrics.ts';
 import { createMetricsGuard } from '../processes/secrets.ts';
 import { addLossMetric } from '../queue/loss.ts';
 import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
@@ -97,7 +97,7 @@ export function createBoardApp({
     // One that is undefined is left out.
     response.status(found.length === 0 ? 200 : 503).json({ message, missing: found, loss: loss() });
   });
-  app.route('/metrics').get(showMetrics(metricsToken, loss)).all(refuseOtherMethods);
+  app.route('/metrics').get(showMetrics(metricsToken, { loss, missing })).all(refuseOtherMethods);
   app.use(securityHeaders);
   app.use(refuseOtherOrigins);
   app.use(refusePacked);
@@ -130,10 +130,10 @@ function refuseOtherMethods(_request: Request, response: Response): void {
 }
 
 /** Of this process: memory, and for how long its event loop was held; and what it knows of the queue's losses. */
-function showMetrics(token: string, loss: BoardAppOptions['loss']) {
-  const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
+function showMetrics(token: string, { loss, missing }: Pick<BoardAppOptions, 'loss' | 'missing'>) {
+  const registry = createRegistry('board');
   addLossMetric(registry, loss);
+  addDependencyMetric(registry, missing);
   const mayRead = createMetricsGuard(token);
   return async (request: Request, response: Response) => {
     if (mayRead(request.headers.authorization))

@@ -1,4 +1,6 @@
 import { Gauge, type Registry } from 'prom-client';
+import type { Config } from '../platform/config.ts';
+import { addGauge } from '../processes/metrics.ts';
 
 /** Share of a mark that its value has to fall back to: at the mark itself the answers would change to and fro. */
 const BACK = 0.9;
@@ -13,6 +15,58 @@ export interface HighWaterMark {
   value(): number;
   /** Only what goes through the queue is refused; absent: whatever would store something. */
   ofQueue?: boolean;
+  /** Whether the value is a look of a moment ago; absent: it always is. An unknown one is shown as no number. */
+  known?(): boolean;
+}
+
+/** What the marks of a web process are held against. */
+export interface Loads {
+  /** Jobs that wait, and the percent of its maxmemory that Redis has used. */
+  depth: Known<'waiting'>;
+  memory: Known<'usedPercent'>;
+  loop: Values<'lag'>;
+  reading: Values<'held'> & { small: Values<'held'> };
+  queue: Values<'pending' | 'pendingBytes'>;
+}
+
+type Values<Name extends string> = Record<Name, () => number>;
+type Known<Name extends string> = Values<Name> & { known(): boolean };
+
+/** The marks of a web process. */
+export function highWaterMarks(
+  config: Config,
+  { depth, memory, loop, reading, queue }: Loads,
+): HighWaterMark[] {
+  const marks: HighWaterMark[] = [
+    {
+      ...{ name: 'queue_depth', mark: config.MAX_WAITING_ENVELOPES, unit: 'jobs', ofQueue: true },
+      ...{ value: depth.waiting, known: depth.known },
+    },
+    {
+      ...{ name: 'redis_memory', mark: config.MAX_REDIS_MEMORY_PERCENT, unit: 'percent', ofQueue: true },
+      ...{ value: memory.usedPercent, known: memory.known },
+    },
+    { name: 'event_loop_lag', mark: config.MAX_EVENT_LOOP_LAG_MS, unit: 'ms', value: loop.lag },
+    // Never past it: who finds no room waits.
+    { name: 'reading_bytes', mark: config.MAX_READING_BYTES, unit: 'bytes', value: reading.held },
+    // Nor past this one: the oldest that is still on its way makes room.
+    {
+      ...{ name: 'small_bodies_bytes', mark: config.MAX_SMALL_BODIES_BYTES, unit: 'bytes' },
+      value: reading.small.held,
+    },
+  ];
+  // Past these two the queue itself refuses: it knows how much each request adds.
+  return [
+    ...marks,
+    {
+      ...{ name: 'pending_objects', mark: config.MAX_PENDING_OBJECTS, unit: 'objects', ofQueue: true },
+      value: queue.pending,
+    },
+    {
+      ...{ name: 'pending_bytes', mark: config.MAX_PENDING_BYTES, unit: 'bytes', ofQueue: true },
+      value: queue.pendingBytes,
+    },
+  ];
 }
 
 /** One mark as /readyz shows it. */
@@ -37,20 +91,7 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
     return over.has(one);
   }
 
-  function gauge(name: string, help: string, read: (one: HighWaterMark) => number): void {
-    new Gauge({
-      name,
-      help,
-      labelNames: ['of', 'unit'],
-      registers: [registry],
-      collect() {
-        for (const one of marks) this.set({ of: one.name, unit: one.unit }, read(one));
-      },
-    });
-  }
-  gauge('penstock_high_water_value', 'What is held against a high-water mark.', ({ value }) => value());
-  gauge('penstock_high_water_mark', 'Past it, work is refused with 503.', ({ mark }) => mark);
-  gauge('penstock_high_water_over', '1 while work is refused for it.', (one) => (isOver(one) ? 1 : 0));
+  addMarkMetrics(marks, registry, isOver);
 
   return {
     /**
@@ -79,6 +120,51 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
 }
 
 export type LoadShedding = ReturnType<typeof createLoadShedding>;
+
+/** How a unit is shown to Prometheus: by the name and the factor of its base unit. */
+const baseUnits: Record<string, [name: string, factor: number]> = {
+  ...{ jobs: ['jobs', 1], objects: ['objects', 1], bytes: ['bytes', 1] },
+  ...{ percent: ['ratio', 0.01], ms: ['seconds', 0.001] },
+};
+
+/** One name for each mark and for what is held against it, in its base unit; and what part of it is used, for all of them. */
+function addMarkMetrics(
+  marks: HighWaterMark[],
+  registry: Registry,
+  isOver: (one: HighWaterMark) => boolean,
+): void {
+  const registers = [registry];
+  const shownValue = ({ known = () => true, value }: HighWaterMark) => (known() ? value() : undefined);
+  for (const one of marks) {
+    const [unit, factor] = baseUnits[one.unit]!;
+    // Not `reading_bytes_bytes`.
+    const subject = `penstock_web_${one.name.replace(new RegExp(`_${unit}$`), '')}`;
+    const of = `Of the high-water mark ${one.name}`;
+    addGauge(registry, { name: `${subject}_${unit}`, help: `${of}: what is held against it.` }, () => {
+      const value = shownValue(one);
+      return value === undefined ? undefined : value * factor;
+    });
+    addGauge(
+      registry,
+      { name: `${subject}_limit_${unit}`, help: `${of}: past it, work is refused with 503.` },
+      () => one.mark * factor,
+    );
+  }
+  new Gauge({
+    ...{ name: 'penstock_high_water_used_ratio', help: 'What part of each high-water mark is used.' },
+    ...{ labelNames: ['mark'], registers },
+    collect() {
+      for (const one of marks) this.set({ mark: one.name }, (shownValue(one) ?? Number.NaN) / one.mark);
+    },
+  });
+  new Gauge({
+    ...{ name: 'penstock_high_water_over', help: '1 while work is refused for this high-water mark.' },
+    ...{ labelNames: ['mark'], registers },
+    collect() {
+      for (const one of marks) this.set({ mark: one.name }, isOver(one) ? 1 : 0);
+    },
+  });
+}
 
 function rounded(value: number): number {
   return Math.round(value * 10) / 10;

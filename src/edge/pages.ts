@@ -3,14 +3,19 @@ import { dirname, join } from 'node:path';
 import type { Express } from 'express';
 import helmet from 'helmet';
 import type { Registry } from 'prom-client';
+import { within } from '../platform/lifecycle.ts';
 import { checkReadiness } from '../processes/dependencies.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Oldest } from '../queue/depth.ts';
 import type { Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
+import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
 import type { LoadShedding } from './load-shedding.ts';
 import type { OpenApiDocument } from './openapi.ts';
 import { addPage, refuse } from './other-requests.ts';
+
+/** Milliseconds for the list of the fleet's processes. */
+const PATIENCE_MS = 1000;
 
 /** The files of swagger-ui-dist that the page needs, with their places under /docs. */
 const ASSETS = ['swagger-ui.css', 'swagger-ui-bundle.js', 'favicon-32x32.png'];
@@ -103,7 +108,9 @@ export interface HealthSources {
   /** Whether an Authorization header opens /metrics. */
   mayReadMetrics(header: string | undefined): boolean;
   /** Envelopes that wait too long are named: to take more requests is right all the same. */
-  oldest: Pick<Oldest, 'tooOld'>;
+  oldest: Pick<Oldest, 'tooOld' | 'standstill'>;
+  /** Whether jobs that nobody takes leave the process ready. They are named in any case. */
+  readyAtStandstill: boolean;
   /** What is refused past them makes the process not ready. */
   loadShedding: LoadShedding;
   /** What the queue has lost and nobody has confirmed. It makes nothing unready: what comes next is safe. */
@@ -124,7 +131,9 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
     const missing = await checkReadiness(sources.pool, sources.connection, sources.pingLimits);
     const overload = sources.loadShedding.reason('queue');
     const stuck = sources.oldest.tooOld();
-    const ready = missing.length === 0 && overload === undefined;
+    const standstill = Math.round(sources.oldest.standstill());
+    const moves = standstill === 0 || sources.readyAtStandstill;
+    const ready = missing.length === 0 && overload === undefined && moves;
     const loss = sources.loss();
     response.status(ready ? 200 : 503).json({
       message: ready ? 'ready' : 'not ready',
@@ -132,8 +141,16 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
       ...(overload && { overload }),
       ...(loss && { loss }),
       ...(stuck.length > 0 && { stuck }),
+      ...(standstill > 0 && { standstill_seconds: standstill }),
       high_water: sources.loadShedding.levels(),
     });
+  });
+
+  addPage(app, '/metrics/targets', async (request, response) => {
+    if (!sources.mayReadMetrics(request.headers.authorization)) {
+      return refuse(response, 'metricsToken', { 'WWW-Authenticate': 'Bearer' });
+    }
+    response.json(await listTargets(sources.pool));
   });
 
   addPage(app, '/metrics', async (request, response) => {
@@ -143,4 +160,16 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
     await sources.refresh();
     response.type(sources.registry.contentType).send(await sources.registry.metrics());
   });
+}
+
+/**
+ * The processes of the fleet in the form of Prometheus's `http_sd_configs`: those that have said a moment ago that they
+ * are there, and have pages of their own.
+ * @throws when Postgres does not answer: Prometheus keeps the list that it had
+ */
+async function listTargets(pool: Pool) {
+  const all = await within(PATIENCE_MS, listProcesses(pool));
+  return all
+    .filter(({ address, silentSeconds }) => address !== null && silentSeconds < SILENT_SECONDS)
+    .map(({ address, name, host }) => ({ targets: [address], labels: { process: name, host } }));
 }

@@ -154,6 +154,12 @@ export function record(
   metrics.requests.inc({ operation: operation.id, status });
   metrics.duration.observe({ operation: operation.id }, milliseconds / 1000);
   if (answer.accepted) metrics.accepted.inc({ operation: operation.id }, answer.accepted);
+  metrics.noteAccepted(answer.accepted);
+  if (status === 429 || status === 503)
+    metrics.noteRefused(status, {
+      bucket: operation.bucket,
+      ...(known.workspaceId !== undefined && { workspaceId: known.workspaceId }),
+    });
   if (answer.rejected) metrics.rejected.inc({ operation: operation.id }, answer.rejected);
   const fields = {
     ...requestLine(answered, status),

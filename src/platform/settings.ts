@@ -185,6 +185,15 @@ export const settings = {
     { minimum: 1000, maximum: 86_400_000, unit: 'ms' },
     'How old the oldest envelope of a lane may be: past it, /readyz of the workers says not ready, that of web and the log name it.',
   ),
+  MAX_STANDSTILL_MS: integer(
+    10_000,
+    { minimum: 1000, maximum: 86_400_000, unit: 'ms' },
+    'How long jobs may wait while no worker takes any: past it, the log and /readyz of web say that the fleet stands still.',
+  ),
+  READY_AT_STANDSTILL: {
+    ...text('yes', '', 'Whether a web process counts as ready while the fleet stands still: yes or no.'),
+    enum: ['yes', 'no'],
+  },
   MAX_REDIS_MEMORY_PERCENT: integer(
     80,
     { minimum: 1, maximum: 100, unit: 'percent' },

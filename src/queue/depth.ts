@@ -4,16 +4,18 @@ import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { openQueue, type QueueConnection } from './connection.ts';
 import { laneName } from './lanes.ts';
+import { createStandstill, type StandstillOptions } from './standstill.ts';
 import { waitingIn } from './waiting.ts';
 
 const DEPTH_REFRESH_MS = 200;
+
+/** Milliseconds for which a look at the queue counts as a look at what is. */
+const FRESH_MS = 5000;
 
 export interface LaneDepth {
   lane: string;
   /** Jobs that wait or are in work. */
   depth: number;
-  /** Seconds since the oldest of them was accepted; 0: there is none. */
-  oldestSeconds: number;
 }
 
 /**
@@ -23,11 +25,13 @@ export interface LaneDepth {
 export function watchDepth(connection: QueueConnection, lanes: number) {
   const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
   let waiting = 0;
+  let seenAt = Number.NEGATIVE_INFINITY;
   // While the queue is away the last figure stands, and adding fails by itself.
   const looks = poll(DEPTH_REFRESH_MS, async () => {
     if (!connection.ready()) return;
     const counts = await Promise.all(queues.map((queue) => queue.getWaitingCount()));
     waiting = counts.reduce((sum, count) => sum + count, 0);
+    seenAt = performance.now();
   });
 
   const service: Service = {
@@ -41,20 +45,40 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
     ...service,
     /** Jobs that waited in all lanes, at most 200 ms ago. */
     waiting: () => waiting,
-    /** What each lane has before it: a lane that is stuck on its only job shows that job and its age. */
-    lanes: () => Promise.all(queues.map((queue) => readLane(queue, connection))),
+    /** Whether that is known: the queue has told it a moment ago. */
+    known: () => performance.now() - seenAt < FRESH_MS,
+    /** Jobs that wait or are in work, of each lane. */
+    lanes: () => Promise.all(queues.map(readLane)),
   };
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
 
-async function readLane(queue: Queue, connection: QueueConnection): Promise<LaneDepth> {
-  const [{ waiting = 0, active = 0 }, oldest] = await Promise.all([
-    queue.getJobCounts('waiting', 'active'),
-    waitingIn(connection, queue).oldest(),
-  ]);
-  const age = oldest ? (Date.now() - oldest.timestamp) / 1000 : 0;
-  return { lane: queue.name, depth: waiting + active, oldestSeconds: Math.max(0, age) };
+async function readLane(queue: Queue): Promise<LaneDepth> {
+  const { waiting = 0, active = 0 } = await queue.getJobCounts('waiting', 'active');
+  return { lane: queue.name, depth: waiting + active };
+}
+
+/** A lane at one moment. */
+export interface LaneNow extends LaneDepth {
+  /** Seconds since the oldest of its jobs was accepted; 0: it is empty. */
+  oldestSeconds: number;
+}
+
+/** Looks at every lane once. @throws when the queue does not answer */
+export async function lookAtLanes(connection: QueueConnection, lanes: number): Promise<LaneNow[]> {
+  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+  try {
+    return await Promise.all(
+      queues.map(async (queue) => {
+        const [depth, oldest] = await Promise.all([readLane(queue), waitingIn(connection, queue).oldest()]);
+        const age = oldest ? (Date.now() - oldest.timestamp) / 1000 : 0;
+        return { ...depth, oldestSeconds: Math.max(0, Math.round(age * 10) / 10) };
+      }),
+    );
+  } finally {
+    await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+  }
 }
 
 const LOOK_MS = 2000;
@@ -70,25 +94,44 @@ export interface OldEnvelope {
   seconds: number;
 }
 
+export interface WatchOldestOptions {
+  lanes: number;
+  maxAgeMs: number;
+  log: Log;
+  /** Whoever sees the whole fleet is told when it stands still. */
+  standstill?: StandstillOptions;
+}
+
 /** Looks now and then for how long the oldest envelope of each lane has been there, and says so when it is too long. */
 export function watchOldest(
   connection: QueueConnection,
-  { lanes, maxAgeMs, log }: { lanes: number; maxAgeMs: number; log: Log },
+  { lanes, maxAgeMs, log, standstill: watched }: WatchOldestOptions,
 ) {
   const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
   const searches = queues.map((queue) => waitingIn(connection, queue));
   /** By lane, in the order of the lanes. */
   let oldest: { lane: number; envelope: string; acceptedAt: number }[] = [];
   const warned = new Map<number, { envelope: string; at: number }>();
+  let seenAt = Number.NEGATIVE_INFINITY;
+  const standstill = watched && createStandstill(watched, log);
+  const countActive = async () => {
+    const counts = await Promise.all(queues.map((queue) => queue.getActiveCount()));
+    return counts.reduce((sum, count) => sum + count, 0);
+  };
 
   // While the queue is away what is known of it stands, and grows older.
   const looks = poll(LOOK_MS, async () => {
-    if (!connection.ready()) return;
+    if (!connection.ready()) return standstill?.forget();
     const found = await Promise.all(searches.map((waiting) => waiting.oldest()));
     oldest = found.flatMap((job, lane) =>
       job ? [{ lane, envelope: job.id, acceptedAt: job.timestamp }] : [],
     );
+    seenAt = performance.now();
     warn();
+    await standstill?.look(
+      oldest.map(({ envelope }) => envelope),
+      countActive,
+    );
   });
 
   function warn(): void {
@@ -121,8 +164,14 @@ export function watchOldest(
     look: looks.now,
     /** Those that are older than an envelope may be. */
     tooOld,
-    /** Seconds; 0: the lanes are empty. */
-    age: () => Math.max(0, ...aged().map(({ seconds }) => seconds)),
+    /** Seconds by lane, 0 where it is empty; undefined: the queue has told nothing for a while. */
+    ages: () => {
+      if (performance.now() - seenAt > FRESH_MS) return undefined;
+      const found = new Map(aged().map(({ lane, seconds }) => [lane, seconds]));
+      return queues.map(({ name }, lane) => ({ lane: name, seconds: found.get(lane) ?? 0 }));
+    },
+    /** Seconds for which the fleet has stood still; 0: it moves, or nobody looks. */
+    standstill: () => standstill?.seconds() ?? 0,
   };
 }
 
@@ -133,6 +182,7 @@ const MEMORY_REFRESH_MS = 200;
 /** How full Redis is: asked for five times a second, so that a request can be refused at once. */
 export function watchMemory({ redis }: QueueConnection) {
   let used = 0;
+  let seenAt = Number.NEGATIVE_INFINITY;
   // While Redis is away, or does not tell, adding fails by itself.
   const looks = poll(MEMORY_REFRESH_MS, async () => {
     if (redis?.status !== 'ready') return;
@@ -140,6 +190,7 @@ export function watchMemory({ redis }: QueueConnection) {
     const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(text)?.[1] ?? 0);
     const most = read('maxmemory');
     used = most > 0 ? read('used_memory') / most : 0;
+    if (most > 0) seenAt = performance.now();
   });
   const service: Service = {
     name: 'queue memory',
@@ -151,5 +202,7 @@ export function watchMemory({ redis }: QueueConnection) {
     ...service,
     /** Percent of its maxmemory that Redis has used, at most 200 ms ago; 0: it has no maxmemory, or does not tell. */
     usedPercent: () => used * 100,
+    /** Whether that is known: Redis has a maxmemory, and has told it a moment ago. */
+    known: () => performance.now() - seenAt < FRESH_MS,
   };
 }

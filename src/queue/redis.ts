@@ -7,7 +7,7 @@ import { poll } from '../platform/poll.ts';
 import type { QueueConnection } from './connection.ts';
 
 /** The settings of a Redis that our promises rest on; undefined: it does not let us read this one. */
-interface RedisSettings {
+export interface RedisSettings {
   evicts: string | undefined;
   appends: string | undefined;
   syncs: string | undefined;
@@ -49,7 +49,7 @@ export async function requireRedisSettings({ redis }: QueueConnection, log: Log)
 async function check(redis: Redis, log: Log): Promise<void> {
   let found: RedisSettings;
   try {
-    found = await read(redis);
+    found = await readRedisSettings(redis);
   } catch (error) {
     // It went away meanwhile, and is looked at again when it comes back.
     log.warn({ err: error }, 'the settings of Redis could not be read yet');
@@ -67,7 +67,8 @@ async function check(redis: Redis, log: Log): Promise<void> {
     log.warn({ appendonly: appends ?? 'unknown', appendfsync: syncs ?? 'unknown' }, whatACrashLoses(found));
 }
 
-function whatACrashLoses({ appends, syncs }: RedisSettings): string {
+/** What is lost in a crash of a Redis with these settings, and what to set. */
+export function whatACrashLoses({ appends, syncs }: RedisSettings): string {
   const advice = 'set appendonly yes and appendfsync always';
   if (appends === 'no')
     return `a crash of Redis loses every accepted object that is not applied yet, back to its last snapshot; ${advice}`;
@@ -77,8 +78,11 @@ function whatACrashLoses({ appends, syncs }: RedisSettings): string {
   return `a crash of Redis loses accepted objects ${span}; ${advice}`;
 }
 
-/** By CONFIG GET; managed services often refuse it, and tell some of it in INFO. */
-async function read(redis: Redis): Promise<RedisSettings> {
+/**
+ * By CONFIG GET; managed services often refuse it, and tell some of it in INFO.
+ * @throws when Redis goes away meanwhile
+ */
+export async function readRedisSettings(redis: Redis): Promise<RedisSettings> {
   const [evicts, appends, syncs] = await Promise.all(
     ['maxmemory-policy', 'appendonly', 'appendfsync'].map((name) => configured(redis, name)),
   );

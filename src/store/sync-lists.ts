@@ -120,12 +120,28 @@ export interface SyncState {
   unfinished: number;
   /** Active integrations whose last run ended as an error or a config error. */
   failing: number;
+  /** The first 20 of them, by name. */
+  failingNames: { workspace: string; integration: string }[];
   /** Seconds since the oldest run that has not ended was begun; 0: there is none. */
   oldestSeconds: number;
 }
 
 /** By the index of unfinished runs, and for each integration the end of its own; `between` as in `listRuns`. */
 const readSyncStateStatement = `
+  with failed as materialized (
+    select integrations.id, integrations.workspace_id, integrations.name
+    from integrations
+    cross join lateral (
+      select sync_jobs.status
+      from sync_jobs
+      where sync_jobs.integration_id between integrations.id and integrations.id
+        and sync_jobs.finished_at is not null
+      order by sync_jobs.integration_id desc, sync_jobs.id desc
+      limit 1
+    ) as last
+    where integrations.status = 'active'
+      and last.status in ('error', 'config_error')
+  )
   select
     (select count(*)::integer from sync_jobs where sync_jobs.finished_at is null) as unfinished,
     (
@@ -133,20 +149,12 @@ const readSyncStateStatement = `
       from sync_jobs
       where sync_jobs.finished_at is null
     ) as "oldestSeconds",
+    (select count(*)::integer from failed) as failing,
     (
-      select count(*)::integer
-      from integrations
-      cross join lateral (
-        select sync_jobs.status
-        from sync_jobs
-        where sync_jobs.integration_id between integrations.id and integrations.id
-          and sync_jobs.finished_at is not null
-        order by sync_jobs.integration_id desc, sync_jobs.id desc
-        limit 1
-      ) as last
-      where integrations.status = 'active'
-        and last.status in ('error', 'config_error')
-    ) as failing`;
+      select coalesce(jsonb_agg(jsonb_build_object('workspace', workspaces.name, 'integration', first.name)), '[]')
+      from (select failed.* from failed order by failed.id limit 20) as first
+      join workspaces on workspaces.id = first.workspace_id
+    ) as "failingNames"`;
 
 /** How the syncs of the whole installation stand. */
 export async function readSyncState(pool: Pool): Promise<SyncState> {

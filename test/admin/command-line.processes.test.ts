@@ -1,10 +1,11 @@
+import { spawn, spawnSync } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/package-root.ts';
-import { createBareDatabase, startRedis } from '../setup/fixtures.ts';
+import { createBareDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { fromFolder } from './integrations-scene.ts';
-import { expectRefusal, makeWorkspaces, penstockOn } from './penstock.ts';
+import { expectRefusal, makeWorkspaces, penstock, penstockOn } from './penstock.ts';
 import { spawnPenstock } from './spawn-penstock.ts';
 
 /** The migrations, by name. */
@@ -35,4 +36,48 @@ test('--help and --version need no database and end with 0; a noun without a ver
   expect(await spawnPenstock(['--help'])).toMatchObject({ code: 0, stderr: '' });
   expect(await spawnPenstock(['--version'])).toMatchObject({ code: 0, stderr: '' });
   expect(await spawnPenstock(['keys'])).toMatchObject({ code: 1, stdout: '' });
+});
+
+/** What each shell offers behind these words, as it runs the script. */
+const shells: Record<string, (script: string, words: string[]) => string> = {
+  bash: (script, words) =>
+    `${script}\nCOMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _penstock; echo "\${COMPREPLY[@]}"`,
+  zsh: (script, words) =>
+    `compdef() { :; }; compadd() { shift; echo $@; }\n${script}\nwords=(${words.map((word) => `'${word}'`).join(' ')}); CURRENT=${words.length}; _penstock`,
+  fish: (script, words) => `${script}\ncomplete -C '${words.join(' ')}'`,
+};
+
+test.each(Object.keys(shells))('%s completes commands and their options by the script', async (shell) => {
+  const { stdout: script } = await penstock(['completion', shell]);
+  const offered = (...words: string[]) => {
+    const run = spawnSync(shell, ['-c', shells[shell]!(script, words)], { encoding: 'utf8' });
+    if ((run.error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') return undefined;
+    expect(run.stderr).toBe('');
+    return run.stdout;
+  };
+  const nouns = offered('penstock', '');
+  if (nouns === undefined) {
+    process.stderr.write(`${shell} is not installed: its script is held to the list of commands alone\n`);
+    return;
+  }
+  expect(nouns).toMatch(/\bdead-letters\b/);
+  expect(offered('penstock', 'queue', '')).toMatch(/\bset-lanes\b/);
+  expect(offered('penstock', 'queue', 'set-lanes', '--')).toMatch(/--wait\b/);
+  expect(offered('penstock', 'completion', '')).toMatch(/\bfish\b/);
+});
+
+test('status --watch shows the fleet again and again, and ends with 0 at Ctrl-C', async () => {
+  const { url } = await createBareDatabase();
+  await penstockOn(url, {}, spawnPenstock).json('migrate');
+  const child = spawn(process.execPath, ['dist/src/cli.js', 'status', '--watch', '1'], {
+    ...{ cwd: packageRoot, env: { PATH: process.env.PATH, DATABASE_URL: url } },
+  });
+  let shown = '';
+  child.stdout.on('data', (chunk) => {
+    shown += chunk;
+  });
+  const ended = new Promise((resolve) => child.once('exit', resolve));
+  await waitUntil(() => shown.split('! no web runs').length > 2, { what: 'two screens' });
+  child.kill('SIGINT');
+  expect(await ended).toBe(0);
 });

@@ -63,5 +63,5 @@ export async function drained(port: number | string): Promise<number> {
     },
     { what: 'the queue to run empty' },
   );
-  return Number(/^penstock_objects_applied_total (\d+)$/m.exec(metrics)![1]);
+  return Number(/^penstock_installation_objects_applied (\d+)$/m.exec(metrics)![1]);
 }

@@ -58,12 +58,24 @@ describe('high-water marks', () => {
     });
     const page = await registry.metrics();
     for (const line of [
-      'penstock_high_water_value{of="depth",unit="jobs"} 123',
-      'penstock_high_water_mark{of="depth",unit="jobs"} 100',
-      'penstock_high_water_over{of="depth",unit="jobs"} 1',
-      'penstock_high_water_over{of="lag",unit="ms"} 0',
+      'penstock_web_depth_jobs 123',
+      'penstock_web_depth_limit_jobs 100',
+      'penstock_web_lag_seconds 0',
+      'penstock_web_lag_limit_seconds 0.05',
+      'penstock_high_water_used_ratio{mark="depth"} 1.23',
+      'penstock_high_water_over{mark="depth"} 1',
+      'penstock_high_water_over{mark="lag"} 0',
     ])
       expect(page.split('\n')).toContain(line);
+  });
+
+  test('a value that nobody knows is shown as no number, never as 0', async () => {
+    const registry = new Registry();
+    const unknown = { name: 'depth', mark: 100, unit: 'jobs', value: () => 0, known: () => false };
+    createLoadShedding([unknown], registry);
+    const page = await registry.metrics();
+    expect(page).toContain('penstock_web_depth_jobs Nan\n');
+    expect(page).toContain('penstock_high_water_used_ratio{mark="depth"} Nan\n');
   });
 });
 

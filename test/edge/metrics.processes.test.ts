@@ -1,3 +1,4 @@
+import { spawnSync } from 'node:child_process';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { backends, type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
@@ -11,15 +12,44 @@ const time = '2026-01-31T12:00:00Z';
 const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
   ['accepted objects', 'web', /^penstock_objects_accepted_total\{operation="users.track"\}/, exactly(6)],
   ['rejected objects', 'web', /^penstock_objects_rejected_total\{operation="users.track"\}/, exactly(1)],
-  ['applied objects', 'web', /^penstock_objects_applied_total/, exactly(3)],
+  ['applied objects', 'web', /^penstock_installation_objects_applied/, exactly(3)],
   ['applied objects of this worker', 'worker', /^penstock_worker_objects_applied_total/, exactly(3)],
-  ['dead letters', 'web', /^penstock_dead_letters_total/, exactly(1)],
+  ['dead letters', 'web', /^penstock_installation_dead_letters/, exactly(1)],
   ['dead letters that wait', 'web', /^penstock_dead_letters_waiting/, exactly(1)],
   ['dead letters of this worker', 'worker', /^penstock_worker_dead_letters_total/, exactly(1)],
   // One in work, one behind it.
   ['queue depth', 'web', /^penstock_queue_depth\{lane="lane-0"\}/, exactly(2)],
   ['age of the oldest job', 'web', /^penstock_queue_oldest_seconds\{lane="lane-0"\}/, above(0)],
-  ['apply time', 'web', /^penstock_apply_seconds_total/, above(0)],
+  [
+    'envelopes of this worker',
+    'worker',
+    /^penstock_worker_envelopes_applied_total\{lane="lane-0"\}/,
+    exactly(1),
+  ],
+  ['from acceptance to effect', 'worker', /^penstock_worker_effect_seconds_sum/, above(0)],
+  ['envelopes whose time to effect is known', 'worker', /^penstock_worker_effect_seconds_count/, exactly(1)],
+  ['releases', 'worker', /^penstock_build_info\{process="worker",version="\d.*\} 1$/, exactly(1)],
+  ['memory of the worker', 'worker', /^process_resident_memory_bytes/, above(1e7)],
+  ['what a worker needs', 'worker', /^penstock_dependency_up\{dependency="postgres"\}/, exactly(1)],
+  ['workers of the fleet', 'web', /^penstock_processes\{process="worker"\}/, exactly(1)],
+  ['processes of a kind that does not run', 'web', /^penstock_processes\{process="board"\}/, exactly(0)],
+  ['what a table takes', 'web', /^penstock_table_bytes\{table="events",part="indexes"\}/, above(1000)],
+  ['what is kept apart', 'web', /^penstock_table_bytes\{table="profiles",part="toast"\}/, above(1000)],
+  ['what a month takes', 'web', /^penstock_partition_bytes\{table="events",partition="events_/, above(1000)],
+  ['free disk', 'web', /^penstock_disk_free_bytes\{disk="tmp"\}/, above(0)],
+  [
+    'refused requests',
+    'web',
+    /^penstock_requests_refused_total\{status="429",workspace_id="[-0-9a-f]+",bucket=/,
+    exactly(1),
+  ],
+  ['a fleet that moves', 'web', /^penstock_queue_standstill_seconds/, exactly(0)],
+  [
+    'a failing integration by name',
+    'web',
+    /^penstock_sync_integration_failing\{workspace="shop",integration=/,
+    exactly(1),
+  ],
   ['apply time of this worker', 'worker', /^penstock_worker_apply_seconds_sum/, above(0)],
   ['batch size', 'worker', /^penstock_worker_batch_objects_sum/, exactly(3)],
   ['batches', 'worker', /^penstock_worker_batch_objects_count/, exactly(1)],
@@ -46,6 +76,7 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
 
 describe.each(backends)('/metrics after real traffic, queue on %s', (backend) => {
   const pages = { web: '', worker: '' };
+  let targets: { targets: string[]; labels: Record<string, string> }[] = [];
 
   beforeAll(async () => {
     const fleet = await startFleet(backend, { edges: 1, workers: 1, env: { LANES: '1' } });
@@ -71,10 +102,15 @@ describe.each(backends)('/metrics after real traffic, queue on %s', (backend) =>
     await waitUntil(async () => (await stuckBatches(fleet)) > 0, { what: 'a job in work' });
     const alone = await read(web);
     expect(valueIn(alone, /^penstock_queue_depth/)).toBe(1);
-    expect(valueIn(alone, /^penstock_queue_oldest_seconds/)).toBeGreaterThan(0);
     await track(fleet, { events: [{ ...ada, name: 'waits', time }] });
     await addSyncRuns(fleet);
+    await refuseOne(fleet);
+    // The age is looked at every two seconds, and counted in whole ones.
+    await waitUntil(async () => valueIn(await read(web), /^penstock_queue_oldest_seconds/) > 0, {
+      what: 'an age of the oldest',
+    });
     pages.web = await read(web);
+    targets = JSON.parse(await (await fetch(`http://127.0.0.1:${web.port}/metrics/targets`)).text());
     // The lag that a page shows is what the page before it has measured.
     await read(fleet.workers[0]!);
     pages.worker = await read(fleet.workers[0]!);
@@ -86,7 +122,47 @@ describe.each(backends)('/metrics after real traffic, queue on %s', (backend) =>
   test.for(shown)('shows %s (%s)', ([_, process, line, expectation]) => {
     expectation(valueIn(pages[process], line));
   });
+
+  test('Prometheus finds each process of the fleet, where it is', () => {
+    expect(targets.map(({ labels }) => labels.process).sort()).toEqual(['web', 'worker']);
+    for (const {
+      targets: [at],
+    } of targets)
+      expect(at).toMatch(/^127\.0\.0\.1:\d+$/);
+  });
+
+  test('promtool finds nothing to say against the pages', () => {
+    for (const page of Object.values(pages)) {
+      const { error, status, stdout, stderr } = spawnSync('promtool', ['check', 'metrics'], {
+        input: page,
+        encoding: 'utf8',
+      });
+      if ((error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') {
+        process.stderr.write(
+          'promtool is not installed: the pages are held to the rules of test/monitoring alone\n',
+        );
+        return;
+      }
+      expect([status, stdout, stderr]).toEqual([0, '', '']);
+    }
+  });
 });
+
+/** A limit of one request in an hour, and two requests. */
+async function refuseOne({ pool, edges, workspace }: Fleet): Promise<void> {
+  await pool.query(
+    `insert into rate_limits (workspace_id, bucket, requests, window_seconds) values ($1, 'users.export.ids', 1, 3600)`,
+    [workspace.id],
+  );
+  const ask = () =>
+    send(edges[0]!.port, {
+      path: '/users/export/ids',
+      key: workspace.key,
+      json: { external_ids: ['ada'], fields_to_export: ['external_id'] },
+    });
+  // The key is remembered for a while, with its limits.
+  await waitUntil(async () => (await ask()).status === 429, { what: 'a request that is refused' });
+}
 
 /** An integration whose last run failed, another that works again and is running, and one that is paused. */
 async function addSyncRuns({ pool, workspace }: Fleet): Promise<void> {

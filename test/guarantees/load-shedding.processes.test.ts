@@ -23,9 +23,11 @@ async function readiness({ edges }: Fleet) {
   return { status: response.status, body: (await response.json()) as any };
 }
 
-async function gauge({ edges }: Fleet, name: string, of: string): Promise<number> {
+async function gauge({ edges }: Fleet, name: string, mark?: string): Promise<number> {
   const page = await (await fetch(`http://127.0.0.1:${edges[0]!.port}/metrics`)).text();
-  const line = page.split('\n').find((candidate) => candidate.startsWith(`${name}{of="${of}"`));
+  const line = page
+    .split('\n')
+    .find((candidate) => candidate.startsWith(mark ? `${name}{mark="${mark}"}` : `${name} `));
   return Number(line?.split(' ').at(-1) ?? Number.NaN);
 }
 
@@ -87,8 +89,8 @@ describe.each(backends)('too many jobs wait; queue on %s', (backend) => {
     expect(body.overload).toMatch(/^queue_depth is \d+ jobs, over its mark of 10$/);
     expect(body.high_water.queue_depth).toMatchObject({ mark: MARK, over: true });
     expect(body.high_water.queue_depth.value).toBeGreaterThan(MARK);
-    expect(await gauge(fleet, 'penstock_high_water_value', 'queue_depth')).toBeGreaterThan(MARK);
-    expect(await gauge(fleet, 'penstock_high_water_mark', 'queue_depth')).toBe(MARK);
+    expect(await gauge(fleet, 'penstock_web_queue_depth_jobs')).toBeGreaterThan(MARK);
+    expect(await gauge(fleet, 'penstock_web_queue_depth_limit_jobs')).toBe(MARK);
     expect(await gauge(fleet, 'penstock_high_water_over', 'queue_depth')).toBe(1);
 
     const access = createAccess(fleet.pool);
@@ -133,9 +135,9 @@ describe('Redis has used its share of its maxmemory', () => {
     expect(status).toBe(503);
     expect(body.overload).toMatch(/^redis_memory is [\d.]+ percent, over its mark of 60$/);
     // Redis gives back what connections took meanwhile; it is over until it has fallen to nine tenths of the mark.
-    expect(await gauge(fleet, 'penstock_high_water_value', 'redis_memory')).toBeGreaterThan(0.9 * 60);
+    expect(await gauge(fleet, 'penstock_web_redis_memory_ratio')).toBeGreaterThan(0.9 * 0.6);
     expect(await gauge(fleet, 'penstock_high_water_over', 'redis_memory')).toBe(1);
-    expect(await gauge(fleet, 'penstock_high_water_mark', 'redis_memory')).toBe(60);
+    expect(await gauge(fleet, 'penstock_web_redis_memory_limit_ratio')).toBe(0.6);
 
     await fleet.startWorker();
     await waitUntil(async () => (await track(fleet)).status === 201, { what: 'an answer of 201' });
@@ -175,6 +177,6 @@ describe('a web process does not come to its work', () => {
       what: 'the reason in the log',
     });
     await waitUntil(async () => (await track(fleet)).status === 201, { what: 'an answer of 201' });
-    expect(await gauge(fleet, 'penstock_high_water_mark', 'event_loop_lag')).toBe(500);
+    expect(await gauge(fleet, 'penstock_web_event_loop_lag_limit_seconds')).toBe(0.5);
   });
 });

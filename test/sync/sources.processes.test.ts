@@ -171,7 +171,9 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
     );
     expect(line).toMatchObject({ level: 50, reason: run.message, rows_read: 0 });
     const page = await (await fetch(`http://127.0.0.1:${sync!.port}/metrics`)).text();
-    expect(page).toMatch(/^penstock_sync_runs_ended_total\{status="(config_)?error"\} [1-9]/m);
+    expect(page).toMatch(
+      /^penstock_sync_runs_ended_total\{integration=".+",status="(config_)?error"\} [1-9]/m,
+    );
   });
 
   test('rows of the future are said in the message and in the log', async () => {

@@ -15,7 +15,7 @@ export function observeHttp(url: string, key: string): Observer {
         if (value === undefined) throw new Error(`/metrics answered ${response.status} without ${name}`);
         return Number(value);
       };
-      return read('penstock_objects_applied_total') + read('penstock_dead_letters_total');
+      return read('penstock_installation_objects_applied') + read('penstock_installation_dead_letters');
     },
     async isReadable(externalId) {
       const response = await fetch(new URL('/users/export/ids', url), {

@@ -20,6 +20,17 @@ export function reportBatch(
   const { objects, deadLetters } = result.kind === 'applied' ? result : { objects: 0, deadLetters: [] };
   metrics.batches.inc({ outcome: result.kind });
   metrics.applied.inc(objects);
+  const left = result.kind === 'applied' ? result.left?.envelopes : undefined;
+  metrics.noteBatch({
+    lanes: deliveries.map(({ lane }) => lane),
+    applied: objects,
+    finished:
+      result.kind === 'applied'
+        ? deliveries
+            .filter(({ id }) => !left?.has(id))
+            .map(({ lane, envelope }) => ({ lane, acceptedAt: acceptedAt(envelope) }))
+        : [],
+  });
   metrics.deadLetters.inc(deadLetters.length);
   metrics.applySeconds.observe(milliseconds / 1000);
   metrics.batchObjects.observe(objects);
@@ -35,6 +46,13 @@ export function reportBatch(
     },
     'job',
   );
+}
+
+/** Undefined for what is tried again, which was accepted long ago, and what another release has queued. */
+function acceptedAt(envelope: Delivery['envelope'] | undefined): number | undefined {
+  if (envelope?.replay || !Array.isArray(envelope?.requests)) return undefined;
+  const time = Date.parse(envelope.requests[0]?.accepted_at ?? '');
+  return Number.isNaN(time) ? undefined : time;
 }
 
 /** Of whatever a lane held: an envelope of another release may have a shape of its own. */

@@ -1,6 +1,7 @@
-import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
+import { Counter, Gauge, Histogram } from 'prom-client';
 import type { Source, SourceColumn, SourceRow } from '../../src/integrations/source.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { boundLabel, createRegistry } from '../../src/processes/metrics.ts';
 import type { WatchApplied } from '../../src/queue/effects.ts';
 import type { LaneProducer } from '../../src/queue/lanes.ts';
 import type { Pool } from '../../src/store/database.ts';
@@ -38,15 +39,14 @@ export interface Leaving {
 
 /** Hands a chunk over, waits for its effect and counts it. */
 export async function settle(
-  chunk: OutboxChunk,
+  { chunk, run }: { chunk: OutboxChunk; run: Pick<Run, 'name'> },
   context: SyncContext,
   abandon: AbortSignal,
 ): Promise<Settled> {
   const settled = await handOver(chunk, { ...context, lanes: context.making.lanes }, abandon);
   const { progress, entries } = chunk;
   const failed = progress.failed + settled.refused.length;
-  context.metrics.rows.inc({ outcome: 'synced' }, progress.rows - failed);
-  context.metrics.rows.inc({ outcome: 'failed' }, failed);
+  context.metrics.noteRows(run.name, { synced: progress.rows - failed, failed });
   if (entries.length > 0) context.metrics.chunkSeconds.observe(settled.milliseconds / 1000);
   return settled;
 }
@@ -85,23 +85,37 @@ export async function createDeduplication(pool: Pool, run: Run, attempt: string)
 
 /** The numbers of one sync process, in the names that its /metrics shows. */
 export function createSyncMetrics() {
-  const registry = new Registry();
-  collectDefaultMetrics({ register: registry });
+  const registry = createRegistry('sync');
   const registers = [registry];
+  const shownAs = boundLabel();
+  const rows = new Counter({
+    name: 'penstock_sync_rows_total',
+    help: 'Rows of warehouses that this process has settled, by integration and outcome: synced or failed.',
+    labelNames: ['integration', 'outcome'],
+    registers,
+  });
+  const runs = new Counter({
+    name: 'penstock_sync_runs_ended_total',
+    help: 'Runs that ended in this process, by integration and status.',
+    labelNames: ['integration', 'status'],
+    registers,
+  });
+  let objects = 0;
   return {
     registry,
-    rows: new Counter({
-      name: 'penstock_sync_rows_total',
-      help: 'Rows of warehouses that this process has settled, by outcome: synced or failed.',
-      labelNames: ['outcome'],
-      registers,
-    }),
-    runs: new Counter({
-      name: 'penstock_sync_runs_ended_total',
-      help: 'Runs that ended in this process, by status.',
-      labelNames: ['status'],
-      registers,
-    }),
+    /** Rows that were handed to the lanes since the start, but for those that failed. */
+    objects: () => objects,
+    /** Rows of an integration, by its name, are settled. */
+    noteRows(name: string, { synced, failed }: { synced: number; failed: number }): void {
+      objects += synced;
+      const integration = shownAs(name);
+      rows.inc({ integration, outcome: 'synced' }, synced);
+      rows.inc({ integration, outcome: 'failed' }, failed);
+    },
+    /** A run of an integration has ended. */
+    noteRun(name: string, status: string): void {
+      runs.inc({ integration: shownAs(name), status });
+    },
     working: new Gauge({
       name: 'penstock_sync_runs_working',
       help: 'Runs that this process has in hand.',

@@ -150,7 +150,7 @@ export async function readOn(
       if (full) return 'too many rows';
       if (!next) return 'finished';
       ahead = prepare();
-      done = await settle(next, context, leaving.now);
+      done = await settle({ chunk: next, run }, context, leaving.now);
       if (next.entries.length > 0) size.learn(next.progress.rows, done.milliseconds);
     }
   } finally {

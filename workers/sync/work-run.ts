@@ -47,7 +47,7 @@ async function settleLeftOver(
   const run = await findRun(pool, jobId);
   const chunk = run && (await findInOutbox(pool, jobId));
   if (!chunk) return run;
-  await advanceCheckpoint(pool, checkpointOf(run), { done: await settle(chunk, context, abandon) });
+  await advanceCheckpoint(pool, checkpointOf(run), { done: await settle({ chunk, run }, context, abandon) });
   return findRun(pool, jobId);
 }
 
@@ -157,7 +157,7 @@ export async function workOff(jobId: string, context: SyncContext, leaving: Leav
     if (!run) return true;
     const end = endOf(worked, context.maxRows, new Date());
     if (!worked.checkpoint || !(await endRun(context, worked.checkpoint, end))) return false;
-    metrics.runs.inc({ status: end.status });
+    metrics.noteRun(run.name, end.status);
     const failed = end.status === 'error' || end.status === 'config_error';
     const line = {
       ...aboutRun(run),

@@ -3,6 +3,14 @@ import { type Condition, findAccounts } from '../../../src/store/accounts.ts';
 import { findApiKey, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
 import { ensurePartitions } from '../../../src/store/events.ts';
 import {
+  findMissingPartitions,
+  readPartitionSizes,
+  readPostgresHealth,
+  readReplication,
+  readStuckFences,
+  readTableSizes,
+} from '../../../src/store/health.ts';
+import {
   confirmLosses,
   forgetMembers,
   leaveInstallation,
@@ -23,10 +31,22 @@ import {
   selectIntegrations,
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
+import {
+  beatProcess,
+  forgetProcesses,
+  hasWorkers,
+  leaveFleet,
+  listProcesses,
+} from '../../../src/store/processes.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
 import type { Asking } from './asking.ts';
 
 const member = { id: newId(), name: 'web', host: 'host', pid: 1 };
+const worker = { ...member, name: 'worker' as const, version: '1.0.0' };
+const figures = {
+  ...{ address: 'host:1', lanes: [0], missing: ['redis'], objects: 1, objectsPerSecond: 1 },
+  ...{ residentBytes: 1, loopBusy: 0.5 },
+};
 const value = 'who2@x.com';
 const conditions: Condition[] = [
   { op: 'eq', column: 'id', value: newId() },
@@ -50,6 +70,17 @@ export const ofWorkspaces: Asking = (store, { workspaceId, companyId, integratio
   () => presentMembers(store),
   () => forgetMembers(store),
   () => leaveInstallation(store, member.id),
+  () => beatProcess(store, worker, figures),
+  () => listProcesses(store),
+  () => forgetProcesses(store),
+  () => hasWorkers(store),
+  () => readTableSizes(store, 30),
+  () => readPartitionSizes(store, 24),
+  () => readReplication(store),
+  () => readPostgresHealth(store),
+  () => readStuckFences(store, 60),
+  () => findMissingPartitions(store, 1),
+  () => leaveFleet(store, worker.id),
   () => readLanes(store),
   () => lockLanes(store),
   () => setLanes(store, 2),

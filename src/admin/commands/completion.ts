@@ -1,0 +1,100 @@
+import { Argument, type Command } from 'commander';
+import { described } from '../command.ts';
+
+const shells = ['bash', 'zsh', 'fish'] as const;
+type Shell = (typeof shells)[number];
+
+/** What may stand at one place of a command line, and what each word means. */
+interface Place {
+  /** The words before it, each behind a space; empty: right behind `penstock`. */
+  path: string;
+  words: { word: string; meaning: string; isCommand: boolean }[];
+}
+
+export function addCompletion(program: Command): void {
+  described(program.command('completion'), {
+    sentence: 'Print what a shell needs to complete the words of this command.',
+    example: 'completion bash >> ~/.bashrc',
+  })
+    .addArgument(new Argument('<shell>', 'for which one').choices(shells))
+    .action((shell: Shell) => void process.stdout.write(scripts[shell](placesOf(program))));
+}
+
+/** Of a command and those beneath it, from the program itself: there is no list that could grow old. */
+export function placesOf(command: Command, path = ''): Place[] {
+  const help = command.createHelp();
+  const commands = help.visibleCommands(command).filter((one) => one.name() !== 'help');
+  const options = help
+    .visibleOptions(command)
+    .flatMap(({ long, description }) => (long ? [[long, description]] : []));
+  const choices = command.registeredArguments.flatMap(({ argChoices = [], description }) =>
+    argChoices.map((choice) => [choice, description]),
+  );
+  const words = [
+    ...commands.map((one) => ({ word: one.name(), meaning: one.description(), isCommand: true })),
+    ...[...choices, ...options].map(([word, meaning]) => ({
+      word: word!,
+      meaning: meaning!,
+      isCommand: false,
+    })),
+  ];
+  return [{ path, words }, ...commands.flatMap((one) => placesOf(one, `${path} ${one.name()}`))];
+}
+
+/** A function that prints the words of a place; both shells read it alike. */
+function wordsFunction(places: Place[]): string {
+  const cases = places.map(
+    ({ path, words }) => `    '${path}') echo '${words.map(({ word }) => word).join(' ')}' ;;`,
+  );
+  return ['_penstock_words() {', '  case "$1" in', ...cases, '  esac', '}'].join('\n');
+}
+
+const scripts: Record<Shell, (places: Place[]) => string> = {
+  bash: (places) => `# penstock completion bash >> ~/.bashrc
+${wordsFunction(places)}
+_penstock() {
+  local at='' word index
+  for ((index = 1; index < COMP_CWORD; index++)); do
+    word="\${COMP_WORDS[index]}"
+    if [ -n "$(_penstock_words "$at $word")" ]; then at="$at $word"; fi
+  done
+  COMPREPLY=($(compgen -W "$(_penstock_words "$at")" -- "\${COMP_WORDS[COMP_CWORD]}"))
+}
+complete -o default -F _penstock penstock
+`,
+
+  zsh: (places) => `#compdef penstock
+# penstock completion zsh > "\${fpath[1]}/_penstock"
+${wordsFunction(places)}
+_penstock() {
+  local at='' word
+  for word in "\${(@)words[2,CURRENT-1]}"; do
+    if [ -n "$(_penstock_words "$at $word")" ]; then at="$at $word"; fi
+  done
+  compadd -- \${=$(_penstock_words "$at")} || _files
+}
+if [ "$funcstack[1]" = _penstock ]; then _penstock "$@"; else compdef _penstock penstock; fi
+`,
+
+  fish: (places) => `# penstock completion fish > ~/.config/fish/completions/penstock.fish
+set -g __penstock_places ${places.map(({ path }) => `'${path}'`).join(' ')}
+function __penstock_at
+  set -l at ''
+  for word in (commandline -opc)[2..-1]
+    if contains -- "$at $word" $__penstock_places
+      set at "$at $word"
+    end
+  end
+  test "$at" = "$argv[1]"
+end
+${places.flatMap(fishLines).join('\n')}
+`,
+};
+
+function fishLines({ path, words }: Place): string[] {
+  const quoted = (text: string) => `'${text.replaceAll('\\', '\\\\').replaceAll("'", "\\'")}'`;
+  return words.map(({ word, meaning }) => {
+    const what = word.startsWith('--') ? `-l ${word.slice(2)}` : `-f -a ${word}`;
+    return `complete -c penstock -n "__penstock_at '${path}'" ${what} -d ${quoted(meaning)}`;
+  });
+}

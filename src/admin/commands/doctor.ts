@@ -1,0 +1,91 @@
+import { type Command, CommanderError } from 'commander';
+import { readEmbeddedUrl } from '../../embedded/address.ts';
+import type { Config } from '../../platform/config.ts';
+import { queueKind } from '../../queue/connection.ts';
+import { openDatabase } from '../../store/open-database.ts';
+import { addVerb } from '../command.ts';
+import { judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
+import {
+  checkDisks,
+  checkFiles,
+  checkSettings,
+  checkVersions,
+  error,
+  type Finding,
+} from '../doctor/machine.ts';
+import { attempt, checkCertificates, checkPostgres, checkRedis } from '../doctor/stores.ts';
+import { printJson } from '../output.ts';
+import { withQueueConnection } from '../queue.ts';
+
+export function addDoctor(program: Command): void {
+  addVerb(program, 'doctor', {
+    sentence:
+      'Look at settings, stores, disks, files and the fleet, and say what to do; exits 1 when something is wrong.',
+    example: 'doctor',
+  }).action(examine);
+}
+
+async function examine({ json }: { json?: boolean }): Promise<void> {
+  const { config, findings } = checkSettings();
+  findings.push(...checkVersions());
+  if (config) {
+    findings.push(...(await checkDisks(config)), ...checkFiles(config), ...(await checkStores(config)));
+  }
+  const count = (level: Finding['level']) => findings.filter((one) => one.level === level).length;
+  const [errors, warnings] = [count('error'), count('warning')];
+  if (json)
+    printJson({ healthy: errors === 0, errors, warnings, findings: findings.map((one) => ({ ...one })) });
+  else process.stdout.write(describe(findings, errors, warnings));
+  // What is wrong has been told.
+  if (errors > 0) throw new CommanderError(1, 'penstock.doctor', '');
+}
+
+/** Each on its own: where one store is away, the other is looked at. */
+async function checkStores(config: Config): Promise<Finding[]> {
+  const databaseUrl = config.DATABASE_URL || readEmbeddedUrl(config.DATA_DIR);
+  if (!databaseUrl) {
+    const advice = 'Start it by npm start, set DATA_DIR to its folder, or set DATABASE_URL.';
+    return [error('postgres', 'DATABASE_URL is empty, and no Penstock was ever started on DATA_DIR', advice)];
+  }
+  const setting = config.DATABASE_URL ? 'DATABASE_URL' : 'DATA_DIR';
+  const database = openDatabase(databaseUrl, 2);
+  const { pool } = database;
+  try {
+    const findings = await attempt(
+      'postgres',
+      `Start the Postgres of ${setting}, or correct ${setting}.`,
+      () => checkPostgres(pool),
+    );
+    if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
+    const isThere = findings.length > 1;
+    // What is to be said of both has been said.
+    if (!isThere && queueKind(config) === 'postgres') return findings;
+    const queue = await attempt(
+      'queue',
+      'Start the Redis of REDIS_URL, or correct REDIS_URL and QUEUE.',
+      () =>
+        withQueueConnection({ config, databaseUrl, database }, async (connection) => [
+          ...(await checkRedis(connection)),
+          ...(await checkCertificates(pool, connection, config)),
+          ...(isThere ? judgeFleet(await lookAtFleet(pool, connection), config.LANES) : []),
+        ]),
+    );
+    return [...findings, ...queue];
+  } finally {
+    await database.stop();
+  }
+}
+
+const marks = { ok: ' ok ', warning: 'warn', error: 'FAIL' };
+
+/** What is wrong stands at the end, where it is read. */
+function describe(findings: Finding[], errors: number, warnings: number): string {
+  const order = ['ok', 'warning', 'error'];
+  const sorted = [...findings].sort((one, other) => order.indexOf(one.level) - order.indexOf(other.level));
+  const lines = sorted.flatMap(({ check, level, finding, advice }) => [
+    `${marks[level]}  ${check.padEnd(12)}  ${finding}`,
+    ...(advice === null ? [] : [`${' '.repeat(20)}${advice}`]),
+  ]);
+  const counted = (number: number, noun: string) => `${number} ${noun}${number === 1 ? '' : 's'}`;
+  return `${lines.join('\n')}\n\n${counted(errors, 'error')}, ${counted(warnings, 'warning')}\n`;
+}

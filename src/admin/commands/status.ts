@@ -1,0 +1,148 @@
+import type { Command } from 'commander';
+import { rest } from '../../platform/poll.ts';
+import { SILENT_SECONDS } from '../../store/processes.ts';
+import { parseCount } from '../arguments.ts';
+import { addVerb } from '../command.ts';
+import { type FleetNow, lookAtFleet } from '../doctor/fleet.ts';
+import { withInstallation } from '../lookup.ts';
+import { printJson, type Row, table } from '../output.ts';
+import { withQueueConnection } from '../queue.ts';
+
+/** Seconds between two screens unless told. */
+const EVERY = 2;
+
+/** To the top left, and what was there is gone. */
+const CLEAR = '\u001b[H\u001b[2J';
+
+export function addStatus(program: Command): void {
+  addVerb(program, 'status', {
+    sentence: 'Show the fleet on one screen: processes, lanes, rates, dead letters, syncs.',
+    example: 'status --watch',
+  })
+    .option('--watch [seconds]', `show it again and again (every ${EVERY} s unless told)`, parseCount)
+    .action(show);
+}
+
+async function show({ watch, json }: { watch?: number | true; json?: boolean }): Promise<void> {
+  const leaving = new AbortController();
+  const leave = () => leaving.abort();
+  process.once('SIGINT', leave);
+  try {
+    await withInstallation(async (installation) => {
+      const { pool } = installation.database;
+      const draw = async (look: () => Promise<FleetNow>) => {
+        do {
+          const now = await look();
+          if (json) printJson(documentOf(now));
+          else process.stdout.write(`${watch ? CLEAR : ''}${screenOf(now)}`);
+          if (watch) await rest((watch === true ? EVERY : watch) * 1000, leaving.signal);
+        } while (watch && !leaving.signal.aborted);
+      };
+      // Where the queue does not answer, the rest is shown all the same.
+      let drawn = false;
+      await withQueueConnection(installation, (connection) => {
+        drawn = true;
+        return draw(() => lookAtFleet(pool, connection));
+      }).catch((reason: unknown) => {
+        if (drawn) throw reason;
+        return draw(() => lookAtFleet(pool, undefined));
+      });
+    });
+  } finally {
+    process.off('SIGINT', leave);
+  }
+}
+
+const rateOf = ({ processes }: FleetNow, name: string) =>
+  Math.round(
+    processes
+      .filter((one) => one.name === name && one.silentSeconds < SILENT_SECONDS)
+      .reduce((sum, { objectsPerSecond }) => sum + objectsPerSecond, 0),
+  );
+
+/** For scripts. */
+function documentOf(now: FleetNow) {
+  const { processes, lanes, installationLanes, objects, deadLetters, losses, syncs } = now;
+  return {
+    processes: processes.map((one) => ({
+      ...{ name: one.name, host: one.host, pid: one.pid, version: one.version, address: one.address },
+      ...{ lanes: one.lanes, missing: one.missing, objects: one.objects },
+      ...{
+        objects_per_second: one.objectsPerSecond,
+        resident_bytes: one.residentBytes,
+        loop_busy: one.loopBusy,
+      },
+      started_at: one.startedAt.toISOString(),
+      ...{ silent_seconds: one.silentSeconds, alive: one.silentSeconds < SILENT_SECONDS },
+    })),
+    installation_lanes: installationLanes,
+    lanes:
+      lanes?.map(({ lane, depth, oldestSeconds }) => ({ lane, depth, oldest_seconds: oldestSeconds })) ??
+      null,
+    accepted_per_second: rateOf(now, 'web'),
+    applied_per_second: rateOf(now, 'worker'),
+    objects_applied: objects,
+    dead_letters: deadLetters,
+    losses,
+    syncs: { unfinished: syncs.unfinished, failing: syncs.failing.map((one) => ({ ...one })) },
+  };
+}
+
+/** For people: what is wrong stands first. */
+function screenOf(now: FleetNow): string {
+  const { processes, lanes, objects, deadLetters, losses, syncs } = now;
+  const troubles = [
+    ...(['web', 'worker'] as const)
+      .filter((name) => !processes.some((one) => one.name === name && one.silentSeconds < SILENT_SECONDS))
+      .map((name) => `no ${name} runs`),
+    ...(lanes === null ? ['the queue does not answer'] : []),
+    ...(losses > 0 ? [`the queue has lost accepted objects: penstock queue losses`] : []),
+    ...syncs.failing.map(
+      ({ workspace, integration }) => `the last run of ${integration} (${workspace}) failed`,
+    ),
+  ];
+  const rows = processes.map(
+    (one): Row => ({
+      process: one.name,
+      host: one.host,
+      pid: one.pid,
+      version: one.version,
+      state: stateOf(one),
+      lanes: one.lanes.join(','),
+      'objects/s': Math.round(one.objectsPerSecond),
+      MB: Math.round(one.residentBytes / 1e6),
+      'busy %': Math.round(one.loopBusy * 100),
+      up: duration((Date.now() - one.startedAt.getTime()) / 1000),
+    }),
+  );
+  const laneRows = (lanes ?? []).map(
+    ({ lane, depth, oldestSeconds }): Row => ({ lane, depth, oldest: duration(oldestSeconds) }),
+  );
+  const parts = [
+    troubles.map((trouble) => `! ${trouble}\n`).join(''),
+    rows.length > 0 ? table(rows) : 'no processes\n',
+    laneRows.length > 0 ? table(laneRows) : '',
+    [
+      `accepted ${rateOf(now, 'web')}/s, applied ${rateOf(now, 'worker')}/s, ${objects} objects in all`,
+      `dead letters ${deadLetters}, syncs under way ${syncs.unfinished}, failing ${syncs.failing.length}`,
+      '',
+    ].join('\n'),
+  ];
+  return parts.filter((part) => part !== '').join('\n');
+}
+
+function stateOf({ silentSeconds, missing }: FleetNow['processes'][number]): string {
+  if (silentSeconds >= SILENT_SECONDS) return `silent for ${duration(silentSeconds)}`;
+  return missing.length > 0 ? `without ${missing.join(', ')}` : 'well';
+}
+
+/** As `3 d`, `4 h`, `5 min`, `6 s`. */
+function duration(seconds: number): string {
+  const units = [
+    [86_400, 'd'],
+    [3600, 'h'],
+    [60, 'min'],
+  ] as const;
+  const [size, unit] = units.find(([one]) => seconds >= 2 * one) ?? [1, 's'];
+  return `${Math.floor(seconds / size)} ${unit}`;
+}

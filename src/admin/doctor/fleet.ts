@@ -1,0 +1,138 @@
+import type { QueueConnection } from '../../queue/connection.ts';
+import { type LaneNow, lookAtLanes } from '../../queue/depth.ts';
+import { readTotals } from '../../store/counters.ts';
+import type { Pool } from '../../store/database.ts';
+import { listLosses, readLanes } from '../../store/installation.ts';
+import { listProcesses, type SeenProcess, SILENT_SECONDS } from '../../store/processes.ts';
+import { readSyncState } from '../../store/sync-lists.ts';
+import { error, type Finding, ok, warning } from './machine.ts';
+
+/** The fleet at one moment. */
+export interface FleetNow {
+  processes: SeenProcess[];
+  /** Null: no process was ever started. */
+  installationLanes: number | null;
+  /** Null: the queue does not answer. */
+  lanes: LaneNow[] | null;
+  /** Objects that took effect since the installation was made. */
+  objects: number;
+  /** Those that wait for a person. */
+  deadLetters: number;
+  /** Of the queue, unconfirmed. */
+  losses: number;
+  syncs: { unfinished: number; failing: { workspace: string; integration: string }[] };
+}
+
+/** Losses that are looked at, the latest. */
+const MOST_LOSSES = 100;
+
+/**
+ * Looks at the fleet once.
+ *
+ * @param connection of the queue; undefined while it cannot be reached
+ * @throws when Postgres does not answer
+ */
+export async function lookAtFleet(pool: Pool, connection: QueueConnection | undefined): Promise<FleetNow> {
+  const installationLanes = (await readLanes(pool)) ?? null;
+  const [processes, totals, state, losses, lanes] = await Promise.all([
+    listProcesses(pool),
+    readTotals(pool),
+    readSyncState(pool),
+    listLosses(pool, MOST_LOSSES),
+    connection && installationLanes !== null
+      ? lookAtLanes(connection, installationLanes).catch(() => null)
+      : null,
+  ]);
+  return {
+    ...{ processes, installationLanes, lanes, objects: totals.objects },
+    deadLetters: totals.waitingDeadLetters,
+    losses: losses.filter(({ confirmed_at }) => confirmed_at === null).length,
+    syncs: { unfinished: state.unfinished, failing: state.failingNames },
+  };
+}
+
+/** Seconds from which on the oldest envelope of a lane is a finding. */
+const LONG_WAIT = 30;
+
+/** What a fleet looks like from outside: who is there, what waits, and what a person has to see. */
+export function judgeFleet(fleet: FleetNow, lanes: number): Finding[] {
+  return [...judgeProcesses(fleet.processes), ...judgeLanes(fleet, lanes), ...judgeWaiting(fleet)];
+}
+
+function judgeProcesses(processes: SeenProcess[]): Finding[] {
+  const alive = processes.filter(({ silentSeconds }) => silentSeconds < SILENT_SECONDS);
+  const findings: Finding[] = [];
+  const nameOf = ({ name, host, pid }: SeenProcess) => `${name} (${pid} on ${host})`;
+  for (const name of ['web', 'worker'] as const)
+    if (!alive.some((one) => one.name === name))
+      findings.push(error('processes', `no ${name} runs`, `Start one: the line ${name} of the Procfile.`));
+  for (const one of processes.filter(({ silentSeconds }) => silentSeconds >= SILENT_SECONDS))
+    findings.push(
+      warning(
+        'processes',
+        `${nameOf(one)} fell silent ${Math.round(one.silentSeconds)} s ago`,
+        'It was killed, is frozen, or cannot reach Postgres: look at its last log line. After an hour it is forgotten.',
+      ),
+    );
+  for (const one of alive.filter(({ missing }) => missing.length > 0))
+    findings.push(
+      error(
+        'processes',
+        `${nameOf(one)} does not have ${one.missing.join(', ')}`,
+        'See PenstockDependencyAway in docs/runbook.md.',
+      ),
+    );
+  const versions = [...new Set(alive.map(({ version }) => version))];
+  if (versions.length > 1)
+    findings.push(
+      warning(
+        'processes',
+        `releases ${versions.sort().join(' and ')} run together`,
+        'Go on with the upgrade: workers before web.',
+      ),
+    );
+  return findings.length > 0 ? findings : [ok('processes', `${alive.length} run, all of one release`)];
+}
+
+function judgeLanes({ lanes, installationLanes }: FleetNow, configured: number): Finding[] {
+  const findings: Finding[] = [];
+  if (installationLanes !== null && installationLanes !== configured)
+    findings.push(
+      error(
+        'lanes',
+        `LANES is ${configured} here, and the installation has ${installationLanes}`,
+        `Set LANES=${installationLanes}, or change it by penstock queue set-lanes ${configured}.`,
+      ),
+    );
+  for (const { lane, oldestSeconds, depth } of lanes ?? [])
+    if (oldestSeconds > LONG_WAIT)
+      findings.push(
+        error(
+          'lanes',
+          `the oldest of ${depth} envelopes of ${lane} has been there for ${Math.round(oldestSeconds)} s`,
+          'See PenstockLaneStuck in docs/runbook.md.',
+        ),
+      );
+  return findings.length > 0 ? findings : [ok('lanes', 'nothing waits for long in any lane')];
+}
+
+function judgeWaiting({ deadLetters, losses, syncs }: FleetNow): Finding[] {
+  const findings: Finding[] = [];
+  if (losses > 0)
+    findings.push(
+      error('queue', `Redis has lost accepted objects ${losses} times`, 'See penstock queue losses.'),
+    );
+  if (deadLetters > 0)
+    findings.push(
+      warning('dead letters', `${deadLetters} wait for a person`, 'See penstock dead-letters list.'),
+    );
+  for (const { workspace, integration } of syncs.failing)
+    findings.push(
+      warning(
+        'syncs',
+        `the last run of ${integration} (${workspace}) failed`,
+        'See penstock integrations logs.',
+      ),
+    );
+  return findings;
+}

@@ -1,0 +1,237 @@
+import type { Config } from '../../platform/config.ts';
+import { messageOf } from '../../platform/log.ts';
+import { createSurroundings, healthOf } from '../../processes/surroundings.ts';
+import type { QueueConnection } from '../../queue/connection.ts';
+import { readRedisSettings, whatACrashLoses } from '../../queue/redis.ts';
+import type { Pool } from '../../store/database.ts';
+import {
+  findMissingPartitions,
+  type PostgresHealth,
+  readPostgresHealth,
+  readReplication,
+  readStuckFences,
+  readTableSizes,
+  type TableSize,
+} from '../../store/health.ts';
+import { isMigrated } from '../../store/migrations.ts';
+import { error, type Finding, ok, warning } from './machine.ts';
+
+/** Milliseconds for the look whether the tables are there. */
+const PATIENCE_MS = 3000;
+
+/** Milliseconds by which a clock may differ from ours, beside the time that asking took. */
+const SKEW_MS = 2000;
+
+/** Seconds from which on a transaction keeps vacuum from its work, and a fence should have been passed. */
+const LONG_TRANSACTION = 300;
+const LONG_FENCE = 60;
+
+/** Seconds by which a replica may be behind. */
+const LONG_LAG = 30;
+
+/** Seconds: two weeks. */
+const SOON = 14 * 86_400;
+
+/** A table is bloated from so many dead rows on, if they are more than this part of all. */
+const DEAD_ROWS = 50_000;
+const DEAD_PART = 0.3;
+
+/** Connections that should be left for another process of ours. */
+const SPARE_CONNECTIONS = 10;
+
+/** Postgres: release, settings, tables, months to come, fences, bloat, replicas. */
+export async function checkPostgres(pool: Pool): Promise<Finding[]> {
+  const asked = Date.now();
+  const health = await readPostgresHealth(pool);
+  const findings = [
+    ...judgePostgres(health),
+    ...judgeClock('Postgres', health.now, { asked, answered: Date.now() }),
+  ];
+  if (!(await isMigrated(pool, PATIENCE_MS))) {
+    findings.push(error('migrations', 'Postgres lacks tables of this version', 'Run penstock migrate.'));
+    return findings;
+  }
+  findings.push(ok('migrations', 'Postgres has the tables of this version'));
+  const months = await findMissingPartitions(pool, 1);
+  findings.push(
+    months.length === 0
+      ? ok('partitions', 'this month and the next have their partitions')
+      : error(
+          'partitions',
+          `there is no partition ${months.join(', ')}`,
+          'Start a worker: it makes them at its start and each day. Without one, events of that month cannot be stored.',
+        ),
+  );
+  const { fences, seconds } = await readStuckFences(pool, LONG_FENCE);
+  findings.push(
+    fences === 0
+      ? ok('fences', 'no lane stands at a fence')
+      : warning(
+          'fences',
+          `lanes have stood at ${fences} fences, for ${Math.round(seconds)} s at most`,
+          'Every lane needs a worker: see penstock status, and PenstockLaneStuck in docs/runbook.md.',
+        ),
+  );
+  findings.push(...judgeBloat(await readTableSizes(pool, 100)));
+  const { replicas, lagSeconds } = await readReplication(pool);
+  if (replicas > 0 && (lagSeconds ?? 0) > LONG_LAG)
+    findings.push(
+      warning(
+        'replication',
+        `a replica of Postgres is ${Math.round(lagSeconds!)} s behind`,
+        'Look at its disk and network: see PenstockReplicationLag in docs/runbook.md.',
+      ),
+    );
+  return findings;
+}
+
+/** By what a Postgres says of itself. */
+export function judgePostgres({
+  version,
+  settings,
+  inRecovery,
+  connections,
+  oldestTransactionSeconds,
+}: Omit<PostgresHealth, 'now'>): Finding[] {
+  const findings: Finding[] = [];
+  const release = `Postgres ${Math.floor(version / 10_000)}.${version % 10_000}`;
+  if (version < 140_000)
+    findings.push(error('postgres', `${release} is too old`, 'Use Postgres 14 or newer.'));
+  if (inRecovery || settings.default_transaction_read_only === 'on')
+    findings.push(error('postgres', 'it takes no writes', 'Let DATABASE_URL lead to the primary.'));
+  for (const [name, why] of [
+    ['fsync', 'a crash of its machine can destroy the database'],
+    ['full_page_writes', 'a crash of its machine can destroy pages'],
+    ['synchronous_commit', 'a crash loses commits: with the queue in Postgres, accepted objects'],
+  ] as const)
+    if (settings[name] === 'off')
+      findings.push(error('postgres', `${name} is off: ${why}`, `Set ${name} = on.`));
+  for (const name of ['autovacuum', 'track_counts'])
+    if (settings[name] === 'off')
+      findings.push(
+        warning('postgres', `${name} is off: tables grow and plans go stale`, `Set ${name} = on.`),
+      );
+  const most = Number(settings.max_connections ?? 0);
+  if (most - connections < SPARE_CONNECTIONS)
+    findings.push(
+      warning(
+        'postgres',
+        `${connections} of ${most} connections are in use`,
+        'Raise max_connections, or lower DATABASE_POOL_SIZE.',
+      ),
+    );
+  if (oldestTransactionSeconds > LONG_TRANSACTION)
+    findings.push(
+      warning(
+        'postgres',
+        `a transaction has been open for ${Math.round(oldestTransactionSeconds / 60)} min: it may hold locks, and nothing is vacuumed`,
+        'Find it in pg_stat_activity by xact_start, and end it.',
+      ),
+    );
+  return findings.length > 0 ? findings : [ok('postgres', `${release}, settings in order`)];
+}
+
+/** By a store's clock, and ours before and after the question; all in epoch milliseconds. */
+export function judgeClock(
+  store: string,
+  now: number,
+  { asked, answered }: { asked: number; answered: number },
+): Finding[] {
+  const skew = now < asked ? now - asked : now > answered ? now - answered : 0;
+  if (Math.abs(skew) < SKEW_MS) return [ok('clock', `the clock of ${store} is ours`)];
+  const found = `the clock of ${store} is ${Math.abs(Math.round(skew / 1000))} s ${skew > 0 ? 'ahead of' : 'behind'} ours`;
+  return [warning('clock', found, 'Run NTP on both: order does not rest on clocks, but times shown do.')];
+}
+
+/** By the dead rows that the statistics tell. */
+export function judgeBloat(tables: Pick<TableSize, 'table' | 'liveRows' | 'deadRows'>[]): Finding[] {
+  const bloated = tables.filter(
+    ({ liveRows, deadRows }) => deadRows > DEAD_ROWS && deadRows > DEAD_PART * (liveRows + deadRows),
+  );
+  if (bloated.length === 0) return [ok('bloat', 'no table has many dead rows')];
+  return bloated.map(({ table, deadRows }) =>
+    warning(
+      'bloat',
+      `${table} has ${deadRows} dead rows`,
+      `Run vacuum analyze ${table}; look for a long transaction, and let autovacuum come more often (autovacuum_naptime).`,
+    ),
+  );
+}
+
+/** Redis: settings, memory, disk, clock, replicas. */
+export async function checkRedis({ redis }: QueueConnection): Promise<Finding[]> {
+  if (!redis) return [ok('redis', 'there is none: the queue is in Postgres')];
+  const findings: Finding[] = [];
+  const settings = await readRedisSettings(redis);
+  if (settings.evicts !== undefined && settings.evicts !== 'noeviction')
+    findings.push(
+      error(
+        'redis',
+        `maxmemory-policy is ${settings.evicts}: it throws accepted objects away`,
+        'Set maxmemory-policy noeviction; no process starts on it otherwise.',
+      ),
+    );
+  if (settings.appends !== 'yes' || settings.syncs !== 'always')
+    findings.push(warning('redis', whatACrashLoses(settings), 'Or set QUEUE=postgres.'));
+  const info = await redis.info();
+  const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
+  const [used, most] = [read('used_memory'), read('maxmemory')];
+  if (most === 0)
+    findings.push(
+      warning('redis', 'it has no maxmemory: a flood takes the machine, not a 503', 'Set maxmemory.'),
+    );
+  else if (used / most > 0.7)
+    findings.push(
+      warning(
+        'redis',
+        `${Math.round((used / most) * 100)} % of its maxmemory is used`,
+        'See PenstockRedisFull in docs/runbook.md.',
+      ),
+    );
+  const { writes, lagSeconds = 0 } = healthOf(info);
+  if (!writes) findings.push(error('redis', 'it could not write to its disk', 'Make room on its disk.'));
+  if (lagSeconds > LONG_LAG)
+    findings.push(
+      warning('replication', `a replica of Redis is ${lagSeconds} s behind`, 'Look at its network.'),
+    );
+  const asked = Date.now();
+  const [seconds, microseconds] = await redis.time();
+  findings.push(
+    ...judgeClock('Redis', Number(seconds) * 1000 + Number(microseconds) / 1000, {
+      asked,
+      answered: Date.now(),
+    }),
+  );
+  return findings.some(({ check }) => check === 'redis')
+    ? findings
+    : [ok('redis', 'settings and memory in order'), ...findings];
+}
+
+/** Certificates that the stores show, if connections to them are encrypted. */
+export async function checkCertificates(
+  pool: Pool,
+  connection: QueueConnection,
+  { DATA_DIR }: Config,
+): Promise<Finding[]> {
+  const { certificates } = await createSurroundings({ pool, connection, dataDir: DATA_DIR }).local();
+  return certificates.map(({ store, until }) => {
+    const left = (until.getTime() - Date.now()) / 1000;
+    const found = `that of ${store} is valid until ${until.toISOString()}`;
+    if (left > SOON) return ok('certificate', found);
+    return (left > 0 ? warning : error)('certificate', found, 'Renew it on the server.');
+  });
+}
+
+/** What a check could not look at is a finding of its own. */
+export async function attempt(
+  check: string,
+  advice: string,
+  look: () => Promise<Finding[]>,
+): Promise<Finding[]> {
+  try {
+    return await look();
+  } catch (failure) {
+    const reason = messageOf(failure) || String((failure as { code?: unknown }).code ?? 'no answer');
+    return [error(check, reason, advice)];
+  }
+}

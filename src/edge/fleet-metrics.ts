@@ -1,0 +1,258 @@
+import { Gauge, type Registry } from 'prom-client';
+import { within } from '../platform/lifecycle.ts';
+import { addGauge, addOldestMetric, largest } from '../processes/metrics.ts';
+import { createSurroundings } from '../processes/surroundings.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import type { Depth, LaneDepth, Oldest } from '../queue/depth.ts';
+import { readTotals, readUsageToday, type UsageToday } from '../store/counters.ts';
+import type { Pool } from '../store/database.ts';
+import { readPartitionSizes, readReplication, readTableSizes } from '../store/health.ts';
+import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
+import { readSyncState } from '../store/sync-lists.ts';
+
+/** Milliseconds that whoever asks for the numbers waits for each of their sources. */
+const PATIENCE_MS = 1000;
+
+/** Milliseconds for which what takes the store some work is shown again as it was. */
+const SIZES_MS = 60_000;
+
+/** Tables and partitions that are shown: the largest, and the last months of all partitioned tables. */
+const MOST_TABLES = 30;
+const MOST_PARTITIONS = 24;
+
+export interface FleetSources {
+  pool: Pool;
+  connection: QueueConnection;
+  depth: Depth;
+  oldest: Pick<Oldest, 'ages' | 'standstill'>;
+  /** DATA_DIR. */
+  dataDir: string;
+}
+
+/**
+ * The numbers of the whole installation, read from the queue and the store when somebody asks: every web process shows
+ * the same, so that they are gauges, to be read by `max` and never summed up. What cannot be read in time is absent.
+ */
+export function addFleetMetrics(registry: Registry, sources: FleetSources): { refresh(): Promise<void> } {
+  const { pool, depth, oldest } = sources;
+  const parts: (() => Promise<void>)[] = [];
+
+  /** A gauge with labels, read together with others; when they cannot be read all of them are absent. */
+  function gauge<Label extends string>(name: string, help: string, ...labelNames: Label[]) {
+    return new Gauge<Label>({ name, help, labelNames, registers: [registry] });
+  }
+
+  function read<Value>(
+    gauges: Gauge<string>[],
+    ask: () => Promise<Value>,
+    show: (value: Value) => void,
+  ): void {
+    let asking: Promise<Value> | undefined;
+    parts.push(async () => {
+      // What is away may answer as late as when it is back: it is asked once until then.
+      asking ??= ask().finally(() => {
+        asking = undefined;
+      });
+      const value = await within(PATIENCE_MS, asking).catch(() => undefined);
+      for (const one of gauges) one.reset();
+      if (value !== undefined) show(value);
+    });
+  }
+
+  const depths = gauge('penstock_queue_depth', 'Jobs that wait or are in work, by lane.', 'lane');
+  read([depths], depth.lanes, (lanes: LaneDepth[]) => {
+    for (const { lane, depth: jobs } of lanes) depths.set({ lane }, jobs);
+  });
+  addOldestMetric(registry, oldest.ages);
+  addGauge(
+    registry,
+    {
+      name: 'penstock_queue_standstill_seconds',
+      help: 'For how long jobs have waited while no worker takes any; 0 while the fleet moves.',
+    },
+    oldest.standstill,
+  );
+
+  const since = 'since the installation was made';
+  const objects = gauge('penstock_installation_objects_applied', `Objects that took effect ${since}.`);
+  const envelopes = gauge('penstock_installation_envelopes_applied', `Envelopes that took effect ${since}.`);
+  const elsewhere = gauge(
+    'penstock_installation_objects_named_elsewhere',
+    'Objects whose user goes by a name of another lane: nothing orders them with those that use it. 0 with LANES=1.',
+  );
+  const dead = gauge(
+    'penstock_installation_dead_letters',
+    `Objects that could not be applied ${since}, again at each replay that fails.`,
+  );
+  const deadWaiting = gauge('penstock_dead_letters_waiting', 'Dead letters that nobody has replayed.');
+  read(
+    [objects, envelopes, elsewhere, dead, deadWaiting],
+    () => readTotals(pool),
+    (totals) => {
+      objects.set(totals.objects);
+      envelopes.set(totals.envelopes);
+      elsewhere.set(totals.namedElsewhere);
+      dead.set(totals.deadLetters);
+      deadWaiting.set(totals.waitingDeadLetters);
+    },
+  );
+
+  const usage = gauge(
+    'penstock_usage_today',
+    'Objects that took effect today (UTC), by workspace (the largest 50, the others as other) and kind.',
+    'workspace',
+    'kind',
+  );
+  read(
+    [usage],
+    () => readUsageToday(pool),
+    (today) => {
+      const [shown, others] = largest(today, totalOf);
+      for (const { workspace, ...kinds } of shown)
+        for (const [kind, count] of Object.entries(kinds)) usage.set({ workspace, kind }, count);
+      for (const { workspace: _, ...kinds } of others)
+        for (const [kind, count] of Object.entries(kinds)) usage.inc({ workspace: 'other', kind }, count);
+    },
+  );
+
+  const unfinished = gauge(
+    'penstock_sync_runs_unfinished',
+    'Runs of warehouse integrations that have not ended.',
+  );
+  const oldestRun = gauge(
+    'penstock_sync_oldest_run_seconds',
+    'Time since the oldest run that has not ended was begun; 0: there is none.',
+  );
+  const failing = gauge(
+    'penstock_sync_failing_integrations',
+    'Active integrations whose last run ended as error or config_error.',
+  );
+  const failed = gauge(
+    'penstock_sync_integration_failing',
+    '1 for each of them, 20 at most.',
+    'workspace',
+    'integration',
+  );
+  read(
+    [unfinished, oldestRun, failing, failed],
+    () => readSyncState(pool),
+    (state) => {
+      unfinished.set(state.unfinished);
+      oldestRun.set(state.oldestSeconds);
+      failing.set(state.failing);
+      for (const { workspace, integration } of state.failingNames) failed.set({ workspace, integration }, 1);
+    },
+  );
+
+  const processes = gauge(
+    'penstock_processes',
+    'Processes that have said within 20 seconds that they are there, by name.',
+    'process',
+  );
+  read(
+    [processes],
+    () => listProcesses(pool),
+    (list) => {
+      for (const process of ['web', 'worker', 'sync', 'board']) processes.set({ process }, 0);
+      for (const { name, silentSeconds } of list)
+        if (silentSeconds < SILENT_SECONDS) processes.inc({ process: name });
+    },
+  );
+
+  const bytes = gauge(
+    'penstock_table_bytes',
+    `What the largest ${MOST_TABLES} tables take, with their partitions: heap, toast (values kept apart), indexes.`,
+    'table',
+    'part',
+  );
+  const rows = gauge(
+    'penstock_table_rows',
+    'Rows by state, as the statistics have it: live, dead.',
+    'table',
+    'state',
+  );
+  const partitions = gauge(
+    'penstock_partition_bytes',
+    `What the last ${MOST_PARTITIONS} monthly partitions take, with their indexes.`,
+    'table',
+    'partition',
+  );
+  read(
+    [bytes, rows, partitions],
+    remembered(SIZES_MS, () => readSizes(pool)),
+    ([tables, months]) => {
+      for (const { table, heapBytes, toastBytes, indexBytes, liveRows, deadRows } of tables) {
+        bytes.set({ table, part: 'heap' }, heapBytes);
+        bytes.set({ table, part: 'toast' }, toastBytes);
+        bytes.set({ table, part: 'indexes' }, indexBytes);
+        rows.set({ table, state: 'live' }, liveRows);
+        rows.set({ table, state: 'dead' }, deadRows);
+      }
+      for (const { table, partition, bytes: size } of months) partitions.set({ table, partition }, size);
+    },
+  );
+
+  const lag = gauge(
+    'penstock_replication_lag_seconds',
+    'How far the slowest replica is behind, by store; absent: it has none, or does not tell.',
+    'store',
+  );
+  const lagBytes = gauge('penstock_replication_lag_bytes', 'As penstock_replication_lag_seconds.', 'store');
+  const persistence = gauge(
+    'penstock_redis_persistence_failing',
+    '1 while Redis could not write to its disk the last time that it tried.',
+  );
+  const surroundings = createSurroundings(sources);
+  read([lag, lagBytes, persistence], () => Promise.all([readReplication(pool), surroundings.redis()]), show);
+  function show([postgres, redis]: [Awaited<ReturnType<typeof readReplication>>, RedisState]): void {
+    // A replica that has replayed everything and is sent nothing has no lag.
+    if (postgres.replicas > 0 && postgres.lagBytes !== null) {
+      lag.set({ store: 'postgres' }, postgres.lagSeconds ?? 0);
+      lagBytes.set({ store: 'postgres' }, postgres.lagBytes);
+    }
+    if (redis?.lagSeconds !== undefined) lag.set({ store: 'redis' }, redis.lagSeconds);
+    if (redis?.lagBytes !== undefined) lagBytes.set({ store: 'redis' }, redis.lagBytes);
+    if (redis) persistence.set(redis.writes ? 0 : 1);
+  }
+
+  const expiry = gauge(
+    'penstock_certificate_expiry_timestamp_seconds',
+    'Until when the certificate is valid that a store has shown to this process.',
+    'store',
+  );
+  const free = gauge(
+    'penstock_disk_free_bytes',
+    'What is free where this process writes: data (DATA_DIR), tmp (TMPDIR).',
+    'disk',
+  );
+  const size = gauge('penstock_disk_size_bytes', 'How much the same disks hold.', 'disk');
+  read([expiry, free, size], surroundings.local, ({ certificates, disks }) => {
+    for (const { store, until } of certificates) expiry.set({ store }, until.getTime() / 1000);
+    for (const disk of disks) {
+      free.set({ disk: disk.name }, disk.freeBytes);
+      size.set({ disk: disk.name }, disk.sizeBytes);
+    }
+  });
+
+  return { refresh: async () => void (await Promise.allSettled(parts.map((part) => part()))) };
+}
+
+type RedisState = Awaited<ReturnType<ReturnType<typeof createSurroundings>['redis']>>;
+
+const totalOf = ({ workspace: _, ...kinds }: UsageToday) =>
+  Object.values(kinds).reduce((sum, count) => sum + count, 0);
+
+function readSizes(pool: Pool) {
+  return Promise.all([readTableSizes(pool, MOST_TABLES), readPartitionSizes(pool, MOST_PARTITIONS)]);
+}
+
+/** What was read is given again for so many milliseconds. */
+function remembered<Value>(milliseconds: number, ask: () => Promise<Value>): () => Promise<Value> {
+  let last: { at: number; value: Value } | undefined;
+  return async () => {
+    if (!last || performance.now() - last.at > milliseconds) {
+      last = { value: await ask(), at: performance.now() };
+    }
+    return last.value;
+  };
+}

@@ -1,0 +1,95 @@
+import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { packageVersion } from '../platform/package-root.ts';
+import type { ProcessName } from '../store/processes.ts';
+import type { Missing } from './dependencies.ts';
+
+/** Gauges of prom-client that are named as counters are. */
+const MISNAMED = ['handles', 'requests', 'resources'].map((what) => `nodejs_active_${what}_total`);
+
+/**
+ * What every process shows: its release, and what prom-client tells of it (memory, processor, event loop). All names
+ * keep to Prometheus's conventions: base units, one unit to a name, `_total` for what this process has counted.
+ */
+export function createRegistry(name: ProcessName): Registry {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  for (const misnamed of MISNAMED) registry.removeSingleMetric(misnamed);
+  new Gauge({
+    name: 'penstock_build_info',
+    help: 'Always 1; its labels say what runs.',
+    labelNames: ['process', 'version', 'node_version'],
+    registers: [registry],
+  }).set({ process: name, version: packageVersion, node_version: process.version }, 1);
+  return registry;
+}
+
+/** Shows of each thing that a process cannot do without whether it has it. */
+export function addDependencyMetric(registry: Registry, missing: () => string[]): void {
+  const names: Missing[] = ['postgres', 'migrations', 'redis', 'queue'];
+  new Gauge({
+    name: 'penstock_dependency_up',
+    help: '1 while this process has what it cannot do without: Postgres, its migrations, Redis, the queue in Postgres.',
+    labelNames: ['dependency'],
+    registers: [registry],
+    collect() {
+      const lacking = missing();
+      for (const dependency of names) this.set({ dependency }, lacking.includes(dependency) ? 0 : 1);
+    },
+  });
+}
+
+/** Shows for how long the oldest envelope of each lane has been there; no number while nobody knows. */
+export function addOldestMetric(
+  registry: Registry,
+  ages: () => { lane: string; seconds: number }[] | undefined,
+): void {
+  new Gauge({
+    name: 'penstock_queue_oldest_seconds',
+    help: 'Age of the oldest envelope that waits or is in work, by lane; absent while it is not known.',
+    labelNames: ['lane'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const { lane, seconds } of ages() ?? []) this.set({ lane }, seconds);
+    },
+  });
+}
+
+/** Values of a label that have a series of their own, those that come first; there may be any number of them. */
+const MOST_VALUES = 50;
+
+/** What all further values are shown as. */
+const OTHER = 'other';
+
+/** Bounds the values of a label: the first of them keep their names, the others share one. */
+export function boundLabel(most = MOST_VALUES): (value: string | undefined) => string {
+  const known = new Set<string>();
+  return (value = OTHER) => {
+    if (known.has(value)) return value;
+    if (known.size >= most) return OTHER;
+    known.add(value);
+    return value;
+  };
+}
+
+/** The first so many of a list by their size, and the sum of all others. */
+export function largest<T>(list: T[], sizeOf: (one: T) => number, most = MOST_VALUES): [T[], T[]] {
+  const sorted = [...list].sort((one, other) => sizeOf(other) - sizeOf(one));
+  return [sorted.slice(0, most), sorted.slice(most)];
+}
+
+/** A gauge that shows a number only while it is known: an unknown one is no 0. */
+export function addGauge(
+  registry: Registry,
+  { name, help }: { name: string; help: string },
+  read: () => number | undefined,
+): void {
+  new Gauge({
+    name,
+    help,
+    registers: [registry],
+    collect() {
+      this.set(read() ?? Number.NaN);
+    },
+  });
+}

@@ -1,0 +1,111 @@
+import { statfs } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import type { TLSSocket } from 'node:tls';
+import type { QueueConnection } from '../queue/connection.ts';
+import type { Pool, PostgresClient } from '../store/database.ts';
+
+/** A disk that this process writes to. */
+export interface Disk {
+  name: 'data' | 'tmp';
+  path: string;
+  freeBytes: number;
+  sizeBytes: number;
+}
+
+/** What a store has shown when a connection to it was made. */
+export interface Certificate {
+  store: 'postgres' | 'redis';
+  until: Date;
+}
+
+/** How Redis says it is. */
+export interface RedisHealth {
+  /** Whether its last writes to disk went well. */
+  writes: boolean;
+  /** Of the slowest replica that is online; absent: there is none. */
+  lagSeconds?: number;
+  lagBytes?: number;
+}
+
+export interface SurroundingsOptions {
+  pool: Pool;
+  connection: Pick<QueueConnection, 'redis'>;
+  /** DATA_DIR. */
+  dataDir: string;
+}
+
+/** What a process stands on and does not own: disks, certificates, the health of Redis. */
+export function createSurroundings({ pool, connection: { redis }, dataDir }: SurroundingsOptions) {
+  const certificates = new Map<Certificate['store'], Date>();
+  const note = (store: Certificate['store'], socket: unknown) => {
+    const until = validUntil(socket);
+    if (until) certificates.set(store, until);
+  };
+  pool.on('connect', (client) => note('postgres', streamOf(client as unknown as PostgresClient)));
+
+  let looked = false;
+
+  /** Connections that are older than this were not heard of. */
+  async function lookAtOne(): Promise<void> {
+    if (looked || certificates.has('postgres')) return;
+    const client = await pool.connect().catch(() => undefined);
+    if (!client) return;
+    looked = true;
+    note('postgres', streamOf(client as unknown as PostgresClient));
+    client.release();
+  }
+
+  return {
+    /** Of this process's own; never rejects. */
+    async local(): Promise<{ certificates: Certificate[]; disks: Disk[] }> {
+      await lookAtOne();
+      note('redis', (redis as unknown as { stream?: unknown } | undefined)?.stream);
+      const disks = [await readDisk('data', dataDir), await readDisk('tmp', tmpdir())];
+      return {
+        certificates: [...certificates].map(([store, until]) => ({ store, until })),
+        disks: disks.filter((disk) => disk !== undefined),
+      };
+    },
+
+    /** Undefined: there is no Redis, it is away, or it does not tell. */
+    async redis(): Promise<RedisHealth | undefined> {
+      if (redis?.status !== 'ready') return undefined;
+      const text = await redis.info().catch(() => undefined);
+      return text === undefined ? undefined : healthOf(text);
+    },
+  };
+}
+
+function streamOf(client: PostgresClient): unknown {
+  return (client as unknown as { connection?: { stream?: unknown } }).connection?.stream;
+}
+
+/** Undefined: the connection is not encrypted. */
+function validUntil(socket: unknown): Date | undefined {
+  const { valid_to } = (socket as TLSSocket | undefined)?.getPeerCertificate?.() ?? {};
+  const until = new Date(valid_to ?? '');
+  return Number.isNaN(until.getTime()) ? undefined : until;
+}
+
+/** Undefined: the folder is not there, or is on a disk that does not tell. */
+export async function readDisk(name: Disk['name'], path: string): Promise<Disk | undefined> {
+  const found = await statfs(path).catch(() => undefined);
+  if (!found || found.blocks === 0) return undefined;
+  return { name, path, freeBytes: found.bavail * found.bsize, sizeBytes: found.blocks * found.bsize };
+}
+
+/** Of what INFO says. */
+export function healthOf(info: string): RedisHealth {
+  const read = (name: string) => new RegExp(`^${name}:(\\S+)`, 'm').exec(info)?.[1];
+  const failed = ['aof_last_write_status', 'aof_last_bgrewrite_status', 'rdb_last_bgsave_status'].some(
+    (name) => (read(name) ?? 'ok') !== 'ok',
+  );
+  const replicas = [...info.matchAll(/^slave\d+:.*state=online,offset=(\d+),lag=(\d+)/gm)];
+  if (replicas.length === 0) return { writes: !failed };
+  const offset = Number(read('master_repl_offset') ?? 0);
+  return {
+    writes: !failed,
+    lagSeconds: Math.max(...replicas.map(([, , lag]) => Number(lag))),
+    lagBytes: Math.max(...replicas.map(([, replayed]) => Math.max(0, offset - Number(replayed)))),
+  };
+}

@@ -1,0 +1,35 @@
+import type { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+import { placesOf } from '../../src/admin/commands/completion.ts';
+import { createProgram } from '../../src/admin/program.ts';
+import { expectRefusal, penstock } from './penstock.ts';
+
+const program = createProgram((text) => expect.fail(text));
+const places = placesOf(program);
+
+/** Every command, as it is typed. */
+function everyCommand(command: Command, path = ''): [string, Command][] {
+  return [[path, command], ...command.commands.flatMap((one) => everyCommand(one, `${path} ${one.name()}`))];
+}
+
+test.each(everyCommand(program))('penstock%s: its commands and options are completed', (path, command) => {
+  const words = places.find((place) => place.path === path)!.words.map(({ word }) => word);
+  const wanted = [
+    ...command.commands.map((one) => one.name()),
+    ...command.options.flatMap(({ long, hidden }) => (long && !hidden ? [long] : [])),
+  ];
+  expect(wanted.filter((word) => !words.includes(word))).toEqual([]);
+});
+
+describe.each(['bash', 'zsh', 'fish'])('the script for %s', (shell) => {
+  test('needs no database, and names every command', async () => {
+    const { code, stdout, stderr } = await penstock(['completion', shell]);
+    expect([code, stderr]).toEqual([0, '']);
+    for (const { path } of places) expect(stdout).toContain(`'${path}'`);
+    expect(stdout).toContain('set-lanes');
+  });
+});
+
+test('another shell is refused, with the names of those that there are', async () => {
+  expectRefusal(await penstock(['completion', 'ksh']), 'bash, zsh, fish');
+});

@@ -1,0 +1,137 @@
+import { describe, expect, test } from 'vitest';
+import { type FleetNow, judgeFleet } from '../../src/admin/doctor/fleet.ts';
+import { type Finding, judgeDisk } from '../../src/admin/doctor/machine.ts';
+import { judgeBloat, judgeClock, judgePostgres } from '../../src/admin/doctor/stores.ts';
+import type { SeenProcess } from '../../src/store/processes.ts';
+
+const levels = (findings: Finding[]) => findings.map(({ level }) => level);
+const worst = (findings: Finding[]) => findings.filter(({ level }) => level !== 'ok');
+
+describe('Postgres', () => {
+  const sound = {
+    ...{ version: 160_004, inRecovery: false, connections: 10, oldestTransactionSeconds: 1 },
+    settings: {
+      ...{ fsync: 'on', full_page_writes: 'on', synchronous_commit: 'on', autovacuum: 'on' },
+      ...{ track_counts: 'on', max_connections: '100', default_transaction_read_only: 'off' },
+    },
+  };
+
+  test('that is in order is one line with its release', () => {
+    expect(judgePostgres(sound)).toEqual([
+      { check: 'postgres', level: 'ok', finding: 'Postgres 16.4, settings in order', advice: null },
+    ]);
+  });
+
+  test.for([
+    ['an old release', { version: 130_011 }, 'error', 'too old'],
+    ['a replica', { inRecovery: true }, 'error', 'takes no writes'],
+    ['no connection to spare', { connections: 95 }, 'warning', '95 of 100'],
+    ['an old transaction', { oldestTransactionSeconds: 3600 }, 'warning', '60 min'],
+  ] as const)('%s', ([, change, level, words]) => {
+    const [found, ...others] = judgePostgres({ ...sound, ...change });
+    expect(others).toEqual([]);
+    expect(found).toMatchObject({
+      level,
+      finding: expect.stringContaining(words),
+      advice: expect.any(String),
+    });
+  });
+
+  test.each([
+    ['fsync', 'error'],
+    ['full_page_writes', 'error'],
+    ['synchronous_commit', 'error'],
+    ['autovacuum', 'warning'],
+    ['track_counts', 'warning'],
+  ])('%s off', (name, level) => {
+    const [found] = judgePostgres({ ...sound, settings: { ...sound.settings, [name]: 'off' } });
+    expect(found).toMatchObject({ level, advice: `Set ${name} = on.` });
+  });
+});
+
+test('a clock is wrong by what the way of the question does not explain', () => {
+  const between = { asked: 10_000, answered: 13_000 };
+  expect(levels(judgeClock('Redis', 11_500, between))).toEqual(['ok']);
+  expect(levels(judgeClock('Redis', 14_000, between))).toEqual(['ok']);
+  expect(judgeClock('Redis', 73_000, between)[0]).toMatchObject({
+    level: 'warning',
+    finding: 'the clock of Redis is 60 s ahead of ours',
+  });
+  expect(judgeClock('Redis', 5000, between)[0]!.finding).toBe('the clock of Redis is 5 s behind ours');
+});
+
+test('a table is bloated by many dead rows that are much of it', () => {
+  const table = (liveRows: number, deadRows: number) => [{ table: 'ledger', liveRows, deadRows }];
+  expect(levels(judgeBloat(table(10, 1000)))).toEqual(['ok']);
+  expect(levels(judgeBloat(table(10_000_000, 60_000)))).toEqual(['ok']);
+  expect(judgeBloat(table(10_000, 60_000))[0]).toMatchObject({
+    level: 'warning',
+    advice: expect.stringContaining('vacuum analyze ledger'),
+  });
+});
+
+test('a disk is judged by the part that is free', () => {
+  const disk = (freeBytes: number) => judgeDisk({ path: '/data', sizeBytes: 100e9, freeBytes });
+  expect(levels([disk(50e9), disk(9e9), disk(1e9)])).toEqual(['ok', 'warning', 'error']);
+  expect(disk(9e9).finding).toBe('9 % of the disk of /data is free (9 GB)');
+});
+
+describe('the fleet', () => {
+  const process = (name: SeenProcess['name'], change: Partial<SeenProcess> = {}): SeenProcess => ({
+    ...{ id: name, name, host: 'h', pid: 1, version: '1.0.0', address: null, lanes: [], missing: [] },
+    ...{ objects: 0, objectsPerSecond: 0, residentBytes: 1, loopBusy: 0 },
+    ...{ startedAt: new Date(), seenAt: new Date(), silentSeconds: 1 },
+    ...change,
+  });
+  const well: FleetNow = {
+    ...{ processes: [process('web'), process('worker')], installationLanes: 1, objects: 1 },
+    lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 1 }],
+    ...{ deadLetters: 0, losses: 0, syncs: { unfinished: 0, failing: [] } },
+  };
+
+  test('that is well has nothing to see', () => {
+    expect(worst(judgeFleet(well, 1))).toEqual([]);
+  });
+
+  test.for<[string, Partial<FleetNow>, Finding['level'], string]>([
+    ['no worker', { processes: [process('web')] }, 'error', 'no worker runs'],
+    [
+      'a worker that is silent beside another',
+      { processes: [...well.processes, process('worker', { silentSeconds: 60, pid: 7 })] },
+      'warning',
+      'worker (7 on h) fell silent 60 s ago',
+    ],
+    [
+      'one that lacks Redis',
+      { processes: [process('web'), process('worker', { missing: ['redis'] })] },
+      'error',
+      'does not have redis',
+    ],
+    [
+      'two releases',
+      { processes: [process('web'), process('worker', { version: '0.9.0' })] },
+      'warning',
+      'releases 0.9.0 and 1.0.0',
+    ],
+    ['another number of lanes', { installationLanes: 4 }, 'error', 'the installation has 4'],
+    [
+      'a lane that is stuck',
+      { lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 40 }] },
+      'error',
+      'the oldest of 3 envelopes of lane-0 has been there for 40 s',
+    ],
+    ['a loss', { losses: 1 }, 'error', 'lost'],
+    ['dead letters', { deadLetters: 2 }, 'warning', '2 wait'],
+    [
+      'a sync that fails',
+      { syncs: { unfinished: 0, failing: [{ workspace: 'shop', integration: 'orders' }] } },
+      'warning',
+      'orders (shop)',
+    ],
+  ])('with %s says so, and what to do', ([, change, level, words]) => {
+    const found = worst(judgeFleet({ ...well, ...change }, 1));
+    expect(found).toEqual([
+      expect.objectContaining({ level, finding: expect.stringContaining(words), advice: expect.any(String) }),
+    ]);
+  });
+});

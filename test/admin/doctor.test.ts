@@ -1,0 +1,194 @@
+import { chmodSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import pg from 'pg';
+import { beforeAll, describe, expect, test } from 'vitest';
+import type { Finding } from '../../src/admin/doctor/machine.ts';
+import { freePort } from '../../src/embedded/address.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { migrate } from '../../src/processes/migrate.ts';
+import { openPool } from '../../src/store/database.ts';
+import { beatProcess, type ProcessName } from '../../src/store/processes.ts';
+import { createBareDatabase, createDatabase, startRedis, temporaryFolder } from '../setup/fixtures.ts';
+import { penstock, penstockOn } from './penstock.ts';
+
+let url: string;
+let redis: string;
+
+beforeAll(async () => {
+  ({ url } = await createDatabase());
+  redis = (await startRedis()).url;
+});
+
+const figures = {
+  ...{ address: '127.0.0.1:3002', lanes: [0], missing: [], objects: 42, objectsPerSecond: 7 },
+  ...{ residentBytes: 90_000_000, loopBusy: 0.5 },
+};
+
+/** A fleet as its heartbeats tell of it. */
+async function tellOf(databaseUrl: string, ...names: ProcessName[]): Promise<void> {
+  const pool = openPool(databaseUrl, 1);
+  await pool.query('insert into installation (lanes) values (1) on conflict do nothing');
+  await pool.query('delete from processes');
+  for (const name of names)
+    await beatProcess(pool, { id: newId(), name, host: 'h', pid: 7, version: '1.0.0' }, figures);
+  await pool.end();
+}
+
+/** The Postgres of the tests writes nothing to disk, and the doctor sees it each time. */
+const OF_TESTS = /^(fsync|full_page_writes) is off: /;
+
+async function examine(env: Record<string, string>) {
+  const folder = temporaryFolder();
+  const { code, stdout, stderr } = await penstock(['doctor', '--json'], { DATA_DIR: folder, ...env });
+  expect(stderr).toBe('');
+  const told = JSON.parse(stdout) as { healthy: boolean; findings: Finding[] };
+  expect(told.healthy).toBe(code === 0);
+  return {
+    careless: told.findings.filter(({ finding }) => OF_TESTS.test(finding)),
+    errors: told.findings.filter(({ level, finding }) => level === 'error' && !OF_TESTS.test(finding)),
+    of: (check: string) => told.findings.filter((one) => one.check === check),
+  };
+}
+
+describe('penstock doctor', () => {
+  // That it ends with 0 then is shown where npm start runs a Postgres that writes to disk.
+  test('finds nothing wrong with an installation that is well, but for the Postgres of the tests', async () => {
+    await tellOf(url, 'web', 'worker');
+    const { careless, errors, of } = await examine({ DATABASE_URL: url, REDIS_URL: redis });
+    expect(errors).toEqual([]);
+    expect(careless).toHaveLength(2);
+    for (const check of [
+      'migrations',
+      'partitions',
+      'fences',
+      'bloat',
+      'clock',
+      'lanes',
+      'processes',
+      'files',
+    ])
+      expect(of(check)[0]).toMatchObject({ level: 'ok' });
+  });
+
+  test('says for people what is wrong, what to do, and ends with 1', async () => {
+    await tellOf(url, 'web');
+    const { code, stdout } = await penstockOn(url, { REDIS_URL: redis }).run('doctor');
+    expect(code).toBe(1);
+    expect(stdout).toMatch(
+      /^FAIL {2}processes {5}no worker runs\n {20}Start one: .*[\s\S]*\n\n3 errors, \d+ warnings?\n$/m,
+    );
+  });
+
+  test('a setting that is wrong is named, and nothing else looked at', async () => {
+    const { errors } = await examine({ PORT: 'eighty' });
+    expect(errors).toEqual([
+      expect.objectContaining({
+        check: 'settings',
+        finding: expect.stringContaining('PORT'),
+        advice: expect.any(String),
+      }),
+    ]);
+  });
+
+  test('a Postgres that is away is named by its setting, with the reason and without the password', async () => {
+    const away = `postgresql://p:secret@127.0.0.1:${await freePort()}/penstock`;
+    const { errors } = await examine({ DATABASE_URL: away });
+    expect(errors).toEqual([
+      expect.objectContaining({
+        check: 'postgres',
+        finding: expect.stringContaining('ECONNREFUSED'),
+        advice: expect.stringContaining('DATABASE_URL'),
+      }),
+    ]);
+    expect(JSON.stringify(errors)).not.toContain('secret');
+  });
+
+  test('a Redis that is away is named by its setting, and Postgres is looked at all the same', async () => {
+    const { errors, of } = await examine({
+      DATABASE_URL: url,
+      REDIS_URL: `redis://127.0.0.1:${await freePort()}`,
+    });
+    expect(errors).toEqual([
+      expect.objectContaining({ check: 'queue', advice: expect.stringContaining('REDIS_URL') }),
+    ]);
+    expect(of('partitions')[0]).toMatchObject({ level: 'ok' });
+  });
+
+  test('a Redis that evicts or forgets is told of', async () => {
+    const weak = await startRedis({
+      args: ['--maxmemory-policy', 'allkeys-lru', '--appendonly', 'no'],
+    });
+    await tellOf(url, 'web', 'worker');
+    const { errors, of } = await examine({ DATABASE_URL: url, REDIS_URL: weak.url });
+    expect(errors).toEqual([
+      expect.objectContaining({ check: 'redis', finding: expect.stringContaining('allkeys-lru') }),
+    ]);
+    expect(of('redis').map(({ level }) => level)).toContain('warning');
+  });
+
+  test('tables that are missing, and partitions, are told of with the command that makes them', async () => {
+    const bare = await createBareDatabase();
+    const without = await examine({ DATABASE_URL: bare.url, REDIS_URL: redis });
+    expect(without.errors).toEqual([
+      expect.objectContaining({ check: 'migrations', advice: expect.stringContaining('penstock migrate') }),
+    ]);
+    await migrate(bare.url);
+    const client = new pg.Client({ connectionString: bare.url });
+    await client.connect();
+    const month = new Date().toISOString().slice(0, 7).replace('-', '_');
+    await client.query(`drop table events_${month}`);
+    await client.end();
+    const { of } = await examine({ DATABASE_URL: bare.url, REDIS_URL: redis });
+    expect(of('partitions')[0]).toMatchObject({
+      level: 'error',
+      finding: `there is no partition events_${month}`,
+    });
+  });
+
+  test('files with secrets that others may read are told of with the command that closes them', async () => {
+    const folder = temporaryFolder();
+    const file = path.join(folder, 'password');
+    writeFileSync(file, 'x', { mode: 0o600 });
+    expect(
+      (await examine({ DATABASE_URL: url, REDIS_URL: redis, DATA_DIR: folder })).of('files')[0]!.level,
+    ).toBe('ok');
+    chmodSync(file, 0o644);
+    const { of } = await examine({ DATABASE_URL: url, REDIS_URL: redis, DATA_DIR: folder });
+    expect(of('files')).toEqual([expect.objectContaining({ level: 'error', advice: `chmod 600 ${file}` })]);
+  });
+});
+
+describe('penstock status', () => {
+  test('shows processes, lanes and rates for scripts', async () => {
+    await tellOf(url, 'web', 'worker');
+    expect(await penstockOn(url, { REDIS_URL: redis }).json('status')).toMatchObject({
+      processes: [
+        { name: 'web', host: 'h', pid: 7, version: '1.0.0', objects: 42, alive: true },
+        { name: 'worker', lanes: [0], resident_bytes: 90_000_000 },
+      ],
+      ...{ installation_lanes: 1, lanes: [{ lane: 'lane-0', depth: 0, oldest_seconds: 0 }] },
+      ...{ accepted_per_second: 7, applied_per_second: 7, dead_letters: 0, losses: 0 },
+      syncs: { unfinished: 0, failing: [] },
+    });
+  });
+
+  test('shows them on one screen for people, what is wrong first', async () => {
+    await tellOf(url, 'worker');
+    const { code, stdout, stderr } = await penstockOn(url, { REDIS_URL: redis }).run('status');
+    expect([code, stderr]).toEqual([0, '']);
+    expect(stdout).toMatch(
+      /^! no web runs\n\nprocess +host +pid .*\nworker +h +7 +1\.0\.0 +well +0 +7 +90 +50 /,
+    );
+    expect(stdout).toContain('lane-0');
+    expect(stdout).toContain('accepted 0/s, applied 7/s');
+    expect(stdout.split('\n').length).toBeLessThan(24);
+  });
+
+  test('shows the rest while the queue does not answer', async () => {
+    const { stdout } = await penstockOn(url, { REDIS_URL: `redis://127.0.0.1:${await freePort()}` }).run(
+      'status',
+    );
+    expect(stdout).toContain('! the queue does not answer\n');
+    expect(stdout).toContain('worker');
+  });
+});

@@ -1,0 +1,120 @@
+import { spawnSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { exported } from './exported.ts';
+
+const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
+
+interface Rule {
+  alert: string;
+  expr: string;
+  for?: string;
+  labels: { severity: string };
+  annotations: { summary: string; runbook: string };
+}
+
+const { groups } = parse(read('monitoring/alerts.yml')) as { groups: { rules: Rule[] }[] };
+const rules = groups.flatMap((group) => group.rules);
+
+interface Trial {
+  name: string;
+  alert_rule_test: { eval_time: string; alertname: string; exp_alerts: unknown[] }[];
+}
+const { tests: trials } = parse(read('monitoring/alerts.test.yml')) as { tests: Trial[] };
+
+interface Panel {
+  title: string;
+  targets?: { expr: string }[];
+}
+const dashboard = JSON.parse(read('monitoring/dashboard.json')) as { panels: Panel[] };
+const queries = dashboard.panels.flatMap(({ title, targets = [] }) =>
+  targets.map(({ expr }) => [title, expr] as const),
+);
+
+const metrics = exported();
+const known = new Map(metrics.map((metric) => [metric.name, metric]));
+
+/** A metric by a name that stands in a query: of a histogram there are three. */
+const find = (name: string) => known.get(name) ?? known.get(name.replace(/_(?:bucket|sum|count)$/, ''));
+
+const namesIn = (expr: string) => expr.match(/\b(?:penstock|process|nodejs)_[a-z0-9_]+/g) ?? [];
+
+/** Labels that Prometheus adds, or a query makes. */
+const ADDED = ['instance', 'process', 'le', 'host'];
+
+function labelsIn(expr: string): string[] {
+  const chosen = [...expr.matchAll(/[{,]\s*([a-z_]+)\s*=~?"/g)].map(([, label]) => label!);
+  const grouped = [...expr.matchAll(/\bby \(([^)]*)\)/g)].flatMap(([, labels]) => labels!.split(/,\s*/));
+  return [...chosen, ...grouped];
+}
+
+function expectKnown(expr: string): void {
+  const names = namesIn(expr);
+  expect(names.length).toBeGreaterThan(0);
+  expect(names.filter((name) => !find(name))).toEqual([]);
+  const labels = [...ADDED, ...names.flatMap((name) => find(name)!.labels)];
+  expect(labelsIn(expr).filter((label) => !labels.includes(label))).toEqual([]);
+  // Of what every web process shows alike a sum would be a multiple.
+  const summed = [...expr.matchAll(/\bsum(?: by \([^)]*\))? ?\((penstock_[a-z_]+)/g)].map(
+    ([, name]) => name!,
+  );
+  const alike = /^penstock_(?:installation|queue|table|partition|processes|dead_letters_waiting|usage)/;
+  expect(summed.filter((name) => alike.test(name))).toEqual([]);
+}
+
+test.each(queries)('the dashboard asks for what is exported: %s, %s', (_, expr) => expectKnown(expr));
+
+describe.each(rules)('$alert', (rule) => {
+  test('asks for what is exported', () => expectKnown(rule.expr));
+
+  test('leads to its section of the runbook, which says what it means, how to see why, what to do', () => {
+    expect(rule.annotations.runbook).toBe(`docs/runbook.md#${rule.alert.toLowerCase()}`);
+    const section = read('docs/runbook.md')
+      .split(/^## /m)
+      .find((part) => part.startsWith(`${rule.alert}\n`));
+    for (const part of ['**Means**: ', '**See why**: ', '**Do**: ']) expect(section).toContain(part);
+    expect(['info', 'warning', 'critical']).toContain(rule.labels.severity);
+  });
+
+  test('is tried as it fires and as it stays silent', () => {
+    const own = trials.flatMap((trial) =>
+      trial.alert_rule_test.filter(({ alertname }) => alertname === rule.alert),
+    );
+    expect(own.map(({ exp_alerts }) => exp_alerts.length > 0).sort()).toEqual([false, true]);
+  });
+});
+
+test('what must not go unseen for more than a minute fires within one', () => {
+  const slow = trials
+    .flatMap(({ alert_rule_test }) => alert_rule_test)
+    .filter(({ eval_time, exp_alerts }) => exp_alerts.length > 0 && eval_time !== '1m')
+    .map(({ alertname }) => alertname);
+  // Of the others the rate or the size is the news, not a moment.
+  expect(slow.sort()).toEqual([
+    'PenstockMemory',
+    'PenstockRateLimited',
+    'PenstockReleasesDiffer',
+    'PenstockUnexpectedErrors',
+  ]);
+});
+
+test('the runbook knows every fault, and every section that it leads to', () => {
+  const faults = [...read('docs/runbook.md').matchAll(/^\| (\d+) \|/gm)].map(([, number]) => Number(number));
+  expect(faults).toEqual(Array.from({ length: 30 }, (_, index) => index + 1));
+});
+
+test('promtool: every alert fires and stays silent as it should, and every query is one', () => {
+  const promtool = (...words: string[]) =>
+    spawnSync('promtool', words, { cwd: packageRoot, encoding: 'utf8' });
+  const checked = promtool('check', 'rules', 'monitoring/alerts.yml');
+  if ((checked.error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') {
+    process.stderr.write('promtool is not installed: alerts are held to the metrics alone, and not tried\n');
+    return;
+  }
+  expect([checked.status, checked.stderr]).toEqual([0, '']);
+  const tried = promtool('test', 'rules', 'monitoring/alerts.test.yml');
+  expect([tried.status, tried.stdout, tried.stderr]).toEqual([0, expect.stringContaining('SUCCESS'), '']);
+});
