@@ -1,6 +1,7 @@
 import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
+import { MAX_SHARING } from '../../src/store/identifiers.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
@@ -49,4 +50,26 @@ it('who was updated last has the address, also when two batches fall into one mi
     [workspace.id],
   );
   expect(rows).toEqual([{ external_id: 'later' }]);
+});
+
+it('of more than are looked at, an address means whom the same batch has touched by nothing but an event', async () => {
+  const workspace = await createWorkspace(pool, 'crowd');
+  const email = 'crowd@example.com';
+  const oldest = 'oldest';
+  const crowd = Array.from({ length: MAX_SHARING + 5 }, (_, index) =>
+    attributes(index === 0 ? oldest : `holder ${index}`, { standard: { email } }),
+  );
+  await applyBatch(pool, [deliver(workspace, crowd)], silent);
+  await applyBatch(
+    pool,
+    [deliver(workspace, [event(oldest, 'by name'), event({ email }, 'by address')])],
+    silent,
+  );
+  const { rows } = await pool.query(
+    `select profiles.external_id from profiles
+     join events on events.workspace_id = profiles.workspace_id and events.profile_id = profiles.id
+     where profiles.workspace_id = $1 and events.name = 'by address'`,
+    [workspace.id],
+  );
+  expect(rows).toEqual([{ external_id: oldest }]);
 });
