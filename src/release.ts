@@ -2,7 +2,7 @@ import { bootstrap } from './admin/bootstrap.ts';
 import { describeFailure } from './admin/command.ts';
 import { type Config, ConfigError, readConfig } from './platform/config.ts';
 import { createLog } from './platform/log.ts';
-import { migrate } from './processes/migrate.ts';
+import { migrate, requirePostgres } from './processes/migrate.ts';
 import { queueKind } from './queue/connection.ts';
 import { openDatabase } from './store/open-database.ts';
 
@@ -12,12 +12,13 @@ import { openDatabase } from './store/open-database.ts';
  */
 async function release(): Promise<void> {
   const config = readConfig();
-  const log = createLog('release', config.LOG_LEVEL);
+  const log = createLog('release', config.LOG_LEVEL, config.LOG_FORMAT);
   if (!config.DATABASE_URL) {
     throw new ConfigError(
       'wrong setting: DATABASE_URL is empty; npm start migrates the embedded Postgres itself',
     );
   }
+  await requirePostgres(config.DATABASE_URL);
   const applied = await migrate(config.DATABASE_URL, queueKind(config));
   log.info({ applied }, 'migrated');
   const apiKey = await makeFirstWorkspace(config);

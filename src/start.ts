@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { bootstrap } from './admin/bootstrap.ts';
@@ -8,11 +9,11 @@ import type { Installation } from './admin/lookup.ts';
 import { keepIntegrationKey } from './embedded/address.ts';
 import { type EmbeddedPostgres, hasEmbeddedPostgres, startEmbeddedPostgres } from './embedded/postgres.ts';
 import { type Config, readConfig } from './platform/config.ts';
-import { reachable } from './platform/lifecycle.ts';
+import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
 import { packageRoot } from './platform/package-root.ts';
-import { migrate } from './processes/migrate.ts';
-import { queueKind } from './queue/connection.ts';
+import { migrate, requirePostgres } from './processes/migrate.ts';
+import { openProducerRedis, queueKind } from './queue/connection.ts';
 import { banner, type FirstKey, firstKey } from './start/banner.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
 import {
@@ -32,11 +33,12 @@ import { openDatabase } from './store/open-database.ts';
  */
 async function start(): Promise<number> {
   const config = readConfig();
-  const log = createLog('start', config.LOG_LEVEL);
+  const log = createLog('start', config.LOG_LEVEL, config.LOG_FORMAT);
   const end = endOfStart(log);
   let postgres: EmbeddedPostgres | undefined;
   let stopProcesses = async () => {};
   let stopPostgres = async () => {};
+  void sayIfRedisIsAway(config, log);
   try {
     if (!config.DATABASE_URL) {
       // Nothing of an earlier start can have the ports before there is a database: nobody need be waited for.
@@ -46,6 +48,7 @@ async function start(): Promise<number> {
       stopPostgres = keepPostgresRunning(postgres, { log, onHopeless });
     }
     const databaseUrl = postgres?.url ?? config.DATABASE_URL;
+    if (!postgres) await requirePostgres(databaseUrl);
     // Before the API key is made, which is shown only once.
     const ports = await claimPorts(config, postgres?.recovered ? config.SHUTDOWN_TIMEOUT_MS + 1000 : 1000);
     const apiKey = await prepare(config, databaseUrl, log);
@@ -60,6 +63,24 @@ async function start(): Promise<number> {
     await stopProcesses();
     await stopPostgres();
     log.info('stopped');
+  }
+}
+
+/** Milliseconds in which Redis has to answer before somebody is told that it is waited for. */
+const REDIS_PATIENCE_MS = 3000;
+
+/** The processes wait for it, each for itself: whoever started them hears of it here, once, with what to do. */
+async function sayIfRedisIsAway(config: Config, log: Log): Promise<void> {
+  if (!config.REDIS_URL) return;
+  const redis = openProducerRedis(config);
+  try {
+    await within(REDIS_PATIENCE_MS, once(redis, 'ready'));
+  } catch (error) {
+    log.warn(
+      `the Redis of REDIS_URL does not answer (${describeFailure(error)}): everything waits for it; start it, or correct REDIS_URL; without REDIS_URL the queue is in Postgres`,
+    );
+  } finally {
+    redis.disconnect();
   }
 }
 

@@ -3,7 +3,7 @@ import { readdirSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../src/platform/package-root.ts';
-import { waitUntil } from './setup/fixtures.ts';
+import { createDatabase, waitUntil } from './setup/fixtures.ts';
 import {
   begin,
   endStarted,
@@ -148,6 +148,57 @@ describe('npm start', () => {
     expect(await start.exit).toMatchObject({ code: 1 });
     expect(output(start)).toContain('wrong setting: PORT must be integer (it is "eighty")');
   });
+
+  test.each([
+    [
+      'a DATA_DIR where nothing can be made',
+      { DATA_DIR: '/proc/data' },
+      'DATA_DIR /proc/data cannot be made',
+    ],
+    ['a DATA_DIR that is a file', { DATA_DIR: '/etc/passwd' }, 'DATA_DIR /etc/passwd cannot be made'],
+    [
+      'a Postgres that is away',
+      { DATABASE_URL: 'postgresql://p:secret@127.0.0.1:1/penstock' },
+      'the Postgres of DATABASE_URL does not let us in (connect ECONNREFUSED 127.0.0.1:1): start it, or correct',
+    ],
+    [
+      'an address of somebody else',
+      { HOST: '192.0.2.1' },
+      'HOST 192.0.2.1 is no address of this machine: set HOST',
+    ],
+  ])('%s is said by its setting, with what to do', async (_, wrong, words) => {
+    const start = begin({ ...(await settings()), ...wrong });
+    expect(await start.exit).toMatchObject({ code: 1 });
+    expect(output(start)).toContain(`npm start: ${words}`);
+    expect(output(start).trim().split('\n')).toHaveLength(1);
+    expect(output(start)).not.toContain('secret');
+  });
+
+  test.each([
+    [
+      'json',
+      /^\{"level":40,.*"msg":"the Redis of REDIS_URL does not answer .*start it, or correct REDIS_URL/m,
+    ],
+    [
+      'readable',
+      /^\d\d:\d\d:\d\d {2}start {4}WARN the Redis of REDIS_URL does not answer .*start it, or correct/m,
+    ],
+  ])(
+    'a Redis that is away is said in one sentence while it is waited for (LOG_FORMAT=%s)',
+    async (LOG_FORMAT, sentence) => {
+      const { url: DATABASE_URL } = await createDatabase();
+      const start = begin({
+        ...(await settings()),
+        DATABASE_URL,
+        REDIS_URL: 'redis://127.0.0.1:1',
+        LOG_FORMAT,
+      });
+      const said = () => start.log.map(({ text, ...line }) => text ?? JSON.stringify(line)).join('\n');
+      await waitUntil(() => sentence.test(said()), { what: 'the sentence', deadline: 15_000 });
+      start.kill('SIGTERM');
+      expect(await start.exit).toMatchObject({ code: 0 });
+    },
+  );
 });
 
 function curlLines(start: TestProcess): string[] {

@@ -3,7 +3,7 @@ import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
-import { limitConnections, serverOptions } from '../platform/listen.ts';
+import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
 import { createStrangersLog, type Log } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Database } from '../store/database.ts';
@@ -68,8 +68,9 @@ export async function startBoard({
     await once(server, 'listening');
   } catch (error) {
     await queues.stop();
-    if ((error as { code?: string }).code !== 'EADDRINUSE') throw error;
-    throw new Error(`BOARD_PORT ${config.BOARD_PORT} is in use on ${config.BOARD_HOST}`, { cause: error });
+    const { BOARD_PORT, BOARD_HOST } = config;
+    const why = whyNotListening(error as Error, ['BOARD_PORT', BOARD_PORT], ['BOARD_HOST', BOARD_HOST]);
+    throw new Error(why, { cause: error });
   }
   const { address, family, port } = server.address() as AddressInfo;
   return {

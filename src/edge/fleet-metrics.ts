@@ -10,7 +10,7 @@ import { readPartitionSizes, readReplication, readTableSizes } from '../store/he
 import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
 import { readSyncState } from '../store/sync-lists.ts';
 
-/** Milliseconds that whoever asks for the numbers waits for each of their sources. */
+/** Milliseconds that whoever asks for the numbers waits for all of their sources. */
 const PATIENCE_MS = 1000;
 
 /** Milliseconds for which what takes the store some work is shown again as it was. */
@@ -19,6 +19,9 @@ const SIZES_MS = 60_000;
 /** Tables and partitions that are shown: the largest, and the last months of all partitioned tables. */
 const MOST_TABLES = 30;
 const MOST_PARTITIONS = 24;
+
+/** Reads and shows what belongs together, within so many milliseconds; 0: it is absent. Never rejects. */
+type Part = (patience: number) => Promise<void>;
 
 export interface FleetSources {
   pool: Pool;
@@ -35,7 +38,7 @@ export interface FleetSources {
  */
 export function addFleetMetrics(registry: Registry, sources: FleetSources): { refresh(): Promise<void> } {
   const { pool, depth, oldest } = sources;
-  const parts: (() => Promise<void>)[] = [];
+  const parts: Part[] = [];
 
   /** A gauge with labels, read together with others; when they cannot be read all of them are absent. */
   function gauge<Label extends string>(name: string, help: string, ...labelNames: Label[]) {
@@ -48,15 +51,22 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
     show: (value: Value) => void,
   ): void {
     let asking: Promise<Value> | undefined;
-    parts.push(async () => {
+    parts.push(async (patience) => {
       // What is away may answer as late as when it is back: it is asked once until then.
-      asking ??= ask().finally(() => {
-        asking = undefined;
-      });
-      const value = await within(PATIENCE_MS, asking).catch(() => undefined);
+      if (patience > 0)
+        asking ??= ask().finally(() => {
+          asking = undefined;
+        });
+      const value = asking && (await within(patience, asking).catch(() => undefined));
       for (const one of gauges) one.reset();
       if (value !== undefined) show(value);
     });
+  }
+
+  /** One after the other: requests need the connections to Postgres. */
+  async function refresh(): Promise<void> {
+    const end = performance.now() + PATIENCE_MS;
+    for (const part of parts) await part(Math.max(0, end - performance.now()));
   }
 
   const depths = gauge('penstock_queue_depth', 'Jobs that wait or are in work, by lane.', 'lane');
@@ -234,7 +244,7 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
     }
   });
 
-  return { refresh: async () => void (await Promise.allSettled(parts.map((part) => part()))) };
+  return { refresh };
 }
 
 type RedisState = Awaited<ReturnType<ReturnType<typeof createSurroundings>['redis']>>;
@@ -242,8 +252,9 @@ type RedisState = Awaited<ReturnType<ReturnType<typeof createSurroundings>['redi
 const totalOf = ({ workspace: _, ...kinds }: UsageToday) =>
   Object.values(kinds).reduce((sum, count) => sum + count, 0);
 
-function readSizes(pool: Pool) {
-  return Promise.all([readTableSizes(pool, MOST_TABLES), readPartitionSizes(pool, MOST_PARTITIONS)]);
+async function readSizes(pool: Pool) {
+  const tables = await readTableSizes(pool, MOST_TABLES);
+  return [tables, await readPartitionSizes(pool, MOST_PARTITIONS)] as const;
 }
 
 /** What was read is given again for so many milliseconds. */

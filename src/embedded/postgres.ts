@@ -1,8 +1,20 @@
 import { execFile } from 'node:child_process';
 import { randomBytes } from 'node:crypto';
-import { chownSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, writeFileSync } from 'node:fs';
+import {
+  accessSync,
+  chownSync,
+  constants,
+  existsSync,
+  mkdirSync,
+  readFileSync,
+  renameSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
+import { ConfigError } from '../platform/config.ts';
 import type { Log } from '../platform/log.ts';
 import { PostgresClient } from '../store/database.ts';
 import {
@@ -52,6 +64,7 @@ export interface EmbeddedOptions {
  * Starts a Postgres whose data lives in `dataDir`, made on the first call. It listens on a socket in that folder, which
  * is closed to everyone else; on a port of loopback only where the path of a socket would be too long.
  * Beside the cluster lie `password`, `database-url` (for the admin command) and `postgres.log`.
+ * @throws {ConfigError} when DATA_DIR cannot be made, or written to.
  * @throws {DataDirInUse} when another process runs it.
  * @throws {Error} with the server's own words when it does not start.
  */
@@ -61,7 +74,7 @@ export async function startEmbeddedPostgres(
   { binaries, reach: wanted }: EmbeddedOptions = {},
 ): Promise<EmbeddedPostgres> {
   const home = path.resolve(dataDir);
-  mkdirSync(home, { recursive: true });
+  makeFolder(home);
   const unlock = await lockDataDir(home, log);
   try {
     const { initdb, postgres, locale = LOCALE } = binaries ?? (await findBinaries());
@@ -110,6 +123,26 @@ export async function startEmbeddedPostgres(
   } catch (error) {
     await unlock();
     throw error;
+  }
+}
+
+/**
+ * Makes the folder, and those above it, one after the other: where nothing can be made, as in /proc, Node's own way of
+ * making all of them tries for ever.
+ * @throws {ConfigError} naming DATA_DIR
+ */
+function makeFolder(home: string): void {
+  const missing: string[] = [];
+  for (let folder = home; !existsSync(folder); folder = path.dirname(folder)) missing.unshift(folder);
+  try {
+    for (const folder of missing) mkdirSync(folder);
+    accessSync(home, constants.W_OK | constants.X_OK);
+    if (!statSync(home).isDirectory()) throw new Error('it is a file');
+  } catch (error) {
+    const reason = (error as NodeJS.ErrnoException).code ?? (error as Error).message;
+    throw new ConfigError(
+      `DATA_DIR ${home} cannot be made or written to (${reason}): set DATA_DIR to a folder of this user, or DATABASE_URL to a Postgres of your own`,
+    );
   }
 }
 

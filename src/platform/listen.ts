@@ -99,7 +99,7 @@ const FAREWELL = 1000;
 export async function listen(server: Server, port: number, host: string): Promise<Service> {
   await new Promise<void>((resolve, reject) => {
     server.once('error', (error: NodeJS.ErrnoException) => {
-      reject(error.code === 'EADDRINUSE' ? new Error(`PORT ${port} is in use on ${host}`) : error);
+      reject(new Error(whyNotListening(error, ['PORT', port], ['HOST', host])));
     });
     server.listen(port, host, () => {
       server.removeAllListeners('error');
@@ -119,6 +119,21 @@ export async function listen(server: Server, port: number, host: string): Promis
         });
       }),
   };
+}
+
+/** Why a server does not listen, by its settings, and what to do. */
+export function whyNotListening(
+  { code, message }: NodeJS.ErrnoException,
+  [port, number]: [setting: string, number: number],
+  [host, address]: [setting: string, address: string],
+): string {
+  if (code === 'EADDRINUSE')
+    return `${port} ${number} is in use on ${address}: stop what listens there, or set ${port} to another port`;
+  if (code === 'EACCES')
+    return `${port} ${number} is not open to this user: set ${port} to one above 1023, or let a proxy have it`;
+  if (code === 'EADDRNOTAVAIL' || code === 'ENOTFOUND' || code === 'EAI_AGAIN')
+    return `${host} ${address} is no address of this machine: set ${host} to one of them, or to 0.0.0.0 for all`;
+  return `${port} ${number} cannot be listened on at ${host} ${address}: ${message}`;
 }
 
 /** `http://host/path`, which a server has to take as `/path` (RFC 9112 §3.2.2). */

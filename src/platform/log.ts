@@ -1,5 +1,7 @@
 import { writeSync } from 'node:fs';
+import { stdout } from 'node:process';
 import { pino, stdTimeFunctions } from 'pino';
+import { readableLine } from './log-lines.ts';
 
 /** Members of a line that never reach it: secrets, and what could name a person. */
 const redacted = [
@@ -25,7 +27,7 @@ const FLUSH_INTERVAL = 200;
 export type Log = ReturnType<typeof createLog>;
 
 /**
- * One JSON line per event on standard output. error: a person must act now; warn: it healed itself;
+ * One line per event on standard output: JSON, or as people read it, which a terminal gets unless told. error: a person must act now; warn: it healed itself;
  * info: what an operator wants to read on a quiet day.
  *
  * Web and worker gather their lines for up to 200 ms, since a write for each would be a good part of what a
@@ -35,8 +37,11 @@ export type Log = ReturnType<typeof createLog>;
 export function createLog(
   process: 'web' | 'worker' | 'sync' | 'board' | 'release' | 'start' | 'test',
   level: string,
+  format = 'auto',
 ) {
-  const gathers = process === 'web' || process === 'worker';
+  const isReadable = format === 'readable' || (format === 'auto' && stdout.isTTY);
+  // A person at a terminal waits for each line.
+  const gathers = (process === 'web' || process === 'worker') && !isReadable;
   const destination = pino.destination(
     gathers
       ? { dest: 1, sync: false, minLength: BUFFER, periodicFlush: FLUSH_INTERVAL }
@@ -51,8 +56,13 @@ export function createLog(
       redact: { paths: redacted, censor: '[redacted]' },
       serializers: { err: describe },
     },
-    destination,
+    isReadable ? { write: (line) => destination.write(readableLine(line, hasColours())) } : destination,
   );
+}
+
+/** Node looks at what the terminal can, and at NO_COLOR. */
+function hasColours(): boolean {
+  return stdout.isTTY && stdout.hasColors();
 }
 
 /**

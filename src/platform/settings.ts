@@ -140,6 +140,14 @@ export const settings = {
     ...text('info', '', 'Least severe level that is logged.'),
     enum: ['fatal', 'error', 'warn', 'info', 'debug', 'trace', 'silent'],
   },
+  LOG_FORMAT: {
+    ...text(
+      'auto',
+      '',
+      'How a line of the log looks: json, or readable; auto: readable on a terminal, else json.',
+    ),
+    enum: ['auto', 'json', 'readable'],
+  },
   LANES: integer(
     1,
     { minimum: 1, maximum: 64, unit: 'lanes' },

@@ -1,4 +1,6 @@
 import pg from 'pg';
+import { ConfigError } from '../platform/config.ts';
+import { messageOf } from '../platform/log.ts';
 import { runMigrations } from '../queue/bullmq.ts';
 import { QUEUE_SCHEMA, type QueueConnection } from '../queue/connection.ts';
 import { keepOrder, vacuumOften } from '../queue/postgres-queue.ts';
@@ -43,5 +45,30 @@ export async function migrate(
     return applied;
   } finally {
     await pool.end();
+  }
+}
+
+/** Milliseconds in which a Postgres has to answer somebody who begins with it. */
+const PATIENCE_MS = 10_000;
+
+/**
+ * Asks the Postgres of DATABASE_URL once, for whoever cannot begin without it.
+ * @throws {ConfigError} naming the setting, the reason, and what to do
+ */
+export async function requirePostgres(databaseUrl: string): Promise<void> {
+  const client = new PostgresClient({
+    connectionString: databaseUrl,
+    connectionTimeoutMillis: PATIENCE_MS,
+  });
+  client.on('error', () => {});
+  try {
+    await client.connect();
+  } catch (error) {
+    const reason = messageOf(error) || String((error as { code?: unknown }).code ?? 'no answer');
+    throw new ConfigError(
+      `the Postgres of DATABASE_URL does not let us in (${reason}): start it, or correct DATABASE_URL; without DATABASE_URL npm start runs one of its own`,
+    );
+  } finally {
+    await client.end().catch(() => {});
   }
 }

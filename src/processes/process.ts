@@ -52,7 +52,7 @@ export function openProcess<S extends Store>(
   connect: typeof connectProducer = connectProducer,
 ): OpenProcess<S> {
   const config = readConfig();
-  const log = createLog(name, config.LOG_LEVEL);
+  const log = createLog(name, config.LOG_LEVEL, config.LOG_FORMAT);
   const url = databaseUrl(config);
   const database = open(url, config);
   const connection = connect(config, url);

@@ -3,6 +3,7 @@ import { describeFailure } from '../admin/command.ts';
 import { freePort, tryListen } from '../embedded/address.ts';
 import type { EmbeddedPostgres } from '../embedded/postgres.ts';
 import type { Config } from '../platform/config.ts';
+import { whyNotListening } from '../platform/listen.ts';
 import type { Log } from '../platform/log.ts';
 import { rest } from '../platform/poll.ts';
 
@@ -125,10 +126,6 @@ async function problemOf(
     await tryListen(port, host);
     return undefined;
   } catch (error) {
-    const { code } = error as NodeJS.ErrnoException;
-    if (code === 'EADDRINUSE') {
-      return `${name} ${port} is in use on ${host}: stop what listens there, or set ${name} to another port`;
-    }
-    return `${name} ${port} cannot be listened on at ${hostName} ${host}: ${code}`;
+    return whyNotListening(error as Error, [name, port], [hostName, host]);
   }
 }

@@ -83,7 +83,9 @@ describe('the process board', () => {
     const { url: DATABASE_URL } = await createDatabase();
     const board = startProcess('dist/src/board.js', { DATABASE_URL, BOARD_PORT: String(port) });
     expect(await board.exit).toEqual({ code: 1, signal: null });
-    expect(board.log).toContainEqual({ text: `board: BOARD_PORT ${port} is in use on 127.0.0.1` });
+    expect(board.log).toContainEqual({
+      text: `board: BOARD_PORT ${port} is in use on 127.0.0.1: stop what listens there, or set BOARD_PORT to another port`,
+    });
     server.close();
   });
 

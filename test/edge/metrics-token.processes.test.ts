@@ -43,6 +43,16 @@ test.each(['edges', 'workers', 'syncs'] as const)(
   },
 );
 
+test('with METRICS_TOKEN, web tells nobody else where the processes of the fleet are', async () => {
+  const { port } = fleet.edges[0]!;
+  expect((await ask(port, '/metrics/targets')).status).toBe(401);
+  const named = async () => {
+    const { text } = await ask(port, '/metrics/targets', `Bearer ${METRICS_TOKEN}`);
+    return (JSON.parse(text) as { labels: { process: string } }[]).map(({ labels }) => labels.process).sort();
+  };
+  await expect.poll(named, { timeout: 20_000 }).toEqual(['sync', 'web', 'worker']);
+});
+
 test('with METRICS_TOKEN, /healthz and /readyz stay open: load balancers send no token', async () => {
   for (const { port } of [...fleet.edges, ...fleet.workers, ...fleet.syncs]) {
     expect((await ask(port, '/healthz')).status).toBe(200);

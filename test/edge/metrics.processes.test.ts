@@ -1,9 +1,11 @@
 import { spawnSync } from 'node:child_process';
 import { beforeAll, describe, expect, test } from 'vitest';
+import { listProcesses } from '../../src/store/processes.ts';
 import { backends, type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createIntegration } from '../setup/integrations.ts';
+import { startProcess } from '../setup/processes.ts';
 import { refuseEvents } from '../workers/batch.ts';
 
 const time = '2026-01-31T12:00:00Z';
@@ -76,6 +78,7 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
 
 describe.each(backends)('/metrics after real traffic, queue on %s', (backend) => {
   const pages = { web: '', worker: '' };
+  let running: Fleet;
   let targets: { targets: string[]; labels: Record<string, string> }[] = [];
 
   beforeAll(async () => {
@@ -116,6 +119,7 @@ describe.each(backends)('/metrics after real traffic, queue on %s', (backend) =>
     pages.worker = await read(fleet.workers[0]!);
     await blocker.query('rollback');
     blocker.release();
+    running = fleet;
     return fleet.stop;
   });
 
@@ -130,6 +134,28 @@ describe.each(backends)('/metrics after real traffic, queue on %s', (backend) =>
     } of targets)
       expect(at).toMatch(/^127\.0\.0\.1:\d+$/);
   });
+
+  if (backend === 'redis') {
+    test('a second worker of the machine takes a free port, and says where', async () => {
+      const [first] = running.workers as [Member];
+      const second = startProcess('dist/workers/worker.js', {
+        ...running.env,
+        WORKER_PORT: String(first.port),
+      });
+      const addresses = async () => {
+        const workers = (await listProcesses(running.pool)).filter(({ name }) => name === 'worker');
+        return workers.map(({ address }) => address);
+      };
+      await waitUntil(async () => (await addresses()).length === 2, { what: 'a second worker' });
+      const other = (await addresses()).find((address) => address !== `127.0.0.1:${first.port}`);
+      expect(await (await fetch(`http://${other}/metrics`)).text()).toContain(
+        'penstock_worker_objects_applied_total',
+      );
+      second.kill('SIGTERM');
+      await second.exit;
+      expect(await addresses()).toEqual([`127.0.0.1:${first.port}`]);
+    });
+  }
 
   test('promtool finds nothing to say against the pages', () => {
     for (const page of Object.values(pages)) {

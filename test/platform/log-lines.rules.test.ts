@@ -1,0 +1,46 @@
+import { describe, expect, test } from 'vitest';
+import { readableLine } from '../../src/platform/log-lines.ts';
+
+const line = (members: object) =>
+  `${JSON.stringify({ level: 30, time: '2026-01-31T12:00:05.123Z', process: 'web', msg: 'ready', ...members })}\n`;
+
+describe('a line of the log, as people read it', () => {
+  test('says when, who and what, and then its members', () => {
+    expect(
+      readableLine(line({ host: '127.0.0.1', port: 3000, lanes: [0, 1], why: 'two words' }), false),
+    ).toBe('12:00:05  web      ready  host=127.0.0.1 port=3000 lanes=[0,1] why="two words"\n');
+  });
+
+  test.each([
+    [20, 'debug ready'],
+    [30, 'ready'],
+    [40, 'WARN ready'],
+    [50, 'ERROR ready'],
+    [60, 'FATAL ready'],
+  ])('shows the level %i where it matters', (level, words) => {
+    expect(readableLine(line({ level }), false)).toBe(`12:00:05  web      ${words}\n`);
+  });
+
+  test('is coloured where the terminal can, by its level', () => {
+    expect(readableLine(line({ level: 50 }), true)).toContain('\u001b[31mERROR ready\u001b[0m');
+    expect(readableLine(line({}), true)).not.toContain('\u001b[');
+  });
+
+  test('has the message of an error, and its stack where a person must act', () => {
+    const err = { type: 'Error', message: 'it broke', stack: 'Error: it broke\n    at a.ts:1' };
+    expect(readableLine(line({ level: 40, err }), false)).toMatch(/ready\n {10}it broke\n$/);
+    expect(readableLine(line({ level: 50, err }), false)).toMatch(
+      /\n {10}Error: it broke\n {14}at a.ts:1\n$/,
+    );
+  });
+
+  test('sends no terminal a code that came from a client, and stays one line', () => {
+    const shown = readableLine(line({ msg: 'a\u001b[2Jb\nc', id: '\u0007\u009b1m' }), false);
+    expect(shown).toBe('12:00:05  web      a\\u001b[2Jb\\u000ac  id=\\u0007\\u009b1m\n');
+  });
+
+  test('that is no JSON object stays as it is', () => {
+    for (const text of ['Dashboard: http://127.0.0.1\n', 'null\n', '7\n'])
+      expect(readableLine(text, true)).toBe(text);
+  });
+});
