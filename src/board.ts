@@ -2,6 +2,7 @@ import { randomBytes } from 'node:crypto';
 import { startBoard } from './board/server.ts';
 import { runProcess } from './platform/lifecycle.ts';
 import { watchDependencies } from './processes/dependencies.ts';
+import { startHeartbeat } from './processes/heartbeat.ts';
 import { openProcess } from './processes/process.ts';
 import { joinInstallation } from './queue/installation.ts';
 import type { QueueLoss } from './store/installation.ts';
@@ -33,7 +34,8 @@ async function main(): Promise<void> {
     joinInstallation({ name: 'board', config, pool, connection, log }),
   );
   loss = installation.loss;
-  services.push(installation);
+  const self = { missing, objects: () => 0, address: () => board.url.replace('http://', '') };
+  services.push(installation, startHeartbeat('board', { pool, log }, self));
 }
 
 runProcess('board', main);

@@ -15,10 +15,11 @@ import { collectGarbage, createReading } from './edge/reading.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
 import { allOperations } from './operations/index.ts';
 import { runProcess } from './platform/lifecycle.ts';
-import { limitConnections, listen, serverOptions } from './platform/listen.ts';
+import { addressOf, limitConnections, listen, serverOptions } from './platform/listen.ts';
 import { createStrangersLog } from './platform/log.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { watchDependencies } from './processes/dependencies.ts';
+import { startHeartbeat } from './processes/heartbeat.ts';
 import { openProcess } from './processes/process.ts';
 import { createMetricsGuard } from './processes/secrets.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
@@ -199,6 +200,12 @@ async function main(): Promise<void> {
   limitConnections(server);
   answerBrokenRequests(server, strangers);
   const watchedHeads = heads.watch(server);
+  const { pool } = database;
+  const dependencies = watchDependencies({ pool, connection, pingLimits: limits.ping, log });
+  const listening = await listen(server, config.PORT, config.HOST);
+  const { missing } = dependencies;
+  const self = { missing, objects: metrics.objects, address: () => addressOf(server) };
+  const heartbeat = startHeartbeat('web', { pool, log }, self);
   opened.services.push(
     { name: 'lines about strangers', stop: strangers.stop },
     { name: 'rate limits', stop: limits.stop },
@@ -211,12 +218,13 @@ async function main(): Promise<void> {
     oldest,
     waiting,
     memory,
-    watchDependencies({ pool: database.pool, connection, pingLimits: limits.ping, log }),
+    dependencies,
+    heartbeat,
     keepAnswering(connection, config.LOCK_DURATION_MS, log),
     loop,
     watchedHeads,
     { name: 'queue', stop: () => queue.drain() },
-    await listen(server, config.PORT, config.HOST),
+    listening,
   );
   log.info({ host: config.HOST, port: config.PORT, lanes: config.LANES, queue: connection.kind }, 'ready');
 }

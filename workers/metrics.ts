@@ -1,11 +1,16 @@
 import { Counter, collectDefaultMetrics, Gauge, Histogram, Registry } from 'prom-client';
 
+/** Milliseconds for which a lane counts as worked after its last batch. */
+const LATELY_MS = 10_000;
+
 /** The numbers of one worker process, in the names that its /metrics shows. */
 export function createWorkerMetrics() {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const registers = [registry];
   let ageOfOldest = () => 0;
+  const lanesWorked = new Map<number, number>();
+  let objects = 0;
   new Gauge({
     name: 'penstock_worker_oldest_envelope_seconds',
     help: 'Age of the oldest envelope that waits or is in work in any lane.',
@@ -16,6 +21,19 @@ export function createWorkerMetrics() {
   });
   return {
     registry,
+    /** Objects that took effect since the start. */
+    objects: () => objects,
+    /** Lanes of which something ended within the last ten seconds, in order. */
+    lanes: () =>
+      [...lanesWorked]
+        .filter(([, at]) => performance.now() - at < LATELY_MS)
+        .map(([lane]) => lane)
+        .sort((a, b) => a - b),
+    /** A batch has ended, with what it held of these lanes. */
+    noteBatch(lanes: Iterable<number>, applied: number): void {
+      objects += applied;
+      for (const lane of lanes) lanesWorked.set(lane, performance.now());
+    },
     /** From where the age of the oldest envelope is known. */
     watchAge(age: () => number) {
       ageOfOldest = age;

@@ -19,7 +19,7 @@ const MAX_ROWS = 500_000_000;
 /** The Procfile's `sync`: brings the rows of warehouses into the lanes. Any number of them may run. */
 async function main(): Promise<void> {
   const metrics = createSyncMetrics();
-  const opened = await openWorkingProcess('sync', { registry: metrics.registry });
+  const opened = await openWorkingProcess('sync', metrics);
   const { config, log, pool, connection, producer, producerConnection, installation, services } = opened;
 
   const limits = openTokenBuckets(config, producerConnection, { counter: 'sync', pool, log });

@@ -14,7 +14,7 @@ async function main(): Promise<void> {
   const metrics = createWorkerMetrics();
   let lanes: Lanes | undefined;
   const opened = await openWorkingProcess('worker', {
-    registry: metrics.registry,
+    ...{ registry: metrics.registry, objects: metrics.objects, lanes: metrics.lanes },
     onLoss: () => lanes?.leaveFences(),
   });
   const { config, log, url, pool, connection, dependencies, installation, services } = opened;

@@ -12,8 +12,14 @@ export function createEdgeMetrics() {
   const registry = new Registry();
   // Event-loop lag and memory come with the defaults.
   collectDefaultMetrics({ register: registry });
+  let objects = 0;
   return {
     registry,
+    /** Objects that were stored in the queue since the start. */
+    objects: () => objects,
+    noteAccepted(accepted: number): void {
+      objects += accepted;
+    },
     requests: new Counter({
       name: 'penstock_requests_total',
       help: 'Requests answered, by operation and status.',

@@ -154,6 +154,7 @@ export function record(
   metrics.requests.inc({ operation: operation.id, status });
   metrics.duration.observe({ operation: operation.id }, milliseconds / 1000);
   if (answer.accepted) metrics.accepted.inc({ operation: operation.id }, answer.accepted);
+  metrics.noteAccepted(answer.accepted);
   if (answer.rejected) metrics.rejected.inc({ operation: operation.id }, answer.rejected);
   const fields = {
     ...requestLine(answered, status),

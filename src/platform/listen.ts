@@ -1,5 +1,6 @@
 import type { IncomingMessage, Server } from 'node:http';
-import { Server as NetServer, type Socket } from 'node:net';
+import { type AddressInfo, Server as NetServer, type Socket } from 'node:net';
+import { hostname } from 'node:os';
 import type { Service } from './lifecycle.ts';
 import { poll } from './poll.ts';
 
@@ -78,6 +79,13 @@ export function closeLingering(socket: Socket): void {
   // An answer that is read slowly is not cut short.
   if (socket.writableFinished) bound();
   else socket.once('finish', bound);
+}
+
+/** Where a server listens, as `host:port`, for others of its network: one that listens everywhere is known by its host's name. */
+export function addressOf(server: NetServer): string {
+  const { address, family, port } = server.address() as AddressInfo;
+  const isEverywhere = address === '0.0.0.0' || address === '::';
+  return `${isEverywhere ? hostname() : family === 'IPv6' ? `[${address}]` : address}:${port}`;
 }
 
 /** Milliseconds in which a client may still send on a connection that it holds; the answer then closes it. */

@@ -1,4 +1,4 @@
-import { existsSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 
 /** The folder of package.json, prisma/ and the Procfile, from the sources as well as from dist/. */
@@ -10,3 +10,8 @@ function findUp(folder: string): string {
   if (parent === folder) throw new Error(`no package.json above ${import.meta.dirname}`);
   return findUp(parent);
 }
+
+/** The release, as package.json has it. */
+export const packageVersion: string = JSON.parse(
+  readFileSync(path.join(packageRoot, 'package.json'), 'utf8'),
+).version;

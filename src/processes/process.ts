@@ -1,8 +1,9 @@
 import { createServer, STATUS_CODES } from 'node:http';
+import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { type Config, readConfig } from '../platform/config.ts';
 import { type Service, stopOnSignal } from '../platform/lifecycle.ts';
-import { limitConnections, namesOneHost, serverOptions } from '../platform/listen.ts';
+import { addressOf, limitConnections, namesOneHost, serverOptions } from '../platform/listen.ts';
 import { createLog, type Log } from '../platform/log.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
 import type { Oldest } from '../queue/depth.ts';
@@ -14,6 +15,7 @@ import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { checkReadiness, type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
+import { type Pulse, startHeartbeat } from './heartbeat.ts';
 import { createMetricsGuard } from './secrets.ts';
 
 /** What a process asks of Postgres. */
@@ -79,7 +81,7 @@ export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   ready(line: object, stuck?: Oldest['tooOld']): void;
 }
 
-export interface WorkingOptions {
+export interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes'> {
   registry: Registry;
   /** Called after each loss of the queue. */
   onLoss?(): void;
@@ -92,7 +94,7 @@ export interface WorkingOptions {
  */
 export async function openWorkingProcess(
   name: keyof typeof statusAddress,
-  { registry, onLoss }: WorkingOptions,
+  { registry, onLoss, ...pulse }: WorkingOptions,
 ): Promise<WorkingProcess> {
   const { database, ...opened } = openProcess(name, openWorkingPool, connectWorker);
   const { config, log, url, connection, services } = opened;
@@ -101,9 +103,12 @@ export async function openWorkingProcess(
   services.push(dependencies);
   let standing: (() => Standing) | undefined;
   const address = statusAddress[name](config);
+  let at: string | null = null;
   if (address.port > 0) {
     const status = { ...address, metricsToken: config.METRICS_TOKEN, registry, pool, connection, log };
-    services.push(await startStatusServer({ ...status, standing: () => standing?.() }));
+    const server = await startStatusServer({ ...status, standing: () => standing?.() });
+    services.push(server);
+    at = server.at;
   }
   await requireRedisSettings(connection, log);
   const producerConnection = connectProducer(config, url);
@@ -113,7 +118,9 @@ export async function openWorkingProcess(
   const installation = await dependencies.whenComplete(() =>
     joinInstallation({ name, config, pool, connection, log, additions, ...(onLoss && { onLoss }) }),
   );
-  services.push(installation);
+  const { missing } = dependencies;
+  const heartbeat = startHeartbeat(name, { pool, log }, { ...pulse, missing, address: () => at });
+  services.push(installation, heartbeat);
   addLossMetric(registry, installation.loss);
   return {
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
@@ -155,10 +162,10 @@ interface StatusServerOptions {
 }
 
 /**
- * A process's own /healthz, /readyz and /metrics. Where another of the same machine has the port, this one does
- * without: the web process shows the counters of the whole fleet.
+ * A process's own /healthz, /readyz and /metrics. Where another of the same machine has the port, this one takes any that
+ * is free, and names it in its heartbeat.
  */
-async function startStatusServer(options: StatusServerOptions): Promise<Service> {
+async function startStatusServer(options: StatusServerOptions): Promise<Service & { at: string | null }> {
   const { host, port, metricsToken, registry, pool, connection, log, standing } = options;
   const pages: Record<string, () => Promise<[status: number, type: string, body: string]>> = {
     '/healthz': async () => [200, JSON_TYPE, '{"message":"alive"}'],
@@ -194,14 +201,20 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service>
   });
   limitConnections(server);
   const listening = await new Promise<boolean>((resolve) => {
-    server.once('error', (error) => {
+    server.on('error', (error: NodeJS.ErrnoException) => {
+      if (error.code === 'EADDRINUSE' && !server.listening) return void server.listen(0, host);
       log.warn({ err: error, port }, 'no health and metrics of this process');
       resolve(false);
     });
-    server.listen(port, host, () => resolve(true));
+    server.on('listening', () => resolve(true));
+    server.listen(port, host);
   });
+  const at = listening ? addressOf(server) : null;
+  if (listening && (server.address() as AddressInfo).port !== port)
+    log.info({ port, at }, 'another process has this port: health and metrics of this one are elsewhere');
   return {
     name: 'status server',
+    at,
     stop: () => new Promise((resolve) => (listening ? server.close(() => resolve()) : resolve())),
   };
 }

@@ -20,6 +20,10 @@ export function reportBatch(
   const { objects, deadLetters } = result.kind === 'applied' ? result : { objects: 0, deadLetters: [] };
   metrics.batches.inc({ outcome: result.kind });
   metrics.applied.inc(objects);
+  metrics.noteBatch(
+    deliveries.map(({ lane }) => lane),
+    objects,
+  );
   metrics.deadLetters.inc(deadLetters.length);
   metrics.applySeconds.observe(milliseconds / 1000);
   metrics.batchObjects.observe(objects);

@@ -45,6 +45,7 @@ export async function settle(
   const settled = await handOver(chunk, { ...context, lanes: context.making.lanes }, abandon);
   const { progress, entries } = chunk;
   const failed = progress.failed + settled.refused.length;
+  context.metrics.noteRows(progress.rows - failed);
   context.metrics.rows.inc({ outcome: 'synced' }, progress.rows - failed);
   context.metrics.rows.inc({ outcome: 'failed' }, failed);
   if (entries.length > 0) context.metrics.chunkSeconds.observe(settled.milliseconds / 1000);
@@ -88,8 +89,14 @@ export function createSyncMetrics() {
   const registry = new Registry();
   collectDefaultMetrics({ register: registry });
   const registers = [registry];
+  let objects = 0;
   return {
     registry,
+    /** Rows that were handed to the lanes since the start, but for those that failed. */
+    objects: () => objects,
+    noteRows(synced: number): void {
+      objects += synced;
+    },
     rows: new Counter({
       name: 'penstock_sync_rows_total',
       help: 'Rows of warehouses that this process has settled, by outcome: synced or failed.',

@@ -16,6 +16,7 @@ export const small: Record<string, string> = {
   lane_totals: 'a row per lane',
   installation: 'one row',
   members: 'a row per process',
+  processes: 'a row per process of the last hour',
   queue_losses: 'a row per loss of Redis',
   fence_arrivals: 'fences at which a lane waits now',
   cut_envelopes: 'envelopes that are applied in parts now',

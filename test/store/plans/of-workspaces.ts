@@ -23,10 +23,16 @@ import {
   selectIntegrations,
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
+import { beatProcess, forgetProcesses, leaveFleet, listProcesses } from '../../../src/store/processes.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
 import type { Asking } from './asking.ts';
 
 const member = { id: newId(), name: 'web', host: 'host', pid: 1 };
+const worker = { ...member, name: 'worker' as const, version: '1.0.0' };
+const figures = {
+  ...{ address: 'host:1', lanes: [0], missing: ['redis'], objects: 1, objectsPerSecond: 1 },
+  ...{ residentBytes: 1, loopBusy: 0.5 },
+};
 const value = 'who2@x.com';
 const conditions: Condition[] = [
   { op: 'eq', column: 'id', value: newId() },
@@ -50,6 +56,10 @@ export const ofWorkspaces: Asking = (store, { workspaceId, companyId, integratio
   () => presentMembers(store),
   () => forgetMembers(store),
   () => leaveInstallation(store, member.id),
+  () => beatProcess(store, worker, figures),
+  () => listProcesses(store),
+  () => forgetProcesses(store),
+  () => leaveFleet(store, worker.id),
   () => readLanes(store),
   () => lockLanes(store),
   () => setLanes(store, 2),

@@ -1,0 +1,79 @@
+import { hostname } from 'node:os';
+import { newId } from '../platform/ids.ts';
+import { type Service, within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { packageVersion } from '../platform/package-root.ts';
+import { poll } from '../platform/poll.ts';
+import type { Pool } from '../store/database.ts';
+import {
+  BEAT_SECONDS,
+  beatProcess,
+  type FleetProcess,
+  forgetProcesses,
+  leaveFleet,
+  type ProcessName,
+} from '../store/processes.ts';
+
+/** Rows of its own after which a process looks for those of others that fell silent long ago. */
+const FORGET_EVERY = 60;
+
+/** Milliseconds for one row, and for taking it away: a process has little time to stop. */
+const PATIENCE_MS = 4000;
+const FAREWELL_MS = 1000;
+
+/** What of a process only itself knows. */
+export interface Pulse {
+  /** Since its start: accepted by web, applied by a worker, handed to the lanes by sync. */
+  objects(): number;
+  /** Lanes of which it has applied something lately; without it, it works none. */
+  lanes?(): number[];
+  /** What it cannot do without and does not have, by name. */
+  missing(): string[];
+  /** Where its /healthz, /readyz and /metrics are, as `host:port`. */
+  address(): string | null;
+}
+
+/**
+ * Heartbeat: says every few seconds in the table `processes` that this process is there, and how it is. Nothing rests on
+ * it but what people see of the fleet: a row that cannot be written is left out.
+ */
+export function startHeartbeat(
+  name: ProcessName,
+  { pool, log }: { pool: Pool; log: Log },
+  pulse: Pulse,
+): Service {
+  const self: FleetProcess = {
+    id: newId(),
+    name,
+    host: hostname(),
+    pid: process.pid,
+    version: packageVersion,
+  };
+  let beats = 0;
+  let before = { at: performance.now(), objects: pulse.objects(), loop: performance.eventLoopUtilization() };
+
+  async function beat(): Promise<void> {
+    const now = { at: performance.now(), objects: pulse.objects(), loop: performance.eventLoopUtilization() };
+    const seconds = Math.max(0.001, (now.at - before.at) / 1000);
+    const objectsPerSecond = Math.max(0, (now.objects - before.objects) / seconds);
+    const loopBusy = performance.eventLoopUtilization(now.loop, before.loop).utilization;
+    before = now;
+    const figures = {
+      ...{ address: pulse.address(), lanes: pulse.lanes?.() ?? [], missing: pulse.missing() },
+      ...{ objects: now.objects, objectsPerSecond, residentBytes: process.memoryUsage.rss(), loopBusy },
+    };
+    await within(PATIENCE_MS, beatProcess(pool, self, figures));
+    if (beats++ % FORGET_EVERY === 0) await forgetProcesses(pool);
+  }
+
+  // Where the store is away the process says so itself; the fleet sees that it is silent.
+  const beating = poll(BEAT_SECONDS * 1000, beat, (error) => log.debug({ err: error }, 'no heartbeat'));
+  void beating.now();
+  return {
+    name: 'heartbeat',
+    async stop() {
+      await within(FAREWELL_MS, beating.stop()).catch(() => {});
+      await within(FAREWELL_MS, leaveFleet(pool, self.id)).catch(() => {});
+    },
+  };
+}

@@ -1,0 +1,112 @@
+import type { Pool } from './database.ts';
+
+/** The Procfile's processes that run for long. */
+export type ProcessName = 'web' | 'worker' | 'sync' | 'board';
+
+/** What stays the same for the life of a process. */
+export interface FleetProcess {
+  /** A UUID of this life: a process that is started again has another. */
+  id: string;
+  name: ProcessName;
+  host: string;
+  pid: number;
+  /** Release, as package.json has it. */
+  version: string;
+}
+
+/** What a process says of itself each time. */
+export interface Figures {
+  /** Where its /healthz, /readyz and /metrics are, as `host:port`; null: nowhere. */
+  address: string | null;
+  /** Of a worker: lanes of which it has applied something since ten seconds. In order. */
+  lanes: number[];
+  /** What it cannot do without and does not have: `redis`, `queue`, `migrations`. */
+  missing: string[];
+  /** Since its start: accepted by web, applied by a worker, handed to the lanes by sync; 0 for the board. */
+  objects: number;
+  /** Of those, since it said so the time before. */
+  objectsPerSecond: number;
+  residentBytes: number;
+  /** 0 to 1: share of the time since the time before for which its event loop was at work. */
+  loopBusy: number;
+}
+
+/** A process as `listProcesses` shows it. */
+export interface SeenProcess extends FleetProcess, Figures {
+  startedAt: Date;
+  seenAt: Date;
+  /** Since it said something, by the store's clock. */
+  silentSeconds: number;
+}
+
+/** Seconds between two rows of a process. */
+export const BEAT_SECONDS = 5;
+
+/** Seconds of silence from which on a process counts as gone; it has missed three rows by then. */
+export const SILENT_SECONDS = 20;
+
+/** By primary key. It registers the process, too: a row that was forgotten while the store was away is there again. */
+const beat = `
+  insert into processes (id, name, host, pid, version, address, lanes, missing, objects, objects_per_second,
+    resident_bytes, loop_busy, started_at, seen_at)
+  values ($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::integer[], $8::text[], $9::bigint,
+    $10::real, $11::bigint, $12::real, statement_timestamp(), statement_timestamp())
+  on conflict (id) do update set
+    address = excluded.address,
+    lanes = excluded.lanes,
+    missing = excluded.missing,
+    objects = excluded.objects,
+    objects_per_second = excluded.objects_per_second,
+    resident_bytes = excluded.resident_bytes,
+    loop_busy = excluded.loop_busy,
+    seen_at = excluded.seen_at`;
+
+/** Says that the process is there, and how it is. The first time registers it. */
+export async function beatProcess(
+  pool: Pool,
+  { id, name, host, pid, version }: FleetProcess,
+  figures: Figures,
+): Promise<void> {
+  const { address, lanes, missing, objects, objectsPerSecond, residentBytes, loopBusy } = figures;
+  const values = [
+    ...[id, name, host, pid, version, address, lanes, missing],
+    ...[objects, objectsPerSecond, residentBytes, loopBusy],
+  ];
+  await pool.query({ name: 'beat-process', text: beat, values });
+}
+
+const leave = 'delete from processes where id = $1::uuid';
+
+/** Takes the row of a process away that ends as it should. */
+export async function leaveFleet(pool: Pool, id: string): Promise<void> {
+  await pool.query({ name: 'leave-fleet', text: leave, values: [id] });
+}
+
+const forget = "delete from processes where seen_at < statement_timestamp() - interval '1 hour'";
+
+/** Drops those that fell silent an hour ago. */
+export async function forgetProcesses(pool: Pool): Promise<void> {
+  await pool.query({ name: 'forget-processes', text: forget });
+}
+
+/** The table has those of one hour. */
+const list = `
+  select processes.id, processes.name, processes.host, processes.pid, processes.version, processes.address,
+    processes.lanes, processes.missing, processes.objects::float8 as objects,
+    processes.objects_per_second as "objectsPerSecond", processes.resident_bytes::float8 as "residentBytes",
+    processes.loop_busy as "loopBusy", processes.started_at as "startedAt", processes.seen_at as "seenAt",
+    greatest(0, extract(epoch from statement_timestamp() - processes.seen_at))::float8 as "silentSeconds"
+  from processes
+  order by processes.name, processes.host, processes.started_at, processes.id
+  limit $1::integer`;
+
+/**
+ * The processes of the installation, by name, host and start. With those that fell silent within the last hour:
+ * `silentSeconds` above `SILENT_SECONDS` tells them.
+ *
+ * @param limit how many at most
+ */
+export async function listProcesses(pool: Pick<Pool, 'query'>, limit = 500): Promise<SeenProcess[]> {
+  const { rows } = await pool.query<SeenProcess>({ name: 'list-processes', text: list, values: [limit] });
+  return rows;
+}

@@ -1,0 +1,85 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { packageVersion } from '../../src/platform/package-root.ts';
+import { startHeartbeat } from '../../src/processes/heartbeat.ts';
+import { openPool, type Pool } from '../../src/store/database.ts';
+import {
+  beatProcess,
+  type Figures,
+  forgetProcesses,
+  listProcesses,
+  SILENT_SECONDS,
+} from '../../src/store/processes.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+import { silent } from '../workers/batch.ts';
+
+let pool: Pool;
+
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  pool = openPool(url, 2);
+});
+beforeEach(() => pool.query('delete from processes'));
+afterAll(() => pool.end());
+
+const figures: Figures = {
+  ...{ address: '127.0.0.1:3002', lanes: [0, 3], missing: ['redis'] },
+  ...{ objects: 5_000_000_000, objectsPerSecond: 1234.5, residentBytes: 5_000_000_000, loopBusy: 0.25 },
+};
+const workerOn = (host: string) => ({ id: newId(), name: 'worker', host, pid: 7, version: '1.2.3' }) as const;
+
+test('what a process says of itself is read back, and again with what it says later', async () => {
+  const one = workerOn('a');
+  await beatProcess(pool, one, figures);
+  const [first] = await listProcesses(pool);
+  expect(first).toMatchObject({ ...one, ...figures, startedAt: first!.seenAt });
+  await beatProcess(pool, one, { ...figures, lanes: [], objects: 7 });
+  const [second] = await listProcesses(pool);
+  expect(second).toMatchObject({ ...one, lanes: [], objects: 7, startedAt: first!.startedAt });
+  expect(second!.seenAt.getTime()).toBeGreaterThan(first!.startedAt.getTime());
+});
+
+test('one that falls silent is told by its seconds, and gone after an hour', async () => {
+  const [there, silentOne, gone] = ['a', 'b', 'c'].map(workerOn);
+  for (const one of [there!, silentOne!, gone!]) await beatProcess(pool, one, figures);
+  const age = (id: string, interval: string) =>
+    pool.query('update processes set seen_at = now() - $2::interval where id = $1', [id, interval]);
+  await age(silentOne!.id, '59 minutes');
+  await age(gone!.id, '61 minutes');
+  await forgetProcesses(pool);
+  const left = await listProcesses(pool);
+  expect(left.map(({ host, silentSeconds }) => [host, silentSeconds > SILENT_SECONDS])).toEqual([
+    ['a', false],
+    ['b', true],
+  ]);
+});
+
+test('a page of processes is as long as it is asked to be', async () => {
+  for (const host of ['a', 'b', 'c']) await beatProcess(pool, workerOn(host), figures);
+  expect((await listProcesses(pool, 2)).map(({ host }) => host)).toEqual(['a', 'b']);
+});
+
+test('a process that runs is in the fleet, and leaves it when it ends', async () => {
+  const pulse = { objects: () => 3, lanes: () => [1], missing: () => [], address: () => null };
+  const heartbeat = startHeartbeat('sync', { pool, log: silent }, pulse);
+  await expect.poll(() => listProcesses(pool)).toHaveLength(1);
+  const [self] = await listProcesses(pool);
+  expect(self).toMatchObject({
+    name: 'sync',
+    pid: process.pid,
+    version: packageVersion,
+    lanes: [1],
+    objects: 3,
+  });
+  expect(self!.residentBytes).toBeGreaterThan(10_000_000);
+  await heartbeat.stop();
+  expect(await listProcesses(pool)).toEqual([]);
+});
+
+test('a store that is away takes nothing from the process but its row', async () => {
+  const away = openPool('postgres://127.0.0.1:1/away', 1);
+  const pulse = { objects: () => 0, missing: () => [], address: () => null };
+  const heartbeat = startHeartbeat('board', { pool: away, log: silent }, pulse);
+  await heartbeat.stop();
+  await away.end();
+});
