@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import type { Service } from '../platform/lifecycle.ts';
+import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { openQueue, type QueueConnection } from './connection.ts';
@@ -47,6 +47,25 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
+
+/** What each lane has before it, for who asks now and then: nothing is asked of the queue meanwhile. */
+export function openLaneDepths(
+  connection: QueueConnection,
+  { lanes, timeout }: { lanes: number; timeout: number },
+) {
+  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+  return {
+    /** In the order of the lanes; undefined: the queue did not say within `timeout` milliseconds. */
+    async read(): Promise<LaneDepth[] | undefined> {
+      if (!connection.ready()) return undefined;
+      const reading = Promise.all(queues.map((queue) => readLane(queue, connection)));
+      return within(timeout, reading).catch(() => undefined);
+    },
+    async stop() {
+      await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+    },
+  };
+}
 
 async function readLane(queue: Queue, connection: QueueConnection): Promise<LaneDepth> {
   const [{ waiting = 0, active = 0 }, oldest] = await Promise.all([
