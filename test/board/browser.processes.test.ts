@@ -47,6 +47,7 @@ describe('the console in a browser', () => {
   });
 
   async function signIn(page: Page, user = account.user, password = account.password) {
+    await page.context().clearCookies();
     await page.goto(`${scene.board.url}/sign-in`);
     await page.getByLabel('Email address or user').fill(user);
     await page.getByLabel('Password').fill(password);
@@ -212,7 +213,8 @@ describe('the console in a browser', () => {
       where: { id },
       data: { invitationHash: hash, invitationExpiresAt: expiresAt },
     });
-    const page = await (browser.pages()[0] ?? browser.newPage());
+    await browser.clearCookies();
+    const page = await browser.newPage();
     await page.goto(`${url}/invitation?token=${secret}`);
     expect(await findings(page)).toEqual([]);
     expect(await page.getByLabel('Email address').inputValue()).toBe('ada@example.com');
