@@ -36,6 +36,8 @@ export interface Workspace {
 export interface Viewer {
   /** The address, or BOARD_USER. */
   user: string;
+  /** Absent: BOARD_USER. For the log, which names nobody. */
+  accountId?: string | undefined;
   /** Whether everything of the queues may be looked at. */
   full: boolean;
   /** The workspaces in which the person has the right, by name. */
@@ -46,12 +48,17 @@ export interface Viewer {
 
 type Granted = Workspace & { names: ReadonlySet<string> | 'all' };
 
-function viewerOf({ user, full, granted }: { user: string; full: boolean; granted: Granted[] }): Viewer {
+interface Given extends Pick<Viewer, 'user' | 'accountId' | 'full'> {
+  granted: Granted[];
+}
+
+function viewerOf({ user, accountId, full, granted }: Given): Viewer {
   const has = ({ names }: Granted, right: Right) =>
     names === 'all' || names.has('admin') || rights[right].some((name) => names.has(name));
   const byId = new Map(granted.map((one) => [one.id, one]));
   return {
     user,
+    accountId,
     full,
     workspacesWith: (right) => granted.filter((one) => has(one, right)).map(({ id, name }) => ({ id, name })),
     can: (right, workspaceId) => {
@@ -83,6 +90,7 @@ interface StoredGroup {
 
 /** What an account has of its company and of workspaces. */
 export interface AccountRights {
+  id: string;
   userName: string;
   companyId: string;
   companyPermissions: string[];
@@ -91,13 +99,18 @@ export interface AccountRights {
 
 /** Those of a company and of its workspaces, permission sets looked up as they are now. */
 export async function accountViewer(prisma: Prisma, account: AccountRights): Promise<Viewer> {
-  const { userName: user, companyId, companyPermissions } = account;
+  const { id: accountId, userName: user, companyId, companyPermissions } = account;
   if (companyPermissions.some((name) => FULL.includes(name))) {
     const workspaces = await prisma.workspace.findMany({ ...page, where: { companyId } });
-    return viewerOf({ user, full: true, granted: workspaces.map((one) => ({ ...one, names: 'all' })) });
+    return viewerOf({
+      user,
+      accountId,
+      full: true,
+      granted: workspaces.map((one) => ({ ...one, names: 'all' })),
+    });
   }
   const groups = (account.appGroups as StoredGroup[]).slice(0, MAX_WORKSPACES);
-  if (groups.length === 0) return viewerOf({ user, full: false, granted: [] });
+  if (groups.length === 0) return viewerOf({ user, accountId, full: false, granted: [] });
   const sets = groups.flatMap(({ permissionSet }) => permissionSet ?? []);
   const [workspaces, found] = await Promise.all([
     prisma.workspace.findMany({
@@ -116,6 +129,7 @@ export async function accountViewer(prisma: Prisma, account: AccountRights): Pro
   }
   return viewerOf({
     user,
+    accountId,
     full: false,
     granted: workspaces.map((one) => ({ ...one, names: ofWorkspace.get(one.id) ?? new Set() })),
   });

@@ -101,7 +101,7 @@ export function createAccounts({ prisma }: Pick<Database, 'prisma'>) {
     async rightsOf({ accountId, epoch }: Person): Promise<Viewer | undefined> {
       const account = await prisma.account.findUnique({
         where: { id: accountId, active: true, sessionEpoch: epoch },
-        select: { userName: true, companyId: true, companyPermissions: true, appGroups: true },
+        select: { id: true, userName: true, companyId: true, companyPermissions: true, appGroups: true },
       });
       return account ? accountViewer(prisma, account) : undefined;
     },

@@ -98,7 +98,7 @@ export function createConsole<Services extends Pick<ConsoleServices, 'loss' | 'l
     const readForm = express.urlencoded({ extended: false, limit, parameterLimit: MOST_FIELDS });
     const answer = (request: Request, response: Response) => serve(page, { request, response, services });
     if (page.method === 'get') router.get(page.path, answer);
-    else router.post(page.path, readForm, answer);
+    else router.post(page.path, logAction(services.log), readForm, answer);
   }
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   router.use((error: unknown, request: Request, response: Response, next: NextFunction) => {
@@ -108,6 +108,18 @@ export function createConsole<Services extends Pick<ConsoleServices, 'loss' | 'l
     sendSorry(request, response, found);
   });
   return router;
+}
+
+/** One line per action, however it ends; who looks leaves none, as an open page asks every few seconds. */
+function logAction(log: Log) {
+  return (request: Request, response: Response, next: NextFunction) => {
+    const { path } = request;
+    const { accountId } = viewerOf(response);
+    response.on('finish', () =>
+      log.info({ path, account_id: accountId, status: response.statusCode }, 'console action'),
+    );
+    next();
+  };
 }
 
 interface Served<Services> {
@@ -122,7 +134,8 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
 ): Promise<void> {
   const viewer = viewerOf(response);
   const workspaces = page.right === 'anyone' ? [] : viewer.workspacesWith(page.right);
-  if (page.right !== 'anyone' && workspaces.length === 0) throw lacking(page.right);
+  if (page.right !== 'anyone' && workspaces.length === 0)
+    throw viewer.full ? noWorkspace() : lacking(page.right);
   const form = (request.body ?? {}) as Record<string, string | string[]>;
   const fields = (name: string) => (Object.hasOwn(form, name) ? [form[name]!].flat().map(String) : []);
   const query = (name: string) => {
@@ -132,8 +145,6 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
   const params = request.params as Record<string, string>;
   const field = (name: string) => fields(name)[0] ?? '';
   const reply = await page.handle({ services, viewer, workspaces, params, query, field, fields });
-  if (page.method === 'post')
-    services.log.info({ path: request.path, user: viewer.user, status: 303 }, 'console action');
   response.set('Cache-Control', 'no-store');
   if ('to' in reply) response.redirect(303, reply.to);
   else if ('file' in reply) await sendFile(response, reply);
@@ -169,6 +180,13 @@ export function lacking(right: Right): Sorry {
   const names = rights[right].map((name) => `'${name}'`).join(' or ');
   return new Sorry(403, `Your account lacks the permission ${names} of a workspace.`);
 }
+
+/** For who has every right there is. */
+const noWorkspace = () =>
+  new Sorry(
+    503,
+    'No workspace is known: Postgres does not answer, or there is none yet (penstock workspaces create).',
+  );
 
 /** What an error means to whoever asked; undefined: nothing that could be told. */
 function sorryOf(error: unknown): Sorry | undefined {

@@ -70,7 +70,8 @@ const follow: Page<PageServices> = {
     if (!isRequestId(id)) throw new Sorry(404, 'That is no request id: one is a UUID of version 7.');
     const chosen = chosenWorkspace({ workspaces, query });
     const among = chosen ? [chosen] : workspaces;
-    if (among.length > MOST_WORKSPACES) return { to: pathWith('/requests', { id: '' }) };
+    if (among.length > MOST_WORKSPACES)
+      throw new Sorry(400, `Choose its workspace under “Requests”: you have more than ${MOST_WORKSPACES}.`);
     const found = await findIn(services, among, id);
     if (!found)
       throw new Sorry(

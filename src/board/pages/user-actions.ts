@@ -91,7 +91,7 @@ const remove: Page<PageServices> = {
     };
     await services.queue.enqueue(request, objects, JSON.stringify(objects).length);
     const { log } = services;
-    log.info({ request_id: requestId, user: viewer.user }, 'a user was deleted from the console');
+    log.info({ request_id: requestId, account_id: viewer.accountId }, 'a user was deleted from the console');
     return viewer.can('delivery', workspace.id)
       ? { to: pathWith(`/requests/${requestId}`, { workspace: workspace.id }) }
       : { to: '/users?done=deleted' };
