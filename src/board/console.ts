@@ -3,8 +3,11 @@ import express from 'express';
 import type { Config } from '../platform/config.ts';
 import type { Log } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
+import type { openLaneDepths } from '../queue/depth.ts';
+import type { GroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
+import type { createWaitingSearch } from '../queue/waiting.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
@@ -23,6 +26,13 @@ export interface ConsoleServices {
   /** What the process cannot do without and does not have, by name. */
   missing(): string[];
   log: Log;
+}
+
+/** What pages use beside the stores: what waits in the lanes, and a way into them. */
+export interface PageServices extends ConsoleServices {
+  waiting: ReturnType<typeof createWaitingSearch>;
+  queue: GroupCommit;
+  depths: ReturnType<typeof openLaneDepths>;
 }
 
 /** A request of somebody who has the page's right somewhere. */
@@ -147,8 +157,10 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
   const reply = await page.handle({ services, viewer, workspaces, params, query, field, fields });
   response.set('Cache-Control', 'no-store');
   if ('to' in reply) response.redirect(303, reply.to);
-  else if ('file' in reply) await sendFile(response, reply);
-  else {
+  else if ('file' in reply) {
+    services.log.info({ path: request.path, account_id: viewer.accountId }, 'console download');
+    await sendFile(response, reply);
+  } else {
     const loss = services.loss();
     const { title, body, status = 200, refresh } = reply;
     const alarm = loss && describeLoss(loss);

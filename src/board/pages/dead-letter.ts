@@ -2,11 +2,10 @@ import type { Json } from '../../profile/json.ts';
 import { MAX_MENDED_BYTES, mendAndReplay, NotMended, replayDeadLetters } from '../../queue/dead-letters.ts';
 import { discardDeadLetters, readLetter, type WholeLetter } from '../../store/dead-letter-actions.ts';
 import type { Workspace } from '../access.ts';
-import { lacking, type Page, Sorry, type Visit } from '../console.ts';
+import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { type Html, html, type Part } from '../html.ts';
 import { badge, count, facts, MASK, moment, pathWith, tree } from '../layout.ts';
 import { MAX_REASON, readReason } from './dead-letters.ts';
-import type { PageServices } from './services.ts';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
@@ -54,7 +53,7 @@ ${mending && html`<p class="banner bad" role="alert">${mending.problem}. Nothing
     ['Workspace', workspace.name],
     [
       'Request',
-      html`<a class="id" href="${pathWith(`/requests/${letter.requestId}`, { workspace: workspace.id })}">${letter.requestId}</a>`,
+      html`<a class="id" href="${pathWith(`/requests/${encodeURIComponent(letter.requestId)}`, { workspace: workspace.id })}">${letter.requestId}</a>`,
     ],
     ['Failed', moment(letter.failedAt)],
     ['Replays', letter.replays],

@@ -12,10 +12,9 @@ import {
 } from '../../store/dead-letter-groups.ts';
 import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, lacking, type Page, Sorry, type Visit } from '../console.ts';
+import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { type Html, html, type Part } from '../html.ts';
 import { badge, count, empty, MASK, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
-import type { PageServices } from './services.ts';
 
 const PAGE = 50;
 
@@ -165,7 +164,7 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
       ? [html`<input type="checkbox" name="id" value="${letter.id}" aria-label="Choose ${letter.id}">`]
       : []),
     html`<a class="id" href="/dead-letters/${letter.id}">${letter.id}</a>`,
-    html`<a class="id" href="${pathWith(`/requests/${letter.requestId}`, { workspace: workspace.id })}">${letter.requestId}</a>`,
+    html`<a class="id" href="${pathWith(`/requests/${encodeURIComponent(letter.requestId)}`, { workspace: workspace.id })}">${letter.requestId}</a>`,
     letter.replays,
     moment(letter.failedAt),
   ]);

@@ -3,11 +3,10 @@ import type { LaneDepth } from '../../queue/depth.ts';
 import { countWaiting } from '../../store/dead-letter-groups.ts';
 import { listProcesses, type SeenProcess, SILENT_SECONDS } from '../../store/processes.ts';
 import { readSyncState } from '../../store/sync-lists.ts';
-import type { Page } from '../console.ts';
+import type { Page, PageServices } from '../console.ts';
 import { diagnose } from '../diagnosis.ts';
 import { type Html, html, type Part } from '../html.ts';
 import { badge, count, duration, empty, moment, table } from '../layout.ts';
-import type { PageServices } from './services.ts';
 
 /** Dead letters that are counted here; the page about them counts by group. */
 const MOST_LETTERS = 10_000;

@@ -8,7 +8,7 @@ import {
 } from '../../operations/requests/follow.ts';
 import { MOST_COUNTED } from '../../queue/waiting.ts';
 import type { Workspace } from '../access.ts';
-import { chosenWorkspace, type Page, Sorry } from '../console.ts';
+import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
 import { html, type Part } from '../html.ts';
 import {
   badge,
@@ -23,7 +23,6 @@ import {
   table,
   workspaceChoice,
 } from '../layout.ts';
-import type { PageServices } from './services.ts';
 
 /** Workspaces that are looked into when none is named. */
 const MOST_WORKSPACES = 25;

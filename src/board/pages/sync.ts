@@ -7,10 +7,9 @@ import {
 } from '../../store/integrations.ts';
 import { type RowError, type SelectedRun, selectRowErrors, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
-import { lacking, type Page, Sorry, type Visit } from '../console.ts';
+import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { type Html, html, type Part } from '../html.ts';
 import { count, duration, empty, facts, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
-import type { PageServices } from './services.ts';
 import { nextOf, statusBadge } from './syncs.ts';
 
 const PAGE = 25;

@@ -1,9 +1,8 @@
 import { nextRun } from '../../integrations/schedule.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
-import { chosenWorkspace, type Page } from '../console.ts';
+import { chosenWorkspace, type Page, type PageServices } from '../console.ts';
 import { html, type Part } from '../html.ts';
 import { badge, empty, moment, nextPage, type Tone, table, workspaceChoice } from '../layout.ts';
-import type { PageServices } from './services.ts';
 
 const PAGE = 50;
 

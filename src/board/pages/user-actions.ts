@@ -4,10 +4,9 @@ import { usersDelete } from '../../operations/users.delete.ts';
 import { newId } from '../../platform/ids.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { readProfiles } from '../../store/export.ts';
-import { lacking, type Page, Sorry, type Visit } from '../console.ts';
+import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { html } from '../html.ts';
 import { pathWith } from '../layout.ts';
-import type { PageServices } from './services.ts';
 import { findUser, type Seen } from './user.ts';
 import { userPath } from './users.ts';
 

@@ -2,9 +2,9 @@ import { type HistoryRow, type HistorySubject, readHistory } from '../../store/s
 import { GLOBAL } from '../../store/subscription-states.ts';
 import { type Deed, readTimeline } from '../../store/timeline.ts';
 import type { Workspace } from '../access.ts';
+import type { PageServices } from '../console.ts';
 import { html, type Part } from '../html.ts';
 import { badge, count, empty, moment, table, tree } from '../layout.ts';
-import type { PageServices } from './services.ts';
 
 /** Entries of the timeline on a page. */
 const PAGE = 50;

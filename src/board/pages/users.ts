@@ -3,10 +3,9 @@ import { toProfileId, toServiceId } from '../../profile/identifier.ts';
 import { storable } from '../../store/database.ts';
 import { type FoundUser, newestUsers, searchUsers, type UserSearch } from '../../store/profile-search.ts';
 import type { Viewer, Workspace } from '../access.ts';
-import { chosenWorkspace, type Page, Sorry } from '../console.ts';
+import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
 import { html, type Part } from '../html.ts';
 import { empty, MASK, moment, pathWith, table, workspaceChoice } from '../layout.ts';
-import type { PageServices } from './services.ts';
 
 /** Users on a page: who is looked for is among the first, or is named more exactly. */
 const MOST = 50;
