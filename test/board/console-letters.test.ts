@@ -151,7 +151,7 @@ describe('the first page', () => {
     expect(text).toMatch(/class="verdict bad"[^>]*><p><strong>No web process is heard|No worker/);
   });
 
-  test('of our pages none is kept by the browser, none loads from elsewhere, and none may scene.run a script of its own', async () => {
+  test('of our pages none is kept by the browser, none loads from elsewhere, and none may run a script of its own', async () => {
     for (const path of ['/', '/users', '/sign-in', '/nowhere']) {
       const answer = await scene.operator.get(path, html);
       const policy = answer.headers.get('content-security-policy')!;
