@@ -17,6 +17,7 @@ WORKDIR /app
 COPY --from=build /app/package.json /app/Procfile /app/LICENSE ./
 COPY --from=build /app/prisma/migrations ./prisma/migrations
 COPY --from=build /app/src/limits/token-bucket.lua ./src/limits/token-bucket.lua
+COPY --from=build /app/src/board/assets/console.css /app/src/board/assets/console.js ./src/board/assets/
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 RUN chmod +x dist/src/cli.js && ln -s /app/dist/src/cli.js /usr/local/bin/penstock

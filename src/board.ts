@@ -4,14 +4,24 @@ import { runProcess } from './platform/lifecycle.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { startHeartbeat } from './processes/heartbeat.ts';
 import { openProcess } from './processes/process.ts';
+import { createLaneProducer } from './queue/enqueue.ts';
 import { joinInstallation } from './queue/installation.ts';
+import { type LaneProducer, QueueUnavailable } from './queue/lanes.ts';
 import type { QueueLoss } from './store/installation.ts';
 import { openDatabase } from './store/open-database.ts';
 
-/** The process `board`: Bull Board over the lanes and the dead letters, behind a sign-in. */
+/** Connections to Postgres: pages are short, and few people look at a time. */
+const POOL_SIZE = 4;
+
+/** Milliseconds that a page waits for Postgres. */
+const PATIENCE = { connection: 3000, statement: 8000 };
+
+/** The process `board`: the console, and Bull Board over the queues, behind a sign-in. */
 async function main(): Promise<void> {
-  // Of accounts, and of what the queue has lost. Whoever signs in as BOARD_USER gets in without it.
-  const { config, log, database, connection, services } = openProcess('board', (url) => openDatabase(url, 2));
+  // Whoever signs in as BOARD_USER gets in without it.
+  const { config, log, database, connection, services } = openProcess('board', (url) =>
+    openDatabase(url, POOL_SIZE, { patience: PATIENCE }),
+  );
   const { pool } = database;
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');
   const account = { user: config.BOARD_USER, password };
@@ -19,8 +29,14 @@ async function main(): Promise<void> {
   services.push(dependencies);
   const { missing } = dependencies;
   let loss: () => QueueLoss | undefined = () => undefined;
+  const lanes = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  services.push({ name: 'producer', stop: lanes.stop });
+  let producer: LaneProducer = {
+    add: () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet')),
+  };
   const board = await startBoard({
     ...{ config, account, connection, database, missing, log },
+    producer: { add: (entries) => producer.add(entries) },
     loss: () => loss(),
   });
   services.push(board);
@@ -31,8 +47,9 @@ async function main(): Promise<void> {
     process.stdout.write(`${line}  (until the next start; BOARD_PASSWORD sets one)\n`);
   }
   const installation = await dependencies.whenComplete(() =>
-    joinInstallation({ name: 'board', config, pool, connection, log }),
+    joinInstallation({ name: 'board', config, pool, connection, log, additions: lanes.additions }),
   );
+  producer = installation.guard(lanes);
   loss = installation.loss;
   const self = { missing, objects: () => 0, address: () => board.url.replace('http://', '') };
   services.push(installation, startHeartbeat('board', { pool, log }, self));

@@ -28,7 +28,7 @@ const rooms: Record<string, string[]> = {
     ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'preferences'],
     ...['store', 'queue', 'limits', 'processes', 'operations'],
   ],
-  board: ['platform', 'jobs', 'store', 'queue', 'processes'],
+  board: ['platform', 'profile', 'jobs', 'integrations', 'store', 'queue', 'processes', 'operations'],
   admin: [
     ...['platform', 'schemas', 'profile', 'integrations', 'generated'],
     ...['store', 'queue', 'embedded', 'processes'],

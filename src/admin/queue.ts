@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
 import { connectProducer, QUEUE_SCHEMA, type QueueConnection, queueKind } from '../queue/connection.ts';
-import { type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
+import { mendAndReplay, NotMended, type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
 import { createLaneProducer } from '../queue/enqueue.ts';
 import { joinInstallation } from '../queue/installation.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
@@ -49,6 +49,8 @@ export interface Replayed {
   enqueued: number;
   /** Letters that had taken effect before. */
   alreadyReplayed: number;
+  /** Letters that were given up, and stay so. */
+  discarded: number;
   /** Ids that no dead letter has. */
   unknown: string[];
 }
@@ -62,7 +64,7 @@ export async function replayInChunks(
   chunks: AsyncIterable<string[]>,
   advance: (letters: number) => void,
 ): Promise<Replayed> {
-  const replayed: Replayed = { enqueued: 0, alreadyReplayed: 0, unknown: [] };
+  const replayed: Replayed = { enqueued: 0, alreadyReplayed: 0, discarded: 0, unknown: [] };
   await withQueue(installation, async (context) => {
     for await (const ids of chunks) {
       const result = await replayDeadLetters(context, ids).catch((error: unknown) => {
@@ -74,11 +76,31 @@ export async function replayInChunks(
       });
       replayed.enqueued += result.enqueued.length;
       replayed.alreadyReplayed += result.alreadyReplayed.length;
+      replayed.discarded += result.discarded.length;
       replayed.unknown.push(...result.unknown);
       advance(ids.length);
     }
   });
   return replayed;
+}
+
+/**
+ * Puts a mended object into a dead letter, and replays it.
+ * @throws {Refusal} when it cannot be mended so, or when the queue does not take it
+ */
+export async function mendInQueue(
+  installation: Installation,
+  id: string,
+  mended: { text: string; by: string },
+): Promise<void> {
+  await withQueue(installation, async (context) => {
+    await mendAndReplay(context, id, mended).catch((error: unknown) => {
+      if (error instanceof NotMended) throw new Refusal(error.message);
+      if (!(error instanceof QueueUnavailable)) throw error;
+      const reason = describeFailure(error.cause ?? error);
+      throw new Refusal(`it is mended, but the queue did not take it (${reason}); replay it`);
+    });
+  });
 }
 
 /** As one process of the installation, with its number of lanes: while this runs nobody changes that. */

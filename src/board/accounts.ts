@@ -2,6 +2,7 @@ import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
 import { hashApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
+import { accountViewer, operatorViewer, type Viewer } from './access.ts';
 import type { Person } from './sessions.ts';
 
 const derive = promisify<string, Buffer, number, object, Buffer>(scrypt);
@@ -54,9 +55,6 @@ export async function isPassword(password: string, stored: string): Promise<bool
   return timingSafeEqual(given, expected);
 }
 
-/** Company permissions that open all of the dashboard; whoever has neither may only look. */
-const FULL = ['admin', 'manage_company_settings'];
-
 /** Companies may share a person: each account of an address has its own password. Bounds the cost of a guess. */
 const MOST_ACCOUNTS = 5;
 
@@ -100,15 +98,16 @@ export function createAccounts({ prisma }: Pick<Database, 'prisma'>) {
     },
 
     /** What a person who has signed in may do now; nothing when the account is gone or was signed out. */
-    async rightsOf({ accountId, epoch }: Person): Promise<{ user: string; readOnly: boolean } | undefined> {
+    async rightsOf({ accountId, epoch }: Person): Promise<Viewer | undefined> {
       const account = await prisma.account.findUnique({
         where: { id: accountId, active: true, sessionEpoch: epoch },
-        select: { userName: true, companyPermissions: true },
+        select: { id: true, userName: true, companyId: true, companyPermissions: true, appGroups: true },
       });
-      if (!account) return undefined;
-      const readOnly = !account.companyPermissions.some((name) => FULL.includes(name));
-      return { user: account.userName, readOnly };
+      return account ? accountViewer(prisma, account) : undefined;
     },
+
+    /** Whoever knows BOARD_USER may do everything. @throws when Postgres does not answer */
+    operator: (user: string): Promise<Viewer> => operatorViewer(prisma, user),
 
     /** The address that an invitation is for, while it can be used. */
     async invited(token: string): Promise<string | undefined> {

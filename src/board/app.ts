@@ -1,15 +1,15 @@
 import type { IncomingMessage } from 'node:http';
-import type { Express, NextFunction, Request, Response } from 'express';
+import type { Express, NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import helmet from 'helmet';
-import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
-import type { Log } from '../platform/log.ts';
 import { addDependencyMetric, createRegistry } from '../processes/metrics.ts';
 import { createMetricsGuard } from '../processes/secrets.ts';
 import { addLossMetric } from '../queue/loss.ts';
-import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
 import type { QueueLoss } from '../store/installation.ts';
+import { createAssets } from './assets.ts';
+import { Sorry, sendSorry, viewerOf } from './console.ts';
+import { QUEUES_PATH } from './queues.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';
 
 /** Methods that change nothing. */
@@ -33,31 +33,49 @@ function isSameOrigin({ method = '', headers }: IncomingMessage): boolean {
 const TIMEOUT_MS = 10_000;
 
 /**
- * Nothing comes from anywhere but this server, not even the fonts that Bull Board asks the web for; its
- * components set styles on elements. No rule asks for https: the dashboard is served on loopback.
+ * Nothing comes from anywhere but this server. No rule asks for https: the console is served on loopback.
+ *
+ * @param sources what a page may load, by kind
  */
-const securityHeaders = helmet({
-  contentSecurityPolicy: {
-    useDefaults: false,
-    directives: {
-      defaultSrc: ["'self'"],
-      styleSrc: ["'self'", "'unsafe-inline'"],
-      imgSrc: ["'self'", 'data:'],
-      objectSrc: ["'none'"],
-      baseUri: ["'self'"],
-      formAction: ["'self'"],
-      frameAncestors: ["'none'"],
+const securityHeaders = (sources: Record<string, string[]>) =>
+  helmet({
+    contentSecurityPolicy: {
+      useDefaults: false,
+      directives: {
+        ...sources,
+        imgSrc: ["'self'", 'data:'],
+        objectSrc: ["'none'"],
+        formAction: ["'self'"],
+        frameAncestors: ["'none'"],
+      },
     },
-  },
-  strictTransportSecurity: false,
-  // With no-referrer, a browser would send its forms without the origin that they are checked for.
-  referrerPolicy: { policy: 'same-origin' },
+    strictTransportSecurity: false,
+    // With no-referrer, a browser would send its forms without the origin that they are checked for.
+    referrerPolicy: { policy: 'same-origin' },
+  });
+
+/** Our own pages: no script and no style but those of our files. */
+const ofConsole = securityHeaders({
+  defaultSrc: ["'none'"],
+  scriptSrc: ["'self'"],
+  styleSrc: ["'self'"],
+  connectSrc: ["'self'"],
+  baseUri: ["'none'"],
+});
+
+/** Bull Board's components set styles on elements; the fonts that it asks the web for do not come. */
+const ofQueues = securityHeaders({
+  defaultSrc: ["'self'"],
+  styleSrc: ["'self'", "'unsafe-inline'"],
+  baseUri: ["'self'"],
 });
 
 export interface BoardAppOptions extends SignInOptions {
-  /** Bull Board, and the one for people who may only look. */
-  board: Express;
-  readOnlyBoard: Express;
+  /** The pages of the console. */
+  pages: Router;
+  /** Bull Board, and the one for people who may not see whom jobs are about. */
+  queues: Express;
+  maskedQueues: Express;
   /** Whether the queue is connected. */
   ready(): boolean;
   /** What the process cannot do without and did not have at its last look, by name. */
@@ -70,8 +88,9 @@ export interface BoardAppOptions extends SignInOptions {
 
 /** The dashboard's stages, in order: only /healthz, /readyz, /metrics and /sign-in are reached without a session. */
 export function createBoardApp({
-  board,
-  readOnlyBoard,
+  pages,
+  queues,
+  maskedQueues,
   ready,
   missing,
   loss,
@@ -98,25 +117,25 @@ export function createBoardApp({
     response.status(found.length === 0 ? 200 : 503).json({ message, missing: found, loss: loss() });
   });
   app.route('/metrics').get(showMetrics(metricsToken, { loss, missing })).all(refuseOtherMethods);
-  app.use(securityHeaders);
+  app.use(ofConsole);
+  app.use(QUEUES_PATH, ofQueues);
+  app.use('/assets', createAssets());
   app.use(refuseOtherOrigins);
   app.use(refusePacked);
   app.use(createSignIn(signIn));
-  app.use(refuseChangesByReaders);
+  app.use(pages);
   // Bull Board takes its API in any case.
-  app.use(/^\/api(?=\/|$)/i, forbidCaching, answerInTime(ready));
-  app.use(logActions(log));
-  app.use(boundPages);
-  app.use((request, response, next) => {
-    (response.locals.readOnly ? readOnlyBoard : board)(request, response, next);
+  app.use(/^\/queues\/api(?=\/|$)/i, forbidCaching, answerInTime(ready));
+  app.use(QUEUES_PATH, refuseChanges, boundPages, (request, response, next) => {
+    (viewerOf(response).full ? queues : maskedQueues)(request, response, next);
   });
-  app.use((_request, response) => {
-    response.status(404).json({ message: 'Not Found' });
+  app.use((request, response) => {
+    sendSorry(request, response, new Sorry(404, 'There is no such page.'));
   });
   // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
   app.use((error: { status?: number }, _request: Request, response: Response, _next: NextFunction) => {
     const status = error.status ?? 500;
-    const isKnown = response.locals.user !== undefined;
+    const isKnown = viewerOf(response) !== undefined;
     if (status >= 500 && isKnown) log.error({ err: error }, 'the dashboard could not answer');
     else if (status >= 500) strangers.line('error', { err: error }, 'the dashboard could not answer');
     if (!response.headersSent)
@@ -175,10 +194,10 @@ function refusePacked(request: Request, response: Response, next: NextFunction):
   else response.status(415).json({ message: 'Unsupported Media Type' });
 }
 
-/** What accounts may do beside looking follows their permissions. */
-function refuseChangesByReaders(request: Request, response: Response, next: NextFunction): void {
-  if (!response.locals.readOnly || request.method === 'GET' || request.method === 'HEAD') next();
-  else response.status(403).json({ message: 'Your account may look, and change nothing.' });
+/** Nothing is done to the queues by themselves: what a job is the picture of would stay as it is. */
+function refuseChanges(request: Request, response: Response, next: NextFunction): void {
+  if (SAFE.includes(request.method)) next();
+  else response.status(403).json({ message: 'The queues can be looked at, and nothing else.' });
 }
 
 /** What people sent is not left behind in the browser. */
@@ -197,43 +216,5 @@ function answerInTime(ready: () => boolean) {
     const timer = setTimeout(giveUp, TIMEOUT_MS);
     response.on('close', () => clearTimeout(timer));
     next();
-  };
-}
-
-/** One line per action; pages that look are not logged, as an open one asks every few seconds. */
-function logActions(log: Log) {
-  return (request: Request, response: Response, next: NextFunction) => {
-    if (request.method !== 'GET') {
-      const { method, path } = request;
-      response.on('finish', () =>
-        log.info({ method, path, status: response.statusCode }, 'dashboard action'),
-      );
-    }
-    next();
-  };
-}
-
-/** Objects of an envelope that the dashboard shows: a page of jobs would else be several megabytes. */
-const MOST_OBJECTS = 100;
-
-/**
- * An envelope as the dashboard shows it: each request with its objects under it, in the order in which they
- * take effect. What is no envelope is shown as it is: it is worth a look.
- */
-export function readable(wire: WireEnvelope) {
-  const envelope = decodeEnvelope(wire);
-  if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
-  const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
-  const places = requestPlaces(envelope);
-  envelope.objects.slice(0, MOST_OBJECTS).forEach(({ request: _, ...object }, index) => {
-    const shown = byRequest.get(places[index]);
-    if (shown) shown.push(object);
-    else byRequest.set(places[index], [object]);
-  });
-  return {
-    count: envelope.objects.length,
-    ...(envelope.objects.length > MOST_OBJECTS && { shown: MOST_OBJECTS }),
-    ...(envelope.replay && { replay: true }),
-    requests: [...byRequest].map(([place, objects]) => ({ ...envelope.requests[place as number], objects })),
   };
 }

@@ -4,25 +4,60 @@ import type { BeforeHook } from '@bull-board/api/typings/app';
 import { ExpressAdapter } from '@bull-board/express';
 import type { Express } from 'express';
 import { SYNC_QUEUE } from '../jobs/catalog.ts';
+import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
 import { Queue } from '../queue/bullmq.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { DEAD_LETTER_QUEUE, laneName } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
+import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
 import type { QueueLoss } from '../store/installation.ts';
-import { readable } from './app.ts';
+
+/** Where Bull Board stands. */
+export const QUEUES_PATH = '/queues';
+
+/** Objects of an envelope that are shown: a page of jobs would else be several megabytes. */
+const MOST_OBJECTS = 100;
 
 /**
- * Retrying is the one thing that the dashboard may do, and only to dead letters. A retried or removed job
- * of a lane would lose its place, and whatever else is changed in the dead-letter queue is not changed in
- * the table that it is the picture of.
+ * An envelope as Bull Board shows it: each request with its objects under it, in the order in which they
+ * take effect. What is no envelope is shown as it is: it is worth a look.
  */
-const RETRIES = ['/api/queues/:queueName/:jobId/retry', '/api/queues/:queueName/retry/:queueStatus'];
+export function readable(wire: WireEnvelope) {
+  const envelope = decodeEnvelope(wire);
+  if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return envelope;
+  const byRequest = new Map<unknown, Omit<AcceptedObject, 'request'>[]>();
+  const places = requestPlaces(envelope);
+  envelope.objects.slice(0, MOST_OBJECTS).forEach(({ request: _, ...object }, index) => {
+    const shown = byRequest.get(places[index]);
+    if (shown) shown.push(object);
+    else byRequest.set(places[index], [object]);
+  });
+  return {
+    count: envelope.objects.length,
+    ...(envelope.objects.length > MOST_OBJECTS && { shown: MOST_OBJECTS }),
+    ...(envelope.replay && { replay: true }),
+    requests: [...byRequest].map(([place, objects]) => ({ ...envelope.requests[place as number], objects })),
+  };
+}
+
+/** An envelope for people who may not see whom it names: its requests, and how many objects it has. */
+export function masked(envelope: WireEnvelope) {
+  if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests)) return {};
+  return { count: envelope.objects.length, requests: envelope.requests.slice(0, MOST_OBJECTS) };
+}
+
+/** A dead letter for the same people. */
+function maskedLetter(letter: Record<string, unknown>) {
+  const { dead_letter_id, request_id, workspace_id } = letter ?? {};
+  return { dead_letter_id, request_id, workspace_id };
+}
 
 /** White on red. */
 const ALARM = { color: '#b00020', textColor: '#ffffff' };
 
 /**
- * Bull Board over every queue. Its paths start at the root of the server.
+ * Bull Board over every queue, to look and nothing else: a retried or removed job of a lane would lose its place, and
+ * whatever is changed in the dead-letter queue is not changed in the table that it is the picture of.
  *
  * @param loss what the queue has lost and nobody has confirmed, which stands at the head of every page
  */
@@ -41,43 +76,47 @@ export function createQueueBoard(
   const syncs = open(SYNC_QUEUE);
   const laneQueues = Array.from({ length: lanes }, (_, lane) => open(laneName(lane)));
 
-  const router = (readOnly: boolean) => {
+  const adapterOf = (queue: Queue, about: { displayName: string; description: string }) =>
+    new BullMQAdapter(queue, { ...about, readOnlyMode: true });
+
+  const router = (whole: boolean) => {
     const server = new ExpressAdapter();
-    server.setBasePath('/');
+    server.setBasePath(QUEUES_PATH);
     const router = server.getRouter() as Express;
     router.disable('x-powered-by');
     showLoss(server, router, loss);
+    const letters = adapterOf(deadLetters, {
+      displayName: 'Dead letters',
+      description:
+        'The latest objects that could not be applied. The page “Dead letters” of the console has all.',
+    });
+    if (!whole) letters.setFormatter('data', maskedLetter);
+    const lanesShown = laneQueues.map((queue, lane) => {
+      const adapter = adapterOf(queue, {
+        displayName: `Lane ${lane}`,
+        description: 'Accepted objects on their way to the store, first in, first out.',
+      });
+      adapter.setFormatter('data', whole ? readable : masked);
+      return adapter;
+    });
+    const syncsShown = adapterOf(syncs, {
+      displayName: 'Syncs',
+      description:
+        'Runs of warehouse integrations that wait or are in work, and the times at which others begin.',
+    });
     createBullBoard({
       serverAdapter: server,
-      queues: [
-        new BullMQAdapter(deadLetters, {
-          readOnlyMode: readOnly,
-          displayName: 'Dead letters',
-          description: 'Objects that could not be applied, with the reason. Retry replays one, exactly once.',
-        }),
-        ...laneQueues.map((queue, lane) => {
-          const adapter = new BullMQAdapter(queue, {
-            displayName: `Lane ${lane}`,
-            description: 'Accepted objects on their way to the store, first in, first out.',
-            readOnlyMode: true,
-          });
-          adapter.setFormatter('data', readable);
-          return adapter;
-        }),
-        new BullMQAdapter(syncs, {
-          displayName: 'Syncs',
-          description:
-            'Runs of warehouse integrations that wait or are in work, and the times at which others begin.',
-          readOnlyMode: true,
-        }),
-      ],
+      queues: [letters, ...lanesShown, syncsShown],
       options: {
-        handlerHooks: { before: refuseAllButRetries },
+        handlerHooks: { before: refuseChanges },
         uiConfig: {
-          boardTitle: readOnly ? 'Penstock (read only)' : 'Penstock',
+          boardTitle: 'Penstock queues',
           sortQueues: false,
           hideDocsLink: true,
-          miscLinks: [{ text: 'Sign out', url: '/sign-out' }],
+          miscLinks: [
+            { text: 'Console', url: '/' },
+            { text: 'Sign out', url: '/sign-out' },
+          ],
         },
       },
     });
@@ -85,9 +124,9 @@ export function createQueueBoard(
   };
 
   return {
-    router: router(false),
-    /** The same, with nothing to press. */
-    readOnlyRouter: router(true),
+    router: router(true),
+    /** The same, without what would tell whom the jobs are about. */
+    maskedRouter: router(false),
     async stop() {
       await Promise.all([deadLetters, ...laneQueues, syncs].map((queue) => queue.close()));
     },
@@ -110,7 +149,8 @@ function showLoss(server: ExpressAdapter, router: Express, loss: () => QueueLoss
   });
 }
 
-const refuseAllButRetries: BeforeHook = ({ method, route }) => {
-  if (method === 'get' || RETRIES.includes(route)) return { allow: true };
-  return { allow: false, status: 403, message: 'The dashboard can only retry dead letters.' };
-};
+/** Bull Board refuses them in queues that are read only; this holds also for what is about all queues. */
+const refuseChanges: BeforeHook = ({ method }) =>
+  method === 'get'
+    ? { allow: true }
+    : { allow: false, status: 403, message: 'The queues can be looked at, and nothing else.' };

@@ -6,20 +6,27 @@ import type { Service } from '../platform/lifecycle.ts';
 import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
 import { createStrangersLog, type Log } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
+import type { LaneProducer } from '../queue/lanes.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
+import { createConsole } from './console.ts';
+import { createServices, pages } from './pages/index.ts';
 import { createQueueBoard } from './queues.ts';
 import { createSessions } from './sessions.ts';
 import { type Account, createLockouts } from './sign-in.ts';
 
 export interface BoardOptions {
-  config: Pick<Config, 'BOARD_HOST' | 'BOARD_PORT' | 'LANES' | 'METRICS_TOKEN'>;
+  config: Pick<
+    Config,
+    'BOARD_HOST' | 'BOARD_PORT' | 'LANES' | 'METRICS_TOKEN' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'
+  >;
   account: Account;
   connection: QueueConnection;
-  /** Of dashboard accounts. */
-  database: Pick<Database, 'prisma'>;
+  database: Database;
+  /** Into the lanes of this installation. */
+  producer: LaneProducer;
   /** What the queue has lost and nobody has confirmed. */
   loss(): QueueLoss | undefined;
   /** What the process cannot do without and does not have, by name. */
@@ -41,15 +48,18 @@ export async function startBoard({
   account,
   connection,
   database,
+  producer,
   loss,
   missing,
   log,
 }: BoardOptions): Promise<Board> {
   const queues = createQueueBoard(connection, config.LANES, loss);
   const strangers = createStrangersLog(log);
+  const services = createServices({ database, connection, producer, config, loss, missing, log });
   const app = createBoardApp({
-    board: queues.router,
-    readOnlyBoard: queues.readOnlyRouter,
+    pages: createConsole(pages, services),
+    queues: queues.router,
+    maskedQueues: queues.maskedRouter,
     ready: connection.ready,
     missing,
     loss,
@@ -67,7 +77,7 @@ export async function startBoard({
   try {
     await once(server, 'listening');
   } catch (error) {
-    await queues.stop();
+    await Promise.all([queues.stop(), services.stop()]);
     const { BOARD_PORT, BOARD_HOST } = config;
     const why = whyNotListening(error as Error, ['BOARD_PORT', BOARD_PORT], ['BOARD_HOST', BOARD_HOST]);
     throw new Error(why, { cause: error });
@@ -84,6 +94,7 @@ export async function startBoard({
       setTimeout(() => server.closeAllConnections(), 1000).unref();
       await closed;
       await queues.stop();
+      await services.stop();
       await strangers.stop();
     },
   };

@@ -91,8 +91,11 @@ export type Sessions = ReturnType<typeof createSessions>;
 
 const NAME = 'penstock_board';
 
-/** Script cannot read it, and no other site's page can make the browser send it. */
-const attributes = { httpOnly: true, sameSite: 'strict', path: '/' } as const;
+/**
+ * Script cannot read it. A link on another site may bring it along, so that addresses can be shared; a form or a script
+ * there cannot, and what changes something is refused besides unless it comes from here.
+ */
+const attributes = { httpOnly: true, sameSite: 'lax', path: '/' } as const;
 
 /** The session id that the browser sent, if it sent one. */
 export function readSessionCookie({ headers }: Request): string | undefined {

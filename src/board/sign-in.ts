@@ -2,8 +2,9 @@ import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypt
 import type { Request, Response, Router } from 'express';
 import express from 'express';
 import type { Log, StrangersLog } from '../platform/log.ts';
+import { namelessOperator, type Viewer } from './access.ts';
 import { type Accounts, PASSWORD_RULE } from './accounts.ts';
-import { invitationEndedPage, invitationPage, signInPage, signOutPage } from './pages.ts';
+import { invitationEndedPage, invitationPage, signInPage, signOutPage } from './pages/sign-in.ts';
 import {
   clearSessionCookie,
   OPERATOR,
@@ -71,7 +72,7 @@ export interface SignInOptions {
 
 /**
  * Signing in and out. Serves /sign-in and /invitation to everybody; the rest needs the session that /sign-in
- * opens. Behind it `response.locals.user` says who it is, and `response.locals.readOnly` whether the person may only look.
+ * opens. Behind it `response.locals.viewer` says who it is, and what this person may do.
  */
 export function createSignIn({
   account,
@@ -82,6 +83,8 @@ export function createSignIn({
   strangers,
 }: SignInOptions): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
+  // Gets in without Postgres, and sees what can be seen then.
+  const operator = () => accounts.operator(account.user).catch(() => namelessOperator(account.user));
   // A user name, a password, and nothing that is worth more than this.
   const readForm = express.urlencoded({ extended: false, limit: 4096 });
 
@@ -134,12 +137,9 @@ export function createSignIn({
     const id = readSessionCookie(request);
     const whose = sessions.whoseIs(id);
     // Looked up each time, so that whoever is deactivated or deleted is out at once.
-    const rights =
-      whose === OPERATOR
-        ? { user: account.user, readOnly: false }
-        : whose && (await accounts.rightsOf(whose));
-    if (rights) {
-      Object.assign(response.locals, rights);
+    const viewer = whose === OPERATOR ? await operator() : whose && (await accounts.rightsOf(whose));
+    if (viewer) {
+      response.locals.viewer = viewer;
       return next();
     }
     sessions.close(id);
@@ -149,8 +149,8 @@ export function createSignIn({
   });
 
   router.get('/sign-out', (_request, response) => {
-    const { user, readOnly } = response.locals as { user: string; readOnly: boolean };
-    response.send(signOutPage({ user, readOnly }));
+    const { user, full } = response.locals.viewer as Viewer;
+    response.send(signOutPage({ user, readOnly: !full }));
   });
 
   router.post('/sign-out', (request, response) => {

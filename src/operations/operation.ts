@@ -126,7 +126,7 @@ export interface Waiting {
     requestId: string,
     workspaceId: string,
     ids: [string, string],
-  ): Promise<{ envelopeId: string; trace: Trace }[]>;
+  ): Promise<{ envelopeId: string; lane: number; trace: Trace }[]>;
 }
 
 /** How the links that open preference centers are made. */

@@ -1,7 +1,13 @@
 import { v5 as uuidv5, version } from 'uuid';
-import type { AcceptedObject, Envelope } from '../jobs/envelope.ts';
+import { type AcceptedObject, type Envelope, namedIdentifiers } from '../jobs/envelope.ts';
 import type { Database } from '../store/database.ts';
-import { claimWaitingForReplay, type DeadLetter, selectDeadLetters } from '../store/dead-letters.ts';
+import { mendDeadLetter, readLetter } from '../store/dead-letter-actions.ts';
+import {
+  claimWaitingForReplay,
+  type DeadLetter,
+  identifierText,
+  selectDeadLetters,
+} from '../store/dead-letters.ts';
 import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
 import { concernedLanes, fenceEntries } from './pack.ts';
 
@@ -21,6 +27,8 @@ export interface ReplayResult {
   enqueued: string[];
   /** Had taken effect before. */
   alreadyReplayed: string[];
+  /** Were given up by a person, and stay so. */
+  discarded: string[];
   /** No dead letter has this id. */
   unknown: string[];
 }
@@ -36,7 +44,7 @@ export async function replayDeadLetters(
   context: ReplayContext,
   ids: readonly string[],
 ): Promise<ReplayResult> {
-  const result: ReplayResult = { enqueued: [], alreadyReplayed: [], unknown: [] };
+  const result: ReplayResult = { enqueued: [], alreadyReplayed: [], discarded: [], unknown: [] };
   // In the order in which the objects were accepted: an id begins with its time.
   const ordered = [...new Set(ids.map((id) => id.toLowerCase()))].sort();
   for (let start = 0; start < ordered.length; start += CHUNK) {
@@ -56,8 +64,10 @@ async function replayChunk(
   if (replaying.length > 0)
     await producer.add(replaying.flatMap((deadLetter) => laneEntries(deadLetter, lanes)));
   for (const { id, state } of found) {
+    if (state === 'discarded') result.discarded.push(id);
+    else if (state === 'replayed') result.alreadyReplayed.push(id);
     // One that waits again already was in its lane, and has failed again, since it was claimed.
-    (state === 'replayed' ? result.alreadyReplayed : result.enqueued).push(id);
+    else result.enqueued.push(id);
   }
   const known = new Set(found.map(({ id }) => id));
   result.unknown.push(...ids.filter((id) => !known.has(id)));
@@ -98,4 +108,59 @@ function lanesOf(object: AcceptedObject, workspaceId: string, lanes: number): nu
 function acceptedAt({ id, failedAt }: DeadLetter): string {
   if (version(id) !== 7) return failedAt.toISOString();
   return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16)).toISOString();
+}
+
+/** Bytes of JSON of an object that can be mended: no edge lets a larger one through for long. */
+export const MAX_MENDED_BYTES = 1_048_576;
+
+/** Why an object cannot take the place of the one that failed; one sentence for a person. */
+export class NotMended extends Error {
+  override name = 'NotMended';
+}
+
+/**
+ * Puts a mended object into the place of one that waits, and replays it. What came first is kept beside it.
+ *
+ * @param text JSON, of an object of the same kind
+ * @param by who mends it
+ * @throws {NotMended} with the rule that is broken; {QueueUnavailable}: it is mended, and may not be replayed yet
+ */
+export async function mendAndReplay(
+  context: ReplayContext,
+  id: string,
+  { text, by }: { text: string; by: string },
+): Promise<ReplayResult> {
+  const { pool } = context.database;
+  const letter = await readLetter(pool, id, 0);
+  if (!letter) throw new NotMended(`no dead letter has the id ${id}`);
+  const names = namesIn(readMended(text, letter.kind));
+  if (!(await mendDeadLetter(pool, id, { object: text, by, names })))
+    throw new NotMended(`the dead letter does not wait any more: it is ${letter.state}`);
+  return replayDeadLetters(context, [id]);
+}
+
+function readMended(text: string, kind: string): AcceptedObject {
+  if (Buffer.byteLength(text) > MAX_MENDED_BYTES)
+    throw new NotMended(`the object must have at most ${MAX_MENDED_BYTES} bytes`);
+  let object: unknown;
+  try {
+    object = JSON.parse(text);
+  } catch (error) {
+    throw new NotMended(`the object is not valid JSON: ${(error as Error).message}`);
+  }
+  if (typeof object !== 'object' || object === null || Array.isArray(object))
+    throw new NotMended('the object must be a JSON object');
+  const given = (object as { kind?: unknown }).kind;
+  if (kind !== 'envelope' && given !== kind) throw new NotMended(`'kind' must stay '${kind}'`);
+  return object as AcceptedObject;
+}
+
+/** Whom an object is about, as far as it can be read: it may still break its contract. */
+function namesIn(object: AcceptedObject): string[] {
+  try {
+    const named = object.kind === 'attributes' ? [object.identifier!] : namedIdentifiers(object);
+    return named.map(identifierText);
+  } catch {
+    return [];
+  }
 }

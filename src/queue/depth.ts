@@ -1,5 +1,5 @@
 import type { Queue } from 'bullmq';
-import type { Service } from '../platform/lifecycle.ts';
+import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { openQueue, type QueueConnection } from './connection.ts';
@@ -65,19 +65,42 @@ export interface LaneNow extends LaneDepth {
   oldestSeconds: number;
 }
 
+/** What each lane has before it, for who asks now and then: nothing is asked of the queue meanwhile. */
+export function openLaneDepths(
+  connection: QueueConnection,
+  { lanes, timeout }: { lanes: number; timeout: number },
+) {
+  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+
+  async function readNow(queue: Queue): Promise<LaneNow> {
+    const [depth, oldest] = await Promise.all([readLane(queue), waitingIn(connection, queue).oldest()]);
+    const age = oldest ? (Date.now() - oldest.timestamp) / 1000 : 0;
+    return { ...depth, oldestSeconds: Math.max(0, Math.round(age * 10) / 10) };
+  }
+
+  return {
+    /** In the order of the lanes. @throws when the queue does not say within `timeout` milliseconds */
+    look: (): Promise<LaneNow[]> => within(timeout, Promise.all(queues.map(readNow))),
+    /** The same; undefined: the queue did not say. */
+    async read(): Promise<LaneNow[] | undefined> {
+      return connection.ready() ? this.look().catch(() => undefined) : undefined;
+    },
+    async stop() {
+      await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+    },
+  };
+}
+
+/** Milliseconds that a single look waits for the queue. */
+const PATIENCE_MS = 5000;
+
 /** Looks at every lane once. @throws when the queue does not answer */
 export async function lookAtLanes(connection: QueueConnection, lanes: number): Promise<LaneNow[]> {
-  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+  const depths = openLaneDepths(connection, { lanes, timeout: PATIENCE_MS });
   try {
-    return await Promise.all(
-      queues.map(async (queue) => {
-        const [depth, oldest] = await Promise.all([readLane(queue), waitingIn(connection, queue).oldest()]);
-        const age = oldest ? (Date.now() - oldest.timestamp) / 1000 : 0;
-        return { ...depth, oldestSeconds: Math.max(0, Math.round(age * 10) / 10) };
-      }),
-    );
+    return await depths.look();
   } finally {
-    await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
+    await depths.stop();
   }
 }
 

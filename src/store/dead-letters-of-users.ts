@@ -10,7 +10,8 @@ import { keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } fr
  */
 
 /**
- * The names that belong to profiles alone, each with its owner.
+ * The names that belong to profiles alone, each with its owner. External ids are compared by bytes; the index on names is
+ * not, and would not be used.
  *
  * @param from a table with the columns workspace_id, id, external_id and owner_id
  */
@@ -18,7 +19,7 @@ const namesOfProfile = (from: string) => `
     select ${from}.workspace_id, ${from}.owner_id, 's:' || ${from}.id as name
     from ${from}
     union
-    select ${from}.workspace_id, ${from}.owner_id, 'x:' || ${from}.external_id
+    select ${from}.workspace_id, ${from}.owner_id, ('x:' || ${from}.external_id) collate "default"
     from ${from}
     where ${from}.external_id is not null
     union

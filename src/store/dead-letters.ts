@@ -4,9 +4,9 @@ import type { Connection, Pool } from './database.ts';
 
 /**
  * waiting: it needs a person. replaying: it was handed to the workers again and has not been applied yet.
- * replayed: it has taken effect.
+ * replayed: it has taken effect. discarded: a person has given it up.
  */
-export type DeadLetterState = 'waiting' | 'replaying' | 'replayed';
+export type DeadLetterState = 'waiting' | 'replaying' | 'replayed' | 'discarded';
 
 /** An accepted object that could not be applied, and why. */
 export interface DeadLetter {

@@ -211,3 +211,24 @@ export async function deleteIfIdle(pool: Pool, id: string): Promise<boolean> {
   const { rowCount } = await pool.query(deleteIfIdleStatement, [id]);
   return rowCount === 1;
 }
+
+/** By primary key; a draft stays one: it has to be tested first. */
+const setStatusStatement = `
+  update integrations
+  set status = $2, updated_at = now()
+  where integrations.id = $1::uuid and integrations.status <> 'draft'
+  returning integrations.id`;
+
+/** Lets an integration run by its schedule, or not. @returns false: it is a draft, or gone */
+export async function setIntegrationStatus(
+  pool: Pool,
+  id: string,
+  status: 'active' | 'paused',
+): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: 'set-integration-status',
+    text: setStatusStatement,
+    values: [id, status],
+  });
+  return rowCount === 1;
+}

@@ -251,3 +251,36 @@ export function listed<Row extends Placed>(fetched: Row[], { direction, size }: 
   const [newer, older] = direction === 'newer' ? [further, beyond] : [beyond, further];
   return { rows, newer: paged && newer, older: paged && older };
 }
+
+/** A row of a source that had no effect, or had one with a warning. */
+export interface RowError {
+  number: number;
+  synced: boolean;
+  updatedAt: string | null;
+  identifier: string | null;
+  reason: string;
+  payload: string | null;
+}
+
+/** By the primary key, through the view that leaves out what belongs to deleted users. */
+const selectRowErrorsStatement = `
+  select
+    errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.reason, errors.payload
+  from kept_row_errors as errors
+  where errors.job_id = $1::uuid and errors.number > $2::bigint
+  order by errors.job_id, errors.number
+  limit $3::integer`;
+
+/** Rows of a run that failed or were synced with a warning, in the order of the source, behind the one of `after`. */
+export async function selectRowErrors(
+  pool: Pool,
+  runId: string,
+  { after, limit }: { after: number; limit: number },
+): Promise<RowError[]> {
+  const { rows } = await pool.query<RowError>({
+    name: 'select-row-errors',
+    text: selectRowErrorsStatement,
+    values: [runId, after, limit],
+  });
+  return rows;
+}

@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { v7 } from 'uuid';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
@@ -9,7 +11,7 @@ import { laneName } from '../../src/queue/lanes.ts';
 import type { Database } from '../../src/store/database.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { createBareDatabase, createDatabase, startRedis } from '../setup/fixtures.ts';
+import { createBareDatabase, createDatabase, startRedis, temporaryFolder } from '../setup/fixtures.ts';
 import { expectRefusal, makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
 
 interface Scene {
@@ -163,12 +165,8 @@ describe.each(['postgres', 'redis'] as const)('dead-letters replay, with the que
     ];
     const replay = ['dead-letters', 'replay', one, nobody, two, '--json'];
     const { code, stdout, stderr } = await scene.on.run(replay);
-    expect({ code, ...JSON.parse(stdout) }).toEqual({
-      code: 1,
-      enqueued: 2,
-      already_replayed: 0,
-      unknown: [nobody],
-    });
+    const counted = { enqueued: 2, already_replayed: 0, discarded: 0, unknown: [nobody] };
+    expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 1, ...counted });
     expect(stderr).toBe(`error: no dead letter has the id ${nobody}\n`);
     await scene.on.json(['dead-letters', 'replay', one]);
     expect((await scene.inLane()).filter((id) => [one, two, other].includes(id))).toEqual([one, two]);
@@ -183,7 +181,7 @@ describe.each(['postgres', 'redis'] as const)('dead-letters replay, with the que
     ]);
     const atSchool = letters.filter((_, index) => index % 2);
     const counted = await scene.on.json('dead-letters replay --all --workspace school');
-    expect(counted).toEqual({ enqueued: atSchool.length, already_replayed: 0, unknown: [] });
+    expect(counted).toEqual({ enqueued: atSchool.length, already_replayed: 0, discarded: 0, unknown: [] });
     expect((await scene.inLane()).filter((id) => letters.includes(id))).toEqual(atSchool);
 
     const { code, stdout, stderr } = await scene.on.run('dead-letters replay --all');
@@ -211,6 +209,7 @@ describe('dead-letters replay', () => {
     expect(await on.json('dead-letters replay --all')).toEqual({
       enqueued: 0,
       already_replayed: 0,
+      discarded: 0,
       unknown: [],
     });
   });
@@ -231,5 +230,69 @@ describe('dead-letters replay', () => {
       state: 'waiting',
       replays: 0,
     });
+  });
+});
+
+describe('dead-letters discard', () => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await openScene((await createDatabase()).url);
+  });
+
+  test('gives letters up with a reason; nobody replays them, and none is lost from the list', async () => {
+    const [one, other] = [await fail(scene, scene.shop), await fail(scene, scene.shop)];
+    const { code, stdout, stderr } = await scene.on.run([
+      ...['dead-letters', 'discard', one, nobody, '--reason', 'a test of the shop', '--json'],
+    ]);
+    expect({ code, ...JSON.parse(stdout) }).toEqual({ code: 1, discarded: 1, not_waiting: [nobody] });
+    expect(stderr).toBe(`error: no dead letter waits with the id ${nobody}\n`);
+    expect(await scene.on.json(['dead-letters', 'show', one])).toMatchObject({
+      state: 'discarded',
+      discard_reason: 'a test of the shop',
+      discarded_by: expect.stringMatching(/ \(command line\)$/),
+    });
+    expect(ids(await scene.on.json('dead-letters list --state discarded'))).toEqual([one]);
+    expect(await scene.on.json('dead-letters replay --all')).toMatchObject({ enqueued: 1 });
+    expect(await scene.on.json(['dead-letters', 'replay', one])).toMatchObject({ enqueued: 0, discarded: 1 });
+    expect(await scene.inLane()).toEqual([other]);
+  });
+
+  test('wants a reason', async () => {
+    expectRefusal(await scene.on.run(['dead-letters', 'discard', nobody]), '--reason');
+    expectRefusal(await scene.on.run(['dead-letters', 'discard', nobody, '--reason', ' ']), 'characters');
+  });
+});
+
+describe('dead-letters mend', () => {
+  let scene: Scene;
+  beforeAll(async () => {
+    scene = await openScene((await createDatabase()).url);
+  });
+
+  test('puts the object of a file into the place of the one that failed, and replays it', async () => {
+    const id = await fail(scene, scene.shop);
+    const file = path.join(temporaryFolder('mend-'), 'object.json');
+    const { object } = await scene.on.json(['dead-letters', 'show', id]);
+    writeFileSync(file, JSON.stringify({ ...object, name: 'mended' }));
+    const { code, stdout } = await scene.on.run(['dead-letters', 'mend', id, '--file', file]);
+    expect({ code, stdout }).toEqual({ code: 0, stdout: 'mended, and handed to the workers\n' });
+    expect(await scene.on.json(['dead-letters', 'show', id])).toMatchObject({
+      ...{ state: 'replaying', object: { name: 'mended' }, mended_at: expect.any(String) },
+    });
+    expect(await scene.inLane()).toEqual([id]);
+    expectRefusal(await scene.on.run(['dead-letters', 'mend', id, '--file', file]), 'it is replaying');
+  });
+
+  test('refuses what is no object of the kind, and a file or letter that there is not', async () => {
+    const id = await fail(scene, scene.shop);
+    const file = path.join(temporaryFolder('mend-'), 'object.json');
+    const mend = (letter: string) => scene.on.run(['dead-letters', 'mend', letter, '--file', file]);
+    expectRefusal(await mend(id), 'cannot be read');
+    writeFileSync(file, '{"kind":');
+    expectRefusal(await mend(id), 'not valid JSON');
+    writeFileSync(file, '{"kind":"purchases"}');
+    expectRefusal(await mend(id), "'kind' must stay 'events'");
+    expectRefusal(await mend(nobody), `no dead letter has the id ${nobody}`);
+    expect(await scene.on.json(['dead-letters', 'show', id])).toMatchObject({ state: 'waiting' });
   });
 });

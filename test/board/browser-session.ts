@@ -42,7 +42,8 @@ export type Visitor = ReturnType<typeof createVisitor>;
 /** An installation with its dashboard, and somebody who is signed in there. */
 export async function openDashboard(kind: Parameters<typeof createInstallation>[0]) {
   const installation: Installation = await createInstallation(kind);
-  const visitor = createVisitor(await installation.startBoard());
+  const board = await installation.startBoard();
+  const visitor = createVisitor(board);
   await visitor.signIn();
-  return { installation, visitor };
+  return { installation, visitor, board };
 }

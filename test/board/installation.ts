@@ -72,7 +72,10 @@ export async function createInstallation(kind: QueueConnection['kind']) {
     },
 
     async startBoard(loss: () => QueueLoss | undefined = () => undefined) {
-      const board = await startBoard({ config, account, connection, database, loss, missing: () => [], log });
+      const board = await startBoard({
+        ...{ config, account, connection, database, producer, loss, log },
+        missing: () => [],
+      });
       stops.push(board.stop);
       return board;
     },

@@ -41,14 +41,16 @@ export function createPeople({ database: { pool } }: Installation, board: Board)
     });
 
   /** An account with a password, and a browser of its own that is signed in. */
-  async function arrive(companyPermissions: string[] = []) {
+  async function arrive(
+    companyPermissions: string[] = [],
+    { company = DEFAULT_COMPANY, appGroups = [] as object[] } = {},
+  ) {
     const email = `${randomBytes(4).toString('hex')}@example.com`;
-    const id = await createAccount(pool as never, DEFAULT_COMPANY, email);
-    await pool.query('update accounts set company_permissions = $2, password_hash = $3 where id = $1', [
-      id,
-      companyPermissions,
-      quickHash(),
-    ]);
+    const id = await createAccount(pool as never, company, email);
+    await pool.query(
+      'update accounts set company_permissions = $2, password_hash = $3, app_groups = $4 where id = $1',
+      [id, companyPermissions, quickHash(), JSON.stringify(appGroups)],
+    );
     const visitor = createVisitor(board);
     const answer = await visitor.signIn(email, PASSWORD);
     expect([answer.status, answer.headers.get('location')]).toEqual([303, '/']);
@@ -59,4 +61,4 @@ export function createPeople({ database: { pool } }: Installation, board: Board)
 }
 
 /** The status of a look at the queues. */
-export const looks = async (visitor: Visitor) => (await visitor.get('/api/queues')).status;
+export const looks = async (visitor: Visitor) => (await visitor.get('/queues/api/queues')).status;

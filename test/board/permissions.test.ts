@@ -1,7 +1,8 @@
 import { createRequire } from 'node:module';
+import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { commit, createInstallation, failedEvent, type Installation, read } from './installation.ts';
-import { createPeople, looks, type Visitor } from './people.ts';
+import { createPeople, DEFAULT_COMPANY, looks, type Visitor } from './people.ts';
 
 let installation: Installation;
 let people: ReturnType<typeof createPeople>;
@@ -18,21 +19,26 @@ const { appRoutes } = createRequire(import.meta.url)('@bull-board/api/dist/route
   appRoutes: { api: { method: string; route: string | string[] }[] };
 };
 
-const retry = async (companyPermissions: string[]) => {
-  const { visitor } = await arrive(companyPermissions);
-  const [id] = (await commit(installation.database, failedEvent())) as [string];
+const act = async (companyPermissions: string[]) => {
+  const { id: accountId, visitor } = await arrive(companyPermissions);
+  const workspace = uuidv7();
+  await installation.database.pool.query(
+    'insert into workspaces (id, name, company_id) values ($1::uuid, $1::text, $2)',
+    [workspace, DEFAULT_COMPANY],
+  );
+  const [id] = (await commit(installation.database, failedEvent({ workspaceId: workspace }))) as [string];
   expect(await looks(visitor)).toBe(200);
-  return { answer: await visitor.put(`/api/queues/dead-letters/${id}/retry`), id };
+  const replay = async () =>
+    (await visitor.send('POST', `/dead-letters/${id}`, { body: new URLSearchParams({ action: 'replay' }) }))
+      .status;
+  return { accountId, replay, id };
 };
 
 test.each([[[]], [['add_remove_app_groups']]])(
-  'an account with the company permissions %j looks, and retries nothing',
+  'an account with the company permissions %j looks at the queues, and replays nothing',
   async (given) => {
-    const { answer, id } = await retry(given);
-    expect([answer.status, await answer.json()]).toEqual([
-      403,
-      { message: 'Your account may look, and change nothing.' },
-    ]);
+    const { replay, id } = await act(given);
+    expect(await replay()).toBe(403);
     expect((await read(installation.database, id)).state).toBe('waiting');
   },
 );
@@ -40,49 +46,47 @@ test.each([[[]], [['add_remove_app_groups']]])(
 test.each([[['admin']], [['manage_company_settings']]])(
   'an account with %j may do everything',
   async (given) => {
-    // It is not on the dashboard yet, but the request is let through to it.
-    expect((await retry(given)).answer.status).not.toBe(403);
+    const { replay, id } = await act(given);
+    expect(await replay()).toBe(303);
+    expect((await read(installation.database, id)).state).toBe('replaying');
   },
 );
 
 test('what an account may do changes with its permissions, from one request to the next', async () => {
-  const { id, visitor } = await arrive(['admin']);
+  const { accountId, replay, id } = await act(['admin']);
   await installation.database.pool.query("update accounts set company_permissions = '{}' where id = $1", [
-    id,
+    accountId,
   ]);
-  expect((await visitor.put('/api/queues/dead-letters/some/retry')).status).toBe(403);
+  expect(await replay()).toBe(403);
+  expect((await read(installation.database, id)).state).toBe('waiting');
 });
 
-test('of whoever may only look, every request of the dashboard that could change something is refused', async () => {
+test('every request of Bull Board that could change something is refused, whoever sends it', async () => {
   const { visitor } = await arrive();
   const { visitor: boss } = await arrive(['admin']);
   const changing = appRoutes.api.filter(({ method }) => method !== 'get');
   expect(changing.length).toBeGreaterThan(15);
   for (const queue of ['dead-letters', 'lane-0']) {
     for (const { method, route } of changing) {
-      const path = [route].flat()[0]!.replace(':queueName', queue).replace(/:\w+/g, 'failed');
-      const send = (who: typeof visitor) =>
-        who.send(method.toUpperCase(), path, {
+      const path = `/queues${[route].flat()[0]!.replace(':queueName', queue).replace(/:\w+/g, 'failed')}`;
+      for (const who of [visitor, boss]) {
+        const answer = await who.send(method.toUpperCase(), path, {
           body: '{}',
           headers: { 'content-type': 'application/json' },
         });
-      const answer = await send(visitor);
-      expect([method, path, answer.status, await answer.json()]).toEqual([
-        method,
-        path,
-        403,
-        { message: 'Your account may look, and change nothing.' },
-      ]);
-      // It is a request of the dashboard: to whoever may, it is not an unknown one.
-      expect([path, (await send(boss)).status]).not.toEqual([path, 401]);
+        expect([method, path, answer.status, await answer.json()]).toEqual([
+          ...[method, path, 403],
+          { message: 'The queues can be looked at, and nothing else.' },
+        ]);
+      }
     }
   }
   // Neither by a method that no route has.
   for (const method of ['POST', 'PUT', 'PATCH', 'DELETE'])
-    expect((await visitor.send(method, '/api/queues/dead-letters/x/retry')).status).toBe(403);
+    expect((await boss.send(method, '/queues/api/queues/dead-letters/x/retry')).status).toBe(403);
 });
 
-test('what whoever may only look can ask for is these pages, and none of them changes anything', () => {
+test('what Bull Board can be asked for is these pages, and none of them changes anything', () => {
   const looking = appRoutes.api.filter(({ method }) => method === 'get').flatMap(({ route }) => route);
   expect(looking.sort()).toEqual([
     '/api/job-schedulers',
@@ -99,11 +103,10 @@ test('what whoever may only look can ask for is these pages, and none of them ch
   ]);
 });
 
-test('for people who may only look there is nothing to press', async () => {
+test('in Bull Board there is nothing to press', async () => {
   const queues = async (visitor: Visitor) =>
-    ((await (await visitor.get('/api/queues')).json()) as { queues: { readOnlyMode: boolean }[] }).queues;
-  expect((await queues((await arrive()).visitor)).every(({ readOnlyMode }) => readOnlyMode)).toBe(true);
-  expect((await queues((await arrive(['admin'])).visitor)).every(({ readOnlyMode }) => readOnlyMode)).toBe(
-    false,
-  );
+    ((await (await visitor.get('/queues/api/queues')).json()) as { queues: { readOnlyMode: boolean }[] })
+      .queues;
+  for (const { visitor } of [await arrive(), await arrive(['admin'])])
+    expect((await queues(visitor)).every(({ readOnlyMode }) => readOnlyMode)).toBe(true);
 });

@@ -56,12 +56,12 @@ describe('the process board', () => {
     const board = await startBoardProcess({ REDIS_URL: `redis://127.0.0.1:${port}`, BOARD_PASSWORD: 'own' });
     const visitor = createVisitor(board);
     await visitor.signIn('admin', 'own');
-    const answer = await visitor.get('/api/queues');
+    const answer = await visitor.get('/queues/api/queues');
     expect([answer.status, await answer.json()]).toEqual([503, { message: 'The queue does not answer.' }]);
     const redis = await startRedis({ port });
-    await waitUntil(async () => (await visitor.get('/api/queues')).ok, { what: 'the queue' });
+    await waitUntil(async () => (await visitor.get('/queues/api/queues')).ok, { what: 'the queue' });
     await redis.stop();
-    await waitUntil(async () => (await visitor.get('/api/queues')).status === 503, {
+    await waitUntil(async () => (await visitor.get('/queues/api/queues')).status === 503, {
       what: 'the queue to be missed',
     });
   });

@@ -1,16 +1,19 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Board } from '../../src/board/server.ts';
 import { SYNC_QUEUE } from '../../src/jobs/catalog.ts';
 import { DEAD_LETTER_QUEUE, laneName } from '../../src/queue/lanes.ts';
 import { createSyncQueue } from '../../src/queue/syncs.ts';
 import { openDashboard, type Visitor } from './browser-session.ts';
 import { failedEvent, type Installation } from './installation.ts';
+import { createPeople } from './people.ts';
 
 describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s', (kind) => {
   let installation: Installation;
   let visitor: Visitor;
+  let board: Board;
   beforeAll(async () => {
-    ({ installation, visitor } = await openDashboard(kind));
+    ({ installation, visitor, board } = await openDashboard(kind));
   });
   afterAll(() => installation.stop());
 
@@ -24,9 +27,9 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
   }
 
   test('shows every lane, the dead letters and the syncs', async () => {
-    const { queues } = (await (await visitor.get('/api/queues')).json()) as Shown;
+    const { queues } = (await (await visitor.get('/queues/api/queues')).json()) as Shown;
     expect(queues.map(({ name, readOnlyMode }) => [name, readOnlyMode])).toEqual([
-      [DEAD_LETTER_QUEUE, false],
+      [DEAD_LETTER_QUEUE, true],
       ...[0, 1, 2, 3].map((lane) => [laneName(lane), true]),
       [SYNC_QUEUE, true],
     ]);
@@ -37,11 +40,15 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     const queue = installation.laneQueues[3]!;
     await queue.addBulk(Array.from({ length: 30 }, (_, job) => ({ name: 'envelope', data: { job } })));
     for (const asked of ['jobsPerPage=1000000', 'jobsPerPage=1&jobsPerPage=1000000', 'jobsPerPage=1e9']) {
-      const answer = await visitor.get(`/api/queues?activeQueue=${lane}&status=waiting&page=1&${asked}`);
+      const answer = await visitor.get(
+        `/queues/api/queues?activeQueue=${lane}&status=waiting&page=1&${asked}`,
+      );
       const { queues } = (await answer.json()) as Shown;
       expect(queues.find(({ name }) => name === lane)!.jobs).toHaveLength(20);
     }
-    const last = await visitor.get(`/api/queues?activeQueue=${lane}&status=waiting&page=2&jobsPerPage=1000`);
+    const last = await visitor.get(
+      `/queues/api/queues?activeQueue=${lane}&status=waiting&page=2&jobsPerPage=1000`,
+    );
     const { queues } = (await last.json()) as Shown;
     expect(queues.find(({ name }) => name === lane)!.jobs).toHaveLength(10);
     await queue.drain();
@@ -57,7 +64,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
       ['delayed', { integration_id: integration }],
     ] as const) {
       const answer = await visitor.get(
-        `/api/queues?activeQueue=${SYNC_QUEUE}&status=${status}&page=1&jobsPerPage=10`,
+        `/queues/api/queues?activeQueue=${SYNC_QUEUE}&status=${status}&page=1&jobsPerPage=10`,
       );
       const { queues } = (await answer.json()) as Shown;
       const shown = queues.find(({ name }) => name === SYNC_QUEUE)!;
@@ -73,12 +80,12 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
       `${run}/clean`,
       `${run}/promote`,
     ])
-      expect([action, (await visitor.put(`/api/queues/${SYNC_QUEUE}/${action}`)).status]).toEqual([
+      expect([action, (await visitor.put(`/queues/api/queues/${SYNC_QUEUE}/${action}`)).status]).toEqual([
         action,
         403,
       ]);
-    expect((await visitor.put(`/api/queues/${SYNC_QUEUE}/${run}/retry`)).status).toBe(405);
-    const scheduler = `/api/queues/${SYNC_QUEUE}/job-schedulers/${integration}`;
+    expect((await visitor.put(`/queues/api/queues/${SYNC_QUEUE}/${run}/retry`)).status).toBe(403);
+    const scheduler = `/queues/api/queues/${SYNC_QUEUE}/job-schedulers/${integration}`;
     for (const action of ['remove', 'run'])
       expect((await visitor.put(`${scheduler}/${action}`)).status).toBe(403);
     expect((await visitor.send('PATCH', scheduler)).status).toBe(403);
@@ -99,7 +106,7 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     }));
     await installation.producer.add([{ lane: 2, id: uuidv7(), envelope: { requests, objects } }]);
     const answer = await visitor.get(
-      `/api/queues?activeQueue=${laneName(2)}&status=waiting&page=1&jobsPerPage=10`,
+      `/queues/api/queues?activeQueue=${laneName(2)}&status=waiting&page=1&jobsPerPage=10`,
     );
     const { queues } = (await answer.json()) as Shown;
     const lane = queues.find(({ name }) => name === laneName(2))!;
@@ -130,20 +137,22 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
       'clean/waiting',
       'concurrency',
     ]) {
-      expect([action, (await visitor.put(`/api/queues/${laneName(0)}/${action}`)).status]).toEqual([
+      expect([action, (await visitor.put(`/queues/api/queues/${laneName(0)}/${action}`)).status]).toEqual([
         action,
         403,
       ]);
     }
     for (const action of ['clean', 'promote']) {
-      expect((await visitor.put(`/api/queues/${laneName(0)}/held/${action}`)).status).toBe(403);
+      expect((await visitor.put(`/queues/api/queues/${laneName(0)}/held/${action}`)).status).toBe(403);
     }
-    expect((await visitor.put(`/api/queues/${laneName(0)}/held/retry`)).status).toBe(405);
-    expect((await visitor.put(`/api/queues/${laneName(0)}/retry/failed`)).status).toBe(405);
-    expect((await visitor.put('/api/queues/pause')).status).toBe(403);
-    expect((await visitor.send('POST', `/api/queues/${laneName(0)}/add`)).status).toBe(403);
-    expect((await visitor.send('PATCH', `/api/queues/${laneName(0)}/held/update-data`)).status).toBe(403);
-    expect(await (await visitor.get(`/api/queues/${laneName(0)}/held`)).json()).toMatchObject({
+    expect((await visitor.put(`/queues/api/queues/${laneName(0)}/held/retry`)).status).toBe(403);
+    expect((await visitor.put(`/queues/api/queues/${laneName(0)}/retry/failed`)).status).toBe(403);
+    expect((await visitor.put('/queues/api/queues/pause')).status).toBe(403);
+    expect((await visitor.send('POST', `/queues/api/queues/${laneName(0)}/add`)).status).toBe(403);
+    expect((await visitor.send('PATCH', `/queues/api/queues/${laneName(0)}/held/update-data`)).status).toBe(
+      403,
+    );
+    expect(await (await visitor.get(`/queues/api/queues/${laneName(0)}/held`)).json()).toMatchObject({
       job: { data: {} },
     });
     expect(await lane!.getJobState('held')).toBe('waiting');
@@ -151,12 +160,46 @@ describe.each(['redis', 'postgres'] as const)('the dashboard over queues on %s',
     expect(await lane!.getGlobalConcurrency()).toBe(1);
   });
 
-  test('a dead letter can be retried and nothing else', async () => {
+  test('a dead letter can be looked at and nothing else', async () => {
     await installation.deadLetterQueue.add('events', {}, { jobId: 'dead' });
-    for (const action of ['pause', 'empty', 'obliterate', 'clean/waiting']) {
-      expect((await visitor.put(`/api/queues/${DEAD_LETTER_QUEUE}/${action}`)).status).toBe(403);
-    }
-    expect((await visitor.put(`/api/queues/${DEAD_LETTER_QUEUE}/dead/clean`)).status).toBe(403);
+    for (const action of [
+      'pause',
+      'empty',
+      'obliterate',
+      'clean/waiting',
+      'retry/failed',
+      'dead/retry',
+      'dead/clean',
+    ])
+      expect((await visitor.put(`/queues/api/queues/${DEAD_LETTER_QUEUE}/${action}`)).status).toBe(403);
     expect(await installation.deadLetterQueue.getJobState('dead')).toBe('waiting');
+  });
+
+  test('whoever has no right to everything sees what there is, and not whom it is about', async () => {
+    const { visitor: looker } = await createPeople(installation, board).arrive();
+    const row = failedEvent();
+    await installation.deadLetterQueue.add(
+      'events',
+      {
+        dead_letter_id: row.id,
+        request_id: row.requestId,
+        workspace_id: row.workspaceId,
+        object: row.object,
+      },
+      { jobId: 'masked' },
+    );
+    const request = { request_id: uuidv7(), workspace_id: uuidv7(), accepted_at: '2026-01-02T03:04:05.000Z' };
+    await installation.producer.add([
+      { lane: 1, id: uuidv7(), envelope: { requests: [request], objects: [row.object] } },
+    ]);
+    for (const name of [DEAD_LETTER_QUEUE, laneName(1)]) {
+      const path = `/queues/api/queues?activeQueue=${name}&status=waiting&page=1&jobsPerPage=10`;
+      const [whole, masked] = await Promise.all(
+        [visitor, looker].map(async (one) => (await one.get(path)).text()),
+      );
+      expect([whole!.includes('teal'), masked!.includes('teal')]).toEqual([true, false]);
+      expect(masked).not.toContain('external_id');
+      expect(masked).toContain('request_id');
+    }
   });
 });

@@ -32,7 +32,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     const row = failedEvent();
     await commit(database, row);
     const result = await replayDeadLetters(replayContext, [row.id]);
-    expect(result).toEqual({ enqueued: [row.id], alreadyReplayed: [], unknown: [] });
+    expect(result).toEqual({ enqueued: [row.id], alreadyReplayed: [], discarded: [], unknown: [] });
     expect(await envelopesOf(row.id)).toEqual([
       {
         lane: laneOf(row.workspaceId, identifierKey(row.object.identifier!), 4),
@@ -96,7 +96,7 @@ describe.each(['redis', 'postgres'] as const)('replaying dead letters, queue on 
     await commitReplayed(database, [id]);
     const nothing = uuidv7();
     const result = await replayDeadLetters(replayContext, [id, nothing, id.toUpperCase()]);
-    expect(result).toEqual({ enqueued: [], alreadyReplayed: [id], unknown: [nothing] });
+    expect(result).toEqual({ enqueued: [], alreadyReplayed: [id], discarded: [], unknown: [nothing] });
     expect(await envelopesOf(id)).toHaveLength(0);
   });
 

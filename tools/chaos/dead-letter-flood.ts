@@ -147,7 +147,7 @@ async function main(): Promise<void> {
   const cookie = signIn.headers.getSetCookie()[0]!.split(';')[0]!;
   const look = async (query: string) => {
     const [took, body] = await timed(async () => {
-      const answer = await fetch(`${url}/api/queues?activeQueue=dead-letters&${query}`, {
+      const answer = await fetch(`${url}/queues/api/queues?activeQueue=dead-letters&${query}`, {
         headers: { cookie },
       });
       return { status: answer.status, text: await answer.text() };

@@ -82,12 +82,14 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
    * time, and now and then, it trusts the table alone and shows whatever waits: what is there stays as it is.
    */
   async function sweep(): Promise<void> {
+    // Before the look: what is shown while it lasts is not among what it finds.
+    const known = [...shown.keys()];
     const waiting = await selectLatestWaiting(database.pool, KEPT);
     const refresh = sweeps++ % SWEEPS_TO_REFRESH === 0;
     const missing = waiting.filter(({ id, replays }) => refresh || !shown.has(jobId(id, replays)));
     await show(missing.map(({ id }) => id));
     const present = new Set(waiting.map(({ id, replays }) => jobId(id, replays)));
-    await forget([...shown.keys()].filter((key) => !present.has(key)));
+    await forget(known.filter((key) => !present.has(key)));
     if (refresh) await forgetErased();
   }
 

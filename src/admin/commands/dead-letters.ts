@@ -1,11 +1,14 @@
+import { readFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
 import { type Command, Option } from 'commander';
 import type { Json } from '../../profile/json.ts';
-import { parseCount, parseId, parseIds } from '../arguments.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
+import { discardDeadLetters } from '../../store/dead-letter-actions.ts';
+import { parseCount, parseId, parseIds, parseReason } from '../arguments.ts';
+import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspaceId, type Installation, namesOfWorkspaces, withInstallation } from '../lookup.ts';
 import { pageOf, printJson, printPage, printRow, showProgress } from '../output.ts';
 
-const states = ['waiting', 'replaying', 'replayed'];
+const states = ['waiting', 'replaying', 'replayed', 'discarded'];
 
 /** Letters that are handed over together, between two steps of the progress bar. */
 const CHUNK = 100;
@@ -13,7 +16,7 @@ const CHUNK = 100;
 export function addDeadLetters(program: Command): void {
   const noun = addNoun(program, 'dead-letters', {
     sentence:
-      'List, show and replay dead letters: accepted objects that could not be applied, with the reason.',
+      'List, show, replay, mend and discard dead letters: accepted objects that could not be applied, with the reason.',
     example: 'dead-letters list --state waiting',
   });
   addVerb(noun, 'list', {
@@ -39,6 +42,24 @@ export function addDeadLetters(program: Command): void {
     .option('--all', 'every letter that has not taken effect yet')
     .option('--workspace <workspace>', 'with --all: only this workspace (name or id)')
     .action(replay);
+  addVerb(noun, 'discard', {
+    sentence: 'Give dead letters up: they are kept with the reason, and nobody replays them any more.',
+    example: 'dead-letters discard 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --reason "a test of the shop"',
+  })
+    .argument('<ids...>', 'ids of the letters', parseIds)
+    .requiredOption('--reason <reason>', 'why, for whoever reads it later', parseReason)
+    .action(discard);
+  addVerb(noun, 'mend', {
+    sentence:
+      'Put a mended object into the place of the one that failed, and replay it; what came first is kept.',
+    example: 'dead-letters mend 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --file mended.json',
+  })
+    .argument('<id>', 'id of the letter', parseId)
+    .requiredOption(
+      '--file <path>',
+      'JSON of the object, as `show --json` prints it under `object`; - for standard input',
+    )
+    .action(mend);
 }
 
 interface ListOptions {
@@ -98,6 +119,10 @@ async function show(id: string, { json }: { json?: boolean }): Promise<void> {
       replays: letter.replays,
       failed_at: letter.failedAt.toISOString(),
       replayed_at: letter.replayedAt?.toISOString() ?? null,
+      discarded_at: letter.discardedAt?.toISOString() ?? null,
+      discarded_by: letter.discardedBy,
+      discard_reason: letter.discardReason,
+      mended_at: letter.mendedAt?.toISOString() ?? null,
       object: letter.object as Json,
     });
   });
@@ -122,12 +147,53 @@ async function replay(ids: string[], { all, workspace, json }: ReplayOptions): P
     const replayed = await replayInChunks(installation, letters.chunks, progress.advance).finally(
       progress.stop,
     );
-    const { enqueued, alreadyReplayed, unknown } = replayed;
-    if (json) printJson({ enqueued, already_replayed: alreadyReplayed, unknown });
-    else
-      process.stdout.write(`${enqueued} handed to the workers, ${alreadyReplayed} had taken effect before\n`);
+    const { enqueued, alreadyReplayed, discarded, unknown } = replayed;
+    if (json) printJson({ enqueued, already_replayed: alreadyReplayed, discarded, unknown });
+    else {
+      const given = discarded > 0 ? `, ${discarded} were discarded` : '';
+      process.stdout.write(
+        `${enqueued} handed to the workers, ${alreadyReplayed} had taken effect before${given}\n`,
+      );
+    }
     if (unknown.length > 0) throw new Refusal(`no dead letter has the id ${unknown.join(', ')}`);
   });
+}
+
+/** Who it was, as far as a command knows: the account that it runs under. */
+const operator = () => `${userInfo().username} (command line)`;
+
+async function discard(ids: string[], { reason, json }: { reason: string; json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const by = operator();
+    const discarded: string[] = [];
+    for (let start = 0; start < ids.length; start += CHUNK)
+      discarded.push(
+        ...(await discardDeadLetters(database.pool, ids.slice(start, start + CHUNK), { by, reason })),
+      );
+    const left = ids.filter((id) => !discarded.includes(id.toLowerCase()));
+    if (json) printJson({ discarded: discarded.length, not_waiting: left });
+    else process.stdout.write(`${discarded.length} discarded\n`);
+    if (left.length > 0) throw new Refusal(`no dead letter waits with the id ${left.join(', ')}`);
+  });
+}
+
+async function mend(id: string, { file, json }: { file: string; json?: boolean }): Promise<void> {
+  const text = readText(file);
+  const { mendInQueue } = await import('../queue.ts');
+  await withInstallation(async (installation) => {
+    await mendInQueue(installation, id, { text, by: operator() });
+    if (json) printJson({ dead_letter_id: id, mended: true });
+    else process.stdout.write('mended, and handed to the workers\n');
+  });
+}
+
+/** @throws {Refusal} when it cannot be read */
+function readText(file: string): string {
+  try {
+    return readFileSync(file === '-' ? 0 : file, 'utf8');
+  } catch (error) {
+    throw new Refusal(`${file} cannot be read: ${describeFailure(error)}`);
+  }
 }
 
 interface Letters {
@@ -148,7 +214,7 @@ function namedLetters(ids: string[]): Letters {
  */
 async function everyLetter({ database }: Installation, workspace?: string): Promise<Letters> {
   const workspaceId = await findWorkspaceId(database, workspace);
-  const where = { state: { not: 'replayed' }, ...(workspaceId && { workspaceId }) };
+  const where = { state: { in: ['waiting', 'replaying'] }, ...(workspaceId && { workspaceId }) };
   const chunks = async function* () {
     let last: string | undefined;
     do {

@@ -7,7 +7,7 @@ import type { Resources } from '../operation.ts';
 type Status = 'accepted' | 'applied' | 'failed';
 
 /** What has become of what stood at one place of a request. */
-interface Standing {
+export interface Standing {
   input_array: string;
   index: number;
   status: Status;
@@ -17,6 +17,7 @@ interface Standing {
 /** What each status of a dead letter means to who sent the object. */
 const tried: Record<DeadLetter['state'], Status> = {
   waiting: 'failed',
+  discarded: 'failed',
   replaying: 'accepted',
   replayed: 'applied',
 };
@@ -87,6 +88,16 @@ function boundaryId(milliseconds: number, fill: string): string {
 interface Part {
   trace: Trace;
   status: Status;
+  /** Where it waits, or is in work. */
+  lane?: number;
+}
+
+/** What has become of a request. */
+export interface FollowedRequest {
+  objects: Standing[];
+  unknown: number;
+  waits: { envelopeId: string; lane: number }[];
+  deadLetters: DeadLetter[];
 }
 
 /** What is known of a request, by the ids of its envelopes. */
@@ -96,23 +107,24 @@ type Parts = Map<string, Part>;
  * Looks for a request where its objects can be: in the ledger, where it is by the time of its id; in the lanes, if some
  * of it is not in the ledger; and then in the ledger once more, since an object is in one of the two at any moment.
  *
- * @returns `unknown`: how many of its objects are nowhere; undefined when all are
+ * @returns `unknown`: how many of its objects are nowhere; `waits`: its envelopes that are in lanes; `deadLetters`: those of
+ *   its objects that could not be applied at first; undefined when all are nowhere
  */
 export async function followRequest(
   { database: { pool }, waiting }: Pick<Resources, 'database' | 'waiting'>,
   workspaceId: string,
   requestId: string,
-): Promise<{ objects: Standing[]; unknown: number } | undefined> {
+): Promise<FollowedRequest | undefined> {
   const parts: Parts = new Map();
   await lookIntoLedger();
   if (missing(parts) !== 0) {
     const from = millisecondsOf(requestId);
-    for (const { envelopeId, trace } of await waiting.find(
+    for (const { envelopeId, lane, trace } of await waiting.find(
       requestId,
       workspaceId,
       idsBetween(from, from + FARTHEST),
     ))
-      if (!parts.has(envelopeId)) parts.set(envelopeId, { trace, status: 'accepted' });
+      if (!parts.has(envelopeId)) parts.set(envelopeId, { trace, status: 'accepted', lane });
     await lookIntoLedger();
   }
   const deadLetters = await selectByRequest(pool, workspaceId, requestId);
@@ -120,6 +132,8 @@ export async function followRequest(
   return {
     objects: standings([...parts.values()], deadLetters),
     unknown: Math.max(0, missing(parts) ?? 0),
+    waits: [...parts].flatMap(([envelopeId, { lane }]) => (lane === undefined ? [] : [{ envelopeId, lane }])),
+    deadLetters,
   };
 
   async function lookIntoLedger(): Promise<void> {

@@ -36,6 +36,15 @@ export const longReads: Record<string, string> = {
   'blocked-external-ids.ts findCrowdedProfiles: all of event_summaries_sample': 'holds one summary in 256',
   'blocked-external-ids.ts findCrowdedProfiles: all of purchase_summaries_sample': 'holds one summary in 256',
   'dead-letters.ts selectLatestWaiting: all of dead_letters_waiting': 'as many as are wanted, from its end',
+  'dead-letter-groups.ts countWaiting: all of dead_letters_waiting': 'as many as are counted',
+  'dead-letter-groups.ts selectGroups: a range of dead_letters_groups': 'the first of the next group',
+  'dead-letter-groups.ts selectGroups: what one owner has in dead_letters':
+    'the first, in the order of the groups',
+  'profile-search.ts newestUsers: what one owner has in profiles': 'a page, from the end of the index',
+  'profile-search.ts searchUsers: a range of profiles_external_id': PREFIX,
+  'profile-search.ts searchUsers: a range of user_aliases_pkey': 'the first of the next label',
+  'profile-search.ts searchUsers: what one owner has in user_aliases':
+    'the first, in the order of the labels',
   'counters.ts readTotals: all of dead_letters_waiting': 'holds those that wait for a person',
   'credentials.ts findApiKey: what one owner has in blocked_external_ids': 'at most MAX_BLOCKED',
   'accounts.ts findAccounts: a range of accounts_family_name': PREFIX,

@@ -2,6 +2,13 @@ import { createHash } from 'node:crypto';
 import { newId } from '../../../src/platform/ids.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../../src/store/blocked-external-ids.ts';
 import { countLanes, countUsage, readTotals, readUsageToday } from '../../../src/store/counters.ts';
+import { discardDeadLetters, mendDeadLetter, readLetter } from '../../../src/store/dead-letter-actions.ts';
+import {
+  countWaiting,
+  selectClosed,
+  selectGroups,
+  selectOfGroup,
+} from '../../../src/store/dead-letter-groups.ts';
 import {
   claimWaitingForReplay,
   markReplayed,
@@ -92,6 +99,13 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => selectDeadLetters(store, deadLetters),
     () => selectByRequest(store, workspaceId, 'request2'),
     () => selectLatestWaiting(store, 100),
+    () => countWaiting(store, 100),
+    () => readLetter(store, deadLetters[0]!, 1000),
+    () => selectGroups(store, [workspaceId]),
+    () => selectOfGroup(store, { workspaceId, kind: 'events', reason: 'reason', limit: 50 }),
+    () => selectClosed(store, [workspaceId], { state: 'discarded', limit: 50 }),
+    () => discardDeadLetters(store, deadLetters, { by: 'ada@example.com', reason: 'hopeless' }),
+    () => mendDeadLetter(store, deadLetters[0]!, { object: '{}', by: 'ada@example.com', names: ['x:user2'] }),
     () => claimWaitingForReplay(store, deadLetters),
     () => markReplayed(store, deadLetters),
     () => announceArrival(store, newId(), 0),

@@ -1,4 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
+import { setIntegrationStatus } from '../../../src/store/integrations.ts';
 import {
   addToBoundary,
   clearBoundary,
@@ -15,7 +16,13 @@ import {
   insertRowErrors,
   removeFromOutbox,
 } from '../../../src/store/sync-chunks.ts';
-import { listRuns, readRules, readSyncState, selectRuns } from '../../../src/store/sync-lists.ts';
+import {
+  listRuns,
+  readRules,
+  readSyncState,
+  selectRowErrors,
+  selectRuns,
+} from '../../../src/store/sync-lists.ts';
 import {
   advanceIntegration,
   advanceRun,
@@ -65,6 +72,8 @@ export const ofSyncs: Asking = (
     ...(['older', 'newer'] as const).map(
       (direction) => () => listRuns(store, integrationId, { direction, from: oldRunId, size: 10 }),
     ),
+    () => selectRowErrors(store, runId, { after: 0, limit: 100 }),
+    () => setIntegrationStatus(store, integrationId, 'paused'),
     () => selectRuns(store, integrationId, { id: runId, limit: 10 }),
     () => selectRuns(store, integrationId, { after: oldRunId, limit: 10 }),
   ];

@@ -14,6 +14,7 @@ import {
 } from '../../../src/store/identifiers.ts';
 import { readLargeAttributes } from '../../../src/store/large-attributes.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
+import { newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
 import {
   insertProfiles,
   lockProfiles,
@@ -22,6 +23,12 @@ import {
 } from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
 import { findPushTokens, upsertPushTokens } from '../../../src/store/push-tokens.ts';
+import {
+  readTimeline,
+  selectLettersOfUser,
+  selectMerged,
+  selectRenamed,
+} from '../../../src/store/timeline.ts';
 import type { Asking } from './asking.ts';
 
 /** Who they are, what they do, what is told of them. */
@@ -135,6 +142,21 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
           'subscription_groups',
         ],
       }),
+    () =>
+      searchUsers(store, [workspaceId], {
+        search: {
+          ...{ id, externalId: 'user2', prefix: 'user2', aliasName: 'alias2' },
+          ...{ alias: { label: 'label', name: 'alias2' } },
+          ...{ email: emails[0]!, phone: phones[0]! },
+        },
+        limit: 50,
+      }),
+    () => searchUsers(store, [workspaceId], { search: { aliasName: 'alias2' }, limit: 50 }),
+    () => newestUsers(store, [workspaceId], 25),
+    () => selectMerged(store, workspaceId, id),
+    () => selectRenamed(store, { workspaceId, profileId: id, limit: 50 }),
+    () => readTimeline(store, { workspaceId, owners: ids, limit: 51 }),
+    () => selectLettersOfUser(store, workspaceId, { names: [`u:${id}`, 'x:user2'], limit: 20 }),
     () => findKeptProfile(store, workspaceId, id),
     () => findLinkUser(store, workspaceId, 'user2'),
     () => revokeLinks(store, workspaceId, { kind: 'user', id }),

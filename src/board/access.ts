@@ -1,0 +1,136 @@
+import type { Database } from '../store/database.ts';
+
+/**
+ * What the console asks for, by the names that SCIM gives for a workspace: one of them suffices. `admin` of a workspace
+ * has all of them, and company administrators have all in every workspace of their company.
+ */
+export const rights = {
+  /** To find users and to look at them. */
+  users: ['view_user_profile'],
+  /** To see who somebody is: names, addresses, values of attributes and properties. Masked otherwise. */
+  pii: ['view_pii'],
+  /** To take a user's data along. */
+  export: ['export_user_data'],
+  /** To delete users; to replay, mend and discard what could not be applied. */
+  change: ['edit_user_data', 'import_update_user_data'],
+  /** To follow requests and to look at dead letters. */
+  delivery: ['dev_console', 'view_event_user_log'],
+  /** To look at warehouse syncs, and to run, pause and cancel them. */
+  syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
+} as const;
+
+export type Right = keyof typeof rights;
+
+/** Company permissions that open everything of the company; whoever has neither has what workspaces give. */
+const FULL = ['admin', 'manage_company_settings'];
+
+/** Most workspaces of one person that a page looks into. */
+const MAX_WORKSPACES = 1000;
+
+export interface Workspace {
+  id: string;
+  name: string;
+}
+
+/** Somebody who has signed in, and what this person may do at this moment. */
+export interface Viewer {
+  /** The address, or BOARD_USER. */
+  user: string;
+  /** Absent: BOARD_USER. For the log, which names nobody. */
+  accountId?: string | undefined;
+  /** Whether everything of the queues may be looked at. */
+  full: boolean;
+  /** The workspaces in which the person has the right, by name. */
+  workspacesWith(right: Right): Workspace[];
+  /** Whether the person has the right in the workspace. */
+  can(right: Right, workspaceId: string): boolean;
+}
+
+type Granted = Workspace & { names: ReadonlySet<string> | 'all' };
+
+interface Given extends Pick<Viewer, 'user' | 'accountId' | 'full'> {
+  granted: Granted[];
+}
+
+function viewerOf({ user, accountId, full, granted }: Given): Viewer {
+  const has = ({ names }: Granted, right: Right) =>
+    names === 'all' || names.has('admin') || rights[right].some((name) => names.has(name));
+  const byId = new Map(granted.map((one) => [one.id, one]));
+  return {
+    user,
+    accountId,
+    full,
+    workspacesWith: (right) => granted.filter((one) => has(one, right)).map(({ id, name }) => ({ id, name })),
+    can: (right, workspaceId) => {
+      const one = byId.get(workspaceId);
+      return one !== undefined && has(one, right);
+    },
+  };
+}
+
+type Prisma = Database['prisma'];
+
+const page = { select: { id: true, name: true }, orderBy: { name: 'asc' }, take: MAX_WORKSPACES } as const;
+
+/** Whoever knows BOARD_USER and its password: everything, in every company. */
+export async function operatorViewer(prisma: Prisma, user: string): Promise<Viewer> {
+  const workspaces = await prisma.workspace.findMany(page);
+  return viewerOf({ user, full: true, granted: workspaces.map((one) => ({ ...one, names: 'all' })) });
+}
+
+/** The same while Postgres does not answer: no workspace is known then. */
+export const namelessOperator = (user: string): Viewer => viewerOf({ user, full: true, granted: [] });
+
+/** An element of `accounts.app_groups`, as SCIM writes it. Teams hold no users here, so that theirs give nothing. */
+interface StoredGroup {
+  workspace: string;
+  permissions: string[];
+  permissionSet?: string;
+}
+
+/** What an account has of its company and of workspaces. */
+export interface AccountRights {
+  id: string;
+  userName: string;
+  companyId: string;
+  companyPermissions: string[];
+  appGroups: unknown;
+}
+
+/** Those of a company and of its workspaces, permission sets looked up as they are now. */
+export async function accountViewer(prisma: Prisma, account: AccountRights): Promise<Viewer> {
+  const { id: accountId, userName: user, companyId, companyPermissions } = account;
+  if (companyPermissions.some((name) => FULL.includes(name))) {
+    const workspaces = await prisma.workspace.findMany({ ...page, where: { companyId } });
+    return viewerOf({
+      user,
+      accountId,
+      full: true,
+      granted: workspaces.map((one) => ({ ...one, names: 'all' })),
+    });
+  }
+  const groups = (account.appGroups as StoredGroup[]).slice(0, MAX_WORKSPACES);
+  if (groups.length === 0) return viewerOf({ user, accountId, full: false, granted: [] });
+  const sets = groups.flatMap(({ permissionSet }) => permissionSet ?? []);
+  const [workspaces, found] = await Promise.all([
+    prisma.workspace.findMany({
+      ...page,
+      where: { companyId, id: { in: groups.map(({ workspace }) => workspace) } },
+    }),
+    sets.length === 0 ? [] : prisma.permissionSet.findMany({ where: { companyId, id: { in: sets } } }),
+  ]);
+  const ofSet = new Map(found.map(({ id, permissions }) => [id, permissions]));
+  const ofWorkspace = new Map<string, Set<string>>();
+  for (const { workspace, permissions, permissionSet } of groups) {
+    const names = ofWorkspace.get(workspace) ?? new Set();
+    for (const name of permissionSet === undefined ? permissions : (ofSet.get(permissionSet) ?? []))
+      names.add(name);
+    ofWorkspace.set(workspace, names);
+  }
+  return viewerOf({
+    user,
+    accountId,
+    full: false,
+    granted: workspaces.map((one) => ({ ...one, names: ofWorkspace.get(one.id) ?? new Set() })),
+  });
+}

@@ -1,0 +1,246 @@
+import type { NextFunction, Request, Response, Router } from 'express';
+import express from 'express';
+import type { Config } from '../platform/config.ts';
+import type { Log } from '../platform/log.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import type { openLaneDepths } from '../queue/depth.ts';
+import type { GroupCommit } from '../queue/enqueue.ts';
+import { type LaneProducer, QueueUnavailable } from '../queue/lanes.ts';
+import { describeLoss } from '../queue/loss.ts';
+import type { createWaitingSearch } from '../queue/waiting.ts';
+import type { Database } from '../store/database.ts';
+import type { QueueLoss } from '../store/installation.ts';
+import { type Right, rights, type Viewer, type Workspace } from './access.ts';
+import { type Html, html } from './html.ts';
+import { shell } from './layout.ts';
+
+/** What pages are made from. */
+export interface ConsoleServices {
+  database: Database;
+  connection: QueueConnection;
+  /** Of this installation, once it is known how many lanes there are. */
+  producer: LaneProducer;
+  config: Pick<Config, 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'>;
+  /** What the queue has lost and nobody has confirmed. */
+  loss(): QueueLoss | undefined;
+  /** What the process cannot do without and does not have, by name. */
+  missing(): string[];
+  log: Log;
+}
+
+/** What pages use beside the stores: what waits in the lanes, and a way into them. */
+export interface PageServices extends ConsoleServices {
+  waiting: ReturnType<typeof createWaitingSearch>;
+  queue: GroupCommit;
+  depths: ReturnType<typeof openLaneDepths>;
+}
+
+/** A request of somebody who has the page's right somewhere. */
+export interface Visit<Services> {
+  services: Services;
+  viewer: Viewer;
+  /** Those in which the person has the right, by name. */
+  workspaces: Workspace[];
+  params: Record<string, string>;
+  /** Of the address; what is missing, or came twice, is empty. */
+  query(name: string): string;
+  /** Of the form; what is missing is empty. */
+  field(name: string): string;
+  /** Every value of the form's field. */
+  fields(name: string): string[];
+}
+
+/** What a visit ends with: a page, another page's address, or a file. */
+export type Reply =
+  | { title: string; body: Html; status?: number; refresh?: number }
+  | { to: string }
+  | { file: string; type: string; chunks: AsyncIterable<string> | Iterable<string> };
+
+/** One route of the console. */
+export interface Page<Services = ConsoleServices> {
+  method: 'get' | 'post';
+  path: string;
+  /** What a person needs in one workspace at least; `anyone`: to have signed in. */
+  right: Right | 'anyone';
+  /** Bytes that its form may have, where that is more than usual. */
+  mostBytes?: number;
+  handle(visit: Visit<Services>): Promise<Reply>;
+}
+
+/** What can be said to whoever asked: there is no such thing, or what was sent will not do. */
+export class Sorry extends Error {
+  override name = 'Sorry';
+  readonly status: number;
+
+  constructor(status: 400 | 403 | 404 | 409 | 503, message: string) {
+    super(message);
+    this.status = status;
+  }
+}
+
+/** What actions say of themselves on the page that follows; `?done=` names one, so that no address can say anything else. */
+const notices: Record<string, string> = {
+  replayed: 'Handed to the workers again. What fails once more comes back with its new reason.',
+  discarded: 'Discarded. It is kept under “Discarded” with your reason.',
+  mended: 'Mended, and handed to the workers again.',
+  nothing: 'Nothing has changed: none of it was waiting any more.',
+  begun: 'A run has begun.',
+  paused: 'Paused. A run that is in progress goes on.',
+  resumed: 'Active again.',
+  deleted: 'The delete is on disk, and takes effect behind what was accepted before.',
+  cancelled: 'The run ends when the rows in hand have taken effect; what was synced stays.',
+};
+
+/** Ids of a page of a list, and the few fields beside them. */
+const FORM_BYTES = 65_536;
+
+/** Values of a form: the ids of a page. */
+const MOST_FIELDS = 600;
+
+/** The pages, each behind its right. */
+export function createConsole<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
+  pages: Page<Services>[],
+  services: Services,
+): Router {
+  const router = express.Router({ caseSensitive: true, strict: true });
+  for (const page of pages) {
+    const limit = page.mostBytes ?? FORM_BYTES;
+    const readForm = express.urlencoded({ extended: false, limit, parameterLimit: MOST_FIELDS });
+    const answer = (request: Request, response: Response) => serve(page, { request, response, services });
+    if (page.method === 'get') router.get(page.path, answer);
+    else router.post(page.path, logAction(services.log), readForm, answer);
+  }
+  // biome-ignore lint/complexity/useMaxParams: Express knows an error handler by its four parameters.
+  router.use((error: unknown, request: Request, response: Response, next: NextFunction) => {
+    const found = sorryOf(error);
+    if (!found || response.headersSent) return next(error);
+    if (found.status >= 500) services.log.warn({ err: error }, 'the console could not answer');
+    sendSorry(request, response, found);
+  });
+  return router;
+}
+
+/** One line per action, however it ends; who looks leaves none, as an open page asks every few seconds. */
+function logAction(log: Log) {
+  return (request: Request, response: Response, next: NextFunction) => {
+    const { path } = request;
+    const { accountId } = viewerOf(response);
+    response.on('finish', () =>
+      log.info({ path, account_id: accountId, status: response.statusCode }, 'console action'),
+    );
+    next();
+  };
+}
+
+interface Served<Services> {
+  request: Request;
+  response: Response;
+  services: Services;
+}
+
+async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
+  page: Page<Services>,
+  { request, response, services }: Served<Services>,
+): Promise<void> {
+  const viewer = viewerOf(response);
+  const workspaces = page.right === 'anyone' ? [] : viewer.workspacesWith(page.right);
+  if (page.right !== 'anyone' && workspaces.length === 0)
+    throw viewer.full ? noWorkspace() : lacking(page.right);
+  const form = (request.body ?? {}) as Record<string, string | string[]>;
+  const fields = (name: string) => (Object.hasOwn(form, name) ? [form[name]!].flat().map(String) : []);
+  const query = (name: string) => {
+    const given = request.query[name];
+    return typeof given === 'string' ? given.trim() : '';
+  };
+  const params = request.params as Record<string, string>;
+  const field = (name: string) => fields(name)[0] ?? '';
+  const reply = await page.handle({ services, viewer, workspaces, params, query, field, fields });
+  response.set('Cache-Control', 'no-store');
+  if ('to' in reply) response.redirect(303, reply.to);
+  else if ('file' in reply) {
+    services.log.info({ path: request.path, account_id: viewer.accountId }, 'console download');
+    await sendFile(response, reply);
+  } else {
+    const loss = services.loss();
+    const { title, body, status = 200, refresh } = reply;
+    const alarm = loss && describeLoss(loss);
+    const notice = notices[query('done')];
+    response.status(status).send(shell({ title, body, path: request.path, viewer, notice, alarm, refresh }));
+  }
+}
+
+/** Piece by piece, as fast as it is taken. */
+async function sendFile(
+  response: Response,
+  { file, type, chunks }: Extract<Reply, { file: string }>,
+): Promise<void> {
+  response.set('Content-Type', type).attachment(file);
+  response.set('Content-Type', type);
+  for await (const chunk of chunks) {
+    if (response.destroyed) return;
+    if (!response.write(chunk))
+      await new Promise((resolve) => {
+        response.once('drain', resolve).once('close', resolve);
+      });
+  }
+  response.end();
+}
+
+export const viewerOf = (response: Response) => response.locals.viewer as Viewer;
+
+export function lacking(right: Right): Sorry {
+  const names = rights[right].map((name) => `'${name}'`).join(' or ');
+  return new Sorry(403, `Your account lacks the permission ${names} of a workspace.`);
+}
+
+/** For who has every right there is. */
+const noWorkspace = () =>
+  new Sorry(
+    503,
+    'No workspace is known: Postgres does not answer, or there is none yet (penstock workspaces create).',
+  );
+
+/** What an error means to whoever asked; undefined: nothing that could be told. */
+function sorryOf(error: unknown): Sorry | undefined {
+  if (error instanceof Sorry) return error;
+  if (error instanceof QueueUnavailable)
+    return new Sorry(503, 'The queue does not answer. Nothing was changed that is not said; try again.');
+  const { type, code } = error as { type?: string; code?: string };
+  if (type === 'entity.too.large') return new Sorry(400, 'The form holds more than it may.');
+  if (type === 'parameters.too.many') return new Sorry(400, `A form has at most ${MOST_FIELDS} values.`);
+  if (code === 'ECONNREFUSED' || code === '57P01' || code === '57P03' || code === 'P1001')
+    return new Sorry(503, 'Postgres does not answer. Try again when it does.');
+  return undefined;
+}
+
+const titles: Record<number, string> = {
+  400: 'That will not do',
+  403: 'Not allowed',
+  404: 'Not found',
+  409: 'Not now',
+  503: 'Not available',
+};
+
+/** A page that says what is wrong; to who takes no pages, JSON. */
+export function sendSorry(request: Request, response: Response, { status, message }: Sorry): void {
+  response.status(status).set('Cache-Control', 'no-store');
+  if (request.accepts(['json', 'html']) !== 'html') {
+    response.json({ message });
+    return;
+  }
+  const body = html`<h1>${titles[status] ?? 'Error'}</h1><p class="lead">${message}</p><p><a href="/">To the first page</a></p>`;
+  const viewer = response.locals.viewer as Viewer | undefined;
+  response.send(shell({ title: titles[status] ?? 'Error', body, path: request.path, viewer }));
+}
+
+/** One of the visit's workspaces by its id; undefined where none is named. @throws {Sorry} for any other */
+export function chosenWorkspace({
+  workspaces,
+  query,
+}: Pick<Visit<unknown>, 'workspaces' | 'query'>): Workspace | undefined {
+  const id = query('workspace');
+  if (id === '') return undefined;
+  const found = workspaces.find((one) => one.id === id || one.name === id);
+  if (!found) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
+  return found;
+}

@@ -1,0 +1,184 @@
+import { grouped } from '../platform/numbers.ts';
+import type { LaneNow } from '../queue/depth.ts';
+import { BEAT_SECONDS, type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
+import { count, duration } from './layout.ts';
+
+/** What was found at one look. */
+export interface Findings {
+  /** What the board itself cannot do without and does not have. */
+  missing: string[];
+  /** Undefined: the queue did not say. */
+  lanes: LaneNow[] | undefined;
+  /** Undefined: Postgres did not say. */
+  processes: SeenProcess[] | undefined;
+  deadLetters: number;
+  /** Active integrations whose last run ended as an error. */
+  failingSyncs: number;
+}
+
+/** What is wrong, and what to do about it; `bad`: what is accepted does not take effect. */
+export interface Verdict {
+  tone: 'good' | 'warn' | 'bad';
+  sentence: string;
+  /** Absent: nothing is to be done. */
+  advice?: string;
+}
+
+/** Seconds for which an envelope waits at most while all is well. */
+const LATE_SECONDS = 10;
+
+/** The first cause that there is, the gravest first: whatever stands behind it may be its effect. */
+export function diagnose(found: Findings): Verdict {
+  return (
+    storesAway(found) ??
+    stuck(found) ??
+    partsMissing(found) ??
+    forPeople(found) ?? {
+      tone: 'good',
+      sentence: 'All is well: what is accepted takes effect within seconds.',
+    }
+  );
+}
+
+const stores: Record<string, [sentence: string, advice: string]> = {
+  postgres: [
+    'Postgres does not answer: nothing that is accepted takes effect, and little can be shown.',
+    'Bring it back; every process goes on by itself then. DATABASE_URL says where it is looked for.',
+  ],
+  migrations: [
+    'Postgres lacks tables of this release.',
+    'Run the release step: penstock migrate. Every process goes on by itself then.',
+  ],
+  redis: [
+    'Redis does not answer: requests are refused with 503, and nothing is applied.',
+    'Bring it back; every process goes on by itself then. REDIS_URL says where it is looked for.',
+  ],
+  queue: [
+    'The queue in Postgres does not answer.',
+    'If it has no tables, run the release step: penstock migrate.',
+  ],
+};
+
+function storesAway({ missing, lanes, processes }: Findings): Verdict | undefined {
+  const name =
+    missing[0] ?? (processes === undefined ? 'postgres' : lanes === undefined ? 'queue' : undefined);
+  if (name === undefined) return undefined;
+  const [sentence, advice] = stores[name] ?? [`This process lacks ${name}.`, 'Its log says why.'];
+  return { tone: 'bad', sentence, advice };
+}
+
+/** Who has missed two beats while something waits for it is told of before it counts as gone. */
+const MISSED_SECONDS = 2 * BEAT_SECONDS + 2;
+
+const isSilent = ({ silentSeconds }: SeenProcess) => silentSeconds > SILENT_SECONDS;
+
+const nameOf = ({ name, host, pid }: SeenProcess) => `${name} ${host} (pid ${pid})`;
+
+/** `lane 3`, `lanes 0 to 3`, `lanes 0, 2 and 5`. */
+export function lanesIn(numbers: number[]): string {
+  const [first] = numbers;
+  const last = numbers.at(-1);
+  if (numbers.length === 1) return `lane ${first}`;
+  if (numbers.length > 2 && last! - first! === numbers.length - 1) return `lanes ${first} to ${last}`;
+  return `lanes ${numbers.slice(0, -1).join(', ')} and ${last}`;
+}
+
+/** Lanes in which something waits for too long, and why. */
+function stuck({ lanes = [], processes = [] }: Findings): Verdict | undefined {
+  const late = lanes
+    .map(({ depth, oldestSeconds }, lane) => ({ lane, depth, oldestSeconds }))
+    .filter(({ depth, oldestSeconds }) => depth > 0 && oldestSeconds > LATE_SECONDS);
+  if (late.length === 0) return undefined;
+  const waiting = late.reduce((sum, { depth }) => sum + depth, 0);
+  const oldest = Math.max(...late.map(({ oldestSeconds }) => oldestSeconds));
+  const where = lanesIn(late.map(({ lane }) => lane));
+  const what = `${count(waiting, 'job')} ${waiting === 1 ? 'waits' : 'wait'} in ${where}, the oldest for ${duration(oldest)}`;
+  const workers = processes.filter(({ name }) => name === 'worker');
+  const isQuiet = ({ silentSeconds }: SeenProcess) => silentSeconds > MISSED_SECONDS;
+  const [silent] = workers.filter(isQuiet).sort((one, other) => one.silentSeconds - other.silentSeconds);
+  const living = workers.filter((worker) => !isQuiet(worker));
+  if (living.length === 0) {
+    if (!silent)
+      return {
+        tone: 'bad',
+        sentence: `No worker runs: ${what}.`,
+        advice: 'Start one: npm start, or the line “worker” of the Procfile.',
+      };
+    const only =
+      workers.length === 1 ? 'The only worker' : `None of ${workers.length} workers is heard; the last,`;
+    return {
+      tone: 'bad',
+      sentence: `${only} ${silent.host} (pid ${silent.pid}) has been silent for ${duration(silent.silentSeconds)}: ${what}.`,
+      advice:
+        'It is stopped, frozen, or cut off from Postgres. Restart it, or start another: its lanes are taken over within seconds, and nothing is lost or done twice.',
+    };
+  }
+  if (silent)
+    return {
+      tone: 'bad',
+      sentence: `Worker ${silent.host} (pid ${silent.pid}) has been silent for ${duration(silent.silentSeconds)}, and ${what}.`,
+      advice: 'It may hold these lanes. Restart it; until then the others take over what they can.',
+    };
+  const rate = living.reduce((sum, { objectsPerSecond }) => sum + objectsPerSecond, 0);
+  const standing = late.filter(({ lane }) => !living.some((worker) => worker.lanes.includes(lane)));
+  if (standing.length > 0)
+    return {
+      tone: 'bad',
+      sentence: `${standing.length === 1 ? 'A lane stands' : 'Lanes stand'} still though ${count(living.length, 'worker')} ${living.length === 1 ? 'runs' : 'run'}: ${what}.`,
+      advice:
+        'The log of the workers says what the first envelope fails with. “Requests” shows what stands in front of a request.',
+    };
+  return {
+    tone: 'warn',
+    sentence: `The workers are behind: ${what}. They apply ${grouped(Math.round(rate))} objects/s.`,
+    advice: 'If it does not shrink, start another worker, or find who sends so much under “Queues”.',
+  };
+}
+
+/** Processes that there should be, or that lack something. */
+function partsMissing({ processes = [] }: Findings): Verdict | undefined {
+  const living = processes.filter((one) => !isSilent(one));
+  for (const [name, effect] of [
+    ['web', 'nothing is accepted'],
+    ['worker', 'what is accepted waits'],
+  ] as const)
+    if (!living.some((one) => one.name === name))
+      return {
+        tone: 'bad',
+        sentence: `No ${name} process is heard: ${effect}.`,
+        advice: `Start one: npm start, or the line “${name}” of the Procfile.`,
+      };
+  const lacking = living.find(({ missing }) => missing.length > 0);
+  if (lacking)
+    return {
+      tone: 'bad',
+      sentence: `${nameOf(lacking)} does not reach ${lacking.missing.join(' and ')}.`,
+      advice:
+        'It waits, and goes on by itself. Its settings or the network between them are the cause, as others reach it.',
+    };
+  const silent = processes.find(isSilent);
+  if (silent)
+    return {
+      tone: 'warn',
+      sentence: `${nameOf(silent)} has been silent for ${duration(silent.silentSeconds)}; others do its work.`,
+      advice:
+        'If it was taken away on purpose, this ends by itself an hour after it was last heard. Otherwise restart it.',
+    };
+  return undefined;
+}
+
+function forPeople({ deadLetters, failingSyncs }: Findings): Verdict | undefined {
+  if (deadLetters > 0)
+    return {
+      tone: 'warn',
+      sentence: `${count(deadLetters, 'dead letter')} ${deadLetters === 1 ? 'waits' : 'wait'} for a person; everything else is well.`,
+      advice: 'See their reasons under “Dead letters”, and replay, mend or discard them.',
+    };
+  if (failingSyncs > 0)
+    return {
+      tone: 'warn',
+      sentence: `The last run of ${count(failingSyncs, 'integration')} ended in an error; everything else is well.`,
+      advice: 'See why under “Syncs”.',
+    };
+  return undefined;
+}

@@ -1,0 +1,205 @@
+import { grouped } from '../platform/numbers.ts';
+import type { Json } from '../profile/json.ts';
+import type { Right, Viewer, Workspace } from './access.ts';
+import { assetPath } from './assets.ts';
+import { Html, html, type Part } from './html.ts';
+
+/** The pages that the navigation leads to, and the right without which one is not shown. */
+const places: { path: string; name: string; right?: Right }[] = [
+  { path: '/', name: 'Health' },
+  { path: '/users', name: 'Users', right: 'users' },
+  { path: '/requests', name: 'Requests', right: 'delivery' },
+  { path: '/dead-letters', name: 'Dead letters', right: 'delivery' },
+  { path: '/syncs', name: 'Syncs', right: 'syncs' },
+  { path: '/queues', name: 'Queues' },
+];
+
+export interface Shell {
+  title: string;
+  body: Html;
+  /** Of the request: which place of the navigation is the present one. */
+  path: string;
+  /** Absent: nobody has signed in. */
+  viewer?: Viewer | undefined;
+  /** What the last action has done. */
+  notice?: string | undefined;
+  /** What every page says first, since somebody has to act. */
+  alarm?: string | undefined;
+  /** Seconds after which the page looks again, where there is script. */
+  refresh?: number | undefined;
+}
+
+/** A whole page. */
+export function shell({ title, body, path, viewer, notice, alarm, refresh }: Shell): string {
+  const isPresent = (place: string) => (place === '/' ? path === '/' : path.startsWith(place));
+  return html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>${title} – Penstock</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="${assetPath('console.css')}">
+<script src="${assetPath('console.js')}"></script>
+</head>
+<body${viewer ? '' : html` class="plain"`}>
+<a class="skip" href="#main">Skip to the content</a>
+${
+  viewer &&
+  html`<header class="side">
+<a class="brand" href="/">Penstock</a>
+<nav aria-label="Pages"><ul>${places
+    .filter(({ right }) => right === undefined || viewer.workspacesWith(right).length > 0)
+    .map(
+      ({ path: place, name }) =>
+        html`<li><a href="${place}"${isPresent(place) && html` aria-current="page"`}>${name}</a></li>`,
+    )}</ul></nav>
+<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light</button>
+<a href="/sign-out" title="${viewer.user}">Sign out</a></div>
+</header>`
+}
+<main id="main" tabindex="-1"${refresh !== undefined && html` data-refresh="${refresh}"`}>
+${alarm !== undefined && html`<p class="banner bad" role="alert">${alarm}</p>`}
+${notice !== undefined && html`<p class="banner good" role="status">${notice}</p>`}
+${body}
+</main>
+</body>
+</html>
+`.text;
+}
+
+/** A moment: UTC as it stands, in the reader's zone with script. */
+export function moment(at: Date | string | null | undefined): Html {
+  if (at === null || at === undefined) return html`<span class="faint">never</span>`;
+  const iso = new Date(at).toISOString();
+  const utc = `${iso.slice(0, 10)} ${iso.slice(11, 19)} UTC`;
+  return html`<time datetime="${iso}" title="${utc}">${utc}</time>`;
+}
+
+/** How long, in the two largest units: `3 d 4 h`, `12 min 5 s`, `0.4 s`. */
+export function duration(seconds: number): string {
+  if (seconds < 10) return `${Math.max(0, Math.round(seconds * 10) / 10)} s`;
+  const whole = Math.round(seconds);
+  const units: [string, number][] = [
+    ['d', Math.floor(whole / 86_400)],
+    ['h', Math.floor(whole / 3600) % 24],
+    ['min', Math.floor(whole / 60) % 60],
+    ['s', whole % 60],
+  ];
+  const first = units.findIndex(([, count]) => count > 0);
+  return units
+    .slice(first, first + 2)
+    .filter(([, count]) => count > 0)
+    .map(([unit, count]) => `${count} ${unit}`)
+    .join(' ');
+}
+
+/** A number with its unit, which is left in the singular for one. */
+export function count(number: number, unit: string, plural = `${unit}s`): string {
+  return `${grouped(number)} ${number === 1 ? unit : plural}`;
+}
+
+export type Tone = 'good' | 'bad' | 'warn' | 'calm';
+
+export const badge = (text: string, tone: Tone = 'calm') => html`<span class="badge ${tone}">${text}</span>`;
+
+/** Nothing to show, and what to do next. */
+export function empty(title: string, hint: Part): Html {
+  return html`<div class="empty"><p><strong>${title}</strong></p><p>${hint}</p></div>`;
+}
+
+/** A column's heading; numbers stand on the right. */
+export type Column = string | { name: string; number: true };
+
+/** A table that scrolls within itself where the screen is narrow. */
+export function table(caption: string, columns: Column[], rows: Part[][]): Html {
+  const isNumber = columns.map((column) => typeof column !== 'string');
+  const head = columns.map((column) =>
+    typeof column === 'string'
+      ? html`<th scope="col">${column}</th>`
+      : html`<th scope="col" class="number">${column.name}</th>`,
+  );
+  const body = rows.map(
+    (cells) =>
+      html`<tr>${cells.map((cell, index) => (isNumber[index] ? html`<td class="number">${cell}</td>` : html`<td>${cell}</td>`))}</tr>`,
+  );
+  return html`<div class="scroll" role="region" aria-label="${caption}" tabindex="0"><table>
+<thead><tr>${head}</tr></thead><tbody>${body}</tbody></table></div>`;
+}
+
+/** Names with what belongs to them; what has nothing is left out. */
+export function facts(pairs: [name: string, value: Part][]): Html {
+  const given = pairs.filter(([, value]) => value !== null && value !== undefined && value !== '');
+  return html`<dl class="facts">${given.map(([name, value]) => html`<div><dt>${name}</dt><dd>${value}</dd></div>`)}</dl>`;
+}
+
+/** A link to the next page. */
+export function nextPage(path: string, query: Record<string, string | undefined>): Html {
+  return html`<p class="pager"><a rel="next" href="${pathWith(path, query)}">Older</a></p>`;
+}
+
+/** A path with those of the query's members that there are. */
+export function pathWith(path: string, query: Record<string, string | undefined>): string {
+  const given = Object.entries(query).filter((pair): pair is [string, string] => Boolean(pair[1]));
+  return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
+}
+
+/** A choice among workspaces; none where there is nothing to choose. */
+export function workspaceChoice(workspaces: Workspace[], chosen: string | undefined): Part {
+  if (workspaces.length < 2) return undefined;
+  return html`<label>Workspace <select name="workspace"><option value="">All</option>${workspaces.map(
+    ({ id, name }) => html`<option value="${id}"${id === chosen && html` selected`}>${name}</option>`,
+  )}</select></label>`;
+}
+
+/** What stands in the place of what the reader may not see. It tells neither length nor whether it is empty. */
+export const MASK = '•••';
+
+/** Nodes of one tree, and characters of one text: a profile may have a megabyte. */
+const MAX_NODES = 400;
+const MAX_CHARACTERS = 400;
+
+/**
+ * JSON as a tree that opens and closes without script.
+ *
+ * @param masked shows names alone
+ * @param most nodes at most
+ */
+export function tree(value: Json, { masked = false, most = MAX_NODES } = {}): Html {
+  let left = most;
+  const scalar = (one: Json): Html => {
+    if (masked) return html`<span class="faint">${MASK}</span>`;
+    if (typeof one !== 'string') return html`<code>${JSON.stringify(one)}</code>`;
+    const more = one.length - MAX_CHARACTERS;
+    return html`<span class="text">${one.slice(0, MAX_CHARACTERS)}</span>${more > 0 && html` <span class="faint">and ${count(more, 'character')} more</span>`}`;
+  };
+  const node = (name: string, one: Json, depth: number): Html => {
+    if (typeof one !== 'object' || one === null)
+      return html`<li><span class="key">${name}</span> ${scalar(one)}</li>`;
+    const members = Array.isArray(one)
+      ? one.map((item, index) => [String(index), item] as const)
+      : Object.entries(one);
+    const size = count(members.length, Array.isArray(one) ? 'element' : 'member');
+    return html`<li><details${depth === 0 && html` open`}><summary><span class="key">${name}</span> <span class="faint">${size}</span></summary>${list(members, depth + 1)}</details></li>`;
+  };
+  const list = (members: (readonly [string, Json])[], depth: number): Html => {
+    const shown = members.slice(0, Math.max(0, left));
+    left -= shown.length;
+    const more = members.length - shown.length;
+    return html`<ul class="tree">${shown.map(([name, one]) => node(name, one, depth))}${more > 0 && html`<li class="faint">and ${grouped(more)} more</li>`}</ul>`;
+  };
+  if (typeof value !== 'object' || value === null) return scalar(value);
+  return list(
+    Array.isArray(value) ? value.map((one, index) => [String(index), one] as const) : Object.entries(value),
+    0,
+  );
+}
+
+/** JSON in one line, cut: for a table. */
+export function brief(value: Json, most = 160): string {
+  const text = JSON.stringify(value) ?? '';
+  return text.length > most ? `${text.slice(0, most)}…` : text;
+}
+
+export { Html, html, type Part };

@@ -1,0 +1,137 @@
+import type { Json } from '../../profile/json.ts';
+import { MAX_MENDED_BYTES, mendAndReplay, NotMended, replayDeadLetters } from '../../queue/dead-letters.ts';
+import { discardDeadLetters, readLetter, type WholeLetter } from '../../store/dead-letter-actions.ts';
+import type { Workspace } from '../access.ts';
+import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Html, html, type Part } from '../html.ts';
+import { badge, count, facts, MASK, moment, pathWith, tree } from '../layout.ts';
+import { MAX_REASON, readReason } from './dead-letters.ts';
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Of a form with a mended object: each of its bytes may be written as three. */
+const FORM_BYTES = 3 * MAX_MENDED_BYTES + 65_536;
+
+interface Found {
+  letter: WholeLetter;
+  workspace: Workspace;
+}
+
+/** @throws {Sorry} when there is none in a workspace of the viewer's */
+async function findLetter({ services, workspaces, params }: Visit<PageServices>): Promise<Found> {
+  const id = params.id ?? '';
+  const letter = UUID.test(id) ? await readLetter(services.database.pool, id, MAX_MENDED_BYTES) : undefined;
+  const workspace = workspaces.find((one) => one.id === letter?.workspaceId);
+  if (!letter || !workspace) throw new Sorry(404, 'There is no such dead letter in your workspaces.');
+  return { letter, workspace };
+}
+
+const show: Page<PageServices> = {
+  method: 'get',
+  path: '/dead-letters/:id',
+  right: 'delivery',
+  async handle(visit) {
+    return { title: 'Dead letter', body: letterPage(visit, await findLetter(visit)) };
+  },
+};
+
+interface Mending {
+  /** What was sent, which is shown again. */
+  text: string;
+  problem: string;
+}
+
+function letterPage({ viewer }: Visit<PageServices>, { letter, workspace }: Found, mending?: Mending): Html {
+  const pii = viewer.can('pii', workspace.id);
+  const mayChange = viewer.can('change', workspace.id) && letter.state === 'waiting';
+  return html`<h1>Dead letter <span class="id">${letter.id}</span></h1>
+${mending && html`<p class="banner bad" role="alert">${mending.problem}. Nothing has changed.</p>`}
+<p class="lead wrap">${pii ? letter.reason : MASK}</p>
+<div class="card">${facts([
+    ['State', badge(letter.state, letter.state === 'waiting' ? 'bad' : 'calm')],
+    ['Kind', html`<code>${letter.kind}</code>`],
+    ['Workspace', workspace.name],
+    [
+      'Request',
+      html`<a class="id" href="${pathWith(`/requests/${encodeURIComponent(letter.requestId)}`, { workspace: workspace.id })}">${letter.requestId}</a>`,
+    ],
+    ['Failed', moment(letter.failedAt)],
+    ['Replays', letter.replays],
+    ['Replayed', letter.replayedAt && moment(letter.replayedAt)],
+    ['Mended', letter.mendedAt && html`${moment(letter.mendedAt)} by ${letter.mendedBy}`],
+    ['Discarded', letter.discardedAt && html`${moment(letter.discardedAt)} by ${letter.discardedBy}`],
+    ['Why discarded', letter.discardReason],
+  ])}</div>
+${
+  mayChange &&
+  html`<div class="actions"><form method="post" action="/dead-letters/${letter.id}"><button class="main" name="action" value="replay">Replay</button></form></div>`
+}
+<h2>Object</h2>${objectOf(letter, pii)}
+${mayChange && pii && letter.object !== null && mendForm(letter, mending?.text)}
+${
+  mayChange &&
+  html`<h2>Discard</h2><p class="lead">For what can never be applied. It is kept with your reason, and replayed by nobody.</p>
+<form class="row" method="post" action="/dead-letters/${letter.id}"><label class="grow">Reason <input name="why" maxlength="${MAX_REASON}" required autocomplete="off"></label>
+<button class="danger" name="action" value="discard">Discard</button></form>`
+}`;
+}
+
+function objectOf({ object, bytes }: WholeLetter, pii: boolean): Part {
+  if (object === null)
+    return html`<p class="faint">The object has ${count(bytes, 'byte')}; <code>penstock dead-letters show</code> prints it.</p>`;
+  return html`<div class="card">${tree(JSON.parse(object) as Json, { masked: !pii })}</div>`;
+}
+
+function mendForm({ id, object }: WholeLetter, given: string | undefined): Html {
+  return html`<h2>Mend and replay</h2>
+<p class="lead">The object as the workers take it. Its kind stays, and what came first is kept.</p>
+<form class="stack" method="post" action="/dead-letters/${id}"><label>JSON <textarea name="object" spellcheck="false" autocomplete="off">${given ?? legible(object!)}</textarea></label>
+<p class="actions"><button class="main" name="action" value="mend">Save and replay</button></p></form>`;
+}
+
+/** Indented, where that loses nothing: a number of many digits would be another one after it. */
+function legible(text: string): string {
+  const value = JSON.parse(text);
+  return JSON.stringify(value) === text ? JSON.stringify(value, undefined, 2) : text;
+}
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/dead-letters/:id',
+  right: 'change',
+  mostBytes: FORM_BYTES,
+  async handle(visit) {
+    const { services, viewer, field } = visit;
+    const found = await findLetter(visit);
+    const { id, workspaceId } = found.letter;
+    if (!viewer.can('delivery', workspaceId)) throw lacking('delivery');
+    const { database, producer, config } = services;
+    const context = { database, producer, lanes: config.LANES };
+    const back = (done: string) => ({ to: pathWith(`/dead-letters/${id}`, { done }) });
+    switch (field('action')) {
+      case 'replay':
+        return back((await replayDeadLetters(context, [id])).enqueued.length > 0 ? 'replayed' : 'nothing');
+      case 'discard': {
+        const discard = { by: viewer.user, reason: readReason(field('why')) };
+        return back(
+          (await discardDeadLetters(database.pool, [id], discard)).length > 0 ? 'discarded' : 'nothing',
+        );
+      }
+      case 'mend': {
+        if (!viewer.can('pii', workspaceId)) throw lacking('pii');
+        try {
+          await mendAndReplay(context, id, { text: field('object'), by: viewer.user });
+          return back('mended');
+        } catch (error) {
+          if (!(error instanceof NotMended)) throw error;
+          const body = letterPage(visit, found, { text: field('object'), problem: error.message });
+          return { title: 'Dead letter', status: 400, body };
+        }
+      }
+      default:
+        throw new Sorry(400, "'action' is replay, mend or discard.");
+    }
+  },
+};
+
+export const deadLetterPages = [show, act];

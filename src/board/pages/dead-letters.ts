@@ -1,0 +1,268 @@
+import { createHash } from 'node:crypto';
+import { replayDeadLetters } from '../../queue/dead-letters.ts';
+import { discardDeadLetters } from '../../store/dead-letter-actions.ts';
+import {
+  type DeadLetterGroup,
+  type ListedLetter,
+  MAX_COUNTED,
+  MAX_GROUPS,
+  selectClosed,
+  selectGroups,
+  selectOfGroup,
+} from '../../store/dead-letter-groups.ts';
+import { selectDeadLetters } from '../../store/dead-letters.ts';
+import type { Viewer, Workspace } from '../access.ts';
+import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Html, html, type Part } from '../html.ts';
+import { badge, count, empty, MASK, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
+
+const PAGE = 50;
+
+/** Names a group in an address without telling its reason, which may quote a value. */
+const keyOf = ({ kind, reason }: { kind: string; reason: string }) =>
+  createHash('sha256').update(`${kind}\0${reason}`).digest('hex').slice(0, 16);
+
+/** Letters of one press on “all of this group”. */
+const MOST_AT_ONCE = 1000;
+
+/** Characters of a reason to discard. */
+export const MAX_REASON = 500;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+const tabs = [
+  ['', 'Waiting'],
+  ['replaying', 'Being replayed'],
+  ['discarded', 'Discarded'],
+] as const;
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/dead-letters',
+  right: 'delivery',
+  async handle(visit) {
+    const { workspaces, query } = visit;
+    const chosen = chosenWorkspace(visit);
+    const state = query('state');
+    const content = await contentOf(visit, chosen, state);
+    const body = html`<h1>Dead letters</h1>
+<p class="lead">Accepted objects that could not be applied. Each is kept with its reason until it is replayed, discarded, or its user deleted.</p>
+<nav class="tabs" aria-label="States">${tabs.map(
+      ([name, text]) =>
+        html`<a class="tab" href="${pathWith('/dead-letters', { state: name, workspace: chosen?.id })}"${name === state && html` aria-current="page"`}>${text}</a>`,
+    )}</nav>
+${
+  workspaces.length > 1 &&
+  query('group') === '' &&
+  html`<form class="row" method="get" action="/dead-letters">${workspaceChoice(workspaces, chosen?.id)}
+<input type="hidden" name="state" value="${state}"><button>Show</button></form>`
+}
+${content}`;
+    return { title: 'Dead letters', body };
+  },
+};
+
+async function contentOf(
+  visit: Visit<PageServices>,
+  chosen: Workspace | undefined,
+  state: string,
+): Promise<Part> {
+  const { services, viewer, workspaces, query } = visit;
+  const { pool } = services.database;
+  const ids = chosen ? [chosen.id] : workspaces.map(({ id }) => id);
+  const before = UUID.test(query('before')) ? query('before') : undefined;
+  if (state === 'replaying' || state === 'discarded') {
+    const letters = await selectClosed(pool, ids, { state, before, limit: PAGE + 1 });
+    const next = letters.length > PAGE ? letters[PAGE - 1]!.id : undefined;
+    return letters.length === 0
+      ? empty(
+          'None',
+          state === 'discarded'
+            ? 'What a person gives up is kept here with the reason.'
+            : 'Nothing is on its way through the lanes again.',
+        )
+      : html`${closedTable(viewer, letters.slice(0, PAGE), state)}
+${next && nextPage('/dead-letters', { state, workspace: chosen?.id, before: next })}`;
+  }
+  if (state !== '') throw new Sorry(404, 'Dead letters are waiting, replaying or discarded.');
+  if (query('group') !== '' && chosen) {
+    const key = query('group');
+    const group = await findGroup(services, chosen.id, key);
+    const letters = group ? await selectOfGroup(pool, { ...group, before, limit: PAGE + 1 }) : [];
+    return ofGroup({ viewer, workspace: chosen, key, group, letters });
+  }
+  const groups = await selectGroups(pool, ids);
+  return groups.length === 0
+    ? empty(
+        'Nothing waits for you',
+        'Everything that was accepted has been applied, or is on its way. What fails appears here with its reason.',
+      )
+    : groupTable(groups, visit);
+}
+
+async function findGroup({ database: { pool } }: PageServices, workspaceId: string, key: string) {
+  const groups = await selectGroups(pool, [workspaceId], 1);
+  return groups.find((group) => keyOf(group) === key);
+}
+
+/** More than are counted are told as such. */
+export const counted = (number: number) =>
+  number > MAX_COUNTED ? `more than ${count(MAX_COUNTED, '', '').trim()}` : count(number, '', '').trim();
+
+function groupTable(groups: DeadLetterGroup[], { viewer, workspaces }: Visit<PageServices>): Html {
+  const names = new Map(workspaces.map(({ id, name }) => [id, name]));
+  const several = workspaces.length > 1;
+  const full = [...new Set(groups.map(({ workspaceId }) => workspaceId))].some(
+    (id) => groups.filter(({ workspaceId }) => workspaceId === id).length >= MAX_GROUPS,
+  );
+  const rows = groups.map(({ workspaceId, kind, reason, count: number, oldest, newest }) => [
+    html`<a href="${pathWith('/dead-letters', { workspace: workspaceId, group: keyOf({ kind, reason }) })}">${viewer.can('pii', workspaceId) ? reason : `${kind} ${MASK}`}</a>`,
+    html`<code>${kind}</code>`,
+    ...(several ? [names.get(workspaceId)] : []),
+    counted(number),
+    moment(timeOf(oldest)),
+    moment(timeOf(newest)),
+  ]);
+  return html`<h2>By reason</h2>${table(
+    'Dead letters by reason',
+    [
+      'Reason',
+      'Kind',
+      ...(several ? ['Workspace'] : []),
+      { name: 'Letters', number: true as const },
+      'First accepted',
+      'Last accepted',
+    ],
+    rows,
+  )}${full && html`<p class="faint pager">A workspace shows ${MAX_GROUPS} groups. Clear some to see others.</p>`}`;
+}
+
+/** An id of ours begins with its time. */
+function timeOf(id: string): Date {
+  return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));
+}
+
+interface OfGroup {
+  viewer: Viewer;
+  workspace: Workspace;
+  key: string;
+  /** Absent: nothing of it waits any more. */
+  group: DeadLetterGroup | undefined;
+  letters: ListedLetter[];
+}
+
+function ofGroup({ viewer, workspace, key, group, letters }: OfGroup): Part {
+  const self = { workspace: workspace.id, group: key };
+  const head = html`<p><a href="${pathWith('/dead-letters', { workspace: workspace.id })}">All reasons</a></p>
+${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reason : MASK}</h2><p class="faint">${group.kind} in ${workspace.name}</p>`}`;
+  if (letters.length === 0)
+    return html`${head}${empty('None left', 'All of this group were replayed or discarded.')}`;
+  const mayChange = viewer.can('change', workspace.id);
+  const shown = letters.slice(0, PAGE);
+  const rows = shown.map((letter) => [
+    ...(mayChange
+      ? [html`<input type="checkbox" name="id" value="${letter.id}" aria-label="Choose ${letter.id}">`]
+      : []),
+    html`<a class="id" href="/dead-letters/${letter.id}">${letter.id}</a>`,
+    html`<a class="id" href="${pathWith(`/requests/${encodeURIComponent(letter.requestId)}`, { workspace: workspace.id })}">${letter.requestId}</a>`,
+    letter.replays,
+    moment(letter.failedAt),
+  ]);
+  const columns = [
+    ...(mayChange ? ['Choose'] : []),
+    'Dead letter',
+    'Request',
+    { name: 'Replays', number: true as const },
+    'Failed',
+  ];
+  const listed = table('Dead letters of this reason', columns, rows);
+  const next = letters.length > PAGE && nextPage('/dead-letters', { ...self, before: shown.at(-1)!.id });
+  if (!mayChange) return html`${head}${listed}${next}`;
+  return html`${head}<form method="post" action="/dead-letters">
+${Object.entries(self).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
+${listed}${next}
+<div class="actions"><button type="button" data-check-all hidden>Choose all of this page</button>
+<button class="main" name="action" value="replay">Replay the chosen</button>
+<button name="action" value="replay_group">Replay the latest ${count(MOST_AT_ONCE, '', '').trim()} of this group</button></div>
+<div class="actions"><label class="grow">Reason to discard <input name="why" maxlength="${MAX_REASON}" autocomplete="off"></label>
+<button class="danger" name="action" value="discard">Discard the chosen</button>
+<button class="danger" name="action" value="discard_group">Discard the latest ${count(MOST_AT_ONCE, '', '').trim()}</button></div>
+</form>`;
+}
+
+function closedTable(viewer: Viewer, letters: ListedLetter[], state: string): Html {
+  const isGone = state === 'discarded';
+  return table(
+    state,
+    ['Dead letter', 'Kind', 'Reason', 'State', 'Failed', ...(isGone ? ['Discarded by', 'Why'] : [])],
+    letters.map((letter) => [
+      html`<a class="id" href="/dead-letters/${letter.id}">${letter.id}</a>`,
+      html`<code>${letter.kind}</code>`,
+      html`<span class="wrap">${viewer.can('pii', letter.workspaceId) ? letter.reason : MASK}</span>`,
+      badge(letter.state),
+      moment(letter.failedAt),
+      ...(isGone ? [letter.discardedBy, html`<span class="wrap">${letter.discardReason}</span>`] : []),
+    ]),
+  );
+}
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/dead-letters',
+  right: 'change',
+  async handle(visit) {
+    const { services, viewer, field, fields } = visit;
+    const { pool } = services.database;
+    const action = field('action');
+    const workspaceId = field('workspace');
+    if (!viewer.can('change', workspaceId)) throw lacking('change');
+    if (!viewer.can('delivery', workspaceId)) throw lacking('delivery');
+    const group = await findGroup(services, workspaceId, field('group'));
+    const ids = !action.endsWith('_group')
+      ? await ownIds(services, fields('id'), workspaceId)
+      : group
+        ? (await selectOfGroup(pool, { ...group, limit: MOST_AT_ONCE })).map(({ id }) => id)
+        : [];
+    if (ids.length === 0) throw new Sorry(400, 'Choose the dead letters first.');
+    const back = (done: string) => ({
+      to: pathWith('/dead-letters', { workspace: workspaceId, group: field('group'), done }),
+    });
+    switch (action) {
+      case 'replay':
+      case 'replay_group': {
+        const { enqueued } = await replayDeadLetters(
+          { database: services.database, producer: services.producer, lanes: services.config.LANES },
+          ids,
+        );
+        return back(enqueued.length > 0 ? 'replayed' : 'nothing');
+      }
+      case 'discard':
+      case 'discard_group': {
+        const discarded = await discardDeadLetters(pool, ids, {
+          by: viewer.user,
+          reason: readReason(field('why')),
+        });
+        return back(discarded.length > 0 ? 'discarded' : 'nothing');
+      }
+      default:
+        throw new Sorry(400, "'action' is replay, replay_group, discard or discard_group.");
+    }
+  },
+};
+
+/** Why something is discarded, for whoever reads it later. @throws {Sorry} without a reason */
+export function readReason(given: string): string {
+  const reason = given.trim();
+  if (reason === '') throw new Sorry(400, 'Say why it is discarded: the reason is kept with it.');
+  if (reason.length > MAX_REASON) throw new Sorry(400, `A reason has at most ${MAX_REASON} characters.`);
+  return reason;
+}
+
+/** Those of the ids that are dead letters of the workspace: a form may be sent by anybody who has some right. */
+async function ownIds({ database }: PageServices, given: string[], workspaceId: string): Promise<string[]> {
+  const ids = given.filter((id) => UUID.test(id));
+  const found = await selectDeadLetters(database.pool, ids, 0);
+  return found.filter((letter) => letter.workspaceId === workspaceId).map(({ id }) => id);
+}
+
+export const deadLetterListPages = [list, act];

@@ -1,0 +1,52 @@
+import type { Service } from '../../platform/lifecycle.ts';
+import { openLaneDepths } from '../../queue/depth.ts';
+import { createGroupCommit } from '../../queue/enqueue.ts';
+import { createWaitingSearch } from '../../queue/waiting.ts';
+import type { ConsoleServices, Page, PageServices } from '../console.ts';
+import { deadLetterPages } from './dead-letter.ts';
+import { deadLetterListPages } from './dead-letters.ts';
+import { healthPages } from './health.ts';
+import { requestPages } from './requests.ts';
+import { syncPages } from './sync.ts';
+import { syncListPages } from './syncs.ts';
+import { userPages } from './user.ts';
+import { userActionPages } from './user-actions.ts';
+import { userListPages } from './users.ts';
+
+/** Every route of the console. */
+export const pages: Page<PageServices>[] = [
+  ...healthPages,
+  ...userListPages,
+  ...userPages,
+  ...userActionPages,
+  ...requestPages,
+  ...deadLetterListPages,
+  ...deadLetterPages,
+  ...syncListPages,
+  ...syncPages,
+];
+
+/** One person's action at a time: nothing is gathered. */
+const GROUP_COMMIT = {
+  maxEnvelopeObjects: 1000,
+  maxPendingObjects: 10_000,
+  maxPendingBytes: 64 * 1024 * 1024,
+  backlog: () => 0,
+};
+
+/** Milliseconds that the first page waits for a queue which may hang. */
+const DEPTH_TIMEOUT_MS = 1500;
+
+/** What pages use beside the stores. */
+export function createServices(given: ConsoleServices): PageServices & Pick<Service, 'stop'> {
+  const { connection, config, producer } = given;
+  const waiting = createWaitingSearch(connection, config.LANES, config.QUEUE_TIMEOUT_MS);
+  const depths = openLaneDepths(connection, { lanes: config.LANES, timeout: DEPTH_TIMEOUT_MS });
+  return {
+    ...given,
+    waiting,
+    depths,
+    queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),
+    stop: async () => void (await Promise.all([waiting.stop(), depths.stop()])),
+  };
+}

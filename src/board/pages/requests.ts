@@ -1,0 +1,158 @@
+import { validate as isUuid, version } from 'uuid';
+import {
+  acceptedAt,
+  type FollowedRequest,
+  followRequest,
+  type Standing as ObjectStanding,
+  overall,
+} from '../../operations/requests/follow.ts';
+import { MOST_COUNTED } from '../../queue/waiting.ts';
+import type { Workspace } from '../access.ts';
+import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
+import { html, type Part } from '../html.ts';
+import {
+  badge,
+  count,
+  duration,
+  empty,
+  facts,
+  MASK,
+  moment,
+  pathWith,
+  type Tone,
+  table,
+  workspaceChoice,
+} from '../layout.ts';
+
+/** Workspaces that are looked into when none is named. */
+const MOST_WORKSPACES = 25;
+
+/** Objects on the page; a request has a few hundred at most, but for bulk ones. */
+const MOST_OBJECTS = 500;
+
+/** Lanes of which the page says what stands in front. */
+const MOST_LANES = 16;
+
+const isRequestId = (text: string) => isUuid(text) && version(text) === 7;
+
+const ask: Page<PageServices> = {
+  method: 'get',
+  path: '/requests',
+  right: 'delivery',
+  async handle({ workspaces, query }) {
+    const given = query('id').toLowerCase();
+    const chosen = chosenWorkspace({ workspaces, query });
+    if (isRequestId(given)) return { to: pathWith(`/requests/${given}`, { workspace: chosen?.id }) };
+    const body = html`<h1>Requests</h1>
+<p class="lead">What became of each object of a request. Its id is in the header X-Request-Id of the answer, in the log, and in every dead letter.</p>
+${given !== '' && html`<p class="banner bad" role="alert">A request id is a UUID of version 7, such as 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`}
+<form class="row" method="get" action="/requests" role="search">
+<label class="grow">Request id <input type="search" name="id" value="${given}" maxlength="100" required autofocus></label>
+${workspaceChoice(workspaces, chosen?.id)}<button class="main">Follow</button></form>`;
+    return { title: 'Requests', body, ...(given !== '' && { status: 400 }) };
+  },
+};
+
+const tones: Record<string, Tone> = {
+  applied: 'good',
+  accepted: 'warn',
+  failed: 'bad',
+  partially_applied: 'warn',
+};
+
+const follow: Page<PageServices> = {
+  method: 'get',
+  path: '/requests/:id',
+  right: 'delivery',
+  async handle({ services, viewer, workspaces, params, query }) {
+    const id = (params.id ?? '').toLowerCase();
+    if (!isRequestId(id)) throw new Sorry(404, 'That is no request id: one is a UUID of version 7.');
+    const chosen = chosenWorkspace({ workspaces, query });
+    const among = chosen ? [chosen] : workspaces;
+    if (among.length > MOST_WORKSPACES)
+      throw new Sorry(400, `Choose its workspace under “Requests”: you have more than ${MOST_WORKSPACES}.`);
+    const found = await findIn(services, among, id);
+    if (!found)
+      throw new Sorry(
+        404,
+        'Nothing is known of this request in your workspaces. Either none of its objects was accepted, or it is older than LEDGER_DAYS.',
+      );
+    const { workspace, followed } = found;
+    const status = overall(followed.objects, followed.unknown);
+    const pii = viewer.can('pii', workspace.id);
+    const body = html`<h1>Request <span class="id">${id}</span></h1>
+<div class="card">${facts([
+      ['Workspace', workspace.name],
+      ['Arrived', moment(acceptedAt(id))],
+      ['Status', badge(status.replace('_', ' '), tones[status])],
+      ['Objects', count(followed.objects.length + followed.unknown, 'accepted object')],
+      [
+        'API key',
+        html`<span class="faint">not recorded by this release; the log line of the request has its workspace</span>`,
+      ],
+    ])}</div>
+${followed.unknown > 0 && html`<p class="banner warn">Of ${count(followed.unknown, 'object')} nothing is known: an earlier release applied them, or the queue has lost them.</p>`}
+${await front(services, followed)}
+<h2>Objects</h2>${objects(followed, pii)}`;
+    return { title: `Request ${id}`, body, ...(status === 'accepted' && { refresh: 3 }) };
+  },
+};
+
+async function findIn(services: PageServices, among: Workspace[], id: string) {
+  for (const workspace of among) {
+    const followed = await followRequest(services, workspace.id, id);
+    if (followed) return { workspace, followed };
+  }
+  return undefined;
+}
+
+/** What waits in lanes, and what stands before it there. */
+async function front({ waiting }: PageServices, { waits }: FollowedRequest): Promise<Part> {
+  if (waits.length === 0) return undefined;
+  const now = Date.now();
+  const rows = await Promise.all(
+    waits.slice(0, MOST_LANES).map(async ({ lane, envelopeId }) => {
+      const { ahead, first } = await waiting.standing(lane, envelopeId);
+      return [
+        `Lane ${lane}`,
+        html`<span class="id">${envelopeId}</span>`,
+        first?.id === envelopeId
+          ? 'in work, or next'
+          : ahead === undefined
+            ? `more than ${MOST_COUNTED}`
+            : count(ahead, 'envelope'),
+        first === undefined
+          ? ''
+          : html`<span class="id">${first.id}</span>, there for ${duration((now - first.timestamp) / 1000)}`,
+      ];
+    }),
+  );
+  return html`<h2>Waiting</h2>${table('Where it waits', ['Lane', 'Envelope', { name: 'In front', number: true }, 'First of the lane'], rows)}
+<p class="faint pager">A lane applies one envelope after the other. If the first does not move, <a href="/">the first page</a> says why.</p>`;
+}
+
+function objects({ objects: all, deadLetters }: FollowedRequest, pii: boolean): Part {
+  if (all.length === 0) return empty('None', 'No object of this request was accepted.');
+  const places = new Map(
+    deadLetters.map((letter) => {
+      const object = letter.object as { index?: number } | null;
+      return [`${letter.kind} ${object?.index ?? 0}`, letter.id];
+    }),
+  );
+  const row = ({ input_array, index, status, reason }: ObjectStanding): Part[] => {
+    const letter =
+      places.get(`${input_array} ${index}`) ??
+      (status === 'failed' && deadLetters.length === 1 ? deadLetters[0]!.id : undefined);
+    return [
+      html`<code>${input_array}</code>`,
+      index,
+      badge(status, tones[status]),
+      html`<span class="wrap">${reason === undefined ? '' : pii ? reason : MASK}</span>`,
+      letter === undefined ? '' : html`<a href="/dead-letters/${letter}">show</a>`,
+    ];
+  };
+  return html`${table('Objects of the request', ['Array', { name: 'Place', number: true }, 'Status', 'Why', 'Dead letter'], all.slice(0, MOST_OBJECTS).map(row))}
+${all.length > MOST_OBJECTS && html`<p class="faint pager">The first ${MOST_OBJECTS} are shown, of ${count(all.length, 'object')}. <code>GET /requests/{request_id}</code> has all.</p>`}`;
+}
+
+export const requestPages = [ask, follow];

@@ -1,0 +1,264 @@
+import { newId } from '../../platform/ids.ts';
+import { grouped } from '../../platform/numbers.ts';
+import {
+  type SelectedIntegration,
+  selectIntegrations,
+  setIntegrationStatus,
+} from '../../store/integrations.ts';
+import { type RowError, type SelectedRun, selectRowErrors, selectRuns } from '../../store/sync-lists.ts';
+import { cancelRun, startRun } from '../../store/sync-runs.ts';
+import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Html, html, type Part } from '../html.ts';
+import { count, duration, empty, facts, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import { nextOf, statusBadge } from './syncs.ts';
+
+const PAGE = 25;
+
+/** Rows of one page of failed rows, and of one look for the file. */
+const ROWS = 100;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** @throws {Sorry} when there is none in a workspace of the viewer's */
+async function findIntegration({
+  services,
+  viewer,
+  params,
+}: Visit<PageServices>): Promise<SelectedIntegration> {
+  const id = params.id ?? '';
+  const [found] = UUID.test(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
+  if (!found || !viewer.can('syncs', found.workspace_id))
+    throw new Sorry(404, 'There is no such integration in your workspaces.');
+  return found;
+}
+
+const show: Page<PageServices> = {
+  method: 'get',
+  path: '/syncs/:id',
+  right: 'syncs',
+  async handle(visit) {
+    const integration = await findIntegration(visit);
+    const before = UUID.test(visit.query('before')) ? visit.query('before') : undefined;
+    const runs = await selectRuns(visit.services.database.pool, integration.id, {
+      after: before,
+      limit: PAGE + 1,
+    });
+    const present = before === undefined && runs[0]?.finished_at === null ? runs[0] : undefined;
+    const body = html`<h1>${integration.name}</h1>
+<p class="lead">Rows of ${integration.kind} for the workspace ${integration.workspace}</p>
+${actions(integration, present)}
+${present && progress(present)}
+<div class="card">${facts([
+      ['Status', statusBadge(integration.status)],
+      ['Next run', nextOf(integration)],
+      ['Schedule', integration.schedule ?? 'on demand'],
+      ['Source', html`<span class="id">${whereIs(integration)}</span>`],
+      ['Read up to', moment(integration.last_timestamp)],
+      ['Who is told', integration.contact_emails],
+      ['Users that there are not', integration.update_existing_only ? 'are passed over' : 'are made'],
+      ['Made', moment(integration.created_at)],
+    ])}</div>
+<h2>Runs</h2>${
+      runs.length === 0
+        ? empty('It has never run', 'Press “Sync now”, or wait for its schedule.')
+        : runTable(integration.id, runs.slice(0, PAGE))
+    }
+${runs.length > PAGE && nextPage(`/syncs/${integration.id}`, { before: runs[PAGE - 1]!.id })}`;
+    return { title: integration.name, body, ...(present && { refresh: 3 }) };
+  },
+};
+
+function actions({ id, status }: SelectedIntegration, present: SelectedRun | undefined): Html {
+  const button = (action: string, text: string, look = '') =>
+    html`<form method="post" action="/syncs/${id}"><button class="${look}" name="action" value="${action}">${text}</button></form>`;
+  if (status === 'draft')
+    return html`<p class="banner warn">It is a draft: <code>penstock integrations resume</code> tests its source and activates it.</p>`;
+  return html`<div class="actions">${status === 'active' && !present && button('sync', 'Sync now', 'main')}
+${present && !present.cancelled_at && button('cancel', 'Cancel the run', 'danger')}
+${status === 'active' ? button('pause', 'Pause') : button('resume', 'Resume', 'main')}</div>`;
+}
+
+function progress({ rows_read, rows_synced, rows_failed, started_at, cancelled_at }: SelectedRun): Html {
+  const seconds = (Date.now() - Date.parse(started_at)) / 1000;
+  const rate = seconds > 0 ? rows_read / seconds : 0;
+  return html`<p class="banner warn" role="status">${cancelled_at ? 'Ending' : 'Running'} for ${duration(seconds)}: ${count(rows_read, 'row')} read, ${grouped(rows_synced)} synced, ${grouped(rows_failed)} failed; ${grouped(Math.round(rate))} rows/s.${rows_read === 0 && ' No row yet: without a sync process it waits for one.'}</p>`;
+}
+
+/** As a person would name it; never its credentials, which are not read. */
+function whereIs({ source, warehouse_type }: SelectedIntegration): string {
+  const {
+    type,
+    host,
+    port,
+    database,
+    table: name,
+    path,
+    bucket,
+    prefix,
+  } = (source ?? {}) as Record<string, string>;
+  if (type === 'postgres') return `${host}:${port}/${database} ${name}`;
+  if (type === 'folder') return `${path}`;
+  return bucket === undefined ? warehouse_type : `s3://${bucket}/${prefix ?? ''}`;
+}
+
+function runTable(id: string, runs: SelectedRun[]): Html {
+  const longest = Math.max(1, ...runs.map(secondsOf));
+  return table(
+    'Runs',
+    [
+      'Began',
+      'Result',
+      'Asked by',
+      'Duration',
+      { name: 'Read', number: true },
+      { name: 'Synced', number: true },
+      { name: 'Failed', number: true },
+      'Why',
+    ],
+    runs.map((run) => [
+      html`<a href="/syncs/${id}/runs/${run.id}">${moment(run.started_at)}</a>`,
+      statusBadge(run.status),
+      run.asked_by,
+      html`<progress max="${longest}" value="${secondsOf(run)}" aria-label="Duration"></progress> ${duration(secondsOf(run))}`,
+      grouped(run.rows_read),
+      grouped(run.rows_synced),
+      grouped(run.rows_failed),
+      html`<span class="wrap">${run.message}</span>`,
+    ]),
+  );
+}
+
+function secondsOf({ started_at, finished_at }: SelectedRun): number {
+  return Math.max(
+    0,
+    ((finished_at === null ? Date.now() : Date.parse(finished_at)) - Date.parse(started_at)) / 1000,
+  );
+}
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/syncs/:id',
+  right: 'syncs',
+  async handle(visit) {
+    const { id, status } = await findIntegration(visit);
+    const { pool } = visit.services.database;
+    const back = (done: string) => ({ to: pathWith(`/syncs/${id}`, { done }) });
+    switch (visit.field('action')) {
+      case 'sync': {
+        // The sync processes find it in its table: no queue is needed.
+        const started = await startRun(pool, { id: newId(), integrationId: id, askedBy: 'operator' });
+        if (started === 'started') return back('begun');
+        if (started === 'in progress') throw new Sorry(409, 'Another run of it is in progress.');
+        throw new Sorry(409, `It is ${status}: resume it first.`);
+      }
+      case 'cancel':
+        return back((await cancelRun(pool, id)) === undefined ? 'nothing' : 'cancelled');
+      case 'pause':
+      case 'resume': {
+        const isPause = visit.field('action') === 'pause';
+        if (!(await setIntegrationStatus(pool, id, isPause ? 'paused' : 'active')))
+          throw new Sorry(
+            409,
+            'It is a draft: penstock integrations resume tests its source and activates it.',
+          );
+        return back(isPause ? 'paused' : 'resumed');
+      }
+      default:
+        throw new Sorry(400, "'action' is sync, cancel, pause or resume.");
+    }
+  },
+};
+
+async function findRun(visit: Visit<PageServices>) {
+  const integration = await findIntegration(visit);
+  const id = visit.params.run ?? '';
+  const [run] = UUID.test(id)
+    ? await selectRuns(visit.services.database.pool, integration.id, { id, limit: 1 })
+    : [];
+  if (!run) throw new Sorry(404, 'The integration has no such run, or it is older than a year.');
+  return { integration, run };
+}
+
+const showRun: Page<PageServices> = {
+  method: 'get',
+  path: '/syncs/:id/runs/:run',
+  right: 'syncs',
+  async handle(visit) {
+    const { services, viewer, query } = visit;
+    const { integration, run } = await findRun(visit);
+    const pii = viewer.can('pii', integration.workspace_id);
+    const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : 0;
+    const rows = await selectRowErrors(services.database.pool, run.id, { after, limit: ROWS + 1 });
+    const self = `/syncs/${integration.id}/runs/${run.id}`;
+    const body = html`<p><a href="/syncs/${integration.id}">${integration.name}</a></p><h1>Run of ${moment(run.started_at)}</h1>
+<div class="card">${facts([
+      ['Result', statusBadge(run.status)],
+      ['Why', run.message],
+      ['Duration', duration(secondsOf(run))],
+      ['Read', count(run.rows_read, 'row')],
+      ['Synced', count(run.rows_synced, 'row')],
+      ['Failed', count(run.rows_failed, 'row')],
+      ['Ended', run.finished_at && moment(run.finished_at)],
+      ['Read up to', moment(run.last_timestamp)],
+    ])}</div>
+<h2>Rows that failed, or were synced with a warning</h2>
+${rowsOf(rows.slice(0, ROWS), { pii, self })}
+${rows.length > ROWS && nextPage(self, { after: String(rows[ROWS - 1]!.number) })}`;
+    return { title: `Run of ${integration.name}`, body };
+  },
+};
+
+function rowsOf(rows: RowError[], { pii, self }: { pii: boolean; self: string }): Part {
+  if (rows.length === 0)
+    return empty('None', 'Rows are kept here for 30 days with the reason for which they failed.');
+  const mask = (value: string | null) => (value === null ? '' : pii ? value : MASK);
+  return html`${pii && html`<p class="actions"><a class="button" href="${self}/rows.csv">Download as CSV</a></p>`}${table(
+    'Rows',
+    [{ name: 'Row', number: true }, 'Outcome', 'Updated', 'Identifier', 'Reason'],
+    rows.map((row) => [
+      grouped(row.number),
+      statusBadge(row.synced ? 'success' : 'error'),
+      row.updatedAt,
+      html`<span class="wrap">${mask(row.identifier)}</span>`,
+      html`<span class="wrap">${mask(row.reason)}</span>`,
+    ]),
+  )}`;
+}
+
+const download: Page<PageServices> = {
+  method: 'get',
+  path: '/syncs/:id/runs/:run/rows.csv',
+  right: 'syncs',
+  async handle(visit) {
+    const { integration, run } = await findRun(visit);
+    if (!visit.viewer.can('pii', integration.workspace_id)) throw lacking('pii');
+    const { pool } = visit.services.database;
+    async function* chunks() {
+      yield 'row,outcome,updated_at,identifier,reason,payload\r\n';
+      for (let after = 0; ; ) {
+        const rows = await selectRowErrors(pool, run.id, { after, limit: ROWS });
+        if (rows.length === 0) return;
+        yield rows.map(csvOf).join('');
+        after = rows.at(-1)!.number;
+      }
+    }
+    return { file: `rows-${run.id}.csv`, type: 'text/csv; charset=utf-8', chunks: chunks() };
+  },
+};
+
+/** What a spreadsheet would take for a formula. */
+const FORMULA = /^[=+\-@\t\r]/;
+
+/** A line of RFC 4180, whose values no spreadsheet computes. */
+export function csvOf({ number, synced, updatedAt, identifier, reason, payload }: RowError): string {
+  const values = [number, synced ? 'synced' : 'failed', updatedAt, identifier, reason, payload].map(
+    (value) => {
+      const text = String(value ?? '');
+      const safe = FORMULA.test(text) ? `'${text}` : text;
+      return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+    },
+  );
+  return `${values.join(',')}\r\n`;
+}
+
+export const syncPages = [show, act, showRun, download];

@@ -1,0 +1,84 @@
+import { nextRun } from '../../integrations/schedule.ts';
+import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
+import { chosenWorkspace, type Page, type PageServices } from '../console.ts';
+import { html, type Part } from '../html.ts';
+import { badge, empty, moment, nextPage, type Tone, table, workspaceChoice } from '../layout.ts';
+
+const PAGE = 50;
+
+const tones: Record<string, Tone> = {
+  ...{ active: 'good', paused: 'warn', draft: 'calm' },
+  ...{ success: 'good', running: 'warn', partial: 'warn', error: 'bad', config_error: 'bad' },
+};
+
+export const statusBadge = (status: string) => badge(status.replace('_', ' '), tones[status]);
+
+/** When the schedule comes next; nothing for what runs on demand, or not at all. */
+export function nextOf({ status, schedule }: Pick<SelectedIntegration, 'status' | 'schedule'>): Part {
+  if (status !== 'active') return html`<span class="faint">not while it is ${status}</span>`;
+  return schedule === null
+    ? html`<span class="faint">on demand</span>`
+    : moment(nextRun(schedule, new Date()));
+}
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/syncs',
+  right: 'syncs',
+  async handle(visit) {
+    const { services, viewer, workspaces, query } = visit;
+    const chosen = chosenWorkspace(visit);
+    const { pool } = services.database;
+    const after = /^[0-9a-f-]{36}$/.test(query('after')) ? query('after') : undefined;
+    // The table is small: a few tens for a workspace.
+    const allowed = new Set((chosen ? [chosen] : workspaces).map(({ id }) => id));
+    const found = await selectIntegrations(pool, {
+      workspaceId: chosen?.id ?? onlyOf(workspaces),
+      after,
+      limit: PAGE + 1,
+    });
+    const shown = found
+      .slice(0, PAGE)
+      .filter((one) => allowed.has(one.workspace_id) && viewer.can('syncs', one.workspace_id));
+    const several = workspaces.length > 1;
+    const body = html`<h1>Syncs</h1>
+<p class="lead">Warehouse integrations, whose rows are synced into profiles by a schedule or on demand.</p>
+${several && html`<form class="row" method="get" action="/syncs">${workspaceChoice(workspaces, chosen?.id)}<button>Show</button></form>`}
+${
+  shown.length === 0
+    ? empty(
+        'No integrations here',
+        html`Define one with <code>penstock integrations create</code>; the guide to warehouse syncs has examples.`,
+      )
+    : table(
+        'Integrations',
+        [
+          'Integration',
+          ...(several ? ['Workspace'] : []),
+          'Rows are',
+          'Status',
+          'Next run',
+          'Last run',
+          'Result',
+          'Read up to',
+        ],
+        shown.map((one) => [
+          html`<a href="/syncs/${one.id}">${one.name}</a>`,
+          ...(several ? [one.workspace] : []),
+          one.kind,
+          statusBadge(one.status),
+          nextOf(one),
+          moment(one.last_job_started_at),
+          one.last_job_status === null ? '' : statusBadge(one.last_job_status),
+          moment(one.last_timestamp),
+        ]),
+      )
+}
+${found.length > PAGE && nextPage('/syncs', { workspace: chosen?.id, after: found[PAGE - 1]!.id })}`;
+    return { title: 'Syncs', body };
+  },
+};
+
+const onlyOf = (workspaces: { id: string }[]) => (workspaces.length === 1 ? workspaces[0]!.id : undefined);
+
+export const syncListPages = [list];

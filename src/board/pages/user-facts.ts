@@ -1,0 +1,155 @@
+import { toServiceId } from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import type { StoredUser } from '../../store/export.ts';
+import type { MergedProfile } from '../../store/timeline.ts';
+import { html, type Part } from '../html.ts';
+import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
+import { shownExternalId } from './users.ts';
+
+/** What a user's page says of the user, part by part. With `pii` false, nothing that tells who it is. */
+
+/** Rows of each short list: names, devices, kinds of events. */
+export const MOST = 25;
+
+export function profile(user: StoredUser, pii: boolean): Part {
+  const mask = (value: Json | undefined): Part =>
+    value === null || value === undefined
+      ? undefined
+      : pii
+        ? typeof value === 'object'
+          ? brief(value)
+          : String(value)
+        : MASK;
+  const at = (value: Json | undefined) => (typeof value === 'string' ? moment(value) : undefined);
+  const named = [user.first_name, user.last_name].filter(Boolean).join(' ');
+  const place =
+    user.latitude === null || user.longitude === null ? undefined : `${user.latitude}, ${user.longitude}`;
+  return html`<div class="card">${facts([
+    ['Name', mask(named === '' ? null : named)],
+    ['Email', mask(user.email)],
+    ['Phone', mask(user.phone)],
+    ['Date of birth', mask(user.dob)],
+    ['Gender', mask(user.gender)],
+    ['City', mask(user.home_city)],
+    ['Country', user.country as Part],
+    ['Language', user.language as Part],
+    ['Time zone', user.time_zone as Part],
+    ['Last place (latitude, longitude)', mask(place)],
+    ['Made', at(user.created_at)],
+    ['First session', at(user.date_of_first_session)],
+    ['Last session', at(user.date_of_last_session)],
+    ['Hard bounce', at(user.email_hard_bounced_at)],
+    ['Marked as spam', at(user.marked_email_as_spam_at)],
+    ['Facebook', mask(user.facebook)],
+    ['Twitter', mask(user.twitter)],
+  ])}</div>`;
+}
+
+export function attributes(user: StoredUser, pii: boolean): Part {
+  const value = (user.custom_attributes ?? {}) as Json;
+  return Object.keys(value as object).length === 0
+    ? empty(
+        'None',
+        html`Send them as members of an element of <code>attributes</code> to <code>POST /users/track</code>.`,
+      )
+    : html`<div class="card">${tree(value, { masked: !pii })}</div>`;
+}
+
+interface Group {
+  name: string;
+  channel: string;
+  status: string;
+}
+
+const toneOf = (state: unknown) => (/unsubscribed/i.test(String(state)) ? 'bad' : 'good');
+
+export function subscriptions(user: StoredUser): Part {
+  const groups = (user.subscription_groups ?? []) as unknown as Group[];
+  const rows: Part[][] = [
+    ['Email', 'email', badge(String(user.email_subscribe), toneOf(user.email_subscribe))],
+    ['Push', 'push', badge(String(user.push_subscribe), toneOf(user.push_subscribe))],
+    ...groups.map(({ name, channel, status }) => [
+      name,
+      channel,
+      badge(status.toLowerCase(), toneOf(status)),
+    ]),
+  ];
+  return html`${table('States of subscriptions', ['Subscription', 'Channel', 'State'], rows)}
+<p class="faint pager">How they came about stands in the timeline.</p>`;
+}
+
+interface Names {
+  user: StoredUser;
+  merged: MergedProfile[];
+  renamed: { externalId: string; renamedAt: Date }[];
+  pii: boolean;
+}
+
+export function names({ user, merged, renamed, pii }: Names): Part {
+  const aliases = (user.user_aliases ?? []) as unknown as { alias_name: string; alias_label: string }[];
+  const rows: Part[][] = [
+    ...aliases
+      .slice(0, MOST)
+      .map((one) => ['Alias', `${one.alias_label}: ${pii ? one.alias_name : MASK}`, '']),
+    ...renamed
+      .slice(0, MOST)
+      .map((one) => ['Earlier external id', shownExternalId(one.externalId, pii), moment(one.renamedAt)]),
+    ...merged
+      .slice(0, MOST)
+      .map((one) => [
+        'Merged into this user',
+        html`<span class="id">${toServiceId(one.id)}</span>`,
+        moment(one.mergedAt),
+      ]),
+  ];
+  if (rows.length === 0)
+    return empty(
+      'No other names',
+      'Neither alias nor earlier external id, and nobody was merged into this user.',
+    );
+  const left = [aliases, renamed, merged].reduce((sum, list) => sum + Math.max(0, list.length - MOST), 0);
+  return html`${table('Names', ['Kind', 'Name', 'Since'], rows)}${left > 0 && html`<p class="faint pager">${left} or more others are not shown.</p>`}`;
+}
+
+export function devices(user: StoredUser, pii: boolean): Part {
+  const tokens = user.push_tokens ?? [];
+  if (tokens.length === 0)
+    return empty(
+      'None',
+      html`Push tokens come as <code>push_tokens</code> in <code>POST /users/track</code>.`,
+    );
+  const rows = tokens
+    .slice(0, MOST)
+    .map(({ app, device_id, token }) => [
+      app,
+      html`<span class="id">${pii ? device_id : MASK}</span>`,
+      html`<span class="id">${pii ? `${token.slice(0, 24)}${token.length > 24 ? '…' : ''}` : MASK}</span>`,
+    ]);
+  return html`${table('Devices', ['App', 'Device', 'Push token'], rows)}${tokens.length > MOST && html`<p class="faint pager">${count(tokens.length - MOST, 'other')} not shown.</p>`}`;
+}
+
+interface Summary {
+  name: string;
+  first: string;
+  last: string;
+  count: number;
+}
+
+export function summaries(user: StoredUser): Part {
+  const [events, purchases] = [user.custom_events, user.purchases].map(
+    (one) => (one ?? []) as unknown as Summary[],
+  ) as [Summary[], Summary[]];
+  const all = [
+    ...events.map((one) => ({ kind: 'Event', ...one })),
+    ...purchases.map((one) => ({ kind: 'Purchase', ...one })),
+  ];
+  if (all.length === 0) return empty('Nothing yet', 'Events and purchases are counted by their name here.');
+  const shown = all.sort((one, other) => (one.last < other.last ? 1 : -1)).slice(0, MOST);
+  const revenue = Object.entries(user.revenue ?? {}).map(([currency, sum]) => `${sum} ${currency}`);
+  return html`${table(
+    'What was counted',
+    ['Kind', 'Name', { name: 'Times', number: true }, 'First', 'Last'],
+    shown.map((one) => [one.kind, one.name, count(one.count, '', ''), moment(one.first), moment(one.last)]),
+  )}${revenue.length > 0 && html`<p class="pager">Revenue: ${revenue.join(', ')}</p>`}
+${all.length > MOST && html`<p class="faint pager">The ${MOST} that came last are shown, of ${count(all.length, 'name')}.</p>`}`;
+}

@@ -1,0 +1,163 @@
+import { type Identifier, toProfileId, toServiceId } from '../../profile/identifier.ts';
+import { identifierText } from '../../store/dead-letters.ts';
+import { readProfiles, type StoredUser } from '../../store/export.ts';
+import { findKeptProfile } from '../../store/preference-centers.ts';
+import { searchUsers } from '../../store/profile-search.ts';
+import type { HistorySubject } from '../../store/subscription-history.ts';
+import { MAX_MERGED, selectLettersOfUser, selectMerged, selectRenamed } from '../../store/timeline.ts';
+import type { Viewer, Workspace } from '../access.ts';
+import { chosenWorkspace, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { html, type Part } from '../html.ts';
+import { badge, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import { attributes, devices, MOST, names, profile, subscriptions, summaries } from './user-facts.ts';
+import { readEntries, timeline } from './user-timeline.ts';
+import { shownExternalId, userPath } from './users.ts';
+
+const SERVICE_ID = /^[0-9a-f]{24}$/;
+
+/** Dead letters about the user that are shown. */
+const LETTERS = 10;
+
+/** A user, and the workspace in which the viewer may look at this one. */
+export interface Seen {
+  workspace: Workspace;
+  /** The profile's UUID. */
+  id: string;
+  /** Whether the viewer may see who it is. */
+  pii: boolean;
+}
+
+/**
+ * The user of the address. One who was merged is whoever took this one in.
+ * @throws {Sorry} when there is none in a workspace of the viewer's
+ */
+export async function findUser({
+  services,
+  viewer,
+  workspaces,
+  params,
+  query,
+}: Visit<PageServices>): Promise<Seen> {
+  const nobody = new Sorry(404, 'There is no such user in your workspaces. A deleted one is gone for good.');
+  const given = params.service_id ?? '';
+  if (!SERVICE_ID.test(given)) throw nobody;
+  const { pool } = services.database;
+  const id = toProfileId(given);
+  const chosen = chosenWorkspace({ workspaces, query });
+  const among = chosen ? [chosen] : workspaces;
+  const [found] = await searchUsers(
+    pool,
+    among.map((one) => one.id),
+    { search: { id }, limit: 1 },
+  );
+  let workspace = among.find((one) => one.id === found?.workspaceId);
+  let present = found?.id;
+  // Who is not there may have been merged: few have more workspaces than one to look into.
+  for (const one of workspace ? [] : among.slice(0, MOST)) {
+    present = await findKeptProfile(pool, one.id, id);
+    workspace = present === undefined ? undefined : one;
+    if (workspace) break;
+  }
+  if (!workspace || present === undefined) throw nobody;
+  return { workspace, id: present, pii: viewer.can('pii', workspace.id) };
+}
+
+const show: Page<PageServices> = {
+  method: 'get',
+  path: '/users/:service_id',
+  right: 'users',
+  async handle(visit) {
+    const { services, viewer, params, query } = visit;
+    const { pool } = services.database;
+    const seen = await findUser(visit);
+    const { workspace, id, pii } = seen;
+    if (toServiceId(id) !== params.service_id)
+      return { to: userPath(viewer, { id, workspaceId: workspace.id }) };
+    const [[user], merged, renamed] = await Promise.all([
+      readProfiles(pool, workspace.id, {
+        ids: [id],
+        fields: [
+          ...['custom_attributes', 'user_aliases', 'push_tokens', 'custom_events', 'purchases'],
+          ...['apps', 'revenue', 'subscription_groups'],
+        ],
+      }),
+      selectMerged(pool, workspace.id, id),
+      selectRenamed(pool, { workspaceId: workspace.id, profileId: id, limit: MOST + 1 }),
+    ]);
+    if (!user) throw new Sorry(404, 'This user has just been deleted.');
+    const subjects = subjectsOf(user);
+    const [entries, letters] = await Promise.all([
+      readEntries(services, {
+        workspace,
+        owners: [id, ...merged.slice(0, MAX_MERGED).map((one) => one.id)],
+        subjects,
+        query,
+      }),
+      selectLettersOfUser(pool, workspace.id, { names: namesOf(user), limit: LETTERS }),
+    ]);
+    const title =
+      user.external_id === null ? toServiceId(id) : shownExternalId(user.external_id as string, pii);
+    const self = userPath(viewer, { id, workspaceId: workspace.id });
+    const body = html`<h1>${title}</h1>
+<p class="lead">User of the workspace ${workspace.name} · service id <span class="id">${toServiceId(id)}</span></p>
+${actions(viewer, seen)}
+${profile(user, pii)}
+<h2>Custom attributes</h2>${attributes(user, pii)}
+<h2>Subscriptions</h2>${subscriptions(user)}
+<h2>Names</h2>${names({ user, merged, renamed, pii })}
+<h2>Devices</h2>${devices(user, pii)}
+<h2>What was counted</h2>${summaries(user)}
+<h2>Dead letters</h2>${
+      letters.length === 0
+        ? empty('None', 'Everything that was accepted for this user could be applied.')
+        : table(
+            'Dead letters about the user',
+            ['Kind', 'Reason', 'State', 'Failed'],
+            letters.map((letter) => [
+              viewer.can('delivery', workspace.id)
+                ? html`<a href="/dead-letters/${letter.id}">${letter.kind}</a>`
+                : letter.kind,
+              pii ? letter.reason : MASK,
+              badge(letter.state, letter.state === 'waiting' ? 'bad' : 'calm'),
+              moment(letter.failedAt),
+            ]),
+          )
+    }
+<h2 id="timeline">Timeline</h2>
+${timeline(entries.shown, pii)}
+${entries.next && nextPage(self.split('?')[0]!, { workspace: query('workspace'), ...entries.next })}`;
+    return { title: typeof title === 'string' ? title : toServiceId(id), body };
+  },
+};
+
+function actions(viewer: Viewer, { workspace, id, pii }: Seen): Part {
+  const path = `/users/${toServiceId(id)}`;
+  const where = viewer.workspacesWith('users').length < 2 ? {} : { workspace: workspace.id };
+  const mayTake = pii && viewer.can('export', workspace.id);
+  const mayDelete = viewer.can('change', workspace.id);
+  if (!mayTake && !mayDelete) return undefined;
+  return html`<p class="actions">${mayTake && html`<a class="button" href="${pathWith(`${path}/export`, where)}">Export as JSON</a>`}
+${mayDelete && html`<a class="button" href="${pathWith(`${path}/delete`, where)}">Delete…</a>`}</p>`;
+}
+
+/** The names under which dead letters about a user are kept. */
+function namesOf(user: StoredUser): string[] {
+  const aliases = (user.user_aliases ?? []) as unknown as { alias_name: string; alias_label: string }[];
+  const identifiers: Identifier[] = [
+    { service_id: toServiceId(user.id) },
+    ...(typeof user.external_id === 'string' ? [{ external_id: user.external_id }] : []),
+    ...aliases.slice(0, MOST).map((user_alias) => ({ user_alias })),
+  ];
+  return [`u:${user.id}`, ...identifiers.map(identifierText)];
+}
+
+/** Whose history of states is this user's: the profile's own, and that of the addresses that it has now. */
+function subjectsOf(user: StoredUser): HistorySubject[] {
+  return [
+    { kind: 'profile', subject: user.id },
+    ...(typeof user.email === 'string' ? [{ kind: 'email' as const, subject: user.email }] : []),
+    ...(typeof user.phone === 'string' ? [{ kind: 'phone' as const, subject: user.phone }] : []),
+  ];
+}
+
+export const userPages = [show];

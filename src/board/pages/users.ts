@@ -1,0 +1,137 @@
+import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
+import { toProfileId, toServiceId } from '../../profile/identifier.ts';
+import { storable } from '../../store/database.ts';
+import { type FoundUser, newestUsers, searchUsers, type UserSearch } from '../../store/profile-search.ts';
+import type { Viewer, Workspace } from '../access.ts';
+import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
+import { html, type Part } from '../html.ts';
+import { empty, MASK, moment, pathWith, table, workspaceChoice } from '../layout.ts';
+
+/** Users on a page: who is looked for is among the first, or is named more exactly. */
+const MOST = 50;
+
+/** Users who are shown before anybody is looked for. */
+const NEWEST = 20;
+
+/** Characters: the longest identifier is shorter. */
+const MAX_QUERY = 1000;
+
+const SERVICE_ID = /^[0-9a-f]{24}$/;
+const LIKE_PHONE = /^\+?[\d\s().-]{6,25}$/;
+
+/** Every identifier that the text may be; prefixes, names and addresses only for who may know whom they name. */
+function readSearch(text: string, pii: boolean): UserSearch | undefined {
+  const id = SERVICE_ID.test(text) ? { id: toProfileId(text) } : {};
+  if (!pii) return isAddress(text) ? undefined : { ...id, externalId: text };
+  const [, label, name] = /^([^:]+):(.+)$/s.exec(text) ?? [];
+  const email = text.includes('@') ? normalizeEmail(text) : undefined;
+  const phone = LIKE_PHONE.test(text) ? normalizePhone(text) : undefined;
+  return {
+    ...id,
+    ...{ externalId: text, prefix: text, aliasName: text },
+    ...(label !== undefined && name !== undefined && { alias: { label, name } }),
+    ...(email !== undefined && { email }),
+    ...(phone?.valid && { phone: phone.phone }),
+  };
+}
+
+/** Whether a text reads as an email address or a phone number: as an external id, too, it tells who somebody is. */
+export function isAddress(text: string): boolean {
+  return text.includes('@') || LIKE_PHONE.test(text);
+}
+
+/** An external id as the viewer may see it. */
+export function shownExternalId(externalId: string | null, pii: boolean): Part {
+  if (externalId === null) return html`<span class="faint">none</span>`;
+  return !pii && isAddress(externalId) ? MASK : externalId;
+}
+
+/** Where a user's page is; the workspace is named where the viewer has several. */
+export function userPath(viewer: Viewer, { id, workspaceId }: { id: string; workspaceId: string }): string {
+  const isOne = viewer.workspacesWith('users').length < 2;
+  return pathWith(`/users/${toServiceId(id)}`, isOne ? {} : { workspace: workspaceId });
+}
+
+async function find(
+  { database: { pool } }: PageServices,
+  viewer: Viewer,
+  { text, workspaces }: { text: string; workspaces: Workspace[] },
+): Promise<FoundUser[]> {
+  const ids = workspaces.map(({ id }) => id);
+  if (text === '') return newestUsers(pool, ids, NEWEST);
+  const open = ids.filter((id) => viewer.can('pii', id));
+  const closed = ids.filter((id) => !viewer.can('pii', id));
+  const look = (among: string[], search: UserSearch | undefined) =>
+    among.length === 0 || !search ? [] : searchUsers(pool, among, { search, limit: MOST });
+  const found = await Promise.all([
+    look(open, readSearch(text, true)),
+    look(closed, readSearch(text, false)),
+  ]);
+  return found.flat().slice(0, MOST);
+}
+
+const search: Page<PageServices> = {
+  method: 'get',
+  path: '/users',
+  right: 'users',
+  async handle({ services, viewer, workspaces, query }) {
+    const text = storable(query('q'));
+    if (text.length > MAX_QUERY)
+      throw new Sorry(400, `What is looked for has at most ${MAX_QUERY} characters.`);
+    const chosen = chosenWorkspace({ workspaces, query });
+    const among = chosen ? [chosen] : workspaces;
+    const found = await find(services, viewer, { text, workspaces: among });
+    const isMasked = among.some(({ id }) => !viewer.can('pii', id));
+    const body = html`<h1>Users</h1>
+<form class="row" method="get" action="/users" role="search">
+<label class="grow">External id or what it begins with, alias, email, phone, or service id
+<input type="search" name="q" value="${text}" maxlength="${MAX_QUERY}"${text === '' && html` autofocus`}></label>
+${workspaceChoice(workspaces, chosen?.id)}
+<button class="main">Look up</button></form>
+${isMasked && html`<p class="lead">Without the permission “view_pii” users are found by their external id in full, or by their service id; names and addresses are masked.</p>`}
+${results(viewer, { found, text, several: workspaces.length > 1, names: new Map(workspaces.map(({ id, name }) => [id, name])) })}`;
+    return { title: 'Users', body };
+  },
+};
+
+interface Results {
+  found: FoundUser[];
+  text: string;
+  several: boolean;
+  names: Map<string, string>;
+}
+
+function results(viewer: Viewer, { found, text, several, names }: Results): Part {
+  if (found.length === 0 && text === '')
+    return empty(
+      'No users yet',
+      html`Send some to <code>POST /users/track</code>; they appear here as soon as they are applied.`,
+    );
+  if (found.length === 0)
+    return empty(
+      `Nobody is found for “${text.slice(0, 80)}”`,
+      'Case counts in external ids and aliases. An alias may be written as label:name. Whoever was just sent may still wait in a lane: the first page says how much does.',
+    );
+  const rows = found.map((user) => {
+    const pii = viewer.can('pii', user.workspaceId);
+    const mask = (value: string | null) => (value === null ? '' : pii ? value : MASK);
+    const name = [user.firstName, user.lastName].filter(Boolean).join(' ');
+    return [
+      html`<a class="id" href="${userPath(viewer, user)}">${user.externalId === null ? toServiceId(user.id) : pii || !isAddress(user.externalId) ? user.externalId : toServiceId(user.id)}</a>`,
+      name === '' ? '' : mask(name),
+      html`<span class="wrap">${mask(user.email)}</span>`,
+      mask(user.phone),
+      ...(several ? [names.get(user.workspaceId)] : []),
+      moment(user.createdAt),
+      moment(user.updatedAt),
+    ];
+  });
+  const caption = text === '' ? 'Users who were made last' : 'Users who were found';
+  return html`<h2>${caption}</h2>${table(
+    caption,
+    ['User', 'Name', 'Email', 'Phone', ...(several ? ['Workspace'] : []), 'Made', 'Updated'],
+    rows,
+  )}${found.length === MOST && html`<p class="faint pager">The first ${MOST} are shown. Write more of it to find others.</p>`}`;
+}
+
+export const userListPages = [search];

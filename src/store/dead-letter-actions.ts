@@ -1,0 +1,105 @@
+import { type Pool, storable } from './database.ts';
+import { type ListedLetter, listedColumns } from './dead-letter-groups.ts';
+
+/** One dead letter, with all that is known of it. */
+export interface WholeLetter extends ListedLetter {
+  /** JSON as it is kept; null: it is longer than may be shown. */
+  object: string | null;
+  /** Bytes of it. */
+  bytes: number;
+  replayedAt: Date | null;
+  discardedAt: Date | null;
+  mendedAt: Date | null;
+  mendedBy: string | null;
+}
+
+/** By primary key. How long a value is stands in front of it: what is too large is not unpacked. */
+const readLetterStatement = `
+  select ${listedColumns},
+    octet_length(letters.object::text) as bytes,
+    case when octet_length(letters.object::text) <= $2::integer then letters.object::text end as object,
+    letters.replayed_at as "replayedAt", letters.discarded_at as "discardedAt",
+    letters.mended_at as "mendedAt", letters.mended_by as "mendedBy"
+  from kept_dead_letters as letters
+  where letters.id = $1::uuid`;
+
+/** @param most bytes of the object's JSON that are read */
+export async function readLetter(pool: Pool, id: string, most: number): Promise<WholeLetter | undefined> {
+  const { rows } = await pool.query<WholeLetter>({
+    name: 'read-dead-letter',
+    text: readLetterStatement,
+    values: [id, most],
+  });
+  return rows[0];
+}
+
+// Of the view: whatever a delete has taken away is not there. Locks in id order, as every statement on dead letters does.
+const discardStatement = `
+with waiting as (
+  select letters.id
+    from kept_dead_letters as letters
+   where letters.id = any($1::uuid[]) and letters.state = 'waiting'
+   order by letters.id
+     for update
+)
+update dead_letters
+   set state = 'discarded', discarded_at = now(), discarded_by = $2, discard_reason = $3
+  from waiting
+ where dead_letters.id = waiting.id
+returning dead_letters.id`;
+
+/** Who closes dead letters, and why: for whoever reads it later. */
+export interface Discard {
+  by: string;
+  reason: string;
+}
+
+/** Gives up those of the dead letters that wait: nobody replays them any more. @returns their ids */
+export async function discardDeadLetters(
+  pool: Pool,
+  ids: readonly string[],
+  { by, reason }: Discard,
+): Promise<string[]> {
+  const { rows } = await pool.query<{ id: string }>({
+    name: 'discard-dead-letters',
+    text: discardStatement,
+    values: [ids, storable(by), storable(reason)],
+  });
+  return rows.map(({ id }) => id);
+}
+
+// By primary key. The names that the letter had stay: whoever was named is found by a delete, before and after.
+const mendStatement = `
+update dead_letters
+   set original_object = coalesce(dead_letters.original_object, dead_letters.object), object = $2::json,
+       mended_at = now(), mended_by = $3,
+       identifiers = array(select distinct names.name from unnest(dead_letters.identifiers || $4::text[]) as names (name))
+ where dead_letters.id = (
+         select letters.id
+           from kept_dead_letters as letters
+          where letters.id = $1::uuid and letters.state = 'waiting'
+            for update)
+returning dead_letters.id`;
+
+/** What takes an object's place. */
+export interface Mended {
+  /** JSON text. */
+  object: string;
+  by: string;
+  /** Whom it names, as `identifierText` tells them. */
+  names: string[];
+}
+
+/** Puts a mended object into the place of one that waits; what came is kept. @returns false: it does not wait */
+export async function mendDeadLetter(
+  pool: Pool,
+  id: string,
+  { object, by, names }: Mended,
+): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: 'mend-dead-letter',
+    text: mendStatement,
+    values: [id, object, storable(by), names.map(storable)],
+  });
+  return rowCount === 1;
+}

@@ -1,0 +1,165 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Console, html, openConsole, page, post } from './console-scene.ts';
+import { failedEvent, read } from './installation.ts';
+
+let scene: Console;
+beforeAll(async () => {
+  scene = await openConsole();
+});
+afterAll(() => scene.installation.stop());
+
+describe('dead letters', () => {
+  test('stand in groups by workspace, kind and reason, each counted in full, beyond two thousand', async () => {
+    const reason = `flood ${uuidv7()}`;
+    await scene.query(
+      `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason)
+       select uuid_v7_floor(now() - n * interval '1 ms'), $1, 'r', 'purchases', 'j', '{}', $2
+       from generate_series(1, 2345) as n`,
+      ...[scene.school, reason],
+    );
+    await scene.letterIn(scene.school, { reason });
+    const { text } = await page(scene.operator, `/dead-letters?workspace=${scene.school}`);
+    const rows = text.split('<tr>').filter((row) => row.includes(reason));
+    expect(rows).toHaveLength(2);
+    expect(rows[0]).toMatch(/purchases.*2,345/s);
+    expect(rows[1]).toMatch(/events.*>1</s);
+    // Page by page to the last.
+    let path: string | undefined = /href="([^"]+group=[^"]+)"/.exec(rows[0]!)![1]!.replaceAll('&amp;', '&');
+    let letters = 0;
+    for (; path; ) {
+      const group: string = (await page(scene.operator, path)).text;
+      letters += [...group.matchAll(/name="id"/g)].length;
+      path = /rel="next" href="([^"]+)"/.exec(group)?.[1]?.replaceAll('&amp;', '&');
+    }
+    expect(letters).toBe(2345);
+    await scene.query('delete from dead_letters where workspace_id = $1', scene.school);
+  });
+
+  test('many are chosen and replayed, each once', async () => {
+    const chosen = [await scene.letterIn(scene.shop), await scene.letterIn(scene.shop)];
+    const other = await scene.letterIn(scene.shop);
+    const body = new URLSearchParams({ action: 'replay', workspace: scene.shop });
+    for (const id of chosen) body.append('id', id);
+    const answer = await scene.operator.send('POST', '/dead-letters', { body, headers: html });
+    expect(answer.headers.get('location')).toContain('done=replayed');
+    for (const id of chosen) expect((await read(scene.installation.database, id)).state).toBe('replaying');
+    expect((await read(scene.installation.database, other)).state).toBe('waiting');
+    const inLanes = (await scene.installation.envelopes()).map(({ envelope }) => envelope.objects[0]?.id);
+    expect(chosen.map((id) => inLanes.filter((one) => one === id).length)).toEqual([1, 1]);
+  });
+
+  test('those of another workspace are left alone, whatever the form names', async () => {
+    const { visitor } = await scene.people.arrive([], {
+      appGroups: [{ workspace: scene.shop, permissions: ['admin'], teams: [] }],
+    });
+    const id = await scene.letterIn(scene.school);
+    for (const action of ['replay', 'discard']) {
+      const answer = await post(visitor, '/dead-letters', { action, workspace: scene.shop, id, why: 'mine' });
+      expect(answer.status).toBe(400);
+      expect(
+        (await post(visitor, '/dead-letters', { action, workspace: scene.school, id, why: 'x' })).status,
+      ).toBe(403);
+      expect((await post(visitor, `/dead-letters/${id}`, { action, why: 'x' })).status).toBe(404);
+    }
+    expect((await read(scene.installation.database, id)).state).toBe('waiting');
+  });
+
+  test('one is discarded with a reason, kept, and replayed by nobody any more', async () => {
+    const id = await scene.letterIn(scene.shop);
+    expect((await post(scene.operator, `/dead-letters/${id}`, { action: 'discard', why: ' ' })).status).toBe(
+      400,
+    );
+    await post(scene.operator, `/dead-letters/${id}`, { action: 'discard', why: 'a <test> of the shop' });
+    expect((await read(scene.installation.database, id)).state).toBe('discarded');
+    const listed = (await page(scene.operator, '/dead-letters?state=discarded')).text;
+    expect(listed).toContain(id);
+    expect(listed).toContain('a &lt;test&gt; of the shop');
+    for (const action of ['replay', 'discard'])
+      expect(
+        (await post(scene.operator, `/dead-letters/${id}`, { action, why: 'again' })).headers.get('location'),
+      ).toContain('done=nothing');
+    expect((await read(scene.installation.database, id)).state).toBe('discarded');
+    expect(
+      (await scene.installation.envelopes()).filter(({ envelope }) => envelope.objects[0]?.id === id),
+    ).toEqual([]);
+  });
+
+  test('one is mended and replayed; what came first is kept, and its names are found by a delete', async () => {
+    const id = await scene.letterIn(scene.shop);
+    const mended = { ...failedEvent().object, identifier: { external_id: 'somebody else' }, name: 'mended' };
+    const mend = (object: string) => post(scene.operator, `/dead-letters/${id}`, { action: 'mend', object });
+    for (const [text, problem] of [
+      ['{"kind":', 'not valid JSON'],
+      ['[]', 'must be a JSON object'],
+      ['{"kind":"purchases"}', '&#39;kind&#39; must stay &#39;events&#39;'],
+      [`{"kind":"events","pad":"${'x'.repeat(1_048_577)}"}`, 'must have at most'],
+    ] as const) {
+      const answer = await mend(text);
+      expect([answer.status, await answer.text()]).toEqual([400, expect.stringContaining(problem)]);
+    }
+    expect((await mend(JSON.stringify(mended))).headers.get('location')).toContain('done=mended');
+    expect(await read(scene.installation.database, id)).toMatchObject({
+      state: 'replaying',
+      object: { name: 'mended' },
+    });
+    const [row] = await scene.query(
+      'select original_object, identifiers, mended_by from dead_letters where id = $1',
+      id,
+    );
+    expect(row).toMatchObject({ original_object: { name: 'ordered' }, mended_by: 'admin' });
+    expect(row.identifiers).toEqual(expect.arrayContaining([`x:user-${id}`, 'x:somebody else']));
+    const inLanes = (await scene.installation.envelopes()).filter(
+      ({ envelope }) => envelope.objects[0]?.id === id,
+    );
+    expect(inLanes).toMatchObject([{ envelope: { replay: true, objects: [{ name: 'mended' }] } }]);
+  });
+});
+
+describe('syncs', () => {
+  const act = (action: string) => post(scene.operator, `/syncs/${scene.integration}`, { action });
+
+  test('one is begun, cancelled, paused and resumed', async () => {
+    expect((await act('sync')).headers.get('location')).toContain('done=begun');
+    expect((await act('sync')).status).toBe(409);
+    expect((await page(scene.operator, `/syncs/${scene.integration}`)).text).toContain('Cancel the run');
+    expect((await act('cancel')).headers.get('location')).toContain('done=cancelled');
+    expect((await act('pause')).headers.get('location')).toContain('done=paused');
+    expect(await scene.query('select status from integrations where id = $1', scene.integration)).toEqual([
+      { status: 'paused' },
+    ]);
+    await scene.query('update sync_jobs set finished_at = now() where finished_at is null');
+    expect((await act('sync')).status).toBe(409);
+    expect((await act('resume')).headers.get('location')).toContain('done=resumed');
+    expect(await scene.query('select status from integrations where id = $1', scene.integration)).toEqual([
+      { status: 'active' },
+    ]);
+  });
+
+  test('failed rows are a file with their reasons', async () => {
+    const answer = await scene.operator.get(`/syncs/${scene.integration}/runs/${scene.run}/rows.csv`, html);
+    expect(answer.headers.get('content-type')).toBe('text/csv; charset=utf-8');
+    expect(await answer.text()).toBe(
+      `row,outcome,updated_at,identifier,reason,payload\r\n2,failed,,'=user-9,not JSON,"{""a"":"\r\n`,
+    );
+  });
+});
+
+describe('the first page', () => {
+  test('says that no worker runs while something waits, and what to do', async () => {
+    const { text } = await page(scene.operator, '/');
+    expect(text).toMatch(/class="verdict bad"[^>]*><p><strong>No web process is heard|No worker/);
+  });
+
+  test('of our pages none is kept by the browser, none loads from elsewhere, and none may run a script of its own', async () => {
+    for (const path of ['/', '/users', '/sign-in', '/nowhere']) {
+      const answer = await scene.operator.get(path, html);
+      const policy = answer.headers.get('content-security-policy')!;
+      expect(policy).toMatch(/^default-src 'none';script-src 'self';style-src 'self';connect-src 'self';/);
+      expect(policy).not.toContain('unsafe');
+      const text = await answer.text();
+      expect(text).not.toMatch(/<script>|<style|style="| on\w+="|https?:/);
+    }
+    expect((await scene.operator.get('/', html)).headers.get('cache-control')).toBe('no-store');
+  });
+});

@@ -1,0 +1,231 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { pages } from '../../src/board/pages/index.ts';
+import { createCompany } from '../setup/access.ts';
+import { createVisitor } from './browser-session.ts';
+import { type Console, html, openConsole, page, post } from './console-scene.ts';
+import { DEFAULT_COMPANY, type Visitor } from './people.ts';
+
+let scene: Console;
+beforeAll(async () => {
+  scene = await openConsole();
+});
+afterAll(() => scene.installation.stop());
+
+describe('who may ask for which page', () => {
+  const inShop = (...permissions: string[]) => ({
+    appGroups: [{ workspace: scene.shop, permissions, teams: [] }],
+  });
+
+  /** What SCIM has given each of them. */
+  const roles: Record<string, () => Promise<Visitor>> = {
+    operator: async () => scene.operator,
+    'company admin': async () => (await scene.people.arrive(['admin'])).visitor,
+    'company settings': async () => (await scene.people.arrive(['manage_company_settings'])).visitor,
+    'adds workspaces': async () => (await scene.people.arrive(['add_remove_app_groups'])).visitor,
+    'workspace admin': async () => (await scene.people.arrive([], inShop('admin'))).visitor,
+    nothing: async () => (await scene.people.arrive()).visitor,
+    'basic access': async () => (await scene.people.arrive([], inShop('basic_access'))).visitor,
+    'views users': async () => (await scene.people.arrive([], inShop('view_user_profile'))).visitor,
+    'views whom': async () =>
+      (await scene.people.arrive([], inShop('view_user_profile', 'view_pii'))).visitor,
+    'only pii': async () => (await scene.people.arrive([], inShop('view_pii'))).visitor,
+    exports: async () =>
+      (await scene.people.arrive([], inShop('view_user_profile', 'view_pii', 'export_user_data'))).visitor,
+    'exports masked': async () =>
+      (await scene.people.arrive([], inShop('view_user_profile', 'export_user_data'))).visitor,
+    edits: async () => (await scene.people.arrive([], inShop('view_user_profile', 'edit_user_data'))).visitor,
+    imports: async () =>
+      (await scene.people.arrive([], inShop('view_user_profile', 'import_update_user_data'))).visitor,
+    developer: async () => (await scene.people.arrive([], inShop('dev_console'))).visitor,
+    'event log': async () => (await scene.people.arrive([], inShop('view_event_user_log'))).visitor,
+    mends: async () => (await scene.people.arrive([], inShop('dev_console', 'edit_user_data'))).visitor,
+    syncs: async () => (await scene.people.arrive([], inShop('edit_cloud_data_ingestion'))).visitor,
+    integrations: async () => (await scene.people.arrive([], inShop('manage_external_integrations'))).visitor,
+    'a permission set': async () => {
+      const id = uuidv7();
+      await scene.query(
+        "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'looks at users', '{view_user_profile}')",
+        ...[id, DEFAULT_COMPANY],
+      );
+      const appGroups = [{ workspace: scene.shop, permissions: [], permissionSet: id, teams: [] }];
+      return (await scene.people.arrive([], { appGroups })).visitor;
+    },
+    'a team': async () => {
+      const teams = [{ team: uuidv7(), permissions: ['admin', 'view_user_profile'] }];
+      return (
+        await scene.people.arrive([], { appGroups: [{ workspace: scene.shop, permissions: [], teams }] })
+      ).visitor;
+    },
+    'another workspace': async () =>
+      (
+        await scene.people.arrive([], {
+          appGroups: [{ workspace: scene.school, permissions: ['admin'], teams: [] }],
+        })
+      ).visitor,
+    'another company': async () => {
+      const company = await createCompany(scene.installation.database.pool as never, `company-${uuidv7()}`);
+      await scene.query(
+        'insert into workspaces (id, name, company_id) values ($1::uuid, $1::text, $2)',
+        uuidv7(),
+        company,
+      );
+      return (await scene.people.arrive(['admin'], { company })).visitor;
+    },
+    'a company’s workspace named to another': async () => {
+      const company = await createCompany(scene.installation.database.pool as never, `company-${uuidv7()}`);
+      return (await scene.people.arrive([], { company, ...inShop('admin') })).visitor;
+    },
+  };
+
+  const all = ['operator', 'company admin', 'company settings', 'workspace admin'];
+  const anyone = Object.keys(roles);
+  const users = [
+    ...all,
+    'views users',
+    'views whom',
+    'exports',
+    'exports masked',
+    'edits',
+    'imports',
+    'a permission set',
+  ];
+  const delivery = [...all, 'developer', 'event log', 'mends'];
+  const syncs = [...all, 'syncs', 'integrations'];
+  const elsewhere = ['another workspace', 'another company'];
+
+  /** Each route, who gets through with which status, and what those get who have the right elsewhere alone. */
+  const routes: [
+    route: string,
+    path: () => string | Promise<string>,
+    passes: string[],
+    status: number,
+    other: number,
+  ][] = [
+    ['get /', () => '/', anyone, 200, 200],
+    ['get /users', () => '/users?q=user-1', users, 200, 200],
+    ['get /users/:service_id', () => `/users/${scene.user}`, users, 200, 404],
+    ['get /users/:service_id/export', () => `/users/${scene.user}/export`, [...all, 'exports'], 200, 404],
+    [
+      'get /users/:service_id/delete',
+      () => `/users/${scene.user}/delete`,
+      [...all, 'edits', 'imports'],
+      200,
+      404,
+    ],
+    [
+      'post /users/:service_id/delete',
+      () => `/users/${scene.user}/delete`,
+      [...all, 'edits', 'imports'],
+      400,
+      404,
+    ],
+    ['get /requests', () => '/requests', delivery, 200, 200],
+    ['get /requests/:id', async () => `/requests/${await requestOf(scene.shop)}`, delivery, 200, 404],
+    ['get /dead-letters', () => '/dead-letters', delivery, 200, 200],
+    ['post /dead-letters', () => '/dead-letters', [...all, 'mends'], 400, 403],
+    [
+      'get /dead-letters/:id',
+      async () => `/dead-letters/${await scene.letterIn(scene.shop)}`,
+      delivery,
+      200,
+      404,
+    ],
+    [
+      'post /dead-letters/:id',
+      async () => `/dead-letters/${await scene.letterIn(scene.shop)}`,
+      [...all, 'mends'],
+      400,
+      404,
+    ],
+    ['get /syncs', () => '/syncs', syncs, 200, 200],
+    ['get /syncs/:id', () => `/syncs/${scene.integration}`, syncs, 200, 404],
+    ['post /syncs/:id', () => `/syncs/${scene.integration}`, syncs, 400, 404],
+    ['get /syncs/:id/runs/:run', () => `/syncs/${scene.integration}/runs/${scene.run}`, syncs, 200, 404],
+    [
+      'get /syncs/:id/runs/:run/rows.csv',
+      () => `/syncs/${scene.integration}/runs/${scene.run}/rows.csv`,
+      all,
+      200,
+      404,
+    ],
+  ];
+
+  const arrived = new Map<string, Visitor>();
+  beforeAll(async () => {
+    for (const [name, arrive] of Object.entries(roles)) arrived.set(name, await arrive());
+  });
+
+  const requestOf = async (workspaceId: string) => {
+    const requestId = uuidv7();
+    await scene.letterIn(workspaceId, { requestId });
+    return requestId;
+  };
+
+  test('every route of the console is in the table', () => {
+    expect(routes.map(([route]) => route).sort()).toEqual(
+      pages.map(({ method, path }) => `${method} ${path}`).sort(),
+    );
+  });
+
+  test.each(routes)('%s', async (...given) => {
+    const [route, pathOf, passes, status, other] = given;
+    const path = await pathOf();
+    const found: Record<string, number> = {};
+    for (const [name, visitor] of arrived) {
+      const answer = route.startsWith('get')
+        ? visitor.get(path, html)
+        : post(visitor, path, { workspace: scene.shop });
+      found[name] = (await answer).status;
+    }
+    const expected = Object.fromEntries(
+      anyone.map((name) => [name, passes.includes(name) ? status : elsewhere.includes(name) ? other : 403]),
+    );
+    // Who has another right than the one that the page asks for first is told of the one that is lacking.
+    expect(found).toEqual(expected);
+  });
+
+  test('without a session each leads to the form to sign in, and changes nothing', async () => {
+    const stranger = createVisitor({ url: scene.board.url });
+    for (const [route, pathOf] of routes) {
+      const path = await pathOf();
+      const answer = route.startsWith('get')
+        ? await stranger.get(path, html)
+        : await stranger.send('POST', path, { headers: { accept: 'application/json' } });
+      expect([route, answer.status]).toEqual([route, route.startsWith('get') ? 303 : 401]);
+    }
+  });
+
+  test('an action that another site sends is refused, whoever is signed in', async () => {
+    for (const [route, pathOf] of routes.filter(([route]) => route.startsWith('post'))) {
+      const path = await pathOf();
+      for (const headers of [
+        { origin: 'https://elsewhere.example' },
+        { 'sec-fetch-site': 'cross-site' },
+        { 'sec-fetch-site': 'same-site' },
+        { origin: 'null' },
+      ]) {
+        const answer = await scene.operator.send('POST', path, { body: 'action=replay', headers });
+        expect([route, headers, answer.status]).toEqual([route, headers, 403]);
+      }
+    }
+  });
+
+  test('the navigation has the pages that one may see, and no others', async () => {
+    const namesFor = async (role: string) => {
+      const { text } = await page(arrived.get(role)!, '/');
+      return [...text.matchAll(/<li><a href="([^"]+)"/g)].map(([, path]) => path);
+    };
+    expect(await namesFor('operator')).toEqual([
+      '/',
+      '/users',
+      '/requests',
+      '/dead-letters',
+      '/syncs',
+      '/queues',
+    ]);
+    expect(await namesFor('nothing')).toEqual(['/', '/queues']);
+    expect(await namesFor('views users')).toEqual(['/', '/users', '/queues']);
+    expect(await namesFor('developer')).toEqual(['/', '/requests', '/dead-letters', '/queues']);
+  });
+});

@@ -1,0 +1,88 @@
+import { v7 as uuidv7 } from 'uuid';
+import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { createIntegration } from '../setup/integrations.ts';
+import { createVisitor } from './browser-session.ts';
+import { commit, createInstallation, failedEvent } from './installation.ts';
+import { createPeople, DEFAULT_COMPANY, type Visitor } from './people.ts';
+
+/** What a browser asks for. */
+export const html = { accept: 'text/html' };
+
+/** A page as it came. */
+export async function page(visitor: Visitor, path: string) {
+  const answer = await visitor.get(path, html);
+  return { status: answer.status, text: await answer.text(), location: answer.headers.get('location') };
+}
+
+/** What a form of a page sends. */
+export const post = (visitor: Visitor, path: string, fields: Record<string, string> = {}) =>
+  visitor.send('POST', path, { body: new URLSearchParams(fields), headers: html });
+
+/** A console over two workspaces of the default company, somebody who may do everything, and a user and a sync to look at. */
+export async function openConsole() {
+  const installation = await createInstallation('postgres');
+  const board = await installation.startBoard();
+  const operator = createVisitor(board);
+  await operator.signIn();
+  const { pool } = installation.database;
+  const query = async (text: string, ...values: unknown[]) => (await pool.query(text, values)).rows;
+
+  /** A user with everything that tells who it is. */
+  async function createUser(
+    workspaceId: string,
+    externalId: string | null,
+    email = `${uuidv7()}@gmail.com`,
+  ): Promise<string> {
+    const id = newProfileId(Date.now());
+    await query(
+      `insert into profiles (workspace_id, id, external_id, email, phone, phone_valid, first_name, last_name,
+         custom_attributes, created_at, updated_at)
+       values ($1, $2, $3, $4, '+14155552671', true, 'Ada', 'Lovelace', '{"colour": "teal"}', now(), now())`,
+      ...[workspaceId, id, externalId, email],
+    );
+    return id;
+  }
+
+  /** A dead letter that waits; its id. */
+  const letterIn = async (workspaceId: string, change: Parameters<typeof failedEvent>[0] = {}) =>
+    (await commit(installation.database, failedEvent({ workspaceId, ...change })))[0]!;
+
+  const [shop, school] = [uuidv7(), uuidv7()];
+  for (const [id, name] of [
+    [shop, 'shop'],
+    [school, 'school'],
+  ])
+    await query(
+      'insert into workspaces (id, name, company_id) values ($1, $2, $3)',
+      id,
+      name,
+      DEFAULT_COMPANY,
+    );
+  const user = toServiceId(await createUser(shop, 'user-1', 'ada@gmail.com'));
+  const integration = await createIntegration(pool as never, shop, { name: 'contacts' });
+  const run = uuidv7();
+  await query(
+    `insert into sync_jobs (id, integration_id, asked_by, status, finished_at, rows_read, rows_failed)
+     values ($1, $2, 'operator', 'partial', now(), 2, 1)`,
+    ...[run, integration],
+  );
+  await query(
+    `insert into sync_row_errors (job_id, number, reason, identifier, payload)
+     values ($1, 2, 'not JSON', '=user-9', '{"a":')`,
+    run,
+  );
+  return {
+    ...{
+      installation,
+      board,
+      operator,
+      people: createPeople(installation, board),
+      query,
+      createUser,
+      letterIn,
+    },
+    ...{ shop, school, user, integration, run },
+  };
+}
+
+export type Console = Awaited<ReturnType<typeof openConsole>>;

@@ -1,0 +1,183 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { type Console, html, openConsole, page, post } from './console-scene.ts';
+
+let scene: Console;
+beforeAll(async () => {
+  scene = await openConsole();
+});
+afterAll(() => scene.installation.stop());
+
+describe('users', () => {
+  const pathsIn = (text: string) =>
+    [...text.matchAll(/href="(\/users\/[0-9a-f]{24})/g)].map(([, path]) => path);
+  const found = async (q: string, visitor = scene.operator) =>
+    pathsIn((await page(visitor, `/users?q=${encodeURIComponent(q)}&workspace=${scene.shop}`)).text);
+
+  test('are found by each of their identifiers, by the beginning of an external id, and by no other text', async () => {
+    const id = await scene.createUser(scene.shop, 'Zoë:1', 'zoe@gmail.com');
+    const path = `/users/${toServiceId(id)}`;
+    await scene.query(
+      "insert into user_aliases values ($1, 'crm', 'Z-1', $2, now()), ($1, 'loyalty', 'L:7', $2, now())",
+      ...[scene.shop, id],
+    );
+    await scene.query(
+      "insert into deprecated_external_ids values ($1, 'zoe-old', $2, now())",
+      scene.shop,
+      id,
+    );
+    for (const text of [
+      'Zoë:1',
+      'Zoë',
+      'Z',
+      'zoe-old',
+      'Z-1',
+      'crm:Z-1',
+      'loyalty:L:7',
+      'L:7',
+      'ZOE@gmail.com',
+      toServiceId(id),
+    ])
+      expect([text, await found(text)]).toEqual([text, expect.arrayContaining([path])]);
+    for (const text of ['zoë', 'oë:1', 'crm:L:7', 'zoe@gmail', 'Zoë:10', 'Z_', 'Z%', "'", '\u0000', 'crm:'])
+      expect([text, await found(text)]).toEqual([text, []]);
+  });
+
+  test('by what their ids begin with, byte by byte, and bounded', async () => {
+    await scene.query(
+      `insert into profiles (workspace_id, id, external_id, created_at, updated_at)
+       select $1, gen_random_uuid(), 'many-' || n, now(), now() from generate_series(1, 70) as n`,
+      scene.shop,
+    );
+    const { text } = await page(scene.operator, `/users?q=many-&workspace=${scene.shop}`);
+    expect(pathsIn(text)).toHaveLength(50);
+    expect(text).toContain('The first 50 are shown');
+    expect(await found('many-7')).toHaveLength(2);
+    expect(await found('many_')).toEqual([]);
+  });
+
+  test('a page has who it is, what was counted, and a timeline by cursor on which nothing is left out', async () => {
+    const id = await scene.createUser(scene.shop, 'busy');
+    const merged = newProfileId(Date.now());
+    await scene.query('insert into merged_profiles values ($1, $2, $3, now())', scene.shop, merged, id);
+    const deeds = Array.from({ length: 130 }, (_, n) => ({
+      id: uuidv7({ msecs: Date.now() - n * 1000 }),
+      n,
+    }));
+    for (const { id: deed, n } of deeds) {
+      const owner = n % 10 === 0 ? merged : id;
+      if (n % 7 === 0)
+        await scene.query(
+          `insert into purchases values ($1, $2, $3, $4, 'EUR', 9.99, 2, now(), null, null)`,
+          ...[scene.shop, deed, owner, `deed-${n}-`],
+        );
+      else
+        await scene.query(
+          `insert into events values ($1, $2, $3, $4, now(), 'app', '{"size": {"xl": true}}')`,
+          ...[scene.shop, deed, owner, `deed-${n}-`],
+        );
+    }
+    const seen: string[] = [];
+    let path: string | undefined = `/users/${toServiceId(id)}?workspace=${scene.shop}`;
+    for (let turn = 0; path && turn < 5; turn++) {
+      const { status, text } = await page(scene.operator, path);
+      expect(status).toBe(200);
+      seen.push(...[...text.matchAll(/deed-\d+-/g)].map(([name]) => name));
+      path = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
+    }
+    expect(seen).toEqual(deeds.map(({ n }) => `deed-${n}-`));
+  });
+
+  test('who was merged leads to whoever took this one in; who was never there is not found', async () => {
+    const id = await scene.createUser(scene.shop, 'kept');
+    const gone = newProfileId(Date.now());
+    await scene.query('insert into merged_profiles values ($1, $2, $3, now())', scene.shop, gone, id);
+    expect((await page(scene.operator, `/users/${toServiceId(gone)}`)).location).toContain(toServiceId(id));
+    for (const other of [toServiceId(newProfileId(Date.now())), 'nobody', '%00'])
+      expect([other, (await page(scene.operator, `/users/${other}`)).status]).toEqual([other, 404]);
+  });
+
+  test('are masked for who may not see them, on their page and in what a search finds', async () => {
+    const { visitor } = await scene.people.arrive([], {
+      appGroups: [{ workspace: scene.shop, permissions: ['view_user_profile', 'dev_console'], teams: [] }],
+    });
+    const id = await scene.createUser(scene.shop, 'masked@gmail.com', 'masked@gmail.com');
+    await scene.query(
+      `insert into user_aliases values ($1, 'crm', 'secret-alias', $2, now())`,
+      scene.shop,
+      id,
+    );
+    await scene.query(
+      `insert into push_tokens values ($1, 'app', 'secret-token', 'secret-device', $2, now())`,
+      scene.shop,
+      id,
+    );
+    await scene.query(
+      `insert into events values ($1, $2, $3, 'seen', now(), null, '{"note": "secret-note"}')`,
+      ...[scene.shop, uuidv7(), id],
+    );
+    await scene.letterIn(scene.shop, {
+      identifiers: [{ external_id: 'masked@gmail.com' }],
+      reason: 'secret-reason',
+    });
+    const path = `/users/${toServiceId(id)}`;
+    const { status, text } = await page(visitor, path);
+    expect([status, text.includes('colour'), text.includes('note')]).toEqual([200, true, true]);
+    for (const secret of ['masked@gmail.com', 'Ada', 'Lovelace', 'teal', '4155552671', 'secret-'])
+      expect([secret, text.includes(secret)]).toEqual([secret, false]);
+    expect(text).not.toContain('/export');
+    // Neither does a search confirm what it may not tell.
+    for (const asked of ['masked@gmail.com', '+14155552671', 'mask', 'crm:secret-alias', 'secret-alias'])
+      expect([asked, await found(asked, visitor)]).toEqual([asked, []]);
+    expect(await found(toServiceId(id), visitor)).toEqual([path]);
+    expect((await page(visitor, '/users')).text).not.toMatch(/gmail|Lovelace|4155552671/);
+    const whole = (await page(scene.operator, path)).text;
+    for (const secret of [
+      'masked@gmail.com',
+      'Lovelace',
+      'teal',
+      'secret-alias',
+      'secret-device',
+      'secret-note',
+    ])
+      expect([secret, whole.includes(secret)]).toEqual([secret, true]);
+  });
+
+  test('the file has what the API exports', async () => {
+    const answer = await scene.operator.get(`/users/${scene.user}/export`, html);
+    expect(answer.headers.get('content-disposition')).toBe(`attachment; filename=${scene.user}.json`);
+    expect(await answer.json()).toMatchObject({
+      ...{ external_id: 'user-1', service_id: scene.user, email: 'ada@gmail.com' },
+      custom_attributes: { colour: 'teal' },
+    });
+  });
+
+  test('one is deleted by way of the queue, once the service id is typed', async () => {
+    const id = await scene.createUser(scene.shop, 'to-delete');
+    const path = `/users/${toServiceId(id)}/delete`;
+    for (const confirm of ['', 'delete', toServiceId(newProfileId(Date.now()))]) {
+      const answer = await post(scene.operator, path, { confirm });
+      expect([answer.status, await answer.text()]).toEqual([
+        400,
+        expect.stringContaining('Nothing was deleted.'),
+      ]);
+    }
+    const answer = await post(scene.operator, path, { confirm: toServiceId(id) });
+    const [, requestId] = /^\/requests\/([0-9a-f-]{36})\?/.exec(answer.headers.get('location')!)!;
+    const waiting = (await scene.installation.envelopes()).filter(
+      ({ envelope }) => envelope.requests[0]?.request_id === requestId,
+    );
+    expect(waiting).toMatchObject([
+      {
+        envelope: {
+          requests: [{ workspace_id: scene.shop }],
+          objects: [{ kind: 'delete', user: { identifier: { service_id: toServiceId(id) } } }],
+        },
+      },
+    ]);
+    const { text } = await page(scene.operator, answer.headers.get('location')!);
+    expect(text).toContain(`Lane ${waiting[0]!.lane}`);
+    expect(text).toContain('in work, or next');
+  });
+});
