@@ -83,7 +83,7 @@ export async function findByExternalId(
  * longer than to find it does.
  */
 const findIdsByExternalIdStatement = `
-  select array_to_string(array_agg(profiles.id order by wanted.place), ',', '') as ids
+  select json_agg(profiles.id order by wanted.place) as ids
   from unnest($1::uuid[], $2::text[]) with ordinality as wanted (workspace_id, external_id, place)
   left join lateral (
     select profiles.id
@@ -93,18 +93,18 @@ const findIdsByExternalIdStatement = `
     limit 1
   ) as profiles on true`;
 
-/** Who goes by each external id, in their order; an empty text where nobody does. */
+/** Who goes by each external id, in their order; null where nobody does. */
 export async function findIdsByExternalId(
   tx: Connection,
   workspaceIds: string[],
   externalIds: string[],
-): Promise<string[]> {
-  const { rows } = await tx.query<{ ids: string }>({
+): Promise<(string | null)[]> {
+  const { rows } = await tx.query<{ ids: (string | null)[] }>({
     name: 'find-ids-by-external-id',
     text: findIdsByExternalIdStatement,
     values: [uuidArray(workspaceIds, (id) => id), textArray(externalIds, (id) => id)],
   });
-  return rows[0]!.ids.split(',');
+  return rows[0]!.ids;
 }
 
 /** Most profiles that are looked at per address: with as many, there may be more. */

@@ -54,23 +54,6 @@ describe('G1: what a lane holds is what was accepted', () => {
     expect(plain(travel(envelope))).toEqual(plain(envelope));
   });
 
-  test('ids of several milliseconds and processes keep their places', () => {
-    const strangers = ['0190a0f0-1111-7222-8333-444455556666', '0190a0f0-1111-4222-b333-444455556666'];
-    const given = [...objects(), ...objects()].map((object, index) =>
-      index % 7 === 3 ? { ...object, id: strangers[index % 2]! } : object,
-    );
-    const ids = ({ objects: all }: Envelope) => all.map(({ id }) => id);
-    expect(ids(travel(envelopeOf(given)))).toEqual(given.map(({ id }) => id));
-  });
-
-  test('an id is written out once for those that were made with it', () => {
-    const given = objects().slice(3, 7);
-    const at = (place: number) => `${given[0]!.id.slice(0, 15)}00${place}-80${given[0]!.id.slice(21)}`;
-    const series = given.map((object, place) => ({ ...object, id: at(place) }));
-    const { objects: rows } = encodeEnvelope(envelopeOf(series)) as { objects: unknown[][] };
-    expect(rows.map(([, id]) => id)).toEqual([at(0), 16, 32, 48]);
-  });
-
   test('properties are handed on as their text, and dead letters have them whole', () => {
     const [event] = travel(envelopeOf(objects().slice(6, 7))).objects as unknown as [
       { properties: JsonText },

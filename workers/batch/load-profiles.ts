@@ -146,12 +146,12 @@ async function loadPlain(tx: Connection, profiles: Profiles, { workspaceIds, val
   const ids = await findIdsByExternalId(tx, workspaceIds, values);
   let missing = 0;
   for (let index = 0; index < ids.length; index++) {
-    const id = ids[index]!;
-    if (id === '') missing++;
+    const id = ids[index];
+    if (id == null) missing++;
     else profiles.addPlain(workspaceIds[index]!, values[index]!, id);
   }
   if (missing > 0)
-    await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => ids[index] === '' });
+    await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => ids[index] === null });
 }
 
 /** Those whom nobody goes by now may have been renamed. */
