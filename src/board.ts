@@ -20,7 +20,11 @@ const PATIENCE = { connection: 3000, statement: 8000 };
 async function main(): Promise<void> {
   // Whoever signs in as BOARD_USER gets in without it.
   const { config, log, database, connection, services } = openProcess('board', (url) =>
-    openDatabase(url, POOL_SIZE, { patience: PATIENCE }),
+    openDatabase(url, POOL_SIZE, {
+      patience: PATIENCE,
+      // Who waits no longer leaves nothing behind that goes on.
+      session: { statement_timeout: PATIENCE.statement },
+    }),
   );
   const { pool } = database;
   const password = config.BOARD_PASSWORD || randomBytes(12).toString('base64url');

@@ -69,24 +69,6 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
     expect(await track(env.PORT, secret)).toBe(201);
   });
 
-  test('doctor finds nothing wrong with it and ends with 0; status shows each of its processes', async () => {
-    const penstock = async (word: string) => {
-      const { stdout } = await promisify(execFile)(process.execPath, ['dist/src/cli.js', word, '--json'], {
-        cwd: packageRoot,
-        env: { PATH: process.env.PATH, DATA_DIR: env.DATA_DIR },
-      });
-      return JSON.parse(stdout);
-    };
-    expect(await penstock('doctor')).toMatchObject({ healthy: true, errors: 0 });
-    const { processes, lanes } = await penstock('status');
-    expect(processes).toEqual(
-      ['board', 'sync', 'web', 'worker'].map((name) =>
-        expect.objectContaining({ name, alive: true, missing: [], resident_bytes: expect.any(Number) }),
-      ),
-    );
-    expect(lanes).toEqual([{ lane: 'lane-0', depth: 0, oldest_seconds: 0 }]);
-  });
-
   test('stores the credentials of an integration with the key that npm start keeps in DATA_DIR', async () => {
     const warehouse = new URL((await createBareDatabase()).url);
     await ask(

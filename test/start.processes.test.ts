@@ -1,6 +1,7 @@
-import { spawn } from 'node:child_process';
+import { execFile, spawn } from 'node:child_process';
 import { readdirSync } from 'node:fs';
 import { createServer } from 'node:net';
+import { promisify } from 'node:util';
 import { afterAll, afterEach, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../src/platform/package-root.ts';
 import { createDatabase, waitUntil } from './setup/fixtures.ts';
@@ -49,6 +50,24 @@ describe('starts on one data folder, one after the other', () => {
     expect(await run(`${lines[2]} -o /dev/null -w '%{http_code} %{url_effective}'`)).toBe(
       `200 http://127.0.0.1:${env.BOARD_PORT}/`,
     );
+  });
+
+  test('doctor finds nothing wrong with it and ends with 0; status shows each of its processes', async () => {
+    const penstock = async (word: string) => {
+      const { stdout } = await promisify(execFile)(process.execPath, ['dist/src/cli.js', word, '--json'], {
+        cwd: packageRoot,
+        env: { PATH: process.env.PATH, DATA_DIR: env.DATA_DIR },
+      });
+      return JSON.parse(stdout);
+    };
+    expect(await penstock('doctor')).toMatchObject({ healthy: true, errors: 0 });
+    const { processes, lanes } = await penstock('status');
+    expect(processes).toEqual(
+      ['board', 'sync', 'web', 'worker'].map((name) =>
+        expect.objectContaining({ name, alive: true, missing: [], resident_bytes: expect.any(Number) }),
+      ),
+    );
+    expect(lanes).toEqual([{ lane: 'lane-0', depth: 0, oldest_seconds: 0 }]);
   });
 
   test('one beside it on the same data names it and exits 1', async () => {

@@ -127,7 +127,9 @@ export function createBoardApp({
   // Bull Board takes its API in any case.
   app.use(/^\/queues\/api(?=\/|$)/i, forbidCaching, answerInTime(ready));
   app.use(QUEUES_PATH, refuseChanges, boundPages, (request, response, next) => {
-    (viewerOf(response).full ? queues : maskedQueues)(request, response, next);
+    const { full, accountId } = viewerOf(response);
+    // What the lanes hold is of all companies: only who runs the installation sees it.
+    (full && accountId === undefined ? queues : maskedQueues)(request, response, next);
   });
   app.use((request, response) => {
     sendSorry(request, response, new Sorry(404, 'There is no such page.'));
@@ -138,8 +140,9 @@ export function createBoardApp({
     const isKnown = viewerOf(response) !== undefined;
     if (status >= 500 && isKnown) log.error({ err: error }, 'the dashboard could not answer');
     else if (status >= 500) strangers.line('error', { err: error }, 'the dashboard could not answer');
-    if (!response.headersSent)
-      response.status(status).json({ message: status >= 500 ? 'Internal Server Error' : 'Bad Request' });
+    // What was begun can only be cut off, so that nobody takes it for whole.
+    if (response.headersSent) response.destroy();
+    else response.status(status).json({ message: status >= 500 ? 'Internal Server Error' : 'Bad Request' });
   });
   return app;
 }

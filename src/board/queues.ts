@@ -52,6 +52,28 @@ function maskedLetter(letter: Record<string, unknown>) {
   return { dead_letter_id, request_id, workspace_id };
 }
 
+/** Bull Board has no formatter for why a job failed, which quotes values of the object. */
+class WithoutReasons extends BullMQAdapter {
+  override async getJobs(...given: Parameters<BullMQAdapter['getJobs']>) {
+    return (await super.getJobs(...given)).map(withoutReason);
+  }
+
+  override async getJob(id: string) {
+    const job = await super.getJob(id);
+    return job && withoutReason(job);
+  }
+
+  override async getJobLogs() {
+    return [];
+  }
+}
+
+function withoutReason<Shown extends { toJSON(): object }>(job: Shown): Shown {
+  const whole = job.toJSON.bind(job);
+  job.toJSON = () => ({ ...whole(), failedReason: undefined, stacktrace: [] });
+  return job;
+}
+
 /** White on red. */
 const ALARM = { color: '#b00020', textColor: '#ffffff' };
 
@@ -76,10 +98,10 @@ export function createQueueBoard(
   const syncs = open(SYNC_QUEUE);
   const laneQueues = Array.from({ length: lanes }, (_, lane) => open(laneName(lane)));
 
-  const adapterOf = (queue: Queue, about: { displayName: string; description: string }) =>
-    new BullMQAdapter(queue, { ...about, readOnlyMode: true });
-
   const router = (whole: boolean) => {
+    const Adapter = whole ? BullMQAdapter : WithoutReasons;
+    const adapterOf = (queue: Queue, about: { displayName: string; description: string }) =>
+      new Adapter(queue, { ...about, readOnlyMode: true });
     const server = new ExpressAdapter();
     server.setBasePath(QUEUES_PATH);
     const router = server.getRouter() as Express;

@@ -1,5 +1,7 @@
 import { v5 as uuidv5, version } from 'uuid';
 import { type AcceptedObject, type Envelope, namedIdentifiers } from '../jobs/envelope.ts';
+import type { Json } from '../profile/json.ts';
+import { findUnstorable } from '../profile/values.ts';
 import type { Database } from '../store/database.ts';
 import { mendDeadLetter, readLetter } from '../store/dead-letter-actions.ts';
 import {
@@ -150,6 +152,8 @@ function readMended(text: string, kind: string): AcceptedObject {
   }
   if (typeof object !== 'object' || object === null || Array.isArray(object))
     throw new NotMended('the object must be a JSON object');
+  const unstorable = findUnstorable(object as Json);
+  if (unstorable) throw new NotMended(unstorable);
   const given = (object as { kind?: unknown }).kind;
   if (kind !== 'envelope' && given !== kind) throw new NotMended(`'kind' must stay '${kind}'`);
   return object as AcceptedObject;

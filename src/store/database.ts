@@ -203,6 +203,7 @@ export async function inTransaction<T>(
     return result;
   } catch (error) {
     const lost = broken;
+    if (isStale(error)) broken = error as Error;
     await tx.query('rollback').catch((failure: Error) => {
       broken = failure;
     });
@@ -211,6 +212,12 @@ export async function inTransaction<T>(
     tx.off('error', onError);
     tx.release(broken);
   }
+}
+
+/** Whether a prepared statement of the connection returns rows of a shape that is gone: a new connection makes it anew. */
+function isStale(error: unknown): boolean {
+  const { code, message } = error as { code?: string; message?: string };
+  return code === '0A000' && message?.includes('cached plan') === true;
 }
 
 /** One message, and so one round trip. */

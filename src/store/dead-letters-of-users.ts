@@ -19,7 +19,7 @@ const namesOfProfile = (from: string) => `
     select ${from}.workspace_id, ${from}.owner_id, 's:' || ${from}.id as name
     from ${from}
     union
-    select ${from}.workspace_id, ${from}.owner_id, ('x:' || ${from}.external_id) collate "default"
+    select ${from}.workspace_id, ${from}.owner_id, 'x:' || ${from}.external_id
     from ${from}
     where ${from}.external_id is not null
     union

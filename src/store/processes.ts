@@ -96,15 +96,16 @@ const list = `
     processes.objects_per_second as "objectsPerSecond", processes.resident_bytes::float8 as "residentBytes",
     processes.loop_busy as "loopBusy", processes.started_at as "startedAt", processes.seen_at as "seenAt",
     greatest(0, extract(epoch from statement_timestamp() - processes.seen_at))::float8 as "silentSeconds"
-  from processes
-  order by processes.name, processes.host, processes.started_at, processes.id
-  limit $1::integer`;
+  from (
+    select * from processes order by processes.seen_at desc, processes.id limit $1::integer
+  ) as processes
+  order by processes.name, processes.host, processes.started_at, processes.id`;
 
 /**
  * The processes of the installation, by name, host and start. With those that fell silent within the last hour:
  * `silentSeconds` above `SILENT_SECONDS` tells them.
  *
- * @param limit how many at most
+ * @param limit how many at most, those that were heard last
  */
 export async function listProcesses(pool: Pick<Pool, 'query'>, limit = 500): Promise<SeenProcess[]> {
   const { rows } = await pool.query<SeenProcess>({ name: 'list-processes', text: list, values: [limit] });

@@ -82,8 +82,8 @@ const branches = [
   `select 4 as rank, alike.id from (
       select profiles.id from profiles
       where profiles.workspace_id = wanted.workspace_id
-        and profiles.external_id >= $9::text and profiles.external_id <= $10::text
-      order by profiles.external_id limit $11::integer) as alike`,
+        and profiles.external_id collate "C" >= $9::text and profiles.external_id collate "C" <= $10::text
+      order by profiles.external_id collate "C" limit $11::integer) as alike`,
 ];
 
 /** By the indexes of external ids, deprecated ones too, aliases, and profiles_email and profiles_phone; locks nothing. */

@@ -8,12 +8,14 @@ import { createShownDeadLetters } from '../../workers/upkeep/dead-letters.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { openDashboard, type Visitor } from './browser-session.ts';
 import { commit, commitReplayed, failedEvent, type Installation, read } from './installation.ts';
+import { createPeople } from './people.ts';
 
 describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, queue on %s', (kind) => {
   let installation: Installation;
   let visitor: Visitor;
+  let board: Awaited<ReturnType<typeof openDashboard>>['board'];
   beforeAll(async () => {
-    ({ installation, visitor } = await openDashboard(kind));
+    ({ installation, visitor, board } = await openDashboard(kind));
   });
   afterAll(() => installation.stop());
 
@@ -66,6 +68,15 @@ describe.each(['redis', 'postgres'] as const)('dead letters on the dashboard, qu
         },
       });
       expect(await read(installation.database, row.id)).toMatchObject({ state: 'waiting', replays: 0 });
+
+      // Which may quote it: who sees no objects sees no reasons.
+      const { visitor: looker } = await createPeople(installation, board).arrive();
+      const list = `/queues/api/queues?activeQueue=${DEAD_LETTER_QUEUE}&status=failed&page=1&jobsPerPage=10`;
+      for (const path of [list, `/queues/api/queues/${DEAD_LETTER_QUEUE}/${row.id}_0`]) {
+        const text = await (await looker.get(path)).text();
+        expect(text).toContain(row.id);
+        expect(text).not.toContain('price does not fit');
+      }
     }));
 
   test('one that was erased with its user is taken away by a worker that has just started', async () => {

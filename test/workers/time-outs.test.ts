@@ -1,12 +1,13 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createLog } from '../../src/platform/log.ts';
+import { inTransaction, openPool } from '../../src/store/database.ts';
 import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
-import { triesOf } from '../../workers/batch/failures.ts';
+import { classify, triesOf } from '../../workers/batch/failures.ts';
 import { LIMITS } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
-import { waitUntil } from '../setup/fixtures.ts';
+import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
 
@@ -28,6 +29,19 @@ beforeAll(async () => {
 afterAll(() => pool.end());
 beforeEach(async () => {
   workspace = await createWorkspace(pool, crypto.randomUUID());
+});
+
+test('G4: a statement whose rows have another shape since a migration is nobody’s fault, and its connection is given up', async () => {
+  const narrow = openPool((await createDatabase()).url, 1);
+  await narrow.query('create table shapes (one text)');
+  const ask = () => inTransaction(narrow, (tx) => tx.query({ name: 'shapes', text: 'select * from shapes' }));
+  await ask();
+  await narrow.query('alter table shapes add column two text');
+  const error = await ask().catch((caught: unknown) => caught);
+  expect(error).toMatchObject({ code: '0A000' });
+  expect(classify(error)).toBe('transient');
+  expect((await ask()).fields).toHaveLength(2);
+  await narrow.end();
 });
 
 const start = (log = silent) => createCoalescer(pool, { metrics: createWorkerMetrics(), log });

@@ -47,6 +47,8 @@ export type ErrorClass =
 const PERMANENT = ['0A', '21', '22', '23', '54', 'P0'];
 
 const UNIQUE_VIOLATION = '23505';
+/** Of a prepared statement whose rows have another shape by now, among others. */
+const STALE_STATEMENT = '0A000';
 
 /** A unique violation on these means that another lane was faster; the next try finds its row. */
 const RACES = new Set([
@@ -62,7 +64,9 @@ const RACES = new Set([
  * the connection's.
  */
 export function classify(error: unknown): ErrorClass {
-  const { code, constraint } = error as { code?: unknown; constraint?: string };
+  const { code, constraint, message } = error as { code?: unknown; constraint?: string; message?: string };
+  // A migration beside it: the connection's statements are those of another shape.
+  if (code === STALE_STATEMENT && message?.includes('cached plan')) return 'transient';
   if (typeof code !== 'string' || code.startsWith('ERR_'))
     return isMistake(error) ? 'permanent' : 'transient';
   if (isLostRace(code, constraint)) return 'transient';

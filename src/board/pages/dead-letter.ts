@@ -44,6 +44,8 @@ interface Mending {
 function letterPage({ viewer }: Visit<PageServices>, { letter, workspace }: Found, mending?: Mending): Html {
   const pii = viewer.can('pii', workspace.id);
   const mayChange = viewer.can('change', workspace.id) && letter.state === 'waiting';
+  // One whose replay never reached the queue goes on under the same envelope.
+  const mayReplay = viewer.can('change', workspace.id) && ['waiting', 'replaying'].includes(letter.state);
   return html`<h1>Dead letter <span class="id">${letter.id}</span></h1>
 ${mending && html`<p class="banner bad" role="alert">${mending.problem}. Nothing has changed.</p>`}
 <p class="lead wrap">${pii ? letter.reason : MASK}</p>
@@ -63,7 +65,7 @@ ${mending && html`<p class="banner bad" role="alert">${mending.problem}. Nothing
     ['Why discarded', letter.discardReason],
   ])}</div>
 ${
-  mayChange &&
+  mayReplay &&
   html`<div class="actions"><form method="post" action="/dead-letters/${letter.id}"><button class="main" name="action" value="replay">Replay</button></form></div>`
 }
 <h2>Object</h2>${objectOf(letter, pii)}
@@ -89,8 +91,12 @@ function mendForm({ id, object }: WholeLetter, given: string | undefined): Html 
 <p class="actions"><button class="main" name="action" value="mend">Save and replay</button></p></form>`;
 }
 
+/** Characters up to which an object is indented: what nests deep would take a thousand times as much. */
+const MOST_INDENTED = 65_536;
+
 /** Indented, where that loses nothing: a number of many digits would be another one after it. */
 function legible(text: string): string {
+  if (text.length > MOST_INDENTED) return text;
   const value = JSON.parse(text);
   return JSON.stringify(value) === text ? JSON.stringify(value, undefined, 2) : text;
 }

@@ -25,7 +25,7 @@ import {
 } from '../layout.ts';
 
 /** Workspaces that are looked into when none is named. */
-const MOST_WORKSPACES = 25;
+const MOST_WORKSPACES = 5;
 
 /** Objects on the page; a request has a few hundred at most, but for bulk ones. */
 const MOST_OBJECTS = 500;
@@ -94,7 +94,7 @@ const follow: Page<PageServices> = {
 ${followed.unknown > 0 && html`<p class="banner warn">Of ${count(followed.unknown, 'object')} nothing is known: an earlier release applied them, or the queue has lost them.</p>`}
 ${await front(services, followed)}
 <h2>Objects</h2>${objects(followed, pii)}`;
-    return { title: `Request ${id}`, body, ...(status === 'accepted' && { refresh: 3 }) };
+    return { title: `Request ${id}`, body, ...(status === 'accepted' && { refresh: 10 }) };
   },
 };
 

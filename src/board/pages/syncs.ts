@@ -29,7 +29,9 @@ const list: Page<PageServices> = {
     const { services, viewer, workspaces, query } = visit;
     const chosen = chosenWorkspace(visit);
     const { pool } = services.database;
-    const after = /^[0-9a-f-]{36}$/.test(query('after')) ? query('after') : undefined;
+    const after = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(query('after'))
+      ? query('after')
+      : undefined;
     // The table is small: a few tens for a workspace.
     const allowed = new Set((chosen ? [chosen] : workspaces).map(({ id }) => id));
     const found = await selectIntegrations(pool, {

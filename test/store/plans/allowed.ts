@@ -41,7 +41,7 @@ export const longReads: Record<string, string> = {
   'dead-letter-groups.ts selectGroups: what one owner has in dead_letters':
     'the first, in the order of the groups',
   'profile-search.ts newestUsers: what one owner has in profiles': 'a page, from the end of the index',
-  'profile-search.ts searchUsers: a range of profiles_external_id': PREFIX,
+  'profile-search.ts searchUsers: a range of profiles_external_id_bytes': PREFIX,
   'profile-search.ts searchUsers: a range of user_aliases_pkey': 'the first of the next label',
   'profile-search.ts searchUsers: what one owner has in user_aliases':
     'the first, in the order of the labels',
