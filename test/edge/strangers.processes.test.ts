@@ -77,12 +77,16 @@ test('refused requests of strangers are logged at a bounded rate, and those of k
   const known = () => edge.log.filter(({ request_id }) => ids.has(request_id as string)).length;
   await waitUntil(() => known() === 20, { what: 'a line for each request of the key' });
 
-  const told = () => edge.log.find(({ left_out }) => left_out !== undefined);
-  await waitUntil(() => told() !== undefined, { what: 'the count of what was left out', deadline: 30_000 });
+  // One line for each while in which lines were left out: on a slow machine the flood takes several.
+  const told = () => edge.log.reduce((sum, { left_out }) => sum + ((left_out as number | undefined) ?? 0), 0);
+  await waitUntil(() => told() + lines() >= asked, {
+    what: 'the count of what was left out',
+    deadline: 30_000,
+  });
   const seconds = (performance.now() - started) / 1000;
   const written = lines();
   expect(written).toBeLessThanOrEqual(200 + 10 * seconds + 1);
-  expect(told()!.left_out).toBe(asked - written);
+  expect(told()).toBe(asked - written);
 });
 
 test('after a flood, strangers have lines of their own again', () => {
