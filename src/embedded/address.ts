@@ -1,4 +1,4 @@
-import { randomBytes } from 'node:crypto';
+import { randomBytes, randomInt } from 'node:crypto';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import path from 'node:path';
@@ -68,8 +68,15 @@ export function readEmbeddedUrl(dataDir: string): string | undefined {
   return url.href;
 }
 
+/** Below those that systems give to connections that go out: such a port could be taken before anybody listens on it. */
+const FREE_PORTS = { from: 20_000, to: 32_000 };
+
 /** A port of `host` that nobody listens on at this moment. */
-export function freePort(host = '127.0.0.1'): Promise<number> {
+export async function freePort(host = '127.0.0.1'): Promise<number> {
+  for (let tries = 0; tries < 20; tries++) {
+    const port = randomInt(FREE_PORTS.from, FREE_PORTS.to);
+    if (!(await isPortTaken(port, host))) return port;
+  }
   return tryListen(0, host);
 }
 

@@ -81,7 +81,7 @@ const branches = [
       limit $11::integer) as holders`,
   `select 4 as rank, alike.id from (
       select profiles.id from profiles
-      where profiles.workspace_id = wanted.workspace_id
+      where uuid_send(profiles.workspace_id) = uuid_send(wanted.workspace_id)
         and profiles.external_id collate "C" >= $9::text and profiles.external_id collate "C" <= $10::text
       order by profiles.external_id collate "C" limit $11::integer) as alike`,
 ];

@@ -54,8 +54,8 @@ test('one that falls silent is told by its seconds, and gone after an hour', asy
   ]);
 });
 
-test('a page of processes is as long as it is asked to be', async () => {
-  for (const host of ['a', 'b', 'c']) await beatProcess(pool, workerOn(host), figures);
+test('a page of processes is as long as it is asked to be, and holds those that were heard last', async () => {
+  for (const host of ['c', 'b', 'a']) await beatProcess(pool, workerOn(host), figures);
   expect((await listProcesses(pool, 2)).map(({ host }) => host)).toEqual(['a', 'b']);
 });
 

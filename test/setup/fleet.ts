@@ -133,7 +133,7 @@ export async function startFleetOn(
     const process = startProcess(`dist/${file}`, { ...fleet.env, PGAPPNAME: name, ...own });
     const member: Member = Object.assign(process, { name, port });
     const ended = process.exit.then(({ code, signal }) => {
-      throw new Error(`${name} ended with ${code ?? signal}: ${JSON.stringify(process.log.slice(-3))}`);
+      throw new Error(`${name} ended with ${code ?? signal}: ${JSON.stringify(process.log.slice(-12))}`);
     });
     const ready = async () => (await statusOf(port, '/readyz')) === 200;
     // Its end is noticed at once; a busy machine needs its time.

@@ -70,7 +70,7 @@ export async function explainCustom(tx: Connection, { text, values }: Sent): Pro
 }
 
 /** Whom a row belongs to: a workspace or a company may have nearly all that there is. */
-const OWNER = /^(workspace_id|company_id)$/;
+const OWNER = /^(workspace_id|company_id|uuid_send\(workspace_id\))$/;
 
 /**
  * What is read besides single rows: a table or an index from end to end, all that one owner has in a table, or a range
