@@ -50,7 +50,7 @@ const recordEventsStatement = `
     count = event_summaries.count + excluded.count,
     updated_at = excluded.updated_at`;
 
-/** @throws 23505 for an event that is there already: no id is applied twice */
+/** @throws 23505 for an event that the profile has already: no id is applied twice */
 export async function recordEvents(tx: Connection, events: EventRow[], now: string): Promise<void> {
   await tx.query({
     name: 'record-events',

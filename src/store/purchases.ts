@@ -54,7 +54,7 @@ const recordPurchasesStatement = `
     revenue = purchase_summaries.revenue + excluded.revenue,
     updated_at = excluded.updated_at`;
 
-/** @throws 23505 for a purchase that is there already: no id is applied twice */
+/** @throws 23505 for a purchase that the profile has already: no id is applied twice */
 export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: string): Promise<void> {
   await tx.query({
     name: 'record-purchases',

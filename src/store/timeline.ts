@@ -89,7 +89,7 @@ const properties = (table: string) => `
       case when pg_column_size(${table}.properties) <= ${SHOWN_BYTES} then ${table}.properties
         when ${table}.properties is not null then to_jsonb('more than ${SHOWN_BYTES} bytes'::text) end as properties`;
 
-/** The last of each owner that were accepted before $3, by the table's index on workspace, profile and id. */
+/** The last of each owner that were accepted before $3, by primary key. */
 const lastOf = (table: 'events' | 'purchases') => `
     select ${table}.*
     from unnest($2::uuid[]) as owners (id)
@@ -103,7 +103,7 @@ const lastOf = (table: 'events' | 'purchases') => `
     order by ${table}.id desc
     limit $4::integer`;
 
-/** By events_of_profile and purchases_of_profile, as many rows as the page has of each owner; locks nothing. */
+/** By primary key, as many rows as the page has of each owner; locks nothing. */
 const readTimelineStatement = `
   select deeds.*
   from (

@@ -7,8 +7,10 @@
 create index profiles_external_id_bytes on profiles (uuid_send(workspace_id), external_id collate "C")
   where external_id is not null;
 
--- In the order in which it was accepted: an id begins with its time. Takes the place of the index without the id.
-create index events_of_profile on events (workspace_id, profile_id, id);
-create index purchases_of_profile on purchases (workspace_id, profile_id, id);
+-- What a user did, in the order in which it was accepted: an id begins with its time. One index instead of two; that no id is
+-- applied twice to a user still holds, and that no envelope is applied twice is the ledger's to hold. While it is built
+-- nobody reads or writes these tables: what comes meanwhile waits in the queue.
+alter table events drop constraint events_pkey, add primary key (workspace_id, profile_id, id);
+alter table purchases drop constraint purchases_pkey, add primary key (workspace_id, profile_id, id);
 drop index events_profile;
 drop index purchases_profile;
