@@ -18,7 +18,10 @@ import { sessionsOf } from './plans/sources.ts';
  * Rows and entries of indexes that a statement may read: it takes a hundred rows of each of five tables, and of a few
  * users. Through all that a user has, once for each of a hundred rows, it would be 300,000.
  */
-const MOST_READ = 20_000;
+const MOST_READ = 15_000;
+
+/** Of each large table: three statements that walk a workspace, half of it, read more than `MOST_READ`. */
+const ROWS = 12_000;
 
 /** Of each kind, for the users about whom the statements are; of names as many as a user may have, nearly. */
 const MANY = 3000;
@@ -152,7 +155,7 @@ describe.each<[string, (pool: Pool) => Promise<unknown>]>([
   test('statements of the workers read no more than they have to when the tables are full', async () => {
     const askings = [ofIdentity, ofSubscriptions, ofDelivery, ofUsers];
     for (const asking of askings) await readBy(asking, nobody());
-    const filled = await fillUncounted(filling.pool);
+    const filled = await fillUncounted(filling.pool, ROWS);
     await grow(filling.pool, filled);
     // As every worker does each second.
     await analyzeGrown(filling.pool);

@@ -134,18 +134,18 @@ export async function fill(pool: Pool): Promise<Filled> {
   return filled;
 }
 
-/** The same, and Postgres goes on believing what it believed of the tables: plans that were made stay. */
-export async function fillUncounted(pool: Pool): Promise<Filled> {
+/** The same, and Postgres goes on believing what it believed of the tables: plans that were made stay. `most` rows in each. */
+export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
   const insert = (target: string, values: string, from: number, to: number) =>
     pool.query(`insert into ${target} select ${values} from generate_series(${from}, ${to}) as n`);
-  // A UUIDv7, the later the smaller `n` is.
+  // A UUIDv7, the later the smaller `n` is. Without the cast of `n` it would not be immutable, and be called for each row.
   await pool.query(`
     create function filled_id(kind text, n integer) returns uuid language sql immutable as $$
-      select (lpad(to_hex(${Date.now()} - n * 250000::bigint), 12, '0') || '7' || substr(md5(kind || n), 1, 3)
-        || '8' || substr(md5(kind || n), 4, 15))::uuid
+      select ('0' || to_hex((${Date.now()} - n * 250000::bigint) * 16 + 7) || '000'
+        || to_hex((-9223372036854775808)::bigint + (hashtextextended(kind || n::text, 0) & 1152921504606846975)))::uuid
     $$`);
   for (const [target, [count, values]] of Object.entries(few)) await insert(target, values, 0, count - 1);
-  for (const [target, values] of Object.entries(rows)) await insert(target, values, 1, ROWS);
+  for (const [target, values] of Object.entries(rows)) await insert(target, values, 1, most);
   await insert(
     'sync_chunks (job_id, envelope_ids, entries, rows, progress)',
     `filled_id('run', n), array[filled_id('envelope', n)], '[]', '{}', '{}'`,
@@ -156,7 +156,7 @@ export async function fillUncounted(pool: Pool): Promise<Filled> {
     select
       ${owner} as "workspaceId", filled_id('company', 1) as "companyId", ${digest} as "keyHash",
       filled_id('group', n % 2) as group, filled_id('integration', n) as "integrationId", filled_id('run', n) as "runId",
-      filled_id('run', n + ${ROWS / 2}) as "oldRunId",
+      filled_id('run', n + ${most / 2}) as "oldRunId",
       filled_id('attempt', n) as attempt,
       array(select filled_id('envelope', one) from generate_series(1, 3) as one) as envelopes,
       array(select filled_id('object', one) from generate_series(1, 3) as one) as objects,
