@@ -44,6 +44,8 @@ export const permissions = [
   'events.list',
   'events.data_series',
   'purchases.product_list',
+  'purchases.quantity_series',
+  'purchases.revenue_series',
 ] as const;
 
 type Permission = (typeof permissions)[number];

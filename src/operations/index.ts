@@ -8,6 +8,8 @@ import { emailHardBounces } from './email.hard_bounces.ts';
 import { emailSpamRemove } from './email.spam.remove.ts';
 import { emailStatus } from './email.status.ts';
 import { emailUnsubscribe } from './email.unsubscribe.ts';
+import { eventsDataSeries } from './events.data_series.ts';
+import { eventsList } from './events.list.ts';
 import type { Operation } from './operation.ts';
 import { preferenceCenterCreate } from './preference_center.create.ts';
 import { preferenceCenterGet } from './preference_center.get.ts';
@@ -15,6 +17,9 @@ import { preferenceCenterList } from './preference_center.list.ts';
 import { preferenceCenterSave } from './preference_center.save.ts';
 import { preferenceCenterUpdate } from './preference_center.update.ts';
 import { preferenceCenterUserGet } from './preference_center.user.get.ts';
+import { purchasesProductList } from './purchases.product_list.ts';
+import { purchasesQuantitySeries } from './purchases.quantity_series.ts';
+import { purchasesRevenueSeries } from './purchases.revenue_series.ts';
 import { requestsGet } from './requests.get.ts';
 import { discoveryOperations } from './scim/discovery.ts';
 import { scimUsersCreate } from './scim.users.create.ts';
@@ -64,6 +69,11 @@ export function allOperations(serviceIdField: string, longStrings?: LongStrings)
     emailHardBounces(),
     emailBounceRemove(),
     emailSpamRemove(),
+    eventsList(),
+    eventsDataSeries(),
+    purchasesProductList(),
+    purchasesQuantitySeries(),
+    purchasesRevenueSeries(),
     cdiIntegrations(),
     cdiJobSyncStatus(),
     cdiSync(),

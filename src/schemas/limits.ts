@@ -12,6 +12,8 @@ export const buckets = {
   /** Shared by /subscription/status/set and /v2/subscription/status/set. */
   'subscription.status.set': { requests: 5000, windowSeconds: 60 },
   requests: { requests: 2500, windowSeconds: 60 },
+  /** Shared by the lists of events and products, and by the series of purchases. */
+  'events.list': { requests: 1000, windowSeconds: 3600 },
   /** Shared by every operation without a bucket of its own. */
   default: { requests: 250_000, windowSeconds: 3600 },
   /** Shared by every verb of SCIM. */
@@ -36,25 +38,25 @@ export const reservedNames: readonly string[] = `
   accepted_at alias_label alias_name alias_updates aliases_processed aliases_to_identify app
   app_group_id app_id apps attributes attributes_processed bio channel color confirmation_page_html
   constructor contact_emails count country created_at currency current_external_id current_location
-  cursor custom_attributes custom_events date_of_first_session date_of_last_session deleted
+  cursor custom_attributes custom_events data date_of_first_session date_of_last_session deleted
   device_id devices dob email email_address email_addresses email_click_tracking_disabled
   email_hard_bounced_at email_open_tracking_disabled email_opted_in_at email_subscribe
   email_subscription_info email_unsubscribed_at emails emails_processed emails_to_identify end_date
-  errors events events_processed external_id external_id_renames external_ids facebook
+  ending_at errors event events events_processed external_id external_id_renames external_ids facebook
   fields_to_export first first_name first_used gender hard_bounced_at home_city href id
   identifier_to_keep identifier_to_merge image_url index input_array integration_id integration_name
   integration_status integration_type invalid_user_ids job_status language last last_coordinates
-  last_job_start_time last_job_status last_name last_timestamp_synced last_updated_at last_used
+  last_job_start_time last_job_status last_name last_timestamp_synced last_updated_at last_used length
   limit liquid_tag marked_email_as_spam_at merge_behavior merge_updates message name new_alias_name
-  new_external_id next_scheduled_run objects offset old_alias_name options pending phone
+  new_external_id next_scheduled_run objects offset old_alias_name options page pending phone
   phone_numbers phone_numbers_processed phone_numbers_to_identify phones preference_center_api_id
-  preference_center_options preference_center_page_html preference_center_title
-  preference_center_url preference_centers price prioritization product_id properties purchases
-  purchases_processed push_subscribe push_token_import push_tokens quantity random_bucket reason
-  redirect_page_html rel removal_errors removed_ids rename_errors request_id results revenue
-  rows_failed_with_errors rows_synced sessions sizes sort_direction start_date state status
+  preference_center_options preference_center_page_html preference_center_title preference_center_url
+  preference_centers price prioritization product product_id products properties purchase_quantity
+  purchases purchases_processed push_subscribe push_token_import push_tokens quantity random_bucket
+  reason redirect_page_html rel removal_errors removed_ids rename_errors request_id results revenue
+  rows_failed_with_errors rows_synced segment_id sessions sizes sort_direction start_date state status
   subscription_group_id subscription_groups subscription_state sync_finish_time sync_start_time time
-  time_zone token total_count total_revenue twitter type unknown unsubscribed_at updated_at
+  time_zone token total_count total_revenue twitter type unit unknown unsubscribed_at updated_at
   use_double_opt_in_logic user_alias user_aliases user_id users warehouse_type warnings
 `
   .trim()

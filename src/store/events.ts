@@ -20,6 +20,8 @@ export interface EventRow {
   properties: Record<string, Json> | JsonText | undefined;
   /** Place in the batch. */
   ordinal: number;
+  /** Through which it came. */
+  lane: number;
 }
 
 /**

@@ -18,6 +18,8 @@ export interface PurchaseRow {
   properties: Record<string, Json> | JsonText | undefined;
   /** Place in the batch. */
   ordinal: number;
+  /** Through which it came. */
+  lane: number;
 }
 
 /**

@@ -33,7 +33,7 @@ test('both forms of /subscription/status/set share 5,000 requests a minute', () 
   });
 });
 
-test('reading states and all of /email share the default of 250,000 requests an hour', () => {
+test('reading states, series of events and all of /email share the default of 250,000 requests an hour', () => {
   expect(limitOf('default')).toEqual({
     requests: 250_000,
     windowSeconds: 3600,
@@ -45,8 +45,22 @@ test('reading states and all of /email share the default of 250,000 requests an 
       '/email/spam/remove',
       '/email/status',
       '/email/unsubscribes',
+      '/events/data_series',
       '/subscription/status/get',
       '/subscription/user/status',
+    ],
+  });
+});
+
+test('lists of events and products and series of purchases share 1,000 requests an hour', () => {
+  expect(limitOf('events.list')).toEqual({
+    requests: 1000,
+    windowSeconds: 3600,
+    paths: [
+      '/events/list',
+      '/purchases/product_list',
+      '/purchases/quantity_series',
+      '/purchases/revenue_series',
     ],
   });
 });

@@ -52,7 +52,7 @@ const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;
 const DAY_OR_TIME = /^\d{4}-\d\d-\d\d(?:[Tt ]|$)/;
 /** A zone whose + was not encoded. */
-const BARE_ZONE = /([Tt ]\d\d.*) (?=\d\d:?\d\d$)/;
+export const BARE_ZONE = /([Tt ]\d\d.*) (?=\d\d:?\d\d$)/;
 
 /** The parameters of a list of addresses. */
 export const listParameters: Schema = {

@@ -50,6 +50,8 @@ const rows: Record<string, string> = {
     ${owner}, filled_id('event', n), filled_id('user', n), 'event' || n % 100, ${instant}`,
   'purchases (workspace_id, id, profile_id, product_id, currency, price, quantity, "time")': `
     ${owner}, filled_id('purchase', n), filled_id('user', n), 'product' || n % 100, 'USD', 1, 1, ${instant}`,
+  'activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)': `
+    ${owner}, 'event', 'name' || n % 100, '', date_trunc('hour', ${instant}) - n * interval '1 hour', '', n % 4, 1`,
   'event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)': `
     ${owner}, filled_id('user', n), 'event' || n % 100, ${instant}, ${instant}, 1, ${instant}`,
   'purchase_summaries (workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)': `

@@ -1,4 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
+import { addToSeries, listNames, readSeries } from '../../../src/store/activity-series.ts';
 import { findAliasLabels, findByAlias, insertAliases } from '../../../src/store/aliases.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
@@ -43,7 +44,16 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
   const keys = ids.map((id) => ({ workspace_id: workspaceId, id }));
   const changes = keys.map((key, ordinal) => ({ ...key, set: { points: 2 }, unset: ['gone'], ordinal }));
   const did = ids.map((profile_id, ordinal) => ({
-    ...{ workspace_id: workspaceId, id: newId(), profile_id, time, app_id: 'app', properties: {}, ordinal },
+    ...{
+      workspace_id: workspaceId,
+      id: newId(),
+      profile_id,
+      time,
+      app_id: 'app',
+      properties: {},
+      ordinal,
+      lane: 0,
+    },
   }));
   const token = { workspace_id: workspaceId, app_id: 'app', token: 'token2', device_id: 'device2' };
   const [id] = ids as [string];
@@ -111,6 +121,26 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         did.map((one) => ({ ...one, name: 'event2' })),
         now,
       ),
+    () =>
+      addToSeries(store, [
+        {
+          ...{
+            workspace_id: workspaceId,
+            kind: 'product',
+            name: 'name2',
+            app_id: 'app',
+            hour: now,
+            currency: 'USD',
+          },
+          ...{ lane: 0, count: 1, prices: [1.5], quantities: [1] },
+        },
+      ]),
+    () => listNames(store, workspaceId, { kind: 'event', limit: 250, offset: 250 }),
+    () =>
+      readSeries(store, workspaceId, {
+        ...{ kind: 'event', name: 'name2', unit: 'day' },
+        ...{ from: Date.now() - 8_640_000_000, to: Date.now() },
+      }),
     () =>
       recordPurchases(
         store,

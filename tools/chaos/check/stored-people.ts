@@ -122,4 +122,22 @@ select profile_id, product_id, purchases_counted.count || ' for ' || purchases_c
        purchase_sums.count || ' for ' || purchase_sums.revenue
   from purchases_counted full join purchase_sums using (profile_id, product_id, currency)
  where (purchases_counted.count, purchases_counted.revenue)
-       is distinct from (purchase_sums.count, purchase_sums.revenue)`;
+       is distinct from (purchase_sums.count, purchase_sums.revenue)
+union all
+select null, coalesce(rows.of, series.of), rows.sums, series.sums
+  from (
+    select 'event ' || name || ' ' || date_trunc('hour', "time", 'UTC') as of, count(*)::text as sums
+      from events where workspace_id = $1 group by 1
+    union all
+    select 'product ' || product_id || ' ' || date_trunc('hour', "time", 'UTC') || ' ' || currency,
+           sum(quantity) || ' for ' || sum(price * quantity)
+      from purchases where workspace_id = $1 group by 1
+  ) as rows
+  full join (
+    select 'event ' || name || ' ' || hour as of, sum(count)::text as sums
+      from activity_series where workspace_id = $1 and kind = 'event' and app_id = '' group by 1
+    union all
+    select 'product ' || name || ' ' || hour || ' ' || currency, sum(count) || ' for ' || sum(revenue)
+      from activity_series where workspace_id = $1 and kind = 'product' and app_id = '' group by 1
+  ) as series on series.of = rows.of
+ where rows.sums is distinct from series.sums`;

@@ -142,17 +142,17 @@ function refuse(item: WorkItem, reason: string, { refused, profiles }: Changes):
 
 function foldEvent(
   profile: HeldProfile,
-  { object, ordinal }: WorkItem<AcceptedEvent>,
+  { object, ordinal, lane }: WorkItem<AcceptedEvent>,
   changes: Changes,
 ): void {
   const { workspaceId: workspace_id, id: profile_id } = profile;
   const { id, name, time, app_id, properties } = object;
-  changes.events.push({ workspace_id, id, profile_id, name, time, app_id, properties, ordinal });
+  changes.events.push({ workspace_id, id, profile_id, name, time, app_id, properties, ordinal, lane });
 }
 
 function foldPurchase(
   profile: HeldProfile,
-  { object, ordinal }: WorkItem<AcceptedPurchase>,
+  { object, ordinal, lane }: WorkItem<AcceptedPurchase>,
   changes: Changes,
 ): void {
   const { workspaceId: workspace_id, id: profile_id } = profile;
@@ -169,5 +169,6 @@ function foldPurchase(
     app_id,
     properties,
     ordinal,
+    lane,
   });
 }

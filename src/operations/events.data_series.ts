@@ -1,0 +1,59 @@
+import { BadRequest } from '../errors.ts';
+import { isGiven } from '../profile/identifier.ts';
+import { readSeries } from '../store/activity-series.ts';
+import { readName, readStretch, seriesReply, stretchParameters, toData } from './activity/series.ts';
+import type { DirectOperation } from './operation.ts';
+
+/** GET /events/data_series: how often an event happened, by day or hour. */
+export function eventsDataSeries(): DirectOperation {
+  return {
+    kind: 'direct',
+    id: 'events.data_series',
+    method: 'GET',
+    path: '/events/data_series',
+    permission: 'events.data_series',
+    bucket: 'default',
+    summary: 'Count a custom event by day or hour',
+    description:
+      'By the time that the events say, in UTC. A unit in which it did not happen has 0; so has an event that nobody has recorded. Events of users who were deleted since are counted, too.',
+    query: {
+      type: 'object',
+      required: ['event', 'length'],
+      properties: {
+        event: { type: 'string', description: 'The name of the event.', rule: 'it must be a string' },
+        ...stretchParameters,
+        segment_id: {
+          type: 'string',
+          description: 'Refused: events are not counted by segment.',
+          rule: 'it must be absent',
+        },
+      },
+    },
+    replies: {
+      200: {
+        description: 'The series, the oldest point first.',
+        schema: seriesReply('count', 'How often it happened.'),
+      },
+    },
+    example: {
+      query: { event: 'signed_up', length: '2', ending_at: '2026-01-31T23:00:00Z' },
+      reply: {
+        data: [
+          { time: '2026-01-30', count: 0 },
+          { time: '2026-01-31', count: 1 },
+        ],
+        message: 'success',
+      },
+    },
+
+    async handle({ workspaceId, now }, { query }, { database }) {
+      const name = readName(query, 'event');
+      if (name === undefined) throw new BadRequest("'event' is required");
+      if (isGiven(query.segment_id))
+        throw new BadRequest("'segment_id' is not valid: events are not counted by segment");
+      const stretch = readStretch(query, now);
+      const points = await readSeries(database.pool, workspaceId, { kind: 'event', name, ...stretch });
+      return { status: 200, body: { data: toData(stretch, points, ['count', 'count']), message: 'success' } };
+    },
+  };
+}

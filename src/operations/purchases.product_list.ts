@@ -1,0 +1,12 @@
+import { listing } from './activity/names.ts';
+
+/** GET /purchases/product_list */
+export const purchasesProductList = () =>
+  listing('products', {
+    id: 'purchases.product_list',
+    path: '/purchases/product_list',
+    permission: 'purchases.product_list',
+    summary: 'List the ids of products',
+    description: 'Of all products that were ever bought in the workspace, 250 to a page.',
+    example: 'book',
+  });

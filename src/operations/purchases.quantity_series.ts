@@ -1,0 +1,39 @@
+import { readSeries } from '../store/activity-series.ts';
+import { ofPurchases, readPurchases, seriesReply, toData } from './activity/series.ts';
+import type { DirectOperation } from './operation.ts';
+
+/** GET /purchases/quantity_series: how many items were bought, by day or hour. */
+export function purchasesQuantitySeries(): DirectOperation {
+  return {
+    ...ofPurchases,
+    id: 'purchases.quantity_series',
+    path: '/purchases/quantity_series',
+    permission: 'purchases.quantity_series',
+    summary: 'Count the items bought by day or hour',
+    description:
+      'By the time that the purchases say, in UTC. A unit in which nothing was bought has 0. Purchases of users who were deleted since are counted, too.',
+    replies: {
+      200: {
+        description: 'The series, the oldest point first.',
+        schema: seriesReply('purchase_quantity', 'How many items were bought.'),
+      },
+    },
+    example: {
+      query: { length: '2', ending_at: '2026-01-31T23:00:00Z', product: 'book' },
+      reply: {
+        data: [
+          { time: '2026-01-30', purchase_quantity: 0 },
+          { time: '2026-01-31', purchase_quantity: 2 },
+        ],
+        message: 'success',
+      },
+    },
+
+    async handle({ workspaceId, now }, { query }, { database }) {
+      const wanted = readPurchases(query, now);
+      const points = await readSeries(database.pool, workspaceId, wanted);
+      const data = toData(wanted, points, ['purchase_quantity', 'count']);
+      return { status: 200, body: { data, message: 'success' } };
+    },
+  };
+}

@@ -1,0 +1,63 @@
+import { BadRequest } from '../errors.ts';
+import { readSeries } from '../store/activity-series.ts';
+import { ofPurchases, readName, readPurchases, seriesReply, toData } from './activity/series.ts';
+import type { DirectOperation } from './operation.ts';
+
+/** GET /purchases/revenue_series: how much was spent, by day or hour. */
+export function purchasesRevenueSeries(): DirectOperation {
+  return {
+    ...ofPurchases,
+    id: 'purchases.revenue_series',
+    path: '/purchases/revenue_series',
+    permission: 'purchases.revenue_series',
+    summary: 'Sum up what was spent by day or hour',
+    description:
+      'By the time that the purchases say, in UTC, in one currency: amounts of different currencies are never added up, and none is converted. Where the stretch has purchases in several, `currency` has to say which. Purchases of users who were deleted since are counted, too.',
+    query: {
+      ...ofPurchases.query,
+      properties: {
+        ...ofPurchases.query.properties,
+        currency: {
+          type: 'string',
+          description: 'ISO 4217. Absent: the one in which all of the stretch was paid.',
+          rule: 'it must be a string',
+        },
+      },
+    },
+    replies: {
+      200: {
+        description: 'The series, the oldest point first.',
+        schema: seriesReply('revenue', 'What was spent, in `currency`.', {
+          currency: { type: ['string', 'null'], description: 'Of all amounts; null: nothing was bought.' },
+        }),
+      },
+    },
+    example: {
+      query: { length: '2', ending_at: '2026-01-31T23:00:00Z', product: 'book' },
+      reply: {
+        data: [
+          { time: '2026-01-30', revenue: 0 },
+          { time: '2026-01-31', revenue: 25 },
+        ],
+        currency: 'EUR',
+        message: 'success',
+      },
+    },
+
+    async handle({ workspaceId, now }, { query }, { database }) {
+      const wanted = readPurchases(query, now);
+      const asked = readName(query, 'currency')?.toUpperCase();
+      const points = await readSeries(database.pool, workspaceId, wanted);
+      const currencies = [...new Set(points.map(({ currency }) => currency))].sort();
+      if (asked === undefined && currencies.length > 1) {
+        throw new BadRequest(
+          `'currency' is required: there are purchases in ${currencies.join(', ')}, and amounts are not converted`,
+        );
+      }
+      const currency = asked ?? currencies[0] ?? null;
+      const paid = points.filter((point) => point.currency === currency);
+      const data = toData(wanted, paid, ['revenue', 'revenue']);
+      return { status: 200, body: { data, currency, message: 'success' } };
+    },
+  };
+}

@@ -1,0 +1,139 @@
+import type { Connection, Pool } from './database.ts';
+
+/** What is counted hour by hour: one event, one product, or all purchases together, whose name is empty. */
+export type SeriesKind = 'event' | 'product' | 'purchases';
+
+/** What a batch adds to one hour of one series. */
+export interface SeriesRow {
+  workspace_id: string;
+  kind: SeriesKind;
+  name: string;
+  /** Empty: of all apps together. */
+  app_id: string;
+  /** ISO 8601. */
+  hour: string;
+  /** Empty for events. */
+  currency: string;
+  lane: number;
+  /** Events, or items bought. */
+  count: number;
+  /** What the items cost, each price with how many were bought at it; empty for events. */
+  prices: number[];
+  quantities: number[];
+}
+
+/**
+ * Upserts by primary key, which has the lane in it: no two transactions at once want the same row. Money is multiplied and
+ * added up here, where it is exact.
+ */
+const addToSeriesStatement = `
+  insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
+  select counted.workspace_id, counted.kind, counted.name, counted.app_id, counted.hour, counted.currency, counted.lane,
+    counted.count, (
+      select coalesce(sum(item.price * item.quantity), 0)
+      from unnest(counted.prices, counted.quantities) as item (price, quantity)
+    )
+  from jsonb_to_recordset($1::jsonb) as counted (
+    workspace_id uuid, kind text, name text, app_id text, hour timestamptz, currency text, lane integer, count bigint,
+    prices numeric[], quantities bigint[])
+  order by counted.workspace_id, counted.kind, counted.name, counted.app_id, counted.hour, counted.currency, counted.lane
+  on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
+    count = activity_series.count + excluded.count,
+    revenue = activity_series.revenue + excluded.revenue`;
+
+/** Counts what took effect. One row per series, hour and lane. */
+export async function addToSeries(tx: Connection, rows: SeriesRow[]): Promise<void> {
+  await tx.query({ name: 'add-to-series', text: addToSeriesStatement, values: [JSON.stringify(rows)] });
+}
+
+/** By primary key, a look-up for each name: a series has as many rows as hours in which something happened. */
+const listNamesStatement = `
+  with recursive names as (
+    (
+      select activity_series.name
+      from activity_series
+      where activity_series.workspace_id = $1::uuid and activity_series.kind = $2::text
+      order by activity_series.workspace_id, activity_series.kind, activity_series.name
+      limit 1
+    )
+    union all
+    select following.name
+    from names
+    cross join lateral (
+      select activity_series.name
+      from activity_series
+      where activity_series.workspace_id = $1::uuid and activity_series.kind = $2::text
+        and activity_series.name > names.name
+      order by activity_series.workspace_id, activity_series.kind, activity_series.name
+      limit 1
+    ) as following
+  )
+  select names.name from names limit $3::integer offset $4::integer`;
+
+/** Names of events or products of which anything was ever recorded, in alphabetical order. */
+export async function listNames(
+  pool: Pool,
+  workspaceId: string,
+  { kind, limit, offset }: { kind: 'event' | 'product'; limit: number; offset: number },
+): Promise<string[]> {
+  const { rows } = await pool.query<{ name: string }>({
+    name: 'list-names',
+    text: listNamesStatement,
+    values: [workspaceId, kind, limit, offset],
+  });
+  return rows.map(({ name }) => name);
+}
+
+/** Which series, and which stretch of it. */
+export interface SeriesPage {
+  kind: SeriesKind;
+  name: string;
+  /** Absent: of all apps together. */
+  appId?: string | undefined;
+  unit: 'day' | 'hour';
+  /** Epoch milliseconds: where the first unit begins, and the last one ends. */
+  from: number;
+  to: number;
+}
+
+/** What happened in one unit, in one currency. */
+export interface SeriesPoint {
+  /** Epoch milliseconds of the unit's start, UTC. */
+  time: number;
+  /** Empty of events. */
+  currency: string;
+  /** Events, or items bought. */
+  count: number;
+  revenue: number;
+}
+
+/** A range of the primary key: a row for each hour, currency and lane. */
+const readSeriesStatement = `
+  select
+    extract(epoch from date_trunc($5::text, activity_series.hour, 'UTC'))::float8 * 1000 as time,
+    activity_series.currency,
+    sum(activity_series.count)::float8 as count,
+    sum(activity_series.revenue)::float8 as revenue
+  from activity_series
+  where activity_series.workspace_id = $1::uuid
+    and activity_series.kind = $2::text
+    and activity_series.name = $3::text
+    and activity_series.app_id = $4::text
+    and activity_series.hour >= $6::timestamptz
+    and activity_series.hour < $7::timestamptz
+  group by 1, 2`;
+
+/** The units in which something happened, in no order. */
+export async function readSeries(
+  pool: Pool,
+  workspaceId: string,
+  { kind, name, appId = '', unit, from, to }: SeriesPage,
+): Promise<SeriesPoint[]> {
+  const bounds = [from, to].map((time) => new Date(time).toISOString());
+  const { rows } = await pool.query<SeriesPoint>({
+    name: 'read-series',
+    text: readSeriesStatement,
+    values: [workspaceId, kind, name, appId, unit, ...bounds],
+  });
+  return rows;
+}
