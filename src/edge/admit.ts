@@ -101,7 +101,8 @@ function permit({ permission }: Operation, { permissions }: AnyKey): void {
 /** What leaves something behind is refused while there is too much to do. */
 function shed(operation: Operation, services: EdgeServices): void {
   if (!stores(operation)) return;
-  const reason = services.loadShedding.reason(operation.kind === 'queued' ? 'queue' : 'store');
+  const through = operation.kind === 'direct' ? 'store' : operation.givesWay ? 'half-full queue' : 'queue';
+  const reason = services.loadShedding.reason(through);
   if (reason) throw new QueueUnavailable(reason);
 }
 
@@ -114,13 +115,14 @@ function limit({ allowed, retryAfter }: Allowance): void {
 }
 
 function readSent(
-  { kind }: Operation,
+  { kind, maxBytes }: Operation,
   request: IncomingMessage,
   { config, reading }: EdgeServices,
 ): Promise<Record<string, Json>> {
   requireJson(request);
   const byObject = kind === 'queued';
-  return readJsonObject(request as RequestInHand, { limit: config.MAX_BODY_BYTES, reading, byObject });
+  const limit = Math.min(config.MAX_BODY_BYTES, maxBytes ?? config.MAX_BODY_BYTES);
+  return readJsonObject(request as RequestInHand, { limit, reading, byObject });
 }
 
 /** The body in the names and the shape of the operation, once it and the query are as their schemas say. */

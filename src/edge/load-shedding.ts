@@ -5,6 +5,9 @@ import { addGauge } from '../processes/metrics.ts';
 /** Share of a mark that its value has to fall back to: at the mark itself the answers would change to and fro. */
 const BACK = 0.9;
 
+/** Share of a mark of what waits at which those requests are refused that give way to others. */
+const HALF = 0.5;
+
 /** A high-water mark, and what is held against it: too much of that, and no more work is taken. */
 export interface HighWaterMark {
   /** As /metrics and /readyz name it. */
@@ -15,6 +18,8 @@ export interface HighWaterMark {
   value(): number;
   /** Only what goes through the queue is refused; absent: whatever would store something. */
   ofQueue?: boolean;
+  /** What waits: requests that give way to others are refused at half of the mark. */
+  waits?: boolean;
   /** Whether the value is a look of a moment ago; absent: it always is. An unknown one is shown as no number. */
   known?(): boolean;
 }
@@ -39,7 +44,13 @@ export function highWaterMarks(
 ): HighWaterMark[] {
   const marks: HighWaterMark[] = [
     {
-      ...{ name: 'queue_depth', mark: config.MAX_WAITING_ENVELOPES, unit: 'jobs', ofQueue: true },
+      ...{
+        name: 'queue_depth',
+        mark: config.MAX_WAITING_ENVELOPES,
+        unit: 'jobs',
+        ofQueue: true,
+        waits: true,
+      },
       ...{ value: depth.waiting, known: depth.known },
     },
     {
@@ -59,11 +70,17 @@ export function highWaterMarks(
   return [
     ...marks,
     {
-      ...{ name: 'pending_objects', mark: config.MAX_PENDING_OBJECTS, unit: 'objects', ofQueue: true },
+      ...{
+        name: 'pending_objects',
+        mark: config.MAX_PENDING_OBJECTS,
+        unit: 'objects',
+        ofQueue: true,
+        waits: true,
+      },
       value: queue.pending,
     },
     {
-      ...{ name: 'pending_bytes', mark: config.MAX_PENDING_BYTES, unit: 'bytes', ofQueue: true },
+      ...{ name: 'pending_bytes', mark: config.MAX_PENDING_BYTES, unit: 'bytes', ofQueue: true, waits: true },
       value: queue.pendingBytes,
     },
   ];
@@ -96,14 +113,16 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
   return {
     /**
      * Why nothing more may be stored now, if so.
-     * @param through by what it would be stored
+     * @param through by what it would be stored; `half-full queue`: it gives way to what else goes through the queue
      */
-    reason(through: 'queue' | 'store'): string | undefined {
+    reason(through: 'queue' | 'half-full queue' | 'store'): string | undefined {
       let found: string | undefined;
       for (const one of marks) {
+        const mark = one.waits && through === 'half-full queue' ? one.mark * HALF : one.mark;
         // Each is looked at: what nobody looks at stays over its mark.
-        if (!isOver(one) || (one.ofQueue && through === 'store')) continue;
-        found ??= `${one.name} is ${rounded(one.value())} ${one.unit}, over its mark of ${one.mark}`;
+        const refuses = isOver(one) || one.value() > mark;
+        if (!refuses || (one.ofQueue && through === 'store')) continue;
+        found ??= `${one.name} is ${rounded(one.value())} ${one.unit}, over its mark of ${mark}`;
       }
       return found;
     },

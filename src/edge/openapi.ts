@@ -151,7 +151,7 @@ function typesOf({ contentType }: Operation): string[] {
   return contentType ? [contentType, 'application/json'] : ['application/json'];
 }
 
-const windows: Record<number, string> = { 60: 'minute', 3600: 'hour', 86400: 'day' };
+const windows: Record<number, string> = { 1: 'second', 60: 'minute', 3600: 'hour', 86400: 'day' };
 
 function limitOf({ id, bucket, auth }: Operation, all: Operation[]): string {
   const { requests, windowSeconds } = buckets[bucket];

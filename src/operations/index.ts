@@ -40,6 +40,7 @@ import { usersExternalIdsRemove } from './users.external_ids.remove.ts';
 import { usersExternalIdsRename } from './users.external_ids.rename.ts';
 import { usersIdentify } from './users.identify.ts';
 import { usersMerge } from './users.merge.ts';
+import { usersTrackBulk } from './users.track.bulk.ts';
 import { usersTrack } from './users.track.ts';
 
 /**
@@ -50,6 +51,7 @@ import { usersTrack } from './users.track.ts';
 export function allOperations(serviceIdField: string, longStrings?: LongStrings): Operation[] {
   return [
     usersTrack(serviceIdField, longStrings),
+    usersTrackBulk(serviceIdField, longStrings),
     usersMerge(),
     usersDelete(serviceIdField),
     usersAliasNew(),

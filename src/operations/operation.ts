@@ -58,6 +58,8 @@ interface Described {
   query?: Schema;
   /** Its query may name a list of users: it may be as long as 50 of the longest names. */
   listsInQuery?: true;
+  /** Bytes that its body may have, if fewer than any other's. */
+  maxBytes?: number;
   /** Schema of each answer, by status. */
   replies: Record<number, { description: string; schema: Schema }>;
   /** Errors of the catalogue that its own rules end with. */
@@ -75,6 +77,8 @@ interface Described {
 /** Answered when its objects are on disk in the queue; applied by the workers. */
 export interface QueuedOperation extends Described {
   kind: 'queued';
+  /** While much waits, it is refused before others are. */
+  givesWay?: true;
   /**
    * Milliseconds for which the answer waits until the objects have taken effect, so that the caller reads them back;
    * then it is given all the same. Absent: it means that they are on disk, and says so at once.

@@ -4,6 +4,7 @@
  */
 export const buckets = {
   'users.track': { requests: 50_000, windowSeconds: 60 },
+  'users.track.bulk': { requests: 50, windowSeconds: 1 },
   /** Shared by users.delete, users.alias.new, users.alias.update, users.identify and users.merge. */
   'users.identity': { requests: 20_000, windowSeconds: 60 },
   /** Shared by users.external_ids.rename and users.external_ids.remove. */

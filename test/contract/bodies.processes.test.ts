@@ -93,10 +93,14 @@ describe('bodies and errors of every operation', () => {
         expectError(operation, await accept(operation, { raw }), 'bodyTooLarge');
       });
 
-      test('takes a body of just under 4 MB', async () => {
+      const { maxBytes = 4 * 1024 * 1024 } = operation;
+
+      test(`takes a body of just under ${maxBytes} bytes, and none of more: 413`, async () => {
         const { json } = await access().example(operation, fleet().workspace);
-        const raw = `${JSON.stringify(json)}${' '.repeat(4_000_000)}`;
-        expect(await accept(operation, { raw })).toMatchObject({ status });
+        const text = JSON.stringify(json);
+        const padded = (bytes: number) => text + ' '.repeat(bytes - Buffer.byteLength(text));
+        expect(await accept(operation, { raw: padded(maxBytes) })).toMatchObject({ status });
+        expectError(operation, await accept(operation, { raw: padded(maxBytes + 1) }), 'bodyTooLarge');
       });
 
       test('takes a gzip body', async () => {

@@ -9,7 +9,7 @@ describe('high-water marks', () => {
     const registry = new Registry();
     const loadShedding = createLoadShedding(
       [
-        { name: 'depth', mark: 100, unit: 'jobs', value: () => values.depth, ofQueue: true },
+        { name: 'depth', mark: 100, unit: 'jobs', value: () => values.depth, ofQueue: true, waits: true },
         { name: 'lag', mark: 50, unit: 'ms', value: () => values.lag },
       ],
       registry,
@@ -47,6 +47,18 @@ describe('high-water marks', () => {
     expect(loadShedding.reason('queue')).toBeDefined();
     values.lag = 51;
     expect(loadShedding.reason('store')).toContain('lag');
+  });
+
+  test('what gives way is refused at half of a mark of what waits, and not sooner for anything else', () => {
+    const { values, loadShedding } = scene();
+    values.depth = 50;
+    values.lag = 50;
+    expect(loadShedding.reason('half-full queue')).toBeUndefined();
+    values.depth = 51;
+    expect(loadShedding.reason('half-full queue')).toBe('depth is 51 jobs, over its mark of 50');
+    expect(loadShedding.reason('queue')).toBeUndefined();
+    values.depth = 0;
+    expect(loadShedding.reason('half-full queue')).toBeUndefined();
   });
 
   test('values, marks and what is over are shown for machines and for people', async () => {

@@ -1,0 +1,217 @@
+import { ApiError, BadRequest, errors, type Rejection } from '../../errors.ts';
+import type { AcceptedObject, TrackKind, TrackObject } from '../../jobs/envelope.ts';
+import type { LongStrings } from '../../profile/attribute-rule.ts';
+import type { Json } from '../../profile/json.ts';
+import type { Schema } from '../../schemas/compile.ts';
+import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
+import { identifierText } from '../../store/dead-letters.ts';
+import type { Caller, Plan, QueuedOperation } from '../operation.ts';
+import { createAccept } from './accept.ts';
+
+/** Objects take effect in this order within a request. */
+const kinds: readonly TrackKind[] = ['attributes', 'events', 'purchases'];
+
+/** Objects that are judged in a row: a step for each would cost as much as a rule. */
+const OBJECTS_OF_A_STEP = 8;
+
+/** How much one request may hold. */
+export interface TrackLimits {
+  /** Objects in each of the three arrays. */
+  ofArray?: number;
+  /** Objects in all of them. */
+  inAll?: number;
+  /** Objects about one user, as the request names them; what comes after them is refused. */
+  ofUser?: number;
+}
+
+/** What tells one endpoint that records objects from another. */
+export type TrackForm = Pick<
+  QueuedOperation,
+  'id' | 'path' | 'permission' | 'bucket' | 'summary' | 'description' | 'maxBytes' | 'givesWay'
+> & {
+  limits: TrackLimits;
+  /** Wire name of the service id. */
+  serviceIdField: string;
+  longStrings?: LongStrings | undefined;
+};
+
+/**
+ * An operation that records attributes, events and purchases.
+ *
+ * Each object is judged alone: the reply names those that cannot be applied by array and place, the others
+ * are stored. A request without one valid object is refused.
+ */
+export function tracking({
+  limits,
+  serviceIdField,
+  longStrings = 'cut',
+  ...described
+}: TrackForm): QueuedOperation {
+  const accept = createAccept(serviceIdField, longStrings);
+  const { ofArray = Number.POSITIVE_INFINITY, inAll = Number.POSITIVE_INFINITY } = limits;
+
+  return {
+    ...described,
+    kind: 'queued',
+    method: 'POST',
+    body: bodySchema(serviceIdField, limits.ofArray ?? limits.inAll),
+    replies: {
+      201: { description: 'The counted objects are on disk and will take effect.', schema: acceptedReply },
+    },
+    refusals: ['nothingValid', 'tooManyObjects'],
+    errorBody: (message, errors) => ({ message, errors: errors ?? [{ type: message }] }),
+    errorSchema: refusedReply,
+    example,
+
+    plan(caller, body) {
+      const all = steps(caller, body);
+      for (let step = all.next(); ; step = all.next()) if (step.done) return step.value;
+    },
+    steps,
+  };
+
+  function* steps(caller: Caller, body: Record<string, Json>): Generator<void, Plan> {
+    const objects: AcceptedObject[] = [];
+    const rejected: Rejection[] = [];
+    const warnings: Rejection[] = [];
+    const counts: Record<string, number> = {};
+    const hasRoom = createRoom(limits.ofUser);
+    const arrays = kinds.map((kind) => ({ kind, values: asArray(body[kind]) }));
+    const all = arrays.reduce((sum, { values }) => sum + values.length, 0);
+    if (all > inAll || arrays.some(({ values }) => values.length > ofArray))
+      throw new ApiError('tooManyObjects');
+    for (const { kind, values } of arrays) {
+      const before = objects.length;
+      for (let index = 0; index < values.length; index++) {
+        const verdict = accept[kind](values[index]!, index, caller);
+        if ('error' in verdict) rejected.push({ type: verdict.error, input_array: kind, index });
+        else if (!hasRoom(verdict.object))
+          rejected.push({
+            type: `a request has at most ${limits.ofUser} objects of one user`,
+            input_array: kind,
+            index,
+          });
+        else {
+          objects.push(verdict.object);
+          if (verdict.warnings)
+            warnings.push(...verdict.warnings.map((type) => ({ type, input_array: kind, index })));
+        }
+        if ((index + 1) % OBJECTS_OF_A_STEP === 0) yield;
+      }
+      if (objects.length > before) counts[`${kind}_processed`] = objects.length - before;
+    }
+    if (objects.length === 0) throw new BadRequest(errors.nothingValid.message, rejected);
+    return {
+      objects,
+      rejected: rejected.length,
+      reply: {
+        status: 201,
+        body: {
+          ...counts,
+          message: 'success',
+          ...(rejected.length > 0 && { errors: rejected }),
+          ...(warnings.length > 0 && { warnings }),
+        },
+      },
+    };
+  }
+}
+
+/** Whether a user has room for another object; those whom it names by another identifier are other users to it. */
+function createRoom(most = Number.POSITIVE_INFINITY): (object: TrackObject) => boolean {
+  if (most === Number.POSITIVE_INFINITY) return () => true;
+  const named = new Map<string, number>();
+  return ({ identifier }) => {
+    if (identifier === undefined) return true;
+    const name = identifierText(identifier);
+    const count = (named.get(name) ?? 0) + 1;
+    named.set(name, count);
+    return count <= most;
+  };
+}
+
+/** Clients send one object where an array is meant, and null for none. */
+function asArray(value: Json | undefined): Json[] {
+  if (value === undefined || value === null) return [];
+  return Array.isArray(value) ? value : [value];
+}
+
+const counter = (kind: string) => ({ type: 'integer', description: `Number of ${kind} stored.` }) as const;
+
+const rejection: Schema = {
+  type: 'object',
+  required: ['type', 'input_array', 'index'],
+  properties: {
+    type: { type: 'string', description: 'The field and the rule.' },
+    input_array: { enum: kinds },
+    index: { type: 'integer', minimum: 0, description: 'Place in that array.' },
+  },
+};
+
+const acceptedReply: Schema = {
+  type: 'object',
+  required: ['message'],
+  properties: {
+    message: { const: 'success' },
+    attributes_processed: counter('attribute objects'),
+    events_processed: counter('events'),
+    purchases_processed: counter('purchases'),
+    errors: { type: 'array', description: 'The objects that were refused.', items: rejection },
+    warnings: {
+      type: 'array',
+      description:
+        'What was cut or left out of objects that were stored, at most 11 entries for each. Absent when there is nothing.',
+      items: rejection,
+    },
+  },
+};
+
+const refusedReply: Schema = {
+  type: 'object',
+  required: ['message', 'errors'],
+  properties: {
+    message: { type: 'string' },
+    errors: {
+      type: 'array',
+      description:
+        'Every refused object; without array and place the message, when it is the request as a whole.',
+      items: {
+        ...rejection,
+        required: ['type'],
+        dependentRequired: { input_array: ['index'], index: ['input_array'] },
+      },
+    },
+  },
+};
+
+function bodySchema(serviceIdField: string, most?: number): Schema {
+  const array = (items: Schema) => ({ type: 'array', ...(most !== undefined && { maxItems: most }), items });
+  return {
+    type: 'object',
+    properties: {
+      attributes: array(attributesSchema(serviceIdField)),
+      events: array(eventSchema(serviceIdField)),
+      purchases: array(purchaseSchema(serviceIdField)),
+    },
+  };
+}
+
+const example: QueuedOperation['example'] = {
+  body: {
+    attributes: [{ external_id: 'ada', first_name: 'Ada', email: 'ada@example.com', logins: { inc: 1 } }],
+    events: [
+      { external_id: 'ada', name: 'signed_up', time: '2026-01-31T12:00:00Z', properties: { plan: 'pro' } },
+    ],
+    purchases: [
+      {
+        external_id: 'ada',
+        product_id: 'book',
+        currency: 'EUR',
+        price: 12.5,
+        quantity: 2,
+        time: '2026-01-31T12:05:00Z',
+      },
+    ],
+  },
+  reply: { attributes_processed: 1, events_processed: 1, purchases_processed: 1, message: 'success' },
+};

@@ -1,0 +1,44 @@
+import { expect, test } from 'vitest';
+import { usersTrackBulk } from '../../src/operations/users.track.bulk.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { callerOf } from './caller.ts';
+
+const bulk = usersTrackBulk('service_id');
+const plan = (body: Record<string, Json>) => bulk.plan(callerOf('shop'), body);
+const time = '2026-01-31T12:00:00Z';
+const seen = (external_id: string) => ({ external_id, name: 'seen', time });
+const people = (count: number) => Array.from({ length: count }, (_, n) => `user ${n}`);
+
+// "can include up to 1,000 objects total across attributes, events, and purchases": the public page of
+// POST /users/track/bulk, as the next two.
+test('1,000 objects are accepted, in whichever arrays; one more and none is', () => {
+  const attributes = people(600).map((external_id) => ({ external_id, first_name: 'A' }));
+  const events = people(400).map(seen);
+  expect(plan({ attributes, events }).reply.body).toEqual({
+    ...{ attributes_processed: 600, events_processed: 400, message: 'success' },
+  });
+  expect(() => plan({ attributes, events: [...events, seen('one more')] })).toThrow(
+    'Max Input Length Exceeded',
+  );
+});
+
+// "a maximum of 100 objects per user profile across attributes, events, and purchases"
+test('of one user 100 objects are accepted, and those behind them are named', () => {
+  const attributes = Array.from({ length: 60 }, () => ({ external_id: 'ada', points: { inc: 1 } }));
+  const events = [...Array.from({ length: 42 }, () => seen('ada')), seen('bob')];
+  const { objects, rejected, reply } = plan({ attributes, events });
+  expect(objects).toHaveLength(101);
+  expect(rejected).toBe(2);
+  const type = 'a request has at most 100 objects of one user';
+  expect(reply.body).toEqual({
+    ...{ attributes_processed: 60, events_processed: 41, message: 'success' },
+    errors: [40, 41].map((index) => ({ type, input_array: 'events', index })),
+  });
+});
+
+// "a payload limit of 2 MB", "requests to /users/track are prioritized over requests to /users/track/bulk", "50 requests
+// per second"
+test('its bodies are smaller than others, it gives way, and it has a limit and a permission of its own', () => {
+  expect(bulk).toMatchObject({ maxBytes: 2_097_152, givesWay: true });
+  expect(bulk).toMatchObject({ bucket: 'users.track.bulk', permission: 'users.track.bulk' });
+});
