@@ -4,7 +4,7 @@ import type { Config } from '../../platform/config.ts';
 import { queueKind } from '../../queue/connection.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { addVerb } from '../command.ts';
-import { judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
+import { checkEnvelopes, judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
 import {
   checkDisks,
   checkFiles,
@@ -67,6 +67,7 @@ async function checkStores(config: Config): Promise<Finding[]> {
         withQueueConnection({ config, databaseUrl, database }, async (connection) => [
           ...(await checkRedis(connection)),
           ...(await checkCertificates(pool, connection, config)),
+          ...(await checkEnvelopes(connection, config.LANES)),
           ...(isThere ? judgeFleet(await lookAtFleet(pool, connection), config.LANES) : []),
         ]),
     );
