@@ -1,4 +1,24 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { parse } from 'libpg-query';
+import { packageRoot } from '../../src/platform/package-root.ts';
+
+/** The release before this one, as test/upgrade/previous.json names it; docs/upgrade.md says when that moves on. */
+export interface Previous {
+  version: string;
+  /** Where it lies in the history. */
+  commit: string;
+  /** The latest version of envelopes that its workers read (`READS` of src/queue/wire.ts). */
+  reads: number;
+  /** The newest of its migrations. */
+  migration: string;
+  /** Migrations behind this one are held to what the release before could live with. */
+  checkedAfter: string;
+}
+
+export const previous = JSON.parse(
+  readFileSync(path.join(packageRoot, 'test/upgrade/previous.json'), 'utf8'),
+) as Previous;
 
 /**
  * Expand and contract: a migration is applied while processes of the release before it run, and stays when they come

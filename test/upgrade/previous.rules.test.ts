@@ -3,8 +3,7 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { packageRoot, packageVersion } from '../../src/platform/package-root.ts';
 import { READS, WRITES } from '../../src/queue/wire.ts';
-import { judgeMigration } from './migration-rules.ts';
-import { previous } from './previous.ts';
+import { judgeMigration, previous } from './migration-rules.ts';
 
 const folder = path.join(packageRoot, 'prisma/migrations');
 const migrations = readdirSync(folder, { withFileTypes: true })

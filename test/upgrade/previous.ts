@@ -4,23 +4,7 @@ import path from 'node:path';
 import { isDeepStrictEqual } from 'node:util';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
-
-/** The release before this one, as test/upgrade/previous.json names it; docs/upgrade.md says when that moves on. */
-export interface Previous {
-  version: string;
-  /** Where it lies in the history. */
-  commit: string;
-  /** The latest version of envelopes that its workers read (`READS` of src/queue/wire.ts). */
-  reads: number;
-  /** The newest of its migrations. */
-  migration: string;
-  /** Migrations behind this one are held to what the release before could live with. */
-  checkedAfter: string;
-}
-
-export const previous = JSON.parse(
-  readFileSync(path.join(packageRoot, 'test/upgrade/previous.json'), 'utf8'),
-) as Previous;
+import { previous } from './migration-rules.ts';
 
 /** What its processes need; the rest of its checkout is left where it is. */
 const FILES = [

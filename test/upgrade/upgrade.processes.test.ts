@@ -7,7 +7,8 @@ import { penstock } from '../admin/penstock.ts';
 import { createBareDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
 import { eitherBackend, type Fleet } from '../setup/fleet.ts';
 import { startProcess } from '../setup/processes.ts';
-import { buildPrevious, previous, previousMigrations, readPrevious, whyNoHistory } from './previous.ts';
+import { previous } from './migration-rules.ts';
+import { buildPrevious, previousMigrations, readPrevious, whyNoHistory } from './previous.ts';
 
 const reason = whyNoHistory();
 if (reason) process.stderr.write(`${reason}\n`);
