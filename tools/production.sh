@@ -66,7 +66,7 @@ settings+=(BOOTSTRAP_API_KEY="$key" BOARD_PASSWORD="$key")
 begin npm start
 for port in 4310 4311 4312 4313; do until_ready $port; done
 try "$key"
-run node dist/src/cli.js doctor >/dev/null || fail "penstock doctor, beside npm start"
+run node dist/src/cli.js doctor >>"$work/log" 2>&1 || fail "penstock doctor, beside npm start"
 kill "${pids[0]}"
 wait "${pids[0]}" || true
 echo "npm start: well, as $(run id -un), and took an event"
@@ -82,7 +82,7 @@ while IFS=: read -r name command; do
 done <Procfile
 for port in 4310 4311 4312 4313; do until_ready $port; done
 try "$key"
-run node dist/src/cli.js doctor >/dev/null || fail "penstock doctor, beside the Procfile"
+run node dist/src/cli.js doctor >>"$work/log" 2>&1 || fail "penstock doctor, beside the Procfile"
 echo "the lines of the Procfile: well, and took an event"
 [ -z "$(find "$code" -newer "$code/package.json" -user "$(run id -un)" -type f 2>/dev/null)" ] || fail "something wrote into the code"
 echo "nothing wrote into the code; all else lies in DATA_DIR"

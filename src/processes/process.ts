@@ -16,7 +16,7 @@ import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts
 import type { QueueLoss } from '../store/installation.ts';
 import { checkReadiness, type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
-import { addDependencyMetric } from './metrics.ts';
+import { addClockMetric, addDependencyMetric } from './metrics.ts';
 import { createMetricsGuard } from './secrets.ts';
 
 /** What a process asks of Postgres. */
@@ -130,6 +130,7 @@ export async function openWorkingProcess(
   services.push(installation, heartbeat);
   addLossMetric(registry, installation.loss);
   addDependencyMetric(registry, missing);
+  addClockMetric(registry, heartbeat.clockSkew);
   return {
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
     ready(line, lanes) {
