@@ -52,6 +52,16 @@ try() {
   fail "an event does not come back"
 }
 
+# Processes say every five seconds that they are there.
+examine() {
+  for _ in 1 2 3 4 5; do
+    run node dist/src/cli.js doctor >"$work/doctor" 2>&1 && return
+    sleep 2
+  done
+  cat "$work/doctor" >>"$work/log"
+  fail "penstock doctor, beside $1"
+}
+
 echo "installing without development packages ..."
 git ls-files -z | tar -c --null -T - | tar -x -C "$code"
 (cd "$code" && npm ci --omit=dev >>"$work/log" 2>&1) || fail "npm ci --omit=dev"
@@ -66,7 +76,7 @@ settings+=(BOOTSTRAP_API_KEY="$key" BOARD_PASSWORD="$key")
 begin npm start
 for port in 4310 4311 4312 4313; do until_ready $port; done
 try "$key"
-run node dist/src/cli.js doctor >>"$work/log" 2>&1 || fail "penstock doctor, beside npm start"
+examine "npm start"
 kill "${pids[0]}"
 wait "${pids[0]}" || true
 echo "npm start: well, as $(run id -un), and took an event"
@@ -82,7 +92,7 @@ while IFS=: read -r name command; do
 done <Procfile
 for port in 4310 4311 4312 4313; do until_ready $port; done
 try "$key"
-run node dist/src/cli.js doctor >>"$work/log" 2>&1 || fail "penstock doctor, beside the Procfile"
+examine "the Procfile"
 echo "the lines of the Procfile: well, and took an event"
 [ -z "$(find "$code" -newer "$code/package.json" -user "$(run id -un)" -type f 2>/dev/null)" ] || fail "something wrote into the code"
 echo "nothing wrote into the code; all else lies in DATA_DIR"
