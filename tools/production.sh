@@ -10,8 +10,12 @@ chmod 755 "$work"
 code=$work/code data=$work/data
 pids=()
 end() {
-  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  wait 2>/dev/null || true
+  # The last one first: stores outlive their clients.
+  for ((at = ${#pids[@]} - 1; at >= 0; at--)); do
+    kill "${pids[at]}" 2>/dev/null || continue
+    for _ in $(seq 150); do kill -0 "${pids[at]}" 2>/dev/null && sleep 0.1 || break; done
+    kill -9 "${pids[at]}" 2>/dev/null || true
+  done
   chmod -R u+w "$work" && rm -r "$work"
 }
 trap end EXIT
@@ -22,10 +26,12 @@ if [ "$(id -u)" = 0 ]; then
   as=(setpriv --reuid=65534 --regid=65534 --clear-groups)
   chown 65534:65534 "$data"
 fi
-run() { (cd "$code" && exec env -i PATH="$PATH" HOME="$data" DATA_DIR="$data/installation" "${settings[@]}" "${as[@]}" "$@"); }
+become() { cd "$code" && exec env -i PATH="$PATH" HOME="$data" DATA_DIR="$data/installation" "${settings[@]}" "${as[@]}" "$@"; }
+run() { (become "$@"); }
 settings=(LOG_LEVEL=warn PORT=4310 BOARD_PORT=4311 WORKER_PORT=4312 SYNC_PORT=4313)
 begin() {
-  run "$@" >>"$work/log" 2>&1 &
+  # Its own process, not one of a shell between: it is ended by its id.
+  (become "$@") >>"$work/log" 2>&1 &
   pids+=($!)
 }
 fail() {
