@@ -138,7 +138,9 @@ function openAgain(lane: number, start: () => OpenLane): Service {
   async function run(): Promise<void> {
     for (;;) {
       await Promise.race([service.left, stopped]);
-      await service.stop();
+      if (stopping.signal.aborted) return service.stop();
+      // The queue may be away; the next one waits for it.
+      await service.stop().catch(() => {});
       await rest(STAND_BACK_MS, stopping.signal);
       if (stopping.signal.aborted) return;
       service = start();
