@@ -16,6 +16,9 @@ if (reason) process.stderr.write(`${reason}\n`);
 /** About 20 requests a second, each of three people with about three objects. */
 const RATE = 180;
 
+/** Eight processes start, one after the other, on a machine that is busy with other tests. */
+const PATIENCE_MS = 300_000;
+
 describe.skipIf(reason)(`beside release ${previous.version}`, () => {
   let old: string;
   beforeAll(() => {
@@ -85,6 +88,7 @@ describe.skipIf(reason)(`beside release ${previous.version}`, () => {
       expect(fleet.edges).toEqual([edgeAgain]);
       await fleet.stop();
     },
+    PATIENCE_MS,
   );
 });
 
