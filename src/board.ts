@@ -33,6 +33,7 @@ async function main(): Promise<void> {
   services.push(dependencies);
   const { missing } = dependencies;
   let loss: () => QueueLoss | undefined = () => undefined;
+  let clockSkew: () => number | undefined = () => undefined;
   const lanes = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
   services.push({ name: 'producer', stop: lanes.stop });
   let producer: LaneProducer = {
@@ -42,6 +43,7 @@ async function main(): Promise<void> {
     ...{ config, account, connection, database, missing, log },
     producer: { add: (entries) => producer.add(entries) },
     loss: () => loss(),
+    clockSkew: () => clockSkew(),
   });
   services.push(board);
   log.info({ url: board.url }, 'ready');
@@ -56,7 +58,9 @@ async function main(): Promise<void> {
   producer = installation.guard(lanes);
   loss = installation.loss;
   const self = { missing, objects: () => 0, address: () => board.url.replace('http://', '') };
-  services.push(installation, startHeartbeat('board', { pool, log }, self));
+  const heartbeat = startHeartbeat('board', { pool, log }, self);
+  clockSkew = heartbeat.clockSkew;
+  services.push(installation, heartbeat);
 }
 
 runProcess('board', main);

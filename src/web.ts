@@ -21,9 +21,9 @@ import { createStrangersLog } from './platform/log.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { startHeartbeat } from './processes/heartbeat.ts';
-import { addDependencyMetric } from './processes/metrics.ts';
+import { addClockMetric, addDependencyMetric } from './processes/metrics.ts';
 import { openProcess } from './processes/process.ts';
-import { createMetricsGuard } from './processes/secrets.ts';
+import { createMetricsGuard, createTargetsGuard } from './processes/secrets.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
 import { watchDepth, watchMemory, watchOldest } from './queue/depth.ts';
 import { createEffects } from './queue/effects.ts';
@@ -153,6 +153,7 @@ async function main(): Promise<void> {
       registry: metrics.registry,
       refresh: fleet.refresh,
       mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
+      mayReadTargets: createTargetsGuard(config.METRICS_TOKEN),
       loadShedding,
       loss: installation.loss,
       oldest,
@@ -172,6 +173,7 @@ async function main(): Promise<void> {
   const self = { missing, objects: metrics.objects, address: () => addressOf(server) };
   const heartbeat = startHeartbeat('web', { pool, log }, self);
   addDependencyMetric(metrics.registry, missing);
+  addClockMetric(metrics.registry, heartbeat.clockSkew);
   opened.services.push(
     { name: 'lines about strangers', stop: strangers.stop },
     { name: 'rate limits', stop: limits.stop },

@@ -43,7 +43,7 @@ async function main(): Promise<void> {
   addOldestMetric(metrics.registry, oldest.ages);
 
   services.push(upkeep, deadLetters, settling, ...news, oldest, lanes);
-  opened.ready({ lanes: config.LANES }, oldest.tooOld);
+  opened.ready({ lanes: config.LANES }, { stuck: oldest.tooOld, unreadable: lanes.unreadable });
 }
 
 runProcess('worker', main);

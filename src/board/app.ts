@@ -3,7 +3,7 @@ import type { Express, NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import helmet from 'helmet';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
-import { addDependencyMetric, createRegistry } from '../processes/metrics.ts';
+import { addClockMetric, addDependencyMetric, createRegistry } from '../processes/metrics.ts';
 import { createMetricsGuard } from '../processes/secrets.ts';
 import { addLossMetric } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
@@ -82,6 +82,7 @@ export interface BoardAppOptions extends SignInOptions {
   missing(): string[];
   /** What the queue has lost and nobody has confirmed. */
   loss(): QueueLoss | undefined;
+  clockSkew(): number | undefined;
   /** METRICS_TOKEN. */
   metricsToken: string;
 }
@@ -94,6 +95,7 @@ export function createBoardApp({
   ready,
   missing,
   loss,
+  clockSkew,
   metricsToken,
   ...signIn
 }: BoardAppOptions): Express {
@@ -116,7 +118,7 @@ export function createBoardApp({
     // One that is undefined is left out.
     response.status(found.length === 0 ? 200 : 503).json({ message, missing: found, loss: loss() });
   });
-  app.route('/metrics').get(showMetrics(metricsToken, { loss, missing })).all(refuseOtherMethods);
+  app.route('/metrics').get(showMetrics(metricsToken, { loss, missing, clockSkew })).all(refuseOtherMethods);
   app.use(ofConsole);
   app.use(QUEUES_PATH, ofQueues);
   app.use('/assets', createAssets());
@@ -152,10 +154,14 @@ function refuseOtherMethods(_request: Request, response: Response): void {
 }
 
 /** Of this process: memory, and for how long its event loop was held; and what it knows of the queue's losses. */
-function showMetrics(token: string, { loss, missing }: Pick<BoardAppOptions, 'loss' | 'missing'>) {
+function showMetrics(
+  token: string,
+  { loss, missing, clockSkew }: Pick<BoardAppOptions, 'loss' | 'missing' | 'clockSkew'>,
+) {
   const registry = createRegistry('board');
   addLossMetric(registry, loss);
   addDependencyMetric(registry, missing);
+  addClockMetric(registry, clockSkew);
   const mayRead = createMetricsGuard(token);
   return async (request: Request, response: Response) => {
     if (mayRead(request.headers.authorization))

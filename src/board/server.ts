@@ -29,6 +29,8 @@ export interface BoardOptions {
   producer: LaneProducer;
   /** What the queue has lost and nobody has confirmed. */
   loss(): QueueLoss | undefined;
+  /** Of Postgres, in seconds; absent: nobody looks. */
+  clockSkew?(): number | undefined;
   /** What the process cannot do without and does not have, by name. */
   missing(): string[];
   log: Log;
@@ -50,6 +52,7 @@ export async function startBoard({
   database,
   producer,
   loss,
+  clockSkew = () => undefined,
   missing,
   log,
 }: BoardOptions): Promise<Board> {
@@ -63,6 +66,7 @@ export async function startBoard({
     ready: connection.ready,
     missing,
     loss,
+    clockSkew,
     metricsToken: config.METRICS_TOKEN,
     account,
     accounts: createAccounts(database),

@@ -1,3 +1,4 @@
+import type { IncomingMessage } from 'node:http';
 import { createRequire } from 'node:module';
 import { dirname, join } from 'node:path';
 import type { Express } from 'express';
@@ -107,6 +108,7 @@ export interface HealthSources {
   refresh(): Promise<void>;
   /** Whether an Authorization header opens /metrics. */
   mayReadMetrics(header: string | undefined): boolean;
+  mayReadTargets(request: IncomingMessage): boolean;
   /** Envelopes that wait too long are named: to take more requests is right all the same. */
   oldest: Pick<Oldest, 'tooOld' | 'standstill'>;
   /** Whether jobs that nobody takes leave the process ready. They are named in any case. */
@@ -147,7 +149,7 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
   });
 
   addPage(app, '/metrics/targets', async (request, response) => {
-    if (!sources.mayReadMetrics(request.headers.authorization)) {
+    if (!sources.mayReadTargets(request)) {
       return refuse(response, 'metricsToken', { 'WWW-Authenticate': 'Bearer' });
     }
     response.json(await listTargets(sources.pool));

@@ -33,6 +33,22 @@ export interface Pulse {
   address(): string | null;
 }
 
+export interface Heartbeat extends Service {
+  /** Seconds by which Postgres's clock is ahead of this process's, as last seen; undefined: not known lately. */
+  clockSkew(): number | undefined;
+}
+
+/** Milliseconds for which a look at the clock counts. */
+const FRESH_MS = 60_000;
+
+/**
+ * By how much a clock differs from ours, beside the time that asking took; all in epoch milliseconds.
+ * @returns milliseconds; negative: it is behind
+ */
+export function skewOf(now: number, { asked, answered }: { asked: number; answered: number }): number {
+  return now < asked ? now - asked : now > answered ? now - answered : 0;
+}
+
 /**
  * Heartbeat: says every few seconds in the table `processes` that this process is there, and how it is. Nothing rests on
  * it but what people see of the fleet: a row that cannot be written is left out.
@@ -41,7 +57,7 @@ export function startHeartbeat(
   name: ProcessName,
   { pool, log }: { pool: Pool; log: Log },
   pulse: Pulse,
-): Service {
+): Heartbeat {
   const self: FleetProcess = {
     id: newId(),
     name,
@@ -50,6 +66,7 @@ export function startHeartbeat(
     version: packageVersion,
   };
   let beats = 0;
+  let skew: { milliseconds: number; at: number } | undefined;
   let before = { at: performance.now(), objects: pulse.objects(), loop: performance.eventLoopUtilization() };
 
   async function beat(): Promise<void> {
@@ -62,7 +79,9 @@ export function startHeartbeat(
       ...{ address: pulse.address(), lanes: pulse.lanes?.() ?? [], missing: pulse.missing() },
       ...{ objects: now.objects, objectsPerSecond, residentBytes: process.memoryUsage.rss(), loopBusy },
     };
-    await within(PATIENCE_MS, beatProcess(pool, self, figures));
+    const asked = Date.now();
+    const theirs = await within(PATIENCE_MS, beatProcess(pool, self, figures));
+    skew = { milliseconds: skewOf(theirs, { asked, answered: Date.now() }), at: performance.now() };
     if (beats++ % FORGET_EVERY === 0) await forgetProcesses(pool);
   }
 
@@ -71,6 +90,7 @@ export function startHeartbeat(
   void beating.now();
   return {
     name: 'heartbeat',
+    clockSkew: () => (skew && performance.now() - skew.at < FRESH_MS ? skew.milliseconds / 1000 : undefined),
     async stop() {
       await within(FAREWELL_MS, beating.stop()).catch(() => {});
       await within(FAREWELL_MS, leaveFleet(pool, self.id)).catch(() => {});

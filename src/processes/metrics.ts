@@ -38,6 +38,13 @@ export function addDependencyMetric(registry: Registry, missing: () => string[])
   });
 }
 
+/** Shows by how much Postgres's clock differs from that of this process. */
+export function addClockMetric(registry: Registry, skew: () => number | undefined): void {
+  const help =
+    "Seconds by which Postgres's clock is ahead of this process's (negative: behind), beside the time that asking took.";
+  addGauge(registry, { name: 'penstock_clock_skew_seconds', help }, skew);
+}
+
 /** Shows for how long the oldest envelope of each lane has been there; no number while nobody knows. */
 export function addOldestMetric(
   registry: Registry,

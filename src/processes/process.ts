@@ -16,7 +16,7 @@ import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts
 import type { QueueLoss } from '../store/installation.ts';
 import { checkReadiness, type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
-import { addDependencyMetric } from './metrics.ts';
+import { addClockMetric, addDependencyMetric } from './metrics.ts';
 import { createMetricsGuard } from './secrets.ts';
 
 /** What a process asks of Postgres. */
@@ -78,8 +78,14 @@ export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   producerConnection: QueueConnection;
   producer: LaneProducer;
   installation: Installation;
-  /** The process does its work from now on, and is ready while no envelope is `stuck`. */
-  ready(line: object, stuck?: Oldest['tooOld']): void;
+  /** The process does its work from now on, and is ready while no envelope is `stuck` and none of a later release. */
+  ready(line: object, lanes?: LanesStanding): void;
+}
+
+/** What a process that works lanes says of them. */
+interface LanesStanding {
+  stuck: Oldest['tooOld'];
+  unreadable(): { lane: number; version: number; reads: number }[];
 }
 
 export interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes'> {
@@ -124,10 +130,15 @@ export async function openWorkingProcess(
   services.push(installation, heartbeat);
   addLossMetric(registry, installation.loss);
   addDependencyMetric(registry, missing);
+  addClockMetric(registry, heartbeat.clockSkew);
   return {
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
-    ready(line, stuck = () => []) {
-      standing = () => ({ loss: installation.loss(), stuck: stuck() });
+    ready(line, lanes) {
+      standing = () => ({
+        loss: installation.loss(),
+        stuck: lanes?.stuck() ?? [],
+        unreadable: lanes?.unreadable() ?? [],
+      });
       log.info({ ...line, queue: connection.kind }, 'ready');
     },
   };
@@ -149,6 +160,8 @@ interface Standing {
   loss: QueueLoss | undefined;
   /** Of a process that works lanes: it is not ready while an envelope waits too long. */
   stuck: ReturnType<Oldest['tooOld']>;
+  /** Nor while one is of a version that it does not read. */
+  unreadable: ReturnType<LanesStanding['unreadable']>;
 }
 
 interface StatusServerOptions {
@@ -174,14 +187,15 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
     '/metrics': async () => [200, registry.contentType, await registry.metrics()],
     '/readyz': async () => {
       const missing = await checkReadiness(pool, connection);
-      const { loss, stuck } = standing() ?? { stuck: undefined };
-      const ready = missing.length === 0 && stuck?.length === 0;
+      const { loss, stuck, unreadable } = standing() ?? {};
+      const ready = missing.length === 0 && stuck?.length === 0 && unreadable?.length === 0;
       const body = JSON.stringify({
         message: ready ? 'ready' : 'not ready',
         missing,
         // One that is undefined is left out.
         loss,
         ...(stuck?.length && { stuck }),
+        ...(unreadable?.length && { unreadable }),
       });
       return [ready ? 200 : 503, JSON_TYPE, body];
     },

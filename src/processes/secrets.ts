@@ -1,4 +1,5 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
+import type { IncomingMessage } from 'node:http';
 import { readIntegrationKey } from '../embedded/address.ts';
 import { keysOf } from '../integrations/definition.ts';
 import type { Config } from '../platform/config.ts';
@@ -18,6 +19,24 @@ export function createMetricsGuard(token: string): (header: string | undefined) 
     header !== undefined &&
     SCHEME.test(header) &&
     timingSafeEqual(digest(header.replace(SCHEME, '').trim()), wanted);
+}
+
+const OWN_ADDRESS = /^(?:::ffff:)?127\.|^::1$/;
+
+/** What a proxy adds when it asks for somebody else. */
+const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
+
+/**
+ * Who may read where the processes of the fleet are, which is a map of the network: whoever shows the token. With an empty
+ * one nobody but this machine itself: from a loopback address, and not through a proxy that stands there.
+ */
+export function createTargetsGuard(
+  token: string,
+): (request: Pick<IncomingMessage, 'headers' | 'socket'>) => boolean {
+  const mayRead = createMetricsGuard(token);
+  if (token !== '') return ({ headers }) => mayRead(headers.authorization);
+  return ({ headers, socket }) =>
+    OWN_ADDRESS.test(socket.remoteAddress ?? '') && !FORWARDED.some((name) => name in headers);
 }
 
 function digest(text: string): Buffer {

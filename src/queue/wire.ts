@@ -11,7 +11,26 @@ import { type Json, JsonText } from '../profile/json.ts';
  * Codes and places are permanent, and rows only grow: a worker meets what an older edge wrote.
  */
 export interface WireEnvelope extends Omit<Envelope, 'objects'> {
+  /** Of how it lies in the lane; absent: 1. */
+  version?: number;
   objects: (AcceptedObject | Row)[];
+}
+
+/**
+ * The version that is written. 1: objects with the names of their members; 2: rows. A new form of a row, a new kind of
+ * object, whatever a worker of the release before would not apply as it is meant, is a new version. A release writes
+ * only what the workers of the release before it read: first one reads it, the next one writes it. So their processes
+ * can be replaced in any order, forward and back (test/upgrade/previous.rules.test.ts).
+ */
+export const WRITES = 2;
+
+/** The latest version that is read. */
+export const READS = 2;
+
+/** Of an envelope as it lies in a lane. What names no version is of the first, whatever it is. */
+export function versionOf(wire: unknown): number {
+  const version = (wire as { version?: unknown } | null | undefined)?.version;
+  return Number.isSafeInteger(version) ? (version as number) : 1;
 }
 
 /** Code, id, index, identifier, and what the kind has. What is absent at a row's end is left out; elsewhere it is 0. */
@@ -29,7 +48,7 @@ const NO_NEW = 1;
 export function encodeEnvelope(envelope: Envelope): WireEnvelope {
   const { replay, requests, objects } = envelope;
   if (replay || requests.some(({ count }) => count === undefined)) return envelope;
-  return { ...envelope, objects: objects.map(encodeObject) };
+  return { version: WRITES, ...envelope, objects: objects.map(encodeObject) };
 }
 
 function encodeObject(object: AcceptedObject): AcceptedObject | Row {
@@ -92,8 +111,9 @@ function textOf(properties: Record<string, Json> | JsonText | undefined): string
  */
 export function decodeEnvelope(wire: WireEnvelope): Envelope {
   if (!Array.isArray(wire?.objects)) return wire as unknown as Envelope;
+  const { version: _, ...envelope } = wire;
   const objects = wire.objects.map((object) => (Array.isArray(object) ? decodeRow(object) : object));
-  return { ...wire, objects: objects as AcceptedObject[] };
+  return { ...envelope, objects: objects as AcceptedObject[] };
 }
 
 /** Whether each member has the type that it should have is asked of all objects alike, whoever wrote them. */

@@ -17,7 +17,7 @@ export interface PostgresHealth {
 
 const SETTINGS = [
   ...['fsync', 'full_page_writes', 'synchronous_commit', 'autovacuum', 'max_connections'],
-  ...['track_counts', 'default_transaction_read_only'],
+  ...['track_counts', 'default_transaction_read_only', 'data_directory'],
 ];
 
 const health = `

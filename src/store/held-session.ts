@@ -11,7 +11,7 @@ export interface HeldSession {
   /** Milliseconds between two heartbeats on the connection while it is held. */
   beat: number;
   /** Milliseconds before another try, when the session was lost or was not wanted. */
-  retry: number;
+  retry: number | (() => number);
   /** Each session from its beginning. What it does last ends when `lost` resolves; when it returns, the session ends. */
   hold(client: PostgresClient, session: Held): Promise<void>;
   /** At most every 30 s: there is no session to be had. */
@@ -52,7 +52,7 @@ export function holdSession({
           report(error);
         }
       }
-      await rest(retry, stopping.signal);
+      await rest(typeof retry === 'number' ? retry : retry(), stopping.signal);
     }
   }
 

@@ -59,20 +59,25 @@ const beat = `
     objects_per_second = excluded.objects_per_second,
     resident_bytes = excluded.resident_bytes,
     loop_busy = excluded.loop_busy,
-    seen_at = excluded.seen_at`;
+    seen_at = excluded.seen_at
+  returning (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
 
-/** Says that the process is there, and how it is. The first time registers it. */
+/**
+ * Says that the process is there, and how it is. The first time registers it.
+ * @returns the store's clock, in epoch milliseconds
+ */
 export async function beatProcess(
   pool: Pool,
   { id, name, host, pid, version }: FleetProcess,
   figures: Figures,
-): Promise<void> {
+): Promise<number> {
   const { address, lanes, missing, objects, objectsPerSecond, residentBytes, loopBusy } = figures;
   const values = [
     ...[id, name, host, pid, version, address, lanes, missing],
     ...[objects, objectsPerSecond, residentBytes, loopBusy],
   ];
-  await pool.query({ name: 'beat-process', text: beat, values });
+  const { rows } = await pool.query<{ now: number }>({ name: 'beat-process', text: beat, values });
+  return rows[0]!.now;
 }
 
 const leave = 'delete from processes where id = $1::uuid';

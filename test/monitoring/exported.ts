@@ -3,7 +3,12 @@ import { addFleetMetrics, type FleetSources } from '../../src/edge/fleet-metrics
 import { createLoadShedding, highWaterMarks, type Loads } from '../../src/edge/load-shedding.ts';
 import { createEdgeMetrics } from '../../src/edge/metrics.ts';
 import { readConfig } from '../../src/platform/config.ts';
-import { addDependencyMetric, addOldestMetric, createRegistry } from '../../src/processes/metrics.ts';
+import {
+  addClockMetric,
+  addDependencyMetric,
+  addOldestMetric,
+  createRegistry,
+} from '../../src/processes/metrics.ts';
 import { addLossMetric } from '../../src/queue/loss.ts';
 import type { ProcessName } from '../../src/store/processes.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
@@ -35,6 +40,7 @@ export function registries(): Record<ProcessName, Registry> {
   const found = { web, worker, sync: createSyncMetrics().registry, board: createRegistry('board') };
   for (const registry of Object.values(found)) {
     addDependencyMetric(registry, () => []);
+    addClockMetric(registry, () => undefined);
     addLossMetric(registry, () => undefined);
   }
   return found;

@@ -83,3 +83,22 @@ test('a store that is away takes nothing from the process but its row', async ()
   await heartbeat.stop();
   await away.end();
 });
+
+test.each([5, -5, 0])(
+  'a clock of Postgres that is %i s ahead is seen by the next heartbeat',
+  async (seconds) => {
+    const answers = { query: async () => ({ rows: [{ now: Date.now() + seconds * 1000 }] }) };
+    const pulse = { objects: () => 0, missing: () => [], address: () => null };
+    const heartbeat = startHeartbeat('web', { pool: answers as unknown as Pool, log: silent }, pulse);
+    await expect.poll(heartbeat.clockSkew).toBeCloseTo(seconds, 1);
+    await heartbeat.stop();
+  },
+);
+
+test('the clock of this Postgres is that of this machine, and a process that hears nothing knows nothing of it', async () => {
+  const pulse = { objects: () => 0, missing: () => [], address: () => null };
+  const heartbeat = startHeartbeat('web', { pool, log: silent }, pulse);
+  expect(heartbeat.clockSkew()).toBeUndefined();
+  await expect.poll(heartbeat.clockSkew).toBeCloseTo(0, 1);
+  await heartbeat.stop();
+});

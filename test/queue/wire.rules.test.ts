@@ -2,7 +2,13 @@ import { describe, expect, test } from 'vitest';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { JsonText } from '../../src/profile/json.ts';
-import { decodeEnvelope, encodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
+import {
+  decodeEnvelope,
+  encodeEnvelope,
+  versionOf,
+  type WireEnvelope,
+  WRITES,
+} from '../../src/queue/wire.ts';
 
 const time = '2026-01-31T12:00:00.000Z';
 const bought = { product_id: 'book', currency: 'EUR', price: -12.5, quantity: 2, time };
@@ -64,6 +70,14 @@ describe('G1: what a lane holds is what was accepted', () => {
 });
 
 describe('other releases', () => {
+  test('what is written says its version; what does not say one, or nothing like one, is of the first', () => {
+    expect(versionOf(encodeEnvelope(envelopeOf(objects())))).toBe(WRITES);
+    expect(versionOf(travel(envelopeOf(objects())))).toBe(1);
+    for (const other of [null, undefined, 'x', {}, { version: '9' }, { version: 1.5 }])
+      expect(versionOf(other)).toBe(1);
+    expect(versionOf({ version: 9 })).toBe(9);
+  });
+
   test('objects of an earlier one are read as they stand', () => {
     const envelope = { ...envelopeOf(objects()), replay: true as const };
     expect(decodeEnvelope(plain(envelope))).toEqual(plain(envelope));

@@ -1,4 +1,5 @@
 import { get } from 'node:http';
+import path from 'node:path';
 import pg from 'pg';
 import { freePort } from '../../src/embedded/address.ts';
 import { isLong } from './length.ts';
@@ -34,9 +35,9 @@ export interface Fleet {
   edges: Member[];
   workers: Member[];
   syncs: Member[];
-  /** `env` beside what the fleet has. */
-  startEdge(port?: number, env?: Record<string, string>): Promise<Member>;
-  startWorker(env?: Record<string, string>): Promise<Member>;
+  /** `env` beside what the fleet has; `dist` is that of another release. */
+  startEdge(port?: number, env?: Record<string, string>, dist?: string): Promise<Member>;
+  startWorker(env?: Record<string, string>, dist?: string): Promise<Member>;
   startSync(): Promise<Member>;
   /** Sends a signal, SIGKILL unless told, and waits for the end. */
   end(member: Member, signal?: NodeJS.Signals): Promise<{ code: number | null; milliseconds: number }>;
@@ -87,15 +88,15 @@ export async function startFleetOn(
     edges: [],
     workers: [],
     syncs: [],
-    startEdge: async (port, extra) =>
-      start('web', 'src/web.js', fleet.edges, { PORT: String(port ?? (await freePort())), ...extra }),
-    startWorker: async (extra) =>
-      start('worker', 'workers/worker.js', fleet.workers, {
+    startEdge: async (port, extra, dist = 'dist') =>
+      start(`${dist}/src/web.js`, fleet.edges, { PORT: String(port ?? (await freePort())), ...extra }),
+    startWorker: async (extra, dist = 'dist') =>
+      start(`${dist}/workers/worker.js`, fleet.workers, {
         WORKER_PORT: String(await freePort()),
         ...extra,
       }),
     startSync: async () =>
-      start('sync', 'workers/sync.js', fleet.syncs, { SYNC_PORT: String(await freePort()) }),
+      start('dist/workers/sync.js', fleet.syncs, { SYNC_PORT: String(await freePort()) }),
     async end(member, signal = 'SIGKILL') {
       const from = Date.now();
       // Whoever is asked to end still answers what it is sent.
@@ -127,10 +128,10 @@ export async function startFleetOn(
     }
   }
 
-  async function start(kind: string, file: string, list: Member[], own: Record<string, string>) {
+  async function start(file: string, list: Member[], own: Record<string, string>) {
     const port = Number(own.PORT ?? own.WORKER_PORT ?? own.SYNC_PORT);
-    const name = `${kind}-${++started}`;
-    const process = startProcess(`dist/${file}`, { ...fleet.env, PGAPPNAME: name, ...own });
+    const name = `${path.basename(file, '.js')}-${++started}`;
+    const process = startProcess(file, { ...fleet.env, PGAPPNAME: name, ...own });
     const member: Member = Object.assign(process, { name, port });
     const ended = process.exit.then(({ code, signal }) => {
       throw new Error(`${name} ended with ${code ?? signal}: ${JSON.stringify(process.log.slice(-12))}`);

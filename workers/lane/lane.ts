@@ -7,7 +7,7 @@ import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
 import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
-import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
+import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
@@ -39,6 +39,10 @@ export interface LaneContext {
   fences: Fences;
   config: Pick<Config, 'LANES' | 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
   log: Log;
+  /** Latest version of envelopes that is applied; absent: that of this release. */
+  reads?: number;
+  /** Called when the lane has come to an envelope of a later version: it has given it back and takes no job any more. */
+  onUnreadable?(version: number): void;
 }
 
 /** What of a lane is being applied. */
@@ -57,7 +61,8 @@ interface InWork {
  * ones. What it gives back when it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken
  * next on Redis, and on Postgres it keeps its place in the order.
  */
-export function startLane(lane: number, { connection, coalescer, fences, config, log }: LaneContext): Lane {
+export function startLane(lane: number, context: LaneContext): Lane {
+  const { connection, coalescer, fences, config, log, reads = READS } = context;
   let leaving = new AbortController();
   const stop = new AbortController();
   const stopping = stop.signal;
@@ -66,7 +71,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
 
   const queue = openQueue<WireEnvelope>(connection, laneName(lane));
   const waiting = waitingIn(connection, queue);
-  const prefetch = createPrefetch(waiting);
+  const prefetch = createPrefetch(waiting, reads);
 
   /** Jobs that took effect together with one in front of them. */
   const early = new Set<string>();
@@ -87,15 +92,32 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
     const id = job.id!;
     if (early.delete(id)) return;
     early.clear();
+    const version = versionOf(job.data);
+    if (version > reads) {
+      // Taken for something that nobody can apply, it would be dead letters. A worker of its release takes it.
+      void close();
+      context.onUnreadable?.(version);
+      return giveBack(job, token);
+    }
     const following = await prefetch.take(id);
     const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
     if (!fence) return applyPrefetched(delivery, following);
     const applyFence = () => coalescer.apply({ ...delivery, id: fence.id });
     if (await fences.cross({ lane, fence, apply: applyFence, leaving: leaving.signal })) return;
-    // Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out.
+    return giveBack(job, token);
+  }
+
+  /** Refused, it belongs to another worker by now, or to whoever finds it when its lock has run out. */
+  async function giveBack(job: Job<WireEnvelope>, token: string | undefined): Promise<never> {
     await job.moveToWait(token).catch(() => {});
     throw new WaitingError();
+  }
+
+  /** A worker that is not closing would take the job again that it gives back. */
+  function close(): Promise<void> {
+    closing = true;
+    return worker.close();
   }
 
   /** One batch for a job and what was seen behind it, and what is seen later if it takes long. */
@@ -193,9 +215,7 @@ export function startLane(lane: number, { connection, coalescer, fences, config,
       leaving = new AbortController();
     },
     async stop() {
-      // In this order: a worker that is not closing would take the job again that it gives back.
-      closing = true;
-      const closed = worker.close();
+      const closed = close();
       leaving.abort();
       await closed;
       prefetch.forget();

@@ -1,8 +1,10 @@
 import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { rest } from '../../src/platform/poll.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
 import { keepAnswering } from '../../src/queue/redis.ts';
+import { READS } from '../../src/queue/wire.ts';
 import type { PostgresClient } from '../../src/store/database.ts';
 import { holdSession } from '../../src/store/held-session.ts';
 import { type Lane, type LaneContext, startLane } from './lane.ts';
@@ -10,6 +12,12 @@ import { startWatchdog } from './watchdog.ts';
 
 /** The share of a stop's deadline after which the batch in hand is given up. */
 const SHARE_OF_DEADLINE = 0.6;
+
+/** Milliseconds for which a lane is left to workers of a later release before this one looks at it again. */
+const STAND_BACK_MS = 5000;
+
+/** Milliseconds between two lines about the same lane. */
+const WARN_MS = 60_000;
 
 export interface LanesOptions extends LaneContext {
   config: LaneContext['config'] & Pick<Config, 'SHUTDOWN_TIMEOUT_MS'>;
@@ -21,14 +29,30 @@ export interface LanesOptions extends LaneContext {
 export interface Lanes extends Service {
   /** Those that stand at a fence stand there no longer: the queue has lost what they wait for. */
   leaveFences(): void;
+  /** Lanes that came to an envelope of a version that this worker does not read, as far as they have not gone on since. */
+  unreadable(): Unreadable[];
+}
+
+export interface Unreadable {
+  lane: number;
+  version: number;
+  /** The latest version that this worker reads. */
+  reads: number;
+}
+
+/** A lane that may have to be left to workers of a later release. */
+interface OpenLane extends Service {
+  /** Resolves when it has come to an envelope that this worker does not read. */
+  left: Promise<void>;
 }
 
 /**
  * All lanes of this process, each under the watchdog, and behind a lease where the queue lives in Postgres. Stopped,
  * each finishes the batch in hand; one that cannot be finished, because the store is away, is left to another worker.
+ * So is one that has come to an envelope of a later release: its order stands, and nothing behind it overtakes it.
  */
 export function startLanes(options: LanesOptions): Lanes {
-  const { connection, observer, coalescer, config, databaseUrl, log } = options;
+  const { connection, observer, coalescer, config, databaseUrl, log, reads = READS } = options;
   /** By their numbers. */
   const open: (Lane | undefined)[] = [];
   const watches = [connection, observer].map((one) => keepAnswering(one, config.LOCK_DURATION_MS, log));
@@ -37,24 +61,57 @@ export function startLanes(options: LanesOptions): Lanes {
     exit: () => process.exit(1),
   });
 
-  const openLane = (lane: number): Service =>
-    watchdog.watch(lane, () => {
-      open[lane] = startLane(lane, options);
+  /** By lane. */
+  const unreadable = new Map<number, { version: number; at: number; warnedAt: number }>();
+
+  function noteUnreadable(lane: number, version: number): void {
+    const at = performance.now();
+    const before = unreadable.get(lane);
+    const isNews = before?.version !== version || at - before.warnedAt > WARN_MS;
+    unreadable.set(lane, { version, at, warnedAt: isNews ? at : before.warnedAt });
+    if (!isNews) return;
+    log.error(
+      { lane, version, reads },
+      'an envelope of a later release waits, and its lane with it: this worker leaves it to one of that release; start one',
+    );
+  }
+
+  const openLane = (lane: number): OpenLane => {
+    let leave = () => {};
+    const left = new Promise<void>((resolve) => {
+      leave = resolve;
+    });
+    const onUnreadable = (version: number) => {
+      noteUnreadable(lane, version);
+      leave();
+    };
+    const service = watchdog.watch(lane, () => {
+      open[lane] = startLane(lane, { ...options, onUnreadable });
       return open[lane];
     });
+    return { ...service, left };
+  };
   const leaseLane = (lane: number): Service =>
     withLaneLease({
       ...{ databaseUrl, lane, log, patience: config.LOCK_DURATION_MS },
       start: () => openLane(lane),
     });
   const lanes = Array.from({ length: config.LANES }, (_, lane) =>
-    connection.kind === 'postgres' ? leaseLane(lane) : openLane(lane),
+    connection.kind === 'postgres' ? leaseLane(lane) : openAgain(lane, () => openLane(lane)),
   );
 
   return {
     name: 'lanes',
     leaveFences() {
       for (const lane of open) lane?.leaveFence();
+    },
+    unreadable() {
+      const now = performance.now();
+      // Each look at it comes a rest after the one before.
+      const isThere = ({ at }: { at: number }) => now - at < 2 * STAND_BACK_MS;
+      return [...unreadable]
+        .filter(([, found]) => isThere(found))
+        .map(([lane, { version }]) => ({ lane, version, reads }));
     },
     async stop() {
       const patience = new Promise<void>((resolve) => {
@@ -65,6 +122,36 @@ export function startLanes(options: LanesOptions): Lanes {
       });
       await Promise.race([patience, Promise.all(lanes.map((lane) => lane.stop()))]);
       for (const watch of [watchdog, ...watches]) await watch.stop();
+    },
+  };
+}
+
+/** Works a lane until it has to be left to others, and again after a rest. */
+function openAgain(lane: number, start: () => OpenLane): Service {
+  const stopping = new AbortController();
+  const stopped = new Promise<void>((resolve) => {
+    stopping.signal.addEventListener('abort', () => resolve());
+  });
+  let service = start();
+  const running = run();
+
+  async function run(): Promise<void> {
+    for (;;) {
+      await Promise.race([service.left, stopped]);
+      if (stopping.signal.aborted) return service.stop();
+      // The queue may be away; the next one waits for it.
+      await service.stop().catch(() => {});
+      await rest(STAND_BACK_MS, stopping.signal);
+      if (stopping.signal.aborted) return;
+      service = start();
+    }
+  }
+
+  return {
+    name: `lane ${lane}`,
+    async stop() {
+      stopping.abort();
+      await running;
     },
   };
 }
@@ -84,7 +171,7 @@ export interface LaneLease {
   /** Milliseconds after which a silent holder loses the lease: frozen, or on a machine that is gone. */
   patience: number;
   /** Begins to work the lane; what it returns is stopped when the lease is lost. */
-  start(): Service;
+  start(): Service & { left?: Promise<void> };
   log: Log;
 }
 
@@ -94,17 +181,22 @@ export interface LaneLease {
  * order or exactness: a second worker of a lane that has a job in work asks for the next one without a pause.
  */
 export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneLease): Service {
+  let isLeft = false;
   const stop = holdSession({
     databaseUrl,
     options: { options: `-c idle_session_timeout=${patience}` },
     beat: patience / BEATS,
-    retry: RETRY_MS,
+    retry: () => (isLeft ? STAND_BACK_MS : RETRY_MS),
     async hold(client, { lost, isOver }) {
+      isLeft = false;
       // Told to stop meanwhile, it lets go of what it was granted.
       if (!(await acquired(client, lane)) || isOver()) return;
       log.info({ lane }, 'lane taken');
       const service = start();
-      await lost;
+      const leaves = service.left?.then(() => {
+        isLeft = true;
+      });
+      await Promise.race([lost, leaves ?? lost]);
       await service.stop();
     },
     report: (error) => log.warn({ err: error, lane }, 'the lease of a lane could not be asked for'),

@@ -2,7 +2,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { Waiting } from '../../src/queue/waiting.ts';
-import type { WireEnvelope } from '../../src/queue/wire.ts';
+import { READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 
 /** The pause after a slow read is so many times as long as that took. */
 const BACK_OFF = 4;
@@ -56,7 +56,7 @@ export interface WaitingEnvelope {
  * The prefix of a lane: the job that it hands out next, and those behind it without a gap, in the lane's order, up to
  * what is enough for a transaction. Knows only what it is told by who reads the lane.
  */
-function createPrefix() {
+function createPrefix(reads: number) {
   let next: string | undefined;
   let behind: WaitingEnvelope[] = [];
   /** How much of what is enough there is: 1 is all of it. */
@@ -113,8 +113,8 @@ function createPrefix() {
 
   /** Takes the job along that comes next. @returns whether what follows it may be taken along as well */
   function add(job: { id: string; data: WireEnvelope } | undefined): boolean {
-    // At a fence the lane has to stand itself.
-    if (!job || job.data?.fence !== undefined) return false;
+    // At a fence the lane has to stand itself, and at what another worker has to apply.
+    if (!job || job.data?.fence !== undefined || versionOf(job.data) > reads) return false;
     behind.push({ id: job.id, envelope: job.data });
     found += shareOf(job.data);
     typical = found / behind.length;
@@ -147,9 +147,11 @@ const LONGEST_PAUSE_MS = 250;
  * along. Nothing leaves the lane by that. The lane hands out the next job, and the prefix that was seen behind it may be
  * applied with it. Everything in front of it has taken effect by then. Who else holds one of these jobs, since a lock
  * has run out, meets the ledger.
+ *
+ * @param reads latest version of envelopes that is taken along
  */
-export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'jobs'>) {
-  const prefix = createPrefix();
+export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'jobs'>, reads = READS) {
+  const prefix = createPrefix(reads);
   const backOff = createBackOff(SLOW_MS);
   /** Grows with every read: an older one finds nothing any more. */
   let reading = 0;

@@ -4,7 +4,8 @@ import type { Config } from '../../platform/config.ts';
 import { queueKind } from '../../queue/connection.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { addVerb } from '../command.ts';
-import { judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
+import { checkCertificates } from '../doctor/certificates.ts';
+import { checkEnvelopes, judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
 import {
   checkDisks,
   checkFiles,
@@ -13,7 +14,7 @@ import {
   error,
   type Finding,
 } from '../doctor/machine.ts';
-import { attempt, checkCertificates, checkPostgres, checkRedis } from '../doctor/stores.ts';
+import { attempt, checkPostgres, checkRedis } from '../doctor/stores.ts';
 import { printJson } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
 
@@ -51,13 +52,17 @@ async function checkStores(config: Config): Promise<Finding[]> {
   const database = openDatabase(databaseUrl, 2);
   const { pool } = database;
   try {
-    const findings = await attempt(
+    const certificates = await attempt('certificate', 'Correct sslrootcert in DATABASE_URL.', () =>
+      checkCertificates(databaseUrl, config.REDIS_URL),
+    );
+    const postgres = await attempt(
       'postgres',
       `Start the Postgres of ${setting}, or correct ${setting}.`,
-      () => checkPostgres(pool),
+      () => checkPostgres(pool, databaseUrl),
     );
+    const findings = [...certificates, ...postgres];
     if (findings.some(({ check, level }) => check === 'migrations' && level === 'error')) return findings;
-    const isThere = findings.length > 1;
+    const isThere = postgres.length > 1;
     // What is to be said of both has been said.
     if (!isThere && queueKind(config) === 'postgres') return findings;
     const queue = await attempt(
@@ -66,7 +71,7 @@ async function checkStores(config: Config): Promise<Finding[]> {
       () =>
         withQueueConnection({ config, databaseUrl, database }, async (connection) => [
           ...(await checkRedis(connection)),
-          ...(await checkCertificates(pool, connection, config)),
+          ...(await checkEnvelopes(connection, config.LANES)),
           ...(isThere ? judgeFleet(await lookAtFleet(pool, connection), config.LANES) : []),
         ]),
     );

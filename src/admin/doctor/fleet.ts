@@ -1,5 +1,8 @@
-import type { QueueConnection } from '../../queue/connection.ts';
+import { openQueue, type QueueConnection } from '../../queue/connection.ts';
 import { type LaneNow, lookAtLanes } from '../../queue/depth.ts';
+import { laneName } from '../../queue/lanes.ts';
+import { waitingIn } from '../../queue/waiting.ts';
+import { READS, versionOf } from '../../queue/wire.ts';
 import { readTotals } from '../../store/counters.ts';
 import type { Pool } from '../../store/database.ts';
 import { listLosses, readLanes } from '../../store/installation.ts';
@@ -88,7 +91,7 @@ function judgeProcesses(processes: SeenProcess[]): Finding[] {
       warning(
         'processes',
         `releases ${versions.sort().join(' and ')} run together`,
-        'Go on with the upgrade: workers before web.',
+        'Go on with the upgrade: see docs/upgrade.md.',
       ),
     );
   return findings.length > 0 ? findings : [ok('processes', `${alive.length} run, all of one release`)];
@@ -114,6 +117,33 @@ function judgeLanes({ lanes, installationLanes }: FleetNow, configured: number):
         ),
       );
   return findings.length > 0 ? findings : [ok('lanes', 'nothing waits for long in any lane')];
+}
+
+/**
+ * Whether each lane begins with something that workers of this release read.
+ * @throws when the queue does not answer
+ */
+export async function checkEnvelopes(connection: QueueConnection, lanes: number): Promise<Finding[]> {
+  const findings: Finding[] = [];
+  for (let lane = 0; lane < lanes; lane++) {
+    const queue = openQueue<unknown>(connection, laneName(lane));
+    try {
+      const waiting = waitingIn(connection, queue);
+      const [first] = await waiting.jobs(await waiting.ids(1));
+      const version = versionOf(first?.data);
+      if (version > READS)
+        findings.push(
+          error(
+            'envelopes',
+            `${queue.name} waits for a worker of a later release: version ${version} comes next, this one reads ${READS}`,
+            'Start workers of the release that wrote it; see docs/upgrade.md.',
+          ),
+        );
+    } finally {
+      await queue.close();
+    }
+  }
+  return findings.length > 0 ? findings : [ok('envelopes', 'workers of this release read what comes next')];
 }
 
 function judgeWaiting({ deadLetters, losses, syncs }: FleetNow): Finding[] {

@@ -80,6 +80,24 @@ export async function checkDisks({ DATA_DIR }: Config): Promise<Finding[]> {
   return disks.filter((disk) => disk !== undefined).map(judgeDisk);
 }
 
+/** Hosts that are this machine: a Unix socket has none. */
+const HERE = ['', 'localhost', '127.0.0.1', '[::1]'];
+
+/**
+ * The disk of Postgres, where it is one of this machine.
+ *
+ * @param dataDirectory as Postgres tells it; undefined: the role may not know
+ */
+export async function checkPostgresDisk(databaseUrl: string, dataDirectory?: string): Promise<Finding> {
+  const hostname = URL.canParse(databaseUrl) ? new URL(databaseUrl).hostname : '';
+  if (HERE.includes(hostname) && dataDirectory) {
+    const disk = await readDisk('data', dataDirectory);
+    if (disk) return judgeDisk(disk);
+  }
+  const where = hostname === '' ? 'Postgres' : `Postgres (${hostname})`;
+  return ok('disk', `the disk of ${where} cannot be seen from here: watch it there`);
+}
+
 /** By the part of it that is free. */
 export function judgeDisk({
   path: folder,

@@ -1,6 +1,6 @@
-import type { Config } from '../../platform/config.ts';
 import { messageOf } from '../../platform/log.ts';
-import { createSurroundings, healthOf } from '../../processes/surroundings.ts';
+import { skewOf } from '../../processes/heartbeat.ts';
+import { healthOf } from '../../processes/surroundings.ts';
 import type { QueueConnection } from '../../queue/connection.ts';
 import { readRedisSettings, whatACrashLoses } from '../../queue/redis.ts';
 import type { Pool } from '../../store/database.ts';
@@ -14,7 +14,7 @@ import {
   type TableSize,
 } from '../../store/health.ts';
 import { isMigrated } from '../../store/migrations.ts';
-import { error, type Finding, ok, warning } from './machine.ts';
+import { checkPostgresDisk, error, type Finding, ok, warning } from './machine.ts';
 
 /** Milliseconds for the look whether the tables are there. */
 const PATIENCE_MS = 3000;
@@ -29,9 +29,6 @@ const LONG_FENCE = 60;
 /** Seconds by which a replica may be behind. */
 const LONG_LAG = 30;
 
-/** Seconds: two weeks. */
-const SOON = 14 * 86_400;
-
 /** A table is bloated from so many dead rows on, if they are more than this part of all. */
 const DEAD_ROWS = 50_000;
 const DEAD_PART = 0.3;
@@ -40,11 +37,12 @@ const DEAD_PART = 0.3;
 const SPARE_CONNECTIONS = 10;
 
 /** Postgres: release, settings, tables, months to come, fences, bloat, replicas. */
-export async function checkPostgres(pool: Pool): Promise<Finding[]> {
+export async function checkPostgres(pool: Pool, databaseUrl: string): Promise<Finding[]> {
   const asked = Date.now();
   const health = await readPostgresHealth(pool);
   const findings = [
     ...judgePostgres(health),
+    await checkPostgresDisk(databaseUrl, health.settings.data_directory),
     ...judgeClock('Postgres', health.now, { asked, answered: Date.now() }),
   ];
   if (!(await isMigrated(pool, PATIENCE_MS))) {
@@ -137,7 +135,7 @@ export function judgeClock(
   now: number,
   { asked, answered }: { asked: number; answered: number },
 ): Finding[] {
-  const skew = now < asked ? now - asked : now > answered ? now - answered : 0;
+  const skew = skewOf(now, { asked, answered });
   if (Math.abs(skew) < SKEW_MS) return [ok('clock', `the clock of ${store} is ours`)];
   const found = `the clock of ${store} is ${Math.abs(Math.round(skew / 1000))} s ${skew > 0 ? 'ahead of' : 'behind'} ours`;
   return [warning('clock', found, 'Run NTP on both: order does not rest on clocks, but times shown do.')];
@@ -205,21 +203,6 @@ export async function checkRedis({ redis }: QueueConnection): Promise<Finding[]>
   return findings.some(({ check }) => check === 'redis')
     ? findings
     : [ok('redis', 'settings and memory in order'), ...findings];
-}
-
-/** Certificates that the stores show, if connections to them are encrypted. */
-export async function checkCertificates(
-  pool: Pool,
-  connection: QueueConnection,
-  { DATA_DIR }: Config,
-): Promise<Finding[]> {
-  const { certificates } = await createSurroundings({ pool, connection, dataDir: DATA_DIR }).local();
-  return certificates.map(({ store, until }) => {
-    const left = (until.getTime() - Date.now()) / 1000;
-    const found = `that of ${store} is valid until ${until.toISOString()}`;
-    if (left > SOON) return ok('certificate', found);
-    return (left > 0 ? warning : error)('certificate', found, 'Renew it on the server.');
-  });
 }
 
 /** What a check could not look at is a finding of its own. */

@@ -35,7 +35,7 @@ export const otherRelease: Scenario = {
       // Objects that it does not know, beside one that it does.
       { requests, objects: [event({ kind: 'visits' }), event({}), event({ identifier: { device: 'x' } })] },
       // Jobs of another shape.
-      { version: 9, batches: [{ rows: [1, 2] }] },
+      { batches: [{ rows: [1, 2] }] },
       'envelope',
     ];
     scene.say('adding jobs of other versions');

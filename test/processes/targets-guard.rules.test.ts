@@ -1,0 +1,28 @@
+import { expect, test } from 'vitest';
+import { createTargetsGuard } from '../../src/processes/secrets.ts';
+
+const asked = (remoteAddress: string | undefined, headers: Record<string, string>) =>
+  ({ socket: { remoteAddress }, headers }) as never;
+
+test.each<[string | undefined, Record<string, string>, boolean]>([
+  ['127.0.0.1', {}, true],
+  ['127.8.0.1', {}, true],
+  ['::1', {}, true],
+  ['::ffff:127.0.0.1', {}, true],
+  ['10.1.2.3', {}, false],
+  ['::ffff:10.1.2.3', {}, false],
+  ['1.127.0.0', {}, false],
+  [undefined, {}, false],
+  ['127.0.0.1', { 'x-forwarded-for': '127.0.0.1' }, false],
+  ['127.0.0.1', { forwarded: 'for=127.0.0.1' }, false],
+  ['127.0.0.1', { via: '1.1 proxy' }, false],
+  ['127.0.0.1', { 'x-real-ip': '127.0.0.1' }, false],
+])('without METRICS_TOKEN, %s (%o) is told where the processes are: %s', (address, headers, told) => {
+  expect(createTargetsGuard('')(asked(address, headers))).toBe(told);
+});
+
+test('with METRICS_TOKEN, whoever shows it is told, from anywhere, and nobody else', () => {
+  const guard = createTargetsGuard('a-token');
+  expect(guard(asked('10.1.2.3', { authorization: 'Bearer a-token', via: '1.1 proxy' }))).toBe(true);
+  expect(guard(asked('127.0.0.1', {}))).toBe(false);
+});

@@ -1,0 +1,57 @@
+import { existsSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { expect, test } from 'vitest';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import {
+  exceptions,
+  forbiddenLicences,
+  isAllowed,
+  packagesPage,
+  productionPackages,
+} from '../../tools/supply/packages.ts';
+
+const packages = productionPackages();
+
+test('every package of production has a licence under which it may be passed on', () => {
+  expect(packages.length).toBeGreaterThan(200);
+  expect(forbiddenLicences(packages)).toEqual([]);
+});
+
+test('no exception is left of a package that has gone', () => {
+  const licences = new Map(packages.map(({ name, license }) => [name, license]));
+  for (const [name, { license }] of Object.entries(exceptions)) expect(licences.get(name)).toBe(license);
+});
+
+test.each([
+  ['MIT', true],
+  ['(MIT OR GPL-3.0-only)', true],
+  ['MIT AND GPL-3.0-only', false],
+  ['GPL-3.0-only', false],
+  ['SEE LICENSE IN LICENSE.md', false],
+  ['none', false],
+])('of the licence %s it knows whether it is allowed: %s', (expression, allowed) => {
+  expect(isAllowed(expression)).toBe(allowed);
+});
+
+test('what is installed says the same of its licence as the lock file', () => {
+  const others = packages.flatMap(({ name, license, places }) =>
+    places
+      .map((place) => path.join(packageRoot, place, 'package.json'))
+      .filter((file) => existsSync(file))
+      .map((file) => JSON.parse(readFileSync(file, 'utf8')).license)
+      .filter((installed) => installed !== license && !(license === 'none' && installed === undefined))
+      .map((installed) => `${name}: ${license}, installed ${JSON.stringify(installed)}`),
+  );
+  expect(others).toEqual([]);
+});
+
+test('generated/packages.md is current: npm run generate', () => {
+  expect(readFileSync(path.join(packageRoot, 'generated/packages.md'), 'utf8')).toBe(packagesPage());
+});
+
+test('SECURITY.md counts them as they are', () => {
+  const places = packages.flatMap((one) => one.places).length;
+  const page = readFileSync(path.join(packageRoot, 'SECURITY.md'), 'utf8');
+  const [, counted, of] = /npm counts (\d+) places in the lock file, of (\d+) packages/.exec(page) ?? [];
+  expect([Number(counted), Number(of)]).toEqual([places, packages.length]);
+});

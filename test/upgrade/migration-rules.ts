@@ -1,0 +1,223 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { parse } from 'libpg-query';
+import { packageRoot } from '../../src/platform/package-root.ts';
+
+/** The release before this one, as test/upgrade/previous.json names it; docs/upgrade.md says when that moves on. */
+export interface Previous {
+  version: string;
+  /** Where it lies in the history. */
+  commit: string;
+  /** The latest version of envelopes that its workers read (`READS` of src/queue/wire.ts). */
+  reads: number;
+  /** The newest of its migrations. */
+  migration: string;
+  /** Migrations behind this one are held to what the release before could live with. */
+  checkedAfter: string;
+}
+
+export const previous = JSON.parse(
+  readFileSync(path.join(packageRoot, 'test/upgrade/previous.json'), 'utf8'),
+) as Previous;
+
+/**
+ * Expand and contract: a migration is applied while processes of the release before it run, and stays when they come
+ * back. So it only adds what they need not know. What takes something away is a step of its own, in a later release, and
+ * says so by a comment in front of its statement:
+ *
+ *     -- contract 1.2.0: the column nick, unused since 1.1.0
+ *
+ * 1.2.0 is the release whose migration may do it, 1.1.0 the one that has stopped using it.
+ */
+const CONTRACT = /^\s*-- contract (\d+\.\d+\.\d+): .+, unused since (\d+\.\d+\.\d+)$/m;
+
+/** All migrations are one transaction, so an index cannot be built beside writers: it is built by hand before that. */
+const BEFOREHAND = /^\s*-- beforehand: create (unique )?index concurrently /m;
+
+/** Tables of which an installation may have millions of rows. */
+const LARGE = new Set([
+  ...[
+    'profiles',
+    'events',
+    'purchases',
+    'event_summaries',
+    'purchase_summaries',
+    'user_aliases',
+    'push_tokens',
+  ],
+  ...['subscription_states', 'subscription_history', 'email_addresses', 'ledger', 'outcomes', 'dead_letters'],
+  ...['idempotency_keys', 'merged_profiles', 'removed_profiles', 'sync_row_errors', 'token_buckets'],
+]);
+
+/** Statements that add, or touch nothing that is there. */
+const ADDING = new Set([
+  ...[
+    'CreateStmt',
+    'IndexStmt',
+    'AlterTableStmt',
+    'ViewStmt',
+    'CreateFunctionStmt',
+    'CreateTrigStmt',
+    'InsertStmt',
+  ],
+  ...[
+    'CreateSchemaStmt',
+    'CreateSeqStmt',
+    'CreateEnumStmt',
+    'AlterEnumStmt',
+    'CreateStatsStmt',
+    'CommentStmt',
+  ],
+  ...['SelectStmt', 'VariableSetStmt', 'UpdateStmt'],
+]);
+
+/** Parts of `alter table` that processes which know nothing of them can live with. */
+const HARMLESS = new Set([
+  ...[
+    'AT_AddColumn',
+    'AT_ColumnDefault',
+    'AT_DropNotNull',
+    'AT_AddConstraint',
+    'AT_SetRelOptions',
+    'AT_SetOptions',
+  ],
+  ...['AT_ResetRelOptions', 'AT_SetStatistics', 'AT_SetCompression', 'AT_SetStorage', 'AT_AttachPartition'],
+]);
+
+const words: Record<string, string> = {
+  AT_DropColumn: 'drops a column',
+  AT_AlterColumnType: 'alters type or collation of a column',
+  AT_SetNotNull: 'sets a column not null',
+  AT_DropConstraint: 'drops a constraint',
+  DropStmt: 'drops',
+  RenameStmt: 'renames',
+  DoStmt: 'runs a block that cannot be judged',
+  DeleteStmt: 'deletes rows',
+  TruncateStmt: 'deletes rows',
+};
+
+/** Of the parser's tree: what is looked at here. */
+// biome-ignore lint/suspicious/noExplicitAny: every member is looked for
+type Node = any;
+
+export interface Releases {
+  /** Whose migration it is. */
+  version: string;
+  /** The one whose processes run beside it. */
+  previous: string;
+}
+
+/**
+ * Holds one migration to what the release before can live with.
+ * @returns each fault with its statement; none: it may be applied beside that release
+ * @throws {Error} of the parser, where it is no SQL
+ */
+export async function judgeMigration(sql: string, releases: Releases): Promise<string[]> {
+  const bytes = Buffer.from(sql);
+  const { stmts = [] } = (await parse(sql)) as { stmts?: Node[] };
+  const made = new Set<string>();
+  const faults: string[] = [];
+  for (const { stmt, stmt_location: from = 0, stmt_len: length } of stmts) {
+    const text = bytes.subarray(from, length === undefined ? undefined : from + length).toString();
+    const [[kind, node]] = Object.entries<Node>(stmt) as [[string, Node]];
+    const found = faultsOf(kind, node, { made, text });
+    if (kind === 'CreateStmt') made.add(node.relation.relname);
+    const shown = text
+      .replace(/^\s*--.*$/gm, '')
+      .replace(/\s+/g, ' ')
+      .trim();
+    const contract = CONTRACT.exec(text);
+    if (found.length > 0 && contract) faults.push(...faultsOfContract(contract, releases, shown));
+    else faults.push(...found.map((fault) => `${fault}: ${shown}`));
+  }
+  return faults;
+}
+
+function faultsOfContract(
+  [, allowed, unused]: RegExpExecArray,
+  { version, previous }: Releases,
+  shown: string,
+) {
+  if (isLater(allowed!, version)) return [`is a step of ${allowed}, and this is ${version}: ${shown}`];
+  if (isLater(unused!, previous))
+    return [`was used before ${unused}, and ${previous} runs beside this one: ${shown}`];
+  return [];
+}
+
+function isLater(one: string, other: string): boolean {
+  return one.localeCompare(other, 'en', { numeric: true }) > 0;
+}
+
+interface Place {
+  /** Tables that this migration has made: nobody knows them yet. */
+  made: ReadonlySet<string>;
+  text: string;
+}
+
+function faultsOf(kind: string, node: Node, { made, text }: Place): string[] {
+  if (!ADDING.has(kind)) return [words[kind] ?? `is no statement that only adds (${kind})`];
+  const table: string = node.relation?.relname;
+  if (kind === 'CreateStmt')
+    return (node.tableElts ?? [])
+      .flatMap((element: Node) => constraintsOf(element))
+      .flatMap(faultsOfReference);
+  if (made.has(table)) return [];
+  if (kind === 'IndexStmt') return faultsOfIndex(node, text);
+  if (kind === 'UpdateStmt')
+    return LARGE.has(table) ? ['changes rows of a large table, and holds them until all is done'] : [];
+  if (kind !== 'AlterTableStmt') return [];
+  return node.cmds.flatMap(({ AlterTableCmd: part }: Node) => faultsOfPart(part, table));
+}
+
+function faultsOfIndex(
+  { relation, unique, concurrent, if_not_exists: mayBeThere }: Node,
+  text: string,
+): string[] {
+  if (unique) return ['is a new rule about rows that the release before writes'];
+  if (concurrent) return ['cannot run in the one transaction of all migrations'];
+  const isBeforehand = mayBeThere && BEFOREHAND.test(text);
+  return LARGE.has(relation.relname) && !isBeforehand
+    ? ['stops all who write to a large table: build it beforehand, and create it "if not exists" here']
+    : [];
+}
+
+function faultsOfPart({ subtype, def }: Node, table: string): string[] {
+  if (!HARMLESS.has(subtype)) return [words[subtype] ?? `is no change that only adds (${subtype})`];
+  if (subtype === 'AT_ColumnDefault' && !def) return ['drops a default'];
+  if (subtype === 'AT_AddConstraint') return ['is a new rule about rows that the release before writes'];
+  if (subtype !== 'AT_AddColumn') return [];
+  const constraints = constraintsOf(def);
+  const of = (type: string) => constraints.find(({ contype }) => contype === type);
+  const isFilled = of('CONSTR_DEFAULT') ?? of('CONSTR_IDENTITY') ?? of('CONSTR_GENERATED');
+  const rewrites = isFilled && !isConstant(isFilled.raw_expr);
+  return [
+    ...(of('CONSTR_NOTNULL') && !isFilled ? ['is a new column that the release before leaves empty'] : []),
+    ...(rewrites && LARGE.has(table) ? ['writes a large table anew, which stops everybody'] : []),
+    ...(['CONSTR_UNIQUE', 'CONSTR_PRIMARY', 'CONSTR_CHECK', 'CONSTR_FOREIGN', 'CONSTR_EXCLUSION'].some(of)
+      ? ['is a new rule about rows that the release before writes']
+      : []),
+  ];
+}
+
+function constraintsOf(element: Node): Node[] {
+  if (element?.Constraint) return [element.Constraint];
+  const column = element?.ColumnDef;
+  return (column?.constraints ?? []).map(({ Constraint }: Node) => Constraint);
+}
+
+/** Rows of a table that the release before does not know must not keep it from deleting. */
+function faultsOfReference({ contype, fk_del_action: action }: Node): string[] {
+  const isFree = contype !== 'CONSTR_FOREIGN' || ['c', 'n', 'd'].includes(action);
+  return isFree ? [] : ['keeps the release before from deleting what it refers to'];
+}
+
+/** What Postgres writes down once instead of in every row. */
+function isConstant(expression: Node): boolean {
+  if (!expression) return false;
+  if (expression.TypeCast) return isConstant(expression.TypeCast.arg);
+  if (expression.A_ArrayExpr) return !(expression.A_ArrayExpr.elements?.length > 0);
+  const calls = (expression.FuncCall?.funcname ?? []).map(({ String: name }: Node) => name.sval);
+  return (
+    expression.A_Const !== undefined || expression.SQLValueFunction !== undefined || calls.at(-1) === 'now'
+  );
+}

@@ -1,0 +1,107 @@
+import { execFileSync, spawnSync } from 'node:child_process';
+import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs';
+import path from 'node:path';
+import { isDeepStrictEqual } from 'node:util';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { temporaryFolder } from '../setup/left-behind.ts';
+import { previous } from './migration-rules.ts';
+
+/** What its processes need; the rest of its checkout is left where it is. */
+const FILES = [
+  'package.json',
+  'tsconfig.json',
+  'tsconfig.build.json',
+  'prisma.config.ts',
+  'prisma',
+  'src',
+  'workers',
+];
+
+/** What of it runs: compiled code, migrations, and what the code reads beside itself. */
+const RUNS = ['package.json', 'prisma', 'dist', 'src'];
+
+/** A sentence that says why there is no such history here, and how to get it; undefined: there is. */
+export function whyNoHistory(): string | undefined {
+  const found = spawnSync('git', ['cat-file', '-e', `${previous.commit}^{commit}`], { cwd: packageRoot });
+  if (found.status === 0) return undefined;
+  const reason = found.error
+    ? 'git is not installed'
+    : `this checkout does not have commit ${previous.commit}`;
+  return (
+    `not tried beside release ${previous.version}: ${reason}. ` +
+    'A tarball has no history and a shallow clone not enough of it: take a clone, or run git fetch --unshallow'
+  );
+}
+
+/** One file of it. */
+export function readPrevious(file: string): string {
+  return execFileSync('git', ['show', `${previous.commit}:${file}`], {
+    cwd: packageRoot,
+    encoding: 'utf8',
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+}
+
+/** Names of its migrations, in order. */
+export function previousMigrations(): string[] {
+  const listed = execFileSync(
+    'git',
+    ['ls-tree', '--name-only', '-d', previous.commit, 'prisma/migrations/'],
+    {
+      cwd: packageRoot,
+      encoding: 'utf8',
+    },
+  );
+  return listed
+    .trim()
+    .split('\n')
+    .map((name) => path.posix.basename(name))
+    .sort();
+}
+
+/**
+ * Compiles it, unless that has been done: from the repository's own history, with the packages of this checkout, kept in
+ * node_modules/.cache by its commit.
+ *
+ * @returns the folder of its `dist`
+ * @throws {Error} when it has other dependencies than this release: then they have to be installed for it
+ */
+export function buildPrevious(): string {
+  const kept = path.join(packageRoot, 'node_modules/.cache/previous-release', previous.commit);
+  if (existsSync(kept)) return path.join(kept, 'dist');
+  requireSamePackages();
+  const folder = temporaryFolder('penstock-previous-');
+  const archive = execFileSync('git', ['archive', previous.commit, ...FILES], {
+    cwd: packageRoot,
+    maxBuffer: 256 * 1024 * 1024,
+  });
+  execFileSync('tar', ['-x', '-C', folder], { input: archive });
+  symlinkSync(path.join(packageRoot, 'node_modules'), path.join(folder, 'node_modules'));
+  const run = (command: string, ...words: string[]) =>
+    execFileSync(path.join(packageRoot, 'node_modules/.bin', command), words, {
+      cwd: folder,
+      stdio: 'pipe',
+      env: { ...process.env, CHECKPOINT_DISABLE: '1' },
+    });
+  run('prisma', 'generate', '--no-hints');
+  run('tsc', '-p', 'tsconfig.build.json', '--noCheck');
+  const half = `${kept}.${process.pid}`;
+  mkdirSync(half, { recursive: true });
+  for (const name of RUNS) cpSync(path.join(folder, name), path.join(half, name), { recursive: true });
+  // Two runs at once make the same: the second one's is not needed.
+  if (existsSync(kept)) rmSync(half, { recursive: true });
+  else renameSync(half, kept);
+  return path.join(kept, 'dist');
+}
+
+function requireSamePackages(): void {
+  const { dependencies: then } = JSON.parse(readPrevious('package.json'));
+  const { dependencies: now } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));
+  if (isDeepStrictEqual(then, now)) return;
+  const names = [...new Set([...Object.keys(then), ...Object.keys(now)])].filter(
+    (name) => then[name] !== now[name],
+  );
+  throw new Error(
+    `release ${previous.version} has other dependencies (${names.join(', ')}): buildPrevious has to run npm ci for it`,
+  );
+}

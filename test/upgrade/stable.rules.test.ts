@@ -1,0 +1,42 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import type { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+import { createProgram } from '../../src/admin/program.ts';
+import { allOperations } from '../../src/operations/index.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { settings } from '../../src/platform/settings.ts';
+import { exported } from '../monitoring/exported.ts';
+
+/** Each command that does something, and each of its options: `keys create`, `keys create --workspace`. */
+function commandsOf(command: Command, words: string[] = []): string[] {
+  const name = words.join(' ');
+  const own =
+    command.commands.length === 0 ? [name, ...command.options.map(({ long }) => `${name} ${long}`)] : [];
+  return [...own, ...command.commands.flatMap((one) => commandsOf(one, [...words, one.name()]))];
+}
+
+/** What docs/stability.md calls stable and has a name, as it is now. */
+const surface: Record<string, string[]> = {
+  operations: allOperations('service_id').map(({ method, path: at }) => `${method} ${at}`),
+  settings: Object.keys(settings),
+  commands: commandsOf(createProgram(() => {})),
+  metrics: exported()
+    .filter(({ name }) => name.startsWith('penstock_'))
+    .map(({ name, type, labels }) => [name, type, ...labels].join(' ')),
+};
+
+/** As it was when somebody last agreed to it. */
+const agreed = JSON.parse(
+  readFileSync(path.join(packageRoot, 'test/upgrade/stable.json'), 'utf8'),
+) as typeof surface;
+
+describe.each(Object.keys(surface))('docs/stability.md: %s', (kind) => {
+  test('none is gone, renamed or means something else: that needs a new major version', () => {
+    expect(agreed[kind]!.filter((name) => !surface[kind]!.includes(name))).toEqual([]);
+  });
+
+  test('each that is new stands in test/upgrade/stable.json: from then on it stays', () => {
+    expect(surface[kind]!.filter((name) => !agreed[kind]!.includes(name))).toEqual([]);
+  });
+});

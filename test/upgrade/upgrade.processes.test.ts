@@ -1,0 +1,124 @@
+import { beforeAll, describe, expect, test } from 'vitest';
+import { startCircles } from '../../tools/chaos/load/circles.ts';
+import { startLoad } from '../../tools/chaos/load/load.ts';
+import { Scene } from '../../tools/chaos/scene.ts';
+import type { Traffic } from '../../tools/chaos/traffic.ts';
+import { penstock } from '../admin/penstock.ts';
+import { createBareDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
+import { eitherBackend, type Fleet } from '../setup/fleet.ts';
+import { startProcess } from '../setup/processes.ts';
+import { previous } from './migration-rules.ts';
+import { buildPrevious, previousMigrations, readPrevious, whyNoHistory } from './previous.ts';
+
+const reason = whyNoHistory();
+if (reason) process.stderr.write(`${reason}\n`);
+
+/** About 20 requests a second, each of three people with about three objects. */
+const RATE = 180;
+
+/** Eight processes start, one after the other, on a machine that is busy with other tests. */
+const PATIENCE_MS = 300_000;
+
+describe.skipIf(reason)(`beside release ${previous.version}`, () => {
+  let old: string;
+  beforeAll(() => {
+    old = buildPrevious();
+  });
+
+  test('what previous.json says of it is true', () => {
+    expect(previousMigrations().at(-1)).toBe(previous.migration);
+    expect(JSON.parse(readPrevious('package.json')).version).toBe(previous.version);
+    const wire = previousFile('src/queue/wire.ts');
+    expect(Number(/export const READS = (\d+)/.exec(wire)?.[1] ?? 1)).toBe(previous.reads);
+  });
+
+  test.each(eitherBackend)(
+    'G1, G2, G3: on one queue (%s) and one database, there and back under load: each object once, in order',
+    async (backend) => {
+      const { url } = await createBareDatabase();
+      const scene = new Scene({
+        backend,
+        createDatabase: async () => ({ url }),
+        short: true,
+        seed: 7,
+        say() {},
+      });
+      const redis = backend === 'redis' ? await startRedis() : undefined;
+      const release = async (dist: string) => {
+        const env = { DATABASE_URL: url, ...(redis && { REDIS_URL: redis.url }), LOG_LEVEL: 'info' };
+        const { exit, log } = startProcess(`${dist}/src/release.js`, env);
+        expect(await exit, JSON.stringify(log)).toMatchObject({ code: 0 });
+      };
+      await release(old);
+      const fleet = await scene.startFleet({ url, redis, edges: 0, workers: 0 });
+      const [oldEdge, oldWorker] = await Promise.all([
+        fleet.startEdge(undefined, {}, old),
+        fleet.startWorker({}, old),
+      ]);
+      const load = startLoad(fleet, { clients: 4, rate: RATE });
+      const circles = await startCircles(fleet, { seed: scene.seed, pause: 60 });
+      const more = () => load.more(100);
+      await more();
+
+      // Forward: tables, workers, web.
+      await release('dist');
+      await more();
+      const worker = await fleet.startWorker();
+      await more();
+      await fleet.end(oldWorker, 'SIGTERM');
+      await more();
+      const edge = await fleet.startEdge();
+      await more();
+      await fleet.end(oldEdge, 'SIGTERM');
+      await more();
+
+      // Back: web, then workers when all that waits is of the earlier form.
+      const edgeAgain = await fleet.startEdge(undefined, {}, old);
+      await more();
+      await fleet.end(edge, 'SIGTERM');
+      const since = Date.now();
+      await waitUntil(async () => (await oldest(fleet)) < (Date.now() - since) / 1000, {
+        what: 'what waits to be younger than the last web of this release',
+      });
+      await fleet.startWorker({}, old);
+      await more();
+      await fleet.end(worker, 'SIGTERM');
+      await more();
+      await settle(scene, fleet, { load, circles });
+      expect(fleet.edges).toEqual([edgeAgain]);
+      await fleet.stop();
+    },
+    PATIENCE_MS,
+  );
+});
+
+function previousFile(file: string): string {
+  try {
+    return readPrevious(file);
+  } catch {
+    return '';
+  }
+}
+
+/** As an operator sees it: seconds since the oldest of what waits was accepted. */
+async function oldest({ env }: Fleet): Promise<number> {
+  const { stdout } = await penstock(['status', '--json'], env);
+  const { lanes } = JSON.parse(stdout) as { lanes: { oldest_seconds: number }[] };
+  return Math.max(...lanes.map(({ oldest_seconds: seconds }) => seconds));
+}
+
+async function settle(
+  scene: Scene,
+  fleet: Fleet,
+  { load, circles }: Pick<Traffic, 'load' | 'circles'>,
+): Promise<void> {
+  await scene.settle(fleet, { load, circles });
+  expect(scene.describeFindings()).toEqual([]);
+  expect(scene.sums[0]).toMatchObject({ lost: 0, doubled: 0, outOfOrder: 0 });
+  expect(scene.sums[0]!.applied).toBe(scene.sums[0]!.acknowledged);
+  expect(scene.figures.filter(({ passed }) => !passed)).toEqual([]);
+  const { rows } = await fleet.pool.query('select reason from dead_letters');
+  expect(rows).toEqual([]);
+  const odd = [...load.journal.statuses()].filter(([status]) => ![201, 503].includes(status));
+  expect(odd).toEqual([]);
+}

@@ -1,0 +1,104 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { checkEnvelopes } from '../../src/admin/doctor/fleet.ts';
+import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { connectProducer, connectWorker } from '../../src/queue/connection.ts';
+import type { LaneEntry } from '../../src/queue/lanes.ts';
+import { READS } from '../../src/queue/wire.ts';
+import { createCoalescer } from '../../workers/batch/coalescer.ts';
+import { createFences, listenForFenceNews } from '../../workers/fence/fences.ts';
+import { type Lanes, startLanes } from '../../workers/lane/lanes.ts';
+import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { attributes, openPool, readDeadLetters } from './batch.ts';
+import { createFenceScene, type FenceScene } from './fence-scene.ts';
+
+const LATER = READS + 1;
+
+describe.each(['redis', 'postgres'] as const)('an envelope of a later release in a lane on %s', (kind) => {
+  let scene: FenceScene;
+  const errors: unknown[] = [];
+  const running: { lanes: Lanes; stop(): Promise<void> }[] = [];
+  beforeAll(async () => {
+    scene = await createFenceScene(kind, { LOCK_DURATION_MS: '1500', STALLED_INTERVAL_MS: '500' });
+  });
+  afterAll(async () => {
+    for (const worker of running) await worker.stop();
+    await scene.stop();
+  });
+
+  /** All lanes, as a process has them. */
+  function startWorker(reads?: number): Lanes {
+    const config = readConfig(scene.env);
+    const { DATABASE_URL: databaseUrl } = config;
+    const log = createLog('test', 'silent');
+    log.error = (line: unknown) => void errors.push(line);
+    const [connection, observer] = [connectWorker(config, databaseUrl), connectProducer(config, databaseUrl)];
+    const pool = openPool(databaseUrl);
+    const metrics = createWorkerMetrics();
+    const coalescer = createCoalescer(pool, { metrics, log });
+    const fences = createFences({ pool, lanes: config.LANES, metrics, log });
+    const news = listenForFenceNews(databaseUrl, fences.hear, log);
+    const parts = { connection, observer, coalescer, fences, config, databaseUrl, log };
+    const lanes = startLanes({ ...parts, ...(reads !== undefined && { reads }) });
+    running.push({
+      lanes,
+      async stop() {
+        await Promise.all([lanes.stop(), news.stop()]);
+        await Promise.all([connection.stop(), observer.stop(), pool.end()]);
+      },
+    });
+    return lanes;
+  }
+
+  const step = (number: number): AcceptedObject =>
+    attributes('ann', { change: { trail: { array: { add: [String(number)] } } } });
+  const later = (entry: LaneEntry): LaneEntry => ({
+    ...entry,
+    envelope: { ...entry.envelope, version: LATER } as Envelope,
+  });
+  const trail = async () => {
+    const { rows } = await scene.pool.query(
+      `select custom_attributes -> 'trail' as trail from profiles where external_id = 'ann'`,
+    );
+    return (rows[0]?.trail ?? []) as string[];
+  };
+  const upTo = (count: number) => Array.from({ length: count }, (_, number) => String(number));
+
+  test('G3: waits with all that is behind it, makes no dead letters, and is told', async () => {
+    const entries = Array.from({ length: 12 }, (_, number) => scene.plain(0, step(number)));
+    entries[8] = later(entries[8]!);
+    await scene.producer.add(entries);
+    const older = startWorker();
+    await waitUntil(() => older.unreadable().length > 0, { what: 'the lane to be left' });
+    const other = scene.plain(1, attributes('bob', { set: { seen: true } }));
+    await scene.producer.add([other]);
+    await waitUntil(() => scene.ledger(other.id), { what: 'the other lane to go on' });
+    expect(await trail()).toEqual(upTo(8));
+    expect(older.unreadable()).toEqual([{ lane: 0, version: LATER, reads: READS }]);
+    expect(errors).toEqual([{ lane: 0, version: LATER, reads: READS }]);
+    expect(await scene.jobs(0, 'waiting')).toEqual(entries.slice(8).map(({ id }) => id));
+    expect(await checkEnvelopes(scene.connection, 3)).toMatchObject([{ check: 'envelopes', level: 'error' }]);
+  });
+
+  test('G2, G3: is applied by a worker of that release beside the older one, once and in order', async () => {
+    startWorker(LATER);
+    await waitUntil(async () => (await trail()).length === 12, { what: 'the lane to go on' });
+    // The older one has its turns again, and leaves what it has to.
+    const more = Array.from({ length: 20 }, (_, number) => scene.plain(0, step(12 + number)));
+    for (const [number, entry] of more.entries())
+      await scene.producer.add([number % 4 === 1 ? later(entry) : entry]);
+    await waitUntil(async () => (await trail()).length === 32, { what: 'the rest' });
+    expect(await trail()).toEqual(upTo(32));
+    expect(await readDeadLetters(scene.pool)).toEqual([]);
+    expect(await checkEnvelopes(scene.connection, 3)).toMatchObject([{ check: 'envelopes', level: 'ok' }]);
+  });
+
+  test('is taken up again by the older worker when it has gone', async () => {
+    await running.pop()!.stop();
+    const alone = scene.plain(0, step(32));
+    await scene.producer.add([alone]);
+    await waitUntil(() => scene.ledger(alone.id), { what: 'the older worker to look again' });
+  });
+});
