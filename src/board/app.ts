@@ -3,7 +3,7 @@ import type { Express, NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import helmet from 'helmet';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
-import { addDependencyMetric, createRegistry } from '../processes/metrics.ts';
+import { addDependencyMetric, addSpanMetric, createRegistry } from '../processes/metrics.ts';
 import { createMetricsGuard } from '../processes/secrets.ts';
 import { addLossMetric } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
@@ -156,6 +156,7 @@ function showMetrics(token: string, { loss, missing }: Pick<BoardAppOptions, 'lo
   const registry = createRegistry('board');
   addLossMetric(registry, loss);
   addDependencyMetric(registry, missing);
+  addSpanMetric(registry);
   const mayRead = createMetricsGuard(token);
   return async (request: Request, response: Response) => {
     if (mayRead(request.headers.authorization))

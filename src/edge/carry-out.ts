@@ -1,5 +1,6 @@
 import type { EnvelopeRequest } from '../jobs/envelope.ts';
 import type { Caller, DirectOperation, Plan, QueuedOperation } from '../operations/operation.ts';
+import { presentTrace } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { UNDECIDED } from '../queue/effects.ts';
 import type { LaneEntry } from '../queue/lanes.ts';
@@ -25,6 +26,7 @@ export async function answerQueued(
     request_id: requestId,
     workspace_id: caller.workspaceId,
     accepted_at,
+    ...presentTrace(),
   };
   const settle = (plan: Plan, entries: LaneEntry[]) =>
     settled({ operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) }, services);

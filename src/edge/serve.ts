@@ -1,5 +1,6 @@
 import { newId } from '../platform/ids.ts';
 import { messageOf } from '../platform/log.ts';
+import { noteRequest, tracing } from '../platform/tracing.ts';
 import { admit } from './admit.ts';
 import { answerDirect, answerQueued } from './carry-out.ts';
 import { type Answer, type Known, record, sendJson, toReply } from './reply.ts';
@@ -30,7 +31,17 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
 
   send(admission.known, answer);
   const milliseconds = performance.now() - started;
+  if (tracing) note(answer, admission.known);
   record({ operation, request, requestId, answer, known: admission.known, milliseconds }, services);
+
+  function note({ accepted, rejected }: Answer, { workspaceId }: Known): void {
+    noteRequest(operation.method, operation.path, {
+      'penstock.request.id': requestId,
+      'penstock.workspace.id': workspaceId,
+      'penstock.objects.accepted': accepted,
+      'penstock.objects.rejected': rejected,
+    });
+  }
 
   function refusal(error: unknown): Answer {
     const { errors } = error as { errors?: unknown };

@@ -1,5 +1,6 @@
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { packageVersion } from '../platform/package-root.ts';
+import { tracing } from '../platform/tracing.ts';
 import type { ProcessName } from '../store/processes.ts';
 import type { Missing } from './dependencies.ts';
 
@@ -34,6 +35,22 @@ export function addDependencyMetric(registry: Registry, missing: () => string[])
     collect() {
       const lacking = missing();
       for (const dependency of names) this.set({ dependency }, lacking.includes(dependency) ? 0 : 1);
+    },
+  });
+}
+
+/** Shows what became of this process's spans, while there is tracing. */
+export function addSpanMetric(registry: Registry): void {
+  const counts = tracing?.counts();
+  if (!counts) return;
+  new Counter({
+    name: 'penstock_spans_total',
+    help: 'Spans of traces by outcome: exported, failed (the collector did not take them), dropped (too many were waiting).',
+    labelNames: ['outcome'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [outcome, count] of Object.entries(counts)) this.inc({ outcome }, count);
     },
   });
 }

@@ -1,6 +1,7 @@
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
+import { bindConnects, traceStatements } from './statement-spans.ts';
 
 /** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
 class UnprovenServer extends Error {
@@ -26,6 +27,7 @@ export class PostgresClient extends pg.Client {
     super(config);
     const address = typeof config === 'string' ? config : config?.connectionString;
     if (REQUIRE_SCRAM.test(address ?? '')) requireScram(this.connection);
+    traceStatements(this);
   }
 }
 
@@ -141,6 +143,7 @@ export function openPool(
   pool.on('error', () => {});
   // One that is ended while it is given back reports it when nobody listens any more.
   pool.on('connect', (client) => client.on('error', () => {}));
+  bindConnects(pool);
   return pool;
 }
 

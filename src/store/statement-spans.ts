@@ -1,0 +1,62 @@
+import type pg from 'pg';
+import { kindOf, tracing } from '../platform/tracing.ts';
+
+// biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
+type Query = (...given: any[]) => any;
+
+/**
+ * Makes a span of each statement of a connection that is sent as part of one that is recorded. What nobody asked for,
+ * such as a heartbeat, has none. While nothing is traced the connection stays as it is.
+ */
+export function traceStatements(client: pg.Client): void {
+  const sdk = tracing;
+  if (!sdk) return;
+  const query = client.query.bind(client) as Query;
+  client.query = ((...given: unknown[]) => {
+    const [statement] = given as [string | { name?: string; text?: string; submit?: unknown }];
+    if (!sdk.recording() || typeof (statement as { submit?: unknown })?.submit === 'function')
+      return query(...given);
+    const operation = nameOf(statement);
+    const span = sdk.begin(operation, {
+      kind: 'client',
+      parent: 'active',
+      attributes: { 'db.system.name': 'postgresql', 'db.operation.name': operation },
+    });
+    const end = (error: unknown) => {
+      if (error) sdk.failSpan(span, kindOf(error));
+      span.end();
+    };
+    const last = given.length - 1;
+    const answer = given[last];
+    if (typeof answer === 'function') {
+      given[last] = (error: unknown, result: unknown) => {
+        end(error);
+        answer(error, result);
+      };
+      return query(...given);
+    }
+    return endWith(query(...given), end);
+  }) as typeof client.query;
+}
+
+function endWith(answer: Promise<unknown>, end: (error: unknown) => void): Promise<unknown> {
+  answer.then(() => end(undefined), end);
+  return answer;
+}
+
+/**
+ * Whoever waits for a connection of the pool goes on as part of its own span, not of that of who gave the connection back.
+ */
+export function bindConnects(pool: pg.Pool): void {
+  const sdk = tracing;
+  if (!sdk) return;
+  const connect = pool.connect.bind(pool) as Query;
+  pool.connect = ((done?: Query) => (done ? connect(sdk.bind(done)) : connect())) as typeof pool.connect;
+}
+
+/** A prepared statement's own name; of any other its first word. Never a value, nor a text that may hold one. */
+function nameOf(statement: string | { name?: string; text?: string }): string {
+  if (typeof statement !== 'string' && statement.name) return statement.name;
+  const text = typeof statement === 'string' ? statement : (statement.text ?? '');
+  return /^\s*(\w+)/.exec(text)?.[1]?.toLowerCase() ?? 'statement';
+}
