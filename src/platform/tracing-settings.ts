@@ -23,7 +23,7 @@ export const tracingSettings = {
     type: 'string',
     default: 'false',
     unit: '',
-    description: 'true: nothing is traced, whatever else is set.',
+    description: 'Nothing is traced where it is true, whatever else is set.',
     enum: ['true', 'false'],
   },
   OTEL_TRACES_SAMPLER: {

@@ -20,10 +20,12 @@ export async function startTracing(config: Config, self: TracedProcess): Promise
   tracing = { ...(await openTelemetry(config, self)), failSpan, idsOf, traceparentOf };
 }
 
-/** Sends the last spans; never rejects. */
+/** Sends the last spans, and makes no more of them; never rejects. */
 export async function stopTracing({ SHUTDOWN_TIMEOUT_MS }: Config): Promise<void> {
   const patience = Math.min(FAREWELL.most, SHUTDOWN_TIMEOUT_MS * FAREWELL.share);
-  await tracing?.stop(patience).catch(() => {});
+  const stopped = tracing;
+  tracing = undefined;
+  await stopped?.stop(patience).catch(() => {});
 }
 
 type Handler = (request: IncomingMessage, response: ServerResponse) => void;

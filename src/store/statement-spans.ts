@@ -17,11 +17,8 @@ export function traceStatements(client: pg.Client): void {
     if (!sdk.recording() || typeof (statement as { submit?: unknown })?.submit === 'function')
       return query(...given);
     const operation = nameOf(statement);
-    const span = sdk.begin(operation, {
-      kind: 'client',
-      parent: 'active',
-      attributes: { 'db.system.name': 'postgresql', 'db.operation.name': operation },
-    });
+    const span = sdk.begin(operation, { kind: 'client', parent: 'active' });
+    span.setAttribute('db.system.name', 'postgresql').setAttribute('db.operation.name', operation);
     const end = (error: unknown) => {
       if (error) sdk.failSpan(span, kindOf(error));
       span.end();
@@ -54,9 +51,12 @@ export function bindConnects(pool: pg.Pool): void {
   pool.connect = ((done?: Query) => (done ? connect(sdk.bind(done)) : connect())) as typeof pool.connect;
 }
 
+/** Behind what may stand before it: spaces, comments, brackets. */
+const FIRST_WORD = /^(?:\s|--[^\n]*\n|\/\*[^*]*\*\/|\()*([A-Za-z]+)/;
+
 /** A prepared statement's own name; of any other its first word. Never a value, nor a text that may hold one. */
 function nameOf(statement: string | { name?: string; text?: string }): string {
   if (typeof statement !== 'string' && statement.name) return statement.name;
   const text = typeof statement === 'string' ? statement : (statement.text ?? '');
-  return /^\s*(\w+)/.exec(text)?.[1]?.toLowerCase() ?? 'statement';
+  return FIRST_WORD.exec(text)?.[1]?.toLowerCase() ?? 'statement';
 }
