@@ -31,7 +31,6 @@ import {
   TraceIdRatioBasedSampler,
 } from '@opentelemetry/sdk-trace-base';
 import type { Config } from './config.ts';
-import { within as inTime } from './lifecycle.ts';
 
 /** Who makes the spans. */
 export interface TracedProcess {
@@ -125,7 +124,13 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
     counts: () => counts,
 
     /** Sends what waits; gives up after so many milliseconds. */
-    stop: (milliseconds: number): Promise<void> => inTime(milliseconds, provider.shutdown()),
+    async stop(milliseconds: number): Promise<void> {
+      let timer: NodeJS.Timeout | undefined;
+      const over = new Promise<void>((resolve) => {
+        timer = setTimeout(resolve, milliseconds);
+      });
+      await Promise.race([provider.shutdown(), over]).finally(() => clearTimeout(timer));
+    },
   };
 }
 

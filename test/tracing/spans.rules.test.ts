@@ -1,7 +1,10 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterEach, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
 import { startTracing, stopTracing, tracing } from '../../src/platform/tracing.ts';
 import { MOST_LINKS, traceFlush, traceTransaction } from '../../src/queue/spans.ts';
 import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
@@ -74,6 +77,23 @@ describe('off', () => {
     expect(tracing).toBeUndefined();
     expect(Object.hasOwn(new PostgresClient(), 'query')).toBe(false);
     expect((await apply([traceparentOf()])).ids).toEqual({});
+  });
+
+  test('no file but one imports the SDK, and that one is loaded when there is a collector', () => {
+    const files = ['src', 'workers'].flatMap((folder) =>
+      readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
+        .filter((name) => name.endsWith('.ts'))
+        .map((name) => path.posix.join(folder, name)),
+    );
+    const loading = (pattern: RegExp) =>
+      files.filter((file) => pattern.test(readFileSync(path.join(packageRoot, file), 'utf8')));
+    const sdk = 'src/platform/open-telemetry.ts';
+    expect(loading(/^import (?!type\b)[^;]*'@opentelemetry\//m)).toEqual([sdk]);
+    expect(loading(/^(?:import|export) (?!type\b)[^;]*\/open-telemetry\.ts'/m)).toEqual([]);
+    expect(loading(/\bimport\('[^']*(?:@opentelemetry|open-telemetry)/).sort()).toEqual([
+      sdk,
+      'src/platform/tracing.ts',
+    ]);
   });
 });
 
