@@ -2,6 +2,9 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { buffer } from 'node:stream/consumers';
+import { readConfig } from '../../src/platform/config.ts';
+import type { TracedProcess } from '../../src/platform/open-telemetry.ts';
+import { startTracing } from '../../src/platform/tracing.ts';
 
 /** A span as its collector got it. */
 export interface SeenSpan {
@@ -64,6 +67,28 @@ export async function startCollector() {
 }
 
 export type Collector = Awaited<ReturnType<typeof startCollector>>;
+
+/**
+ * Traces in the test's own process as one of ours does whose environment has these variables beside. The SDK looks at them
+ * once; `stopTracing` ends it.
+ */
+export async function traceTo(
+  { url }: Collector,
+  self: TracedProcess,
+  environment: Record<string, string> = {},
+): Promise<void> {
+  const all = {
+    OTEL_EXPORTER_OTLP_ENDPOINT: url,
+    OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
+    ...environment,
+  };
+  Object.assign(process.env, all);
+  try {
+    await startTracing(readConfig(all), self);
+  } finally {
+    for (const name of Object.keys(all)) delete process.env[name];
+  }
+}
 
 // biome-ignore lint/suspicious/noExplicitAny: The JSON of OTLP.
 type Wire = any;

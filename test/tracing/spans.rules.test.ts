@@ -10,26 +10,15 @@ import { MOST_LINKS, traceFlush, traceTransaction } from '../../src/queue/spans.
 import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
 import { PostgresClient } from '../../src/store/database.ts';
 import { open } from '../../workers/batch/open.ts';
-import { type Collector, startCollector } from '../setup/collector.ts';
+import { type Collector, startCollector, traceTo } from '../setup/collector.ts';
 
 const self = { name: 'trial', id: newId(), version: '1.2.3' };
 
 let collector: Collector | undefined;
-const set: string[] = [];
 
-/** Traces in the test's own process, as one does whose environment is this. */
 async function trace(environment: Record<string, string> = {}): Promise<Collector> {
   collector = await startCollector();
-  const all = {
-    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
-    OTEL_EXPORTER_OTLP_PROTOCOL: 'http/json',
-    ...environment,
-  };
-  for (const [name, value] of Object.entries(all)) {
-    set.push(name);
-    process.env[name] = value;
-  }
-  await startTracing(readConfig(all), self);
+  await traceTo(collector, self, environment);
   return collector;
 }
 
@@ -39,7 +28,6 @@ afterEach(async () => {
   await sent();
   await collector?.stop();
   collector = undefined;
-  for (const name of set.splice(0)) delete process.env[name];
 });
 
 let traces = 0;

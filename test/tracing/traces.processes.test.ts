@@ -244,10 +244,11 @@ describe('a collector that does not take spans', () => {
   });
 
   test('keeps no process from stopping in time', async () => {
-    const worker = await fleet.startWorker();
+    const edge = await fleet.startEdge(undefined, { OTEL_EXPORTER_OTLP_TIMEOUT: '60000' });
     collector.behave('hangs');
-    await track();
-    const { code, milliseconds } = await fleet.end(worker, 'SIGTERM');
+    const answer = await send(edge.port, { path: '/nowhere', key: fleet.workspace.key });
+    expect(answer.status).toBe(404);
+    const { code, milliseconds } = await fleet.end(edge, 'SIGTERM');
     collector.behave('takes');
     expect(code).toBe(0);
     expect(milliseconds).toBeLessThan(5000);
