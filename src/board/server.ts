@@ -72,7 +72,7 @@ export async function startBoard({
     log,
     strangers,
   });
-  const server = createServer(serverOptions, traceRequests(app));
+  const server = createServer(serverOptions, traceRequests(app, { throughout: true }));
   limitConnections(server);
   server.listen(config.BOARD_PORT, config.BOARD_HOST);
   try {

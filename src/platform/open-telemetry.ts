@@ -1,6 +1,6 @@
 import { AsyncLocalStorage } from 'node:async_hooks';
+import type { EventEmitter } from 'node:events';
 import {
-  type Attributes,
   type Context,
   type Link,
   ROOT_CONTEXT,
@@ -42,24 +42,17 @@ export interface TracedProcess {
 }
 
 export interface Beginning {
-  kind: keyof typeof KINDS;
-  /** `active`: the span in which this one begins. A text is the `traceparent` of one of another process. Absent: a new trace. */
-  parent?: 'active' | string | undefined;
+  kind: keyof typeof SpanKind;
+  /** A text is the `traceparent` of a span of another process. Absent: a new trace. */
+  parent?: Span | string | undefined;
   /** What it is linked to, each as `traceparent`. */
   links?: string[];
-  attributes?: Attributes;
 }
-
-const KINDS = {
-  internal: SpanKind.INTERNAL,
-  server: SpanKind.SERVER,
-  client: SpanKind.CLIENT,
-  producer: SpanKind.PRODUCER,
-  consumer: SpanKind.CONSUMER,
-} as const;
 
 /** Spans that wait for the collector, as the standard has it; more are left out. */
 const MOST_WAITING = 2048;
+
+type Counts = { exported: number; failed: number; dropped: number };
 
 interface SmallLog {
   warn(fields: object, message: string): void;
@@ -71,7 +64,7 @@ interface SmallLog {
  * This file alone loads the SDK, and is loaded when there is somebody to send spans to.
  */
 export async function openTelemetry(config: Config, self: TracedProcess) {
-  const counts = { exported: 0, failed: 0, dropped: 0 };
+  const counts: Counts = { exported: 0, failed: 0, dropped: 0 };
   let log: SmallLog | undefined;
   const exporter = await createExporter(config.OTEL_EXPORTER_OTLP_PROTOCOL);
   const spanProcessor = createProcessor(exporter, counts, () => log);
@@ -81,39 +74,69 @@ export async function openTelemetry(config: Config, self: TracedProcess) {
     spanProcessors: [spanProcessor],
   });
   const tracer = provider.getTracer('penstock', self.version);
-  const storage = new AsyncLocalStorage<Span | undefined>();
+  const storage = new AsyncLocalStorage<Span>();
+  let present: Span | undefined;
+  let lasting = 0;
+
+  /** Until this turn ends, or work that was given has begun. */
+  function within<Result>(span: Span | undefined, work: () => Result): Result {
+    const before = present;
+    present = span;
+    try {
+      return work();
+    } finally {
+      present = before;
+    }
+  }
+
+  const active = (): Span | undefined => present ?? (lasting > 0 ? storage.getStore() : undefined);
 
   return {
     /** A span that has begun. Who begins it ends it. */
-    begin(name: string, { kind, parent, links, attributes }: Beginning): Span {
+    begin(name: string, { kind, parent, links }: Beginning): Span {
       const options = {
-        kind: KINDS[kind],
+        kind: SpanKind[kind],
         ...(links && { links: links.flatMap(linkTo) }),
-        ...(attributes && { attributes }),
       };
-      const context = parent === 'active' ? inside(storage.getStore()) : below(parent);
-      return tracer.startSpan(name, options, context);
+      return tracer.startSpan(name, options, below(parent));
     },
 
-    /** Does work as part of a span; undefined: of none. */
-    within: <Result>(span: Span | undefined, work: () => Result): Result => storage.run(span, work),
+    /**
+     * Does work as part of a span, up to its first wait: what comes after that knows the span only if it has kept it. Work
+     * of the hot path does; it costs nothing there.
+     */
+    within,
 
-    /** The span that the caller works for. */
-    active: (): Span | undefined => storage.getStore(),
+    /**
+     * Does work as part of a span to its end, which is that of the answer. Up to Node 22 the process pays for it with each
+     * promise, whoever made it, for as long as there is such work: not for the hot path.
+     */
+    throughout<Result>(span: Span, answer: EventEmitter, work: () => Result): Result {
+      lasting++;
+      answer.once('close', () => {
+        lasting--;
+        if (lasting === 0) storage.disable();
+      });
+      return storage.run(span, work);
+    },
+
+    /** The span that the caller works for, as far as that is known. */
+    active,
 
     /** The same, if it is sampled and has not ended. */
     recording(): Span | undefined {
-      const span = storage.getStore();
+      const span = active();
       return span?.isRecording() ? span : undefined;
     },
 
-    /** A function that is always called as part of the present span. */
-    // biome-ignore lint/suspicious/noExplicitAny: Any function is one.
-    bind: <Bound extends (...given: any[]) => unknown>(work: Bound): Bound =>
-      AsyncLocalStorage.bind(work) as Bound,
+    /** A function that is called as part of the present span. */
+    bind<Given extends unknown[]>(work: (...given: Given) => void): (...given: Given) => void {
+      const span = active();
+      return (...given) => within(span, () => work(...given));
+    },
 
     /** The ids of the present span, as lines of the log have them. */
-    ids: (): object => idsOf(storage.getStore()),
+    ids: (): object => idsOf(active()),
 
     /** From now on, trouble with the collector is told there, each time that it begins or ends. */
     tellTo(given: SmallLog): void {
@@ -155,20 +178,17 @@ export function failSpan(span: Span, type: string): void {
   span.setAttribute('error.type', type).setStatus({ code: SpanStatusCode.ERROR });
 }
 
-function inside(span: Span | undefined): Context {
-  return span ? trace.setSpan(ROOT_CONTEXT, span) : ROOT_CONTEXT;
-}
-
 /** What is no `traceparent` is as good as none. */
-function below(traceparent: string | undefined): Context {
-  const parsed = traceparent === undefined ? null : parse(traceparent);
+function below(parent: Span | string | undefined): Context {
+  if (typeof parent === 'object') return trace.setSpan(ROOT_CONTEXT, parent);
+  const parsed = parent === undefined ? null : parse(parent);
   return parsed ? trace.setSpanContext(ROOT_CONTEXT, parsed) : ROOT_CONTEXT;
 }
 
-function linkTo(traceparent: string): Link[] {
+const linkTo = (traceparent: string): Link[] => {
   const context = parse(traceparent);
   return context ? [{ context }] : [];
-}
+};
 
 function parse(traceparent: string): SpanContext | null {
   const parsed = parseTraceParent(traceparent);
@@ -225,7 +245,7 @@ function byFirstLink(sampler: Sampler): Sampler {
 /** The SDK's batches, in front of which spans are counted that find too many waiting, and behind which those that fail. */
 function createProcessor(
   exporter: SpanExporter,
-  counts: { exported: number; failed: number; dropped: number },
+  counts: Counts,
   log: () => SmallLog | undefined,
 ): SpanProcessor {
   const most = getNumberFromEnv('OTEL_BSP_MAX_QUEUE_SIZE') ?? MOST_WAITING;

@@ -45,8 +45,10 @@ const PROBES = new Set(['/healthz', '/readyz', '/metrics']);
 /**
  * A handler of requests, each of which is a SERVER span from its headers to the end of its answer. Neither the address nor
  * any other words of the caller get into it: they may name a person. The route does, once it is known.
+ *
+ * @param throughout whether all that is done for a request knows its span; else the handler keeps it for those who need it
  */
-export function traceRequests(handle: Handler): Handler {
+export function traceRequests(handle: Handler, { throughout = false } = {}): Handler {
   const sdk = tracing;
   if (!sdk) return handle;
   return (request, response) => {
@@ -54,11 +56,11 @@ export function traceRequests(handle: Handler): Handler {
     const { method = '', headers } = request;
     const known = METHODS.has(method) ? method : '_OTHER';
     const span = sdk.begin(known === '_OTHER' ? 'HTTP' : known, {
-      kind: 'server',
+      kind: 'SERVER',
       parent: headers.traceparent as string | undefined,
     });
     if (span.isRecording()) {
-      span.setAttributes({ 'http.request.method': known, 'url.scheme': 'http' });
+      span.setAttribute('http.request.method', known);
       response.once('close', () => {
         const { statusCode, headersSent } = response;
         const { route, baseUrl = '' } = request as Routed;
@@ -69,31 +71,42 @@ export function traceRequests(handle: Handler): Handler {
         span.end();
       });
     }
-    sdk.within(span, () => handle(request, response));
+    const work = () => handle(request, response);
+    if (throughout) traceThroughout(span, response, work);
+    else sdk.within(span, work);
   };
 }
 
-type Span = ReturnType<Tracing['begin']>;
+export type Span = ReturnType<Tracing['begin']>;
+
+/** Does work that asks the store as part of a span, to the end of its answer; of one that is not sampled, up to its first wait. */
+export function traceThroughout<Result>(
+  span: Span | undefined,
+  response: ServerResponse,
+  work: () => Result,
+): Result {
+  if (!tracing || !span) return work();
+  return span.isRecording() ? tracing.throughout(span, response, work) : tracing.within(span, work);
+}
 
 function nameRoute(span: Span, method: string, route: string): void {
   span.setAttribute('http.route', route).updateName(`${method} ${route}`);
 }
 
-/** Says of the present request what became of it. */
+/** Says of a request what it was, and what became of it. */
 export function noteRequest(
-  method: string,
-  route: string,
+  span: Span,
+  { method, path }: { method: string; path: string },
   attributes: Parameters<Span['setAttributes']>[0],
 ): void {
-  const span = tracing?.recording();
-  if (!span) return;
-  nameRoute(span, method, route);
+  if (!span.isRecording()) return;
+  nameRoute(span, method, path);
   span.setAttributes(attributes);
 }
 
-/** The `traceparent` of the present span, for who goes on with its work in another process; nothing, unless it is sampled. */
-export function presentTrace(): { traceparent?: string } {
-  const traceparent = tracing?.traceparentOf(tracing.active());
+/** The `traceparent` of a span, the present one unless told, for who goes on with its work in another process; nothing, unless it is sampled. */
+export function presentTrace(span = tracing?.active()): { traceparent?: string } {
+  const traceparent = tracing?.traceparentOf(span);
   return traceparent === undefined ? {} : { traceparent };
 }
 

@@ -39,9 +39,11 @@ export function addDependencyMetric(registry: Registry, missing: () => string[])
   });
 }
 
-/** Shows what became of this process's spans, while there is tracing. */
-export function addSpanMetric(registry: Registry): void {
-  const counts = tracing?.counts();
+/** Shows what became of this process's spans; nothing while nothing is traced. */
+export function addSpanMetric(
+  registry: Registry,
+  counts: Record<string, number> | undefined = tracing?.counts(),
+): void {
   if (!counts) return;
   new Counter({
     name: 'penstock_spans_total',

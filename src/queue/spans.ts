@@ -35,7 +35,7 @@ export function traceFlush(entries: LaneEntry[], add: () => Promise<void>): Prom
   const [parent, ...others] = links;
   // Who began this flush may be another request than those in it.
   if (parent === undefined) return sdk.within(undefined, add);
-  const span = sdk.begin('send lanes', { kind: 'producer', parent, links: others });
+  const span = sdk.begin('send lanes', { kind: 'PRODUCER', parent, links: others });
   if (!span.isRecording()) return sdk.within(undefined, add);
   span.setAttributes({
     ...system,
@@ -71,7 +71,7 @@ export async function traceTransaction<Result>(
   if (!sdk) return { result: await transact(), ids: {} };
   const envelopes = deliveries.map(({ envelope }) => envelope);
   const { links, requests } = tracedRequests(envelopes);
-  const span = sdk.begin('process lanes', { kind: 'consumer', links });
+  const span = sdk.begin('process lanes', { kind: 'CONSUMER', links });
   const ids = sdk.idsOf(span);
   if (!span.isRecording()) return { result: await sdk.within(span, transact), ids };
   span.setAttributes({

@@ -1,7 +1,8 @@
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
-import { bindConnects, traceStatements } from './statement-spans.ts';
+import { tracing } from '../platform/tracing.ts';
+import { bindConnects, traceStatements, workFor } from './statement-spans.ts';
 
 /** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
 class UnprovenServer extends Error {
@@ -192,7 +193,9 @@ export async function inTransaction<T>(
   work: (tx: Connection) => Promise<T>,
   limits?: Limits,
 ): Promise<T> {
+  const span = tracing?.recording();
   const tx = await pool.connect();
+  if (span) workFor(tx, span);
   let broken: Error | undefined;
   // While it is checked out, the connection's own errors have no other listener, and would end the process.
   const onError = (error: Error) => {
@@ -213,6 +216,7 @@ export async function inTransaction<T>(
     throw lost ?? error;
   } finally {
     tx.off('error', onError);
+    if (span) workFor(tx, undefined);
     tx.release(broken);
   }
 }

@@ -1,8 +1,17 @@
 import type pg from 'pg';
-import { kindOf, tracing } from '../platform/tracing.ts';
+import { kindOf, type Span, tracing } from '../platform/tracing.ts';
 
 // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
 type Query = (...given: any[]) => any;
+
+/** Connections of transactions, and the spans that they are part of. */
+const working = new WeakMap<object, Span>();
+
+/** From now on the statements of a connection are part of this span, until it is said that they are of none. */
+export function workFor(connection: object, span: Span | undefined): void {
+  if (span) working.set(connection, span);
+  else working.delete(connection);
+}
 
 /**
  * Makes a span of each statement of a connection that is sent as part of one that is recorded. What nobody asked for,
@@ -14,10 +23,10 @@ export function traceStatements(client: pg.Client): void {
   const query = client.query.bind(client) as Query;
   client.query = ((...given: unknown[]) => {
     const [statement] = given as [string | { name?: string; text?: string; submit?: unknown }];
-    if (!sdk.recording() || typeof (statement as { submit?: unknown })?.submit === 'function')
-      return query(...given);
+    const parent = working.get(client) ?? sdk.recording();
+    if (!parent || typeof (statement as { submit?: unknown })?.submit === 'function') return query(...given);
     const operation = nameOf(statement);
-    const span = sdk.begin(operation, { kind: 'client', parent: 'active' });
+    const span = sdk.begin(operation, { kind: 'CLIENT', parent });
     span.setAttribute('db.system.name', 'postgresql').setAttribute('db.operation.name', operation);
     const end = (error: unknown) => {
       if (error) sdk.failSpan(span, kindOf(error));

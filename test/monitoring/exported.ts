@@ -3,7 +3,12 @@ import { addFleetMetrics, type FleetSources } from '../../src/edge/fleet-metrics
 import { createLoadShedding, highWaterMarks, type Loads } from '../../src/edge/load-shedding.ts';
 import { createEdgeMetrics } from '../../src/edge/metrics.ts';
 import { readConfig } from '../../src/platform/config.ts';
-import { addDependencyMetric, addOldestMetric, createRegistry } from '../../src/processes/metrics.ts';
+import {
+  addDependencyMetric,
+  addOldestMetric,
+  addSpanMetric,
+  createRegistry,
+} from '../../src/processes/metrics.ts';
 import { addLossMetric } from '../../src/queue/loss.ts';
 import type { ProcessName } from '../../src/store/processes.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
@@ -36,6 +41,7 @@ export function registries(): Record<ProcessName, Registry> {
   for (const registry of Object.values(found)) {
     addDependencyMetric(registry, () => []);
     addLossMetric(registry, () => undefined);
+    addSpanMetric(registry, { exported: 0 });
   }
   return found;
 }

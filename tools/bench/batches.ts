@@ -104,12 +104,14 @@ function acceptOne(workspaceId: string, body: string): Packable {
     isBlocked: () => false,
   };
   const { objects } = track.plan(caller, JSON.parse(body) as Record<string, Json>);
-  noteRequest(track.method, track.path, {
-    'penstock.request.id': request.request_id,
-    'penstock.workspace.id': workspaceId,
-    'penstock.objects.accepted': objects.length,
-    'penstock.objects.rejected': 0,
-  });
+  const span = tracing?.active();
+  if (span)
+    noteRequest(span, track, {
+      'penstock.request.id': request.request_id,
+      'penstock.workspace.id': workspaceId,
+      'penstock.objects.accepted': objects.length,
+      'penstock.objects.rejected': 0,
+    });
   return { request, objects: objects as AcceptedObject[], bytes: body.length };
 }
 
