@@ -19,7 +19,7 @@ const PATIENCE = { connection: 3000, statement: 8000 };
 /** The process `board`: the console, and Bull Board over the queues, behind a sign-in. */
 async function main(): Promise<void> {
   // Whoever signs in as BOARD_USER gets in without it.
-  const { config, log, database, connection, services } = openProcess('board', (url) =>
+  const { id, config, log, database, connection, services } = await openProcess('board', (url) =>
     openDatabase(url, POOL_SIZE, {
       patience: PATIENCE,
       // Who waits no longer leaves nothing behind that goes on.
@@ -58,7 +58,7 @@ async function main(): Promise<void> {
   producer = installation.guard(lanes);
   loss = installation.loss;
   const self = { missing, objects: () => 0, address: () => board.url.replace('http://', '') };
-  const heartbeat = startHeartbeat('board', { pool, log }, self);
+  const heartbeat = startHeartbeat('board', { id, pool, log }, self);
   clockSkew = heartbeat.clockSkew;
   services.push(installation, heartbeat);
 }

@@ -18,10 +18,11 @@ import { allOperations } from './operations/index.ts';
 import { runProcess } from './platform/lifecycle.ts';
 import { addressOf, limitConnections, listen, serverOptions } from './platform/listen.ts';
 import { createStrangersLog } from './platform/log.ts';
+import { traceRequests } from './platform/tracing.ts';
 import { createRenderer } from './preferences/renderer.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { startHeartbeat } from './processes/heartbeat.ts';
-import { addClockMetric, addDependencyMetric } from './processes/metrics.ts';
+import { addClockMetric, addDependencyMetric, addSpanMetric } from './processes/metrics.ts';
 import { openProcess } from './processes/process.ts';
 import { createMetricsGuard, createTargetsGuard } from './processes/secrets.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
@@ -59,10 +60,10 @@ const MAX_HEADS_BYTES = 33_554_432;
 
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
 async function main(): Promise<void> {
-  const opened = openProcess('web', (url, { DATABASE_POOL_SIZE }) =>
+  const opened = await openProcess('web', (url, { DATABASE_POOL_SIZE }) =>
     openDatabase(url, DATABASE_POOL_SIZE, { patience: PATIENCE }),
   );
-  const { config, log, database, connection } = opened;
+  const { id, config, log, database, connection } = opened;
   const { pool } = database;
   await requireRedisSettings(connection, log);
   const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
@@ -143,23 +144,25 @@ async function main(): Promise<void> {
     resources,
   };
   const operations = allOperations(config.SERVICE_ID_FIELD, config.LONG_STRINGS as LongStrings);
-  const handle = createApp(operations, services, (app) => {
-    addDocsPages(app, () => openApiDocument(operations));
-    addPreferencePages(app, services);
-    addHealthPages(app, {
-      pool: database.pool,
-      connection,
-      pingLimits: limits.ping,
-      registry: metrics.registry,
-      refresh: fleet.refresh,
-      mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
-      mayReadTargets: createTargetsGuard(config.METRICS_TOKEN),
-      loadShedding,
-      loss: installation.loss,
-      oldest,
-      readyAtStandstill: config.READY_AT_STANDSTILL === 'yes',
-    });
-  });
+  const handle = traceRequests(
+    createApp(operations, services, (app) => {
+      addDocsPages(app, () => openApiDocument(operations));
+      addPreferencePages(app, services);
+      addHealthPages(app, {
+        pool: database.pool,
+        connection,
+        pingLimits: limits.ping,
+        registry: metrics.registry,
+        refresh: fleet.refresh,
+        mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
+        mayReadTargets: createTargetsGuard(config.METRICS_TOKEN),
+        loadShedding,
+        loss: installation.loss,
+        oldest,
+        readyAtStandstill: config.READY_AT_STANDSTILL === 'yes',
+      });
+    }),
+  );
 
   const server = createServer(serverOptions, handle);
   // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
@@ -171,9 +174,10 @@ async function main(): Promise<void> {
   const listening = await listen(server, config.PORT, config.HOST);
   const { missing } = dependencies;
   const self = { missing, objects: metrics.objects, address: () => addressOf(server) };
-  const heartbeat = startHeartbeat('web', { pool, log }, self);
+  const heartbeat = startHeartbeat('web', { id, pool, log }, self);
   addDependencyMetric(metrics.registry, missing);
   addClockMetric(metrics.registry, heartbeat.clockSkew);
+  addSpanMetric(metrics.registry);
   opened.services.push(
     { name: 'lines about strangers', stop: strangers.stop },
     { name: 'rate limits', stop: limits.stop },

@@ -3,7 +3,7 @@ import type { Express, NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import helmet from 'helmet';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
-import { addClockMetric, addDependencyMetric, createRegistry } from '../processes/metrics.ts';
+import { addClockMetric, addDependencyMetric, addSpanMetric, createRegistry } from '../processes/metrics.ts';
 import { createMetricsGuard } from '../processes/secrets.ts';
 import { addLossMetric } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
@@ -162,6 +162,7 @@ function showMetrics(
   addLossMetric(registry, loss);
   addDependencyMetric(registry, missing);
   addClockMetric(registry, clockSkew);
+  addSpanMetric(registry);
   const mayRead = createMetricsGuard(token);
   return async (request: Request, response: Response) => {
     if (mayRead(request.headers.authorization))

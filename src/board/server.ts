@@ -5,6 +5,7 @@ import type { Config } from '../platform/config.ts';
 import type { Service } from '../platform/lifecycle.ts';
 import { limitConnections, serverOptions, whyNotListening } from '../platform/listen.ts';
 import { createStrangersLog, type Log } from '../platform/log.ts';
+import { traceRequests } from '../platform/tracing.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneProducer } from '../queue/lanes.ts';
 import type { Database } from '../store/database.ts';
@@ -75,7 +76,7 @@ export async function startBoard({
     log,
     strangers,
   });
-  const server = createServer(serverOptions, app);
+  const server = createServer(serverOptions, traceRequests(app, { throughout: true }));
   limitConnections(server);
   server.listen(config.BOARD_PORT, config.BOARD_HOST);
   try {

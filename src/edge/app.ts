@@ -4,12 +4,13 @@ import express from 'express';
 import type { Operation } from '../operations/operation.ts';
 import { NOT_IMPLEMENTED } from '../operations/scim/messages.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
+import { traceThroughout, tracing } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { compile } from '../schemas/compile.ts';
 import { hasBody, receive } from './arriving-body.ts';
 import { beginOtherRequest, refuse } from './other-requests.ts';
 import { parseQuery, type RequestInHand } from './request.ts';
-import { serve } from './serve.ts';
+import { serve, serveTraced } from './serve.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 
 /**
@@ -26,6 +27,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   app.disable('etag');
   app.set('query parser', parseQuery);
 
+  const take = tracing ? serveTraced : serve;
   const begin = (request: IncomingMessage, response: ServerResponse) =>
     beginOtherRequest(request, response, services);
   const routes: Router = express.Router({ caseSensitive: true, strict: true });
@@ -43,7 +45,7 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
     methods.set(operation.path, [...(methods.get(operation.path) ?? []), operation.method]);
     const method = operation.method.toLowerCase() as 'get' | 'post' | 'put' | 'patch' | 'delete';
     routes[method](operation.path, (request, response) =>
-      serve(
+      take(
         endpoint,
         {
           request,
@@ -124,7 +126,8 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
       (request as RequestInHand).arriving = receive(request, response, services.reading.small);
     }
     const endpoint = exact.get(`${request.method} ${withoutDoubledSlash(target)}`);
-    if (endpoint) void serve(endpoint, { request, response, params: {}, query: {} }, services);
+    if (endpoint) void take(endpoint, { request, response, params: {}, query: {} }, services);
+    else if (tracing) traceThroughout(tracing.active(), response, () => app(request, response));
     else app(request, response);
   };
 }

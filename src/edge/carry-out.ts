@@ -1,5 +1,6 @@
 import type { EnvelopeRequest } from '../jobs/envelope.ts';
 import type { Caller, DirectOperation, Plan, QueuedOperation } from '../operations/operation.ts';
+import { presentTrace } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { UNDECIDED } from '../queue/effects.ts';
 import type { LaneEntry } from '../queue/lanes.ts';
@@ -9,7 +10,7 @@ import type { Admitted } from './admit.ts';
 import { bytesOf, createSlices } from './body.ts';
 import { directAttempt, idempotentAnswer, queuedAttempt } from './idempotency.ts';
 import { type Answer, answerOf } from './reply.ts';
-import { aboutRequest } from './request.ts';
+import { aboutRequest, type RequestInHand } from './request.ts';
 import type { EdgeServices } from './services.ts';
 
 /** Puts the objects of an operation into the queue; the answer waits for the disk. */
@@ -25,6 +26,7 @@ export async function answerQueued(
     request_id: requestId,
     workspace_id: caller.workspaceId,
     accepted_at,
+    ...presentTrace((request as RequestInHand).span),
   };
   const settle = (plan: Plan, entries: LaneEntry[]) =>
     settled({ operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) }, services);

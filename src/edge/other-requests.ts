@@ -3,6 +3,7 @@ import type { Express, Request, RequestHandler, Response } from 'express';
 import { type ErrorName, errors } from '../errors.ts';
 import { SCIM_ROOT, SCIM_TYPE, scimErrorBody } from '../operations/scim/messages.ts';
 import { newId } from '../platform/ids.ts';
+import { tracing } from '../platform/tracing.ts';
 import { levelOf, requestLine, sendJson } from './reply.ts';
 import type { EdgeServices } from './services.ts';
 
@@ -30,7 +31,7 @@ export function beginOtherRequest(
   // No limit counts what is no operation.
   for (const name of ['Limit', 'Remaining', 'Reset']) response.setHeader(`X-RateLimit-${name}`, '');
   response.setHeader('X-Content-Type-Options', 'nosniff');
-  response.once('close', () => {
+  const tell = () => {
     const path = (request as Request).route?.path as string | undefined;
     const { statusCode } = response;
     const isRead = request.method === 'GET' || request.method === 'HEAD';
@@ -42,7 +43,8 @@ export function beginOtherRequest(
     // A link to a preference center that was right is as good as a key.
     if (known?.workspace_id !== undefined) log[levelOf(statusCode)](fields, 'request');
     else strangers.line(levelOf(statusCode), fields, 'request');
-  });
+  };
+  response.once('close', tracing ? tracing.bind(tell) : tell);
 }
 
 /** Answers a request that has begun with an entry of the catalogue. */

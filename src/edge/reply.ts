@@ -2,11 +2,13 @@ import type { IncomingMessage, ServerResponse } from 'node:http';
 import { ApiError, BadRequest, errors } from '../errors.ts';
 import type { Operation, Reply } from '../operations/operation.ts';
 import type { Log, StrangersLog } from '../platform/log.ts';
+import { noteRequest } from '../platform/tracing.ts';
 import { RendererBusy } from '../preferences/renderer.ts';
 import type { Json } from '../profile/json.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { Allowance } from './rate-limit.ts';
+import type { RequestInHand } from './request.ts';
 
 /** What became of a request: its reply, and what the headers, the log line and the metrics say of it. */
 export interface Answer {
@@ -144,12 +146,12 @@ export interface Answered {
   milliseconds: number;
 }
 
-/** Counts a request that has been answered, and logs its line. */
+/** Counts a request that has been answered, logs its line, and tells its span. */
 export function record(
   answered: Answered,
   { log, strangers, metrics }: { log: Log; strangers: StrangersLog; metrics: EdgeMetrics },
 ): void {
-  const { operation, known, answer, milliseconds } = answered;
+  const { operation, request, known, answer, milliseconds } = answered;
   const { status } = answer.reply;
   metrics.requests.inc({ operation: operation.id, status });
   metrics.duration.observe({ operation: operation.id }, milliseconds / 1000);
@@ -171,6 +173,14 @@ export function record(
     rejected: answer.rejected,
     ...(answer.error && { error: answer.error }),
   };
+  const { span } = request as RequestInHand;
+  if (span)
+    noteRequest(span, operation, {
+      'penstock.request.id': answered.requestId,
+      'penstock.workspace.id': known.workspaceId,
+      'penstock.objects.accepted': answer.accepted,
+      'penstock.objects.rejected': answer.rejected,
+    });
   if (isKnown(known, status)) log[levelOf(status)](fields, 'request');
   else strangers.line(levelOf(status), fields, 'request');
 }

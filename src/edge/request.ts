@@ -3,6 +3,7 @@ import { isIP } from 'node:net';
 import type { ErrorName } from '../errors.ts';
 import type { AboutRequest } from '../operations/operation.ts';
 import type { Config } from '../platform/config.ts';
+import type { Span } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import type { Reading } from './reading.ts';
 
@@ -93,6 +94,8 @@ export interface BodyRules {
 /** A request that an operation has in hand. */
 export interface RequestInHand extends IncomingMessage {
   requestId?: string;
+  /** Absent: nothing is traced. */
+  span?: Span;
   /** Its answer, under Express's name. */
   res?: ServerResponse;
   /** Set when the rest of it cannot be read: what it was answered with. */

@@ -1,5 +1,6 @@
 import { newId } from '../platform/ids.ts';
 import { messageOf } from '../platform/log.ts';
+import { traceThroughout, tracing } from '../platform/tracing.ts';
 import { admit } from './admit.ts';
 import { answerDirect, answerQueued } from './carry-out.ts';
 import { type Answer, type Known, record, sendJson, toReply } from './reply.ts';
@@ -30,12 +31,13 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
 
   send(admission.known, answer);
   const milliseconds = performance.now() - started;
-  record({ operation, request, requestId, answer, known: admission.known, milliseconds }, services);
+  const answered = { operation, request, requestId, answer, known: admission.known, milliseconds };
+  inSpanOf(request, () => record(answered, services));
 
   function refusal(error: unknown): Answer {
     const { errors } = error as { errors?: unknown };
     return {
-      reply: toReply(error, { operation, requestId, log: services.log }),
+      reply: inSpanOf(request, () => toReply(error, { operation, requestId, log: services.log })),
       accepted: 0,
       rejected: Array.isArray(errors) ? errors.length : 0,
       error: messageOf(error),
@@ -51,4 +53,19 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
       { requestId: repeats, allowance },
     );
   }
+}
+
+/** The same as part of the request's span, for a process that traces. */
+export function serveTraced(endpoint: Endpoint, exchange: Exchange, services: EdgeServices): Promise<void> {
+  const span = tracing?.active();
+  const { request, response } = exchange;
+  if (span) (request as RequestInHand).span = span;
+  const work = () => serve(endpoint, exchange, services);
+  const asksStore = endpoint.operation.kind === 'direct' || request.headers['idempotency-key'] !== undefined;
+  return asksStore ? traceThroughout(span, response, work) : work();
+}
+
+/** For lines of the log. */
+function inSpanOf<Result>(request: RequestInHand, work: () => Result): Result {
+  return tracing && request.span ? tracing.within(request.span, work) : work();
 }

@@ -40,6 +40,8 @@ export interface EnvelopeRequest {
   count?: number;
   /** Accepted objects of the whole request; absent: all of them are in one envelope. */
   objects?: number;
+  /** The request's span, as W3C Trace Context writes it; absent: it is not traced. */
+  traceparent?: string;
 }
 
 /**

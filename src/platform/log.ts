@@ -2,6 +2,7 @@ import { writeSync } from 'node:fs';
 import { stdout } from 'node:process';
 import { pino, stdTimeFunctions } from 'pino';
 import { readableLine } from './log-lines.ts';
+import { tracing } from './tracing.ts';
 
 /** Members of a line that never reach it: secrets, and what could name a person. */
 const redacted = [
@@ -55,6 +56,8 @@ export function createLog(
       timestamp: stdTimeFunctions.isoTime,
       redact: { paths: redacted, censor: '[redacted]' },
       serializers: { err: describe },
+      // By these a line and its trace find each other.
+      ...(tracing && { mixin: tracing.ids }),
     },
     isReadable ? { write: (line) => destination.write(readableLine(line, hasColours())) } : destination,
   );

@@ -1,4 +1,5 @@
 import { reservedNames } from '../schemas/limits.ts';
+import { tracingSettings } from './tracing-settings.ts';
 
 /**
  * Every setting, in one place: its name in the environment, default, unit and meaning. config.ts reads
@@ -272,6 +273,7 @@ export const settings = {
     },
     'How long applied envelopes are remembered, so that a late second delivery is recognised and a request can be followed.',
   ),
+  ...tracingSettings,
 } as const;
 
 function text(value: string, unit: string, description: string) {

@@ -1,5 +1,4 @@
 import { hostname } from 'node:os';
-import { newId } from '../platform/ids.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { packageVersion } from '../platform/package-root.ts';
@@ -52,14 +51,16 @@ export function skewOf(now: number, { asked, answered }: { asked: number; answer
 /**
  * Heartbeat: says every few seconds in the table `processes` that this process is there, and how it is. Nothing rests on
  * it but what people see of the fleet: a row that cannot be written is left out.
+ *
+ * @param id of this process, a UUID
  */
 export function startHeartbeat(
   name: ProcessName,
-  { pool, log }: { pool: Pool; log: Log },
+  { id, pool, log }: { id: string; pool: Pool; log: Log },
   pulse: Pulse,
 ): Heartbeat {
   const self: FleetProcess = {
-    id: newId(),
+    id,
     name,
     host: hostname(),
     pid: process.pid,

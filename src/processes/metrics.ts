@@ -1,5 +1,6 @@
-import { collectDefaultMetrics, Gauge, Registry } from 'prom-client';
+import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
 import { packageVersion } from '../platform/package-root.ts';
+import { tracing } from '../platform/tracing.ts';
 import type { ProcessName } from '../store/processes.ts';
 import type { Missing } from './dependencies.ts';
 
@@ -43,6 +44,24 @@ export function addClockMetric(registry: Registry, skew: () => number | undefine
   const help =
     "Seconds by which Postgres's clock is ahead of this process's (negative: behind), beside the time that asking took.";
   addGauge(registry, { name: 'penstock_clock_skew_seconds', help }, skew);
+}
+
+/** Shows what became of this process's spans; nothing while nothing is traced. */
+export function addSpanMetric(
+  registry: Registry,
+  counts: Record<string, number> | undefined = tracing?.counts(),
+): void {
+  if (!counts) return;
+  new Counter({
+    name: 'penstock_spans_total',
+    help: 'Spans of traces by outcome: exported, failed (the collector did not take them), dropped (too many were waiting).',
+    labelNames: ['outcome'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      for (const [outcome, count] of Object.entries(counts)) this.inc({ outcome }, count);
+    },
+  });
 }
 
 /** Shows for how long the oldest envelope of each lane has been there; no number while nobody knows. */

@@ -2,9 +2,12 @@ import { createServer, STATUS_CODES } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { type Config, readConfig } from '../platform/config.ts';
+import { newId } from '../platform/ids.ts';
 import { type Service, stopOnSignal } from '../platform/lifecycle.ts';
 import { addressOf, limitConnections, namesOneHost, serverOptions } from '../platform/listen.ts';
 import { createLog, type Log } from '../platform/log.ts';
+import { packageVersion } from '../platform/package-root.ts';
+import { startTracing, stopTracing, tracing } from '../platform/tracing.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
 import type { Oldest } from '../queue/depth.ts';
 import { createLaneProducer } from '../queue/enqueue.ts';
@@ -16,7 +19,7 @@ import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts
 import type { QueueLoss } from '../store/installation.ts';
 import { checkReadiness, type Dependencies, databaseUrl, watchDependencies } from './dependencies.ts';
 import { type Pulse, startHeartbeat } from './heartbeat.ts';
-import { addClockMetric, addDependencyMetric } from './metrics.ts';
+import { addClockMetric, addDependencyMetric, addSpanMetric } from './metrics.ts';
 import { createMetricsGuard } from './secrets.ts';
 
 /** What a process asks of Postgres. */
@@ -27,6 +30,8 @@ interface Store {
 
 /** What every process has before its own parts: its settings, its log, and its two stores. */
 export interface OpenProcess<S extends Store = Store> {
+  /** Of this process, a UUID. */
+  id: string;
   config: Config;
   log: Log;
   /** The Postgres that it works on. */
@@ -39,29 +44,34 @@ export interface OpenProcess<S extends Store = Store> {
 }
 
 /**
- * The beginning of every process: reads the settings, opens both stores without waiting for them, and stops in order
+ * The beginning of every process: reads the settings, begins to trace where that is wanted, opens both stores without waiting for them, and stops in order
  * at a signal from then on.
  *
  * @param open Postgres, as this process needs it: a worker loads no Prisma
  * @param connect for producers, which fail at once while the queue is away, unless told
  * @throws {ConfigError} naming the setting that is wrong
  */
-export function openProcess<S extends Store>(
+export async function openProcess<S extends Store>(
   name: 'web' | 'worker' | 'sync' | 'board',
   open: (url: string, config: Config) => S,
   connect: typeof connectProducer = connectProducer,
-): OpenProcess<S> {
+): Promise<OpenProcess<S>> {
   const config = readConfig();
+  const id = newId();
+  await startTracing(config, { name, id, version: packageVersion });
   const log = createLog(name, config.LOG_LEVEL, config.LOG_FORMAT);
+  tracing?.tellTo(log);
   const url = databaseUrl(config);
   const database = open(url, config);
   const connection = connect(config, url);
   const services: Service[] = [
+    // The last to stop: the others have spans yet.
+    { name: 'tracing', stop: () => stopTracing(config) },
     { name: 'database', stop: () => database.stop() },
     { name: 'queue connection', stop: () => connection.stop() },
   ];
   stopOnSignal(services, log, config.SHUTDOWN_TIMEOUT_MS);
-  return { config, log, url, database, connection, services };
+  return { id, config, log, url, database, connection, services };
 }
 
 /** Where each working process says how it is. */
@@ -103,8 +113,8 @@ export async function openWorkingProcess(
   name: keyof typeof statusAddress,
   { registry, onLoss, ...pulse }: WorkingOptions,
 ): Promise<WorkingProcess> {
-  const { database, ...opened } = openProcess(name, openWorkingPool, connectWorker);
-  const { config, log, url, connection, services } = opened;
+  const { database, ...opened } = await openProcess(name, openWorkingPool, connectWorker);
+  const { id, config, log, url, connection, services } = opened;
   const { pool } = database;
   const dependencies = watchDependencies({ pool, connection, log });
   services.push(dependencies);
@@ -126,11 +136,12 @@ export async function openWorkingProcess(
     joinInstallation({ name, config, pool, connection, log, additions, ...(onLoss && { onLoss }) }),
   );
   const { missing } = dependencies;
-  const heartbeat = startHeartbeat(name, { pool, log }, { ...pulse, missing, address: () => at });
+  const heartbeat = startHeartbeat(name, { id, pool, log }, { ...pulse, missing, address: () => at });
   services.push(installation, heartbeat);
   addLossMetric(registry, installation.loss);
   addDependencyMetric(registry, missing);
   addClockMetric(registry, heartbeat.clockSkew);
+  addSpanMetric(registry);
   return {
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
     ready(line, lanes) {

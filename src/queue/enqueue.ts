@@ -10,6 +10,7 @@ import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
+import { traceFlush } from './spans.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
@@ -100,7 +101,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
       const batch = takeBatch();
       try {
         const entries = entriesOf(batch);
-        await producer.add(entries);
+        await traceFlush(entries, () => producer.add(entries));
         settle(batch, entries);
       } catch (error) {
         // What waited behind this flush would wait as long again; it is refused with it.

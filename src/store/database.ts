@@ -1,6 +1,8 @@
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
+import { tracing } from '../platform/tracing.ts';
+import { bindConnects, traceStatements, workFor } from './statement-spans.ts';
 
 /** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
 class UnprovenServer extends Error {
@@ -26,6 +28,7 @@ export class PostgresClient extends pg.Client {
     super(config);
     const address = typeof config === 'string' ? config : config?.connectionString;
     if (REQUIRE_SCRAM.test(address ?? '')) requireScram(this.connection);
+    traceStatements(this);
   }
 }
 
@@ -141,6 +144,7 @@ export function openPool(
   pool.on('error', () => {});
   // One that is ended while it is given back reports it when nobody listens any more.
   pool.on('connect', (client) => client.on('error', () => {}));
+  bindConnects(pool);
   return pool;
 }
 
@@ -189,7 +193,9 @@ export async function inTransaction<T>(
   work: (tx: Connection) => Promise<T>,
   limits?: Limits,
 ): Promise<T> {
+  const span = tracing?.recording();
   const tx = await pool.connect();
+  if (span) workFor(tx, span);
   let broken: Error | undefined;
   // While it is checked out, the connection's own errors have no other listener, and would end the process.
   const onError = (error: Error) => {
@@ -210,6 +216,7 @@ export async function inTransaction<T>(
     throw lost ?? error;
   } finally {
     tx.off('error', onError);
+    if (span) workFor(tx, undefined);
     tx.release(broken);
   }
 }

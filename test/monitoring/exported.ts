@@ -7,6 +7,7 @@ import {
   addClockMetric,
   addDependencyMetric,
   addOldestMetric,
+  addSpanMetric,
   createRegistry,
 } from '../../src/processes/metrics.ts';
 import { addLossMetric } from '../../src/queue/loss.ts';
@@ -42,6 +43,7 @@ export function registries(): Record<ProcessName, Registry> {
     addDependencyMetric(registry, () => []);
     addClockMetric(registry, () => undefined);
     addLossMetric(registry, () => undefined);
+    addSpanMetric(registry, { exported: 0 });
   }
   return found;
 }

@@ -61,10 +61,12 @@ test('a page of processes is as long as it is asked to be, and holds those that 
 
 test('a process that runs is in the fleet, and leaves it when it ends', async () => {
   const pulse = { objects: () => 3, lanes: () => [1], missing: () => [], address: () => null };
-  const heartbeat = startHeartbeat('sync', { pool, log: silent }, pulse);
+  const id = newId();
+  const heartbeat = startHeartbeat('sync', { id, pool, log: silent }, pulse);
   await expect.poll(() => listProcesses(pool)).toHaveLength(1);
   const [self] = await listProcesses(pool);
   expect(self).toMatchObject({
+    id,
     name: 'sync',
     pid: process.pid,
     version: packageVersion,
@@ -79,7 +81,7 @@ test('a process that runs is in the fleet, and leaves it when it ends', async ()
 test('a store that is away takes nothing from the process but its row', async () => {
   const away = openPool('postgres://127.0.0.1:1/away', 1);
   const pulse = { objects: () => 0, missing: () => [], address: () => null };
-  const heartbeat = startHeartbeat('board', { pool: away, log: silent }, pulse);
+  const heartbeat = startHeartbeat('board', { id: newId(), pool: away, log: silent }, pulse);
   await heartbeat.stop();
   await away.end();
 });
@@ -97,7 +99,7 @@ test.each([5, -5, 0])(
 
 test('the clock of this Postgres is that of this machine, and a process that hears nothing knows nothing of it', async () => {
   const pulse = { objects: () => 0, missing: () => [], address: () => null };
-  const heartbeat = startHeartbeat('web', { pool, log: silent }, pulse);
+  const heartbeat = startHeartbeat('web', { id: newId(), pool, log: silent }, pulse);
   expect(heartbeat.clockSkew()).toBeUndefined();
   await expect.poll(heartbeat.clockSkew).toBeCloseTo(0, 1);
   await heartbeat.stop();

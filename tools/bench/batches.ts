@@ -1,10 +1,23 @@
+import { EventEmitter } from 'node:events';
+import type { IncomingMessage, ServerResponse } from 'node:http';
 import { v7 as uuidv7 } from 'uuid';
 import type { AcceptedObject, EnvelopeRequest } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
+import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
+import { packageVersion } from '../../src/platform/package-root.ts';
+import {
+  noteRequest,
+  presentTrace,
+  startTracing,
+  stopTracing,
+  traceRequests,
+  tracing,
+} from '../../src/platform/tracing.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { pack } from '../../src/queue/pack.ts';
+import { type Packable, pack } from '../../src/queue/pack.ts';
+import { traceFlush } from '../../src/queue/spans.ts';
 import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
@@ -19,6 +32,9 @@ import { goodObject, trafficKinds, USER_MARK } from '../load/traffic.ts';
  * `npm run batches`: what the road of an object costs web and worker in processor time of their own, without HTTP and
  * queue, in this one process; Postgres's is not counted. It tells in seconds what a change of either brings, which the
  * bench tells of the whole. `-- <rounds>`: how often both are measured; the median counts.
+ *
+ * With OTEL_EXPORTER_OTLP_ENDPOINT, and a collector there, each round has three turns: without traces, with one request in
+ * a hundred traced, and with all of them. What spans cost is in it to the end: also packing and sending them.
  */
 
 /** Objects of each kind in one request, requests in one envelope, envelopes in one transaction: as under full load. */
@@ -45,27 +61,58 @@ function bodyOf(): string {
 
 /** What web does with bodies between reading them and adding their envelope to a lane. */
 function accept(workspaceId: string, bodies: string[]): string[] {
-  const batch = bodies.map((body) => {
-    const request: EnvelopeRequest = {
-      request_id: newId(),
-      workspace_id: workspaceId,
-      count: 0,
-      accepted_at: new Date().toISOString(),
-    };
-    const caller: Caller = {
-      workspaceId,
-      requestId: request.request_id,
-      now: Date.now(),
-      hasGroup: () => true,
-      channelOf: () => 'email',
-      isBlocked: () => false,
-    };
-    const { objects } = track.plan(caller, JSON.parse(body) as Record<string, Json>);
-    return { request, objects: objects as AcceptedObject[], bytes: body.length };
+  const batch = bodies.map((body) => asRequest(() => acceptOne(workspaceId, body)));
+  const entries = pack(batch, 1, Number.POSITIVE_INFINITY);
+  const texts: string[] = [];
+  const add = async () => {
+    for (const { envelope } of entries) texts.push(JSON.stringify(encodeEnvelope(envelope)));
+  };
+  void (tracing ? traceFlush(entries, add) : add());
+  return texts;
+}
+
+/** Within the span that a request has, where there are any. */
+function asRequest<Result>(work: () => Result): Result {
+  if (!tracing) return work();
+  let result: Result | undefined;
+  const response = Object.assign(new EventEmitter(), { statusCode: 201, headersSent: true });
+  const handle = traceRequests(() => {
+    result = work();
   });
-  return pack(batch, 1, Number.POSITIVE_INFINITY).map(({ envelope }) =>
-    JSON.stringify(encodeEnvelope(envelope)),
+  handle(
+    { method: 'POST', url: track.path, headers: {} } as IncomingMessage,
+    response as unknown as ServerResponse,
   );
+  response.emit('close');
+  return result!;
+}
+
+function acceptOne(workspaceId: string, body: string): Packable {
+  const request: EnvelopeRequest = {
+    request_id: newId(),
+    workspace_id: workspaceId,
+    count: 0,
+    accepted_at: new Date().toISOString(),
+    ...presentTrace(),
+  };
+  const caller: Caller = {
+    workspaceId,
+    requestId: request.request_id,
+    now: Date.now(),
+    hasGroup: () => true,
+    channelOf: () => 'email',
+    isBlocked: () => false,
+  };
+  const { objects } = track.plan(caller, JSON.parse(body) as Record<string, Json>);
+  const span = tracing?.active();
+  if (span)
+    noteRequest(span, track, {
+      'penstock.request.id': request.request_id,
+      'penstock.workspace.id': workspaceId,
+      'penstock.objects.accepted': objects.length,
+      'penstock.objects.rejected': 0,
+    });
+  return { request, objects: objects as AcceptedObject[], bytes: body.length };
 }
 
 async function apply(pool: Pool, texts: string[]): Promise<void> {
@@ -87,38 +134,72 @@ async function cost<Result>(envelopes: number, work: () => Promise<Result> | Res
 }
 
 function median(figures: number[]): number {
-  return figures.sort((one, other) => one - other)[Math.floor(figures.length / 2)]!;
+  return [...figures].sort((one, other) => one - other)[Math.floor(figures.length / 2)]!;
+}
+
+/** Shares of requests that are traced, as OTEL_TRACES_SAMPLER_ARG takes them; off: the SDK is not there. */
+const ARMS = process.env.OTEL_EXPORTER_OTLP_ENDPOINT ? ['off', '0.01', '1'] : ['off'];
+
+/** Does one half of the road as a process of its own would: the spans of it are sent before it ends. */
+async function traced<Result>(arm: string, work: () => Promise<Result>): Promise<Result> {
+  const sampler = { OTEL_TRACES_SAMPLER: 'parentbased_traceidratio', OTEL_TRACES_SAMPLER_ARG: arm };
+  const config = readConfig({ ...process.env, ...(arm !== 'off' && sampler) });
+  if (arm !== 'off') await startTracing(config, { name: 'batches', id: newId(), version: packageVersion });
+  const result = await work();
+  await stopTracing(config);
+  return result;
 }
 
 async function main(rounds: number): Promise<void> {
   const { url } = await startOwnPostgres();
-  const pool = openPool(url, 3);
-  const { id } = await createWorkspace(pool);
+  const setup = openPool(url, 1);
+  const { id } = await createWorkspace(setup);
+  await setup.end();
   const bodies = Array.from({ length: 400 }, bodyOf);
-  const acceptAll = (envelopes: number) =>
-    Array.from({ length: envelopes }, (_, envelope) =>
-      accept(
-        id,
-        Array.from(
-          { length: REQUESTS },
-          (_, place) => bodies[(envelope * REQUESTS + place) % bodies.length]!,
-        ),
-      ),
-    ).flat();
-  await apply(pool, acceptAll(WARM_UP));
-  const [web, worker]: [number[], number[]] = [[], []];
+  const acceptAll = async (envelopes: number) => {
+    const texts: string[] = [];
+    for (let place = 0; place < envelopes * REQUESTS; place += REQUESTS) {
+      const chosen = Array.from({ length: REQUESTS }, (_, next) => bodies[(place + next) % bodies.length]!);
+      texts.push(...accept(id, chosen));
+      await new Promise(setImmediate);
+    }
+    return texts;
+  };
+  const applyAll = async (texts: string[]) => {
+    // Connections look at their beginning whether there is tracing.
+    const pool = openPool(url, 3);
+    await apply(pool, texts);
+    await pool.end();
+  };
+  await applyAll(await acceptAll(WARM_UP));
+  const figures = ARMS.map((arm) => ({ arm, web: [] as number[], worker: [] as number[] }));
   for (let round = 0; round < rounds; round++) {
-    const accepted = await cost(MEASURED, () => acceptAll(MEASURED));
-    const applied = await cost(MEASURED, () => apply(pool, accepted.result));
-    web.push(accepted.each);
-    worker.push(applied.each);
-    process.stdout.write(`web ${accepted.each.toFixed(2)} µs, worker ${applied.each.toFixed(2)} µs\n`);
+    for (const { arm, web, worker } of figures) {
+      const accepted = await cost(MEASURED, () => traced(arm, () => acceptAll(MEASURED)));
+      const applied = await cost(MEASURED, () => traced(arm, () => applyAll(accepted.result)));
+      web.push(accepted.each);
+      worker.push(applied.each);
+      process.stdout.write(
+        `traces ${arm}: web ${accepted.each.toFixed(2)} µs, worker ${applied.each.toFixed(2)} µs\n`,
+      );
+    }
   }
-  process.stdout.write(
-    `median: web ${median(web).toFixed(2)} µs, worker ${median(worker).toFixed(2)} µs an object\n`,
-  );
-  await pool.end();
+  const [off] = figures;
+  for (const { arm, web, worker } of figures) {
+    const beside = (of: number[], base: number[]) => of.map((each, round) => (each / base[round]! - 1) * 100);
+    const more = `, more than off in the same round: web ${spread(beside(web, off!.web))}, worker ${spread(beside(worker, off!.worker))}`;
+    process.stdout.write(
+      `median: traces ${arm}: web ${median(web).toFixed(2)} µs, worker ${median(worker).toFixed(2)} µs an object${arm === 'off' ? '' : more}\n`,
+    );
+  }
   await endLeftBehind();
+}
+
+/** Median, and the middle half. */
+function spread(percent: number[]): string {
+  const sorted = [...percent].sort((one, other) => one - other);
+  const at = (share: number) => `${sorted[Math.floor((sorted.length - 1) * share)]!.toFixed(1)} %`;
+  return `${at(0.5)} (${at(0.25)} to ${at(0.75)})`;
 }
 
 await main(Number(process.argv[2] ?? 5));

@@ -6,11 +6,13 @@ import { toFailed } from './open.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** How a batch, or an attempt at one, ended. */
-export type BatchResult =
-  /**
-   * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `leavesTombstones`: whether profiles were
-   * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.
-   */
+export type BatchResult = {
+  /** Of its span, for the log; absent: nothing is traced. */
+  ids?: object;
+} /**
+ * `objects`: those that took effect; `deadLetters`: ids of those that cannot; `leavesTombstones`: whether profiles were
+ * merged, or were to be deleted; `left`: what the next part is about, if this one was not the last.
+ */ & (
   | {
       kind: 'applied';
       objects: number;
@@ -20,7 +22,8 @@ export type BatchResult =
       left?: Left;
     }
   /** Every envelope had been applied before. */
-  | { kind: 'skipped' };
+  | { kind: 'skipped' }
+);
 
 export interface Left {
   /** Ids. */

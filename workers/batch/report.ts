@@ -43,6 +43,7 @@ export function reportBatch(
       applied: objects,
       dead_letters: deadLetters.length,
       ms: Math.round(milliseconds * 10) / 10,
+      ...result.ids,
     },
     'job',
   );

@@ -1,4 +1,6 @@
 import type { Log } from '../../src/platform/log.ts';
+import { tracing } from '../../src/platform/tracing.ts';
+import { traceTransaction } from '../../src/queue/spans.ts';
 import { countLanes, countUsage } from '../../src/store/counters.ts';
 import {
   type Connection,
@@ -99,8 +101,21 @@ interface Attempt {
 }
 
 /** The trunk's fourth stop: one transaction, from the lanes to COMMIT. */
-function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
-  return inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
+async function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
+  const transact = () => inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
+  if (!tracing) return transact();
+  const { result, ids } = await traceTransaction(deliveries, transact, described);
+  return { ...result, ids };
+}
+
+/** For the span of a transaction. */
+function described(result: BatchResult): Record<string, string | number> {
+  if (result.kind === 'skipped') return { 'penstock.outcome': 'skipped' };
+  return {
+    'penstock.outcome': result.left ? 'cut' : 'applied',
+    'penstock.objects.applied': result.objects,
+    'penstock.dead_letters': result.deadLetters.length,
+  };
 }
 
 async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {

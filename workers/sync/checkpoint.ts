@@ -1,6 +1,7 @@
 import type { WatchApplied } from '../../src/queue/effects.ts';
 import { inPresentLanes } from '../../src/queue/installation.ts';
 import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
+import { traceFlush } from '../../src/queue/spans.ts';
 import { inTransaction, type Pool, sendTogether } from '../../src/store/database.ts';
 import { addToBoundary, clearBoundary } from '../../src/store/sync-boundary.ts';
 import {
@@ -145,7 +146,7 @@ export async function handOver(
   const trouble = new AbortController();
   const leaving = AbortSignal.any([abandon, trouble.signal]);
   for (let missing: Set<string> = new Set(envelopeIds); missing.size > 0; ) {
-    await producer.add(entries);
+    await traceFlush(entries, () => producer.add(entries));
     const onTrouble = (error: unknown) => trouble.abort(error);
     ({ missing } = await applied(missing, { patience: ADD_AGAIN, leaving, onTrouble }));
     leaving.throwIfAborted();

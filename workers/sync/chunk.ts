@@ -4,6 +4,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { createAccept } from '../../src/operations/track/accept.ts';
 import { usersDelete } from '../../src/operations/users.delete.ts';
+import { presentTrace } from '../../src/platform/tracing.ts';
 import type { LongStrings } from '../../src/profile/attribute-rule.ts';
 import { pack } from '../../src/queue/pack.ts';
 import type { Pool } from '../../src/store/database.ts';
@@ -72,6 +73,7 @@ export function makeChunk(rows: SourceRow[], position: Position, making: ChunkMa
     request_id: run.id,
     workspace_id: run.workspaceId,
     accepted_at: new Date(caller.now).toISOString(),
+    ...presentTrace(),
   };
   const entries = objects.length === 0 ? [] : pack([{ request, objects, bytes }], lanes, maxEnvelopeObjects);
   return {

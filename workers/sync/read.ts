@@ -5,6 +5,7 @@ import { openSource } from '../../src/integrations/open-source.ts';
 import type { Source, SourceOptions, SourceRow } from '../../src/integrations/source.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
+import { inSpan, type Span, tracing } from '../../src/platform/tracing.ts';
 import { inTransaction } from '../../src/store/database.ts';
 import { clearBoundary, forgetExpected } from '../../src/store/sync-boundary.ts';
 import type { OutboxChunk } from '../../src/store/sync-chunks.ts';
@@ -105,21 +106,22 @@ export async function readOn(
     const deduplicate = await createDeduplication(pool, run, attempt);
     const read = createRowReader(source.rowsSince(run.watermark ?? undefined, { batch: BATCH, signal }));
 
-    const prepare = async (): Promise<Next> => {
-      try {
-        for (;;) {
-          const rows = await read(size.now());
-          if (rows.length === 0) return {};
-          const fresh = await deduplicate(rows);
-          if (fresh.length === 0) continue;
-          return {
-            chunk: makeChunk(fresh, position, { ...context.making, run, caller: await rules.caller() }),
-          };
-        }
-      } catch (error) {
-        return { error };
+    const makeNext = async (span?: Span): Promise<OutboxChunk | undefined> => {
+      for (;;) {
+        const rows = await read(size.now());
+        if (rows.length === 0) return undefined;
+        const fresh = await deduplicate(rows);
+        if (fresh.length === 0) continue;
+        const making = { ...context.making, run, caller: await rules.caller() };
+        const make = () => makeChunk(fresh, position, making);
+        return tracing ? tracing.within(span, make) : make();
       }
     };
+    const prepare = (): Promise<Next> =>
+      traceChunk(run, makeNext).then(
+        (chunk) => ({ chunk }),
+        (error) => ({ error }),
+      );
 
     /** Until the chunk may be handed over; what has taken effect is settled before a wait. */
     const waitForThrottle = async ({ progress }: OutboxChunk): Promise<void> => {
@@ -158,6 +160,26 @@ export async function readOn(
     await closeOpened(opening, context);
     await forgetExpected(pool, attempt).catch(() => {});
   }
+}
+
+/** A span for each chunk: what becomes of its rows is part of the same trace. */
+function traceChunk(
+  { id, integrationId, workspaceId }: Run,
+  make: (span?: Span) => Promise<OutboxChunk | undefined>,
+): Promise<OutboxChunk | undefined> {
+  const sdk = tracing;
+  if (!sdk) return make();
+  const span = sdk.begin('read chunk', { kind: 'INTERNAL' });
+  span.setAttributes({
+    'penstock.sync.job_id': id,
+    'penstock.sync.integration_id': integrationId,
+    'penstock.workspace.id': workspaceId,
+  });
+  return inSpan(sdk, span, async () => {
+    const chunk = await make(span);
+    span.setAttribute('penstock.sync.rows', chunk?.progress.rows ?? 0);
+    return chunk;
+  });
 }
 
 /** Rows without a readable time are counted once in a run, and again in the next one. */

@@ -2,6 +2,7 @@ import { toUserObject, userFields } from '../../operations/export/user-fields.ts
 import type { Caller } from '../../operations/operation.ts';
 import { usersDelete } from '../../operations/users.delete.ts';
 import { newId } from '../../platform/ids.ts';
+import { presentTrace } from '../../platform/tracing.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { readProfiles } from '../../store/export.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
@@ -87,6 +88,7 @@ const remove: Page<PageServices> = {
       request_id: requestId,
       workspace_id: workspace.id,
       accepted_at: new Date().toISOString(),
+      ...presentTrace(),
     };
     await services.queue.enqueue(request, objects, JSON.stringify(objects).length);
     const { log } = services;
