@@ -12,10 +12,11 @@ import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
 import { createConsole } from './console.ts';
+import { createLockouts } from './lockouts.ts';
 import { createServices, pages } from './pages/index.ts';
 import { createQueueBoard } from './queues.ts';
-import { createSessions } from './sessions.ts';
-import { type Account, createLockouts } from './sign-in.ts';
+import { createFailedSignIns, createOperatorSessions } from './sessions.ts';
+import type { Account } from './sign-in.ts';
 
 export interface BoardOptions {
   config: Pick<
@@ -55,7 +56,11 @@ export async function startBoard({
 }: BoardOptions): Promise<Board> {
   const queues = createQueueBoard(connection, config.LANES, loss);
   const strangers = createStrangersLog(log);
-  const services = createServices({ database, connection, producer, config, loss, missing, log });
+  const operators = createOperatorSessions();
+  const services = createServices({
+    ...{ database, connection, producer, operators, config, loss, missing, log },
+  });
+  const failures = createFailedSignIns(database.pool, log);
   const app = createBoardApp({
     pages: createConsole(pages, services),
     queues: queues.router,
@@ -65,8 +70,9 @@ export async function startBoard({
     loss,
     metricsToken: config.METRICS_TOKEN,
     account,
-    accounts: createAccounts(database),
-    sessions: createSessions(),
+    accounts: createAccounts(database, log),
+    operators,
+    failures,
     lockouts: createLockouts(),
     log,
     strangers,
@@ -77,7 +83,7 @@ export async function startBoard({
   try {
     await once(server, 'listening');
   } catch (error) {
-    await Promise.all([queues.stop(), services.stop()]);
+    await Promise.all([queues.stop(), services.stop(), failures.stop()]);
     const { BOARD_PORT, BOARD_HOST } = config;
     const why = whyNotListening(error as Error, ['BOARD_PORT', BOARD_PORT], ['BOARD_HOST', BOARD_HOST]);
     throw new Error(why, { cause: error });
@@ -95,6 +101,7 @@ export async function startBoard({
       await closed;
       await queues.stop();
       await services.stop();
+      await failures.stop();
       await strangers.stop();
     },
   };
