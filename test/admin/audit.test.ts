@@ -2,6 +2,7 @@ import { writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { bootstrap } from '../../src/admin/bootstrap.ts';
 import { auditActions } from '../../src/store/audit.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
@@ -117,4 +118,26 @@ test('an action that there is not is refused with those that there are', async (
   const { code, stderr } = await on.run('audit --action nothing');
   expect(code).toBe(1);
   for (const action of Object.keys(auditActions)) expect(stderr).toContain(action);
+});
+
+test('what the first start makes is told once, without the secrets that it was given', async () => {
+  const { url } = await createDatabase();
+  const first = openDatabase(url, 1);
+  try {
+    const given = {
+      BOOTSTRAP_API_KEY: 'a secret of the operator',
+      ...{
+        BOOTSTRAP_SCIM_TOKEN: 'another secret of the operator',
+        BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example',
+      },
+    };
+    for (let start = 0; start < 2; start++) await bootstrap(first, given);
+    const { entries: told } = await penstockOn(url).json('audit');
+    expect(told.map(({ action, actor }: Record<string, string>) => [action, actor]).sort()).toEqual(
+      ['api_keys.create', 'scim_tokens.issue', 'workspaces.create'].map((action) => [action, 'first start']),
+    );
+    expect(JSON.stringify(told)).not.toContain('secret of the operator');
+  } finally {
+    await first.stop();
+  }
 });

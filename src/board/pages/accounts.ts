@@ -169,7 +169,7 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
     ['External id', account.externalId],
     ['Permissions of the company', account.companyPermissions.join(', ') || 'none'],
     ['Password', account.passwordHash === null ? 'none yet' : 'set'],
-    ['Invitation', isInvited && html`ends ${moment(account.invitationExpiresAt)}`],
+    ['Invitation', isInvited ? html`ends ${moment(account.invitationExpiresAt)}` : undefined],
     ['Last sign-in', moment(account.lastSignInAt)],
     ['Made', moment(account.createdAt)],
     ['Changed', moment(account.modifiedAt)],

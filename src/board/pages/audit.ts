@@ -117,15 +117,14 @@ function entries(rows: AuditRow[], isCut: boolean): Part {
     return empty('No entries', 'Take a filter away, or do something: every action appears here at once.');
   return table(
     'Entries of the audit',
-    ['When', 'Who', 'What', 'Done to', 'Workspace', 'Through', 'From', 'Detail'],
+    ['When', 'Who', 'What', 'Done to', 'Workspace', 'Through', 'Detail'],
     rows.map((row) => [
       moment(row.at),
       html`<span class="wrap">${row.actorName || row.actorKind}</span>`,
       html`<code>${row.action}</code>`,
       html`${row.subjectKind.replaceAll('_', ' ')} <a class="id" href="${pathWith('/audit', { subject: row.subjectId })}">${row.subjectId}</a>`,
       row.workspace ?? row.workspaceId ?? '',
-      row.via.replace('_', ' '),
-      row.address ?? '',
+      html`${row.via.replace('_', ' ')}${row.address !== null && html`<br><span class="faint">${row.address}</span>`}`,
       html`<span class="wrap">${Object.keys(row.detail).length === 0 ? '' : brief(row.detail)}</span>`,
     ]),
   );

@@ -63,7 +63,7 @@ export function sessionTable(
   if (sessions.length === 0) return empty('Nobody is signed in', 'A session begins when somebody signs in.');
   return table(
     'Sessions',
-    ['Account', 'Browser', 'Address', 'Began', 'Last seen', 'Ends', 'End'],
+    ['Account', 'Browser', 'Address', 'Began', 'Last seen', 'End'],
     sessions.map((session) => [
       session.accountId !== '' && viewer.full
         ? html`<a href="/accounts/${session.accountId}">${session.userName}</a>`
@@ -72,7 +72,6 @@ export function sessionTable(
       session.address ?? '',
       moment(session.beganAt),
       moment(session.seenAt),
-      moment(session.endsAt),
       session.id === viewer.sessionId ? html`<span class="faint">this one</span>` : endForm(session.id, back),
     ]),
   );

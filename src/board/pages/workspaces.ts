@@ -129,7 +129,7 @@ function limitTable(overrides: RateLimitOverride[]): Html {
   const given = new Map(overrides.map((one) => [one.bucket, one]));
   return table(
     'Limits',
-    ['Bucket', { name: 'Requests', number: true }, 'In', ''],
+    ['Bucket', { name: 'Requests', number: true }, 'In', 'Whose'],
     Object.entries(buckets).map(([bucket, usual]) => {
       const { requests, windowSeconds } = given.get(bucket) ?? usual;
       return [
