@@ -6,7 +6,7 @@ import type { Service } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { type AuditEntry, recordAudit } from '../store/audit.ts';
-import type { Pool } from '../store/database.ts';
+import { type Connection, inTransaction, type Pool, storable } from '../store/database.ts';
 import { accountsByEmail } from '../store/sessions.ts';
 
 /** A working day: after it one signs in again, used or not. */
@@ -119,13 +119,17 @@ export type OperatorSessions = ReturnType<typeof createOperatorSessions>;
 /** Between two times at which failed sign-ins are written down, in ms. */
 const TELL_MS = 60_000;
 
-/** Names that are told apart within that time; others are counted together. */
-const MOST_NAMES = 100;
+/** Names that are told apart within that time, about as many as can be tried; others are counted together. */
+const MOST_NAMES = 1000;
 
 interface Failed {
   count: number;
   address: string | undefined;
 }
+
+/** Names that are no account's: neither can be one. */
+const OPERATOR = ' operator';
+const OTHERS = ' others';
 
 /**
  * Counts wrong passwords by name, and writes them into the audit once a minute: however fast somebody guesses, it is a
@@ -135,54 +139,61 @@ export function createFailedSignIns(
   pool: Pool,
   log: Log,
 ): Service & { note(name: string | undefined, client: Client): void } {
-  let operator: Failed | undefined;
-  let others: Failed | undefined;
   let byName = new Map<string, Failed>();
-  const more = (before: Failed | undefined, { address }: Client): Failed => ({
-    count: (before?.count ?? 0) + 1,
-    address,
-  });
 
-  async function tell(): Promise<void> {
-    const [names, ofOperator] = [byName, operator];
-    let unknown = others?.count ?? 0;
-    let lastAddress = others?.address;
-    byName = new Map();
-    operator = undefined;
-    others = undefined;
-    if (names.size === 0 && !ofOperator && unknown === 0) return;
-    const found = names.size === 0 ? [] : await accountsByEmail(pool, [...names.keys()]);
-    const known = new Set(found.map(({ email }) => email));
-    for (const [name, { count, address }] of names) {
-      if (known.has(name)) continue;
-      unknown += count;
-      lastAddress = address;
-    }
-    const write = ({ count, address }: Failed, entry: Pick<AuditEntry, 'subject' | 'companyId'>) =>
-      recordAudit(pool, { kind: 'nobody', name: '', via: 'dashboard', address }, [
-        { action: 'sign_ins.fail', ...entry, detail: { count } },
-      ]);
-    for (const { id, companyId, email } of found)
-      await write(names.get(email)!, { subject: { kind: 'account', id }, companyId });
-    if (ofOperator) await write(ofOperator, { subject: { kind: 'operator', id: 'BOARD_USER' } });
-    if (unknown > 0)
-      await write({ count: unknown, address: lastAddress }, { subject: { kind: 'account', id: 'unknown' } });
+  function add(name: string, { count, address }: Failed): void {
+    const known = byName.has(name) || byName.size < MOST_NAMES || name === OPERATOR;
+    const under = known ? name : OTHERS;
+    byName.set(under, { count: count + (byName.get(under)?.count ?? 0), address });
   }
 
-  const telling = poll(TELL_MS, tell, (error) =>
-    log.warn({ err: error }, 'failed sign-ins were not audited'),
-  );
+  async function tell(): Promise<void> {
+    const names = byName;
+    byName = new Map();
+    if (names.size === 0) return;
+    try {
+      const accounts = await accountsByEmail(pool, [...names.keys()]);
+      // All of them, or none: what was not written is counted again with the next minute.
+      await inTransaction(pool, (tx) => write(tx, names, accounts));
+    } catch (error) {
+      for (const [name, failed] of names) add(name, failed);
+      log.warn({ err: error }, 'failed sign-ins were not audited yet');
+    }
+  }
+
+  async function write(
+    tx: Connection,
+    names: Map<string, Failed>,
+    accounts: Awaited<ReturnType<typeof accountsByEmail>>,
+  ): Promise<void> {
+    const record = ({ count, address }: Failed, entry: Pick<AuditEntry, 'subject' | 'companyId'>) =>
+      recordAudit(tx, { kind: 'nobody', name: '', via: 'dashboard', address }, [
+        { action: 'sign_ins.fail', ...entry, detail: { count } },
+      ]);
+    const left = new Map(names);
+    for (const { id, companyId, email } of accounts) {
+      await record(names.get(email)!, { subject: { kind: 'account', id }, companyId });
+      left.delete(email);
+    }
+    const ofOperator = left.get(OPERATOR);
+    left.delete(OPERATOR);
+    if (ofOperator) await record(ofOperator, { subject: { kind: 'operator', id: 'BOARD_USER' } });
+    const last = [...left.values()].at(-1);
+    const count = [...left.values()].reduce((sum, one) => sum + one.count, 0);
+    if (last) await record({ ...last, count }, { subject: { kind: 'account', id: 'unknown' } });
+  }
+
+  const telling = poll(TELL_MS, tell);
   return {
     name: 'failed sign-ins',
     /** @param name of an account, in lower case; undefined: the operator's */
-    note(name, client) {
-      if (name === undefined) operator = more(operator, client);
-      else if (byName.has(name) || byName.size < MOST_NAMES) byName.set(name, more(byName.get(name), client));
-      else others = more(others, client);
+    note(name, { address }) {
+      // One that no column can hold must not hide the others.
+      add(name === undefined ? OPERATOR : storable(name).trim(), { count: 1, address });
     },
     async stop() {
       await telling.stop();
-      await tell().catch((error) => log.warn({ err: error }, 'failed sign-ins were not audited'));
+      await tell();
     },
   };
 }

@@ -91,6 +91,8 @@ describe('wrong passwords are told in a bounded way:', () => {
     for (let n = 0; n < 1000; n++) failures.note(email, client);
     for (let n = 0; n < 1000; n++) failures.note(`secret-${n}@nowhere.example`, client);
     failures.note(undefined, client);
+    // What Postgres cannot hold hides nothing.
+    failures.note('\u0000 \ud800', client);
     await failures.stop();
     const { rows } = await searchAudit(pool(), { action: 'sign_ins.fail', limit: 50 });
     expect(
@@ -100,13 +102,26 @@ describe('wrong passwords are told in a bounded way:', () => {
     ).toEqual(
       [
         ['account', id, '192.0.2.1', { count: 1000 }],
-        ['account', 'unknown', '192.0.2.1', { count: 1000 }],
+        ['account', 'unknown', '192.0.2.1', { count: 1001 }],
         ['operator', 'BOARD_USER', '192.0.2.1', { count: 1 }],
       ].sort(),
     );
     // What was typed into the field may have been a password.
     expect(JSON.stringify(rows)).not.toContain('nowhere');
   });
+});
+
+test('wrong passwords that could not be told of are counted with the next minute', async () => {
+  const { id, email } = await scene.people.arrive();
+  const failures = createFailedSignIns(pool(), log);
+  const client = { address: '192.0.2.1', agent: 'a program' };
+  failures.note(email, client);
+  await scene.query('alter table audit add constraint full_disk check (false) not valid');
+  await failures.stop().finally(() => scene.query('alter table audit drop constraint full_disk'));
+  failures.note(email, client);
+  await failures.stop();
+  const entries = (await told(id)).filter(({ action }) => action === 'sign_ins.fail');
+  expect(entries.map(({ detail }) => detail)).toEqual([{ count: 2 }]);
 });
 
 describe('the page', () => {
