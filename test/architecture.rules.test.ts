@@ -28,7 +28,10 @@ const rooms: Record<string, string[]> = {
     ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'preferences'],
     ...['store', 'queue', 'limits', 'processes', 'operations'],
   ],
-  board: ['platform', 'profile', 'jobs', 'integrations', 'store', 'queue', 'processes', 'operations'],
+  board: [
+    ...['generated', 'platform', 'schemas', 'profile', 'jobs'],
+    ...['integrations', 'store', 'queue', 'processes', 'operations'],
+  ],
   admin: [
     ...['platform', 'schemas', 'profile', 'integrations', 'generated'],
     ...['store', 'queue', 'embedded', 'processes'],

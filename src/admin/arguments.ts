@@ -1,54 +1,12 @@
-import { BlockList, isIP } from 'node:net';
 import { InvalidArgumentError } from 'commander';
 import { DateTime } from 'luxon';
 import { validate } from 'uuid';
+import { isAddressOrSubnet } from '../platform/listen.ts';
 import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
+import { type Permission, permissions } from '../schemas/api-permissions.ts';
 import { workspacePermissions } from '../schemas/scim-permissions.ts';
 
-/**
- * What an API key can be allowed to do, by the names that clients know. A permission may be given before
- * its endpoint exists.
- */
-export const permissions = [
-  'users.track',
-  'users.track.bulk',
-  'users.track.sync',
-  'users.delete',
-  'users.alias.new',
-  'users.alias.update',
-  'users.identify',
-  'users.merge',
-  'users.external_ids.rename',
-  'users.external_ids.remove',
-  'users.export.ids',
-  'users.export.segment',
-  'users.export.global_control_group',
-  'email.unsubscribe',
-  'email.status',
-  'email.hard_bounces',
-  'email.bounce.remove',
-  'email.spam.remove',
-  'email.blacklist',
-  'subscription.status.set',
-  'subscription.status.get',
-  'subscription.groups.get',
-  'sms.invalid_phone_numbers',
-  'sms.invalid_phone_numbers.remove',
-  'preference_center.list',
-  'preference_center.get',
-  'preference_center.update',
-  'preference_center.user.get',
-  'cdi.integration_list',
-  'cdi.integration_job_status',
-  'cdi.integration_sync',
-  'events.list',
-  'events.data_series',
-  'purchases.product_list',
-  'purchases.quantity_series',
-  'purchases.revenue_series',
-] as const;
-
-type Permission = (typeof permissions)[number];
+export { permissions } from '../schemas/api-permissions.ts';
 
 /** The largest value of a Postgres integer. */
 const MAX_INTEGER = 2_147_483_647;
@@ -155,21 +113,6 @@ export function parseIpAllowlist(text: string): string[] {
     throw new InvalidArgumentError(`${named}An entry is an IP address or a subnet such as 10.0.0.0/8.`);
   }
   return entries;
-}
-
-function isAddressOrSubnet(entry: string): boolean {
-  const [address = '', prefix, ...rest] = entry.split('/');
-  const version = isIP(address);
-  // A zone (fe80::1%eth0) names an interface of one machine and never comes with a request.
-  if (version === 0 || address.includes('%') || rest.length > 0) return false;
-  if (prefix === undefined) return true;
-  if (String(Number(prefix)) !== prefix) return false;
-  try {
-    new BlockList().addSubnet(address, Number(prefix), version === 4 ? 'ipv4' : 'ipv6');
-    return true;
-  } catch {
-    return false;
-  }
 }
 
 function listOf(text: string): string[] {

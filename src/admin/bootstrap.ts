@@ -1,5 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../platform/config.ts';
+import { type Actor, auditIn } from '../store/audit.ts';
 import { describeApiKey, describeScimToken, newApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
 import { permissions } from './arguments.ts';
@@ -9,6 +10,9 @@ const FIRST_WORKSPACE = 'default';
 
 /** The company that the tables come with. */
 const FIRST_COMPANY = 'default';
+
+/** Settings make these, and nobody in person. */
+const FIRST_START: Actor = { kind: 'nobody', name: 'first start', via: 'command_line' };
 
 /** Any constant will do, as long as no other lock has it. */
 const BOOTSTRAP_LOCK = 7_365_747;
@@ -29,13 +33,14 @@ export async function bootstrap(
     await setFirstScimToken(tx, config);
     if (await tx.workspace.findFirst()) return {};
     const key = config.BOOTSTRAP_API_KEY ? describeApiKey(config.BOOTSTRAP_API_KEY) : newApiKey();
+    const [workspaceId, keyId] = [uuidv7(), uuidv7()];
     await tx.workspace.create({
       data: {
-        id: uuidv7(),
+        id: workspaceId,
         name: FIRST_WORKSPACE,
         apiKeys: {
           create: {
-            id: uuidv7(),
+            id: keyId,
             name: 'bootstrap',
             identifier: key.identifier,
             keyHash: new Uint8Array(key.hash),
@@ -44,6 +49,14 @@ export async function bootstrap(
         },
       },
     });
+    const detail = { name: FIRST_WORKSPACE };
+    await auditIn(tx, FIRST_START, [
+      { action: 'workspaces.create', subject: { kind: 'workspace', id: workspaceId }, workspaceId, detail },
+      {
+        ...{ action: 'api_keys.create', subject: { kind: 'api_key', id: keyId }, workspaceId },
+        detail: { name: 'bootstrap', permissions: [...permissions], ip_allowlist: [] },
+      },
+    ]);
     return { apiKey: key.secret };
   });
 }
@@ -62,9 +75,10 @@ async function setFirstScimToken(
   const company = await tx.company.findUnique({ where: { name: FIRST_COMPANY } });
   if (company === null || (await tx.scimToken.findFirst({ where: { companyId: company.id } }))) return;
   const { identifier, hash } = describeScimToken(secret);
+  const id = uuidv7();
   await tx.scimToken.create({
     data: {
-      id: uuidv7(),
+      id,
       companyId: company.id,
       name: 'bootstrap',
       identifier,
@@ -72,4 +86,7 @@ async function setFirstScimToken(
       origin,
     },
   });
+  const subject = { kind: 'scim_token', id };
+  const detail = { name: 'bootstrap', origin };
+  await auditIn(tx, FIRST_START, [{ action: 'scim_tokens.issue', subject, companyId: company.id, detail }]);
 }

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { openQueue, type QueueConnection } from '../queue/connection.ts';
 import { laneName } from '../queue/lanes.ts';
+import { recordAudit } from '../store/audit.ts';
 import { inTransaction } from '../store/database.ts';
 import {
   lockLanes,
@@ -10,6 +11,7 @@ import {
   SILENCE_MS,
   setLanes,
 } from '../store/installation.ts';
+import { commandLine } from './audit.ts';
 import { Refusal } from './command.ts';
 import type { Installation } from './lookup.ts';
 import { withQueueConnection } from './queue.ts';
@@ -74,6 +76,9 @@ async function changeNow(
     const held = await heldIn(connection, Math.max(before, lanes));
     if (members.length > 0 || held > 0) return { members, held };
     await setLanes(tx, lanes);
+    const subject = { kind: 'queue', id: 'lanes' };
+    const detail = { before, lanes };
+    await recordAudit(tx, commandLine(), [{ action: 'queue.set_lanes', subject, detail }]);
     return undefined;
   });
 }

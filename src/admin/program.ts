@@ -4,6 +4,7 @@ import { Command, CommanderError } from 'commander';
 import { packageRoot } from '../platform/package-root.ts';
 import { describeFailure, PENSTOCK } from './command.ts';
 import { addAccounts } from './commands/accounts.ts';
+import { addAudit } from './commands/audit.ts';
 import { addCompanies, addPermissionSets, addTeams, addWorkspaces } from './commands/companies.ts';
 import { addCompletion } from './commands/completion.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
@@ -49,6 +50,7 @@ export function createProgram(fail: (text: string) => void): Command {
   addIntegrations(command);
   addLimits(command);
   addUsage(command);
+  addAudit(command);
   addDeadLetters(command);
   addQueue(command);
   addMigrate(command);

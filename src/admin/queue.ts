@@ -7,6 +7,7 @@ import { joinInstallation } from '../queue/installation.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
 import type { Pool } from '../store/database.ts';
 import { readLanes } from '../store/installation.ts';
+import { commandLine } from './audit.ts';
 import { describeFailure, Refusal } from './command.ts';
 import type { Installation } from './lookup.ts';
 
@@ -118,7 +119,7 @@ async function withQueue(
       additions: producer.additions,
     });
     try {
-      await work({ database, producer: membership.guard(producer), lanes });
+      await work({ database, producer: membership.guard(producer), lanes, actor: commandLine() });
     } finally {
       // Of a queue that is away there is nothing to take leave of.
       await membership.stop().catch(() => {});

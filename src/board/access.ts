@@ -15,6 +15,12 @@ export const rights = {
   change: ['edit_user_data', 'import_update_user_data'],
   /** To follow requests and to look at dead letters. */
   delivery: ['dev_console', 'view_event_user_log'],
+  /** To look at the limits of a workspace, and at what it has used. */
+  usage: ['view_usage_data', 'view_api_usage_dashboard', 'view_api_limits'],
+  /** To look at API keys and at what they ask for; their secrets are stored nowhere. */
+  keys: ['view_api_keys', 'edit_api_keys'],
+  /** To make and revoke them. */
+  edit_keys: ['edit_api_keys'],
   /** To look at warehouse syncs, and to run, pause and cancel them. */
   syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
 } as const;
@@ -38,7 +44,11 @@ export interface Viewer {
   user: string;
   /** Absent: BOARD_USER. For the log, which names nobody. */
   accountId?: string | undefined;
-  /** Whether everything of the queues may be looked at. */
+  /** Of the account; absent: BOARD_USER, who is of none. */
+  companyId?: string | undefined;
+  /** Names the session that the person has come with, and opens nothing. */
+  sessionId: string;
+  /** Whether everything of the company is open; of all companies, where there is no account. */
   full: boolean;
   /** The workspaces in which the person has the right, by name. */
   workspacesWith(right: Right): Workspace[];
@@ -48,17 +58,19 @@ export interface Viewer {
 
 type Granted = Workspace & { names: ReadonlySet<string> | 'all' };
 
-interface Given extends Pick<Viewer, 'user' | 'accountId' | 'full'> {
+interface Given extends Pick<Viewer, 'user' | 'accountId' | 'companyId' | 'full'> {
   granted: Granted[];
 }
 
-function viewerOf({ user, accountId, full, granted }: Given): Viewer {
+function viewerOf({ user, accountId, companyId, full, granted }: Given): Viewer {
   const has = ({ names }: Granted, right: Right) =>
     names === 'all' || names.has('admin') || rights[right].some((name) => names.has(name));
   const byId = new Map(granted.map((one) => [one.id, one]));
   return {
     user,
     accountId,
+    companyId,
+    sessionId: '',
     full,
     workspacesWith: (right) => granted.filter((one) => has(one, right)).map(({ id, name }) => ({ id, name })),
     can: (right, workspaceId) => {
@@ -105,12 +117,13 @@ export async function accountViewer(prisma: Prisma, account: AccountRights): Pro
     return viewerOf({
       user,
       accountId,
+      companyId,
       full: true,
       granted: workspaces.map((one) => ({ ...one, names: 'all' })),
     });
   }
   const groups = (account.appGroups as StoredGroup[]).slice(0, MAX_WORKSPACES);
-  if (groups.length === 0) return viewerOf({ user, accountId, full: false, granted: [] });
+  if (groups.length === 0) return viewerOf({ user, accountId, companyId, full: false, granted: [] });
   const sets = groups.flatMap(({ permissionSet }) => permissionSet ?? []);
   const [workspaces, found] = await Promise.all([
     prisma.workspace.findMany({
@@ -130,6 +143,7 @@ export async function accountViewer(prisma: Prisma, account: AccountRights): Pro
   return viewerOf({
     user,
     accountId,
+    companyId,
     full: false,
     granted: workspaces.map((one) => ({ ...one, names: ofWorkspace.get(one.id) ?? new Set() })),
   });

@@ -1,9 +1,12 @@
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
+import type { Log } from '../platform/log.ts';
+import { type Actor, audited, auditIn, recordAudit } from '../store/audit.ts';
 import { hashApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
+import { beginSession, endSessions, findSession, touchSession } from '../store/sessions.ts';
 import { accountViewer, operatorViewer, type Viewer } from './access.ts';
-import type { Person } from './sessions.ts';
+import { type Client, isSecret, LIFETIME_MS, newSecret } from './sessions.ts';
 
 const derive = promisify<string, Buffer, number, object, Buffer>(scrypt);
 
@@ -64,7 +67,7 @@ const MOST_GUESSES = 4;
 const TOKEN = /^[\w-]{43}$/;
 
 /** Dashboard accounts as the dashboard needs them. */
-export function createAccounts({ prisma }: Pick<Database, 'prisma'>) {
+export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool'>, log: Log) {
   let guesses = 0;
   // Compared with where there is no account, so that an answer takes as long.
   const decoy = hashPassword('nobody has this password');
@@ -73,8 +76,13 @@ export function createAccounts({ prisma }: Pick<Database, 'prisma'>) {
     /** Whether so many passwords are being compared that another has to wait. */
     isBusy: () => guesses >= MOST_GUESSES,
 
-    /** Signs in, and notes the time. @returns nothing when there is no active account with this password */
-    async signIn(email: string, password: string): Promise<Person | undefined> {
+    /**
+     * Begins a session. @returns the value of its cookie; nothing when there is no active account with this password
+     */
+    async signIn(
+      { email, password }: { email: string; password: string },
+      client: Client,
+    ): Promise<string | undefined> {
       guesses++;
       try {
         const found = await prisma.account.findMany({
@@ -82,14 +90,23 @@ export function createAccounts({ prisma }: Pick<Database, 'prisma'>) {
           take: MOST_ACCOUNTS,
         });
         if (found.length === 0) await isPassword(password, await decoy);
-        for (const { id, passwordHash, sessionEpoch: epoch } of found) {
+        for (const { id, userName, companyId, passwordHash, sessionEpoch: epoch } of found) {
           if (!(await isPassword(password, passwordHash!))) continue;
-          const { count } = await prisma.account.updateMany({
-            // It may have been deactivated while the password was compared.
-            where: { id, active: true, sessionEpoch: epoch },
-            data: { lastSignInAt: new Date(), version: { increment: 1 } },
+          const secret = newSecret();
+          const endsAt = new Date(Date.now() + LIFETIME_MS);
+          const actor = personOf({ id, userName }, client);
+          const session = await audited(pool, actor, async (tx) => {
+            const result = await beginSession(tx, {
+              ...{ accountId: id, companyId, epoch, secretHash: hashApiKey(secret), endsAt, ...client },
+            });
+            const subject = { kind: 'account', id };
+            const detail = { session: result ?? null };
+            const entries = [{ action: 'sessions.begin' as const, subject, companyId, detail }];
+            return { result, entries: result === undefined ? [] : entries };
           });
-          if (count === 1) return { accountId: id, epoch };
+          if (session === undefined) continue;
+          log.info({ account_id: id }, 'signed in to the dashboard');
+          return secret;
         }
         return undefined;
       } finally {
@@ -97,13 +114,33 @@ export function createAccounts({ prisma }: Pick<Database, 'prisma'>) {
       }
     },
 
-    /** What a person who has signed in may do now; nothing when the account is gone or was signed out. */
-    async rightsOf({ accountId, epoch }: Person): Promise<Viewer | undefined> {
-      const account = await prisma.account.findUnique({
-        where: { id: accountId, active: true, sessionEpoch: epoch },
-        select: { id: true, userName: true, companyId: true, companyPermissions: true, appGroups: true },
+    /** Who has opened the session of a cookie, and may do what now; nothing when it is over. */
+    async arrived(secret: string | undefined, client: Client): Promise<Viewer | undefined> {
+      if (!isSecret(secret)) return undefined;
+      const session = await findSession(pool, hashApiKey(secret));
+      if (!session) return undefined;
+      if (session.isStale)
+        await touchSession(pool, session.id, client).catch((error) =>
+          log.warn({ err: error }, 'the last use of a session was not noted'),
+        );
+      return { ...(await accountViewer(prisma, session.account)), sessionId: session.id };
+    },
+
+    /** Ends the session that the viewer has come with. */
+    async signOut({ accountId, user, sessionId }: Viewer, client: Client): Promise<void> {
+      await audited(pool, personOf({ id: accountId!, userName: user }, client), async (tx) => {
+        const entries = await endSessions(tx, [sessionId], { accountId });
+        return { result: undefined, entries };
       });
-      return account ? accountViewer(prisma, account) : undefined;
+    },
+
+    /** What the operator does without Postgres is told when it answers, and not waited for. */
+    tellOfOperator(action: 'sessions.begin' | 'sessions.end', user: string, { address }: Client): void {
+      const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
+      const subject = { kind: 'operator', id: 'BOARD_USER' };
+      recordAudit(pool, actor, [{ action, subject }]).catch((error) =>
+        log.warn({ err: error, action }, 'not audited: Postgres does not answer'),
+      );
     },
 
     /** Whoever knows BOARD_USER may do everything. @throws when Postgres does not answer */
@@ -116,30 +153,42 @@ export function createAccounts({ prisma }: Pick<Database, 'prisma'>) {
     },
 
     /** Sets the password of an invitation, once; whoever was signed in with the old one no longer is. */
-    async accept(token: string, password: string): Promise<'done' | 'ended' | { problem: string }> {
+    async accept(
+      token: string,
+      password: string,
+      client: Client,
+    ): Promise<'done' | 'ended' | { problem: string }> {
       const account = await prisma.account.findFirst({
         where: usable(token),
-        select: { id: true, email: true },
+        select: { id: true, email: true, userName: true, companyId: true },
       });
       if (!account) return 'ended';
       const problem = passwordProblem(password, account.email);
       if (problem) return { problem };
       const passwordHash = await hashPassword(password);
-      const { count } = await prisma.account.updateMany({
-        where: { id: account.id, ...usable(token) },
-        data: {
-          passwordHash,
-          invitationHash: null,
-          invitationExpiresAt: null,
-          sessionEpoch: { increment: 1 },
-        },
+      const { id, companyId } = account;
+      return prisma.$transaction(async (tx) => {
+        const { count } = await tx.account.updateMany({
+          where: { id, ...usable(token) },
+          data: {
+            ...{ passwordHash, invitationHash: null, invitationExpiresAt: null },
+            sessionEpoch: { increment: 1 },
+          },
+        });
+        if (count === 0) return 'ended';
+        const subject = { kind: 'account', id };
+        await auditIn(tx, personOf(account, client), [{ action: 'invitations.accept', subject, companyId }]);
+        return 'done';
       });
-      return count === 1 ? 'done' : 'ended';
     },
   };
 }
 
 export type Accounts = ReturnType<typeof createAccounts>;
+
+function personOf({ id, userName }: { id: string; userName: string }, { address }: Client): Actor {
+  return { kind: 'account', id, name: userName, via: 'dashboard', address };
+}
 
 function usable(token: string) {
   // What is no token has the hash of none.

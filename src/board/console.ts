@@ -8,11 +8,13 @@ import type { GroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
 import type { createWaitingSearch } from '../queue/waiting.ts';
+import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
 import { type Html, html } from './html.ts';
 import { shell } from './layout.ts';
+import { clientOf, type OperatorSessions } from './sessions.ts';
 
 /** What pages are made from. */
 export interface ConsoleServices {
@@ -21,6 +23,8 @@ export interface ConsoleServices {
   /** Of this installation, once it is known how many lanes there are. */
   producer: LaneProducer;
   config: Pick<Config, 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'>;
+  /** Sessions of BOARD_USER. */
+  operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */
   loss(): QueueLoss | undefined;
   /** What the process cannot do without and does not have, by name. */
@@ -39,6 +43,10 @@ export interface PageServices extends ConsoleServices {
 export interface Visit<Services> {
   services: Services;
   viewer: Viewer;
+  /** The viewer, for the audit. */
+  actor: Actor;
+  /** Of the page that has sent the form, as https://host; empty where the browser does not say. */
+  origin: string;
   /** Those in which the person has the right, by name. */
   workspaces: Workspace[];
   params: Record<string, string>;
@@ -60,8 +68,11 @@ export type Reply =
 export interface Page<Services = ConsoleServices> {
   method: 'get' | 'post';
   path: string;
-  /** What a person needs in one workspace at least; `anyone`: to have signed in. */
-  right: Right | 'anyone';
+  /**
+   * What a person needs in one workspace at least. `anyone`: to have signed in; `company`: to administer a company, which
+   * the operator does for all; `operator`: to be that one.
+   */
+  right: Right | 'anyone' | 'company' | 'operator';
   /** Bytes that its form may have, where that is more than usual. */
   mostBytes?: number;
   handle(visit: Visit<Services>): Promise<Reply>;
@@ -88,6 +99,13 @@ const notices: Record<string, string> = {
   paused: 'Paused. A run that is in progress goes on.',
   resumed: 'Active again.',
   deleted: 'The delete is on disk, and takes effect behind what was accepted before.',
+  revoked: 'Revoked for good.',
+  uninvited: 'The link of the invitation opens nothing any more.',
+  as_before: 'Nothing has changed: it was so already.',
+  limited: 'The limit holds within KEY_CACHE_MS.',
+  unlimited: 'Taken back: what every workspace starts with holds again.',
+  ended: 'Ended: whoever had it has to sign in again.',
+  nothing_ended: 'Nothing has changed: it was over already, or is not yours to end.',
   cancelled: 'The run ends when the rows in hand have taken effect; what was synced stays.',
 };
 
@@ -143,9 +161,7 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
   { request, response, services }: Served<Services>,
 ): Promise<void> {
   const viewer = viewerOf(response);
-  const workspaces = page.right === 'anyone' ? [] : viewer.workspacesWith(page.right);
-  if (page.right !== 'anyone' && workspaces.length === 0)
-    throw viewer.full ? noWorkspace() : lacking(page.right);
+  const workspaces = enter(page.right, viewer);
   const form = (request.body ?? {}) as Record<string, string | string[]>;
   const fields = (name: string) => (Object.hasOwn(form, name) ? [form[name]!].flat().map(String) : []);
   const query = (name: string) => {
@@ -154,7 +170,9 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
   };
   const params = request.params as Record<string, string>;
   const field = (name: string) => fields(name)[0] ?? '';
-  const reply = await page.handle({ services, viewer, workspaces, params, query, field, fields });
+  const actor = actorOf(viewer, request);
+  const visit = { services, viewer, actor, origin: originOf(request), workspaces };
+  const reply = await page.handle({ ...visit, params, query, field, fields });
   response.set('Cache-Control', 'no-store');
   if ('to' in reply) response.redirect(303, reply.to);
   else if ('file' in reply) {
@@ -167,6 +185,35 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
     const notice = notices[query('done')];
     response.status(status).send(shell({ title, body, path: request.path, viewer, notice, alarm, refresh }));
   }
+}
+
+/** @returns the workspaces in which the viewer has the right. @throws {Sorry} for whoever lacks it */
+function enter(right: Page['right'], viewer: Viewer): Workspace[] {
+  const isOperator = viewer.accountId === undefined;
+  if (right === 'anyone' || (right === 'operator' && isOperator)) return [];
+  if (right === 'company' && viewer.full) return [];
+  if (right === 'operator') throw new Sorry(403, 'Only BOARD_USER may do that.');
+  if (right === 'company')
+    throw new Sorry(403, "Your account lacks the company permission 'admin' or 'manage_company_settings'.");
+  const workspaces = viewer.workspacesWith(right);
+  if (workspaces.length === 0) throw viewer.full ? noWorkspace() : lacking(right);
+  return workspaces;
+}
+
+/** It has been held against the host that was asked, before anything else. */
+function originOf({ headers: { origin = '' } }: Request): string {
+  return /^https?:\/\/[^\s/]+$/.test(origin) ? origin : '';
+}
+
+function actorOf({ accountId, user }: Viewer, request: Request): Actor {
+  const { address } = clientOf(request);
+  return {
+    kind: accountId === undefined ? 'operator' : 'account',
+    id: accountId,
+    name: user,
+    via: 'console',
+    address,
+  };
 }
 
 /** Piece by piece, as fast as it is taken. */

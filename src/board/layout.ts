@@ -5,12 +5,16 @@ import { assetPath } from './assets.ts';
 import { Html, html, type Part } from './html.ts';
 
 /** The pages that the navigation leads to, and the right without which one is not shown. */
-const places: { path: string; name: string; right?: Right }[] = [
+const places: { path: string; name: string; right?: Right | 'company' }[] = [
   { path: '/', name: 'Health' },
   { path: '/users', name: 'Users', right: 'users' },
   { path: '/requests', name: 'Requests', right: 'delivery' },
   { path: '/dead-letters', name: 'Dead letters', right: 'delivery' },
   { path: '/syncs', name: 'Syncs', right: 'syncs' },
+  { path: '/workspaces', name: 'Workspaces', right: 'usage' },
+  { path: '/keys', name: 'API keys', right: 'keys' },
+  { path: '/accounts', name: 'Accounts', right: 'company' },
+  { path: '/audit', name: 'Audit', right: 'company' },
   { path: '/queues', name: 'Queues' },
 ];
 
@@ -50,13 +54,15 @@ ${
   html`<header class="side">
 <a class="brand" href="/">Penstock</a>
 <nav aria-label="Pages"><ul>${places
-    .filter(({ right }) => right === undefined || viewer.workspacesWith(right).length > 0)
+    .filter(({ right }) =>
+      right === 'company' ? viewer.full : right === undefined || viewer.workspacesWith(right).length > 0,
+    )
     .map(
       ({ path: place, name }) =>
         html`<li><a href="${place}"${isPresent(place) && html` aria-current="page"`}>${name}</a></li>`,
     )}</ul></nav>
 <div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light</button>
-<a href="/sign-out" title="${viewer.user}">Sign out</a></div>
+<a href="/sessions">Sessions</a> <a href="/sign-out" title="${viewer.user}">Sign out</a></div>
 </header>`
 }
 <main id="main" tabindex="-1"${refresh !== undefined && html` data-refresh="${refresh}"`}>
@@ -194,6 +200,19 @@ export function tree(value: Json, { masked = false, most = MAX_NODES } = {}): Ht
     Array.isArray(value) ? value.map((one, index) => [String(index), one] as const) : Object.entries(value),
     0,
   );
+}
+
+/** What a spreadsheet would take for a formula. */
+const FORMULA = /^[=+\-@\t\r\n]/;
+
+/** A line of RFC 4180, whose values no spreadsheet computes. */
+export function csvLine(values: readonly unknown[]): string {
+  const written = values.map((value) => {
+    const text = String(value ?? '');
+    const safe = FORMULA.test(text) ? `'${text}` : text;
+    return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
+  });
+  return `${written.join(',')}\r\n`;
 }
 
 /** JSON in one line, cut: for a table. */

@@ -13,10 +13,11 @@ import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
 import { createConsole } from './console.ts';
+import { createLockouts } from './lockouts.ts';
 import { createServices, pages } from './pages/index.ts';
 import { createQueueBoard } from './queues.ts';
-import { createSessions } from './sessions.ts';
-import { type Account, createLockouts } from './sign-in.ts';
+import { createFailedSignIns, createOperatorSessions } from './sessions.ts';
+import type { Account } from './sign-in.ts';
 
 export interface BoardOptions {
   config: Pick<
@@ -59,7 +60,11 @@ export async function startBoard({
 }: BoardOptions): Promise<Board> {
   const queues = createQueueBoard(connection, config.LANES, loss);
   const strangers = createStrangersLog(log);
-  const services = createServices({ database, connection, producer, config, loss, missing, log });
+  const operators = createOperatorSessions();
+  const services = createServices({
+    ...{ database, connection, producer, operators, config, loss, missing, log },
+  });
+  const failures = createFailedSignIns(database.pool, log);
   const app = createBoardApp({
     pages: createConsole(pages, services),
     queues: queues.router,
@@ -70,8 +75,9 @@ export async function startBoard({
     clockSkew,
     metricsToken: config.METRICS_TOKEN,
     account,
-    accounts: createAccounts(database),
-    sessions: createSessions(),
+    accounts: createAccounts(database, log),
+    operators,
+    failures,
     lockouts: createLockouts(),
     log,
     strangers,
@@ -82,7 +88,7 @@ export async function startBoard({
   try {
     await once(server, 'listening');
   } catch (error) {
-    await Promise.all([queues.stop(), services.stop()]);
+    await Promise.all([queues.stop(), services.stop(), failures.stop()]);
     const { BOARD_PORT, BOARD_HOST } = config;
     const why = whyNotListening(error as Error, ['BOARD_PORT', BOARD_PORT], ['BOARD_HOST', BOARD_HOST]);
     throw new Error(why, { cause: error });
@@ -100,6 +106,7 @@ export async function startBoard({
       await closed;
       await queues.stop();
       await services.stop();
+      await failures.stop();
       await strangers.stop();
     },
   };

@@ -1,93 +1,204 @@
 import { randomBytes } from 'node:crypto';
 import { parseCookie } from 'cookie';
 import type { Request, Response } from 'express';
+import { newId } from '../platform/ids.ts';
+import type { Service } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { poll } from '../platform/poll.ts';
+import { type AuditEntry, recordAudit } from '../store/audit.ts';
+import { type Connection, inTransaction, type Pool, storable } from '../store/database.ts';
+import { accountsByEmail } from '../store/sessions.ts';
 
 /** A working day: after it one signs in again, used or not. */
-const LIFETIME_MS = 12 * 3_600_000;
+export const LIFETIME_MS = 12 * 3_600_000;
 
-/** Most sessions of one account, and of the operator; the oldest of the same one gives way. */
-const MOST_OF_ONE = 100;
+/** Most sessions of the operator; the oldest gives way. */
+const MOST_OF_OPERATOR = 100;
 
-/** Most sessions of all accounts; the oldest gives way. The operator's are not among them. */
-const MOST = 10_000;
-
-/** A dashboard account that has signed in. */
-export interface Person {
-  accountId: string;
-  /** The account's `session_epoch` at that time: with another one, the session is over. */
-  epoch: number;
+/** Where a request comes from. */
+export interface Client {
+  /** Of the connection: behind a proxy, the proxy's. */
+  address: string | undefined;
+  /** The browser in short. */
+  agent: string;
 }
 
-/** Whoever knows BOARD_USER and its password. */
-export const OPERATOR = 'operator';
+/** 256 random bits: what a session's cookie holds. */
+export const newSecret = () => randomBytes(32).toString('base64url');
 
-interface Session {
+/** Whether a cookie's value may be one of ours. */
+export const isSecret = (given: string | undefined): given is string => /^[\w-]{43}$/.test(given ?? '');
+
+const browsers: [name: string, pattern: RegExp][] = [
+  ['Edge', /\bEdg\/(\d+)/],
+  ['Opera', /\bOPR\/(\d+)/],
+  ['Firefox', /\bFirefox\/(\d+)/],
+  ['Chrome', /\bChrome\/(\d+)/],
+  ['Safari', /\bVersion\/(\d+).*\bSafari\//],
+];
+
+const systems: [name: string, pattern: RegExp][] = [
+  ['Android', /\bAndroid\b/],
+  ['iOS', /\b(?:iPhone|iPad)\b/],
+  ['Windows', /\bWindows\b/],
+  ['macOS', /\bMac OS X\b/],
+  ['Linux', /\bLinux\b/],
+];
+
+/** Characters of a client's own name that are looked at. */
+const MOST_OF_AGENT = 300;
+
+/** What a browser calls itself, in a few words of ours. */
+export function browserOf(userAgent: string | undefined): string {
+  const given = (userAgent ?? '').slice(0, MOST_OF_AGENT);
+  const system = systems.find(([, pattern]) => pattern.test(given))?.[0];
+  for (const [name, pattern] of browsers) {
+    const [, version] = pattern.exec(given) ?? [];
+    if (version) return `${name} ${version.slice(0, 4)}${system ? ` on ${system}` : ''}`;
+  }
+  return system ? `a program on ${system}` : 'a program';
+}
+
+export function clientOf({ socket, headers }: Request): Client {
+  return { address: socket.remoteAddress, agent: browserOf(headers['user-agent']) };
+}
+
+/** A session of the operator's. */
+export interface OperatorSession extends Client {
+  id: string;
   /** Epoch milliseconds. */
-  end: number;
-  whose: Person | typeof OPERATOR;
+  beganAt: number;
+  endsAt: number;
+  seenAt: number;
 }
 
-/** Sessions of signed-in people, in memory: a restart of the dashboard signs everybody out. */
-export function createSessions(now: () => number = Date.now) {
-  /** By session id, in the order in which they were opened. */
-  const operators = new Map<string, Session>();
-  const people = new Map<string, Session>();
-  /** Ids of the sessions of an account, in the same order. */
-  const byAccount = new Map<string, Set<string>>();
+/**
+ * Sessions of whoever knows BOARD_USER, in memory, since they have to open while Postgres does not answer: a restart of
+ * the dashboard ends them.
+ */
+export function createOperatorSessions(now: () => number = Date.now) {
+  /** By secret, in the order in which they were opened. */
+  const sessions = new Map<string, OperatorSession>();
 
-  /** Who opened the session, while it lasts. */
-  function whoseIs(id: string | undefined): Person | typeof OPERATOR | undefined {
-    if (id === undefined) return undefined;
-    const session = operators.get(id) ?? people.get(id);
-    if (session && now() < session.end) return session.whose;
-    close(id);
-    return undefined;
+  function open(client: Client): string {
+    const secret = newSecret();
+    if (sessions.size >= MOST_OF_OPERATOR) sessions.delete(sessions.keys().next().value!);
+    const beganAt = now();
+    sessions.set(secret, { ...client, id: newId(), beganAt, endsAt: beganAt + LIFETIME_MS, seenAt: beganAt });
+    return secret;
   }
 
-  function open(whose: Person | typeof OPERATOR = OPERATOR): string {
-    const id = randomBytes(32).toString('base64url');
-    const session = { end: now() + LIFETIME_MS, whose };
-    if (whose === OPERATOR) {
-      if (operators.size >= MOST_OF_ONE) close(oldest(operators));
-      operators.set(id, session);
-      return id;
+  /** The session of a cookie, while it lasts; notes that it was seen. */
+  function find(secret: string | undefined, client: Client): OperatorSession | undefined {
+    const session = secret === undefined ? undefined : sessions.get(secret);
+    if (!session) return undefined;
+    if (now() >= session.endsAt) {
+      sessions.delete(secret!);
+      return undefined;
     }
-    const own = byAccount.get(whose.accountId);
-    if (own && own.size >= MOST_OF_ONE) close(oldest(own));
-    if (people.size >= MOST) close(oldest(people));
-    people.set(id, session);
-    // What was closed may have been the last of the account.
-    byAccount.set(whose.accountId, (byAccount.get(whose.accountId) ?? new Set()).add(id));
-    return id;
-  }
-
-  function close(id: string | undefined): void {
-    if (id === undefined || operators.delete(id)) return;
-    const whose = people.get(id)?.whose;
-    if (whose === undefined || whose === OPERATOR) return;
-    people.delete(id);
-    const own = byAccount.get(whose.accountId);
-    own?.delete(id);
-    if (own?.size === 0) byAccount.delete(whose.accountId);
+    return Object.assign(session, client, { seenAt: now() });
   }
 
   return {
-    /** Opens a session and returns its id, 256 random bits. */
     open,
+    find,
 
-    whoseIs,
+    /** By its id, which opens nothing. @returns whether there was one */
+    close(id: string): boolean {
+      for (const [secret, session] of sessions) if (session.id === id) return sessions.delete(secret);
+      return false;
+    },
 
-    isOpen: (id: string | undefined): boolean => whoseIs(id) !== undefined,
-
-    close,
+    /** Those that last, the newest first. */
+    list: (): OperatorSession[] => [...sessions.values()].filter(({ endsAt }) => now() < endsAt).reverse(),
   };
 }
 
-function oldest(ids: { keys(): Iterator<string> }): string | undefined {
-  return ids.keys().next().value;
+export type OperatorSessions = ReturnType<typeof createOperatorSessions>;
+
+/** Between two times at which failed sign-ins are written down, in ms. */
+const TELL_MS = 60_000;
+
+/** Names that are told apart within that time, about as many as can be tried; others are counted together. */
+const MOST_NAMES = 1000;
+
+interface Failed {
+  count: number;
+  address: string | undefined;
 }
 
-export type Sessions = ReturnType<typeof createSessions>;
+/** Names that are no account's: neither can be one. */
+const OPERATOR = ' operator';
+const OTHERS = ' others';
+
+/**
+ * Counts wrong passwords by name, and writes them into the audit once a minute: however fast somebody guesses, it is a
+ * bounded number of entries. A name that no account has is not written, since it may be a password.
+ */
+export function createFailedSignIns(
+  pool: Pool,
+  log: Log,
+): Service & { note(name: string | undefined, client: Client): void } {
+  let byName = new Map<string, Failed>();
+
+  function add(name: string, { count, address }: Failed): void {
+    const known = byName.has(name) || byName.size < MOST_NAMES || name === OPERATOR;
+    const under = known ? name : OTHERS;
+    byName.set(under, { count: count + (byName.get(under)?.count ?? 0), address });
+  }
+
+  async function tell(): Promise<void> {
+    const names = byName;
+    byName = new Map();
+    if (names.size === 0) return;
+    try {
+      const accounts = await accountsByEmail(pool, [...names.keys()]);
+      // All of them, or none: what was not written is counted again with the next minute.
+      await inTransaction(pool, (tx) => write(tx, names, accounts));
+    } catch (error) {
+      for (const [name, failed] of names) add(name, failed);
+      log.warn({ err: error }, 'failed sign-ins were not audited yet');
+    }
+  }
+
+  async function write(
+    tx: Connection,
+    names: Map<string, Failed>,
+    accounts: Awaited<ReturnType<typeof accountsByEmail>>,
+  ): Promise<void> {
+    const record = ({ count, address }: Failed, entry: Pick<AuditEntry, 'subject' | 'companyId'>) =>
+      recordAudit(tx, { kind: 'nobody', name: '', via: 'dashboard', address }, [
+        { action: 'sign_ins.fail', ...entry, detail: { count } },
+      ]);
+    const left = new Map(names);
+    for (const { id, companyId, email } of accounts) {
+      await record(names.get(email)!, { subject: { kind: 'account', id }, companyId });
+      left.delete(email);
+    }
+    const ofOperator = left.get(OPERATOR);
+    left.delete(OPERATOR);
+    if (ofOperator) await record(ofOperator, { subject: { kind: 'operator', id: 'BOARD_USER' } });
+    const last = [...left.values()].at(-1);
+    const count = [...left.values()].reduce((sum, one) => sum + one.count, 0);
+    if (last) await record({ ...last, count }, { subject: { kind: 'account', id: 'unknown' } });
+  }
+
+  const telling = poll(TELL_MS, tell);
+  return {
+    name: 'failed sign-ins',
+    /** @param name of an account, in lower case; undefined: the operator's */
+    note(name, { address }) {
+      // One that no column can hold must not hide the others.
+      add(name === undefined ? OPERATOR : storable(name).trim(), { count: 1, address });
+    },
+    async stop() {
+      await telling.stop();
+      await tell();
+    },
+  };
+}
+
+export type FailedSignIns = ReturnType<typeof createFailedSignIns>;
 
 const NAME = 'penstock_board';
 
@@ -97,7 +208,7 @@ const NAME = 'penstock_board';
  */
 const attributes = { httpOnly: true, sameSite: 'lax', path: '/' } as const;
 
-/** The session id that the browser sent, if it sent one. */
+/** The session's secret that the browser sent, if it sent one. */
 export function readSessionCookie({ headers }: Request): string | undefined {
   return parseCookie(headers.cookie ?? '')[NAME];
 }
@@ -106,9 +217,9 @@ export function readSessionCookie({ headers }: Request): string | undefined {
  * Without an end of its own: it goes when the browser is closed. Where the form came from a page of https, which a
  * proxy in front of us ended, the browser never sends it over http.
  */
-export function writeSessionCookie(request: Request, response: Response, id: string): void {
+export function writeSessionCookie(request: Request, response: Response, secret: string): void {
   const secure = request.headers.origin?.startsWith('https:') === true;
-  response.cookie(NAME, id, { ...attributes, secure });
+  response.cookie(NAME, secret, { ...attributes, secure });
 }
 
 export function clearSessionCookie(response: Response): void {

@@ -1,15 +1,18 @@
-import { createHash, createHmac, randomBytes, timingSafeEqual } from 'node:crypto';
+import { createHash, timingSafeEqual } from 'node:crypto';
 import type { Request, Response, Router } from 'express';
 import express from 'express';
 import type { Log, StrangersLog } from '../platform/log.ts';
 import { namelessOperator, type Viewer } from './access.ts';
 import { type Accounts, PASSWORD_RULE } from './accounts.ts';
+import type { Lockouts } from './lockouts.ts';
 import { invitationEndedPage, invitationPage, signInPage, signOutPage } from './pages/sign-in.ts';
 import {
+  type Client,
   clearSessionCookie,
-  OPERATOR,
+  clientOf,
+  type FailedSignIns,
+  type OperatorSessions,
   readSessionCookie,
-  type Sessions,
   writeSessionCookie,
 } from './sessions.ts';
 
@@ -44,7 +47,9 @@ function createInvitation(accounts: Accounts, log: Log): Router {
       return;
     }
     const result =
-      password === again ? await accounts.accept(token, password) : { problem: 'The two are not the same.' };
+      password === again
+        ? await accounts.accept(token, password, clientOf(request))
+        : { problem: 'The two are not the same.' };
     if (result === 'ended') response.status(410).send(invitationEndedPage());
     else if (result === 'done') {
       log.info('an invitation to the dashboard was accepted');
@@ -63,8 +68,10 @@ export interface Account {
 export interface SignInOptions {
   account: Account;
   accounts: Accounts;
-  sessions: Sessions;
+  /** Of whoever is in the settings; accounts have theirs in the store. */
+  operators: OperatorSessions;
   lockouts: Lockouts;
+  failures: FailedSignIns;
   log: Log;
   /** For what is asked by nobody who is known. */
   strangers: StrangersLog;
@@ -77,19 +84,38 @@ export interface SignInOptions {
 export function createSignIn({
   account,
   accounts,
-  sessions,
+  operators,
   lockouts,
+  failures,
   log,
   strangers,
 }: SignInOptions): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
-  // Gets in without Postgres, and sees what can be seen then.
-  const operator = () => accounts.operator(account.user).catch(() => namelessOperator(account.user));
+  /** Who has opened the session of the cookie; the operator gets in without Postgres, and sees what can be seen then. */
+  async function arrived(request: Request): Promise<Viewer | undefined> {
+    const secret = readSessionCookie(request);
+    const client = clientOf(request);
+    const session = operators.find(secret, client);
+    if (!session) return accounts.arrived(secret, client);
+    const viewer = await accounts.operator(account.user).catch(() => namelessOperator(account.user));
+    return { ...viewer, sessionId: session.id };
+  }
+
+  /** @returns the cookie's value; nothing where the two are wrong */
+  async function begin(given: Account, isOperator: boolean, client: Client): Promise<string | undefined> {
+    if (!isOperator)
+      return accounts.signIn({ email: given.user.toLowerCase(), password: given.password }, client);
+    if (!isAccount(given, account)) return undefined;
+    accounts.tellOfOperator('sessions.begin', account.user, client);
+    log.info('signed in to the dashboard');
+    return operators.open(client);
+  }
+
   // A user name, a password, and nothing that is worth more than this.
   const readForm = express.urlencoded({ extended: false, limit: 4096 });
 
-  router.get('/sign-in', (request, response) => {
-    if (sessions.isOpen(readSessionCookie(request))) response.redirect(303, '/');
+  router.get('/sign-in', async (request, response) => {
+    if (await arrived(request).catch(() => undefined)) response.redirect(303, '/');
     else if (readNamed(request.query, 'password').password === 'set')
       response.send(signInPage({ notice: 'Your password is set. Sign in with it.' }));
     else response.send(signInPage());
@@ -112,15 +138,14 @@ export function createSignIn({
       return;
     }
     lockout.failed();
-    const whose = isOperator
-      ? isAccount({ user, password }, account) && OPERATOR
-      : await accounts.signIn(user.toLowerCase(), password);
-    if (whose) {
+    const client = clientOf(request);
+    const secret = await begin({ user, password }, isOperator, client);
+    if (secret !== undefined) {
       lockout.succeeded();
-      writeSessionCookie(request, response, sessions.open(whose));
-      log.info(whose === OPERATOR ? {} : { account_id: whose.accountId }, 'signed in to the dashboard');
+      writeSessionCookie(request, response, secret);
       response.redirect(303, '/');
     } else {
+      failures.note(isOperator ? undefined : user.toLowerCase(), client);
       lockout.answered();
       strangers.line(
         'warn',
@@ -134,15 +159,12 @@ export function createSignIn({
   router.use(createInvitation(accounts, log));
 
   router.use(async (request: Request, response: Response, next) => {
-    const id = readSessionCookie(request);
-    const whose = sessions.whoseIs(id);
-    // Looked up each time, so that whoever is deactivated or deleted is out at once.
-    const viewer = whose === OPERATOR ? await operator() : whose && (await accounts.rightsOf(whose));
+    // Looked up each time, so that whoever is deactivated, deleted or signed out is out at once.
+    const viewer = await arrived(request);
     if (viewer) {
       response.locals.viewer = viewer;
       return next();
     }
-    sessions.close(id);
     if (request.method === 'GET' && request.accepts(['json', 'html']) === 'html')
       response.redirect(303, '/sign-in');
     else response.status(401).json({ message: 'Sign in to the dashboard first.' });
@@ -153,8 +175,13 @@ export function createSignIn({
     response.send(signOutPage({ user, readOnly: !full }));
   });
 
-  router.post('/sign-out', (request, response) => {
-    sessions.close(readSessionCookie(request));
+  router.post('/sign-out', async (request, response) => {
+    const viewer = response.locals.viewer as Viewer;
+    if (viewer.accountId !== undefined) await accounts.signOut(viewer, clientOf(request));
+    else {
+      operators.close(viewer.sessionId);
+      accounts.tellOfOperator('sessions.end', viewer.user, clientOf(request));
+    }
     clearSessionCookie(response);
     response.redirect(303, '/sign-in');
   });
@@ -177,93 +204,3 @@ function equal(given: string, expected: string): boolean {
 function digest(text: string): Buffer {
   return createHash('sha256').update(text).digest();
 }
-
-/** A person may mistype this often before the first wait. */
-const FREE_FAILURES = 5;
-
-/** The first wait; each further failure doubles it. */
-const FIRST_WAIT_MS = 1000;
-
-/** Short enough that the owner gets in again within a minute, long enough that guessing is hopeless. */
-const LONGEST_WAIT_MS = 60_000;
-
-/**
- * Slows guessing down: after some wrong passwords in a row nobody can sign in to an account for a while, with the
- * right one neither, whatever address a guess comes from. Whoever is signed in stays so.
- */
-export function createLockout(now: () => number = Date.now) {
-  let failures = 0;
-  let lockedUntil = 0;
-
-  function beginWait(): void {
-    if (failures < FREE_FAILURES) return;
-    lockedUntil = now() + Math.min(FIRST_WAIT_MS * 2 ** (failures - FREE_FAILURES), LONGEST_WAIT_MS);
-  }
-
-  return {
-    /** Seconds to wait until the next attempt, rounded up; 0: none. */
-    secondsLeft(): number {
-      return Math.max(0, Math.ceil((lockedUntil - now()) / 1000));
-    },
-
-    /** Counts an attempt, before it is compared: attempts at the same moment are all counted. */
-    failed(): void {
-      failures++;
-      beginWait();
-    },
-
-    /** Begins the wait anew when the attempt has been answered: comparing a password takes a part of it. */
-    answered: beginWait,
-
-    succeeded(): void {
-      failures = 0;
-      lockedUntil = 0;
-    },
-  };
-}
-
-type Lockout = ReturnType<typeof createLockout>;
-
-/** Without a guess for this long it begins anew; whoever goes on guessing has one a minute, which is more. */
-const FORGOTTEN_MS = 3_600_000;
-
-/**
- * A lockout for each name, whether there is such an account or not: the answer does not tell. Names share 65,536 slots,
- * so that none ever has to give way to another. Which ones do only this process knows.
- */
-export function createLockouts(now: () => number = Date.now) {
-  const secret = randomBytes(32);
-  const slots = new Map<number, { lockout: Lockout; triedAt: number }>();
-
-  function find(slot: number): Lockout | undefined {
-    const found = slots.get(slot);
-    if (found && now() - found.triedAt < FORGOTTEN_MS) return found.lockout;
-    slots.delete(slot);
-    return undefined;
-  }
-
-  return {
-    /** Of whoever is in the settings: no guess at another name has to do with it. */
-    ofOperator: createLockout(now),
-
-    of(name: string): Lockout {
-      const slot = createHmac('sha256', secret).update(name).digest().readUInt16BE(0);
-      const remembered = () => {
-        const lockout = find(slot) ?? createLockout(now);
-        slots.set(slot, { lockout, triedAt: now() });
-        return lockout;
-      };
-      return {
-        secondsLeft: () => find(slot)?.secondsLeft() ?? 0,
-        failed: () => remembered().failed(),
-        answered: () => remembered().answered(),
-        succeeded: () => void slots.delete(slot),
-      };
-    },
-
-    /** Slots that are remembered. */
-    size: () => slots.size,
-  };
-}
-
-type Lockouts = ReturnType<typeof createLockouts>;

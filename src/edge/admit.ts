@@ -59,13 +59,14 @@ export async function admit(
     shed(operation, services);
     const allowance = await services.rateLimiter.take(key, operation.bucket);
     known = { ...known, allowance };
+    if (operation.auth !== 'scim') services.authenticator.count(key, operation.bucket, allowance.allowed);
     limit(allowance);
     const sent = operation.body ? await readSent(operation, request, services) : {};
     const body = validate(endpoint, sent, query);
     // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
     const asked = { ownerId: key.companyId ?? key.workspaceId, operation, params, query, body: sent };
     const idempotencyKey = await readIdempotencyKey(request.headers['idempotency-key'], asked);
-    const caller = callerOf(key, requestId, now);
+    const caller = callerOf(key, { requestId, address, now });
     return { request, requestId, address, caller, body, query, params, idempotencyKey, known };
   } catch (error) {
     return { error, known };
@@ -90,8 +91,8 @@ function authenticate(
 }
 
 /** The workspace of a company's token says nothing of the request. */
-function knownBy({ companyId, workspaceId }: AnyKey): Known {
-  return companyId === undefined ? { workspaceId } : { companyId };
+function knownBy({ id, companyId, workspaceId }: AnyKey): Known {
+  return companyId === undefined ? { keyId: id, workspaceId } : { keyId: id, companyId };
 }
 
 function permit({ permission }: Operation, { permissions }: AnyKey): void {
@@ -139,13 +140,12 @@ function validate(
 }
 
 function callerOf(
-  { workspaceId, companyId, groups, blocked }: AnyKey,
-  requestId: string,
-  now: number,
+  { id, workspaceId, companyId, groups, blocked }: AnyKey,
+  { requestId, address, now }: { requestId: string; address: string | undefined; now: number },
 ): Caller {
   return {
     workspaceId,
-    ...(companyId !== undefined && { companyId }),
+    ...(companyId !== undefined && { companyId, scimToken: { id, address } }),
     requestId,
     now,
     hasGroup: (id) => groups.has(id),

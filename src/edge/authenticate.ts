@@ -3,6 +3,7 @@ import { type BlockList, isIPv6 } from 'node:net';
 import { ApiError } from '../errors.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
+import { addKeyUsage, type CountedRequests } from '../store/api-keys.ts';
 import { findScimToken, hashApiKey, touchApiKeys, touchScimToken } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
 import { type ApiKey, createKeyCache, toBlockList } from './key-cache.ts';
@@ -17,6 +18,8 @@ const KEY_TOUCH_INTERVAL = 60_000;
 export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   const keyCache = createKeyCache(pool, cacheMs, log);
   let seen = new Map<string, Date>();
+  /** By key and bucket: what each has asked since the last flush. */
+  let counted = new Map<string, CountedRequests>();
 
   /** @throws {ApiError} 401 without a valid key, 403 from an address outside the key's allowlist */
   async function authenticate(
@@ -43,7 +46,39 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     return authenticate(header, address, now);
   }
 
-  const flushes = poll(KEY_TOUCH_INTERVAL, flushSeen);
+  /** Counts a request of a key where its limit has counted it. */
+  function count({ id, workspaceId }: ApiKey, bucket: string, isAllowed: boolean): void {
+    const name = `${id}${bucket}`;
+    let row = counted.get(name);
+    if (!row) {
+      row = { workspaceId, apiKeyId: id, bucket, requests: 0, refused: 0 };
+      counted.set(name, row);
+    }
+    row.requests++;
+    if (!isAllowed) row.refused++;
+  }
+
+  const flushes = poll(KEY_TOUCH_INTERVAL, async () => {
+    await flushSeen();
+    await flushCounted();
+  });
+
+  async function flushCounted(): Promise<void> {
+    const flushing = counted;
+    counted = new Map();
+    await addKeyUsage(pool, [...flushing.values()]).catch((error) => {
+      log.warn({ err: error }, 'requests of keys not noted yet');
+      // As many rows as there are keys and buckets, however long it lasts.
+      for (const [name, row] of flushing) {
+        const later = counted.get(name);
+        if (!later) counted.set(name, row);
+        else {
+          later.requests += row.requests;
+          later.refused += row.refused;
+        }
+      }
+    });
+  }
 
   async function flushSeen(): Promise<void> {
     if (seen.size === 0) return;
@@ -57,9 +92,11 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   return {
     authenticate,
     renew,
+    count,
     async stop() {
       await flushes.stop();
       await flushSeen();
+      await flushCounted();
     },
   };
 }

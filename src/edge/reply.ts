@@ -24,6 +24,8 @@ export interface Answer {
 
 /** What is known of who sent a request, as far as it got. */
 export interface Known {
+  /** Of the API key, or of the SCIM token. */
+  keyId?: string;
   workspaceId?: string;
   companyId?: string | undefined;
   allowance?: Allowance;
@@ -167,6 +169,7 @@ export function record(
     ...requestLine(answered, status),
     operation: operation.id,
     workspace_id: known.workspaceId,
+    ...(known.keyId && { key_id: known.keyId }),
     ...(known.companyId && { company_id: known.companyId }),
     ...(answer.repeats && { repeats: answer.repeats }),
     accepted: answer.accepted,

@@ -1,7 +1,8 @@
 import { inTime } from '../store/accounts.ts';
+import { auditIn } from '../store/audit.ts';
 import type { DirectOperation } from './operation.ts';
 import { createSchema, exampleGiven, exampleResource, resourceSchema } from './scim/account-schema.ts';
-import { companyOf, replyWith, requestOf } from './scim/change-account.ts';
+import { actorOf, companyOf, replyWith, requestOf } from './scim/change-account.ts';
 import { ScimError, scim } from './scim/messages.ts';
 import { projectionQuery, readProjection } from './scim/query.ts';
 import { readAccount, readEmail, toColumns } from './scim/read-account.ts';
@@ -38,7 +39,12 @@ export function scimUsersCreate(): DirectOperation {
       const create = prisma.account.create({
         data: { id, companyId, userName, email, ...toColumns(values), ...dates },
       });
-      const account = await inTime(prisma, create).catch(async (error: { code?: string }) => {
+      const subject = { kind: 'account', id };
+      const detail = { active: values.active };
+      const audit = auditIn(prisma, actorOf(caller), [
+        { action: 'accounts.create', subject, companyId, detail },
+      ]);
+      const account = await inTime(prisma, audit, create).catch(async (error: { code?: string }) => {
         if (error.code !== 'P2002') throw error;
         const made = await prisma.account.findFirst({ where: { id, companyId } });
         if (made) return made;

@@ -1,7 +1,8 @@
 import { inTime } from '../store/accounts.ts';
+import { auditAccountIn } from '../store/audit.ts';
 import type { DirectOperation } from './operation.ts';
 import { EXAMPLE_ID } from './scim/account-schema.ts';
-import { companyOf, findAccount, requestOf, requireMatch } from './scim/change-account.ts';
+import { actorOf, companyOf, findAccount, requestOf, requireMatch } from './scim/change-account.ts';
 import { ScimError, scim } from './scim/messages.ts';
 
 /** DELETE /scim/v2/Users/{id}: deletes a dashboard account for good (RFC 7644 §3.6). */
@@ -26,7 +27,11 @@ export function scimUsersDelete(): DirectOperation {
       requireMatch(ifMatch, account);
       const { id, version } = account;
       const where = { id, companyId, ...(ifMatch !== undefined && { version }) };
-      const deleted = await inTime(prisma, prisma.account.deleteMany({ where }));
+      const audit = auditAccountIn(prisma, actorOf(caller), {
+        action: 'accounts.delete',
+        account: { id, companyId, version: ifMatch === undefined ? undefined : version },
+      });
+      const deleted = await inTime(prisma, audit, prisma.account.deleteMany({ where }));
       if (deleted.count === 0)
         throw new ScimError(ifMatch === undefined ? 'scimUserNotFound' : 'scimVersionChanged');
       return { status: 204, body: undefined };

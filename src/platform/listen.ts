@@ -1,5 +1,5 @@
 import type { IncomingMessage, Server } from 'node:http';
-import { type AddressInfo, Server as NetServer, type Socket } from 'node:net';
+import { type AddressInfo, BlockList, isIP, Server as NetServer, type Socket } from 'node:net';
 import { hostname } from 'node:os';
 import type { Service } from './lifecycle.ts';
 import { poll } from './poll.ts';
@@ -160,4 +160,20 @@ export function namesOneHost({ rawHeaders, httpVersion }: IncomingMessage): bool
     if (name.length === 4 && name.toLowerCase() === 'host') hosts++;
   }
   return hosts === 1 || (hosts === 0 && httpVersion !== '1.1');
+}
+
+/** Whether a text is an IP address or a CIDR subnet, as Node's own block list understands them. */
+export function isAddressOrSubnet(entry: string): boolean {
+  const [address = '', prefix, ...rest] = entry.split('/');
+  const version = isIP(address);
+  // A zone (fe80::1%eth0) names an interface of one machine and never comes with a request.
+  if (version === 0 || address.includes('%') || rest.length > 0) return false;
+  if (prefix === undefined) return true;
+  if (String(Number(prefix)) !== prefix) return false;
+  try {
+    new BlockList().addSubnet(address, Number(prefix), version === 4 ? 'ipv4' : 'ipv6');
+    return true;
+  } catch {
+    return false;
+  }
 }

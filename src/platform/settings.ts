@@ -273,6 +273,11 @@ export const settings = {
     },
     'How long applied envelopes are remembered, so that a late second delivery is recognised and a request can be followed.',
   ),
+  AUDIT_DAYS: integer(
+    365,
+    { minimum: 1, maximum: 3650, unit: 'days' },
+    'How long the audit is kept: who did what through the console, the command line and SCIM.',
+  ),
   ...tracingSettings,
 } as const;
 

@@ -2,12 +2,14 @@ import { v5 as uuidv5, version } from 'uuid';
 import { type AcceptedObject, type Envelope, namedIdentifiers } from '../jobs/envelope.ts';
 import type { Json } from '../profile/json.ts';
 import { findUnstorable } from '../profile/values.ts';
+import { type Actor, audited } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import { mendDeadLetter, readLetter } from '../store/dead-letter-actions.ts';
 import {
   claimWaitingForReplay,
   type DeadLetter,
   identifierText,
+  lettersAudited,
   selectDeadLetters,
 } from '../store/dead-letters.ts';
 import { type LaneEntry, type LaneProducer, laneOf } from './lanes.ts';
@@ -21,6 +23,8 @@ export interface ReplayContext {
   producer: LaneProducer;
   /** LANES. */
   lanes: number;
+  /** For the audit. */
+  actor: Actor;
 }
 
 /** What became of the ids, each in one of the lists. */
@@ -56,11 +60,14 @@ export async function replayDeadLetters(
 }
 
 async function replayChunk(
-  { database, producer, lanes }: ReplayContext,
+  { database, producer, lanes, actor }: ReplayContext,
   ids: string[],
   result: ReplayResult,
 ) {
-  await claimWaitingForReplay(database.pool, ids);
+  await audited(database.pool, actor, async (tx) => {
+    const claimed = await claimWaitingForReplay(tx, ids);
+    return { result: undefined, entries: lettersAudited('dead_letters.replay', claimed) };
+  });
   const found = await selectDeadLetters(database.pool, ids);
   const replaying = found.filter(({ state }) => state === 'replaying');
   if (replaying.length > 0)
@@ -136,7 +143,8 @@ export async function mendAndReplay(
   const letter = await readLetter(pool, id, 0);
   if (!letter) throw new NotMended(`no dead letter has the id ${id}`);
   const names = namesIn(readMended(text, letter.kind));
-  if (!(await mendDeadLetter(pool, id, { object: text, by, names })))
+  const { actor } = context;
+  if (!(await mendDeadLetter(pool, id, { object: text, by, names, actor })))
     throw new NotMended(`the dead letter does not wait any more: it is ${letter.state}`);
   return replayDeadLetters(context, [id]);
 }

@@ -192,10 +192,17 @@ export async function findAccounts(
 /**
  * A write that Postgres itself ends after a second, in less time than the caller waits for it: one that was
  * answered with 503 has not been made, and will not be made a moment later, when a lock is given back.
+ *
+ * @param audit what tells of it, in the same transaction
  */
-export async function inTime<T>(prisma: Database['prisma'], write: Prisma.PrismaPromise<T>): Promise<T> {
-  const [, written] = await prisma.$transaction([
+export async function inTime<T>(
+  prisma: Database['prisma'],
+  audit: Prisma.PrismaPromise<number>,
+  write: Prisma.PrismaPromise<T>,
+): Promise<T> {
+  const [, , written] = await prisma.$transaction([
     prisma.$executeRaw`set local statement_timeout = 1000`,
+    audit,
     write,
   ]);
   return written;

@@ -1,5 +1,7 @@
+import { type Actor, audited } from './audit.ts';
 import { type Pool, storable } from './database.ts';
 import { type ListedLetter, listedColumns } from './dead-letter-groups.ts';
+import { type LetterKey, lettersAudited } from './dead-letters.ts';
 
 /** One dead letter, with all that is known of it. */
 export interface WholeLetter extends ListedLetter {
@@ -46,26 +48,31 @@ update dead_letters
    set state = 'discarded', discarded_at = now(), discarded_by = $2, discard_reason = $3
   from waiting
  where dead_letters.id = waiting.id
-returning dead_letters.id`;
+returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
 /** Who closes dead letters, and why: for whoever reads it later. */
 export interface Discard {
   by: string;
   reason: string;
+  /** For the audit. */
+  actor: Actor;
 }
 
 /** Gives up those of the dead letters that wait: nobody replays them any more. @returns their ids */
 export async function discardDeadLetters(
   pool: Pool,
   ids: readonly string[],
-  { by, reason }: Discard,
+  { by, reason, actor }: Discard,
 ): Promise<string[]> {
-  const { rows } = await pool.query<{ id: string }>({
-    name: 'discard-dead-letters',
-    text: discardStatement,
-    values: [ids, storable(by), storable(reason)],
+  return audited(pool, actor, async (tx) => {
+    const { rows } = await tx.query<LetterKey>({
+      name: 'discard-dead-letters',
+      text: discardStatement,
+      values: [ids, storable(by), storable(reason)],
+    });
+    const entries = lettersAudited('dead_letters.discard', rows);
+    return { result: rows.map(({ id }) => id), entries };
   });
-  return rows.map(({ id }) => id);
 }
 
 // By primary key. The names that the letter had stay: whoever was named is found by a delete, before and after.
@@ -79,7 +86,7 @@ update dead_letters
            from kept_dead_letters as letters
           where letters.id = $1::uuid and letters.state = 'waiting'
             for update)
-returning dead_letters.id`;
+returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
 /** What takes an object's place. */
 export interface Mended {
@@ -88,18 +95,22 @@ export interface Mended {
   by: string;
   /** Whom it names, as `identifierText` tells them. */
   names: string[];
+  /** For the audit. */
+  actor: Actor;
 }
 
 /** Puts a mended object into the place of one that waits; what came is kept. @returns false: it does not wait */
 export async function mendDeadLetter(
   pool: Pool,
   id: string,
-  { object, by, names }: Mended,
+  { object, by, names, actor }: Mended,
 ): Promise<boolean> {
-  const { rowCount } = await pool.query({
-    name: 'mend-dead-letter',
-    text: mendStatement,
-    values: [id, object, storable(by), names.map(storable)],
+  return audited(pool, actor, async (tx) => {
+    const { rows } = await tx.query<LetterKey>({
+      name: 'mend-dead-letter',
+      text: mendStatement,
+      values: [id, object, storable(by), names.map(storable)],
+    });
+    return { result: rows.length === 1, entries: lettersAudited('dead_letters.mend', rows) };
   });
-  return rowCount === 1;
 }

@@ -1,5 +1,6 @@
 import { type Identifier, toProfileId } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
+import type { AuditEntry } from './audit.ts';
 import type { Connection, Pool } from './database.ts';
 
 /**
@@ -60,11 +61,38 @@ with waiting as (
 update dead_letters
    set state = 'replaying', replays = dead_letters.replays + 1
   from waiting
- where dead_letters.id = waiting.id`;
+ where dead_letters.id = waiting.id
+returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
-/** Claims those of the dead letters that wait: each gets the number of its next replay. */
-export async function claimWaitingForReplay(pool: Pool, ids: readonly string[]): Promise<void> {
-  await pool.query({ name: 'claim-waiting-for-replay', text: claimWaitingForReplayStatement, values: [ids] });
+/** A dead letter by its id, and where it belongs. */
+export interface LetterKey {
+  id: string;
+  workspaceId: string;
+}
+
+/** Claims those of the dead letters that wait: each gets the number of its next replay. @returns those */
+export async function claimWaitingForReplay(
+  tx: Pick<Pool, 'query'>,
+  ids: readonly string[],
+): Promise<LetterKey[]> {
+  const { rows } = await tx.query<LetterKey>({
+    name: 'claim-waiting-for-replay',
+    text: claimWaitingForReplayStatement,
+    values: [ids],
+  });
+  return rows;
+}
+
+/** What the audit says of dead letters with which the same was done. */
+export function lettersAudited(
+  action: 'dead_letters.replay' | 'dead_letters.discard' | 'dead_letters.mend',
+  letters: readonly LetterKey[],
+): AuditEntry[] {
+  return letters.map(({ id, workspaceId }) => ({
+    action,
+    subject: { kind: 'dead_letter', id },
+    workspaceId,
+  }));
 }
 
 // Locks in id order, as every statement on dead letters does. Of the view: whatever a delete has taken away is not there.

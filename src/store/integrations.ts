@@ -207,8 +207,8 @@ const deleteIfIdleStatement = `
       where sync_jobs.integration_id = integrations.id and sync_jobs.finished_at is null)`;
 
 /** Deletes an integration unless it has a run that has not ended; whether it did. */
-export async function deleteIfIdle(pool: Pool, id: string): Promise<boolean> {
-  const { rowCount } = await pool.query(deleteIfIdleStatement, [id]);
+export async function deleteIfIdle(tx: Pick<Pool, 'query'>, id: string): Promise<boolean> {
+  const { rowCount } = await tx.query(deleteIfIdleStatement, [id]);
   return rowCount === 1;
 }
 
@@ -221,11 +221,11 @@ const setStatusStatement = `
 
 /** Lets an integration run by its schedule, or not. @returns false: it is a draft, or gone */
 export async function setIntegrationStatus(
-  pool: Pool,
+  tx: Pick<Pool, 'query'>,
   id: string,
   status: 'active' | 'paused',
 ): Promise<boolean> {
-  const { rowCount } = await pool.query({
+  const { rowCount } = await tx.query({
     name: 'set-integration-status',
     text: setStatusStatement,
     values: [id, status],

@@ -121,7 +121,11 @@ const revokeLinksStatement = `
   returning revoked_at as "revokedAt"`;
 
 /** Every link of the subject that was made until now opens nothing from now on. @returns now */
-export async function revokeLinks(pool: Pool, workspaceId: string, { kind, id }: Revoked): Promise<Date> {
-  const { rows } = await pool.query<{ revokedAt: Date }>(revokeLinksStatement, [workspaceId, kind, id]);
+export async function revokeLinks(
+  tx: Pick<Pool, 'query'>,
+  workspaceId: string,
+  { kind, id }: Revoked,
+): Promise<Date> {
+  const { rows } = await tx.query<{ revokedAt: Date }>(revokeLinksStatement, [workspaceId, kind, id]);
   return rows[0]!.revokedAt;
 }

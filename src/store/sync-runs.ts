@@ -34,10 +34,10 @@ const startRunStatement = `
  * @param id UUIDv7 that the run shall have
  */
 export async function startRun(
-  pool: Pool,
+  tx: Pick<Pool, 'query'>,
   { id, integrationId, askedBy }: { id: string; integrationId: string; askedBy: AskedBy },
 ): Promise<StartedRun> {
-  const { rows } = await pool.query<{ outcome: StartedRun }>({
+  const { rows } = await tx.query<{ outcome: StartedRun }>({
     name: 'start-run',
     text: startRunStatement,
     values: [id, integrationId, askedBy],
@@ -188,8 +188,8 @@ const cancelRunStatement = `
   returning sync_jobs.id`;
 
 /** Asks for the end of the integration's run; its id. Undefined: none has not ended. */
-export async function cancelRun(pool: Pool, integrationId: string): Promise<string | undefined> {
-  const { rows } = await pool.query<{ id: string }>(cancelRunStatement, [integrationId]);
+export async function cancelRun(tx: Pick<Pool, 'query'>, integrationId: string): Promise<string | undefined> {
+  const { rows } = await tx.query<{ id: string }>(cancelRunStatement, [integrationId]);
   return rows[0]?.id;
 }
 

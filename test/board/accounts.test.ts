@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { hashPassword, isPassword, passwordProblem } from '../../src/board/accounts.ts';
+import { createLockouts } from '../../src/board/lockouts.ts';
 import type { Board } from '../../src/board/server.ts';
-import { createLockouts } from '../../src/board/sign-in.ts';
 import { createAccount } from '../setup/access.ts';
 import { createVisitor } from './browser-session.ts';
 import { account, createInstallation, type Installation } from './installation.ts';

@@ -33,6 +33,9 @@ export function createVisitor({ url }: Pick<Board, 'url'>) {
       return response;
     },
 
+    /** As it is sent: its name and its value. */
+    cookie: () => cookie,
+
     signOut: () => send('POST', '/sign-out'),
   };
 }

@@ -23,6 +23,7 @@ describe('the console in a browser', () => {
   let scene: Console;
   let browser: BrowserContext;
   let letter = '';
+  let person = '';
   beforeAll(async () => {
     scene = await openConsole();
     const { shop, user, query, letterIn, createUser } = scene;
@@ -38,6 +39,10 @@ describe('the console in a browser', () => {
         ...[shop, uuidv7(), toProfileId(user), `viewed ${script}`, { colour: script }],
       );
     await createUser(shop, script);
+    const appGroups = [{ workspace: shop, permissions: ['view_user_profile'], teams: [] }];
+    person = (await scene.people.arrive([], { appGroups })).id;
+    await query('update accounts set given_name = $2 where id = $1', person, script);
+    await query('insert into usage (workspace_id, day, lane, events) values ($1, now(), 0, 5)', shop);
     letter = await letterIn(shop, { reason: `hostile ${script}`, identifiers: [{ external_id: 'user-1' }] });
     browser = await openBrowser();
   }, 300_000);
@@ -68,6 +73,20 @@ describe('the console in a browser', () => {
     ...['/requests', '/requests?id=none', `/requests/${uuidv7()}`],
     ...['/dead-letters', '/dead-letters?state=discarded', `/dead-letters/${letter}`],
     ...['/syncs', `/syncs/${scene.integration}`, `/syncs/${scene.integration}/runs/${scene.run}`],
+    ...[
+      '/accounts',
+      '/accounts?q=nobody',
+      `/accounts/${person}`,
+      '/teams',
+      '/workspaces',
+      `/workspaces/${scene.shop}`,
+      '/keys',
+      `/keys/${scene.key}`,
+      '/audit',
+      '/audit?action=users.block',
+      '/sessions',
+      '/sessions?of=all',
+    ],
     ...['/nowhere', '/sign-out'],
   ];
 

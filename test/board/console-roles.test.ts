@@ -42,6 +42,10 @@ describe('who may ask for which page', () => {
     mends: async () => (await scene.people.arrive([], inShop('dev_console', 'edit_user_data'))).visitor,
     syncs: async () => (await scene.people.arrive([], inShop('edit_cloud_data_ingestion'))).visitor,
     integrations: async () => (await scene.people.arrive([], inShop('manage_external_integrations'))).visitor,
+    'sees usage': async () => (await scene.people.arrive([], inShop('view_usage_data'))).visitor,
+    'sees limits': async () => (await scene.people.arrive([], inShop('view_api_limits'))).visitor,
+    'looks at keys': async () => (await scene.people.arrive([], inShop('view_api_keys'))).visitor,
+    'makes keys': async () => (await scene.people.arrive([], inShop('edit_api_keys'))).visitor,
     'a permission set': async () => {
       const id = uuidv7();
       await scene.query(
@@ -92,6 +96,12 @@ describe('who may ask for which page', () => {
   ];
   const delivery = [...all, 'developer', 'event log', 'mends'];
   const syncs = [...all, 'syncs', 'integrations'];
+  /** Who administers a company; of another one, its own. */
+  const company = ['operator', 'company admin', 'company settings', 'another company'];
+  const usage = [...all, 'sees usage', 'sees limits'];
+  const keyMakers = [...all, 'makes keys'];
+  const keys = [...keyMakers, 'looks at keys'];
+  const ours = company.slice(0, -1);
   const elsewhere = ['another workspace', 'another company'];
 
   /** Each route, who gets through with which status, and what those get who have the right elsewhere alone. */
@@ -149,10 +159,28 @@ describe('who may ask for which page', () => {
       200,
       404,
     ],
+    ['get /workspaces', () => '/workspaces', usage, 200, 200],
+    ['get /workspaces/:id', () => `/workspaces/${scene.shop}`, usage, 200, 404],
+    ['post /workspaces/:id', () => `/workspaces/${scene.shop}`, ['operator'], 400, 403],
+    ['get /keys', () => '/keys', keys, 200, 200],
+    ['post /keys', () => '/keys', keyMakers, 400, 400],
+    ['get /keys/:id', () => `/keys/${scene.key}`, keys, 200, 404],
+    ['post /keys/:id', () => `/keys/${scene.key}`, keyMakers, 400, 404],
+    ['get /accounts', () => '/accounts', company, 200, 403],
+    ['get /accounts/:id', () => `/accounts/${account}`, ours, 200, 404],
+    ['post /accounts/:id', () => `/accounts/${account}`, ours, 400, 404],
+    ['get /teams', () => '/teams', company, 200, 403],
+    ['get /audit', () => '/audit', company, 200, 403],
+    ['get /audit.csv', () => '/audit.csv', company, 200, 403],
+    ['get /sessions', () => '/sessions', anyone, 200, 200],
+    ['post /sessions', () => '/sessions', anyone, 400, 400],
   ];
 
+  /** One of the default company. */
+  let account = '';
   const arrived = new Map<string, Visitor>();
   beforeAll(async () => {
+    account = (await scene.people.arrive()).id;
     for (const [name, arrive] of Object.entries(roles)) arrived.set(name, await arrive());
   });
 
@@ -178,8 +206,11 @@ describe('who may ask for which page', () => {
         : post(visitor, path, { workspace: scene.shop });
       found[name] = (await answer).status;
     }
+    // Who administers no company has no account to look for.
+    const isOutside = (name: string) =>
+      elsewhere.includes(name) && !(route.includes('/accounts/') && name === 'another workspace');
     const expected = Object.fromEntries(
-      anyone.map((name) => [name, passes.includes(name) ? status : elsewhere.includes(name) ? other : 403]),
+      anyone.map((name) => [name, passes.includes(name) ? status : isOutside(name) ? other : 403]),
     );
     // Who has another right than the one that the page asks for first is told of the one that is lacking.
     expect(found).toEqual(expected);
@@ -222,6 +253,10 @@ describe('who may ask for which page', () => {
       '/requests',
       '/dead-letters',
       '/syncs',
+      '/workspaces',
+      '/keys',
+      '/accounts',
+      '/audit',
       '/queues',
     ]);
     expect(await namesFor('nothing')).toEqual(['/', '/queues']);

@@ -1,8 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
 import { newProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { makeApiKey } from '../../src/store/api-keys.ts';
 import { createIntegration } from '../setup/integrations.ts';
 import { createVisitor } from './browser-session.ts';
-import { commit, createInstallation, failedEvent } from './installation.ts';
+import { commit, createInstallation, failedEvent, tester } from './installation.ts';
 import { createPeople, DEFAULT_COMPANY, type Visitor } from './people.ts';
 
 /** What a browser asks for. */
@@ -71,6 +72,9 @@ export async function openConsole() {
      values ($1, 2, 'not JSON', '=user-9', '{"a":')`,
     run,
   );
+  const { key } = await makeApiKey(installation.database, tester, {
+    ...{ workspaceId: shop, name: 'till', permissions: ['users.track'], ipAllowlist: [] },
+  });
   return {
     ...{
       installation,
@@ -81,7 +85,7 @@ export async function openConsole() {
       createUser,
       letterIn,
     },
-    ...{ shop, school, user, integration, run },
+    ...{ shop, school, user, integration, run, key: key.id },
   };
 }
 

@@ -16,6 +16,8 @@ import { startDeadLetters } from '../../workers/upkeep/dead-letters.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
 
 export const log = createLog('test', 'silent');
+/** Whom the audit names. */
+export const tester = { kind: 'operator', name: 'tester', via: 'command_line' } as const;
 export const account = { user: 'admin', password: 'correct horse' };
 
 /** A database, a queue of the wanted kind, and the parts of Penstock on them; `stop` ends what was started. */
@@ -56,7 +58,7 @@ export async function createInstallation(kind: QueueConnection['kind']) {
     producer,
     deadLetterQueue: queues[0]!,
     laneQueues: queues.slice(1),
-    replayContext: { database, producer, lanes: config.LANES },
+    replayContext: { database, producer, lanes: config.LANES, actor: tester },
 
     /** The part of a worker process that is about dead letters. */
     startWorker(lanes: LaneProducer = producer) {

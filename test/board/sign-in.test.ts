@@ -1,7 +1,7 @@
 import { brotliCompressSync, deflateSync, gzipSync } from 'node:zlib';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { createSessions } from '../../src/board/sessions.ts';
-import { createLockout } from '../../src/board/sign-in.ts';
+import { createLockout } from '../../src/board/lockouts.ts';
+import { browserOf, createOperatorSessions } from '../../src/board/sessions.ts';
 import { createVisitor } from './browser-session.ts';
 import { account, createInstallation, type Installation } from './installation.ts';
 
@@ -211,38 +211,39 @@ describe('signing in to the dashboard', () => {
 describe('time', () => {
   let now = 0;
 
-  test('a session ends after twelve hours', () => {
-    const sessions = createSessions(() => now);
-    const id = sessions.open();
+  const client = { address: '127.0.0.1', agent: 'a program' };
+
+  test("the operator's session ends after twelve hours", () => {
+    const sessions = createOperatorSessions(() => now);
+    const secret = sessions.open(client);
     now += 12 * 3_600_000 - 1;
-    expect(sessions.isOpen(id)).toBe(true);
+    expect(sessions.find(secret, client)).toBeDefined();
     now += 1;
-    expect(sessions.isOpen(id)).toBe(false);
+    expect(sessions.list()).toEqual([]);
+    expect(sessions.find(secret, client)).toBeUndefined();
   });
 
-  test('the hundred-and-first session ends the oldest', () => {
-    const sessions = createSessions(() => now);
-    const ids = Array.from({ length: 101 }, () => sessions.open());
-    expect(ids.map(sessions.isOpen)).toEqual([false, ...Array.from({ length: 100 }, () => true)]);
+  test("the operator's hundred-and-first session ends the oldest", () => {
+    const sessions = createOperatorSessions(() => now);
+    const secrets = Array.from({ length: 101 }, () => sessions.open(client));
+    const isOpen = (secret: string) => sessions.find(secret, client) !== undefined;
+    expect(secrets.map(isOpen)).toEqual([false, ...Array.from({ length: 100 }, () => true)]);
   });
 
-  test("however often a reader signs in, nobody else's session ends, and the reader's own are a hundred", () => {
-    const sessions = createSessions(() => now);
-    const operator = sessions.open();
-    const neighbour = sessions.open({ accountId: 'neighbour', epoch: 0 });
-    const ids = Array.from({ length: 300 }, () => sessions.open({ accountId: 'reader', epoch: 0 }));
-    expect([operator, neighbour].map(sessions.isOpen)).toEqual([true, true]);
-    expect(ids.filter(sessions.isOpen)).toEqual(ids.slice(-100));
-  });
-
-  test("all accounts together have ten thousand sessions at most, and none of them ends the operator's", () => {
-    const sessions = createSessions(() => now);
-    const operator = sessions.open();
-    const ids = Array.from({ length: 10_500 }, (_, index) =>
-      sessions.open({ accountId: `account ${index % 1000}`, epoch: 0 }),
-    );
-    expect(ids.filter(sessions.isOpen)).toEqual(ids.slice(-10_000));
-    expect(sessions.isOpen(operator)).toBe(true);
+  test.each([
+    ['Mozilla/5.0 (X11; Linux x86_64; rv:128.0) Gecko/20100101 Firefox/128.0', 'Firefox 128 on Linux'],
+    [
+      'Mozilla/5.0 (iPhone; CPU iPhone OS 17_5 like Mac OS X) AppleWebKit/605.1.15 (KHTML, like Gecko) Version/17.5 Mobile/15E148 Safari/604.1',
+      'Safari 17 on iOS',
+    ],
+    [
+      'Mozilla/5.0 (Windows NT 10.0) AppleWebKit/537.36 Chrome/126.0.0.0 Safari/537.36 Edg/126.0',
+      'Edge 126 on Windows',
+    ],
+    ['<script>alert(1)</script>', 'a program'],
+    [undefined, 'a program'],
+  ])('a browser is told in words of ours: %s', (given, told) => {
+    expect(browserOf(given)).toBe(told);
   });
 
   test('each wrong password after the fifth doubles the wait, up to a minute', () => {

@@ -91,7 +91,11 @@ test.each([5, -5, 0])(
   async (seconds) => {
     const answers = { query: async () => ({ rows: [{ now: Date.now() + seconds * 1000 }] }) };
     const pulse = { objects: () => 0, missing: () => [], address: () => null };
-    const heartbeat = startHeartbeat('web', { id: newId(), pool: answers as unknown as Pool, log: silent }, pulse);
+    const heartbeat = startHeartbeat(
+      'web',
+      { id: newId(), pool: answers as unknown as Pool, log: silent },
+      pulse,
+    );
     await expect.poll(heartbeat.clockSkew).toBeCloseTo(seconds, 1);
     await heartbeat.stop();
   },

@@ -36,7 +36,11 @@ let tx: Connection;
 
 /** Nobody, before there is anything. */
 const nobody = (): Filled => {
-  const ids = { workspaceId: newId(), companyId: newId(), group: newId(), integrationId: newId() };
+  const names = ['workspaceId', 'companyId', 'accountId', 'group', 'integrationId'] as const;
+  const ids = Object.fromEntries(names.map((name) => [name, newId()])) as Record<
+    (typeof names)[number],
+    string
+  >;
   const users = [1, 2, 3].map((n) => ({
     ...{ id: newId(), external_id: `user${n}`, email: `user${n}@x.com`, phone: `+4420${n}` },
   }));

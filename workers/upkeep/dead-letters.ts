@@ -10,6 +10,7 @@ import { Queue, UnrecoverableError, Worker } from '../../src/queue/bullmq.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
 import { replayDeadLetters } from '../../src/queue/dead-letters.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer } from '../../src/queue/lanes.ts';
+import type { Actor } from '../../src/store/audit.ts';
 import type { Database } from '../../src/store/database.ts';
 import { type DeadLetter, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
 
@@ -252,6 +253,9 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
   };
 }
 
+/** A job says that it was retried, and not by whom. */
+const RETRY: Actor = { kind: 'nobody', name: 'retried job', via: 'dashboard' };
+
 /**
  * BullMQ counts an attempt when a job fails or completes: a job that was never attempted has just been shown
  * and goes to `failed`, also when a worker died with it; any later start is a retry from the dashboard.
@@ -259,7 +263,8 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
 async function workOff(job: Job<DeadLetterJob>, { log, ...context }: DeadLettersOptions): Promise<string> {
   if (job.attemptsMade === 0) throw new UnrecoverableError(job.data.reason);
   const { dead_letter_id, request_id } = job.data;
-  const { enqueued, unknown } = await replayDeadLetters(context, [dead_letter_id]).catch((error) => {
+  const asked = { ...context, actor: RETRY };
+  const { enqueued, unknown } = await replayDeadLetters(asked, [dead_letter_id]).catch((error) => {
     log.warn({ dead_letter_id, request_id, err: error }, 'a dead letter could not be replayed');
     throw new UnrecoverableError(
       `Not replayed, retry it again: ${error.message}. Failed first: ${job.data.reason}`,

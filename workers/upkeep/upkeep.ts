@@ -7,6 +7,8 @@ import { poll } from '../../src/platform/poll.ts';
 import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
+import { forgetKeyUsage } from '../../src/store/api-keys.ts';
+import { forgetAudit } from '../../src/store/audit-list.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../src/store/blocked-external-ids.ts';
 import { analyzeGrown, type Pool } from '../../src/store/database.ts';
 import { ensurePartitions } from '../../src/store/events.ts';
@@ -14,6 +16,7 @@ import { forgetArrivals } from '../../src/store/fences.ts';
 import { forgetKeys } from '../../src/store/idempotency-keys.ts';
 import { forgetCutEnvelopes, forgetEnvelopes, readApplied } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
+import { forgetSessions } from '../../src/store/sessions.ts';
 import { fenceOf, ledgerKey } from '../batch/open.ts';
 
 /**
@@ -42,7 +45,7 @@ const TIDY_STORE_MS = 3_600_000;
 export interface UpkeepOptions {
   connection: QueueConnection;
   pool: Pool;
-  config: Pick<Config, 'LANES' | 'LEDGER_DAYS'>;
+  config: Pick<Config, 'LANES' | 'LEDGER_DAYS' | 'AUDIT_DAYS'>;
   log: Log;
 }
 
@@ -50,7 +53,7 @@ export interface UpkeepOptions {
  * What a worker looks after beside its lanes: that each lane still lets one job through at a time (the limit
  * lives in the queue, and `obliterate` there would take it away without a word) and keeps no failed job that took
  * effect, dummy users, tables that begin to fill, next month's partitions, and old rows of the ledger, of fences, of
- * outcomes and of idempotency keys. Every worker does it; doing it twice is harmless.
+ * outcomes, of idempotency keys, of the audit and of sessions. Every worker does it; doing it twice is harmless.
  */
 export async function startUpkeep({ connection, pool, config, log }: UpkeepOptions): Promise<Service> {
   const lanes = Array.from({ length: config.LANES }, (_, lane) =>
@@ -85,6 +88,9 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
     await forgetOutcomes(pool);
     await forgetArrivals(pool);
     await forgetKeys(pool);
+    await forgetAudit(pool, config.AUDIT_DAYS);
+    await forgetSessions(pool);
+    await forgetKeyUsage(pool);
   }
 
   await tidyStore();

@@ -3,9 +3,10 @@ import { validate } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { Config } from '../../platform/config.ts';
 import type { Json } from '../../profile/json.ts';
-import { newInvitation } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
+import { inviteAccount } from '../../store/invitations.ts';
 import { parseBaseUrl } from '../arguments.ts';
+import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { findCompanyId, withInstallation } from '../lookup.ts';
 import { addList, printRow, type Row } from '../output.ts';
@@ -62,13 +63,9 @@ async function show(account: string, options: OneOptions): Promise<void> {
 async function invite(account: string, options: OneOptions & { boardUrl?: string }): Promise<void> {
   await withInstallation(async ({ database, config }) => {
     const found = await findAccount(database, account, options.company);
-    if (!found.active)
-      throw new Refusal(`the account ${found.userName} is not active; activate it over SCIM`);
-    const { secret, hash, expiresAt } = newInvitation(new Date());
-    await database.prisma.account.update({
-      where: { id: found.id },
-      data: { invitationHash: hash, invitationExpiresAt: expiresAt },
-    });
+    const invited = await inviteAccount(database, commandLine(), found);
+    if (!invited) throw new Refusal(`the account ${found.userName} is not active; activate it over SCIM`);
+    const { secret, expiresAt } = invited;
     printRow(
       options.json,
       {

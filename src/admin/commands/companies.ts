@@ -2,6 +2,7 @@ import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Company, Prisma } from '../../generated/prisma/client.ts';
 import { parseName, parseWorkspacePermissions } from '../arguments.ts';
+import { change } from '../audit.ts';
 import { addNoun, addVerb, refuseTaken } from '../command.ts';
 import { findCompany, findWorkspace, withInstallation } from '../lookup.ts';
 import { addList, printRow, type Row } from '../output.ts';
@@ -29,9 +30,14 @@ export function addCompanies(program: Command): void {
 
 async function create({ name, json }: { name: string; json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const company = await database.prisma.company
-      .create({ data: { id: v7(), name } })
-      .catch(refuseTaken(`a company is named '${name}' already; names of companies are unique`));
+    const company = await change(database, async (tx) => {
+      const made = await tx.company.create({ data: { id: v7(), name } });
+      const subject = { kind: 'company', id: made.id };
+      return {
+        result: made,
+        entries: [{ action: 'companies.create', subject, companyId: made.id, detail: { name } }],
+      };
+    }).catch(refuseTaken(`a company is named '${name}' already; names of companies are unique`));
     printRow(json, rowOf(company));
   });
 }
@@ -66,9 +72,12 @@ export function addTeams(program: Command): void {
 async function createTeam(options: { workspace: string; name: string; json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: workspaceId } = await findWorkspace(database, options.workspace);
-    const team = await database.prisma.team
-      .create({ data: { id: v7(), workspaceId, name: options.name }, include: ofWorkspace })
-      .catch(refuseTaken(`a team of this workspace is named '${options.name}' already`));
+    const { name } = options;
+    const team = await change(database, async (tx) => {
+      const made = await tx.team.create({ data: { id: v7(), workspaceId, name }, include: ofWorkspace });
+      const subject = { kind: 'team', id: made.id };
+      return { result: made, entries: [{ action: 'teams.create', subject, workspaceId, detail: { name } }] };
+    }).catch(refuseTaken(`a team of this workspace is named '${options.name}' already`));
     printRow(options.json, rowOfTeam(team));
   });
 }
@@ -124,9 +133,13 @@ interface SetOptions {
 async function createSet({ company, name, permissions, json }: SetOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: companyId } = await findCompany(database, company);
-    const set = await database.prisma.permissionSet
-      .create({ data: { id: v7(), companyId, name, permissions }, include: ofCompany })
-      .catch(refuseTaken(`a permission set of this company is named '${name}' already`));
+    const set = await change(database, async (tx) => {
+      const data = { id: v7(), companyId, name, permissions };
+      const made = await tx.permissionSet.create({ data, include: ofCompany });
+      const subject = { kind: 'permission_set', id: made.id };
+      const detail = { name, permissions };
+      return { result: made, entries: [{ action: 'permission_sets.create', subject, companyId, detail }] };
+    }).catch(refuseTaken(`a permission set of this company is named '${name}' already`));
     printRow(json, rowOfSet(set));
   });
 }
@@ -174,9 +187,12 @@ interface WorkspaceOptions {
 async function createWorkspace({ name, company, json }: WorkspaceOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: companyId } = await findCompany(database, company);
-    const workspace = await database.prisma.workspace
-      .create({ data: { id: v7(), companyId, name }, include: ofOwner })
-      .catch(refuseTaken(`a workspace is named '${name}' already; names of workspaces are unique`));
+    const workspace = await change(database, async (tx) => {
+      const made = await tx.workspace.create({ data: { id: v7(), companyId, name }, include: ofOwner });
+      const subject = { kind: 'workspace', id: made.id };
+      const entry = { subject, workspaceId: made.id, companyId, detail: { name } };
+      return { result: made, entries: [{ action: 'workspaces.create', ...entry }] };
+    }).catch(refuseTaken(`a workspace is named '${name}' already; names of workspaces are unique`));
     printRow(json, rowOfWorkspace(workspace));
   });
 }

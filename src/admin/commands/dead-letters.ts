@@ -1,9 +1,9 @@
 import { readFileSync } from 'node:fs';
-import { userInfo } from 'node:os';
 import { type Command, Option } from 'commander';
 import type { Json } from '../../profile/json.ts';
 import { discardDeadLetters } from '../../store/dead-letter-actions.ts';
 import { parseCount, parseId, parseIds, parseReason } from '../arguments.ts';
+import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspaceId, type Installation, namesOfWorkspaces, withInstallation } from '../lookup.ts';
 import { pageOf, printJson, printPage, printRow, showProgress } from '../output.ts';
@@ -160,7 +160,7 @@ async function replay(ids: string[], { all, workspace, json }: ReplayOptions): P
 }
 
 /** Who it was, as far as a command knows: the account that it runs under. */
-const operator = () => `${userInfo().username} (command line)`;
+const operator = () => `${commandLine().name} (command line)`;
 
 async function discard(ids: string[], { reason, json }: { reason: string; json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
@@ -168,7 +168,9 @@ async function discard(ids: string[], { reason, json }: { reason: string; json?:
     const discarded: string[] = [];
     for (let start = 0; start < ids.length; start += CHUNK)
       discarded.push(
-        ...(await discardDeadLetters(database.pool, ids.slice(start, start + CHUNK), { by, reason })),
+        ...(await discardDeadLetters(database.pool, ids.slice(start, start + CHUNK), {
+          ...{ by, reason, actor: commandLine() },
+        })),
       );
     const left = ids.filter((id) => !discarded.includes(id.toLowerCase()));
     if (json) printJson({ discarded: discarded.length, not_waiting: left });

@@ -2,6 +2,7 @@ import { type Command, Option } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { parseId, parseName } from '../arguments.ts';
+import { change } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
 import { addList, printRow, type Row } from '../output.ts';
@@ -53,23 +54,38 @@ interface CreateOptions {
 async function create({ workspace, name, channel, json }: CreateOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: workspaceId } = await findWorkspace(database, workspace);
-    const group = await database.prisma.subscriptionGroup
-      .create({ data: { id: v7(), workspaceId, name, channel }, include: named })
-      .catch(
-        refuseTaken(`a group of this workspace is named '${name}' already; archived groups keep their names`),
-      );
+    const group = await change(database, async (tx) => {
+      const data = { id: v7(), workspaceId, name, channel };
+      const made = await tx.subscriptionGroup.create({ data, include: named });
+      const subject = { kind: 'subscription_group', id: made.id };
+      const detail = { name, channel };
+      return {
+        result: made,
+        entries: [{ action: 'subscription_groups.create', subject, workspaceId, detail }],
+      };
+    }).catch(
+      refuseTaken(`a group of this workspace is named '${name}' already; archived groups keep their names`),
+    );
     printRow(json, rowOf(group));
   });
 }
 
 async function archive(id: string, { json }: { json?: boolean }): Promise<void> {
-  await withInstallation(async ({ database: { prisma } }) => {
-    // Guarded, so that the time of the first archiving stands.
-    await prisma.subscriptionGroup.updateMany({
-      where: { id, archivedAt: null },
-      data: { archivedAt: new Date() },
+  await withInstallation(async ({ database }) => {
+    const group = await change(database, async (tx) => {
+      // Guarded, so that the time of the first archiving stands.
+      const { count } = await tx.subscriptionGroup.updateMany({
+        where: { id, archivedAt: null },
+        data: { archivedAt: new Date() },
+      });
+      const found = await tx.subscriptionGroup.findUnique({ where: { id }, include: named });
+      const subject = { kind: 'subscription_group', id };
+      const entry = { subject, workspaceId: found?.workspaceId, detail: { name: found?.name ?? '' } };
+      return {
+        result: found,
+        entries: count === 0 ? [] : [{ action: 'subscription_groups.archive', ...entry }],
+      };
     });
-    const group = await prisma.subscriptionGroup.findUnique({ where: { id }, include: named });
     if (group === null)
       throw new Refusal(`no subscription group has the id ${id}; see ${PENSTOCK} groups list`);
     printRow(json, rowOf(group));

@@ -1,9 +1,8 @@
 import type { Command } from 'commander';
-import { v7 } from 'uuid';
-import type { Prisma } from '../../generated/prisma/client.ts';
-import { newApiKey } from '../../store/credentials.ts';
+import { apiKeyColumns, makeApiKey, revokeApiKey, type ShownApiKey } from '../../store/api-keys.ts';
 import type { Database } from '../../store/database.ts';
 import { parseId, parseIpAllowlist, parseName, parsePermissions, permissions } from '../arguments.ts';
+import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
 import { addList, printRow, type Row } from '../output.ts';
@@ -34,7 +33,7 @@ export function addKeys(program: Command): void {
     sentence: 'List the API keys, the oldest first; secrets are stored nowhere and cannot be listed.',
     example: 'keys list --workspace default --json',
     owner: 'workspace',
-    find: (prisma, page) => prisma.apiKey.findMany({ ...page, select: columns }),
+    find: (prisma, page) => prisma.apiKey.findMany({ ...page, select: apiKeyColumns }),
     rowOf,
     cellsOf: (key) => ({ ...rowOf(key), permissions: brief(key.permissions) }),
   });
@@ -58,18 +57,9 @@ interface CreateOptions {
 async function create(options: CreateOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const workspace = await findWorkspace(database, options.workspace);
-    const { secret, identifier, hash } = newApiKey();
-    const key = await database.prisma.apiKey.create({
-      data: {
-        id: v7(),
-        workspaceId: workspace.id,
-        name: options.name,
-        identifier,
-        keyHash: new Uint8Array(hash),
-        permissions: options.permissions,
-        ipAllowlist: options.ipAllowlist ?? [],
-      },
-      select: columns,
+    const { name, permissions: given, ipAllowlist = [] } = options;
+    const { secret, key } = await makeApiKey(database, commandLine(), {
+      ...{ workspaceId: workspace.id, name, permissions: given, ipAllowlist },
     });
     printRow(
       options.json,
@@ -82,15 +72,8 @@ async function create(options: CreateOptions): Promise<void> {
 async function revoke(options: { id?: string; identifier?: string; json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
     const id = await findKeyId(database, options);
-    // Guarded, so that the time of the first revocation stands.
-    await database.prisma.apiKey.updateMany({
-      where: { id, revokedAt: null },
-      data: { revokedAt: new Date() },
-    });
-    printRow(
-      options.json,
-      rowOf(await database.prisma.apiKey.findUniqueOrThrow({ where: { id }, select: columns })),
-    );
+    const key = await revokeApiKey(database, commandLine(), id);
+    printRow(options.json, rowOf(key));
   });
 }
 
@@ -122,20 +105,7 @@ function brief(given: string[]): string[] {
   return permissions.every((permission) => given.includes(permission)) ? ['all'] : given;
 }
 
-/** All but the hash. */
-const columns = {
-  id: true,
-  name: true,
-  identifier: true,
-  permissions: true,
-  ipAllowlist: true,
-  createdAt: true,
-  lastSeenAt: true,
-  revokedAt: true,
-  workspace: { select: { name: true } },
-} satisfies Prisma.ApiKeySelect;
-
-function rowOf(key: Prisma.ApiKeyGetPayload<{ select: typeof columns }>): Row {
+function rowOf(key: ShownApiKey): Row {
   return {
     api_key_id: key.id,
     workspace: key.workspace.name,

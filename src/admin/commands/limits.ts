@@ -1,6 +1,8 @@
 import { type Command, Option } from 'commander';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
+import { resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
 import { parseCount } from '../arguments.ts';
+import { commandLine } from '../audit.ts';
 import { addNoun, addVerb } from '../command.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
 import { printPage, printRow, type Row } from '../output.ts';
@@ -46,11 +48,7 @@ interface SetOptions {
 async function set({ bucket, requests, windowSeconds, ...options }: SetOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: workspaceId, name } = await findWorkspace(database, options.workspace);
-    await database.prisma.rateLimit.upsert({
-      where: { workspaceId_bucket: { workspaceId, bucket } },
-      create: { workspaceId, bucket, requests, windowSeconds },
-      update: { requests, windowSeconds },
-    });
+    await setRateLimit(database, commandLine(), { workspaceId, bucket, requests, windowSeconds });
     printRow(options.json, { workspace: name, ...rowOf(bucket, { requests, windowSeconds }, true) });
   });
 }
@@ -67,7 +65,7 @@ async function reset(options: { workspace: string; bucket?: BucketName; json?: b
   await withInstallation(async ({ database }) => {
     const { id: workspaceId } = await findWorkspace(database, options.workspace);
     const { bucket } = options;
-    await database.prisma.rateLimit.deleteMany({ where: { workspaceId, ...(bucket && { bucket }) } });
+    await resetRateLimits(database, commandLine(), { workspaceId, bucket });
     printLimits(options.json, await database.prisma.rateLimit.findMany({ where: { workspaceId } }));
   });
 }

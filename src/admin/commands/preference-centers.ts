@@ -1,9 +1,11 @@
 import type { Command } from 'commander';
 import type { PreferenceCenter } from '../../generated/prisma/client.ts';
 import type { Json } from '../../profile/json.ts';
+import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
 import { parseExternalId, parseId } from '../arguments.ts';
+import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
 import { addList, printRow, type Row } from '../output.ts';
@@ -83,7 +85,11 @@ async function revoke({ workspace, center, externalId, json }: RevokeOptions): P
       center === undefined
         ? { kind: 'user', id: await requireUser(database, workspaceId, externalId!) }
         : { kind: 'center', id: (await requireCenter(database, workspaceId, center)).id };
-    const revokedAt = await revokeLinks(database.pool, workspaceId, subject);
+    const revokedAt = await audited(database.pool, commandLine(), async (tx) => {
+      const of = { kind: subject.kind === 'user' ? 'user' : 'preference_center', id: subject.id };
+      const entry: AuditEntry = { action: 'preference_links.revoke', subject: of, workspaceId };
+      return { result: await revokeLinks(tx, workspaceId, subject), entries: [entry] };
+    });
     printRow(json, {
       workspace: name,
       ...(center === undefined ? { external_id: externalId! } : { preference_center_api_id: center }),

@@ -1,8 +1,10 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { settings } from '../../platform/config.ts';
+import { audited } from '../../store/audit.ts';
 import { readTotals } from '../../store/counters.ts';
 import { confirmLosses, listLosses, presentMembers, readLanes } from '../../store/installation.ts';
 import { parseCount } from '../arguments.ts';
+import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, Refusal } from '../command.ts';
 import { withInstallation } from '../lookup.ts';
 import { printJson, printPage, printRow } from '../output.ts';
@@ -98,6 +100,11 @@ async function confirm(number: number, { json }: { json?: boolean }): Promise<vo
   await withInstallation(async ({ database: { pool } }) => {
     const [latest] = await listLosses(pool, 1);
     if (!latest || number > latest.id) throw new Refusal(`there is no loss ${number}`);
-    printRow(json, { confirmed: await confirmLosses(pool, number) });
+    const confirmed = await audited(pool, commandLine(), async (tx) => {
+      const result = await confirmLosses(tx, number);
+      const subject = { kind: 'queue_loss', id: String(number) };
+      return { result, entries: result === 0 ? [] : [{ action: 'queue.confirm_loss', subject }] };
+    });
+    printRow(json, { confirmed });
   });
 }

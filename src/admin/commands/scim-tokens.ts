@@ -1,9 +1,10 @@
 import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
+import type { AuditEntry } from '../../store/audit.ts';
 import { newScimToken } from '../../store/credentials.ts';
-import type { Database } from '../../store/database.ts';
 import { parseId, parseIpAllowlist, parseName, parseOrigin } from '../arguments.ts';
+import { change } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { findCompany, withInstallation } from '../lookup.ts';
 import { addList, printRow, type Row } from '../output.ts';
@@ -65,9 +66,10 @@ async function issue({ company, origin, name, ipAllowlist = [], json }: IssueOpt
     const { id: companyId } = await findCompany(database, company);
     const { secret, identifier, hash } = newScimToken();
     const tokenHash = new Uint8Array(hash);
-    const token = await database.prisma.scimToken.create({
-      data: { id: v7(), companyId, name, identifier, tokenHash, origin, ipAllowlist },
-      select: columns,
+    const data = { id: v7(), companyId, name, identifier, tokenHash, origin, ipAllowlist };
+    const token = await change(database, async (tx) => {
+      const result = await tx.scimToken.create({ data, select: columns });
+      return { result, entries: [entryOf('scim_tokens.issue', result)] };
     });
     printRow(json, { scim_token: secret, ...rowOf(token) }, KEEP);
   });
@@ -76,11 +78,15 @@ async function issue({ company, origin, name, ipAllowlist = [], json }: IssueOpt
 async function rotate(id: string, { json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { secret, identifier, hash } = newScimToken();
-    const { count } = await database.prisma.scimToken.updateMany({
-      where: { id, revokedAt: null },
-      data: { identifier, tokenHash: new Uint8Array(hash), lastSeenAt: null },
+    const { count, token } = await change(database, async (tx) => {
+      const changed = await tx.scimToken.updateMany({
+        where: { id, revokedAt: null },
+        data: { identifier, tokenHash: new Uint8Array(hash), lastSeenAt: null },
+      });
+      const found = await findToken(tx, id);
+      const entries = changed.count === 0 ? [] : [entryOf('scim_tokens.rotate', found)];
+      return { result: { count: changed.count, token: found }, entries };
     });
-    const token = await findToken(database, id);
     if (count === 0) throw new Refusal(`the SCIM token ${id} is revoked; issue a new one`);
     printRow(json, { scim_token: secret, ...rowOf(token) }, KEEP);
   });
@@ -88,17 +94,28 @@ async function rotate(id: string, { json }: { json?: boolean }): Promise<void> {
 
 async function revoke(id: string, { json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
-    // Guarded, so that the time of the first revocation stands.
-    await database.prisma.scimToken.updateMany({
-      where: { id, revokedAt: null },
-      data: { revokedAt: new Date() },
+    const token = await change(database, async (tx) => {
+      // Guarded, so that the time of the first revocation stands.
+      const { count } = await tx.scimToken.updateMany({
+        where: { id, revokedAt: null },
+        data: { revokedAt: new Date() },
+      });
+      const found = await findToken(tx, id);
+      return { result: found, entries: count === 0 ? [] : [entryOf('scim_tokens.revoke', found)] };
     });
-    printRow(json, rowOf(await findToken(database, id)));
+    printRow(json, rowOf(token));
   });
 }
 
-async function findToken({ prisma }: Database, id: string): Promise<Shown> {
-  const token = await prisma.scimToken.findUnique({ where: { id }, select: columns });
+function entryOf(
+  action: 'scim_tokens.issue' | 'scim_tokens.rotate' | 'scim_tokens.revoke',
+  { id, companyId, name, origin }: Shown,
+): AuditEntry {
+  return { action, subject: { kind: 'scim_token', id }, companyId, detail: { name, origin } };
+}
+
+async function findToken(tx: Prisma.TransactionClient, id: string): Promise<Shown> {
+  const token = await tx.scimToken.findUnique({ where: { id }, select: columns });
   if (token === null) throw new Refusal(`no SCIM token has the id ${id}; see ${PENSTOCK} scim-tokens list`);
   return token;
 }
@@ -106,6 +123,7 @@ async function findToken({ prisma }: Database, id: string): Promise<Shown> {
 /** All but the hash. */
 const columns = {
   id: true,
+  companyId: true,
   name: true,
   identifier: true,
   origin: true,

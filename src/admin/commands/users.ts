@@ -1,8 +1,10 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { BlockedExternalId, Prisma } from '../../generated/prisma/client.ts';
+import type { AuditEntry } from '../../store/audit.ts';
 import { MAX_BLOCKED } from '../../store/blocked-external-ids.ts';
 import type { Database } from '../../store/database.ts';
 import { parseCount, parseExternalId, parseId, parseReason } from '../arguments.ts';
+import { change } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspace, findWorkspaceId, withInstallation } from '../lookup.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
@@ -59,7 +61,8 @@ async function block({ externalId, reason, json, ...named }: Named & { reason: s
  * One that is blocked already keeps its time and its reason. Two commands at one moment may pass the bound by
  * one, which the edges do not feel.
  */
-async function insertBlocked({ prisma }: Database, id: Key, reason: string): Promise<BlockedExternalId> {
+async function insertBlocked(database: Database, id: Key, reason: string): Promise<BlockedExternalId> {
+  const { prisma } = database;
   const before = await prisma.blockedExternalId.findUnique({ where: { workspaceId_externalId: id } });
   if (before?.unblockedAt === null) return before;
   const others = await prisma.blockedExternalId.count({
@@ -68,23 +71,33 @@ async function insertBlocked({ prisma }: Database, id: Key, reason: string): Pro
   if (others >= MAX_BLOCKED) {
     throw new Refusal(`a workspace has at most ${MAX_BLOCKED} blocked external ids; unblock one first`);
   }
-  return prisma.blockedExternalId.upsert({
-    where: { workspaceId_externalId: id },
-    create: { ...id, reason },
-    update: { reason, blockedAt: new Date(), unblockedAt: null },
+  return change(database, async (tx) => {
+    const result = await tx.blockedExternalId.upsert({
+      where: { workspaceId_externalId: id },
+      create: { ...id, reason },
+      update: { reason, blockedAt: new Date(), unblockedAt: null },
+    });
+    return { result, entries: [entryOf('users.block', id)] };
   });
+}
+
+/** Which external id it is stands with the block alone, under the same time: it may name a person. */
+function entryOf(action: 'users.block' | 'users.unblock', { workspaceId }: Key): AuditEntry {
+  return { action, subject: { kind: 'workspace', id: workspaceId }, workspaceId };
 }
 
 async function unblock({ externalId, json, ...named }: Named): Promise<void> {
   await withInstallation(async ({ database }) => {
     const { id: workspaceId, name } = await findWorkspace(database, named.workspace);
-    // Guarded, so that the time of the first unblocking stands.
-    await database.prisma.blockedExternalId.updateMany({
-      where: { workspaceId, externalId, unblockedAt: null },
-      data: { unblockedAt: new Date() },
-    });
-    const row = await database.prisma.blockedExternalId.findUnique({
-      where: { workspaceId_externalId: { workspaceId, externalId } },
+    const key = { workspaceId, externalId };
+    const row = await change(database, async (tx) => {
+      // Guarded, so that the time of the first unblocking stands.
+      const { count } = await tx.blockedExternalId.updateMany({
+        where: { ...key, unblockedAt: null },
+        data: { unblockedAt: new Date() },
+      });
+      const result = await tx.blockedExternalId.findUnique({ where: { workspaceId_externalId: key } });
+      return { result, entries: count === 0 ? [] : [entryOf('users.unblock', key)] };
     });
     if (row === null) {
       throw new Refusal(`the external id '${externalId}' is not blocked; see ${PENSTOCK} users blocked`);

@@ -6,7 +6,9 @@ import {
 } from '../../integrations/definition.ts';
 import { type SourceColumn, SourceError } from '../../integrations/source.ts';
 import { integrationKeys } from '../../processes/secrets.ts';
+import { audited } from '../../store/audit.ts';
 import { deleteIfIdle, type SelectedIntegration } from '../../store/integrations.ts';
+import * as audit from '../audit.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
 import { type Installation, withInstallation } from '../lookup.ts';
 import { printJson, printRow } from '../output.ts';
@@ -36,6 +38,7 @@ export async function pause(nameOrId: string, { workspace, json }: OneOptions): 
     const integration = await findIntegration(installation.database, nameOrId, workspace);
     if (integration.status === 'draft') throw new Refusal(`the integration '${integration.name}' is a draft`);
     await change(installation, integration, {
+      action: 'integrations.pause',
       data: { status: 'paused' },
       json,
       note: `A job that is in progress goes on; ${PENSTOCK} integrations cancel ends it.`,
@@ -48,7 +51,9 @@ export async function resume(nameOrId: string, { workspace, json }: OneOptions):
   await withInstallation(async (installation) => {
     const integration = await findIntegration(installation.database, nameOrId, workspace);
     if (integration.status === 'draft') await tryStored(integration, installation);
-    await change(installation, integration, { data: { status: 'active' }, json });
+    await change(installation, integration, {
+      ...{ action: 'integrations.resume' as const, data: { status: 'active' }, json },
+    });
   });
 }
 
@@ -71,6 +76,7 @@ export async function update(nameOrId: string, options: UpdateOptions): Promise<
     const integration = await findIntegration(installation.database, nameOrId, workspace);
     const credentials = namesSecret(options) ? await renewed(integration, options, installation) : undefined;
     await change(installation, integration, {
+      action: 'integrations.update',
       data: {
         ...(schedule !== undefined && { schedule }),
         ...(onDemand && { schedule: null }),
@@ -99,8 +105,14 @@ async function renewed(
 
 export async function remove(nameOrId: string, { workspace, json }: OneOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const { id, name } = await findIntegration(database, nameOrId, workspace);
-    if (!(await deleteIfIdle(database.pool, id)))
+    const { id, name, ...found } = await findIntegration(database, nameOrId, workspace);
+    const isDeleted = await audited(database.pool, audit.commandLine(), async (tx) => {
+      const result = await deleteIfIdle(tx, id);
+      const subject = { kind: 'integration', id };
+      const entry = { subject, workspaceId: found.workspace_id, detail: { name } };
+      return { result, entries: result ? [{ action: 'integrations.delete', ...entry }] : [] };
+    });
+    if (!isDeleted)
       throw new Refusal(`a job of '${name}' is in progress; end it with ${PENSTOCK} integrations cancel`);
     if (json) printJson({ integration_id: id, deleted: true });
     else process.stdout.write(`${name} is deleted, with its logs; what it synced stays\n`);
@@ -108,6 +120,7 @@ export async function remove(nameOrId: string, { workspace, json }: OneOptions):
 }
 
 interface Change {
+  action: 'integrations.pause' | 'integrations.resume' | 'integrations.update';
   data: Parameters<Installation['database']['prisma']['integration']['update']>[0]['data'];
   /** Whether the row is printed as JSON. */
   json: boolean | undefined;
@@ -118,10 +131,15 @@ interface Change {
 /** Writes what changes, and prints the integration as it is then. */
 async function change(
   { database }: Installation,
-  { id }: SelectedIntegration,
-  { data, json, note }: Change,
+  { id, name, workspace_id: workspaceId }: SelectedIntegration,
+  { action, data, json, note }: Change,
 ): Promise<void> {
-  await database.prisma.integration.update({ where: { id }, data: { ...data, updatedAt: new Date() } });
+  await audit.change(database, async (tx) => {
+    const result = await tx.integration.update({ where: { id }, data: { ...data, updatedAt: new Date() } });
+    // Which members: their values may be a secret, or an address.
+    const detail = { name, changed: Object.keys(data) };
+    return { result, entries: [{ action, subject: { kind: 'integration', id }, workspaceId, detail }] };
+  });
   printRow(json, longRow(await findIntegration(database, id), new Date()), note);
 }
 

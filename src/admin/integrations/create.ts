@@ -11,6 +11,7 @@ import {
 import { openSource } from '../../integrations/open-source.ts';
 import { type SourceColumn, SourceError } from '../../integrations/source.ts';
 import { integrationKeys } from '../../processes/secrets.ts';
+import { change } from '../audit.ts';
 import { codeOf, PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
 import { printRow } from '../output.ts';
@@ -132,37 +133,36 @@ async function store(
   { name, kind, warehouseType, schedule, contactEmails, updateExistingOnly }: CreateOptions,
   { database }: Installation,
 ): Promise<void> {
-  await database.prisma
-    .$transaction(async (tx) => {
-      // One after the other in a workspace: two could else take the same source. Live traffic does not wait.
-      await tx.$executeRaw`select from workspaces where id = ${workspaceId}::uuid for no key update`;
-      const others = await tx.integration.findMany({
-        where: { workspaceId },
-        select: { name: true, source: true },
-      });
-      const taken = others.find((other) => isSameSource(other.source as unknown as SourceDefinition, source));
-      if (taken)
-        throw new Refusal(
-          `the integration '${taken.name}' has this source; each table serves one integration`,
-        );
-      await tx.integration.create({
-        data: {
-          id,
-          workspaceId,
-          name,
-          kind,
-          status,
-          warehouseType: warehouseType ?? source.type,
-          source: source as unknown as Prisma.InputJsonObject,
-          ...(encrypted && { credentials: new Uint8Array(encrypted) }),
-          schedule: schedule ?? null,
-          contactEmails,
-          updateExistingOnly: updateExistingOnly === true,
-        },
-      });
-    })
-    .catch((error) => {
-      if (codeOf(error) !== 'P2002') throw error;
-      throw new Refusal(`an integration of this workspace is named '${name}' already`);
+  await change(database, async (tx) => {
+    // One after the other in a workspace: two could else take the same source. Live traffic does not wait.
+    await tx.$executeRaw`select from workspaces where id = ${workspaceId}::uuid for no key update`;
+    const others = await tx.integration.findMany({
+      where: { workspaceId },
+      select: { name: true, source: true },
     });
+    const taken = others.find((other) => isSameSource(other.source as unknown as SourceDefinition, source));
+    if (taken)
+      throw new Refusal(`the integration '${taken.name}' has this source; each table serves one integration`);
+    const made = await tx.integration.create({
+      data: {
+        id,
+        workspaceId,
+        name,
+        kind,
+        status,
+        warehouseType: warehouseType ?? source.type,
+        source: source as unknown as Prisma.InputJsonObject,
+        ...(encrypted && { credentials: new Uint8Array(encrypted) }),
+        schedule: schedule ?? null,
+        contactEmails,
+        updateExistingOnly: updateExistingOnly === true,
+      },
+    });
+    const subject = { kind: 'integration', id };
+    const detail = { name, kind, status };
+    return { result: made, entries: [{ action: 'integrations.create', subject, workspaceId, detail }] };
+  }).catch((error) => {
+    if (codeOf(error) !== 'P2002') throw error;
+    throw new Refusal(`an integration of this workspace is named '${name}' already`);
+  });
 }

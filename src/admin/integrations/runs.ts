@@ -2,10 +2,12 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { v7, validate } from 'uuid';
 import type { SourceDefinition } from '../../integrations/definition.ts';
 import { nextRun } from '../../integrations/schedule.ts';
+import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
 import { type SelectedRun, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
+import { commandLine } from '../audit.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspaceId, type Installation, withInstallation } from '../lookup.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
@@ -112,9 +114,13 @@ interface OneOptions {
 export async function sync(nameOrId: string, options: OneOptions & { wait?: boolean }): Promise<void> {
   await withInstallation(async (installation) => {
     const { database } = installation;
-    const { id: integrationId, name, status } = await findIntegration(database, nameOrId, options.workspace);
+    const integration = await findIntegration(database, nameOrId, options.workspace);
+    const { id: integrationId, name, status } = integration;
     const id = v7();
-    const started = await startRun(database.pool, { id, integrationId, askedBy: 'operator' });
+    const started = await audited(database.pool, commandLine(), async (tx) => {
+      const result = await startRun(tx, { id, integrationId, askedBy: 'operator' });
+      return { result, entries: result === 'started' ? [entryOf('syncs.start', integration, id)] : [] };
+    });
     if (started === 'in progress')
       throw new Refusal(`another job of '${name}' is in progress; see ${PENSTOCK} integrations logs`);
     if (started !== 'started')
@@ -163,8 +169,12 @@ async function requireRun({ database }: Installation, integrationId: string, id:
 export async function cancel(nameOrId: string, options: OneOptions): Promise<void> {
   await withInstallation(async (installation) => {
     const { database } = installation;
-    const { id: integrationId, name } = await findIntegration(database, nameOrId, options.workspace);
-    const id = await cancelRun(database.pool, integrationId);
+    const integration = await findIntegration(database, nameOrId, options.workspace);
+    const { id: integrationId, name } = integration;
+    const id = await audited(database.pool, commandLine(), async (tx) => {
+      const result = await cancelRun(tx, integrationId);
+      return { result, entries: result === undefined ? [] : [entryOf('syncs.cancel', integration, result)] };
+    });
     if (id === undefined) throw new Refusal(`no job of '${name}' is in progress`);
     printRow(
       options.json,
@@ -172,6 +182,14 @@ export async function cancel(nameOrId: string, options: OneOptions): Promise<voi
       'It ends when the rows in hand have taken effect; what was synced stays.',
     );
   });
+}
+
+function entryOf(
+  action: 'syncs.start' | 'syncs.cancel',
+  { id, workspace_id: workspaceId }: SelectedIntegration,
+  run: string,
+): AuditEntry {
+  return { action, subject: { kind: 'integration', id }, workspaceId, detail: { run } };
 }
 
 interface LogsOptions extends OneOptions {

@@ -107,18 +107,18 @@ const act: Page<PageServices> = {
   right: 'change',
   mostBytes: FORM_BYTES,
   async handle(visit) {
-    const { services, viewer, field } = visit;
+    const { services, viewer, actor, field } = visit;
     const found = await findLetter(visit);
     const { id, workspaceId } = found.letter;
     if (!viewer.can('delivery', workspaceId)) throw lacking('delivery');
     const { database, producer, config } = services;
-    const context = { database, producer, lanes: config.LANES };
+    const context = { database, producer, lanes: config.LANES, actor };
     const back = (done: string) => ({ to: pathWith(`/dead-letters/${id}`, { done }) });
     switch (field('action')) {
       case 'replay':
         return back((await replayDeadLetters(context, [id])).enqueued.length > 0 ? 'replayed' : 'nothing');
       case 'discard': {
-        const discard = { by: viewer.user, reason: readReason(field('why')) };
+        const discard = { by: viewer.user, reason: readReason(field('why')), actor };
         return back(
           (await discardDeadLetters(database.pool, [id], discard)).length > 0 ? 'discarded' : 'nothing',
         );

@@ -211,7 +211,7 @@ const act: Page<PageServices> = {
   path: '/dead-letters',
   right: 'change',
   async handle(visit) {
-    const { services, viewer, field, fields } = visit;
+    const { services, viewer, actor, field, fields } = visit;
     const { pool } = services.database;
     const action = field('action');
     const workspaceId = field('workspace');
@@ -231,7 +231,10 @@ const act: Page<PageServices> = {
       case 'replay':
       case 'replay_group': {
         const { enqueued } = await replayDeadLetters(
-          { database: services.database, producer: services.producer, lanes: services.config.LANES },
+          {
+            ...{ database: services.database, producer: services.producer },
+            ...{ lanes: services.config.LANES, actor },
+          },
           ids,
         );
         return back(enqueued.length > 0 ? 'replayed' : 'nothing');
@@ -239,8 +242,7 @@ const act: Page<PageServices> = {
       case 'discard':
       case 'discard_group': {
         const discarded = await discardDeadLetters(pool, ids, {
-          by: viewer.user,
-          reason: readReason(field('why')),
+          ...{ by: viewer.user, reason: readReason(field('why')), actor },
         });
         return back(discarded.length > 0 ? 'discarded' : 'nothing');
       }

@@ -3,15 +3,21 @@ import { openLaneDepths } from '../../queue/depth.ts';
 import { createGroupCommit } from '../../queue/enqueue.ts';
 import { createWaitingSearch } from '../../queue/waiting.ts';
 import type { ConsoleServices, Page, PageServices } from '../console.ts';
+import { accountPages } from './accounts.ts';
+import { auditPages } from './audit.ts';
 import { deadLetterPages } from './dead-letter.ts';
 import { deadLetterListPages } from './dead-letters.ts';
 import { healthPages } from './health.ts';
+import { keyPages } from './keys.ts';
 import { requestPages } from './requests.ts';
+import { sessionPages } from './sessions.ts';
 import { syncPages } from './sync.ts';
 import { syncListPages } from './syncs.ts';
+import { teamPages } from './teams.ts';
 import { userPages } from './user.ts';
 import { userActionPages } from './user-actions.ts';
 import { userListPages } from './users.ts';
+import { workspacePages } from './workspaces.ts';
 
 /** Every route of the console. */
 export const pages: Page<PageServices>[] = [
@@ -24,6 +30,12 @@ export const pages: Page<PageServices>[] = [
   ...deadLetterPages,
   ...syncListPages,
   ...syncPages,
+  ...workspacePages,
+  ...keyPages,
+  ...accountPages,
+  ...teamPages,
+  ...auditPages,
+  ...sessionPages,
 ];
 
 /** One person's action at a time: nothing is gathered. */

@@ -88,7 +88,7 @@ const follow: Page<PageServices> = {
       ['Objects', count(followed.objects.length + followed.unknown, 'accepted object')],
       [
         'API key',
-        html`<span class="faint">not recorded by this release; the log line of the request has its workspace</span>`,
+        html`<span class="faint">in the log line of the request, as <code>key_id</code>; the queue does not carry it</span>`,
       ],
     ])}</div>
 ${followed.unknown > 0 && html`<p class="banner warn">Of ${count(followed.unknown, 'object')} nothing is known: an earlier release applied them, or the queue has lost them.</p>`}

@@ -1,5 +1,6 @@
 import { newId } from '../../platform/ids.ts';
 import { grouped } from '../../platform/numbers.ts';
+import { type AuditAction, type AuditEntry, audited, recordAudit } from '../../store/audit.ts';
 import {
   type SelectedIntegration,
   selectIntegrations,
@@ -9,7 +10,18 @@ import { type RowError, type SelectedRun, selectRowErrors, selectRuns } from '..
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { type Html, html, type Part } from '../html.ts';
-import { count, duration, empty, facts, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import {
+  count,
+  csvLine,
+  duration,
+  empty,
+  facts,
+  MASK,
+  moment,
+  nextPage,
+  pathWith,
+  table,
+} from '../layout.ts';
 import { nextOf, statusBadge } from './syncs.ts';
 
 const PAGE = 25;
@@ -140,23 +152,40 @@ const act: Page<PageServices> = {
   path: '/syncs/:id',
   right: 'syncs',
   async handle(visit) {
-    const { id, status } = await findIntegration(visit);
+    const { id, status, workspace_id: workspaceId } = await findIntegration(visit);
     const { pool } = visit.services.database;
     const back = (done: string) => ({ to: pathWith(`/syncs/${id}`, { done }) });
+    const entry = (action: AuditAction, detail = {}): AuditEntry => ({
+      ...{ action, subject: { kind: 'integration', id }, workspaceId, detail },
+    });
     switch (visit.field('action')) {
       case 'sync': {
-        // The sync processes find it in its table: no queue is needed.
-        const started = await startRun(pool, { id: newId(), integrationId: id, askedBy: 'operator' });
+        const run = newId();
+        const started = await audited(pool, visit.actor, async (tx) => {
+          // The sync processes find it in its table: no queue is needed.
+          const result = await startRun(tx, { id: run, integrationId: id, askedBy: 'operator' });
+          return { result, entries: result === 'started' ? [entry('syncs.start', { run })] : [] };
+        });
         if (started === 'started') return back('begun');
         if (started === 'in progress') throw new Sorry(409, 'Another run of it is in progress.');
         throw new Sorry(409, `It is ${status}: resume it first.`);
       }
-      case 'cancel':
-        return back((await cancelRun(pool, id)) === undefined ? 'nothing' : 'cancelled');
+      case 'cancel': {
+        const run = await audited(pool, visit.actor, async (tx) => {
+          const result = await cancelRun(tx, id);
+          return { result, entries: result === undefined ? [] : [entry('syncs.cancel', { run: result })] };
+        });
+        return back(run === undefined ? 'nothing' : 'cancelled');
+      }
       case 'pause':
       case 'resume': {
         const isPause = visit.field('action') === 'pause';
-        if (!(await setIntegrationStatus(pool, id, isPause ? 'paused' : 'active')))
+        const isSet = await audited(pool, visit.actor, async (tx) => {
+          const result = await setIntegrationStatus(tx, id, isPause ? 'paused' : 'active');
+          const told = entry(isPause ? 'integrations.pause' : 'integrations.resume');
+          return { result, entries: result ? [told] : [] };
+        });
+        if (!isSet)
           throw new Sorry(
             409,
             'It is a draft: penstock integrations resume tests its source and activates it.',
@@ -233,6 +262,12 @@ const download: Page<PageServices> = {
     const { integration, run } = await findRun(visit);
     if (!visit.viewer.can('pii', integration.workspace_id)) throw lacking('pii');
     const { pool } = visit.services.database;
+    const subject = { kind: 'integration', id: integration.id };
+    const { workspace_id: workspaceId } = integration;
+    // Before anything leaves: what was begun cannot be taken back.
+    await recordAudit(pool, visit.actor, [
+      { action: 'syncs.download_rows', subject, workspaceId, detail: { run: run.id } },
+    ]);
     async function* chunks() {
       yield 'row,outcome,updated_at,identifier,reason,payload\r\n';
       for (let after = 0; ; ) {
@@ -246,19 +281,9 @@ const download: Page<PageServices> = {
   },
 };
 
-/** What a spreadsheet would take for a formula. */
-const FORMULA = /^[=+\-@\t\r]/;
-
-/** A line of RFC 4180, whose values no spreadsheet computes. */
+/** A line of the file. */
 export function csvOf({ number, synced, updatedAt, identifier, reason, payload }: RowError): string {
-  const values = [number, synced ? 'synced' : 'failed', updatedAt, identifier, reason, payload].map(
-    (value) => {
-      const text = String(value ?? '');
-      const safe = FORMULA.test(text) ? `'${text}` : text;
-      return /[",\r\n]/.test(safe) ? `"${safe.replaceAll('"', '""')}"` : safe;
-    },
-  );
-  return `${values.join(',')}\r\n`;
+  return csvLine([number, synced ? 'synced' : 'failed', updatedAt, identifier, reason, payload]);
 }
 
 export const syncPages = [show, act, showRun, download];

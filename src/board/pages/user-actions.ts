@@ -4,6 +4,7 @@ import { usersDelete } from '../../operations/users.delete.ts';
 import { newId } from '../../platform/ids.ts';
 import { presentTrace } from '../../platform/tracing.ts';
 import { toServiceId } from '../../profile/identifier.ts';
+import { recordAudit } from '../../store/audit.ts';
 import { readProfiles } from '../../store/export.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { html } from '../html.ts';
@@ -16,7 +17,7 @@ const exported: Page<PageServices> = {
   path: '/users/:service_id/export',
   right: 'export',
   async handle(visit) {
-    const { services, viewer } = visit;
+    const { services, viewer, actor } = visit;
     const { workspace, id, pii } = await findUser(visit);
     if (!pii) throw lacking('pii');
     if (!viewer.can('users', workspace.id)) throw lacking('users');
@@ -26,6 +27,9 @@ const exported: Page<PageServices> = {
       fields: Object.keys(fields),
     });
     if (!user) throw new Sorry(404, 'This user has just been deleted.');
+    await recordAudit(services.database.pool, actor, [
+      { action: 'users.export', subject: { kind: 'user', id: toServiceId(id) }, workspaceId: workspace.id },
+    ]);
     const text = JSON.stringify(toUserObject(user, Object.entries(fields)), undefined, 2);
     return {
       file: `${toServiceId(id)}.json`,
@@ -74,7 +78,7 @@ const remove: Page<PageServices> = {
   path: '/users/:service_id/delete',
   right: 'change',
   async handle(visit) {
-    const { services, viewer, field } = visit;
+    const { services, viewer, actor, field } = visit;
     const { path, word, id, workspace } = await findForDelete(visit);
     if (field('confirm').trim() !== word) {
       const back = userPath(viewer, { id, workspaceId: workspace.id });
@@ -90,6 +94,13 @@ const remove: Page<PageServices> = {
       accepted_at: new Date().toISOString(),
       ...presentTrace(),
     };
+    // Before it: what is in a lane cannot be taken back. One that never came there is told of as well.
+    await recordAudit(services.database.pool, actor, [
+      {
+        ...{ action: 'users.delete', subject: { kind: 'user', id: word }, workspaceId: workspace.id },
+        detail: { request_id: requestId },
+      },
+    ]);
     await services.queue.enqueue(request, objects, JSON.stringify(objects).length);
     const { log } = services;
     log.info({ request_id: requestId, account_id: viewer.accountId }, 'a user was deleted from the console');

@@ -4,6 +4,7 @@ import { ApiError, type ErrorName } from '../../errors.ts';
 import { normalizeStaffEmail } from '../../profile/addresses.ts';
 import type { Json } from '../../profile/json.ts';
 import { inTime } from '../../store/accounts.ts';
+import { type Actor, auditAccountIn } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import type { AboutRequest, Caller, DirectInput, Reply, Resources } from '../operation.ts';
 import { invalid, ScimError } from './messages.ts';
@@ -15,6 +16,11 @@ import { type Account, locationOf, readNames, toResource, versionOf } from './re
 export function companyOf({ companyId }: Caller): string {
   if (companyId === undefined) throw new TypeError('an operation of SCIM was asked without a SCIM token');
   return companyId;
+}
+
+/** Whom the audit names: the token, by its id. */
+export function actorOf({ scimToken }: Caller): Actor {
+  return { kind: 'scim_token', ...scimToken, via: 'scim' };
 }
 
 export function requestOf({ request }: DirectInput): AboutRequest {
@@ -61,7 +67,7 @@ export async function changeAccount(
     // RFC 7644 §3.5.2.1: what changes nothing leaves the time of the last change, and so the version.
     const changed = hasAll(current, values)
       ? current
-      : await write(prisma, current, { values, now: new Date(caller.now) });
+      : await write(prisma, current, { values, now: new Date(caller.now), actor: actorOf(caller) });
     if (changed) return replyWith({ status: 200, account: changed, baseUrl, project }, prisma);
   }
   throw new ApiError('unavailable', undefined, { 'Retry-After': '1' });
@@ -109,17 +115,20 @@ function requireSameUserName(given: Json | undefined, { email }: Account): void 
 }
 
 function hasAll(account: Account, values: AccountValues): boolean {
-  return Object.entries(values).every(([name, value]) =>
-    isDeepStrictEqual(account[name as keyof AccountValues], value),
-  );
+  return Object.entries(values).every(([name, value]) => isSame(account, name, value));
+}
+
+function isSame(account: Account, name: string, value: unknown): boolean {
+  return isDeepStrictEqual(account[name as keyof AccountValues], value);
 }
 
 /** @returns nothing when another change was faster */
 async function write(
   prisma: Database['prisma'],
-  { id, companyId, version, modifiedAt }: Account,
-  { values, now }: { values: AccountValues; now: Date },
+  current: Account,
+  { values, now, actor }: { values: AccountValues; now: Date; actor: Actor },
 ): Promise<Account | undefined> {
+  const { id, companyId, version, modifiedAt } = current;
   const update = prisma.account.updateManyAndReturn({
     where: { id, companyId, version },
     data: {
@@ -131,6 +140,11 @@ async function write(
       ...(!values.active && { sessionEpoch: { increment: 1 } }),
     },
   });
-  const [changed] = await inTime(prisma, update);
+  // Which members, and not what they are: a name is a person's.
+  const names = Object.entries(values).filter(([name, value]) => !isSame(current, name, value));
+  const detail = { changed: names.map(([name]) => name), active: values.active };
+  const account = { id, companyId, version };
+  const entry = { action: 'accounts.change', detail, account } as const;
+  const [changed] = await inTime(prisma, auditAccountIn(prisma, actor, entry), update);
   return changed;
 }

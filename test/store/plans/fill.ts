@@ -10,6 +10,7 @@ const ACCOUNTS = 200;
 export interface Filled {
   workspaceId: string;
   companyId: string;
+  accountId: string;
   keyHash: Buffer;
   group: string;
   integrationId: string;
@@ -88,6 +89,14 @@ const rows: Record<string, string> = {
   'accounts (id, company_id, user_name, email, external_id, given_name, family_name, department)': `
     filled_id('account', n), filled_id('company', n / ${ACCOUNTS}), 'Who' || n || '@x.com', 'who' || n || '@x.com',
     'who' || n, 'Given' || n, 'Family' || n, 'Department' || n`,
+  'audit (id, company_id, workspace_id, actor_kind, actor_name, via, action, subject_kind, subject_id)': `
+    filled_id('audit', n), filled_id('company', n % 2), ${owner}, 'account', 'who' || n % 100 || '@x.com', 'console',
+    (array['users.delete', 'users.export'])[n % 2 + 1], 'user', 'user' || n`,
+  'api_key_usage (workspace_id, api_key_id, day, bucket, requests)': `
+    ${owner}, filled_id('key', n % 40), (now() at time zone 'UTC')::date - n / 80, 'bucket' || n / 40 % 2, 1`,
+  'sessions (id, secret_hash, company_id, account_id, epoch, began_at, ends_at)': `
+    filled_id('session', n), ${digest}, filled_id('company', n / ${ACCOUNTS}), filled_id('account', n), 0,
+    ${instant}, ${instant} + interval '12 hours'`,
 };
 
 /** What stays small however many users there are. `n` begins at 0. */
@@ -156,7 +165,7 @@ export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
   );
   const { rows: found } = await pool.query(`
     select
-      ${owner} as "workspaceId", filled_id('company', 1) as "companyId", ${digest} as "keyHash",
+      ${owner} as "workspaceId", filled_id('company', 1) as "companyId", filled_id('account', 1) as "accountId", ${digest} as "keyHash",
       filled_id('group', n % 2) as group, filled_id('integration', n) as "integrationId", filled_id('run', n) as "runId",
       filled_id('run', n + ${most / 2}) as "oldRunId",
       filled_id('attempt', n) as attempt,

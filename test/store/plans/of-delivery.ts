@@ -42,6 +42,8 @@ import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store
 import type { Asking } from './asking.ts';
 
 /** What is kept of requests and envelopes, of their repeats and of what went wrong. */
+const actor = { kind: 'operator', name: 'ada', via: 'console' } as const;
+
 export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objects, deadLetters }) => {
   const requestId = newId();
   const [{ id, email, phone }] = users as [(typeof users)[0]];
@@ -104,8 +106,11 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => selectGroups(store, [workspaceId]),
     () => selectOfGroup(store, { workspaceId, kind: 'events', reason: 'reason', limit: 50 }),
     () => selectClosed(store, [workspaceId], { state: 'discarded', limit: 50 }),
-    () => discardDeadLetters(store, deadLetters, { by: 'ada@example.com', reason: 'hopeless' }),
-    () => mendDeadLetter(store, deadLetters[0]!, { object: '{}', by: 'ada@example.com', names: ['x:user2'] }),
+    () => discardDeadLetters(store, deadLetters, { by: 'ada@example.com', reason: 'hopeless', actor }),
+    () =>
+      mendDeadLetter(store, deadLetters[0]!, {
+        ...{ object: '{}', by: 'ada@example.com', names: ['x:user2'], actor },
+      }),
     () => claimWaitingForReplay(store, deadLetters),
     () => markReplayed(store, deadLetters),
     () => announceArrival(store, newId(), 0),

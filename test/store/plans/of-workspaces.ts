@@ -1,5 +1,8 @@
 import { newId } from '../../../src/platform/ids.ts';
 import { type Condition, findAccounts } from '../../../src/store/accounts.ts';
+import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/api-keys.ts';
+import { audited } from '../../../src/store/audit.ts';
+import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
 import { findApiKey, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
 import { ensurePartitions } from '../../../src/store/events.ts';
 import {
@@ -38,6 +41,15 @@ import {
   leaveFleet,
   listProcesses,
 } from '../../../src/store/processes.ts';
+import {
+  accountsByEmail,
+  beginSession,
+  endSessions,
+  findSession,
+  forgetSessions,
+  listSessions,
+  touchSession,
+} from '../../../src/store/sessions.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
 import type { Asking } from './asking.ts';
 
@@ -59,8 +71,22 @@ const conditions: Condition[] = [
   { op: 'email', comparisons: [{ op: 'eq', member: 'value', value }] },
 ];
 
+const actor = { kind: 'operator', name: 'ada', via: 'console' } as const;
+const entry = { action: 'users.export', subject: { kind: 'user', id: newId() } } as const;
+const session = {
+  ...{ epoch: 0, secretHash: Buffer.alloc(32), endsAt: new Date(), address: undefined, agent: 'Firefox' },
+};
+const searches = [
+  {},
+  { action: 'users.delete', from: new Date(Date.now() - 86_400_000), to: new Date() },
+  { subject: newId() },
+];
+
 /** Keys, dashboard accounts and integrations, of which a workspace or a company has few. */
-export const ofWorkspaces: Asking = (store, { workspaceId, companyId, integrationId, keyHash }) => [
+export const ofWorkspaces: Asking = (
+  store,
+  { workspaceId, companyId, accountId, integrationId, keyHash },
+) => [
   () => isMigrated(store, 1000),
   () => meetInstallation(store, member, 1),
   () => rememberQueue(store, 1, { now: 'now', mark: 'mark', additions: 1, waitingSince: undefined }),
@@ -110,4 +136,22 @@ export const ofWorkspaces: Asking = (store, { workspaceId, companyId, integratio
   () => selectIntegrations(store, { limit: 10 }),
   () => selectIntegrations(store, { workspaceId, name: 'integration2', limit: 10 }),
   () => deleteIfIdle(store, integrationId),
+  () => audited(store, actor, async () => ({ result: 0, entries: [entry] })),
+  ...searches.map((search) => () => searchAudit(store, { ...search, limit: 50 })),
+  () => searchAudit(store, { companyId, limit: 50 }),
+  () => searchAudit(store, { companyId, actor: 'who1@x.com', action: 'users.delete', limit: 50 }),
+  () => searchAudit(store, { companyId, action: 'users.delete', before: newId(), limit: 50 }),
+  () => forgetAudit(store, 365),
+  () => beginSession(store, { ...session, accountId, companyId }),
+  () => findSession(store, keyHash),
+  () => touchSession(store, newId(), { address: '127.0.0.1', agent: 'Firefox' }),
+  () => listSessions(store, { accountId }, { limit: 50 }),
+  () => listSessions(store, { companyId }, { before: newId(), limit: 50 }),
+  () => listSessions(store, {}, { limit: 50 }),
+  () => endSessions(store, [newId()], { companyId }),
+  () => forgetSessions(store),
+  () => addKeyUsage(store, [{ workspaceId, apiKeyId: newId(), bucket: 'default', requests: 1, refused: 0 }]),
+  () => readKeyUsage(store, { workspaceId, id: newId() }, 30),
+  () => forgetKeyUsage(store),
+  () => accountsByEmail(store, ['who1@x.com']),
 ];

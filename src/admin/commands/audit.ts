@@ -1,0 +1,72 @@
+import { type Command, Option } from 'commander';
+import { auditActions } from '../../store/audit.ts';
+import { type AuditRow, searchAudit } from '../../store/audit-list.ts';
+import { parseCount, parseDay, parseId } from '../arguments.ts';
+import { addVerb, Refusal } from '../command.ts';
+import { findCompanyId, withInstallation } from '../lookup.ts';
+import { printPage, type Row } from '../output.ts';
+
+export function addAudit(program: Command): void {
+  addVerb(program, 'audit', {
+    sentence: 'Show who did what, when and from where, the latest first; kept for AUDIT_DAYS.',
+    example: 'audit --action api_keys.create --from 2026-01-01 --json',
+  })
+    .option('--company <company>', 'only what is about this company (name or id)')
+    .addOption(
+      new Option('--action <action>', 'only this action, such as api_keys.create').choices(
+        Object.keys(auditActions),
+      ),
+    )
+    .option('--actor <name>', 'only what this one did: an email address, or the user of a machine, in full')
+    .option(
+      '--subject <id>',
+      'only what was done to this: the id of a key, of an account, of a dead letter …',
+    )
+    .option('--from <day>', 'from this day on, as 2026-01-31 (UTC)', parseDay)
+    .option('--to <day>', 'until this day, itself among them', parseDay)
+    .option('--limit <number>', 'most entries to show', parseCount, 50)
+    .option('--after <id>', 'go on behind this entry', parseId)
+    .action(show);
+}
+
+interface AuditOptions {
+  company?: string;
+  action?: string;
+  actor?: string;
+  subject?: string;
+  from?: Date;
+  to?: Date;
+  limit: number;
+  after?: string;
+  json?: boolean;
+}
+
+const DAY_MS = 86_400_000;
+
+async function show({ company, to, limit, after, json, ...options }: AuditOptions): Promise<void> {
+  if (options.from && to && options.from > to) throw new Refusal('--from is later than --to');
+  await withInstallation(async ({ database }) => {
+    const { rows, next } = await searchAudit(database.pool, {
+      ...options,
+      companyId: await findCompanyId(database, company),
+      to: to && new Date(to.getTime() + DAY_MS),
+      before: after,
+      limit,
+    });
+    printPage(json, 'entries', { rows: rows.map(rowOf), next: next ?? null });
+  });
+}
+
+function rowOf(entry: AuditRow): Row {
+  return {
+    id: entry.id,
+    at: entry.at.toISOString(),
+    actor: entry.actorName || entry.actorKind,
+    action: entry.action,
+    subject: `${entry.subjectKind} ${entry.subjectId}`,
+    workspace: entry.workspace ?? entry.workspaceId,
+    via: entry.via,
+    address: entry.address,
+    detail: entry.detail,
+  };
+}

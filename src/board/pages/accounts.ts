@@ -1,0 +1,282 @@
+import type { Prisma } from '../../generated/prisma/client.ts';
+import { findAccounts, namesOf } from '../../store/accounts.ts';
+import { audited } from '../../store/audit.ts';
+import { storable } from '../../store/database.ts';
+import { inviteAccount, revokeInvitation } from '../../store/invitations.ts';
+import { endSessions, listSessions } from '../../store/sessions.ts';
+import type { Viewer } from '../access.ts';
+import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Html, html, type Part } from '../html.ts';
+import { badge, empty, facts, moment, nextPage, pathWith, table } from '../layout.ts';
+import { sessionTable } from './sessions.ts';
+
+const PAGE = 50;
+
+/** Workspaces of one account that its page shows, and teams of each. */
+const MOST_GROUPS = 100;
+
+/** Sessions of one account: it has no more. */
+const MOST_SESSIONS = 100;
+
+const MAX_TEXT = 320;
+
+/** Companies that the operator may choose from. */
+const MAX_COMPANIES = 200;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** Whose accounts, teams and permission sets are looked at: the viewer's company, or one that BOARD_USER chooses. */
+export async function chosenCompany({ services, viewer, query }: Visit<PageServices>): Promise<{
+  company: { id: string; name: string };
+  choice: (path: string) => Part;
+}> {
+  const { prisma } = services.database;
+  const companies = await prisma.company.findMany({
+    where: viewer.accountId === undefined ? {} : { id: viewer.companyId ?? '' },
+    orderBy: { name: 'asc' },
+    take: MAX_COMPANIES,
+  });
+  const wanted = query('company');
+  const company = wanted === '' ? companies[0] : companies.find(({ id }) => id === wanted);
+  if (!company) throw new Sorry(404, 'There is no such company, or it is not yours.');
+  const choice = (path: string) =>
+    companies.length > 1 &&
+    html`<form class="row" method="get" action="${path}"><label>Company <select name="company">${companies.map(({ id, name }) => html`<option value="${id}"${id === company.id && html` selected`}>${name}</option>`)}</select></label><button>Show</button></form>`;
+  return { company, choice };
+}
+
+/** All that a list shows: what an account may do can be a megabyte. */
+const listed = {
+  ...{ id: true, userName: true, givenName: true, familyName: true, department: true, active: true },
+  ...{ companyPermissions: true, lastSignInAt: true, invitationExpiresAt: true, passwordHash: true },
+} satisfies Prisma.AccountSelect;
+
+type Listed = Prisma.AccountGetPayload<{ select: typeof listed }>;
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/accounts',
+  right: 'company',
+  async handle(visit) {
+    const { services, query } = visit;
+    const text = storable(query('q'));
+    if (text.length > MAX_TEXT) throw new Sorry(400, `'q' has at most ${MAX_TEXT} characters.`);
+    const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : undefined;
+    const { company, choice } = await chosenCompany(visit);
+    const { pool, prisma } = services.database;
+    const { page, isCut } = await findAccounts(pool, company.id, {
+      ...(text !== '' && { condition: { op: 'sw', column: 'userName', value: text } }),
+      ...(after !== undefined && { after }),
+      limit: PAGE + 1,
+    });
+    const shown = page.slice(0, PAGE);
+    const found = await prisma.account.findMany({
+      where: { id: { in: shown.map(({ id }) => id) } },
+      orderBy: { position: 'asc' },
+      select: listed,
+    });
+    const next = page.length > PAGE || isCut ? shown.at(-1)!.position : undefined;
+    const body = html`<h1>Accounts</h1>
+<p class="lead">Who may sign in to the console of ${company.name}. The company's identity provider makes and changes them over SCIM; <a href="${pathWith('/teams', { company: company.id })}">teams and permission sets</a> are named there.</p>
+${choice('/accounts')}
+<form class="row" method="get" action="/accounts" role="search"><input type="hidden" name="company" value="${company.id}">
+<label class="grow">Email address, or what it begins with <input type="search" name="q" value="${text}" maxlength="${MAX_TEXT}"></label><button class="main">Look up</button></form>
+${accountTable(found, text)}
+${next !== undefined && nextPage('/accounts', { company: company.id, q: text, after: String(next) })}`;
+    return { title: 'Accounts', body };
+  },
+};
+
+function stateOf({ active, passwordHash, invitationExpiresAt }: Listed): Html {
+  if (!active) return badge('inactive', 'warn');
+  if (invitationExpiresAt && invitationExpiresAt > new Date()) return badge('invited', 'calm');
+  return passwordHash === null ? badge('not invited', 'calm') : badge('active', 'good');
+}
+
+function accountTable(accounts: Listed[], text: string): Part {
+  if (accounts.length === 0)
+    return text === ''
+      ? empty(
+          'No accounts yet',
+          html`An identity provider makes them over SCIM, with a token of <code>penstock scim-tokens issue</code>.`,
+        )
+      : empty(
+          `Nobody is found for “${text.slice(0, 80)}”`,
+          'Write less of the address, or choose another company.',
+        );
+  return table(
+    'Accounts',
+    ['Account', 'Name', 'Department', 'State', 'Of the company', 'Last sign-in'],
+    accounts.map((one) => [
+      html`<a href="/accounts/${one.id}">${one.userName}</a>`,
+      html`<span class="wrap">${one.givenName} ${one.familyName}</span>`,
+      one.department,
+      stateOf(one),
+      html`<span class="wrap">${one.companyPermissions.join(', ')}</span>`,
+      moment(one.lastSignInAt),
+    ]),
+  );
+}
+
+const whole = {
+  ...listed,
+  companyId: true,
+  externalId: true,
+  createdAt: true,
+  modifiedAt: true,
+  appGroups: true,
+};
+
+type Whole = Prisma.AccountGetPayload<{ select: typeof whole }>;
+
+/** @throws {Sorry} when there is none in the viewer's company */
+async function findOne({ services, viewer, params }: Visit<PageServices>): Promise<Whole> {
+  const id = params.id ?? '';
+  const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
+  const account = UUID.test(id)
+    ? await services.database.prisma.account.findFirst({ where, select: whole })
+    : null;
+  if (account === null) throw new Sorry(404, 'There is no such account in your company.');
+  return account;
+}
+
+const show: Page<PageServices> = {
+  method: 'get',
+  path: '/accounts/:id',
+  right: 'company',
+  async handle(visit) {
+    const account = await findOne(visit);
+    return { title: account.userName, body: await accountPage(visit, account) };
+  },
+};
+
+async function accountPage({ services, viewer }: Visit<PageServices>, account: Whole): Promise<Html> {
+  const { pool } = services.database;
+  const { id, companyId } = account;
+  const [groups, sessions] = await Promise.all([
+    groupsOf(services, account),
+    listSessions(pool, { accountId: id, companyId }, { limit: MOST_SESSIONS }),
+  ]);
+  const isInvited = account.invitationExpiresAt !== null && account.invitationExpiresAt > new Date();
+  const button = (action: string, text: string, look = '') =>
+    html`<form method="post" action="/accounts/${id}"><button class="${look}" name="action" value="${action}">${text}</button></form>`;
+  return html`<h1>${account.userName}</h1>
+<div class="card">${facts([
+    ['State', stateOf(account)],
+    ['Name', `${account.givenName} ${account.familyName}`],
+    ['Department', account.department],
+    ['Id', html`<span class="id">${id}</span>`],
+    ['External id', account.externalId],
+    ['Permissions of the company', account.companyPermissions.join(', ') || 'none'],
+    ['Password', account.passwordHash === null ? 'none yet' : 'set'],
+    ['Invitation', isInvited ? html`ends ${moment(account.invitationExpiresAt)}` : undefined],
+    ['Last sign-in', moment(account.lastSignInAt)],
+    ['Made', moment(account.createdAt)],
+    ['Changed', moment(account.modifiedAt)],
+  ])}</div>
+<div class="actions">${account.active && button('invite', account.passwordHash === null ? 'Invite' : 'Invite to set a new password', 'main')}
+${isInvited && button('uninvite', 'Take the invitation back', 'danger')}
+<a class="button" href="${pathWith('/audit', { subject: id })}">What was done to it</a></div>
+<h2>Permissions by workspace</h2>${groups}
+<h2>Sessions</h2>${sessionTable(sessions, { viewer, back: `/accounts/${id}` })}
+${sessions.length > 1 && button('sign_out', 'End all of them', 'danger')}`;
+}
+
+/** An element of `accounts.app_groups`, as SCIM writes it. */
+interface StoredGroup {
+  workspace: string;
+  permissions: string[];
+  permissionSet?: string;
+  teams?: { team: string; permissions: string[] }[];
+}
+
+async function groupsOf({ database: { prisma } }: PageServices, { appGroups }: Whole): Promise<Part> {
+  const all = appGroups as unknown as StoredGroup[];
+  const shown = all.slice(0, MOST_GROUPS).map(({ teams = [], ...group }) => ({
+    ...{ ...group, teams: teams.slice(0, MOST_GROUPS), left: teams.length - MOST_GROUPS },
+  }));
+  if (shown.length === 0)
+    return empty(
+      'None',
+      'The identity provider gives permissions by workspace, as appGroup of its SCIM requests.',
+    );
+  const [workspaces, sets, teams] = await Promise.all([
+    namesOf(
+      prisma,
+      'workspaces',
+      shown.map(({ workspace }) => workspace),
+    ),
+    namesOf(
+      prisma,
+      'permission_sets',
+      shown.flatMap(({ permissionSet }) => permissionSet ?? []),
+    ),
+    namesOf(
+      prisma,
+      'teams',
+      shown.flatMap((group) => group.teams.map(({ team }) => team)),
+    ),
+  ]);
+  return html`${table(
+    'Permissions by workspace',
+    ['Workspace', 'Permissions', 'Permission set', 'Teams'],
+    shown.map(({ workspace, permissions, permissionSet, teams: own, left }) => [
+      workspaces.get(workspace) ?? workspace,
+      html`<span class="wrap">${permissions.join(', ')}</span>`,
+      permissionSet === undefined ? '' : (sets.get(permissionSet) ?? permissionSet),
+      html`<span class="wrap">${own.map(({ team, permissions: given }) => `${teams.get(team) ?? team} (${given.join(', ')})`).join('; ')}${left > 0 && ` and ${left} more`}</span>`,
+    ]),
+  )}${all.length > MOST_GROUPS && html`<p class="faint pager">The first ${MOST_GROUPS} of ${all.length} are shown.</p>`}`;
+}
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/accounts/:id',
+  right: 'company',
+  async handle(visit) {
+    const { services, actor, field } = visit;
+    const account = await findOne(visit);
+    const { id, companyId } = account;
+    const back = (done: string) => ({ to: pathWith(`/accounts/${id}`, { done }) });
+    switch (field('action')) {
+      case 'invite': {
+        const invited = await inviteAccount(services.database, actor, { id, companyId });
+        if (!invited) throw new Sorry(409, 'The account is not active: the identity provider activates it.');
+        return { title: 'An invitation', body: invitationPage(visit, account, invited) };
+      }
+      case 'uninvite': {
+        const isGone = await revokeInvitation(services.database, actor, { id, companyId });
+        return back(isGone ? 'uninvited' : 'as_before');
+      }
+      case 'sign_out': {
+        const { pool } = services.database;
+        const scope = { accountId: id, companyId };
+        const sessions = await listSessions(pool, scope, { limit: MOST_SESSIONS });
+        const ended = await audited(pool, actor, async (tx) => {
+          const entries = await endSessions(
+            tx,
+            sessions.map((one) => one.id),
+            scope,
+          );
+          return { result: entries.length, entries };
+        });
+        return back(ended > 0 ? 'ended' : 'nothing_ended');
+      }
+      default:
+        throw new Sorry(400, "'action' is invite, uninvite or sign_out.");
+    }
+  },
+};
+
+function invitationPage(
+  { origin }: Pick<Visit<PageServices>, 'origin'> & { viewer: Viewer },
+  { id, userName }: Whole,
+  { secret, expiresAt }: { secret: string; expiresAt: Date },
+): Html {
+  return html`<h1>An invitation for ${userName}</h1>
+<p class="banner warn" role="status">Give the link to nobody else: whoever opens it sets the password of the account, once, until ${moment(expiresAt)}. It is not shown again, and an earlier one has ended.</p>
+<p><code class="secret">${origin}/invitation?token=${secret}</code></p>
+<p class="actions"><a class="button" href="/accounts/${id}">To the account</a></p>`;
+}
+
+export const accountPages = [list, show, act];

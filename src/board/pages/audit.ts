@@ -1,0 +1,175 @@
+import { DateTime } from 'luxon';
+import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
+import { type AuditRow, type AuditSearch, MOST_LOOKED_THROUGH, searchAudit } from '../../store/audit-list.ts';
+import { storable } from '../../store/database.ts';
+import type { Viewer } from '../access.ts';
+import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Html, html, type Part } from '../html.ts';
+import { brief, csvLine, empty, moment, nextPage, pathWith, table } from '../layout.ts';
+
+const PAGE = 50;
+
+/** Entries of one look for the file; entries, and looks, of one file. */
+const FILE_PAGE = 500;
+const MOST_IN_FILE = 100_000;
+const MOST_LOOKS = 400;
+
+/** Characters of what is looked for. */
+const MAX_TEXT = 320;
+
+/** Companies that the operator may choose from. */
+const MAX_COMPANIES = 200;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+/** What stands in the address, and what is searched by it. */
+interface Asked {
+  given: Record<'company' | 'actor' | 'action' | 'subject' | 'from' | 'to', string>;
+  search: Omit<AuditSearch, 'limit' | 'before'>;
+}
+
+/** @throws {Sorry} naming the field and its rule */
+function readAsked({ viewer, query }: Visit<PageServices>): Asked {
+  const given = {
+    ...{ company: query('company'), actor: query('actor'), action: query('action') },
+    ...{ subject: query('subject'), from: query('from'), to: query('to') },
+  };
+  for (const [name, value] of Object.entries(given))
+    if (value.length > MAX_TEXT) throw new Sorry(400, `'${name}' has at most ${MAX_TEXT} characters.`);
+  if (given.action !== '' && !Object.hasOwn(auditActions, given.action))
+    throw new Sorry(400, "'action' is one of those in the list.");
+  if (given.company !== '' && !UUID.test(given.company)) throw new Sorry(400, "'company' is the id of one.");
+  const to = readDay('to', given.to);
+  const search = {
+    // Whose the viewer is decides, whatever the address says.
+    companyId: companyOf(viewer, given.company),
+    actor: given.actor === '' ? undefined : storable(given.actor),
+    action: given.action || undefined,
+    subject: given.subject === '' ? undefined : storable(given.subject),
+    from: readDay('from', given.from)?.toJSDate(),
+    // The day itself is within.
+    to: to?.plus({ days: 1 }).toJSDate(),
+  };
+  return { given, search };
+}
+
+/** An account sees its company's; BOARD_USER that of the company that is chosen, or all. */
+function companyOf(viewer: Viewer, chosen: string): string | undefined {
+  return viewer.accountId === undefined ? chosen || undefined : (viewer.companyId ?? NO_COMPANY);
+}
+
+function readDay(name: string, text: string): DateTime | undefined {
+  if (text === '') return undefined;
+  const day = DateTime.fromFormat(text, 'yyyy-MM-dd', { zone: 'utc' });
+  if (!day.isValid || day.year < 1970 || day.year > 9000)
+    throw new Sorry(400, `'${name}' is a day, as 2026-01-31.`);
+  return day;
+}
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/audit',
+  right: 'company',
+  async handle(visit) {
+    const { services, viewer, query } = visit;
+    const { given, search } = readAsked(visit);
+    const before = UUID.test(query('before')) ? query('before') : undefined;
+    const { pool, prisma } = services.database;
+    const [{ rows, next }, companies] = await Promise.all([
+      searchAudit(pool, { ...search, before, limit: PAGE }),
+      viewer.accountId === undefined
+        ? prisma.company.findMany({ orderBy: { name: 'asc' }, take: MAX_COMPANIES })
+        : [],
+    ]);
+    const body = html`<h1>Audit</h1>
+<p class="lead">Who did what, when and from where, through the console, the command line and SCIM. Kept for AUDIT_DAYS.</p>
+${form(given, companies)}
+${entries(rows, next !== undefined)}
+${next && nextPage('/audit', { ...given, before: next })}
+<p class="actions"><a class="button" href="${pathWith('/audit.csv', given)}">Download as CSV</a></p>`;
+    return { title: 'Audit', body };
+  },
+};
+
+function form(given: Asked['given'], companies: { id: string; name: string }[]): Html {
+  const option = (value: string, text: string, chosen: string) =>
+    html`<option value="${value}"${value === chosen && html` selected`}>${text}</option>`;
+  return html`<form class="row" method="get" action="/audit" role="search">
+${
+  companies.length > 1 &&
+  html`<label>Company <select name="company">${option('', 'All', given.company)}${companies.map(({ id, name }) => option(id, name, given.company))}${option(NO_COMPANY, 'none: the installation', given.company)}</select></label>`
+}
+<label>Action <select name="action">${option('', 'All', given.action)}${Object.keys(auditActions).map((name) => option(name, name, given.action))}</select></label>
+<label class="grow">Who, in full <input type="search" name="actor" value="${given.actor}" maxlength="${MAX_TEXT}" autocomplete="off"></label>
+<label class="grow">Id of what it was done to <input type="search" name="subject" value="${given.subject}" maxlength="${MAX_TEXT}" autocomplete="off"></label>
+<label>From (UTC) <input type="date" name="from" value="${given.from}"></label>
+<label>To <input type="date" name="to" value="${given.to}"></label>
+<button class="main">Show</button></form>`;
+}
+
+function entries(rows: AuditRow[], isCut: boolean): Part {
+  if (rows.length === 0 && isCut)
+    return empty(
+      'None among these',
+      `${MOST_LOOKED_THROUGH} entries were looked through. “Older” goes on behind them.`,
+    );
+  if (rows.length === 0)
+    return empty('No entries', 'Take a filter away, or do something: every action appears here at once.');
+  return table(
+    'Entries of the audit',
+    ['When', 'Who', 'What', 'Done to', 'Workspace', 'Through', 'Detail'],
+    rows.map((row) => [
+      moment(row.at),
+      html`<span class="wrap">${row.actorName || row.actorKind}</span>`,
+      html`<code>${row.action}</code>`,
+      html`${row.subjectKind.replaceAll('_', ' ')} <a class="id" href="${pathWith('/audit', { subject: row.subjectId })}">${row.subjectId}</a>`,
+      row.workspace ?? row.workspaceId ?? '',
+      html`${row.via.replace('_', ' ')}${row.address !== null && html`<br><span class="faint">${row.address}</span>`}`,
+      html`<span class="wrap">${Object.keys(row.detail).length === 0 ? '' : brief(row.detail)}</span>`,
+    ]),
+  );
+}
+
+const columns = [
+  ...['id', 'at', 'company_id', 'workspace_id', 'workspace', 'actor_kind', 'actor_id', 'actor_name', 'via'],
+  ...['address', 'action', 'subject_kind', 'subject_id', 'detail'],
+];
+
+const download: Page<PageServices> = {
+  method: 'get',
+  path: '/audit.csv',
+  right: 'company',
+  async handle(visit) {
+    const { services, actor, viewer } = visit;
+    const { search } = readAsked(visit);
+    const { pool } = services.database;
+    const subject = { kind: 'audit', id: viewer.companyId ?? 'all' };
+    await recordAudit(pool, actor, [{ action: 'audit.download', subject, companyId: viewer.companyId }]);
+    return { file: 'audit.csv', type: 'text/csv; charset=utf-8', chunks: chunks() };
+
+    /** Page by page, the latest first; what is more than a file may hold is left out, and said in its last line. */
+    async function* chunks() {
+      yield csvLine(columns);
+      let before: string | undefined;
+      let count = 0;
+      for (let looks = 0; looks < MOST_LOOKS && count < MOST_IN_FILE; looks++) {
+        const { rows, next } = await searchAudit(pool, { ...search, before, limit: FILE_PAGE });
+        yield rows.map(lineOf).join('');
+        if (next === undefined) return;
+        count += rows.length;
+        before = next;
+      }
+      yield csvLine([`The file ends here: choose days before ${before}.`]);
+    }
+  },
+};
+
+function lineOf({ at, detail, ...row }: AuditRow): string {
+  return csvLine([
+    ...[row.id, at.toISOString(), row.companyId, row.workspaceId, row.workspace, row.actorKind, row.actorId],
+    ...[row.actorName, row.via, row.address, row.action, row.subjectKind, row.subjectId],
+    JSON.stringify(detail),
+  ]);
+}
+
+export const auditPages = [list, download];

@@ -1,0 +1,202 @@
+import { DateTime } from 'luxon';
+import { grouped } from '../../platform/numbers.ts';
+import { type BucketName, buckets } from '../../schemas/limits.ts';
+import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
+import type { Workspace } from '../access.ts';
+import { dailyChart } from '../chart.ts';
+import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Html, html, type Part } from '../html.ts';
+import { badge, duration, empty, pathWith, table } from '../layout.ts';
+
+/** Days of usage that the page shows. */
+const DAYS = 30;
+
+/** Workspaces on one page. */
+const PAGE = 100;
+
+/** The largest value of a Postgres integer. */
+const MAX_INTEGER = 2_147_483_647;
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/workspaces',
+  right: 'usage',
+  async handle({ workspaces, query }) {
+    const after = query('after');
+    const behind = workspaces.filter(({ name }) => after === '' || name > after);
+    const shown = behind.slice(0, PAGE);
+    const body = html`<h1>Workspaces</h1>
+<p class="lead">Each with its limits, and with what was applied in it by day.</p>
+${
+  shown.length === 0
+    ? empty('None behind this one', html`<a href="/workspaces">The first ones</a>`)
+    : table(
+        'Workspaces',
+        ['Workspace', 'Id'],
+        shown.map(({ id, name }) => [
+          html`<a href="/workspaces/${id}">${name}</a>`,
+          html`<span class="id">${id}</span>`,
+        ]),
+      )
+}
+${behind.length > PAGE && html`<p class="pager"><a rel="next" href="${pathWith('/workspaces', { after: shown.at(-1)!.name })}">More</a></p>`}`;
+    return { title: 'Workspaces', body };
+  },
+};
+
+const show: Page<PageServices> = {
+  method: 'get',
+  path: '/workspaces/:id',
+  right: 'usage',
+  async handle({ services, viewer, workspaces, params }) {
+    const workspace = workspaces.find(({ id }) => id === params.id);
+    if (!workspace) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
+    const { prisma } = services.database;
+    const [overrides, usage] = await Promise.all([
+      prisma.rateLimit.findMany({ where: { workspaceId: workspace.id } }),
+      readUsage(services, workspace),
+    ]);
+    const isOperator = viewer.accountId === undefined;
+    const body = html`<h1>${workspace.name}</h1>
+<p class="lead">Workspace <span class="id">${workspace.id}</span>${viewer.can('keys', workspace.id) && html` · <a href="${pathWith('/keys', { workspace: workspace.id })}">its API keys</a>, with the requests of each`}</p>
+<h2>Usage</h2>${usageOf(usage)}
+<h2>Limits</h2>
+<p class="lead">Requests that it may make of one bucket, in one window. A web process that refuses one answers 429.</p>
+${limitTable(overrides)}
+${isOperator && limitForm(workspace, overrides)}`;
+    return { title: workspace.name, body };
+  },
+};
+
+interface Used {
+  day: string;
+  kinds: Record<(typeof kinds)[number], number>;
+  total: number;
+}
+
+const kinds = ['attributes', 'events', 'purchases', 'identity', 'subscriptions'] as const;
+
+/** Applied objects by day, the latest first: along the primary key, a row per day and lane. */
+async function readUsage({ database: { prisma } }: PageServices, { id }: Workspace): Promise<Used[]> {
+  const from = DateTime.utc()
+    .startOf('day')
+    .minus({ days: DAYS - 1 });
+  const found = await prisma.usage.groupBy({
+    by: ['day'],
+    where: { workspaceId: id, day: { gte: from.toJSDate() } },
+    _sum: { attributes: true, events: true, purchases: true, identity: true, subscriptions: true },
+    orderBy: { day: 'desc' },
+    take: DAYS + 1,
+  });
+  return found.map(({ day, _sum }) => {
+    // Sums of counts that stay far below 2^53.
+    const sums = kinds.map((kind) => [kind, Number(_sum[kind] ?? 0)] as const);
+    const total = sums.reduce((sum, [, number]) => sum + number, 0);
+    return { day: day.toISOString().slice(0, 10), kinds: Object.fromEntries(sums) as Used['kinds'], total };
+  });
+}
+
+function usageOf(used: Used[]): Part {
+  if (used.length === 0)
+    return empty(
+      `Nothing was applied in the last ${DAYS} days`,
+      html`Send some users to <code>POST /users/track</code>; they are counted as they are applied.`,
+    );
+  return html`${dailyChart(
+    'Applied objects by day',
+    used.map(({ day, total }) => ({ day, value: total })),
+    { days: DAYS },
+  )}
+${table(
+  'Applied objects by day and kind',
+  [
+    'Day',
+    ...[...kinds, 'total'].map((name) => ({
+      name: name[0]!.toUpperCase() + name.slice(1),
+      number: true as const,
+    })),
+  ],
+  used.map(({ day, kinds: sums, total }) => [
+    day,
+    ...kinds.map((kind) => grouped(sums[kind])),
+    grouped(total),
+  ]),
+)}
+<p class="faint pager">Days are those of UTC. <code>penstock usage</code> has earlier ones.</p>`;
+}
+
+function limitTable(overrides: RateLimitOverride[]): Html {
+  const given = new Map(overrides.map((one) => [one.bucket, one]));
+  return table(
+    'Limits',
+    ['Bucket', { name: 'Requests', number: true }, 'In', 'Whose'],
+    Object.entries(buckets).map(([bucket, usual]) => {
+      const { requests, windowSeconds } = given.get(bucket) ?? usual;
+      return [
+        html`<code>${bucket}</code>`,
+        grouped(requests),
+        duration(windowSeconds),
+        given.has(bucket) ? badge('its own', 'warn') : 'as every workspace',
+      ];
+    }),
+  );
+}
+
+function limitForm({ id }: Workspace, overrides: RateLimitOverride[]): Html {
+  const options = (names: string[]) => names.map((name) => html`<option value="${name}">${name}</option>`);
+  return html`<h2>Change a limit</h2>
+<form class="row" method="post" action="/workspaces/${id}">
+<label>Bucket <select name="bucket">${options(Object.keys(buckets))}</select></label>
+<label>Requests <input name="requests" inputmode="numeric" required autocomplete="off"></label>
+<label>In seconds <input name="window_seconds" inputmode="numeric" required autocomplete="off"></label>
+<button class="main" name="action" value="set">Set</button></form>
+${
+  overrides.length > 0 &&
+  html`<form class="row" method="post" action="/workspaces/${id}">
+<label>Its own limit of <select name="bucket">${options(overrides.map(({ bucket }) => bucket))}</select></label>
+<button name="action" value="reset">Take back</button></form>`
+}`;
+}
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/workspaces/:id',
+  // A limit protects the installation from the workspace: it is not the workspace's to change.
+  right: 'operator',
+  async handle(visit) {
+    const { services, viewer, params, actor, field } = visit;
+    const workspaceId = params.id ?? '';
+    if (!viewer.can('usage', workspaceId)) throw new Sorry(404, 'There is no such workspace.');
+    const bucket = field('bucket');
+    if (!Object.hasOwn(buckets, bucket)) throw new Sorry(400, "'bucket' is one of those in the list.");
+    const back = (done: string) => ({ to: pathWith(`/workspaces/${workspaceId}`, { done }) });
+    switch (field('action')) {
+      case 'set': {
+        const limit = {
+          requests: readCount(visit, 'requests'),
+          windowSeconds: readCount(visit, 'window_seconds'),
+        };
+        await setRateLimit(services.database, actor, {
+          ...{ workspaceId, bucket: bucket as BucketName, ...limit },
+        });
+        return back('limited');
+      }
+      case 'reset': {
+        const count = await resetRateLimits(services.database, actor, { workspaceId, bucket });
+        return back(count > 0 ? 'unlimited' : 'as_before');
+      }
+      default:
+        throw new Sorry(400, "'action' is set or reset.");
+    }
+  },
+};
+
+/** @throws {Sorry} naming the field and its rule */
+function readCount({ field }: Visit<PageServices>, name: string): number {
+  const count = Number(field(name));
+  if (!/^\d{1,10}$/.test(field(name)) || count < 1 || count > MAX_INTEGER)
+    throw new Sorry(400, `'${name}' is a whole number from 1 to ${MAX_INTEGER}.`);
+  return count;
+}
+
+export const workspacePages = [list, show, act];

@@ -1,0 +1,190 @@
+import { newId } from '../platform/ids.ts';
+import type { AuditEntry } from './audit.ts';
+import type { Connection, Pool } from './database.ts';
+
+/** Most sessions of one account; the oldest gives way. */
+const MOST_OF_ONE = 100;
+
+/** What a session begins with. */
+export interface NewSession {
+  accountId: string;
+  companyId: string;
+  /** The account's `session_epoch`. */
+  epoch: number;
+  /** SHA-256 of the cookie's value. */
+  secretHash: Buffer;
+  endsAt: Date;
+  address: string | undefined;
+  agent: string;
+}
+
+/** By primary key; it may have been deactivated, or signed out, while its password was compared. */
+const signInStatement = `
+  update accounts
+  set last_sign_in_at = now(), version = accounts.version + 1
+  where accounts.id = $1::uuid and accounts.active and accounts.session_epoch = $2::integer`;
+
+const insertSessionStatement = `
+  insert into sessions (id, secret_hash, company_id, account_id, epoch, ends_at, address, agent)
+  values ($1::uuid, $2::bytea, $3::uuid, $4::uuid, $5::integer, $6::timestamptz, $7::text, $8::text)`;
+
+/** Along the index by account: those behind the newest ones. */
+const crowdOutStatement = `
+  delete from sessions
+  where sessions.id in (
+    select old.id from sessions as old where old.account_id = $1::uuid order by old.id desc offset ${MOST_OF_ONE})`;
+
+/** Signs an account in. @returns the session's id; nothing when the account is gone, inactive or signed out */
+export async function beginSession(tx: Connection, session: NewSession): Promise<string | undefined> {
+  const { accountId, companyId, epoch, secretHash, endsAt, address, agent } = session;
+  const { rowCount } = await tx.query(signInStatement, [accountId, epoch]);
+  if (rowCount === 0) return undefined;
+  const id = newId();
+  await tx.query(insertSessionStatement, [
+    ...[id, secretHash, companyId, accountId, epoch, endsAt, address ?? null, agent],
+  ]);
+  await tx.query(crowdOutStatement, [accountId]);
+  return id;
+}
+
+/** Whose a session is, and what the account may do. */
+export interface FoundSession {
+  id: string;
+  account: {
+    id: string;
+    userName: string;
+    companyId: string;
+    companyPermissions: string[];
+    appGroups: unknown;
+  };
+  /** Whether the last look was more than a minute ago. */
+  isStale: boolean;
+}
+
+/** One row by the unique index of the hash, and one by primary key. */
+const findSessionStatement = `
+  select sessions.id, sessions.seen_at < now() - interval '1 minute' as "isStale",
+    jsonb_build_object('id', accounts.id, 'userName', accounts.user_name, 'companyId', accounts.company_id,
+      'companyPermissions', accounts.company_permissions, 'appGroups', accounts.app_groups) as account
+  from sessions
+  join accounts on accounts.id = sessions.account_id
+  where sessions.secret_hash = $1::bytea and sessions.ends_at > now()
+    and accounts.active and accounts.session_epoch = sessions.epoch`;
+
+/** The session of a cookie, while it lasts. */
+export async function findSession(pool: Pool, secretHash: Buffer): Promise<FoundSession | undefined> {
+  const { rows } = await pool.query<FoundSession>({
+    name: 'find-session',
+    text: findSessionStatement,
+    values: [secretHash],
+  });
+  return rows[0];
+}
+
+/** By primary key. */
+const touchSessionStatement = `
+  update sessions set seen_at = now(), address = $2::text, agent = $3::text where sessions.id = $1::uuid`;
+
+/** Notes when, and from where, a session was last seen. */
+export async function touchSession(
+  pool: Pool,
+  id: string,
+  { address, agent }: Pick<NewSession, 'address' | 'agent'>,
+): Promise<void> {
+  await pool.query(touchSessionStatement, [id, address ?? null, agent]);
+}
+
+/** One session, for whoever may see it. */
+export interface ListedSession {
+  id: string;
+  accountId: string;
+  companyId: string;
+  userName: string;
+  beganAt: Date;
+  endsAt: Date;
+  seenAt: Date;
+  address: string | null;
+  agent: string;
+}
+
+/** Whose sessions: of one account, of a company, or all. */
+export interface SessionScope {
+  accountId?: string | undefined;
+  companyId?: string | undefined;
+}
+
+/** The condition of a scope, beginning with the second parameter. */
+function scopeSql({ accountId, companyId }: SessionScope, values: unknown[]): string {
+  const of = accountId === undefined ? '' : ` and sessions.account_id = $${values.push(accountId)}::uuid`;
+  return companyId === undefined ? of : `${of} and sessions.company_id = $${values.push(companyId)}::uuid`;
+}
+
+/** A page of the sessions that last, the newest first: along the index of the account, of the company, or of all. */
+export async function listSessions(
+  pool: Pool,
+  scope: SessionScope,
+  { before, limit }: { before?: string | undefined; limit: number },
+): Promise<ListedSession[]> {
+  const values: unknown[] = [limit];
+  const behind = before === undefined ? '' : ` and sessions.id < $${values.push(before)}::uuid`;
+  const text = `
+    select sessions.id, sessions.account_id as "accountId", sessions.company_id as "companyId",
+      accounts.user_name as "userName", sessions.began_at as "beganAt", sessions.ends_at as "endsAt",
+      sessions.seen_at as "seenAt", sessions.address, sessions.agent
+    from sessions
+    join accounts on accounts.id = sessions.account_id
+    where sessions.ends_at > now() and accounts.active and accounts.session_epoch = sessions.epoch
+      ${scopeSql(scope, values)}${behind}
+    order by sessions.id desc
+    limit $1::integer`;
+  const { rows } = await pool.query<ListedSession>(text, values);
+  return rows;
+}
+
+/** Ends sessions of the scope at once. @returns what the audit says of them */
+export async function endSessions(
+  tx: Pick<Pool, 'query'>,
+  ids: readonly string[],
+  scope: SessionScope,
+): Promise<AuditEntry[]> {
+  const values: unknown[] = [ids];
+  const text = `
+    delete from sessions
+    where sessions.id = any($1::uuid[])${scopeSql(scope, values)}
+    returning sessions.id, sessions.account_id as "accountId", sessions.company_id as "companyId"`;
+  const { rows } = await tx.query<{ id: string; accountId: string; companyId: string }>(text, values);
+  return rows.map(({ id, accountId, companyId }) => ({
+    action: 'sessions.end',
+    subject: { kind: 'account', id: accountId },
+    companyId,
+    detail: { session: id },
+  }));
+}
+
+// Along the index of their end.
+const forgetSessionsStatement = `
+  delete from sessions
+  where sessions.id in (select old.id from sessions as old where old.ends_at < now() order by old.ends_at limit 10000)`;
+
+/** Forgets sessions that are over. */
+export async function forgetSessions(pool: Pool): Promise<void> {
+  await pool.query(forgetSessionsStatement);
+}
+
+/** By the index of addresses. A person may have an account in several companies. */
+const findByEmailStatement = `
+  select accounts.id, accounts.company_id as "companyId", accounts.email
+  from accounts
+  where accounts.email = any($1::text[])
+  limit 1000`;
+
+/** Accounts by their addresses, in whatever company. */
+export async function accountsByEmail(
+  pool: Pool,
+  emails: readonly string[],
+): Promise<{ id: string; companyId: string; email: string }[]> {
+  const { rows } = await pool.query<{ id: string; companyId: string; email: string }>(findByEmailStatement, [
+    emails,
+  ]);
+  return rows;
+}

@@ -1,0 +1,83 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import type { Command } from 'commander';
+import { describe, expect, test } from 'vitest';
+import { createProgram } from '../../src/admin/program.ts';
+import { pages } from '../../src/board/pages/index.ts';
+import { allOperations } from '../../src/operations/index.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { auditActions } from '../../src/store/audit.ts';
+
+const ways: string[] = Object.values(auditActions).flat();
+const audited = (of: RegExp) => [...new Set(ways.filter((way) => of.test(way)))].sort();
+
+/** Commands that change nothing of an installation but what a database remembers of its own making. */
+const reading = new Set([
+  ...['companies', 'workspaces', 'keys', 'groups', 'teams', 'permission-sets', 'scim-tokens', 'accounts'].map(
+    (noun) => `penstock ${noun} list`,
+  ),
+  ...['preference-centers', 'integrations', 'limits', 'dead-letters'].map((noun) => `penstock ${noun} list`),
+  ...['accounts', 'preference-centers', 'integrations', 'dead-letters', 'queue'].map(
+    (noun) => `penstock ${noun} show`,
+  ),
+  ...['users blocked', 'users history', 'integrations test', 'integrations logs', 'queue losses'].map(
+    (words) => `penstock ${words}`,
+  ),
+  // Of which _prisma_migrations tells: there may be no audit before it.
+  ...['usage', 'audit', 'status', 'doctor', 'completion', 'migrate'].map((verb) => `penstock ${verb}`),
+]);
+
+function leaves(command: Command, words: string): string[] {
+  return command.commands.length === 0
+    ? [words]
+    : command.commands.flatMap((one) => leaves(one, `${words} ${one.name()}`));
+}
+
+describe('every action is in the list of audited ones:', () => {
+  test('each command that writes', () => {
+    const all = leaves(
+      createProgram(() => {}),
+      'penstock',
+    );
+    expect(all.filter((command) => !reading.has(command)).sort()).toEqual(audited(/^penstock /));
+    expect([...reading].filter((command) => !all.includes(command))).toEqual([]);
+  });
+
+  test('each route of the console that acts, and each that hands out a file', () => {
+    const acting = pages
+      .map(({ method, path: route }) => `${method} ${route}`)
+      .filter((route) => /^post |\.csv$|\/export$/.test(route));
+    expect(audited(/^(?:get|post) /)).toEqual(acting.sort());
+  });
+
+  test('each write of SCIM', () => {
+    const writing = allOperations('service_id')
+      .filter(({ auth, method }) => auth === 'scim' && method !== 'GET')
+      .map(({ id }) => id);
+    expect(audited(/^scim\./)).toEqual(writing.sort());
+  });
+});
+
+const texts = ['src', 'workers'].flatMap((folder) =>
+  readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
+    .filter((name) => name.endsWith('.ts') && !name.includes('generated') && name !== 'store/audit.ts')
+    .map((name) => ({ name, text: readFileSync(path.join(packageRoot, folder, name), 'utf8') })),
+);
+
+/** The rooms by which an action is done, by how its ways are written. */
+const rooms: [way: RegExp, room: RegExp][] = [
+  [/^penstock /, /^(?:admin|queue|store)\//],
+  [/^(?:get|post) |^\(/, /^(?:board|queue|store)\//],
+  [/^scim\./, /^operations\//],
+];
+
+test.each(Object.entries(auditActions))(
+  '%s is written where it is done',
+  (action, done: readonly string[]) => {
+    for (const [way, room] of rooms) {
+      if (!done.some((one) => way.test(one))) continue;
+      const named = texts.filter(({ name, text }) => room.test(name) && text.includes(`'${action}'`));
+      expect(named.map(({ name }) => name)).not.toEqual([]);
+    }
+  },
+);

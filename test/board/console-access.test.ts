@@ -1,0 +1,209 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { createAuthenticator } from '../../src/edge/authenticate.ts';
+import { addKeyUsage } from '../../src/store/api-keys.ts';
+import { searchAudit } from '../../src/store/audit-list.ts';
+import { findApiKey, hashApiKey } from '../../src/store/credentials.ts';
+import { beginSession, forgetSessions, listSessions } from '../../src/store/sessions.ts';
+import { createCompany } from '../setup/access.ts';
+import { createVisitor } from './browser-session.ts';
+import { type Console, openConsole, page, post } from './console-scene.ts';
+import { log } from './installation.ts';
+import { DEFAULT_COMPANY, PASSWORD, type Visitor } from './people.ts';
+
+let scene: Console;
+beforeAll(async () => {
+  scene = await openConsole();
+});
+afterAll(() => scene.installation.stop());
+
+const pool = () => scene.installation.database.pool;
+const actionsAbout = async (subject: string) =>
+  (await searchAudit(pool(), { subject, limit: 50 })).rows.map(({ action }) => action).reverse();
+
+describe('an API key', () => {
+  const make = (visitor: Visitor, fields: Record<string, string>) =>
+    post(visitor, '/keys', { workspace: scene.shop, name: 'till 4', permission: 'users.track', ...fields });
+
+  test('is made and shown once; the audit and the list know it without its secret', async () => {
+    const answer = await make(scene.operator, { allowlist: '10.0.0.0/8, 192.0.2.7' });
+    const text = await answer.text();
+    const [secret = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
+    const [, id = ''] = /href="\/keys\/([0-9a-f-]{36})"/.exec(text) ?? [];
+    expect([answer.status, answer.headers.get('cache-control')]).toEqual([200, 'no-store']);
+    expect(await findApiKey(pool(), hashApiKey(secret))).toMatchObject({
+      ...{
+        id,
+        workspaceId: scene.shop,
+        permissions: ['users.track'],
+        ipAllowlist: ['10.0.0.0/8', '192.0.2.7'],
+      },
+    });
+    for (const path of ['/keys', `/keys/${id}`, '/audit', '/audit.csv'])
+      expect([path, (await page(scene.operator, path)).text.includes(secret)]).toEqual([path, false]);
+    expect(await actionsAbout(id)).toEqual(['api_keys.create']);
+  });
+
+  test.each([
+    ['a name', { name: ' ' }],
+    ['a short name', { name: 'x'.repeat(256) }],
+    ['a permission that there is', { permission: 'everything' }],
+    ['an address that is one', { allowlist: '10.0.0.0/99' }],
+    ['fewer addresses', { allowlist: Array.from({ length: 101 }, (_, n) => `10.0.0.${n}`).join(',') }],
+    ['a workspace that there is', { workspace: uuidv7() }],
+  ])('needs %s', async (_, fields) => {
+    const before = await scene.query('select count(*) from api_keys');
+    expect((await make(scene.operator, fields)).status).toBe(400);
+    expect(await scene.query('select count(*) from api_keys')).toEqual(before);
+  });
+
+  test('of a workspace is made by nobody who has the right in another one', async () => {
+    const appGroups = [{ workspace: scene.school, permissions: ['edit_api_keys'], teams: [] }];
+    const { visitor } = await scene.people.arrive([], { appGroups });
+    expect((await make(visitor, {})).status).toBe(400);
+    expect((await post(visitor, `/keys/${scene.key}`, { confirm: 'pk_' })).status).toBe(404);
+  });
+
+  test('is revoked once its beginning is typed, and then stays so', async () => {
+    const text = await (await make(scene.operator, {})).text();
+    const [secret = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
+    const [, id = ''] = /href="\/keys\/([0-9a-f-]{36})"/.exec(text) ?? [];
+    expect((await post(scene.operator, `/keys/${id}`, { confirm: 'yes' })).status).toBe(400);
+    expect(await findApiKey(pool(), hashApiKey(secret))).toBeDefined();
+    for (let press = 0; press < 2; press++)
+      expect((await post(scene.operator, `/keys/${id}`, { confirm: secret.slice(0, 8) })).status).toBe(303);
+    expect(await findApiKey(pool(), hashApiKey(secret))).toBeUndefined();
+    expect(await actionsAbout(id)).toEqual(['api_keys.create', 'api_keys.revoke']);
+    expect((await page(scene.operator, `/keys/${id}`)).text).not.toContain('Revoke the key');
+  });
+
+  test('shows what it asked for by day and bucket, as web processes have counted it', async () => {
+    const { secret, key } = await (async () => {
+      const text = await (await make(scene.operator, { name: '<b>till</b>' })).text();
+      const [found = ''] = /pk_[\w-]{43}/.exec(text) ?? [];
+      return { secret: found, key: (await findApiKey(pool(), hashApiKey(found)))! };
+    })();
+    for (let edge = 0; edge < 2; edge++) {
+      const authenticator = createAuthenticator(pool(), 1000, log);
+      const known = await authenticator.authenticate(`Bearer ${secret}`, '127.0.0.1', Date.now());
+      for (let n = 0; n < 600; n++) authenticator.count(known, 'users.track', n % 100 > 0);
+      authenticator.count(known, 'default', true);
+      await authenticator.stop();
+    }
+    const { text } = await page(scene.operator, `/keys/${key.id}`);
+    expect(text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ')).toMatch(/users\.track 1,200 12 /);
+    expect(text).toMatch(/<svg [^>]*role="img" aria-label="Requests by day, from [^"]+: 1,202"/);
+    expect(text).toContain('&lt;b&gt;till&lt;/b&gt;');
+    expect(text).not.toContain('<b>till');
+    // What is counted for a key of another workspace is not shown here.
+    await addKeyUsage(pool(), [
+      { workspaceId: scene.school, apiKeyId: key.id, bucket: 'requests', requests: 5, refused: 0 },
+    ]);
+    expect((await page(scene.operator, `/keys/${key.id}`)).text).not.toContain('<code>requests</code>');
+  });
+});
+
+describe('sessions', () => {
+  const isIn = async (visitor: Visitor) => (await visitor.get('/queues/api/queues')).status === 200;
+  const idsOn = async (visitor: Visitor, path = '/sessions') =>
+    [...(await page(visitor, path)).text.matchAll(/name="id" value="([0-9a-f-]{36})"/g)].map(([, id]) => id!);
+
+  test('are seen by whom they are of, and end at once', async () => {
+    const { visitor, email, id } = await scene.people.arrive();
+    const second = createVisitor(scene.board);
+    await second.signIn(email, PASSWORD);
+    const third = createVisitor(scene.board);
+    await third.signIn(email, PASSWORD);
+    const others = await idsOn(visitor);
+    expect(others).toHaveLength(2);
+    await post(visitor, '/sessions', { action: 'end', id: others[0]! });
+    expect(await Promise.all([visitor, second, third].map(isIn))).toEqual([true, true, false]);
+    await post(visitor, '/sessions', { action: 'end_others' });
+    expect(await Promise.all([visitor, second, third].map(isIn))).toEqual([true, false, false]);
+    expect((await actionsAbout(id)).filter((one) => one === 'sessions.end')).toHaveLength(2);
+  });
+
+  test('of others are seen and ended by administrators of the company alone', async () => {
+    const ada = await scene.people.arrive();
+    const grace = await scene.people.arrive([], {
+      appGroups: [{ workspace: scene.shop, permissions: ['admin'], teams: [] }],
+    });
+    const company = await createCompany(pool() as never, `company-${uuidv7()}`);
+    const stranger = await scene.people.arrive(['admin'], { company });
+    const [session] = await listSessions(pool(), { accountId: ada.id }, { limit: 1 });
+    for (const visitor of [grace.visitor, stranger.visitor]) {
+      expect(await idsOn(visitor, '/sessions?of=all')).not.toContain(session!.id);
+      const answer = await post(visitor, '/sessions', { action: 'end', id: session!.id });
+      expect(answer.headers.get('location')).toContain('nothing_ended');
+    }
+    expect(await isIn(ada.visitor)).toBe(true);
+    const admin = await scene.people.arrive(['admin']);
+    expect(await idsOn(admin.visitor, '/sessions?of=all')).toContain(session!.id);
+    const back = 'https://elsewhere.example/';
+    const answer = await post(admin.visitor, '/sessions', { action: 'end', id: session!.id, back });
+    expect(answer.headers.get('location')).toBe('/sessions?done=ended');
+    expect(await isIn(ada.visitor)).toBe(false);
+  });
+
+  test('of BOARD_USER are seen and ended by BOARD_USER', async () => {
+    const other = createVisitor(scene.board);
+    await other.signIn();
+    const [id] = await idsOn(scene.operator);
+    const admin = await scene.people.arrive(['admin']);
+    await post(admin.visitor, '/sessions', { action: 'end', id: id! });
+    expect(await isIn(other)).toBe(true);
+    await post(scene.operator, '/sessions', { action: 'end', id: id! });
+    expect([await isIn(other), await isIn(scene.operator)]).toEqual([false, true]);
+  });
+
+  test('survive a restart of the dashboard, and end with the cookie alone in nobody’s hands', async () => {
+    const { visitor } = await scene.people.arrive();
+    const [row] = await scene.query(
+      'select to_jsonb(sessions)::text as stored from sessions order by id desc',
+    );
+    const again = await scene.installation.startBoard();
+    const cookie = visitor.cookie();
+    expect((await createVisitor(again).get('/queues/api/queues', { cookie })).status).toBe(200);
+    expect((row as { stored: string }).stored).not.toContain(cookie.split('=')[1]);
+  });
+
+  const session = (accountId: string, endsAt = new Date(Date.now() + 60_000)) => ({
+    ...{ accountId, companyId: DEFAULT_COMPANY, epoch: 0, endsAt, address: undefined, agent: 'a program' },
+    secretHash: hashApiKey(uuidv7()),
+  });
+
+  async function begin(...given: Parameters<typeof session>) {
+    const tx = await pool().connect();
+    try {
+      return await beginSession(tx, session(...given));
+    } finally {
+      tx.release();
+    }
+  }
+
+  test("however often a reader signs in, nobody else's session ends, and the reader's own are a hundred", async () => {
+    const [reader, neighbour] = [await scene.people.arrive(), await scene.people.arrive()];
+    for (let n = 0; n < 120; n++) await begin(reader.id);
+    expect(await listSessions(pool(), { accountId: reader.id }, { limit: 200 })).toHaveLength(100);
+    expect(await isIn(neighbour.visitor)).toBe(true);
+    expect(await isIn(reader.visitor)).toBe(false);
+  });
+
+  test('a session ends after twelve hours, and is forgotten', async () => {
+    const { id, visitor } = await scene.people.arrive();
+    const [begun] = await listSessions(pool(), { accountId: id }, { limit: 1 });
+    expect(begun!.endsAt.getTime() - begun!.beganAt.getTime()).toBeCloseTo(12 * 3_600_000, -4);
+    await scene.query("update sessions set ends_at = now() - interval '1 second' where id = $1", begun!.id);
+    expect(await isIn(visitor)).toBe(false);
+    await forgetSessions(pool());
+    expect(await scene.query('select from sessions where id = $1', begun!.id)).toEqual([]);
+  });
+
+  test('an account that is signed out or inactive begins none', async () => {
+    const { id } = await scene.people.arrive();
+    await scene.query('update accounts set session_epoch = 7 where id = $1', id);
+    expect(await begin(id)).toBeUndefined();
+    await scene.query('update accounts set session_epoch = 0, active = false where id = $1', id);
+    expect(await begin(id)).toBeUndefined();
+  });
+});

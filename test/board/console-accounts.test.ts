@@ -1,0 +1,127 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { searchAudit } from '../../src/store/audit-list.ts';
+import { createAccount, createCompany } from '../setup/access.ts';
+import { createVisitor } from './browser-session.ts';
+import { type Console, openConsole, page, post } from './console-scene.ts';
+import { DEFAULT_COMPANY, PASSWORD, type Visitor } from './people.ts';
+
+let scene: Console;
+let admin: Visitor;
+beforeAll(async () => {
+  scene = await openConsole();
+  admin = (await scene.people.arrive(['admin'])).visitor;
+});
+afterAll(() => scene.installation.stop());
+
+const pool = () => scene.installation.database.pool;
+const actionsAbout = async (subject: string) =>
+  (await searchAudit(pool(), { subject, limit: 50 })).rows.map(({ action }) => action).reverse();
+const invite = async (id: string, visitor = admin) => {
+  const answer = await post(visitor, `/accounts/${id}`, { action: 'invite' });
+  const text = await answer.text();
+  return { status: answer.status, text, link: /https?:[^<]+\/invitation\?token=[\w-]{43}/.exec(text)?.[0] };
+};
+
+test('an invitation is made and shown once, leads here, and is taken back before it is accepted', async () => {
+  const email = `${uuidv7()}@example.com`;
+  const id = await createAccount(pool() as never, DEFAULT_COMPANY, email);
+  const first = await invite(id);
+  const second = await invite(id);
+  expect(second.link).toMatch(new RegExp(`^${scene.board.url}/invitation`));
+  const statusOf = async (link: string) =>
+    (await createVisitor(scene.board).get(link.replace(scene.board.url, ''))).status;
+  // The later one ends the earlier one.
+  expect([await statusOf(first.link!), await statusOf(second.link!)]).toEqual([410, 200]);
+  const { text } = await page(admin, `/accounts/${id}`);
+  expect(text).toContain('invited');
+  for (const path of [`/accounts/${id}`, '/audit', '/audit.csv'])
+    expect([path, (await page(admin, path)).text.includes(second.link!.split('=')[1]!)]).toEqual([
+      path,
+      false,
+    ]);
+  for (let press = 0; press < 2; press++) await post(admin, `/accounts/${id}`, { action: 'uninvite' });
+  expect(await statusOf(second.link!)).toBe(410);
+  expect(await actionsAbout(id)).toEqual(['invitations.create', 'invitations.create', 'invitations.revoke']);
+});
+
+test('an account that is not active is not invited', async () => {
+  const { id } = await scene.people.arrive();
+  await scene.query('update accounts set active = false where id = $1', id);
+  expect((await invite(id)).status).toBe(409);
+  expect(await actionsAbout(id)).toEqual(['sessions.begin']);
+});
+
+test('all sessions of an account are ended at once', async () => {
+  const { id, email, visitor } = await scene.people.arrive();
+  const second = createVisitor(scene.board);
+  await second.signIn(email, PASSWORD);
+  await post(admin, `/accounts/${id}`, { action: 'sign_out' });
+  for (const one of [visitor, second]) expect((await one.get('/queues/api/queues')).status).toBe(401);
+  expect((await actionsAbout(id)).filter((one) => one === 'sessions.end')).toHaveLength(2);
+});
+
+test('what another company has is neither listed, nor shown, nor changed', async () => {
+  const company = await createCompany(pool() as never, `company-${uuidv7()}`);
+  const email = `stranger-${uuidv7()}@example.com`;
+  const id = await createAccount(pool() as never, company, email);
+  const set = uuidv7();
+  await scene.query(
+    "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'theirs alone', '{admin}')",
+    ...[set, company],
+  );
+  for (const path of ['/accounts', `/accounts?q=${email}`, '/teams'])
+    expect([
+      path,
+      (await page(admin, path)).text
+        .replace(/value="[^"]*"/g, '')
+        .includes(path === '/teams' ? 'theirs alone' : `>${email}<`),
+    ]).toEqual([path, false]);
+  for (const path of [`/accounts?company=${company}`, `/teams?company=${company}`, `/accounts/${id}`])
+    expect([path, (await page(admin, path)).status]).toEqual([path, 404]);
+  for (const action of ['invite', 'uninvite', 'sign_out'])
+    expect((await post(admin, `/accounts/${id}`, { action })).status).toBe(404);
+  expect(await actionsAbout(id)).toEqual([]);
+  expect((await page(scene.operator, `/accounts?company=${company}`)).text).toContain(`>${email}<`);
+  expect((await page(scene.operator, `/teams?company=${company}`)).text).toContain('theirs alone');
+});
+
+test('permissions by workspace are told by names, with their sets and teams, and markup is text', async () => {
+  const [team, set] = [uuidv7(), uuidv7()];
+  await scene.query(
+    'insert into teams (id, workspace_id, name) values ($1, $2, $3)',
+    team,
+    scene.shop,
+    '<b>Berlin</b>',
+  );
+  await scene.query(
+    "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'Analysts', '{view_segments}')",
+    ...[set, DEFAULT_COMPANY],
+  );
+  const appGroups = [
+    {
+      ...{ workspace: scene.shop, permissions: ['view_pii'], permissionSet: set },
+      teams: [{ team, permissions: ['basic_access'] }],
+    },
+  ];
+  const { id } = await scene.people.arrive([], { appGroups });
+  const { text } = await page(admin, `/accounts/${id}`);
+  for (const told of ['shop', 'view_pii', 'Analysts', '&lt;b&gt;Berlin&lt;/b&gt; (basic_access)'])
+    expect(text).toContain(told);
+  expect(text).not.toContain('<b>Berlin');
+});
+
+test('accounts are listed page by page, and found by what their address begins with', async () => {
+  const name = uuidv7().slice(-12);
+  for (let n = 0; n < 55; n++)
+    await createAccount(pool() as never, DEFAULT_COMPANY, `${name}-${n}@example.com`);
+  const look = async (path: string) => {
+    const { text } = await page(admin, path);
+    const next = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
+    return { count: text.match(new RegExp(`>${name}-\\d+@example.com</a>`, 'g'))?.length ?? 0, next };
+  };
+  const first = await look(`/accounts?q=${name}`);
+  expect(first.count).toBe(50);
+  expect(await look(first.next!)).toEqual({ count: 5, next: undefined });
+  expect((await look(`/accounts?q=${name}-54`)).count).toBe(1);
+});

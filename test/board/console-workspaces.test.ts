@@ -1,0 +1,58 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { searchAudit } from '../../src/store/audit-list.ts';
+import { type Console, openConsole, page, post } from './console-scene.ts';
+
+let scene: Console;
+beforeAll(async () => {
+  scene = await openConsole();
+});
+afterAll(() => scene.installation.stop());
+
+/** What a reader sees, without markup. */
+const words = (text: string) => text.replace(/<[^>]+>/g, ' ').replace(/\s+/g, ' ');
+
+test('usage is drawn by day and told in a table, today among it, days that are long ago not', async () => {
+  expect((await page(scene.operator, `/workspaces/${scene.shop}`)).text).toContain('Nothing was applied');
+  await scene.query(
+    `insert into usage (workspace_id, day, lane, attributes, events)
+     select $1, (now() at time zone 'utc')::date - n, lane, n, 1000
+     from generate_series(0, 60) as n, generate_series(0, 1) as lane`,
+    scene.shop,
+  );
+  const { text } = await page(scene.operator, `/workspaces/${scene.shop}`);
+  const today = new Date().toISOString().slice(0, 10);
+  expect(words(text)).toContain(`${today} 0 2,000 0 0 0 2,000`);
+  expect(text.split('<rect ')).toHaveLength(31);
+  expect(text.match(/<td>\d{4}-\d\d-\d\d<\/td>/g)).toHaveLength(30);
+  expect(text).toMatch(/role="img" aria-label="Applied objects by day, from .* most on .*: 2,058"/);
+  expect(text).not.toMatch(/style=|<script>/);
+  // What another workspace does is not counted here.
+  expect((await page(scene.operator, `/workspaces/${scene.school}`)).text).toContain('Nothing was applied');
+});
+
+test('limits are shown as they hold, set and taken back by BOARD_USER, and told in the audit', async () => {
+  const path = `/workspaces/${scene.shop}`;
+  const rowOf = async () =>
+    /users\.track ([\d,]+ .*?) users\.identity/.exec(words((await page(scene.operator, path)).text))?.[1];
+  expect(await rowOf()).toBe('50,000 1 min as every workspace');
+  const set = { action: 'set', bucket: 'users.track', requests: '7', window_seconds: '3600' };
+  expect((await post(scene.operator, path, set)).status).toBe(303);
+  expect(await rowOf()).toBe('7 1 h its own');
+  for (const wrong of [
+    { requests: '0' },
+    { requests: '1.5' },
+    { window_seconds: '3000000000' },
+    { bucket: 'all' },
+  ])
+    expect((await post(scene.operator, path, { ...set, ...wrong })).status).toBe(400);
+  const admin = await scene.people.arrive(['admin']);
+  expect((await post(admin.visitor, path, set)).status).toBe(403);
+  for (let press = 0; press < 2; press++)
+    await post(scene.operator, path, { action: 'reset', bucket: 'users.track' });
+  expect(await rowOf()).toBe('50,000 1 min as every workspace');
+  const { rows } = await searchAudit(scene.installation.database.pool, { subject: 'users.track', limit: 10 });
+  expect(rows.map(({ action, detail }) => [action, detail])).toEqual([
+    ['rate_limits.reset', {}],
+    ['rate_limits.set', { requests: 7, window_seconds: 3600 }],
+  ]);
+});

@@ -1,0 +1,38 @@
+import { expect, test } from 'vitest';
+import { record } from '../../src/edge/reply.ts';
+
+/** The fields of the line that a request leaves. */
+function lineOf(known: Parameters<typeof record>[0]['known'], status = 201) {
+  const lines: Record<string, unknown>[] = [];
+  const nothing = () => {};
+  const log = { info: (fields: Record<string, unknown>) => lines.push(fields) };
+  const metrics = {
+    ...{ requests: { inc: nothing }, duration: { observe: nothing }, accepted: { inc: nothing } },
+    ...{ rejected: { inc: nothing }, noteAccepted: nothing, noteRefused: nothing },
+  };
+  record(
+    {
+      ...{ operation: { id: 'users.track', bucket: 'users.track' }, request: { headers: {} } },
+      ...{ requestId: 'request', known, milliseconds: 1 },
+      answer: { reply: { status, body: undefined }, accepted: 1, rejected: 0 },
+    } as never,
+    { log, strangers: log, metrics } as never,
+  );
+  return lines[0]!;
+}
+
+test('the line of each request has the id of its key, so that one that floods can be found', () => {
+  expect(lineOf({ keyId: 'key', workspaceId: 'workspace' })).toMatchObject({
+    ...{ key_id: 'key', workspace_id: 'workspace', request_id: 'request' },
+  });
+  // One that the limit refuses, too.
+  expect(lineOf({ keyId: 'key', workspaceId: 'workspace' }, 429)).toMatchObject({
+    key_id: 'key',
+    status: 429,
+  });
+});
+
+test('the line of a stranger has none', () => {
+  const log = lineOf({}, 403);
+  expect(Object.keys(log)).not.toContain('key_id');
+});
