@@ -61,7 +61,11 @@ const MAX_HEADS_BYTES = 33_554_432;
 /** The Procfile's `web`: the REST edge. Any number of them may run. */
 async function main(): Promise<void> {
   const opened = await openProcess('web', (url, { DATABASE_POOL_SIZE }) =>
-    openDatabase(url, DATABASE_POOL_SIZE, { patience: PATIENCE }),
+    openDatabase(url, DATABASE_POOL_SIZE, {
+      patience: PATIENCE,
+      // Who waits no longer leaves nothing behind that goes on, and nothing that takes effect later.
+      session: { statement_timeout: PATIENCE.statement - 100 },
+    }),
   );
   const { id, config, log, database, connection } = opened;
   const { pool } = database;

@@ -12,6 +12,7 @@ import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
+import { download, type FileReply } from './download.ts';
 import { type Html, html } from './html.ts';
 import { shell } from './layout.ts';
 import { clientOf, type OperatorSessions } from './sessions.ts';
@@ -62,7 +63,7 @@ export interface Visit<Services> {
 export type Reply =
   | { title: string; body: Html; status?: number; refresh?: number }
   | { to: string }
-  | { file: string; type: string; chunks: AsyncIterable<string> | Iterable<string> };
+  | FileReply;
 
 /** One route of the console. */
 export interface Page<Services = ConsoleServices> {
@@ -177,12 +178,14 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
   if ('to' in reply) response.redirect(303, reply.to);
   else if ('file' in reply) {
     services.log.info({ path: request.path, account_id: viewer.accountId }, 'console download');
-    await sendFile(response, reply);
+    if (!(await download(response, reply)))
+      throw new Sorry(503, 'Others download files at this moment. Try again when they have theirs.');
   } else {
     const loss = services.loss();
     const { title, body, status = 200, refresh } = reply;
     const alarm = loss && describeLoss(loss);
-    const notice = notices[query('done')];
+    const done = query('done');
+    const notice = Object.hasOwn(notices, done) ? notices[done] : undefined;
     response.status(status).send(shell({ title, body, path: request.path, viewer, notice, alarm, refresh }));
   }
 }
@@ -214,23 +217,6 @@ function actorOf({ accountId, user }: Viewer, request: Request): Actor {
     via: 'console',
     address,
   };
-}
-
-/** Piece by piece, as fast as it is taken. */
-async function sendFile(
-  response: Response,
-  { file, type, chunks }: Extract<Reply, { file: string }>,
-): Promise<void> {
-  response.set('Content-Type', type).attachment(file);
-  response.set('Content-Type', type);
-  for await (const chunk of chunks) {
-    if (response.destroyed) return;
-    if (!response.write(chunk))
-      await new Promise((resolve) => {
-        response.once('drain', resolve).once('close', resolve);
-      });
-  }
-  response.end();
 }
 
 export const viewerOf = (response: Response) => response.locals.viewer as Viewer;

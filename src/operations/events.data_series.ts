@@ -13,6 +13,7 @@ export function eventsDataSeries(): DirectOperation {
     path: '/events/data_series',
     permission: 'events.data_series',
     bucket: 'default',
+    isLarge: true,
     summary: 'Count a custom event by day or hour',
     description:
       'By the time that the events say, in UTC. A unit in which it did not happen has 0; so has an event that nobody has recorded. Events of users who were deleted since are counted, too.',

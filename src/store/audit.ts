@@ -40,6 +40,7 @@ export const auditActions = {
   'scim_tokens.issue': ['penstock scim-tokens issue'],
   'scim_tokens.revoke': ['penstock scim-tokens revoke'],
   'scim_tokens.rotate': ['penstock scim-tokens rotate'],
+  'series.recount': ['penstock series recount'],
   'sessions.begin': ['(signing in)'],
   'sessions.end': ['post /accounts/:id', 'post /sessions', '(signing out)'],
   'sign_ins.fail': ['(wrong passwords, counted for a minute)'],

@@ -33,7 +33,7 @@ test('usage is drawn by day and told in a table, today among it, days that are l
 test('limits are shown as they hold, set and taken back by BOARD_USER, and told in the audit', async () => {
   const path = `/workspaces/${scene.shop}`;
   const rowOf = async () =>
-    /users\.track ([\d,]+ .*?) users\.identity/.exec(words((await page(scene.operator, path)).text))?.[1];
+    /users\.track ([\d,]+ .*?) users\.track\.bulk/.exec(words((await page(scene.operator, path)).text))?.[1];
   expect(await rowOf()).toBe('50,000 1 min as every workspace');
   const set = { action: 'set', bucket: 'users.track', requests: '7', window_seconds: '3600' };
   expect((await post(scene.operator, path, set)).status).toBe(303);

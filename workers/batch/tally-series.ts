@@ -1,9 +1,6 @@
-import type { SeriesKind, SeriesRow } from '../../src/store/activity-series.ts';
+import { MAX_APP_ID, type SeriesKind, type SeriesRow } from '../../src/store/activity-series.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
-
-/** Characters of an app's id for which there is a series: it is part of a key. */
-const MAX_APP_ID = 255;
 
 /** Series of one workspace in one lane: by kind, then by name, then by hour, currency and app. */
 type Tally = Record<SeriesKind, Map<string, Map<string, SeriesRow>>>;
@@ -35,9 +32,9 @@ export function tallySeries(events: readonly EventRow[], purchases: readonly Pur
     const series = tallyOf(one)[kind];
     const hours = series.get(name) ?? new Map<string, SeriesRow>();
     if (hours.size === 0) series.set(name, hours);
-    const hour = time.slice(0, 13);
+    const hour = hourOf(time);
     const rowOf = (app: string): SeriesRow => {
-      const key = hour + currency + app;
+      const key = `${hour} ${currency} ${app}`;
       const known = hours.get(key);
       if (known) return known;
       const nothing = { count: 0, prices: [], quantities: [] };
@@ -47,7 +44,7 @@ export function tallySeries(events: readonly EventRow[], purchases: readonly Pur
       rows.push(row);
       return row;
     };
-    return app_id === '' || app_id.length > MAX_APP_ID ? [rowOf('')] : [rowOf(''), rowOf(app_id)];
+    return app_id === '' || Buffer.byteLength(app_id) > MAX_APP_ID ? [rowOf('')] : [rowOf(''), rowOf(app_id)];
   }
 
   for (const event of events)
@@ -59,6 +56,12 @@ export function tallySeries(events: readonly EventRow[], purchases: readonly Pur
   }
   return rows;
 }
+
+/** As the edge writes it; what a person has mended, or another release has written, may say it in another way. */
+const CANONICAL = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
+
+const hourOf = (time: string) =>
+  (CANONICAL.test(time) ? time : new Date(Date.parse(time)).toISOString()).slice(0, 13);
 
 function buy(row: SeriesRow, { price, quantity }: PurchaseRow): void {
   row.count += quantity;

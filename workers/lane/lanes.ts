@@ -129,22 +129,33 @@ export function startLanes(options: LanesOptions): Lanes {
 /** Works a lane until it has to be left to others, and again after a rest. */
 function openAgain(lane: number, start: () => OpenLane): Service {
   const stopping = new AbortController();
-  const stopped = new Promise<void>((resolve) => {
-    stopping.signal.addEventListener('abort', () => resolve());
-  });
+  const { signal } = stopping;
   let service = start();
   const running = run();
 
   async function run(): Promise<void> {
     for (;;) {
-      await Promise.race([service.left, stopped]);
-      if (stopping.signal.aborted) return service.stop();
+      await leftOrStopped(service.left);
+      if (signal.aborted) return service.stop();
       // The queue may be away; the next one waits for it.
       await service.stop().catch(() => {});
-      await rest(STAND_BACK_MS, stopping.signal);
-      if (stopping.signal.aborted) return;
+      await rest(STAND_BACK_MS, signal);
+      if (signal.aborted) return;
       service = start();
     }
+  }
+
+  /** Leaves no listener behind, however often the lane is left. */
+  function leftOrStopped(left: Promise<void>): Promise<void> {
+    return new Promise((resolve) => {
+      const end = () => {
+        signal.removeEventListener('abort', end);
+        resolve();
+      };
+      signal.addEventListener('abort', end);
+      void left.then(end);
+      if (signal.aborted) end();
+    });
   }
 
   return {

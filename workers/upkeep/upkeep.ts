@@ -93,13 +93,16 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
     await forgetKeyUsage(pool);
   }
 
-  await tidyStore();
+  await ensurePartitions(pool);
   const warn = (error: unknown) => log.warn({ err: error }, 'upkeep failed; tried again later');
+  const tidying = poll(TIDY_STORE_MS, tidyStore, warn);
+  // No lane waits until everything that is old has gone.
+  void tidying.now();
   const pollers = [
     poll(CHECK_LANES_MS, checkLanes, warn),
     poll(BLOCK_DUMMIES_MS, () => blockDummyUsers(pool, log), warn),
     poll(LOOK_AT_SIZES_MS, async () => void (await analyzeGrown(pool)), warn),
-    poll(TIDY_STORE_MS, tidyStore, warn),
+    tidying,
   ];
   return {
     name: 'upkeep',

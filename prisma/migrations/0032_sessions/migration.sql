@@ -4,7 +4,9 @@ create table sessions (
   id           uuid        primary key,
   secret_hash  bytea       not null unique,
   company_id   uuid        not null,
-  account_id   uuid        not null references accounts (id) on delete cascade,
+  -- No foreign key, which would hold up every change of an account while the migrations run: a session of an account that
+  -- is gone opens nothing, and ends by itself.
+  account_id   uuid        not null,
   -- The account's session_epoch at that time: with another one, the session is over.
   epoch        integer     not null,
   began_at     timestamptz not null default now(),

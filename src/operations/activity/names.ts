@@ -7,7 +7,7 @@ import { count, readWholeNumber } from '../subscription/asked.ts';
 const PAGE = 250;
 
 /** The last page: each name before it costs a look-up. */
-const LAST_PAGE = 400;
+const LAST_PAGE = 80;
 
 /** What the two lists of names have in common. */
 export function listing(

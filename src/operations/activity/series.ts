@@ -123,6 +123,7 @@ export const ofPurchases = {
   kind: 'direct',
   method: 'GET',
   bucket: 'events.list',
+  isLarge: true,
   query: {
     type: 'object',
     required: ['length'],

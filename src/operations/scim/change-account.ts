@@ -137,7 +137,10 @@ async function write(
       // A request that waited for its turn came earlier than one that did not.
       modifiedAt: now > modifiedAt ? now : modifiedAt,
       // Whoever is deactivated is signed out for good, also when the account is active again a moment later.
-      ...(!values.active && { sessionEpoch: { increment: 1 } }),
+      ...(!values.active && {
+        sessionEpoch: { increment: 1 },
+        ...{ invitationHash: null, invitationExpiresAt: null },
+      }),
     },
   });
   // Which members, and not what they are: a name is a person's.

@@ -8,6 +8,7 @@ const apart: Record<string, string> = {
   'migrations.ts WholeScripts': 'makes the tables, once a release, before anything runs',
   'database.ts inTransaction': 'begins and ends transactions',
   'held-session.ts keepBeating': 'asks for nothing',
+  'activity-series.ts recountSeries': 'is told to by hand, and reads everything on purpose',
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',
 };
 
