@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { readdirSync, readFileSync } from 'node:fs';
+import { readdirSync, readFileSync, statSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
@@ -60,6 +60,7 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
     ['npm run -s penstock --', 'npm', ['run', '-s', 'penstock', '--']],
   ])('%s keys create makes a key that opens the endpoint at once', async (_, file, words) => {
     const args = 'keys create --workspace default --permissions users.track --json'.split(' ');
+    const compiled = statSync(path.join(packageRoot, 'dist/src/start.js')).mtimeMs;
     const { stdout } = await promisify(execFile)(file, [...words, ...args], {
       cwd: packageRoot,
       env: { PATH: process.env.PATH, HOME: process.env.HOME, DATA_DIR: env.DATA_DIR },
@@ -67,6 +68,8 @@ describe('npm start with REDIS_URL, BOOTSTRAP_API_KEY and the embedded Postgres'
     const { api_key: secret } = JSON.parse(stdout);
     expect(secret).toMatch(KEY);
     expect(await track(env.PORT, secret)).toBe(201);
+    // The first `npx` in a folder installs it, which must not write anew what processes run from.
+    expect(statSync(path.join(packageRoot, 'dist/src/start.js')).mtimeMs).toBe(compiled);
   });
 
   test('stores the credentials of an integration with the key that npm start keeps in DATA_DIR', async () => {

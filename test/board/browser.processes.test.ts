@@ -221,7 +221,8 @@ describe('the console in a browser', () => {
     await page.getByRole('heading', { name: 'Request' }).waitFor();
     // A queue that is busy may not say at the first look what waits.
     await waitUntil(
-      async () => (await page.getByText('in work, or next').first().isVisible()) || !(await page.reload()),
+      async () =>
+        (await page.getByText(/in work, or next|^\d envelopes?$/).isVisible()) || !(await page.reload()),
       { what: 'where the delete stands in its lane', deadline: 30_000 },
     );
     await page.close();

@@ -1,7 +1,6 @@
 import { execFileSync, spawnSync } from 'node:child_process';
 import { cpSync, existsSync, mkdirSync, readFileSync, renameSync, rmSync, symlinkSync } from 'node:fs';
 import path from 'node:path';
-import { isDeepStrictEqual } from 'node:util';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
 import { previous } from './migration-rules.ts';
@@ -94,14 +93,20 @@ export function buildPrevious(): string {
   return path.join(kept, 'dist');
 }
 
+/** What this release has besides does not matter to it. */
 function requireSamePackages(): void {
-  const { dependencies: then } = JSON.parse(readPrevious('package.json'));
-  const { dependencies: now } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));
-  if (isDeepStrictEqual(then, now)) return;
-  const names = [...new Set([...Object.keys(then), ...Object.keys(now)])].filter(
-    (name) => then[name] !== now[name],
-  );
+  const { dependencies: then } = JSON.parse(readPrevious('package.json')) as Manifest;
+  const { dependencies: now } = JSON.parse(
+    readFileSync(path.join(packageRoot, 'package.json'), 'utf8'),
+  ) as Manifest;
+  const majorOf = (version = '') => version.split('.')[0];
+  const names = Object.keys(then).filter((name) => majorOf(then[name]) !== majorOf(now[name]));
+  if (names.length === 0) return;
   throw new Error(
     `release ${previous.version} has other dependencies (${names.join(', ')}): buildPrevious has to run npm ci for it`,
   );
+}
+
+interface Manifest {
+  dependencies: Record<string, string>;
 }

@@ -33,6 +33,8 @@ export interface Settling {
   circles?: Circles;
   /** Milliseconds in which everything accepted is applied. */
   deadline?: number;
+  /** Called when nothing waits any more, before anything is compared. */
+  whenDrained?(): Promise<unknown>;
   /** Which acknowledged requests may be lost. */
   mayLose?(request: RequestEntry): boolean;
   /** Megabytes by which a process that was there all the time may have grown. */
@@ -143,7 +145,7 @@ export class Scene {
    */
   async settle(
     fleet: Fleet,
-    { load, circles, deadline, mayLose, compare, growth = 150 }: Settling,
+    { load, circles, deadline, mayLose, whenDrained, compare, growth = 150 }: Settling,
   ): Promise<{ drained: number }> {
     const patience = deadline ?? this.choose(180_000, 60_000);
     this.say('waiting for the last answers');
@@ -151,6 +153,7 @@ export class Scene {
     const took = await this.#drain(fleet, patience);
     const drained = Date.now();
     this.figure('drained after the last answer', took / 1000, 's', { atMost: patience / 1000 });
+    await whenDrained?.();
     this.say('comparing');
     if (load) {
       const stored = await readPeople(fleet.pool, fleet.workspace.id, load.journal);
