@@ -2,6 +2,10 @@ import { MAX_APP_ID, type SeriesKind, type SeriesRow } from '../../src/store/act
 import type { EventRow } from '../../src/store/events.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
 
+/** The years that Postgres and the wire read. */
+const EARLIEST = -62_135_596_800_000;
+const LATEST = 253_402_300_799_999;
+
 /** Series of one workspace in one lane: by kind, then by name, then by hour, currency and app. */
 type Tally = Record<SeriesKind, Map<string, Map<string, SeriesRow>>>;
 
@@ -33,6 +37,7 @@ export function tallySeries(events: readonly EventRow[], purchases: readonly Pur
     const hours = series.get(name) ?? new Map<string, SeriesRow>();
     if (hours.size === 0) series.set(name, hours);
     const hour = hourOf(time);
+    if (hour === undefined) return [];
     const rowOf = (app: string): SeriesRow => {
       const key = `${hour} ${currency} ${app}`;
       const known = hours.get(key);
@@ -60,8 +65,12 @@ export function tallySeries(events: readonly EventRow[], purchases: readonly Pur
 /** As the edge writes it; what a person has mended, or another release has written, may say it in another way. */
 const CANONICAL = /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/;
 
-const hourOf = (time: string) =>
-  (CANONICAL.test(time) ? time : new Date(Date.parse(time)).toISOString()).slice(0, 13);
+/** As `2026-01-31T12`; undefined: it is no time, and the store refuses what has it. */
+function hourOf(time: string): string | undefined {
+  if (CANONICAL.test(time)) return time.slice(0, 13);
+  const parsed = Date.parse(time);
+  return parsed >= EARLIEST && parsed <= LATEST ? new Date(parsed).toISOString().slice(0, 13) : undefined;
+}
 
 function buy(row: SeriesRow, { price, quantity }: PurchaseRow): void {
   row.count += quantity;
