@@ -29,6 +29,8 @@ export async function createInstallation(kind: QueueConnection['kind']) {
     ...(redis && { REDIS_URL: redis.url }),
     LANES: '4',
     BOARD_PORT: '0',
+    // A machine that is busy with other tests is no reason for 503.
+    QUEUE_TIMEOUT_MS: '3000',
     LOCK_DURATION_MS: '500',
     STALLED_INTERVAL_MS: '200',
   };
