@@ -6,8 +6,6 @@ import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
 import { type Permission, permissions } from '../schemas/api-permissions.ts';
 import { workspacePermissions } from '../schemas/scim-permissions.ts';
 
-export { permissions } from '../schemas/api-permissions.ts';
-
 /** The largest value of a Postgres integer. */
 const MAX_INTEGER = 2_147_483_647;
 

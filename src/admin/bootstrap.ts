@@ -1,9 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../platform/config.ts';
+import { permissions } from '../schemas/api-permissions.ts';
 import { type Actor, auditIn } from '../store/audit.ts';
 import { describeApiKey, describeScimToken, newApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
-import { permissions } from './arguments.ts';
 
 /** The workspace that a new installation starts with. */
 const FIRST_WORKSPACE = 'default';

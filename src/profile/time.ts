@@ -8,8 +8,8 @@ const MAX_TIME_LENGTH = 80;
  * Postgres reads no year 0 and the wire no year of five digits, so the accepted years are 1 to 9999, after
  * the offset is applied.
  */
-const EARLIEST = -62_135_596_800_000;
-const LATEST = 253_402_300_799_999;
+export const EARLIEST = -62_135_596_800_000;
+export const LATEST = 253_402_300_799_999;
 
 const DAY = 86_400_000;
 const MINUTE = 60_000;

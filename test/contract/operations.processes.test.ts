@@ -1,9 +1,9 @@
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
-import { permissions } from '../../src/admin/arguments.ts';
 import { errors } from '../../src/errors.ts';
 import type { Operation } from '../../src/operations/operation.ts';
 import type { Json } from '../../src/profile/json.ts';
+import { permissions } from '../../src/schemas/api-permissions.ts';
 import { eitherBackend } from '../guarantees/fleet.ts';
 import { createCompany } from '../setup/access.ts';
 import { acceptedStatus, exampleOf, send } from '../setup/api.ts';

@@ -1,10 +1,7 @@
+import { EARLIEST, LATEST } from '../../src/profile/time.ts';
 import { MAX_APP_ID, type SeriesKind, type SeriesRow } from '../../src/store/activity-series.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
-
-/** The years that Postgres and the wire read. */
-const EARLIEST = -62_135_596_800_000;
-const LATEST = 253_402_300_799_999;
 
 /** Series of one workspace in one lane: by kind, then by name, then by hour, currency and app. */
 type Tally = Record<SeriesKind, Map<string, Map<string, SeriesRow>>>;

@@ -1,7 +1,8 @@
 import type { Command } from 'commander';
+import { permissions } from '../../schemas/api-permissions.ts';
 import { apiKeyColumns, makeApiKey, revokeApiKey, type ShownApiKey } from '../../store/api-keys.ts';
 import type { Database } from '../../store/database.ts';
-import { parseId, parseIpAllowlist, parseName, parsePermissions, permissions } from '../arguments.ts';
+import { parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
 import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
