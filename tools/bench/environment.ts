@@ -7,8 +7,10 @@ import pg from 'pg';
 import { freePort } from '../../src/embedded/address.ts';
 import type { Binaries } from '../../src/embedded/server.ts';
 import { createLog } from '../../src/platform/log.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
 import { spawnOnLeash } from '../../test/setup/leash.ts';
 import { startPostgresOnPort } from '../../test/setup/postgres-on-port.ts';
+import { startProcess } from './processes.ts';
 
 /** The servers that every contender works on. */
 export interface Environment {
@@ -19,6 +21,8 @@ export interface Environment {
   redisUrl: string;
   /** The address of a database, made when it is not there. */
   database(name: string): Promise<string>;
+  /** The address of a collector of traces that takes and forgets them; started when it is first asked for. */
+  collector(): Promise<string>;
   stop(): Promise<void>;
 }
 
@@ -55,6 +59,7 @@ export async function startEnvironment(programs?: string): Promise<Environment> 
   );
   const redisUrl = `redis://127.0.0.1:${port}`;
   await waitForRedis(redisUrl);
+  let collector: Promise<{ url: string; stop(): Promise<void> }> | undefined;
   return {
     folder,
     postgresPid: Number(
@@ -72,13 +77,31 @@ export async function startEnvironment(programs?: string): Promise<Environment> 
       url.pathname = name;
       return url.href;
     },
+    async collector() {
+      collector ??= startCollector(folder);
+      return (await collector).url;
+    },
     async stop() {
+      await (await collector)?.stop();
       redis.child.kill('SIGKILL');
       await redis.exit;
       await postgres.stop();
       rmSync(folder, { recursive: true, force: true });
     },
   };
+}
+
+/** A process of its own: what it takes is its own processor time, beside what is measured. */
+async function startCollector(folder: string) {
+  const url = `http://127.0.0.1:${await freePort()}`;
+  const file = path.join(packageRoot, 'dist/tools/bench/collector.js');
+  const process = await startProcess(
+    'collector',
+    file,
+    { PORT: new URL(url).port },
+    { folder, readyUrl: url },
+  );
+  return { url, stop: () => process.stop() };
 }
 
 function binariesIn(folder: string): Binaries {

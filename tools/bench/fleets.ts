@@ -13,6 +13,7 @@ const TWO_WORKERS = 1;
 const TWO_LANES = 2;
 const FOUR_LANES = [3, 4];
 const FIRST_SCRATCH = 5;
+const TRACED = { '0.01': 14, '1': 15 };
 
 type Settings = Record<string, string>;
 
@@ -32,6 +33,8 @@ export interface Fleets {
   twoLanes(): Promise<Contender>;
   /** `ours` with `LANES=4` and so many workers. */
   fourLanes(workers: number): Promise<Contender>;
+  /** `ours`, whose spans go to a collector for this share of the requests. */
+  traced(share: keyof typeof TRACED): Promise<Contender>;
   /** `ours`, without users, on tables that the rows of one purpose may fill as they like. */
   scratch(purpose: string): Promise<Contender>;
   stop(): Promise<void>;
@@ -77,8 +80,20 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
       return warm(await startOurs(environment, { ...settings, LANES: '4' }, place));
     }),
   );
+  const traced = (share: keyof typeof TRACED) =>
+    once(async () => {
+      const tracing = {
+        OTEL_EXPORTER_OTLP_ENDPOINT: await environment.collector(),
+        OTEL_TRACES_SAMPLER: 'parentbased_traceidratio',
+        OTEL_TRACES_SAMPLER_ARG: share,
+      };
+      const place = { name: `traced_${share.replace('.', '_')}`, redis: TRACED[share] };
+      return warm(await startOurs(environment, { ...settings, ...tracing }, place));
+    });
+  const tracedFleets = { '0.01': traced('0.01'), '1': traced('1') };
   return {
     scratch,
+    traced: (share) => tracedFleets[share](),
     ours: once(async () => warm(await startOurs(environment, settings, { name: 'ours', redis: OURS }))),
     embedded: once(async () =>
       warm(await startOurs(environment, { ...settings, LANES: '1' }, { name: 'embedded' })),

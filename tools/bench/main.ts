@@ -33,6 +33,7 @@ import { queueMemoryRow } from './rows/queue-memory.ts';
 import { soakRow } from './rows/soak.ts';
 import { startRows } from './rows/starts.ts';
 import { syncRow } from './rows/sync.ts';
+import { tracedRows } from './rows/traced.ts';
 import { type Size, sizeOf } from './size.ts';
 
 const folder = path.join(packageRoot, 'tools/bench');
@@ -71,6 +72,7 @@ async function main(): Promise<void> {
       ...identityRows(fleets, size),
       sync.row,
       ...starts.rows,
+      ...(options.traced ? tracedRows(fleets, environment, size) : []),
       ...(options.pinned ? pinnedRows(fleets, environment, size) : []),
       ...(options.curve ? loadCurveRows(fleets, environment, size) : []),
       ...(options.soak === undefined ? [] : [soakRow(fleets, environment, { size, minutes: options.soak })]),

@@ -22,6 +22,8 @@ export interface BenchOptions {
   curve: boolean;
   /** Whether one worker and two are compared while Postgres has a core of its own. */
   pinned: boolean;
+  /** Whether it is also measured what traces cost. */
+  traced: boolean;
   /** Minutes of full load during which memory is watched. */
   soak?: number;
 }
@@ -56,6 +58,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
     )
     .option('--curve', 'also at 10 to 100 % of full load; draws generated/throughput-latency.svg', false)
     .option('--pinned', 'also one worker and two while Postgres has a core of its own (needs taskset)', false)
+    .option('--traced', 'also while one request in a hundred, and while every request is traced', false)
     .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
     .option(
       '--postgres <folder>',

@@ -14,4 +14,8 @@ export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['two-lanes-75', 'ours-75'],
   ['pinned-2-workers', 'pinned-1-worker'],
   ['ours-75-identity', 'ours-75'],
+  ['ours-75-sampled', 'ours-75'],
+  ['ours-75-traced', 'ours-75'],
+  ['ours-1-sampled', 'ours-1'],
+  ['ours-1-traced', 'ours-1'],
 ];

@@ -1,0 +1,27 @@
+import type { Environment } from '../environment.ts';
+import type { BenchRow } from '../figure.ts';
+import type { Fleets } from '../fleets.ts';
+import { measurePipeline } from '../pipeline.ts';
+import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, type Size } from '../size.ts';
+
+const shares = [
+  { share: '0.01', word: 'sampled', what: 'one request in a hundred traced' },
+  { share: '1', word: 'traced', what: 'every request traced' },
+] as const;
+
+/** `ours-75` and `ours-1` once more, while spans are made and sent to a collector of the bench's own on the same cores. */
+export function tracedRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
+  return [75, 1].flatMap((objects) =>
+    shares.map(({ share, word, what }) => ({
+      name: `ours-${objects}-${word}`,
+      what: `Penstock, ${objects} per request, ${what}`,
+      measure: async () =>
+        measurePipeline(await fleets.traced(share), environment, {
+          ...size,
+          connections: objects === 1 ? CONNECTIONS_OF_1 : CONNECTIONS_OF_75,
+          maxRequests: Number.POSITIVE_INFINITY,
+          objects,
+        }),
+    })),
+  );
+}
