@@ -2,7 +2,7 @@ import { bootstrap } from './admin/bootstrap.ts';
 import { describeFailure } from './admin/command.ts';
 import { type Config, ConfigError, readConfig } from './platform/config.ts';
 import { createLog } from './platform/log.ts';
-import { migrate, requirePostgres } from './processes/migrate.ts';
+import { migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { queueKind } from './queue/connection.ts';
 import { openDatabase } from './store/open-database.ts';
 
@@ -19,7 +19,9 @@ async function release(): Promise<void> {
     );
   }
   await requirePostgres(config.DATABASE_URL);
-  const applied = await migrate(config.DATABASE_URL, queueKind(config));
+  const applied = await migrate(config.DATABASE_URL, queueKind(config), {
+    tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
+  });
   log.info({ applied }, 'migrated');
   const apiKey = await makeFirstWorkspace(config);
   if (apiKey) log.info('made the workspace default');

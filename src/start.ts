@@ -12,7 +12,7 @@ import { type Config, readConfig } from './platform/config.ts';
 import { reachable, within } from './platform/lifecycle.ts';
 import { createLog, type Log } from './platform/log.ts';
 import { packageRoot } from './platform/package-root.ts';
-import { migrate, requirePostgres } from './processes/migrate.ts';
+import { migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { openProducerRedis, queueKind } from './queue/connection.ts';
 import { banner, type FirstKey, firstKey } from './start/banner.ts';
 import { claimPorts, keepPostgresRunning, type Ports } from './start/postgres.ts';
@@ -86,7 +86,9 @@ async function sayIfRedisIsAway(config: Config, log: Log): Promise<void> {
 
 /** Tables and the first workspace with its API key. */
 async function prepare(config: Config, databaseUrl: string, log: Log): Promise<FirstKey> {
-  const applied = await migrate(databaseUrl, queueKind(config));
+  const applied = await migrate(databaseUrl, queueKind(config), {
+    tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
+  });
   if (applied.length > 0) log.info({ applied }, 'migrated');
   const database = openDatabase(databaseUrl, 1);
   try {

@@ -2,6 +2,7 @@ import { readdirSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { PrismaPg } from '@prisma/adapter-pg';
 import { bindMigrationAwareSqlAdapterFactory } from '@prisma/driver-adapter-utils';
 import * as engineModule from '@prisma/schema-engine-wasm/schema_engine_bg';
@@ -25,17 +26,83 @@ declare const WebAssembly: {
   instantiate(code: Uint8Array, imports: object): Promise<{ instance: { exports: Record<string, unknown> } }>;
 };
 
+/** How a migration waits for a table that others use, in milliseconds. */
+export interface LockPatience {
+  /** For one lock. Whoever comes meanwhile stands behind it, so it is short. */
+  wait: number;
+  /** Between two tries, in which they go on. */
+  pause: number;
+  /** In all. */
+  most: number;
+  /** Told of each try that was for nothing: who is in the way. */
+  tell(reason: string): void;
+}
+
+const usual: LockPatience = { wait: 2000, pause: 3000, most: 300_000, tell: () => {} };
+
+/** Postgres's code for a lock that was not to be had in time. */
+const LOCK_NOT_AVAILABLE = '55P03';
+
 /**
  * All or none, in one transaction: a process that is killed halfway leaves no unfinished record behind, on
- * account of which Prisma would refuse every later run.
+ * account of which Prisma would refuse every later run. It never waits long for a lock with others behind it: it lets go,
+ * and tries again.
+ *
+ * @param pool of one connection
+ * @throws {Error} naming the migration, the reason, and who is in the way where that is the reason; nothing is changed then
  */
-export async function applyMigrations(pool: pg.Pool): Promise<string[]> {
+export async function applyMigrations(
+  pool: pg.Pool,
+  patience: Partial<LockPatience> = {},
+): Promise<string[]> {
+  const { wait, pause, most, tell } = { ...usual, ...patience };
   await loadEngine();
   const migrationsList = await readMigrations();
+  const deadline = Date.now() + most;
+  for (;;) {
+    try {
+      return await applyOnce(pool, migrationsList, wait);
+    } catch (error) {
+      if ((error as { cause?: { code?: string } }).cause?.code !== LOCK_NOT_AVAILABLE) throw error;
+      const inTheWay = (await pool.query<{ holder: string }>(longestTransactions)).rows.map(
+        ({ holder }) => holder,
+      );
+      const reason = `${(error as Error).message}; in the way may be ${inTheWay.join(', ') || 'somebody who has just ended'}`;
+      if (Date.now() + pause > deadline) {
+        throw new Error(`${reason}: let it end, or end it by pg_terminate_backend, and try again`, {
+          cause: error,
+        });
+      }
+      tell(reason);
+      await sleep(pause);
+    }
+  }
+}
+
+/** Who has been in a transaction of this database for longest. */
+const longestTransactions = `
+  select format(
+      'process %s (%s, %s s in its transaction)',
+      pg_stat_activity.pid,
+      coalesce(nullif(pg_stat_activity.application_name, ''), 'without a name'),
+      floor(extract(epoch from clock_timestamp() - pg_stat_activity.xact_start))
+    ) as holder
+  from pg_stat_activity
+  where pg_stat_activity.datname = current_database()
+    and pg_stat_activity.pid <> pg_backend_pid()
+    and pg_stat_activity.xact_start < clock_timestamp() - interval '1 second'
+  order by pg_stat_activity.xact_start
+  limit 3`;
+
+async function applyOnce(
+  pool: pg.Pool,
+  migrationsList: Awaited<ReturnType<typeof readMigrations>>,
+  lockTimeout: number,
+): Promise<string[]> {
   const adapter = new WholeScripts(pool);
   const bound = bindMigrationAwareSqlAdapterFactory(adapter);
   const engine = await engineModule.SchemaEngine.new({ datamodels: undefined }, () => {}, bound);
-  await pool.query('begin');
+  await pool.query(`begin; set local lock_timeout = ${lockTimeout}`);
   try {
     const filters = { externalTables: [], externalEnums: [] };
     const { appliedMigrationNames } = await engine.applyMigrations({ migrationsList, filters });

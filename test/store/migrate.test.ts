@@ -69,6 +69,38 @@ test('a migration that fails is named, changes nothing and can be run again', as
   expect(await migrate(url)).toEqual(migrations);
 });
 
+test('a migration does not stand before a table that is held: others use it meanwhile, and who is in the way is told', async () => {
+  const { url } = await createDatabase();
+  const column = 'alter table sync_row_errors drop column synced cascade';
+  const name = '0018_synced_rows_with_warnings';
+  await query(url, `${column}; delete from _prisma_migrations where migration_name = '${name}'`);
+  const holder = new pg.Client({ connectionString: url, application_name: 'a-backup' });
+  await holder.connect();
+  try {
+    await holder.query('begin; lock table sync_row_errors in access share mode; select pg_sleep(1.1)');
+
+    const short = { wait: 100, pause: 20, most: 150 };
+    await expect(migrate(url, 'postgres', short)).rejects.toThrow(
+      new RegExp(
+        `migration ${name} failed: .*lock timeout; in the way may be process \\d+ \\(a-backup, \\d+ s`,
+      ),
+    );
+
+    let releaseIt!: (reason: string) => void;
+    const told = new Promise<string>((resolve) => {
+      releaseIt = resolve;
+    });
+    const run = migrate(url, 'postgres', { wait: 100, pause: 20, most: 20_000, tell: releaseIt });
+    expect(await told).toContain('a-backup');
+    // While the migration is not done, somebody else's statement passes.
+    expect(await query(url, 'select from sync_row_errors')).toEqual([]);
+    await holder.query('commit');
+    expect(await run).toEqual([name]);
+  } finally {
+    await holder.end();
+  }
+});
+
 test('a job that goes from active back to waiting keeps its place', async () => {
   const { url } = await createDatabase();
   const state = async (id: string) =>

@@ -14,8 +14,10 @@ export function addMigrate(program: Command): void {
 async function bringUpToDate({ json }: { json?: boolean }): Promise<void> {
   await withDatabase(async ({ config, databaseUrl }) => {
     // Loaded here alone: no other command needs the migration engine.
-    const { migrate } = await import('../../processes/migrate.ts');
-    const applied = await migrate(databaseUrl, queueKind(config));
+    const { migrate, WAITS_FOR_A_TABLE } = await import('../../processes/migrate.ts');
+    const applied = await migrate(databaseUrl, queueKind(config), {
+      tell: (reason) => process.stderr.write(`${WAITS_FOR_A_TABLE}: ${reason}\n`),
+    });
     if (json) printJson({ applied });
     else
       process.stdout.write(

@@ -5,6 +5,7 @@ import { packageRoot } from '../../../src/platform/package-root.ts';
 /** What sends statements that are none of the running service's, and why. */
 const apart: Record<string, string> = {
   'migrations.ts applyMigrations': 'makes the tables, once a release, before anything runs',
+  'migrations.ts applyOnce': 'makes the tables, once a release, before anything runs',
   'migrations.ts WholeScripts': 'makes the tables, once a release, before anything runs',
   'database.ts inTransaction': 'begins and ends transactions',
   'held-session.ts keepBeating': 'asks for nothing',
