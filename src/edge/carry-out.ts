@@ -19,13 +19,14 @@ export async function answerQueued(
   admitted: Admitted,
   services: EdgeServices,
 ): Promise<Answer> {
-  const { request, requestId, caller, idempotencyKey } = admitted;
+  const { request, requestId, caller, idempotencyKey, known } = admitted;
   const { queue } = services;
   const accepted_at = new Date(caller.now).toISOString();
   const envelopeRequest: EnvelopeRequest = {
     request_id: requestId,
     workspace_id: caller.workspaceId,
     accepted_at,
+    key_id: known.keyId,
     ...presentTrace((request as RequestInHand).span),
   };
   const settle = (plan: Plan, entries: LaneEntry[]) =>

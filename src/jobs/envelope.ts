@@ -40,8 +40,19 @@ export interface EnvelopeRequest {
   count?: number;
   /** Accepted objects of the whole request; absent: all of them are in one envelope. */
   objects?: number;
+  /** The API key that sent it; absent: that of the request before it in the envelope, if there is one; null: none. */
+  key_id?: string | null | undefined;
   /** The request's span, as W3C Trace Context writes it; absent: it is not traced. */
   traceparent?: string;
+}
+
+/** The id of the API key that sent each of the requests of an envelope; undefined: none, or nobody says. */
+export function keysOf(requests: EnvelopeRequest[]): (string | undefined)[] {
+  let key: unknown;
+  return requests.map((request) => {
+    key = request?.key_id === undefined ? key : request.key_id;
+    return typeof key === 'string' ? key : undefined;
+  });
 }
 
 /**

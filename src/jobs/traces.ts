@@ -1,6 +1,6 @@
 import type { Identifier } from '../profile/identifier.ts';
 import { uuidOf } from '../profile/values.ts';
-import { type AcceptedObject, type Envelope, requestPlaces } from './envelope.ts';
+import { type AcceptedObject, type Envelope, keysOf, requestPlaces } from './envelope.ts';
 
 /**
  * The arrays of requests that objects come from, by what the ledger knows them by: numbers are permanent. `service_ids`
@@ -77,7 +77,17 @@ export interface Trace {
   objects: { input_array: InputArray; index: number }[];
   /** Objects that the whole request had: the others are in other envelopes. */
   total: number;
+  /** The API key that sent it; absent: none, or an earlier release wrote this. */
+  key_id?: string;
 }
+
+/**
+ * What says which API key sent a request, written as runs of arrays that nobody knows: an earlier release passes over
+ * them. A key is its first 12 bytes as two numbers, then the other 4; none: that of the request before.
+ */
+const KEY_BEGINS = 101;
+const KEY_ENDS = 102;
+const NO_KEY = 103;
 
 const ID = 16;
 const arrayNames = new Map<number, InputArray>(
@@ -94,7 +104,8 @@ let end = 0;
  * or of one array): they are written with every envelope, and read when somebody asks.
  *
  * For each request: its id and its workspace's, 16 bytes each, the workspace's left out where it is that of the request
- * before; the objects that the whole request had; then runs of objects of one array at places that follow each other.
+ * before; the objects that the whole request had; then the API key, 21 or 22 bytes, where it is another than that of the request
+ * before; then runs of objects of one array at places that follow each other.
  * A number below 128 is one byte.
  *
  * @returns undefined when there is nothing to say: a replay, a mark, or what is no envelope of ours
@@ -104,11 +115,13 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
     return undefined;
   const { objects, requests } = envelope;
   const places = requestPlaces(envelope);
-  // Two ids, and numbers of at most 5 bytes.
-  const most = objects.length * (2 * ID + 30);
+  const keys = keysOf(requests);
+  // Three ids, and numbers of at most 5 bytes.
+  const most = objects.length * (3 * ID + 40);
   if (scratch.length < most) scratch = Buffer.allocUnsafe(most);
   end = 0;
   let workspace: string | undefined;
+  let key: string | undefined;
   for (let from = 0; from < objects.length; ) {
     const place = places[from];
     let to = from + 1;
@@ -124,6 +137,9 @@ export function encodeTraces(envelope: Envelope): Buffer | undefined {
     if (!isSame) writeId(request.workspace_id);
     workspace = request.workspace_id;
     writeNumber(request.objects ?? to - start);
+    const sender = keys[place as number];
+    if (sender !== key) writeKey(sender);
+    key = sender;
     writeRuns(objects, start, to);
   }
   return end === 0 ? undefined : Buffer.from(scratch.subarray(0, end));
@@ -155,6 +171,18 @@ function writeRun(code: number, first: number, count: number): void {
   writeNumber(code);
   writeNumber(first);
   writeNumber(count);
+}
+
+function writeKey(key: string | undefined): void {
+  if (!isUuid(key)) return writeRun(NO_KEY, 0, 0);
+  const bytes = idBytes(key);
+  writeRun(KEY_BEGINS, bytes.readUIntBE(0, 6), bytes.readUIntBE(6, 6));
+  writeRun(KEY_ENDS, bytes.readUInt32BE(12), 0);
+}
+
+/** The id of 16 bytes, as it is written elsewhere. */
+function idOf(bytes: Buffer): string {
+  return bytes.toString('hex').replace(/^(.{8})(.{4})(.{4})(.{4})/, '$1-$2-$3-$4-');
 }
 
 function writeId(id: string): void {
@@ -195,6 +223,8 @@ export function findTrace(bytes: Buffer, requestId: string, workspaceId: string)
     return bytes.subarray(at - ID, at);
   };
   let workspace: Buffer | undefined;
+  const key = Buffer.alloc(ID);
+  let hasKey = false;
   let trace: Trace | undefined;
   while (at < bytes.length) {
     const isSame = readNumber() === 1;
@@ -205,10 +235,17 @@ export function findTrace(bytes: Buffer, requestId: string, workspaceId: string)
     if (isWanted) trace ??= { objects: [], total };
     for (let code = readNumber(); code !== 0; code = readNumber()) {
       const [first, count] = [readNumber(), readNumber()];
+      if (code === KEY_BEGINS) {
+        key.writeUIntBE(first, 0, 6);
+        key.writeUIntBE(count, 6, 6);
+        hasKey = true;
+      } else if (code === KEY_ENDS) key.writeUInt32BE(first, 12);
+      else if (code === NO_KEY) hasKey = false;
       const input_array = arrayNames.get(code);
       if (!isWanted || input_array === undefined) continue;
       for (let index = first; index < first + count; index++) trace!.objects.push({ input_array, index });
     }
+    if (isWanted && hasKey) trace!.key_id ??= idOf(key);
   }
   return trace;
 }

@@ -49,6 +49,8 @@ export const MAX_ENVELOPE_BYTES = 4_194_304;
 interface Open {
   lane: number;
   requests: (EnvelopeRequest & { count: number })[];
+  /** The API key of the last of them. */
+  key: string | null | undefined;
   objects: AcceptedObject[];
   bytes: number;
 }
@@ -79,13 +81,16 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
       if (envelope?.lane !== lane || isFull(envelope, share, maxObjects)) {
         envelope = open.get(lane);
         if (!envelope || isFull(envelope, share, maxObjects)) {
-          envelope = { lane, requests: [], objects: [], bytes: 0 };
+          envelope = { lane, requests: [], key: undefined, objects: [], bytes: 0 };
           open.set(lane, envelope);
           filled.push(envelope);
         }
         part = parts.get(envelope);
         if (!part) {
-          part = { ...request, count: 0 };
+          // Mostly that of the request before, which is left out.
+          const key_id = request.key_id === envelope.key ? undefined : (request.key_id ?? null);
+          part = { ...request, key_id, count: 0 };
+          envelope.key = request.key_id;
           parts.set(envelope, part);
           envelope.requests.push(part);
         }

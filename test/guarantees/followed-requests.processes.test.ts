@@ -1,5 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { findTrace } from '../../src/jobs/traces.ts';
+import { findTraces } from '../../src/store/ledger.ts';
 import { type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { type ApiRequest, send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
@@ -49,6 +51,23 @@ describe.each(backends)('G6: an accepted request can be followed; queue on %s, f
       },
       { what: `the request to be ${wanted}` },
     );
+
+  /** The keys that the ledger names for a request, each once. */
+  const sendersOf = async (id: string) => {
+    const all = ['0', 'f'].map((digit) => `${digit.repeat(8)}-0000-0000-0000-000000000000`) as [
+      string,
+      string,
+    ];
+    const found = await findTraces(fleet.pool, id, all);
+    return [...new Set(found.map(({ traces }) => findTrace(traces, id, fleet.workspace.id)?.key_id))];
+  };
+  const idsOfKeys = async () =>
+    (
+      await fleet.pool.query(
+        "select id from api_keys where workspace_id = $1 and name = 'test' order by id limit 1",
+        [fleet.workspace.id],
+      )
+    ).rows.map(({ id }) => id);
 
   /** One request over all lanes, one of which is a fence. */
   const everyone = Array.from({ length: 75 }, (_, user) => ({
@@ -137,6 +156,7 @@ describe.each(backends)('G6: an accepted request can be followed; queue on %s, f
     const applied = await become(waiting, 'applied');
     expect(byPlace(applied.objects)).toEqual(places('applied'));
     await become(repeated, 'applied');
+    expect(await sendersOf(waiting)).toEqual(await idsOfKeys());
 
     const failed = await become(partly, 'partially_applied');
     expect(failed.objects).toEqual([

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
-import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
+import { type AcceptedObject, type Envelope, keysOf } from '../../src/jobs/envelope.ts';
 import {
   encodeTraces,
   findTrace,
@@ -11,6 +11,7 @@ import {
 } from '../../src/jobs/traces.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import type { Json } from '../../src/profile/json.ts';
+import { pack } from '../../src/queue/pack.ts';
 import { callerOf } from '../operations/caller.ts';
 
 const kinds = ['attributes', 'events', 'purchases'] as const;
@@ -61,6 +62,70 @@ test('every request of an envelope is found, with the places of its objects; in 
     }),
     { numRuns: 500 },
   );
+});
+
+describe('the API key that sent a request', () => {
+  const [first, second] = [uuidv7(), 'ffffffff-ffff-4fff-bfff-ffffffffffff'];
+  /** As `pack` writes them: nothing where it is that of the request before. */
+  const sent = [first, undefined, second, null, undefined, first];
+  const meant = [first, first, second, undefined, undefined, first];
+  const one = { workspace: 0, places: [['events', 0]] as [string, number][] };
+
+  function sentBy(keys: (string | null | undefined)[]): Envelope {
+    const envelope = envelopeOf(keys.map(() => one));
+    keys.forEach((key_id, place) => {
+      envelope.requests[place]!.key_id = key_id;
+    });
+    return envelope;
+  }
+
+  test('is found with it, whoever sent the requests before', () => {
+    const envelope = sentBy(sent);
+    const bytes = encodeTraces(envelope)!;
+    const found = envelope.requests.map(({ request_id }) => findTrace(bytes, request_id, workspaces[0]!));
+    expect(found.map((trace) => trace?.key_id)).toEqual(meant);
+    for (const trace of found) expect(trace?.objects).toEqual([{ input_array: 'events', index: 0 }]);
+  });
+
+  test('is what pack makes of it, in every lane', () => {
+    const batch = Array.from({ length: 40 }, (_, index) => ({
+      request: {
+        request_id: uuidv7(),
+        workspace_id: workspaces[index % 2]!,
+        accepted_at: 'now',
+        key_id: [first, first, second, undefined][(index >> 1) % 4],
+      },
+      objects: ['a', 'b'].map(
+        (who, place) =>
+          ({
+            kind: 'events',
+            id: uuidv7(),
+            index: place,
+            identifier: { external_id: `${who}${index}` },
+          }) as never,
+      ),
+      bytes: 100,
+    }));
+    const entries = pack(batch, 4, 1000);
+    const wanted = new Map(batch.map(({ request }) => [request.request_id, request.key_id]));
+    for (const { envelope } of entries) {
+      const wire = JSON.parse(JSON.stringify(envelope)) as Envelope;
+      const keys = keysOf(wire.requests);
+      expect(keys).toEqual(wire.requests.map(({ request_id }) => wanted.get(request_id)));
+    }
+  });
+
+  test('takes 21 bytes of the first request (UUIDv7), and none of those that follow', () => {
+    const sizeOf = (keys: (string | undefined)[]) => encodeTraces(sentBy(keys))!.length;
+    expect(sizeOf([first]) - sizeOf([undefined])).toBe(21);
+    expect(sizeOf([first, undefined]) - sizeOf([undefined, undefined])).toBe(21);
+  });
+
+  test('is passed over by a release that does not know it', () => {
+    // Its rule: a run of an array that it does not know is left out, whatever its numbers are.
+    const codes = Object.values(inputArrays);
+    for (const code of [101, 102, 103]) expect(codes).not.toContain(code);
+  });
 });
 
 test('a request of one object, or of one whole array, takes 22 bytes, the first one of an envelope 16 more', () => {

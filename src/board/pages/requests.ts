@@ -88,7 +88,11 @@ const follow: Page<PageServices> = {
       ['Objects', count(followed.objects.length + followed.unknown, 'accepted object')],
       [
         'API key',
-        html`<span class="faint">in the log line of the request, as <code>key_id</code>; the queue does not carry it</span>`,
+        await sender(services, {
+          keyId: followed.keyId,
+          workspace,
+          linked: viewer.can('keys', workspace.id),
+        }),
       ],
     ])}</div>
 ${followed.unknown > 0 && html`<p class="banner warn">Of ${count(followed.unknown, 'object')} nothing is known: an earlier release applied them, or the queue has lost them.</p>`}
@@ -97,6 +101,21 @@ ${await front(services, followed)}
     return { title: `Request ${id}`, body, ...(status === 'accepted' && { refresh: 10 }) };
   },
 };
+
+/** The key by its name; what came from no client of a key, or is of an earlier release, has none. */
+async function sender(
+  { database: { prisma } }: PageServices,
+  { keyId, workspace, linked }: { keyId: string | undefined; workspace: Workspace; linked: boolean },
+): Promise<Part> {
+  if (keyId === undefined)
+    return html`<span class="faint">none: sent from here or from a preference center, or by an earlier release</span>`;
+  const key = await prisma.apiKey.findFirst({
+    where: { id: keyId, workspaceId: workspace.id },
+    select: { name: true },
+  });
+  const name = key ? key.name : html`<span class="id">${keyId}</span>`;
+  return linked ? html`<a href="/keys/${keyId}">${name}</a>` : name;
+}
 
 async function findIn(services: PageServices, among: Workspace[], id: string) {
   for (const workspace of among) {

@@ -98,6 +98,8 @@ export interface FollowedRequest {
   unknown: number;
   waits: { envelopeId: string; lane: number }[];
   deadLetters: DeadLetter[];
+  /** Id of the API key that sent it; absent: none, or nobody knows any more. */
+  keyId?: string;
 }
 
 /** What is known of a request, by the ids of its envelopes. */
@@ -129,7 +131,9 @@ export async function followRequest(
   }
   const deadLetters = await selectByRequest(pool, workspaceId, requestId);
   if (parts.size === 0 && deadLetters.length === 0) return undefined;
+  const [keyId] = [...parts.values()].flatMap(({ trace }) => trace.key_id ?? []);
   return {
+    ...(keyId !== undefined && { keyId }),
     objects: standings([...parts.values()], deadLetters),
     unknown: Math.max(0, missing(parts) ?? 0),
     waits: [...parts].flatMap(([envelopeId, { lane }]) => (lane === undefined ? [] : [{ envelopeId, lane }])),

@@ -1,0 +1,51 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { pack } from '../../src/queue/pack.ts';
+import { openConsole, page } from './console-scene.ts';
+
+let scene: Awaited<ReturnType<typeof openConsole>>;
+beforeAll(async () => {
+  scene = await openConsole();
+});
+afterAll(() => scene?.installation.stop());
+
+/** Accepts a request of one event into a lane that nobody works. */
+async function accept(key_id: string | undefined): Promise<string> {
+  const request = {
+    request_id: uuidv7(),
+    workspace_id: scene.shop,
+    accepted_at: new Date().toISOString(),
+    key_id,
+  };
+  const event = { kind: 'events', id: uuidv7(), index: 0, identifier: { external_id: 'ada' }, name: 'seen' };
+  const objects = [{ ...event, time: request.accepted_at } as AcceptedObject];
+  await scene.installation.producer.add(pack([{ request, objects, bytes: 100 }], 1, 100));
+  return request.request_id;
+}
+
+test('a request says by which key it was sent: by name, as a link for those who may see keys, and never its secret', async () => {
+  const id = await accept(scene.key);
+  const { status, text } = await page(scene.operator, `/requests/${id}`);
+  expect(status).toBe(200);
+  const [{ name, identifier }] = await scene.query(
+    'select name, identifier from api_keys where id = $1',
+    scene.key,
+  );
+  expect(text).toContain(`<a href="/keys/${scene.key}">${name}</a>`);
+  expect(text).not.toContain(identifier);
+
+  const appGroups = [{ workspace: scene.shop, permissions: ['dev_console'], teams: [] }];
+  const { visitor } = await scene.people.arrive([], { appGroups });
+  const plain = (await page(visitor, `/requests/${id}`)).text;
+  expect(plain).toContain(name);
+  expect(plain).not.toContain(`/keys/${scene.key}`);
+});
+
+test('a request of no key says so, and one of a key that is gone names its id', async () => {
+  expect((await page(scene.operator, `/requests/${await accept(undefined)}`)).text).toContain(
+    'sent from here',
+  );
+  const gone = uuidv7();
+  expect((await page(scene.operator, `/requests/${await accept(gone)}`)).text).toContain(gone);
+});
