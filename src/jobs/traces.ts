@@ -174,7 +174,10 @@ function writeRun(code: number, first: number, count: number): void {
 }
 
 function writeKey(key: string | undefined): void {
-  if (!isUuid(key)) return writeRun(NO_KEY, 0, 0);
+  if (!isUuid(key)) {
+    writeRun(NO_KEY, 0, 0);
+    return;
+  }
   const bytes = idBytes(key);
   writeRun(KEY_BEGINS, bytes.readUIntBE(0, 6), bytes.readUIntBE(6, 6));
   writeRun(KEY_ENDS, bytes.readUInt32BE(12), 0);
