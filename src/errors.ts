@@ -61,6 +61,7 @@ export const errors = {
   },
   draftPreferenceCenter: { status: 400, message: 'The preference center is a draft, which no link opens' },
   userWithoutEmail: { status: 400, message: 'The user has no email address' },
+  unknownSegment: { status: 400, message: 'Invalid segment ID' },
   invalidCursor: { status: 400, message: 'Invalid cursor' },
   invalidIntegrationId: { status: 400, message: 'Invalid integration ID' },
   integrationNotActive: { status: 400, message: 'The integration is not active' },

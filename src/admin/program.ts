@@ -17,6 +17,7 @@ import { addMigrate } from './commands/migrate.ts';
 import { addPreferenceCenters } from './commands/preference-centers.ts';
 import { addQueue } from './commands/queue.ts';
 import { addScimTokens } from './commands/scim-tokens.ts';
+import { addSegments } from './commands/segments.ts';
 import { addSeries } from './commands/series.ts';
 import { addStatus } from './commands/status.ts';
 import { addUsage } from './commands/usage.ts';
@@ -51,6 +52,7 @@ export function createProgram(fail: (text: string) => void): Command {
   addIntegrations(command);
   addLimits(command);
   addUsage(command);
+  addSegments(command);
   addSeries(command);
   addAudit(command);
   addDeadLetters(command);

@@ -28,6 +28,8 @@ import { scimUsersGet } from './scim.users.get.ts';
 import { scimUsersList } from './scim.users.list.ts';
 import { scimUsersPatch } from './scim.users.patch.ts';
 import { scimUsersReplace } from './scim.users.replace.ts';
+import { segmentsDetails } from './segments.details.ts';
+import { segmentsList } from './segments.list.ts';
 import { subscriptionGroupsGet } from './subscription.groups.get.ts';
 import { subscriptionStatusGet } from './subscription.status.get.ts';
 import { subscriptionStatusSet } from './subscription.status.set.ts';
@@ -76,6 +78,8 @@ export function allOperations(serviceIdField: string, longStrings?: LongStrings)
     purchasesProductList(),
     purchasesQuantitySeries(),
     purchasesRevenueSeries(),
+    segmentsList(),
+    segmentsDetails(),
     cdiIntegrations(),
     cdiJobSyncStatus(),
     cdiSync(),

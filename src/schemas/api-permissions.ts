@@ -39,6 +39,8 @@ export const permissions = [
   'purchases.product_list',
   'purchases.quantity_series',
   'purchases.revenue_series',
+  'segments.list',
+  'segments.details',
 ] as const;
 
 export type Permission = (typeof permissions)[number];

@@ -36,10 +36,10 @@ export type BucketName = keyof typeof buckets;
  * this list against the schemas of all operations and the rules of all attributes.
  */
 export const reservedNames: readonly string[] = `
-  accepted_at alias_label alias_name alias_updates aliases_processed aliases_to_identify app
+  accepted_at analytics_tracking_enabled alias_label alias_name alias_updates aliases_processed aliases_to_identify app
   app_group_id app_id apps attributes attributes_processed bio channel color confirmation_page_html
   constructor contact_emails count country created_at currency current_external_id current_location
-  cursor custom_attributes custom_events data date_of_first_session date_of_last_session deleted
+  cursor custom_attributes custom_events data date_of_first_session description date_of_last_session deleted
   device_id devices dob email email_address email_addresses email_click_tracking_disabled
   email_hard_bounced_at email_open_tracking_disabled email_opted_in_at email_subscribe
   email_subscription_info email_unsubscribed_at emails emails_processed emails_to_identify end_date
@@ -55,8 +55,8 @@ export const reservedNames: readonly string[] = `
   preference_centers price prioritization product product_id products properties purchase_quantity
   purchases purchases_processed push_subscribe push_token_import push_tokens quantity random_bucket
   reason redirect_page_html rel removal_errors removed_ids rename_errors request_id results revenue
-  rows_failed_with_errors rows_synced segment_id sessions sizes sort_direction start_date state status
-  subscription_group_id subscription_groups subscription_state sync_finish_time sync_start_time time
+  rows_failed_with_errors rows_synced segment_id segments sessions sizes sort_direction start_date state status
+  subscription_group_id subscription_groups subscription_state sync_finish_time sync_start_time tags teams text_description time
   time_zone token total_count total_revenue twitter type unit unknown unsubscribed_at updated_at
   use_double_opt_in_logic user_alias user_aliases user_id users warehouse_type warnings
 `

@@ -16,13 +16,20 @@ const reading = new Set([
   ...['companies', 'workspaces', 'keys', 'groups', 'teams', 'permission-sets', 'scim-tokens', 'accounts'].map(
     (noun) => `penstock ${noun} list`,
   ),
-  ...['preference-centers', 'integrations', 'limits', 'dead-letters'].map((noun) => `penstock ${noun} list`),
+  ...['preference-centers', 'integrations', 'limits', 'dead-letters', 'segments'].map(
+    (noun) => `penstock ${noun} list`,
+  ),
   ...['accounts', 'preference-centers', 'integrations', 'dead-letters', 'queue'].map(
     (noun) => `penstock ${noun} show`,
   ),
-  ...['users blocked', 'users history', 'integrations test', 'integrations logs', 'queue losses'].map(
-    (words) => `penstock ${words}`,
-  ),
+  ...[
+    'segments preview',
+    'users blocked',
+    'users history',
+    'integrations test',
+    'integrations logs',
+    'queue losses',
+  ].map((words) => `penstock ${words}`),
   // Of which _prisma_migrations tells: there may be no audit before it.
   ...['usage', 'audit', 'status', 'doctor', 'completion', 'migrate'].map((verb) => `penstock ${verb}`),
 ]);

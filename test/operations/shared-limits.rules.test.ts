@@ -33,7 +33,7 @@ test('both forms of /subscription/status/set share 5,000 requests a minute', () 
   });
 });
 
-test('reading states, series of events and all of /email share the default of 250,000 requests an hour', () => {
+test('reading states, series of events, segments and all of /email share the default of 250,000 requests an hour', () => {
   expect(limitOf('default')).toEqual({
     requests: 250_000,
     windowSeconds: 3600,
@@ -46,6 +46,8 @@ test('reading states, series of events and all of /email share the default of 25
       '/email/status',
       '/email/unsubscribes',
       '/events/data_series',
+      '/segments/details',
+      '/segments/list',
       '/subscription/status/get',
       '/subscription/user/status',
     ],

@@ -1,4 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
+import { readDefinition } from '../../../src/profile/segment.ts';
 import { addToSeries, listNames, readSeries } from '../../../src/store/activity-series.ts';
 import { findAliasLabels, findByAlias, insertAliases } from '../../../src/store/aliases.ts';
 import { recordEvents } from '../../../src/store/events.ts';
@@ -24,6 +25,7 @@ import {
 } from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
 import { findPushTokens, upsertPushTokens } from '../../../src/store/push-tokens.ts';
+import { findSegment, listSegments, lookAtUsers } from '../../../src/store/segments.ts';
 import {
   readTimeline,
   selectLettersOfUser,
@@ -135,6 +137,24 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
           ...{ lane: 0, count: 1, prices: [1.5], quantities: [1] },
         },
       ]),
+    () =>
+      lookAtUsers(store, {
+        ...{ workspaceId, after: id, limit: 100, sample: 5 },
+        definition: readDefinition({
+          all: [
+            { attribute: 'email', equals: 'user2@x.com' },
+            { custom_attribute: 'points', more_than: 0, in: [1, 2] },
+            { email_subscription: 'subscribed' },
+            { subscription_group: newId(), state: 'subscribed' },
+            {
+              any: [{ event: 'event2', count_at_most: 3 }, { purchase: 'product2' }, { any_purchase: true }],
+            },
+          ],
+        }),
+      }),
+    () => listSegments(store, workspaceId, { newest: true, limit: 100, offset: 100 }),
+    () => listSegments(store, workspaceId, { newest: false, limit: 100, offset: 100 }),
+    () => findSegment(store, workspaceId, newId()),
     () => listNames(store, workspaceId, { kind: 'event', limit: 250, offset: 250 }),
     () =>
       readSeries(store, workspaceId, {

@@ -1,0 +1,229 @@
+import { readFileSync } from 'node:fs';
+import type { Command } from 'commander';
+import { v7 } from 'uuid';
+import type { Prisma } from '../../generated/prisma/client.ts';
+import { toServiceId } from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import { type Definition, describe, InvalidDefinition, readDefinition } from '../../profile/segment.ts';
+import type { Database } from '../../store/database.ts';
+import { FIRST_ID, lookAtUsers } from '../../store/segments.ts';
+import { parseCount, parseId, parseName } from '../arguments.ts';
+import { change } from '../audit.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
+import { findWorkspace, withInstallation } from '../lookup.ts';
+import { addList, printRow, type Row } from '../output.ts';
+
+/** Users of one statement: a few hundredths of a second, and others go on meanwhile. */
+const PAGE = 5000;
+
+/** Bytes of a file that holds a filter. */
+const MAX_BYTES = 1_048_576;
+
+const MAX_PURPOSE = 1000;
+
+export function addSegments(program: Command): void {
+  const noun = addNoun(program, 'segments', {
+    sentence: 'Name filters over the users of a workspace; count and sample whom they mean.',
+    example: 'segments list --workspace default',
+  });
+  const definition = '--definition <json>';
+  const words = 'the filter as JSON (docs/segments.md), or @ and the path of a file that holds it';
+  addVerb(noun, 'create', {
+    sentence: 'Name a filter, and show its id, which clients send as segment_id.',
+    example: `segments create --workspace default --name Everyone --definition '{"all":[]}'`,
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of its workspace')
+    .requiredOption('--name <name>', 'name, unlike that of any other segment of the workspace', parseName)
+    .requiredOption(definition, words, parseDefinition)
+    .option('--purpose <text>', 'what it is for, in your words', parsePurpose, '')
+    .action(create);
+  addVerb(noun, 'update', {
+    sentence: 'Give a segment another filter, name or purpose.',
+    example: `segments update 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f --name Readers`,
+  })
+    .argument('<id>', 'id of the segment', parseId)
+    .option('--name <name>', 'another name', parseName)
+    .option(definition, words, parseDefinition)
+    .option('--purpose <text>', 'what it is for, in your words', parsePurpose)
+    .action(update);
+  addList(noun, {
+    one: 'segment',
+    many: 'segments',
+    sentence: 'List the segments, the oldest first, archived ones too.',
+    example: 'segments list --workspace default --json',
+    owner: 'workspace',
+    find: (prisma, page) => prisma.segment.findMany({ ...page, include: named }),
+    rowOf,
+    cellsOf: ({ id, workspace, name, definition: filter, archivedAt }) => ({
+      ...{
+        segment_id: id,
+        workspace: workspace.name,
+        name,
+        filter: describe(filter as unknown as Definition),
+      },
+      archived_at: archivedAt?.toISOString() ?? null,
+    }),
+  });
+  addVerb(noun, 'preview', {
+    sentence:
+      'Count the users whom a segment, or a filter that has no name yet, means now, and show some of them.',
+    example: `segments preview --workspace default --definition '{"attribute":"country","equals":"DE"}'`,
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .option('--segment <id>', 'id of a segment', parseId)
+    .option(definition, words, parseDefinition)
+    .option('--sample <number>', 'users that are shown', parseCount, 10)
+    .action(preview);
+  addVerb(noun, 'archive', {
+    sentence: 'Archive a segment: nobody can use it any more, and its name stays taken.',
+    example: 'segments archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
+  })
+    .argument('<id>', 'id of the segment', parseId)
+    .action(archive);
+}
+
+/** @throws {Refusal} naming the place and the rule */
+function parseDefinition(text: string): Definition {
+  let given: Json;
+  try {
+    const json = text.startsWith('@') ? readFileSync(text.slice(1), 'utf8') : text;
+    if (json.length > MAX_BYTES) throw new Error(`it has more than ${MAX_BYTES} characters`);
+    given = JSON.parse(json) as Json;
+  } catch (error) {
+    throw new Refusal(`--definition cannot be read as JSON: ${(error as Error).message}`);
+  }
+  try {
+    return readDefinition(given);
+  } catch (error) {
+    throw error instanceof InvalidDefinition ? new Refusal(error.message) : error;
+  }
+}
+
+function parsePurpose(text: string): string {
+  if (text.length > MAX_PURPOSE) throw new Refusal(`--purpose: it has at most ${MAX_PURPOSE} characters`);
+  return text.replaceAll('\u0000', '').toWellFormed();
+}
+
+interface Given {
+  workspace: string;
+  name: string;
+  definition: Definition;
+  purpose: string;
+  json?: boolean;
+}
+
+const taken = (name: string) =>
+  refuseTaken(`a segment of this workspace is named '${name}' already; archived segments keep their names`);
+
+async function create({ workspace, name, definition, purpose, json }: Given): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId } = await findWorkspace(database, workspace);
+    const segment = await change(database, async (tx) => {
+      const data = { id: v7(), workspaceId, name, purpose, definition: definition as Prisma.InputJsonObject };
+      const made = await tx.segment.create({ data, include: named });
+      const subject = { kind: 'segment', id: made.id };
+      return {
+        result: made,
+        entries: [{ action: 'segments.create', subject, workspaceId, detail: { name } }],
+      };
+    }).catch(taken(name));
+    printRow(json, rowOf(segment));
+  });
+}
+
+async function update(id: string, { name, definition, purpose, json }: Partial<Given>): Promise<void> {
+  if (name === undefined && definition === undefined && purpose === undefined)
+    throw new Refusal('nothing is changed: give --name, --definition or --purpose');
+  await withInstallation(async ({ database }) => {
+    const segment = await change(database, async (tx) => {
+      const given = {
+        ...(name !== undefined && { name }),
+        ...(purpose !== undefined && { purpose }),
+        ...(definition !== undefined && { definition: definition as Prisma.InputJsonObject }),
+      };
+      const { count } = await tx.segment.updateMany({
+        where: { id, archivedAt: null },
+        data: { ...given, updatedAt: new Date() },
+      });
+      if (count === 0) throw unknown(id);
+      const found = await tx.segment.findUniqueOrThrow({ where: { id }, include: named });
+      const { workspaceId } = found;
+      const subject = { kind: 'segment', id };
+      const detail = { changed: Object.keys(given) };
+      return { result: found, entries: [{ action: 'segments.update', subject, workspaceId, detail }] };
+    }).catch(taken(name ?? ''));
+    printRow(json, rowOf(segment));
+  });
+}
+
+interface PreviewOptions {
+  workspace: string;
+  segment?: string;
+  definition?: Definition;
+  sample: number;
+  json?: boolean;
+}
+
+async function preview({ workspace, segment, definition, sample, json }: PreviewOptions): Promise<void> {
+  if ((segment === undefined) === (definition === undefined))
+    throw new Refusal('give either --segment or --definition');
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId } = await findWorkspace(database, workspace);
+    const filter = definition ?? (await definitionOf(database, workspaceId, segment!));
+    const found = { users: 0, matched: 0, ids: [] as string[] };
+    for (let after: string | undefined = FIRST_ID; after !== undefined; ) {
+      const wanted = sample - found.ids.length;
+      const part = { workspaceId, definition: filter, after, limit: PAGE, sample: wanted };
+      const looked = await lookAtUsers(database.pool, part);
+      found.users += looked.read;
+      found.matched += looked.matched;
+      found.ids.push(...looked.sample);
+      after = looked.read < PAGE ? undefined : looked.last;
+    }
+    printRow(json, {
+      ...{ filter: describe(filter), users: found.users, matched: found.matched },
+      sample: found.ids.map(toServiceId),
+    });
+  });
+}
+
+async function definitionOf({ prisma }: Database, workspaceId: string, id: string): Promise<Definition> {
+  const segment = await prisma.segment.findFirst({ where: { id, workspaceId } });
+  if (segment === null) throw unknown(id);
+  return segment.definition as unknown as Definition;
+}
+
+async function archive(id: string, { json }: { json?: boolean }): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const segment = await change(database, async (tx) => {
+      // Guarded, so that the time of the first archiving stands.
+      const { count } = await tx.segment.updateMany({
+        where: { id, archivedAt: null },
+        data: { archivedAt: new Date() },
+      });
+      const found = await tx.segment.findUnique({ where: { id }, include: named });
+      if (found === null) throw unknown(id);
+      const { workspaceId, name } = found;
+      const entry = { subject: { kind: 'segment', id }, workspaceId, detail: { name } };
+      return { result: found, entries: count === 0 ? [] : [{ action: 'segments.archive', ...entry }] };
+    });
+    printRow(json, rowOf(segment));
+  });
+}
+
+const unknown = (id: string) => new Refusal(`no segment has the id ${id}; see ${PENSTOCK} segments list`);
+
+const named = { workspace: { select: { name: true } } } satisfies Prisma.SegmentInclude;
+
+function rowOf(segment: Prisma.SegmentGetPayload<{ include: typeof named }>): Row {
+  return {
+    segment_id: segment.id,
+    workspace: segment.workspace.name,
+    name: segment.name,
+    purpose: segment.purpose,
+    definition: segment.definition as Json,
+    created_at: segment.createdAt.toISOString(),
+    updated_at: segment.updatedAt.toISOString(),
+    archived_at: segment.archivedAt?.toISOString() ?? null,
+  };
+}

@@ -1,0 +1,88 @@
+import { listSegments } from '../store/segments.ts';
+import type { DirectOperation } from './operation.ts';
+import { count, readWholeNumber } from './subscription/asked.ts';
+
+/** Segments of one page. */
+const PAGE = 100;
+
+/** The last page: each segment before it is passed over one by one. */
+const LAST_PAGE = 100;
+
+/** GET /segments/list */
+export const segmentsList = (): DirectOperation => ({
+  id: 'segments.list',
+  kind: 'direct',
+  method: 'GET',
+  path: '/segments/list',
+  bucket: 'default',
+  permission: 'segments.list',
+  summary: 'List segments',
+  description: `Named filters over the users of the workspace, ${PAGE} to a page, by when they were made. Archived ones are not among them.`,
+  query: {
+    type: 'object',
+    properties: {
+      page: count(0, LAST_PAGE, `Which ${PAGE} segments, from the first; 0 if absent.`),
+      sort_direction: {
+        enum: ['asc', 'desc'],
+        default: 'asc',
+        description: 'The oldest (`asc`) or the newest (`desc`) first.',
+        rule: "it must be 'asc' or 'desc'",
+      },
+    },
+  },
+  replies: {
+    200: {
+      description: `${PAGE} segments at most.`,
+      schema: {
+        type: 'object',
+        required: ['segments', 'message'],
+        properties: {
+          segments: {
+            type: 'array',
+            maxItems: PAGE,
+            items: {
+              type: 'object',
+              required: ['id', 'name', 'analytics_tracking_enabled', 'tags'],
+              properties: {
+                id: { type: 'string', description: 'What other endpoints take as `segment_id`.' },
+                name: { type: 'string' },
+                analytics_tracking_enabled: {
+                  const: false,
+                  description: 'Its size is not recorded over time.',
+                },
+                tags: { type: 'array', maxItems: 0, description: 'Segments have none.' },
+              },
+            },
+          },
+          message: { const: 'success' },
+        },
+      },
+    },
+  },
+  example: {
+    query: { sort_direction: 'desc' },
+    reply: {
+      segments: [
+        {
+          id: '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
+          name: 'Readers in Germany',
+          analytics_tracking_enabled: false,
+          tags: [],
+        },
+      ],
+      message: 'success',
+    },
+  },
+
+  async handle({ workspaceId }, { query }, { database }) {
+    const page = readWholeNumber(query, 'page', { from: 0, to: LAST_PAGE, otherwise: 0 });
+    const newest = query.sort_direction === 'desc';
+    const found = await listSegments(database.pool, workspaceId, {
+      newest,
+      limit: PAGE,
+      offset: page * PAGE,
+    });
+    const segments = found.map((segment) => ({ ...segment, analytics_tracking_enabled: false, tags: [] }));
+    return { status: 200, body: { segments, message: 'success' } };
+  },
+});

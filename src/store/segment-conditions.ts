@@ -1,0 +1,180 @@
+import {
+  type Comparison,
+  type Definition,
+  type Happening,
+  textAttributes,
+  timeAttributes,
+} from '../profile/segment.ts';
+
+/** A condition over a row of `profiles`, and the values of its parameters from the first on. */
+export interface Condition {
+  text: string;
+  values: unknown[];
+}
+
+/** Times in attributes are ISO 8601 texts in UTC, which compare as texts do, byte by byte. */
+const LOOKS_LIKE_TIME = String.raw`'^\d{4}-\d\d-\d\dT\d\d:\d\d:'`;
+
+/**
+ * A judged filter as a condition on `profiles`: set-based, every value a parameter, each table asked by the key that begins
+ * with the workspace and the user: `offset 0` keeps Postgres from reading a whole table once instead. It is true or false,
+ * never null, so that its opposite is what is meant.
+ *
+ * @param taken parameters that the statement around it has before these
+ */
+export function conditionOf(definition: Definition, taken: number): Condition {
+  const values: unknown[] = [];
+  const given = (value: unknown, type: string) => {
+    values.push(value);
+    return `$${taken + values.length}::${type}`;
+  };
+  return { text: of(definition), values };
+
+  function of(filter: Definition): string {
+    if ('all' in filter) return filter.all.length === 0 ? 'true' : `(${filter.all.map(of).join(' and ')})`;
+    if ('any' in filter) return filter.any.length === 0 ? 'false' : `(${filter.any.map(of).join(' or ')})`;
+    if ('none' in filter)
+      return filter.none.length === 0 ? 'true' : `not (${filter.none.map(of).join(' or ')})`;
+    if ('attribute' in filter) return standard(filter.attribute, filter);
+    if ('custom_attribute' in filter) return custom([filter.custom_attribute].flat(), filter);
+    if ('email_subscription' in filter) return `${emailState} = ${given(filter.email_subscription, 'text')}`;
+    if ('push_subscription' in filter)
+      return `coalesce(profiles.push_subscribe, 'subscribed') = ${given(filter.push_subscription, 'text')}`;
+    if ('subscription_group' in filter) return inGroup(filter.subscription_group, filter.state);
+    if ('event' in filter)
+      return didHappen(
+        `select event_summaries.count, event_summaries.first, event_summaries.last
+          from event_summaries
+          where event_summaries.workspace_id = profiles.workspace_id
+            and event_summaries.profile_id = profiles.id
+            and event_summaries.name = ${given(filter.event, 'text')}`,
+        filter,
+      );
+    const product =
+      'purchase' in filter ? `and purchase_summaries.product_id = ${given(filter.purchase, 'text')}` : '';
+    return didHappen(
+      `select sum(purchase_summaries.count) as count, min(purchase_summaries.first) as first,
+            max(purchase_summaries.last) as last
+          from purchase_summaries
+          where purchase_summaries.workspace_id = profiles.workspace_id
+            and purchase_summaries.profile_id = profiles.id ${product}
+          having count(*) > 0`,
+      filter,
+    );
+  }
+
+  function standard(name: string, asked: Comparison): string {
+    const column = `profiles.${name}`;
+    if ((timeAttributes as readonly string[]).includes(name))
+      return every(timeTests(column, 'timestamptz', asked), asked, column);
+    if (!(textAttributes as readonly string[]).includes(name))
+      throw new Error(`there is no attribute ${name}`);
+    const tests = [
+      ...('equals' in asked ? [`${column} = ${given(String(asked.equals), 'text')}`] : []),
+      ...(asked.in ? [`${column} = any(${given(asked.in.map(String), 'text[]')})`] : []),
+      ...never(asked, ['contains', 'more_than', 'less_than']),
+      ...timeTests(
+        `(case when ${column} ~ '^\\d{4}-\\d\\d-\\d\\d' then ${column} end) collate "C"`,
+        'text',
+        asked,
+      ),
+    ];
+    return every(tests, asked, column);
+  }
+
+  function custom(path: string[], asked: Comparison): string {
+    const value = `(profiles.custom_attributes #> ${given(path, 'text[]')})`;
+    const text = `(${value} #>> '{}')`;
+    const figure = `(case when jsonb_typeof(${value}) = 'number' then ${text}::numeric end)`;
+    const moment = `(case when jsonb_typeof(${value}) = 'string' and ${text} ~ ${LOOKS_LIKE_TIME} then ${text} end) collate "C"`;
+    const json = (one: unknown) => given(JSON.stringify(one), 'jsonb');
+    const tests = [
+      ...('equals' in asked ? [`${value} = ${json(asked.equals)}`] : []),
+      ...(asked.in ? [`${value} in (select jsonb_array_elements(${json(asked.in)}))`] : []),
+      ...('contains' in asked
+        ? [`(case when jsonb_typeof(${value}) = 'array' then ${value} @> ${json([asked.contains])} end)`]
+        : []),
+      ...('more_than' in asked ? [`${figure} > ${given(asked.more_than, 'numeric')}`] : []),
+      ...('less_than' in asked ? [`${figure} < ${given(asked.less_than, 'numeric')}`] : []),
+      ...timeTests(moment, 'text', asked),
+    ];
+    return every(tests, asked, value);
+  }
+
+  /** What no value of this kind can be. */
+  function never(asked: Comparison, words: (keyof Comparison)[]): string[] {
+    return words.some((word) => word in asked) ? ['false'] : [];
+  }
+
+  function timeTests(
+    value: string,
+    type: 'text' | 'timestamptz',
+    { before, after, in_last_days }: Comparison,
+  ): string[] {
+    const since = (days: number) => {
+      const moment = `now() - make_interval(days => ${given(days, 'integer')})`;
+      return type === 'timestamptz'
+        ? moment
+        : `to_char((${moment}) at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"')`;
+    };
+    return [
+      ...(before === undefined ? [] : [`${value} < ${given(before, type)}`]),
+      ...(after === undefined ? [] : [`${value} > ${given(after, type)}`]),
+      ...(in_last_days === undefined ? [] : [`${value} >= ${since(in_last_days)}`]),
+    ];
+  }
+
+  function every(tests: string[], { exists }: Comparison, value: string): string {
+    const all = exists === undefined ? tests : [...tests, `${value} is ${exists ? 'not null' : 'null'}`];
+    return all.length === 0 ? 'false' : `coalesce(${all.join(' and ')}, false)`;
+  }
+
+  /** Of the address that the group is about; the profile's own state only while it has no such address. */
+  function inGroup(id: string, state: string): string {
+    const isEmail = `subscription_groups.channel = 'email'`;
+    const phone = 'case when profiles.phone_valid then profiles.phone end';
+    const address = `(case when ${isEmail} then profiles.email else ${phone} end)`;
+    return `exists (
+      select
+      from subscription_groups
+      join subscription_states on subscription_states.workspace_id = profiles.workspace_id
+        and subscription_states.subject_kind =
+          case when ${address} is null then 'profile' when ${isEmail} then 'email' else 'phone' end
+        and subscription_states.subject = coalesce(${address}, profiles.id::text)
+        and subscription_states.subscription_group_id = subscription_groups.id
+      where subscription_groups.workspace_id = profiles.workspace_id
+        and subscription_groups.id = ${given(id, 'uuid')}
+        and subscription_states.state = ${given(state, 'text')}
+      offset 0)`;
+  }
+
+  function didHappen(summary: string, asked: Happening): string {
+    const { count_at_least = 0, count_at_most, last_in_days } = asked;
+    const moments = (
+      [
+        ['first', '<', asked.first_before],
+        ['first', '>', asked.first_after],
+        ['last', '<', asked.last_before],
+        ['last', '>', asked.last_after],
+      ] as const
+    ).flatMap(([end, than, time]) =>
+      time === undefined ? [] : [`done.${end} ${than} ${given(time, 'timestamptz')}`],
+    );
+    if (last_in_days !== undefined)
+      moments.push(`done.last >= now() - make_interval(days => ${given(last_in_days, 'integer')})`);
+    const hasNever = 'count_at_least' in asked || count_at_most !== undefined;
+    const most = count_at_most === undefined ? [] : [`done.count <= ${given(count_at_most, 'bigint')}`];
+    // Without a count it has happened; with one, what never happened counts as 0, and has no times.
+    const least = [`done.count >= ${given(hasNever ? count_at_least : 1, 'bigint')}`];
+    const did = `exists (select from (${summary}) as done where ${[...least, ...most, ...moments].join(' and ')} offset 0)`;
+    const zeroCounts = hasNever && count_at_least === 0 && moments.length === 0;
+    return zeroCounts ? `(${did} or not exists (${summary} offset 0))` : did;
+  }
+}
+
+const emailState = `coalesce(
+      case when profiles.email is null then profiles.email_subscribe else (
+        select email_addresses.state
+        from email_addresses
+        where email_addresses.workspace_id = profiles.workspace_id and email_addresses.email = profiles.email
+      ) end, 'subscribed')`;
