@@ -14,6 +14,7 @@ import { addIntegrations } from './commands/integrations.ts';
 import { addKeys } from './commands/keys.ts';
 import { addLimits } from './commands/limits.ts';
 import { addMigrate } from './commands/migrate.ts';
+import { addPhoneNumbers } from './commands/phone-numbers.ts';
 import { addPreferenceCenters } from './commands/preference-centers.ts';
 import { addQueue } from './commands/queue.ts';
 import { addScimTokens } from './commands/scim-tokens.ts';
@@ -44,6 +45,7 @@ export function createProgram(fail: (text: string) => void): Command {
   addKeys(command);
   addGroups(command);
   addUsers(command);
+  addPhoneNumbers(command);
   addPreferenceCenters(command);
   addAccounts(command);
   addTeams(command);

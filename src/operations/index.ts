@@ -30,6 +30,8 @@ import { scimUsersPatch } from './scim.users.patch.ts';
 import { scimUsersReplace } from './scim.users.replace.ts';
 import { segmentsDetails } from './segments.details.ts';
 import { segmentsList } from './segments.list.ts';
+import { smsInvalidPhoneNumbersRemove } from './sms.invalid_phone_numbers.remove.ts';
+import { smsInvalidPhoneNumbers } from './sms.invalid_phone_numbers.ts';
 import { subscriptionGroupsGet } from './subscription.groups.get.ts';
 import { subscriptionStatusGet } from './subscription.status.get.ts';
 import { subscriptionStatusSet } from './subscription.status.set.ts';
@@ -73,6 +75,8 @@ export function allOperations(serviceIdField: string, longStrings?: LongStrings)
     emailHardBounces(),
     emailBounceRemove(),
     emailSpamRemove(),
+    smsInvalidPhoneNumbers(),
+    smsInvalidPhoneNumbersRemove(),
     eventsList(),
     eventsDataSeries(),
     purchasesProductList(),

@@ -46,7 +46,7 @@ export const reservedNames: readonly string[] = `
   ending_at errors event events events_processed external_id external_id_renames external_ids facebook
   fields_to_export first first_name first_used gender hard_bounced_at home_city href id
   identifier_to_keep identifier_to_merge image_url index input_array integration_id integration_name
-  integration_status integration_type invalid_user_ids job_status language last last_coordinates
+  integration_status integration_type invalid_detected_at invalid_user_ids job_status language last last_coordinates
   last_job_start_time last_job_status last_name last_timestamp_synced last_updated_at last_used length
   limit liquid_tag marked_email_as_spam_at merge_behavior merge_updates message name new_alias_name
   new_external_id next_scheduled_run objects offset old_alias_name options page pending phone
@@ -55,7 +55,7 @@ export const reservedNames: readonly string[] = `
   preference_centers price prioritization product product_id products properties purchase_quantity
   purchases purchases_processed push_subscribe push_token_import push_tokens quantity random_bucket
   reason redirect_page_html rel removal_errors removed_ids rename_errors request_id results revenue
-  rows_failed_with_errors rows_synced segment_id segments sessions sizes sort_direction start_date state status
+  rows_failed_with_errors rows_synced segment_id segments sessions sizes sms sort_direction start_date state status
   subscription_group_id subscription_groups subscription_state sync_finish_time sync_start_time tags teams text_description time
   time_zone token total_count total_revenue twitter type unit unknown unsubscribed_at updated_at
   use_double_opt_in_logic user_alias user_aliases user_id users warehouse_type warnings

@@ -32,6 +32,7 @@ export const auditActions = {
   'invitations.create': ['penstock accounts invite', 'post /accounts/:id'],
   'invitations.revoke': ['post /accounts/:id'],
   'permission_sets.create': ['penstock permission-sets create'],
+  'phone_numbers.mark_invalid': ['penstock phone-numbers mark-invalid'],
   'preference_links.revoke': ['penstock preference-centers revoke'],
   'queue.confirm_loss': ['penstock queue confirm-loss'],
   'queue.set_lanes': ['penstock queue set-lanes'],

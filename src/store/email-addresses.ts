@@ -226,6 +226,11 @@ const dropUnheldAddressesStatement = `
       limit 1) is not null
     order by unheld.workspace_id, unheld.kind, unheld.address
     on conflict (workspace_id, subject_kind, subject) do update set up_to = excluded.up_to
+  ), invalid_gone as (
+    delete from invalid_phone_numbers using unheld
+    where unheld.kind = 'phone'
+      and invalid_phone_numbers.workspace_id = unheld.workspace_id
+      and invalid_phone_numbers.phone = unheld.address
   )
   delete from email_addresses using unheld
   where unheld.kind = 'email'
@@ -238,7 +243,7 @@ export interface HeldAddress {
   address: string;
 }
 
-/** With the last user who has an address, the address's subscription states go, with their history. */
+/** With the last user who has an address, its subscription states go, with their history, and what is known of it. */
 export async function dropUnheldAddresses(tx: Connection, addresses: HeldAddress[]): Promise<void> {
   await tx.query({
     name: 'drop-unheld-addresses',

@@ -48,6 +48,8 @@ test('reading states, series of events, segments and all of /email share the def
       '/events/data_series',
       '/segments/details',
       '/segments/list',
+      '/sms/invalid_phone_numbers',
+      '/sms/invalid_phone_numbers/remove',
       '/subscription/status/get',
       '/subscription/user/status',
     ],

@@ -72,7 +72,8 @@ export const listParameters: Schema = {
   },
 };
 
-function day(description: string): Schema {
+/** A parameter that is a day. */
+export function day(description: string): Schema {
   return {
     type: 'string',
     description: `YYYY-MM-DD; also with a time, from or to which it holds then. ${description}`,
@@ -108,25 +109,12 @@ export const listReply = (since: string, description: string): Schema => ({
  */
 export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless-email'): Page {
   const { email: sent, sort_direction } = query;
-  const start = readDay(query, 'start_date');
-  const end = readDay(query, 'end_date');
   // No address has a space: it is a + that was not encoded.
   const email = isGiven(sent) ? normalizeEmail(String(sent).replaceAll(' ', '+')) : undefined;
   if (isGiven(sent) && email === undefined) {
     throw new BadRequest("The value provided for the 'email' field is not a valid email.");
   }
-  if (email === undefined) {
-    const missing = Object.entries({ start_date: start, end_date: end }).filter(
-      ([, day]) => day === undefined,
-    );
-    if (missing.length > 0) {
-      const names = missing.map(([name]) => `'${name}'`).join(' and ');
-      throw new BadRequest(`${names} ${missing.length === 1 ? 'is' : 'are'} required, or 'email'`);
-    }
-  }
-  if (start !== undefined && end !== undefined && start >= end) {
-    throw new BadRequest("'start_date' is not valid: it must be before 'end_date'");
-  }
+  const { start, end } = readDays(query, email === undefined ? "'email'" : undefined);
   const bounded = email === undefined || bounds === 'always';
   return {
     ...(email !== undefined && { email }),
@@ -136,6 +124,29 @@ export function readPage(query: Record<string, Json>, bounds: 'always' | 'unless
     limit: readWholeNumber(query, 'limit', { from: 1, to: MAX_LIMIT, otherwise: DEFAULT_LIMIT }),
     offset: readOffset(query),
   };
+}
+
+/**
+ * The days between which something is asked for, in epoch milliseconds.
+ *
+ * @param unless the parameter that would make them unnecessary, in quotes; undefined: it is there, and they need not be
+ * @throws {BadRequest} naming the parameter, or all that are missing
+ */
+export function readDays(
+  query: Record<string, Json>,
+  unless: string | undefined,
+): { start: number | undefined; end: number | undefined } {
+  const start = readDay(query, 'start_date');
+  const end = readDay(query, 'end_date');
+  const missing = Object.entries({ start_date: start, end_date: end }).filter(([, day]) => day === undefined);
+  if (unless !== undefined && missing.length > 0) {
+    const names = missing.map(([name]) => `'${name}'`).join(' and ');
+    throw new BadRequest(`${names} ${missing.length === 1 ? 'is' : 'are'} required, or ${unless}`);
+  }
+  if (start !== undefined && end !== undefined && start >= end) {
+    throw new BadRequest("'start_date' is not valid: it must be before 'end_date'");
+  }
+  return { start, end };
 }
 
 /** Epoch milliseconds: of the time that is sent, or of the day's midnight, UTC. */

@@ -55,6 +55,7 @@ export const longReads: Record<string, string> = {
   'audit-list.ts forgetAudit: a range of audit_pkey': OLD,
   'audit-list.ts searchAudit: a range of audit_pkey': 'as many as one search looks through',
   'audit-list.ts searchAudit: all of audit_pkey': 'as many as one search looks through, from its end',
+  'invalid-phone-numbers.ts listInvalidNumbers: a range of invalid_phone_numbers_detected': PAGE,
   'segments.ts lookAtUsers: a range of profiles_pkey': PAGE,
   'sessions.ts forgetSessions: a range of sessions_end': OLD,
   'sessions.ts listSessions: a range of sessions_company': PAGE,

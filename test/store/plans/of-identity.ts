@@ -17,6 +17,11 @@ import {
   setExternalIds,
 } from '../../../src/store/external-ids.ts';
 import { bringFailures, eraseFailures, strikeOffNames } from '../../../src/store/failures-of-users.ts';
+import {
+  listInvalidNumbers,
+  markInvalidNumbers,
+  removeInvalidNumbers,
+} from '../../../src/store/invalid-phone-numbers.ts';
 import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
 import { removeProfiles } from '../../../src/store/profiles.ts';
 import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
@@ -68,6 +73,19 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
       ),
     () => recordDeletes(store, keys, now),
     () => removeProfiles(store, keys),
+    () =>
+      listInvalidNumbers(store, workspaceId, {
+        from: '2020-01-01T00:00:00Z',
+        to: 'infinity',
+        limit: 100,
+        offset: 0,
+      }),
+    () =>
+      listInvalidNumbers(store, workspaceId, {
+        ...{ phones: ['+44202'], from: '-infinity', to: 'infinity', limit: 100, offset: 0 },
+      }),
+    () => markInvalidNumbers(store, workspaceId, { phones: ['+44202'], reason: 'deactivated' }),
+    () => removeInvalidNumbers(store, workspaceId, ['+44202']),
     () =>
       dropUnheldAddresses(store, [
         { workspaceId, kind: 'email', address: merged.email },

@@ -1,0 +1,38 @@
+import { BadRequest } from '../errors.ts';
+import { removeInvalidNumbers } from '../store/invalid-phone-numbers.ts';
+import { phone, requiredElements } from './identity/elements.ts';
+import type { DirectOperation } from './operation.ts';
+import { readNumbers } from './sms.invalid_phone_numbers.ts';
+import { listOrOne } from './subscription/asked.ts';
+
+/** POST /sms/invalid_phone_numbers/remove */
+export const smsInvalidPhoneNumbersRemove = (): DirectOperation => ({
+  id: 'sms.invalid_phone_numbers.remove',
+  kind: 'direct',
+  method: 'POST',
+  path: '/sms/invalid_phone_numbers/remove',
+  bucket: 'default',
+  permission: 'sms.invalid_phone_numbers.remove',
+  summary: 'Take phone numbers off the list of those that no message reaches',
+  description: 'At most 50 numbers. One that is not on the list does no harm.',
+  body: {
+    type: 'object',
+    required: ['phone_numbers'],
+    properties: { phone_numbers: listOrOne(phone, 'Phone numbers; nobody need have them.') },
+  },
+  replies: {
+    201: {
+      description: 'None of them is on the list.',
+      schema: { type: 'object', required: ['message'], properties: { message: { const: 'success' } } },
+    },
+  },
+  refusals: ['tooManyIds'],
+  example: { body: { phone_numbers: ['+14155552671'] }, reply: { message: 'success' } },
+
+  async handle({ workspaceId }, { body }, { database }) {
+    const sent = requiredElements(body, 'phone_numbers', { of: 'strings', tooMany: 'tooManyIds' });
+    if (sent.length === 0) throw new BadRequest("'phone_numbers' is not valid: it must not be empty");
+    await removeInvalidNumbers(database.pool, workspaceId, readNumbers(sent));
+    return { status: 201, body: { message: 'success' } };
+  },
+});

@@ -1,0 +1,124 @@
+import { BadRequest } from '../errors.ts';
+import { normalizePhone } from '../profile/addresses.ts';
+import { isGiven } from '../profile/identifier.ts';
+import type { Json } from '../profile/json.ts';
+import { toIso } from '../profile/time.ts';
+import {
+  type InvalidNumbersPage,
+  type InvalidReason,
+  invalidReasons,
+  listInvalidNumbers,
+} from '../store/invalid-phone-numbers.ts';
+import { day, readDays } from './email/listing.ts';
+import { listOf } from './export/user-fields.ts';
+import { MAX_ELEMENTS, phone } from './identity/elements.ts';
+import type { DirectOperation } from './operation.ts';
+import { count, listOrOne, readOffset, readWholeNumber } from './subscription/asked.ts';
+
+const DEFAULT_LIMIT = 100;
+const MAX_LIMIT = 500;
+
+/** GET /sms/invalid_phone_numbers */
+export const smsInvalidPhoneNumbers = (): DirectOperation => ({
+  id: 'sms.invalid_phone_numbers',
+  kind: 'direct',
+  method: 'GET',
+  path: '/sms/invalid_phone_numbers',
+  bucket: 'default',
+  permission: 'sms.invalid_phone_numbers',
+  summary: 'List phone numbers that no message reaches',
+  description:
+    'Numbers that `penstock phone-numbers mark-invalid` has put on the list, the latest first. Either both days or numbers are required; beside numbers the days are passed over.',
+  query: {
+    type: 'object',
+    properties: {
+      start_date: day('Since this day, 0:00 UTC; required with end_date, unless there are phone_numbers.'),
+      end_date: day('Until this day, 0:00 UTC, which is excluded; required, unless there are phone_numbers.'),
+      limit: count(1, MAX_LIMIT, `Most numbers of the answer, ${DEFAULT_LIMIT} if absent.`),
+      offset: count(0, undefined, 'Numbers to pass over, 0 if absent.'),
+      phone_numbers: listOrOne(phone, 'Only these; a list is `phone_numbers[]=…`, once for each.'),
+      reason: {
+        enum: [...invalidReasons],
+        description: 'Only these; absent: all.',
+        rule: "it must be 'provider_error' or 'deactivated'",
+      },
+    },
+  },
+  replies: {
+    200: {
+      description: 'The numbers.',
+      schema: {
+        type: 'object',
+        required: ['sms', 'message'],
+        properties: {
+          sms: {
+            type: 'array',
+            maxItems: MAX_LIMIT,
+            items: {
+              type: 'object',
+              required: ['phone', 'invalid_detected_at', 'reason'],
+              properties: {
+                phone: { type: 'string', description: 'In E.164.' },
+                invalid_detected_at: { type: 'string', format: 'date-time' },
+                reason: { enum: [...invalidReasons] },
+              },
+            },
+          },
+          message: { const: 'success' },
+        },
+      },
+    },
+  },
+  example: {
+    query: { start_date: '2026-01-01', end_date: '2026-02-01' },
+    reply: {
+      sms: [
+        { phone: '+14155552671', invalid_detected_at: '2026-01-31T12:00:01.000Z', reason: 'deactivated' },
+      ],
+      message: 'success',
+    },
+  },
+
+  async handle({ workspaceId }, { query }, { database }) {
+    const found = await listInvalidNumbers(database.pool, workspaceId, readAsked(query));
+    const sms = found.map(({ phone: number, detectedAt, reason }) => ({
+      ...{ phone: number, invalid_detected_at: detectedAt, reason },
+    }));
+    return { status: 200, body: { sms, message: 'success' } };
+  },
+});
+
+/** @throws {BadRequest} naming the parameter and the rule */
+function readAsked(query: Record<string, Json>): InvalidNumbersPage {
+  const phones = isGiven(query.phone_numbers) ? readNumbers(listOf(query.phone_numbers)) : undefined;
+  const { start, end } = readDays(query, phones === undefined ? "'phone_numbers'" : undefined);
+  const bounded = phones === undefined;
+  const { reason } = query;
+  return {
+    ...(phones !== undefined && { phones }),
+    from: bounded ? toIso(start!) : '-infinity',
+    to: bounded ? toIso(end!) : 'infinity',
+    ...(isGiven(reason) && { reason: reason as InvalidReason }),
+    limit: readWholeNumber(query, 'limit', { from: 1, to: MAX_LIMIT, otherwise: DEFAULT_LIMIT }),
+    offset: readOffset(query),
+  };
+}
+
+/**
+ * Numbers as the store has them. Ten digits are of the USA, as everywhere; others without a plus lack only that, since
+ * clients of this endpoint leave it out.
+ *
+ * @throws {BadRequest} naming the element and the rule
+ */
+export function readNumbers(sent: Json[]): string[] {
+  if (sent.length > MAX_ELEMENTS)
+    throw new BadRequest(`'phone_numbers' is not valid: it must have at most ${MAX_ELEMENTS} elements`);
+  return sent.map((one, index) => {
+    const text = typeof one === 'string' || typeof one === 'number' ? String(one).trim() : '';
+    const asSent = normalizePhone(text);
+    const read = asSent?.valid ? asSent : normalizePhone(`+${text}`);
+    if (!read?.valid)
+      throw new BadRequest(`'phone_numbers[${index}]' is not valid: it must be a phone number in E.164`);
+    return read.phone;
+  });
+}

@@ -1,0 +1,107 @@
+import type { Connection, Pool } from './database.ts';
+
+/** Why no message reaches a number: its provider says so, or nobody has it any more. */
+export const invalidReasons = ['provider_error', 'deactivated'] as const;
+export type InvalidReason = (typeof invalidReasons)[number];
+
+/** Which invalid numbers are wanted: these, or those of a time. */
+export interface InvalidNumbersPage {
+  /** E.164; absent: all. */
+  phones?: string[];
+  /** ISO 8601 or infinite, the end excluded. */
+  from: string;
+  to: string;
+  /** Absent: any. */
+  reason?: InvalidReason;
+  limit: number;
+  offset: number;
+}
+
+/** By invalid_phone_numbers_detected, in its order; of named numbers by primary key. */
+const listStatement = (named: boolean) => `
+  select
+    invalid_phone_numbers.phone,
+    to_char(invalid_phone_numbers.detected_at at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.MS"Z"') as "detectedAt",
+    invalid_phone_numbers.reason
+  from invalid_phone_numbers
+  where invalid_phone_numbers.workspace_id = $1::uuid
+    and invalid_phone_numbers.detected_at >= $2::timestamptz
+    and invalid_phone_numbers.detected_at < $3::timestamptz
+    and ($4::text is null or invalid_phone_numbers.reason = $4)
+    ${named ? 'and invalid_phone_numbers.phone = any($7::text[])' : ''}
+  order by invalid_phone_numbers.detected_at desc, invalid_phone_numbers.phone desc
+  limit $5
+  offset $6`;
+
+const listed = listStatement(false);
+const listedByName = listStatement(true);
+
+/** A page of the invalid numbers, the latest first; `detectedAt` is ISO 8601 in UTC. */
+export async function listInvalidNumbers(
+  pool: Pool,
+  workspaceId: string,
+  { phones, from, to, reason, limit, offset }: InvalidNumbersPage,
+): Promise<{ phone: string; detectedAt: string; reason: InvalidReason }[]> {
+  const { rows } = await pool.query<{ phone: string; detectedAt: string; reason: InvalidReason }>({
+    name: phones ? 'list-named-invalid-numbers' : 'list-invalid-numbers',
+    text: phones ? listedByName : listed,
+    values: [workspaceId, from, to, reason ?? null, limit, offset, ...(phones ? [phones] : [])],
+  });
+  return rows;
+}
+
+/** By primary key, in its order; a number that is marked again has the latest reason and keeps its time. */
+const markStatement = `
+  insert into invalid_phone_numbers (workspace_id, phone, reason, detected_at)
+  select $1::uuid, given.phone, $3, now()
+  from (select distinct unnest($2::text[]) as phone) as given
+  order by given.phone
+  on conflict (workspace_id, phone) do update set reason = excluded.reason`;
+
+/**
+ * Says of numbers that no message reaches them.
+ *
+ * @param phones E.164
+ */
+export async function markInvalidNumbers(
+  tx: Connection,
+  workspaceId: string,
+  { phones, reason }: { phones: string[]; reason: InvalidReason },
+): Promise<void> {
+  await tx.query({
+    name: 'mark-invalid-numbers',
+    text: markStatement,
+    values: [workspaceId, phones, reason],
+  });
+}
+
+/** By primary key, locked in its order. */
+const removeStatement = `
+  with found as materialized (
+    select invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone
+    from invalid_phone_numbers
+    where invalid_phone_numbers.workspace_id = $1::uuid and invalid_phone_numbers.phone = any($2::text[])
+    order by invalid_phone_numbers.phone
+    for update
+  )
+  delete from invalid_phone_numbers using found
+  where invalid_phone_numbers.workspace_id = found.workspace_id and invalid_phone_numbers.phone = found.phone`;
+
+/**
+ * Takes numbers off the list; one that is not on it does no harm.
+ *
+ * @param phones E.164
+ * @returns how many were on it
+ */
+export async function removeInvalidNumbers(
+  tx: Pool | Connection,
+  workspaceId: string,
+  phones: string[],
+): Promise<number> {
+  const { rowCount } = await tx.query({
+    name: 'remove-invalid-numbers',
+    text: removeStatement,
+    values: [workspaceId, phones],
+  });
+  return rowCount ?? 0;
+}
