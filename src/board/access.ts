@@ -54,6 +54,8 @@ export interface Viewer {
   workspacesWith(right: Right): Workspace[];
   /** Whether the person has the right in the workspace. */
   can(right: Right, workspaceId: string): boolean;
+  /** Whether the person has each of these permissions in a workspace of the company: nobody gives more than that. */
+  holds(permissions: readonly string[], workspaceId: string): boolean;
 }
 
 type Granted = Workspace & { names: ReadonlySet<string> | 'all' };
@@ -76,6 +78,11 @@ function viewerOf({ user, accountId, companyId, full, granted }: Given): Viewer 
     can: (right, workspaceId) => {
       const one = byId.get(workspaceId);
       return one !== undefined && has(one, right);
+    },
+    holds: (permissions, workspaceId) => {
+      if (full) return true;
+      const { names } = byId.get(workspaceId) ?? { names: new Set() };
+      return names === 'all' || names.has('admin') || permissions.every((name) => names.has(name));
     },
   };
 }

@@ -23,7 +23,7 @@ export interface ConsoleServices {
   connection: QueueConnection;
   /** Of this installation, once it is known how many lanes there are. */
   producer: LaneProducer;
-  config: Pick<Config, 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'>;
+  config: Pick<Config, 'BOARD_URL' | 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'>;
   /** Sessions of BOARD_USER. */
   operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */
@@ -46,7 +46,7 @@ export interface Visit<Services> {
   viewer: Viewer;
   /** The viewer, for the audit. */
   actor: Actor;
-  /** Of the page that has sent the form, as https://host; empty where the browser does not say. */
+  /** BOARD_URL, else that of the page that has sent the form, as https://host; empty where the browser does not say. */
   origin: string;
   /** Those in which the person has the right, by name. */
   workspaces: Workspace[];
@@ -105,6 +105,11 @@ const notices: Record<string, string> = {
   as_before: 'Nothing has changed: it was so already.',
   limited: 'The limit holds within KEY_CACHE_MS.',
   unlimited: 'Taken back: what every workspace starts with holds again.',
+  made: 'Made. It can be given on the page of an account.',
+  changed: 'Changed.',
+  removed: 'Deleted for good.',
+  given: 'Given. It holds from the next request of the account on.',
+  taken: 'Taken away. It holds from the next request of the account on.',
   ended: 'Ended: whoever had it has to sign in again.',
   nothing_ended: 'Nothing has changed: it was over already, or is not yours to end.',
   cancelled: 'The run ends when the rows in hand have taken effect; what was synced stays.',
@@ -117,7 +122,7 @@ const FORM_BYTES = 65_536;
 const MOST_FIELDS = 600;
 
 /** The pages, each behind its right. */
-export function createConsole<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
+export function createConsole<Services extends Pick<ConsoleServices, 'config' | 'loss' | 'log'>>(
   pages: Page<Services>[],
   services: Services,
 ): Router {
@@ -157,7 +162,7 @@ interface Served<Services> {
   services: Services;
 }
 
-async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
+async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 'log'>>(
   page: Page<Services>,
   { request, response, services }: Served<Services>,
 ): Promise<void> {
@@ -172,7 +177,7 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
   const params = request.params as Record<string, string>;
   const field = (name: string) => fields(name)[0] ?? '';
   const actor = actorOf(viewer, request);
-  const visit = { services, viewer, actor, origin: originOf(request), workspaces };
+  const visit = { services, viewer, actor, origin: originOf(request, services), workspaces };
   const reply = await page.handle({ ...visit, params, query, field, fields });
   response.set('Cache-Control', 'no-store');
   if ('to' in reply) response.redirect(303, reply.to);
@@ -203,8 +208,12 @@ function enter(right: Page['right'], viewer: Viewer): Workspace[] {
   return workspaces;
 }
 
-/** It has been held against the host that was asked, before anything else. */
-function originOf({ headers: { origin = '' } }: Request): string {
+/** That of a page has been held against the host that was asked, before anything else. */
+function originOf(
+  { headers: { origin = '' } }: Request,
+  { config }: Pick<ConsoleServices, 'config'>,
+): string {
+  if (config.BOARD_URL) return config.BOARD_URL.replace(/\/$/, '');
   return /^https?:\/\/[^\s/]+$/.test(origin) ? origin : '';
 }
 

@@ -35,6 +35,15 @@ import {
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
 import {
+  changePermissionSet,
+  deletePermissionSet,
+  deleteTeam,
+  giveGroups,
+  makePermissionSet,
+  makeTeam,
+  renameTeam,
+} from '../../../src/store/permission-sets.ts';
+import {
   beatProcess,
   forgetProcesses,
   hasWorkers,
@@ -47,6 +56,7 @@ import {
   endSessions,
   findSession,
   forgetSessions,
+  leaveSession,
   listSessions,
   touchSession,
 } from '../../../src/store/sessions.ts';
@@ -76,6 +86,7 @@ const entry = { action: 'users.export', subject: { kind: 'user', id: newId() } }
 const session = {
   ...{ epoch: 0, secretHash: Buffer.alloc(32), endsAt: new Date(), address: undefined, agent: 'Firefox' },
 };
+const gift = { appGroups: [], workspaceId: newId(), detail: {} };
 const searches = [
   {},
   { action: 'users.delete', from: new Date(Date.now() - 86_400_000), to: new Date() },
@@ -85,7 +96,7 @@ const searches = [
 /** Keys, dashboard accounts and integrations, of which a workspace or a company has few. */
 export const ofWorkspaces: Asking = (
   store,
-  { workspaceId, companyId, accountId, integrationId, keyHash },
+  { workspaceId, companyId, accountId, teamId, setId, integrationId, keyHash },
 ) => [
   () => isMigrated(store, 1000),
   () => meetInstallation(store, member, 1),
@@ -150,6 +161,17 @@ export const ofWorkspaces: Asking = (
   () => listSessions(store, {}, { limit: 50 }),
   () => endSessions(store, [newId()], { companyId }),
   () => forgetSessions(store),
+  () => leaveSession(store, keyHash),
+  () => makeTeam(store, actor, { workspaceId, companyId, name: 'Berlin' }),
+  () => renameTeam(store, actor, { id: teamId, companyId, name: 'Bonn' }),
+  () => deleteTeam(store, actor, { id: teamId, companyId }),
+  () => makePermissionSet(store, actor, { companyId, name: 'Looks', permissions: ['view_pii'] }),
+  () => changePermissionSet(store, actor, { id: setId, companyId, name: 'Sees', permissions: ['view_pii'] }),
+  () => deletePermissionSet(store, actor, { id: setId, companyId }),
+  ...[{ team: teamId }, { permissionSet: setId }].map(
+    (gives) => () =>
+      giveGroups(store, actor, { ...gift, gives, account: { id: accountId, companyId, version: 1 } }),
+  ),
   () => addKeyUsage(store, [{ workspaceId, apiKeyId: newId(), bucket: 'default', requests: 1, refused: 0 }]),
   () => readKeyUsage(store, { workspaceId, id: newId() }, 30),
   () => forgetKeyUsage(store),
