@@ -48,8 +48,10 @@ export interface Visit<Services> {
   actor: Actor;
   /** BOARD_URL, else that of the page that has sent the form, as https://host; empty where the browser does not say. */
   origin: string;
-  /** Those in which the person has the right, by name. */
+  /** Those in which the person has the right, by name: a thousand at most. */
   workspaces: Workspace[];
+  /** One in which the person has the page's right, by its id or name, among a thousand or not. */
+  findWorkspace(idOrName: string): Promise<Workspace | undefined>;
   params: Record<string, string>;
   /** Of the address; what is missing, or came twice, is empty. */
   query(name: string): string;
@@ -177,7 +179,10 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
   const params = request.params as Record<string, string>;
   const field = (name: string) => fields(name)[0] ?? '';
   const actor = actorOf(viewer, request);
-  const visit = { services, viewer, actor, origin: originOf(request, services), workspaces };
+  const { right } = page;
+  const findWorkspace = async (idOrName: string) =>
+    Object.hasOwn(rights, right) ? viewer.find(right as Right, idOrName) : undefined;
+  const visit = { services, viewer, actor, origin: originOf(request, services), workspaces, findWorkspace };
   const reply = await page.handle({ ...visit, params, query, field, fields });
   response.set('Cache-Control', 'no-store');
   if ('to' in reply) response.redirect(303, reply.to);
@@ -275,14 +280,14 @@ export function sendSorry(request: Request, response: Response, { status, messag
   response.send(shell({ title: titles[status] ?? 'Error', body, path: request.path, viewer }));
 }
 
-/** One of the visit's workspaces by its id; undefined where none is named. @throws {Sorry} for any other */
-export function chosenWorkspace({
-  workspaces,
+/** One of the visit's workspaces by its id or name; undefined where none is named. @throws {Sorry} for any other */
+export async function chosenWorkspace({
+  findWorkspace,
   query,
-}: Pick<Visit<unknown>, 'workspaces' | 'query'>): Workspace | undefined {
+}: Pick<Visit<unknown>, 'findWorkspace' | 'query'>): Promise<Workspace | undefined> {
   const id = query('workspace');
   if (id === '') return undefined;
-  const found = workspaces.find((one) => one.id === id || one.name === id);
+  const found = await findWorkspace(id);
   if (!found) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
   return found;
 }

@@ -151,11 +151,18 @@ export function pathWith(path: string, query: Record<string, string | undefined>
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
+/** Names that a choice has; of more, one is typed. */
+const MOST_CHOICES = 200;
+
 /** A choice among workspaces; none where there is nothing to choose. */
-export function workspaceChoice(workspaces: Workspace[], chosen: string | undefined): Part {
+export function workspaceChoice(workspaces: Workspace[], chosen: Workspace | undefined): Part {
   if (workspaces.length < 2) return undefined;
+  if (workspaces.length > MOST_CHOICES)
+    return html`<label>Workspace, by name or id <input name="workspace" list="workspaces" value="${chosen?.name}" autocomplete="off"><datalist id="workspaces">${workspaces
+      .slice(0, MOST_CHOICES)
+      .map(({ name }) => html`<option value="${name}"></option>`)}</datalist></label>`;
   return html`<label>Workspace <select name="workspace"><option value="">All</option>${workspaces.map(
-    ({ id, name }) => html`<option value="${id}"${id === chosen && html` selected`}>${name}</option>`,
+    ({ id, name }) => html`<option value="${id}"${id === chosen?.id && html` selected`}>${name}</option>`,
   )}</select></label>`;
 }
 

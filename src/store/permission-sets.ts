@@ -173,15 +173,18 @@ function ended(rowCount: number | null, entry: AuditEntry): { result: Ending; en
 /** Accounts that are shown of those who have one. */
 export const MOST_HOLDERS = 100;
 
-// Along the index of what the groups contain alone: an id is of one company. One more, so that it can be said that there are others.
+// Along the index of what the groups contain, which is planned as if all were wanted; the limit ends the walk. One more, so
+// that it can be said that there are others.
 const holdersStatement = `
   with holders as materialized (
     select accounts.id, accounts.company_id, accounts.user_name
     from accounts
     where accounts.app_groups @> $2::jsonb
-    limit ${MOST_HOLDERS + 1}
   )
-  select holders.id, holders.user_name as "userName" from holders where holders.company_id = $1::uuid`;
+  select holders.id, holders.user_name as "userName"
+  from holders
+  where holders.company_id = $1::uuid
+  limit ${MOST_HOLDERS + 1}`;
 
 /** Some accounts of the company that have a team or a permission set. */
 export async function holdersOf(

@@ -29,18 +29,34 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
   choice: (path: string) => Part;
 }> {
   const { prisma } = services.database;
+  const isOperator = viewer.accountId === undefined;
   const companies = await prisma.company.findMany({
-    where: viewer.accountId === undefined ? {} : { id: viewer.companyId ?? '' },
+    where: isOperator ? {} : { id: viewer.companyId ?? '' },
     orderBy: { name: 'asc' },
     take: MAX_COMPANIES,
   });
-  const wanted = query('company');
-  const company = wanted === '' ? companies[0] : companies.find(({ id }) => id === wanted);
+  const wanted = storable(query('company'));
+  const company =
+    wanted === ''
+      ? companies[0]
+      : (companies.find(({ id, name }) => id === wanted || name === wanted) ??
+        (isOperator
+          ? await prisma.company.findFirst({
+              where: UUID.test(wanted) ? { id: wanted } : { name: wanted },
+            })
+          : undefined));
   if (!company) throw new Sorry(404, 'There is no such company, or it is not yours.');
   const choice = (path: string) =>
     companies.length > 1 &&
-    html`<form class="row" method="get" action="${path}"><label>Company <select name="company">${companies.map(({ id, name }) => html`<option value="${id}"${id === company.id && html` selected`}>${name}</option>`)}</select></label><button>Show</button></form>`;
+    html`<form class="row" method="get" action="${path}">${companyField(companies, company)}<button>Show</button></form>`;
   return { company, choice };
+}
+
+/** A choice among companies; of more than it has names for, one is typed. */
+function companyField(companies: { id: string; name: string }[], chosen: { id: string; name: string }): Html {
+  if (companies.length < MAX_COMPANIES)
+    return html`<label>Company <select name="company">${companies.map(({ id, name }) => html`<option value="${id}"${id === chosen.id && html` selected`}>${name}</option>`)}</select></label>`;
+  return html`<label>Company, by name or id <input name="company" list="companies" value="${chosen.name}" required autocomplete="off"><datalist id="companies">${companies.map(({ name }) => html`<option value="${name}"></option>`)}</datalist></label>`;
 }
 
 /** All that a list shows: what an account may do can be a megabyte. */
