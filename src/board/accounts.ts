@@ -182,7 +182,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       });
     },
 
-    /** What the operator does without Postgres is told when it answers, and not waited for. */
+    /** Not waited for: the operator gets in without Postgres, and then the log alone tells of it. */
     tellOfOperator(action: 'sessions.begin' | 'sessions.end', user: string, { address }: Client): void {
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
       const subject = { kind: 'operator', id: 'BOARD_USER' };

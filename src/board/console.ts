@@ -14,7 +14,8 @@ import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './download.ts';
 import { type Html, html } from './html.ts';
-import { shell } from './layout.ts';
+import { noticeOf, shell } from './layout.ts';
+import { createMinuteLimit } from './lockouts.ts';
 import { clientOf, type OperatorSessions } from './sessions.ts';
 
 /** What pages are made from. */
@@ -86,36 +87,11 @@ export class Sorry extends Error {
   override name = 'Sorry';
   readonly status: number;
 
-  constructor(status: 400 | 403 | 404 | 409 | 503, message: string) {
+  constructor(status: 400 | 403 | 404 | 409 | 429 | 503, message: string) {
     super(message);
     this.status = status;
   }
 }
-
-/** What actions say of themselves on the page that follows; `?done=` names one, so that no address can say anything else. */
-const notices: Record<string, string> = {
-  replayed: 'Handed to the workers again. What fails once more comes back with its new reason.',
-  discarded: 'Discarded. It is kept under “Discarded” with your reason.',
-  mended: 'Mended, and handed to the workers again.',
-  nothing: 'Nothing has changed: none of it was waiting any more.',
-  begun: 'A run has begun.',
-  paused: 'Paused. A run that is in progress goes on.',
-  resumed: 'Active again.',
-  deleted: 'The delete is on disk, and takes effect behind what was accepted before.',
-  revoked: 'Revoked for good.',
-  uninvited: 'The link of the invitation opens nothing any more.',
-  as_before: 'Nothing has changed: it was so already.',
-  limited: 'The limit holds within KEY_CACHE_MS.',
-  unlimited: 'Taken back: what every workspace starts with holds again.',
-  made: 'Made. It can be given on the page of an account.',
-  changed: 'Changed.',
-  removed: 'Deleted for good.',
-  given: 'Given. It holds from the next request of the account on.',
-  taken: 'Taken away. It holds from the next request of the account on.',
-  ended: 'Ended: whoever had it has to sign in again.',
-  nothing_ended: 'Nothing has changed: it was over already, or is not yours to end.',
-  cancelled: 'The run ends when the rows in hand have taken effect; what was synced stays.',
-};
 
 /** Ids of a page of a list, and the few fields beside them. */
 const FORM_BYTES = 65_536;
@@ -123,13 +99,31 @@ const FORM_BYTES = 65_536;
 /** Values of a form: the ids of a page. */
 const MOST_FIELDS = 600;
 
+/** Actions of one person within a minute: each leaves an entry in the audit, or several, which is kept for a year. */
+const MOST_ACTIONS = 120;
+
+/** Those that change something, and those that hand something out. */
+const isAction = ({ method, path }: Page<never>) => method === 'post' || /\.csv$|\/export$/.test(path);
+
 /** The pages, each behind its right. */
 export function createConsole<Services extends Pick<ConsoleServices, 'config' | 'loss' | 'log'>>(
   pages: Page<Services>[],
   services: Services,
 ): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
+  const actions = createMinuteLimit(MOST_ACTIONS);
+  const limitActions = (_request: Request, response: Response, next: NextFunction) => {
+    const who = viewerOf(response).accountId ?? '';
+    const seconds = actions.secondsLeft(who);
+    if (seconds > 0) {
+      response.set('Retry-After', String(seconds));
+      throw new Sorry(429, `You have done ${MOST_ACTIONS} things within a minute. Go on in ${seconds} s.`);
+    }
+    actions.count(who);
+    next();
+  };
   for (const page of pages) {
+    if (isAction(page)) router[page.method](page.path, limitActions);
     const limit = page.mostBytes ?? FORM_BYTES;
     const readForm = express.urlencoded({ extended: false, limit, parameterLimit: MOST_FIELDS });
     const answer = (request: Request, response: Response) => serve(page, { request, response, services });
@@ -194,8 +188,7 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
     const loss = services.loss();
     const { title, body, status = 200, refresh } = reply;
     const alarm = loss && describeLoss(loss);
-    const done = query('done');
-    const notice = Object.hasOwn(notices, done) ? notices[done] : undefined;
+    const notice = noticeOf(query('done'));
     response.status(status).send(shell({ title, body, path: request.path, viewer, notice, alarm, refresh }));
   }
 }
@@ -265,6 +258,7 @@ const titles: Record<number, string> = {
   403: 'Not allowed',
   404: 'Not found',
   409: 'Not now',
+  429: 'Too much at once',
   503: 'Not available',
 };
 

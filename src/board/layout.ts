@@ -75,6 +75,34 @@ ${body}
 `.text;
 }
 
+/** What actions say of themselves on the page that follows; `?done=` names one, so that no address can say anything else. */
+const notices: Record<string, string> = {
+  replayed: 'Handed to the workers again. What fails once more comes back with its new reason.',
+  discarded: 'Discarded. It is kept under “Discarded” with your reason.',
+  mended: 'Mended, and handed to the workers again.',
+  nothing: 'Nothing has changed: none of it was waiting any more.',
+  begun: 'A run has begun.',
+  paused: 'Paused. A run that is in progress goes on.',
+  resumed: 'Active again.',
+  deleted: 'The delete is on disk, and takes effect behind what was accepted before.',
+  revoked: 'Revoked for good.',
+  uninvited: 'The link of the invitation opens nothing any more.',
+  as_before: 'Nothing has changed: it was so already.',
+  limited: 'The limit holds within KEY_CACHE_MS.',
+  unlimited: 'Taken back: what every workspace starts with holds again.',
+  made: 'Made. It can be given on the page of an account.',
+  changed: 'Changed.',
+  removed: 'Deleted for good.',
+  given: 'Given. It holds from the next request of the account on.',
+  taken: 'Taken away. It holds from the next request of the account on.',
+  ended: 'Ended: whoever had it has to sign in again.',
+  nothing_ended: 'Nothing has changed: it was over already, or is not yours to end.',
+  cancelled: 'The run ends when the rows in hand have taken effect; what was synced stays.',
+};
+
+export const noticeOf = (done: string): string | undefined =>
+  Object.hasOwn(notices, done) ? notices[done] : undefined;
+
 /** A moment: UTC as it stands, in the reader's zone with script. */
 export function moment(at: Date | string | null | undefined): Html {
   if (at === null || at === undefined) return html`<span class="faint">never</span>`;

@@ -205,7 +205,11 @@ export interface OpenIdSignIn {
   /** Of what nobody who is known has asked for. */
   warn(members: object, text: string): void;
   /** Begins the session of whoever the provider vouches for, and sends to the first page. */
-  enter(request: Request, response: Response, proved: Proved): Promise<'done' | 'unknown' | 'inactive'>;
+  enter(
+    request: Request,
+    response: Response,
+    proved: Proved,
+  ): Promise<'done' | 'unknown' | 'inactive' | 'busy'>;
   /** The form to sign in, with a sentence. */
   page(problem: string): string;
 }

@@ -4,7 +4,7 @@ import express from 'express';
 import type { Log, StrangersLog } from '../platform/log.ts';
 import { namelessOperator, type Viewer } from './access.ts';
 import { type Accounts, type Arrival, PASSWORD_RULE } from './accounts.ts';
-import type { Lockouts } from './lockouts.ts';
+import { createMinuteLimit, type Lockouts } from './lockouts.ts';
 import { createOpenIdSignIn, type OidcConfig, openIdPath } from './openid-connect.ts';
 import {
   invitationEndedPage,
@@ -66,6 +66,9 @@ function createInvitation(accounts: Accounts, log: Log): Router {
 
   return router;
 }
+
+/** Times that one person signs in within a minute: a session and entries of the audit each. */
+const MOST_SIGN_INS = 30;
 
 export interface Account {
   user: string;
@@ -141,6 +144,7 @@ export function createSignIn({
     previous: readSessionCookie(request),
   });
 
+  const signIns = createMinuteLimit(MOST_SIGN_INS);
   const openId = openIdPath(oidc);
   const page = (words: SignInWords = {}) => signInPage({ ...words, openId });
 
@@ -165,7 +169,8 @@ export function createSignIn({
       response.send(page({ problem: `Too many wrong passwords. Try again in ${seconds} s.`, user }));
       return;
     }
-    if (!isOperator && accounts.isBusy()) {
+    const name = isOperator ? '' : user.toLowerCase();
+    if ((!isOperator && accounts.isBusy()) || signIns.secondsLeft(name) > 0) {
       response.set('Retry-After', '1').status(429);
       response.send(page({ problem: 'Too many people are signing in. Try again.', user }));
       return;
@@ -175,6 +180,7 @@ export function createSignIn({
     const secret = await begin({ user, password }, isOperator, arrival);
     if (secret !== undefined) {
       lockout.succeeded();
+      signIns.count(name);
       writeSessionCookie(response, secret, cameByTls(request));
       response.redirect(303, '/');
     } else {
@@ -195,11 +201,13 @@ export function createSignIn({
       warn: (members, text) => strangers.line('warn', members, text),
       async enter(request, response, proved) {
         const arrival = arrivalOf(request);
+        if (signIns.secondsLeft(proved.email) > 0) return 'busy';
         const entered = await accounts.signInProved(proved, arrival);
         if (typeof entered === 'string') {
           failures.note(proved.email, arrival.client);
           return entered;
         }
+        signIns.count(proved.email);
         leaveOperator(arrival);
         writeSessionCookie(response, entered.secret, oidc.BOARD_URL.startsWith('https:'));
         response.redirect(303, '/');

@@ -1,7 +1,7 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { type Connection, inTransaction, type Pool, storable } from './database.ts';
+import { type Connection, type Database, inTransaction, type Pool, storable } from './database.ts';
 
 /**
  * Every action that is audited, with the ways by which it is done: a command of `penstock`, a route of the console, an
@@ -187,4 +187,23 @@ export function auditAccountIn(
 ): Prisma.PrismaPromise<number> {
   const rows = rowsOf(actor, [{ ...entry, subject: { kind: 'account', id } }]);
   return prisma.$executeRawUnsafe(auditAccountStatement, rows, id, companyId, version ?? null);
+}
+
+/**
+ * A write that Postgres itself ends after a second, in less time than the caller waits for it: one that was
+ * answered with 503 has not been made, and will not be made a moment later, when a lock is given back.
+ *
+ * @param audit what tells of it, in the same transaction
+ */
+export async function inTime<T>(
+  prisma: Database['prisma'],
+  audit: Prisma.PrismaPromise<number>,
+  write: Prisma.PrismaPromise<T>,
+): Promise<T> {
+  const [, , written] = await prisma.$transaction([
+    prisma.$executeRaw`set local statement_timeout = 1000`,
+    audit,
+    write,
+  ]);
+  return written;
 }

@@ -1,5 +1,5 @@
 import type { Prisma } from '../../generated/prisma/client.ts';
-import { findAccounts } from '../../store/accounts.ts';
+import { findAccountPage } from '../../store/accounts.ts';
 import { audited } from '../../store/audit.ts';
 import { storable } from '../../store/database.ts';
 import { inviteAccount, revokeInvitation } from '../../store/invitations.ts';
@@ -78,7 +78,7 @@ const list: Page<PageServices> = {
     const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : undefined;
     const { company, choice } = await chosenCompany(visit);
     const { pool, prisma } = services.database;
-    const { page, isCut } = await findAccounts(pool, company.id, {
+    const { page, isCut } = await findAccountPage(pool, company.id, {
       ...(text !== '' && { condition: { op: 'sw', column: 'userName', value: text } }),
       ...(after !== undefined && { after }),
       limit: PAGE + 1,

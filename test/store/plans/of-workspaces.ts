@@ -1,5 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { type Condition, findAccounts } from '../../../src/store/accounts.ts';
+import { type Condition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
 import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/api-keys.ts';
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
@@ -133,6 +133,7 @@ export const ofWorkspaces: Asking = (
   () => touchScimToken(store, newId(), new Date()),
   ...conditions.map((condition) => () => findAccounts(store, companyId, { condition, limit: 100 })),
   () => findAccounts(store, companyId, { limit: 100, after: 50 }),
+  () => findAccountPage(store, companyId, { limit: 100, after: 50 }),
   () =>
     findAccounts(store, companyId, {
       condition: { op: 'co', column: 'userName', value },
@@ -150,6 +151,7 @@ export const ofWorkspaces: Asking = (
   () => audited(store, actor, async () => ({ result: 0, entries: [entry] })),
   ...searches.map((search) => () => searchAudit(store, { ...search, limit: 50 })),
   () => searchAudit(store, { companyId, limit: 50 }),
+  () => searchAudit(store, { companyId, actor: 'admin', exceptKind: 'operator', limit: 50 }),
   () => searchAudit(store, { companyId, actor: 'who1@x.com', action: 'users.delete', limit: 50 }),
   () => searchAudit(store, { companyId, action: 'users.delete', before: newId(), limit: 50 }),
   () => forgetAudit(store, 365),
