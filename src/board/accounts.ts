@@ -147,7 +147,10 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       arrival: Arrival,
     ): Promise<{ secret: string } | 'unknown' | 'inactive'> {
       const which = validate(company) ? [{ id: company }, { name: company }] : [{ name: company }];
-      const account = await prisma.account.findFirst({ where: { email, company: { OR: which } } });
+      const account = await prisma.account.findFirst({
+        where: { email, company: { OR: which } },
+        select: { id: true, userName: true, companyId: true, sessionEpoch: true, active: true },
+      });
       if (account === null) return 'unknown';
       const secret = account.active ? await begin(account, arrival, 'openid_connect') : undefined;
       return secret === undefined ? 'inactive' : { secret };
