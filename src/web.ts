@@ -159,7 +159,7 @@ async function main(): Promise<void> {
         registry: metrics.registry,
         refresh: fleet.refresh,
         mayReadMetrics: createMetricsGuard(config.METRICS_TOKEN),
-        mayReadTargets: createTargetsGuard(config.METRICS_TOKEN),
+        mayReadTargets: createTargetsGuard(config.METRICS_TOKEN, config),
         loadShedding,
         loss: installation.loss,
         oldest,

@@ -47,6 +47,15 @@ describe('settings', () => {
     ['BOOTSTRAP_API_KEY', 'x'.repeat(501), '16 to 500 visible ASCII characters'],
     ['BOOTSTRAP_API_KEY', 'a key with spaces in it', '16 to 500 visible ASCII characters'],
     ['SERVICE_ID_FIELD', 'Service Id', 'a name in lower case'],
+    ['BOARD_URL', 'console.example.com', 'name a host'],
+    ['BOARD_URL', 'https://console.example.com/console', 'no path'],
+    ['BOARD_URL', 'https://somebody@console.example.com', 'no path'],
+    ['OIDC_ISSUER', 'http://id.example.com', 'with https://, or with http:// on this machine'],
+    ['OIDC_ISSUER', 'http://localhost.example.com', 'with https://, or with http:// on this machine'],
+    ['OIDC_ISSUER', 'http://localhost:80@example.com', 'with https://, or with http:// on this machine'],
+    ['OIDC_ISSUER', 'https://id.example.com?tenant=1', 'neither a query nor a user'],
+    ['OIDC_CLIENT_SECRET', 'hunter2 hunter2', 'at most 1,000 visible ASCII characters'],
+    ['OIDC_ACCOUNT_CLAIM', 'the email', 'the name of a claim'],
     ['INTEGRATION_KEY', 'hunter2hunter2', '32 bytes in base64 or hex'],
     ['INTEGRATION_KEY', `${'A'.repeat(43)}=,hunter2`, '32 bytes in base64 or hex'],
   ])('%s=%s is refused by name and rule, and what may be a secret is not shown', (name, value, rule) => {
@@ -68,6 +77,17 @@ describe('settings', () => {
     ['INTEGRATION_KEY', `${'aB'.repeat(32)},${'A'.repeat(43)}=`],
   ])('%s=%s is accepted', (name, value) => {
     expect(readConfig({ [name]: value })).toMatchObject({ [name]: value });
+  });
+
+  test('OIDC_ISSUER, https or on this machine, needs a client and the address of the dashboard', () => {
+    for (const OIDC_ISSUER of ['https://id.example.com/tenant', 'http://127.0.0.1:8080', 'http://[::1]/x']) {
+      const whole = { OIDC_ISSUER, OIDC_CLIENT_ID: 'console', BOARD_URL: 'https://console.example.com/' };
+      expect(readConfig(whole)).toMatchObject(whole);
+      for (const name of ['OIDC_CLIENT_ID', 'BOARD_URL'])
+        expect(() => readConfig({ ...whole, [name]: '' })).toThrow(
+          'OIDC_ISSUER needs OIDC_CLIENT_ID and BOARD_URL',
+        );
+    }
   });
 
   test('of an accepted BOOTSTRAP_API_KEY no more than half is stored in clear', () => {

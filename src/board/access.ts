@@ -1,4 +1,4 @@
-import type { Database } from '../store/database.ts';
+import { type Database, storable } from '../store/database.ts';
 
 /**
  * What the console asks for, by the names that SCIM gives for a workspace: one of them suffices. `admin` of a workspace
@@ -30,8 +30,10 @@ export type Right = keyof typeof rights;
 /** Company permissions that open everything of the company; whoever has neither has what workspaces give. */
 const FULL = ['admin', 'manage_company_settings'];
 
-/** Most workspaces of one person that a page looks into. */
+/** Most workspaces of one person that a page looks into, and knows the names of; of more, those that are asked for. */
 const MAX_WORKSPACES = 1000;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export interface Workspace {
   id: string;
@@ -50,19 +52,25 @@ export interface Viewer {
   sessionId: string;
   /** Whether everything of the company is open; of all companies, where there is no account. */
   full: boolean;
-  /** The workspaces in which the person has the right, by name. */
+  /** The workspaces in which the person has the right, by name: a thousand at most. */
   workspacesWith(right: Right): Workspace[];
+  /** The one of an id, or a name, in which the person has the right, also where there are more. */
+  find(right: Right, idOrName: string): Promise<Workspace | undefined>;
   /** Whether the person has the right in the workspace. */
   can(right: Right, workspaceId: string): boolean;
+  /** Whether the person has each of these permissions in a workspace of the company: nobody gives more than that. */
+  holds(permissions: readonly string[], workspaceId: string): boolean;
 }
 
 type Granted = Workspace & { names: ReadonlySet<string> | 'all' };
 
 interface Given extends Pick<Viewer, 'user' | 'accountId' | 'companyId' | 'full'> {
   granted: Granted[];
+  /** Looks up one that is not among them, and open all the same. */
+  lookUp?: (idOrName: string) => Promise<Workspace | null>;
 }
 
-function viewerOf({ user, accountId, companyId, full, granted }: Given): Viewer {
+function viewerOf({ user, accountId, companyId, full, granted, lookUp }: Given): Viewer {
   const has = ({ names }: Granted, right: Right) =>
     names === 'all' || names.has('admin') || rights[right].some((name) => names.has(name));
   const byId = new Map(granted.map((one) => [one.id, one]));
@@ -73,9 +81,25 @@ function viewerOf({ user, accountId, companyId, full, granted }: Given): Viewer 
     sessionId: '',
     full,
     workspacesWith: (right) => granted.filter((one) => has(one, right)).map(({ id, name }) => ({ id, name })),
+    async find(right, idOrName) {
+      const known = byId.get(idOrName) ?? granted.find(({ name }) => name === idOrName);
+      if (known) return has(known, right) ? { id: known.id, name: known.name } : undefined;
+      // Who has fewer than a page knows has no other.
+      const found = granted.length < MAX_WORKSPACES ? null : await lookUp?.(idOrName);
+      if (!found) return undefined;
+      byId.set(found.id, { ...found, names: 'all' });
+      return found;
+    },
     can: (right, workspaceId) => {
+      // The operator has everything, and need not know its name.
+      if (accountId === undefined) return UUID.test(workspaceId);
       const one = byId.get(workspaceId);
       return one !== undefined && has(one, right);
+    },
+    holds: (permissions, workspaceId) => {
+      if (full) return true;
+      const { names } = byId.get(workspaceId) ?? { names: new Set() };
+      return names === 'all' || names.has('admin') || permissions.every((name) => names.has(name));
     },
   };
 }
@@ -84,10 +108,21 @@ type Prisma = Database['prisma'];
 
 const page = { select: { id: true, name: true }, orderBy: { name: 'asc' }, take: MAX_WORKSPACES } as const;
 
+/** One of the company, or of all. By the primary key, or by the unique name. */
+const lookUpIn = (prisma: Prisma, companyId?: string) => (idOrName: string) =>
+  prisma.workspace.findFirst({
+    select: page.select,
+    where: {
+      ...(companyId !== undefined && { companyId }),
+      ...(UUID.test(idOrName) ? { id: idOrName } : { name: storable(idOrName) }),
+    },
+  });
+
 /** Whoever knows BOARD_USER and its password: everything, in every company. */
 export async function operatorViewer(prisma: Prisma, user: string): Promise<Viewer> {
   const workspaces = await prisma.workspace.findMany(page);
-  return viewerOf({ user, full: true, granted: workspaces.map((one) => ({ ...one, names: 'all' })) });
+  const granted = workspaces.map((one) => ({ ...one, names: 'all' as const }));
+  return viewerOf({ user, full: true, granted, lookUp: lookUpIn(prisma) });
 }
 
 /** The same while Postgres does not answer: no workspace is known then. */
@@ -120,6 +155,7 @@ export async function accountViewer(prisma: Prisma, account: AccountRights): Pro
       companyId,
       full: true,
       granted: workspaces.map((one) => ({ ...one, names: 'all' })),
+      lookUp: lookUpIn(prisma, companyId),
     });
   }
   const groups = (account.appGroups as StoredGroup[]).slice(0, MAX_WORKSPACES);

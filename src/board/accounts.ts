@@ -1,11 +1,14 @@
 import { randomBytes, scrypt, timingSafeEqual } from 'node:crypto';
 import { promisify } from 'node:util';
+import { validate } from 'uuid';
+import type { Account as DashboardAccount } from '../generated/prisma/client.ts';
 import type { Log } from '../platform/log.ts';
 import { type Actor, audited, auditIn, recordAudit } from '../store/audit.ts';
 import { hashApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';
-import { beginSession, endSessions, findSession, touchSession } from '../store/sessions.ts';
+import { beginSession, endSessions, findSession, leaveSession, touchSession } from '../store/sessions.ts';
 import { accountViewer, operatorViewer, type Viewer } from './access.ts';
+import type { Proved } from './openid-connect.ts';
 import { type Client, isSecret, LIFETIME_MS, newSecret } from './sessions.ts';
 
 const derive = promisify<string, Buffer, number, object, Buffer>(scrypt);
@@ -64,6 +67,14 @@ const MOST_ACCOUNTS = 5;
 /** Guesses that are computed at a time: each takes 32 MB. */
 const MOST_GUESSES = 4;
 
+/** Where somebody comes from who signs in, and the secret of the session that this browser had, which ends then. */
+export interface Arrival {
+  client: Client;
+  previous: string | undefined;
+}
+
+type SigningIn = Pick<DashboardAccount, 'id' | 'userName' | 'companyId' | 'sessionEpoch'>;
+
 const TOKEN = /^[\w-]{43}$/;
 
 /** Dashboard accounts as the dashboard needs them. */
@@ -71,6 +82,35 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
   let guesses = 0;
   // Compared with where there is no account, so that an answer takes as long.
   const decoy = hashPassword('nobody has this password');
+
+  /** @returns the value of the cookie; nothing when the account was deactivated or signed out meanwhile */
+  async function begin(
+    account: SigningIn,
+    { client, previous }: Arrival,
+    through?: 'openid_connect',
+  ): Promise<string | undefined> {
+    const { id, companyId, sessionEpoch: epoch } = account;
+    const secret = newSecret();
+    const endsAt = new Date(Date.now() + LIFETIME_MS);
+    const session = await audited(pool, personOf(account, client), async (tx) => {
+      const result = await beginSession(tx, {
+        ...{ accountId: id, companyId, epoch, secretHash: hashApiKey(secret), endsAt, ...client },
+      });
+      if (result === undefined) return { result, entries: [] };
+      const left = isSecret(previous) ? await leaveSession(tx, hashApiKey(previous)) : [];
+      const detail = { session: result, ...(through && { through }) };
+      const entry = {
+        action: 'sessions.begin' as const,
+        subject: { kind: 'account', id },
+        companyId,
+        detail,
+      };
+      return { result, entries: [...left, entry] };
+    });
+    if (session === undefined) return undefined;
+    log.info({ account_id: id, through }, 'signed in to the dashboard');
+    return secret;
+  }
 
   return {
     /** Whether so many passwords are being compared that another has to wait. */
@@ -81,7 +121,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
      */
     async signIn(
       { email, password }: { email: string; password: string },
-      client: Client,
+      arrival: Arrival,
     ): Promise<string | undefined> {
       guesses++;
       try {
@@ -90,28 +130,39 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
           take: MOST_ACCOUNTS,
         });
         if (found.length === 0) await isPassword(password, await decoy);
-        for (const { id, userName, companyId, passwordHash, sessionEpoch: epoch } of found) {
-          if (!(await isPassword(password, passwordHash!))) continue;
-          const secret = newSecret();
-          const endsAt = new Date(Date.now() + LIFETIME_MS);
-          const actor = personOf({ id, userName }, client);
-          const session = await audited(pool, actor, async (tx) => {
-            const result = await beginSession(tx, {
-              ...{ accountId: id, companyId, epoch, secretHash: hashApiKey(secret), endsAt, ...client },
-            });
-            const subject = { kind: 'account', id };
-            const detail = { session: result ?? null };
-            const entries = [{ action: 'sessions.begin' as const, subject, companyId, detail }];
-            return { result, entries: result === undefined ? [] : entries };
-          });
-          if (session === undefined) continue;
-          log.info({ account_id: id }, 'signed in to the dashboard');
-          return secret;
+        for (const account of found) {
+          if (!(await isPassword(password, account.passwordHash!))) continue;
+          const secret = await begin(account, arrival);
+          if (secret !== undefined) return secret;
         }
         return undefined;
       } finally {
         guesses--;
       }
+    },
+
+    /** The same for whoever an OpenID provider vouches for, whose word holds for one company. */
+    async signInProved(
+      { email, company }: Proved,
+      arrival: Arrival,
+    ): Promise<{ secret: string } | 'unknown' | 'inactive'> {
+      const which = validate(company) ? [{ id: company }, { name: company }] : [{ name: company }];
+      const account = await prisma.account.findFirst({
+        where: { email, company: { OR: which } },
+        select: { id: true, userName: true, companyId: true, sessionEpoch: true, active: true },
+      });
+      if (account === null) return 'unknown';
+      const secret = account.active ? await begin(account, arrival, 'openid_connect') : undefined;
+      return secret === undefined ? 'inactive' : { secret };
+    },
+
+    /** Ends the session that a browser had, where it is an account's: it signs in as BOARD_USER, and does not wait. */
+    leave(secret: string | undefined, user: string, { address }: Client): void {
+      if (!isSecret(secret)) return;
+      const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
+      audited(pool, actor, async (tx) => {
+        return { result: undefined, entries: await leaveSession(tx, hashApiKey(secret)) };
+      }).catch((error) => log.warn({ err: error }, 'the session that a browser had was not ended'));
     },
 
     /** Who has opened the session of a cookie, and may do what now; nothing when it is over. */
@@ -134,7 +185,7 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
       });
     },
 
-    /** What the operator does without Postgres is told when it answers, and not waited for. */
+    /** Not waited for: the operator gets in without Postgres, and then the log alone tells of it. */
     tellOfOperator(action: 'sessions.begin' | 'sessions.end', user: string, { address }: Client): void {
       const actor: Actor = { kind: 'operator', name: user, via: 'dashboard', address };
       const subject = { kind: 'operator', id: 'BOARD_USER' };

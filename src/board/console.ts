@@ -14,7 +14,8 @@ import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './download.ts';
 import { type Html, html } from './html.ts';
-import { shell } from './layout.ts';
+import { noticeOf, shell } from './layout.ts';
+import { createMinuteLimit } from './lockouts.ts';
 import { clientOf, type OperatorSessions } from './sessions.ts';
 
 /** What pages are made from. */
@@ -23,7 +24,7 @@ export interface ConsoleServices {
   connection: QueueConnection;
   /** Of this installation, once it is known how many lanes there are. */
   producer: LaneProducer;
-  config: Pick<Config, 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'>;
+  config: Pick<Config, 'BOARD_URL' | 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'>;
   /** Sessions of BOARD_USER. */
   operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */
@@ -46,10 +47,12 @@ export interface Visit<Services> {
   viewer: Viewer;
   /** The viewer, for the audit. */
   actor: Actor;
-  /** Of the page that has sent the form, as https://host; empty where the browser does not say. */
+  /** BOARD_URL, else that of the page that has sent the form, as https://host; empty where the browser does not say. */
   origin: string;
-  /** Those in which the person has the right, by name. */
+  /** Those in which the person has the right, by name: a thousand at most. */
   workspaces: Workspace[];
+  /** One in which the person has the page's right, by its id or name, among a thousand or not. */
+  findWorkspace(idOrName: string): Promise<Workspace | undefined>;
   params: Record<string, string>;
   /** Of the address; what is missing, or came twice, is empty. */
   query(name: string): string;
@@ -84,31 +87,11 @@ export class Sorry extends Error {
   override name = 'Sorry';
   readonly status: number;
 
-  constructor(status: 400 | 403 | 404 | 409 | 503, message: string) {
+  constructor(status: 400 | 403 | 404 | 409 | 429 | 503, message: string) {
     super(message);
     this.status = status;
   }
 }
-
-/** What actions say of themselves on the page that follows; `?done=` names one, so that no address can say anything else. */
-const notices: Record<string, string> = {
-  replayed: 'Handed to the workers again. What fails once more comes back with its new reason.',
-  discarded: 'Discarded. It is kept under “Discarded” with your reason.',
-  mended: 'Mended, and handed to the workers again.',
-  nothing: 'Nothing has changed: none of it was waiting any more.',
-  begun: 'A run has begun.',
-  paused: 'Paused. A run that is in progress goes on.',
-  resumed: 'Active again.',
-  deleted: 'The delete is on disk, and takes effect behind what was accepted before.',
-  revoked: 'Revoked for good.',
-  uninvited: 'The link of the invitation opens nothing any more.',
-  as_before: 'Nothing has changed: it was so already.',
-  limited: 'The limit holds within KEY_CACHE_MS.',
-  unlimited: 'Taken back: what every workspace starts with holds again.',
-  ended: 'Ended: whoever had it has to sign in again.',
-  nothing_ended: 'Nothing has changed: it was over already, or is not yours to end.',
-  cancelled: 'The run ends when the rows in hand have taken effect; what was synced stays.',
-};
 
 /** Ids of a page of a list, and the few fields beside them. */
 const FORM_BYTES = 65_536;
@@ -116,13 +99,31 @@ const FORM_BYTES = 65_536;
 /** Values of a form: the ids of a page. */
 const MOST_FIELDS = 600;
 
+/** Actions of one person within a minute: each leaves an entry in the audit, or several, which is kept for a year. */
+const MOST_ACTIONS = 120;
+
+/** Those that change something, and those that hand something out. */
+const isAction = ({ method, path }: Page<never>) => method === 'post' || /\.csv$|\/export$/.test(path);
+
 /** The pages, each behind its right. */
-export function createConsole<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
+export function createConsole<Services extends Pick<ConsoleServices, 'config' | 'loss' | 'log'>>(
   pages: Page<Services>[],
   services: Services,
 ): Router {
   const router = express.Router({ caseSensitive: true, strict: true });
+  const actions = createMinuteLimit(MOST_ACTIONS);
+  const limitActions = (_request: Request, response: Response, next: NextFunction) => {
+    const who = viewerOf(response).accountId ?? '';
+    const seconds = actions.secondsLeft(who);
+    if (seconds > 0) {
+      response.set('Retry-After', String(seconds));
+      throw new Sorry(429, `You have done ${MOST_ACTIONS} things within a minute. Go on in ${seconds} s.`);
+    }
+    actions.count(who);
+    next();
+  };
   for (const page of pages) {
+    if (isAction(page)) router[page.method](page.path, limitActions);
     const limit = page.mostBytes ?? FORM_BYTES;
     const readForm = express.urlencoded({ extended: false, limit, parameterLimit: MOST_FIELDS });
     const answer = (request: Request, response: Response) => serve(page, { request, response, services });
@@ -157,7 +158,7 @@ interface Served<Services> {
   services: Services;
 }
 
-async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
+async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 'log'>>(
   page: Page<Services>,
   { request, response, services }: Served<Services>,
 ): Promise<void> {
@@ -172,7 +173,10 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
   const params = request.params as Record<string, string>;
   const field = (name: string) => fields(name)[0] ?? '';
   const actor = actorOf(viewer, request);
-  const visit = { services, viewer, actor, origin: originOf(request), workspaces };
+  const { right } = page;
+  const findWorkspace = async (idOrName: string) =>
+    Object.hasOwn(rights, right) ? viewer.find(right as Right, idOrName) : undefined;
+  const visit = { services, viewer, actor, origin: originOf(request, services), workspaces, findWorkspace };
   const reply = await page.handle({ ...visit, params, query, field, fields });
   response.set('Cache-Control', 'no-store');
   if ('to' in reply) response.redirect(303, reply.to);
@@ -184,8 +188,7 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
     const loss = services.loss();
     const { title, body, status = 200, refresh } = reply;
     const alarm = loss && describeLoss(loss);
-    const done = query('done');
-    const notice = Object.hasOwn(notices, done) ? notices[done] : undefined;
+    const notice = noticeOf(query('done'));
     response.status(status).send(shell({ title, body, path: request.path, viewer, notice, alarm, refresh }));
   }
 }
@@ -203,8 +206,12 @@ function enter(right: Page['right'], viewer: Viewer): Workspace[] {
   return workspaces;
 }
 
-/** It has been held against the host that was asked, before anything else. */
-function originOf({ headers: { origin = '' } }: Request): string {
+/** That of a page has been held against the host that was asked, before anything else. */
+function originOf(
+  { headers: { origin = '' } }: Request,
+  { config }: Pick<ConsoleServices, 'config'>,
+): string {
+  if (config.BOARD_URL) return config.BOARD_URL.replace(/\/$/, '');
   return /^https?:\/\/[^\s/]+$/.test(origin) ? origin : '';
 }
 
@@ -251,6 +258,7 @@ const titles: Record<number, string> = {
   403: 'Not allowed',
   404: 'Not found',
   409: 'Not now',
+  429: 'Too much at once',
   503: 'Not available',
 };
 
@@ -266,14 +274,14 @@ export function sendSorry(request: Request, response: Response, { status, messag
   response.send(shell({ title: titles[status] ?? 'Error', body, path: request.path, viewer }));
 }
 
-/** One of the visit's workspaces by its id; undefined where none is named. @throws {Sorry} for any other */
-export function chosenWorkspace({
-  workspaces,
+/** One of the visit's workspaces by its id or name; undefined where none is named. @throws {Sorry} for any other */
+export async function chosenWorkspace({
+  findWorkspace,
   query,
-}: Pick<Visit<unknown>, 'workspaces' | 'query'>): Workspace | undefined {
+}: Pick<Visit<unknown>, 'findWorkspace' | 'query'>): Promise<Workspace | undefined> {
   const id = query('workspace');
   if (id === '') return undefined;
-  const found = workspaces.find((one) => one.id === id || one.name === id);
+  const found = await findWorkspace(id);
   if (!found) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
   return found;
 }

@@ -75,6 +75,34 @@ ${body}
 `.text;
 }
 
+/** What actions say of themselves on the page that follows; `?done=` names one, so that no address can say anything else. */
+const notices: Record<string, string> = {
+  replayed: 'Handed to the workers again. What fails once more comes back with its new reason.',
+  discarded: 'Discarded. It is kept under “Discarded” with your reason.',
+  mended: 'Mended, and handed to the workers again.',
+  nothing: 'Nothing has changed: none of it was waiting any more.',
+  begun: 'A run has begun.',
+  paused: 'Paused. A run that is in progress goes on.',
+  resumed: 'Active again.',
+  deleted: 'The delete is on disk, and takes effect behind what was accepted before.',
+  revoked: 'Revoked for good.',
+  uninvited: 'The link of the invitation opens nothing any more.',
+  as_before: 'Nothing has changed: it was so already.',
+  limited: 'The limit holds within KEY_CACHE_MS.',
+  unlimited: 'Taken back: what every workspace starts with holds again.',
+  made: 'Made. It can be given on the page of an account.',
+  changed: 'Changed.',
+  removed: 'Deleted for good.',
+  given: 'Given. It holds from the next request of the account on.',
+  taken: 'Taken away. It holds from the next request of the account on.',
+  ended: 'Ended: whoever had it has to sign in again.',
+  nothing_ended: 'Nothing has changed: it was over already, or is not yours to end.',
+  cancelled: 'The run ends when the rows in hand have taken effect; what was synced stays.',
+};
+
+export const noticeOf = (done: string): string | undefined =>
+  Object.hasOwn(notices, done) ? notices[done] : undefined;
+
 /** A moment: UTC as it stands, in the reader's zone with script. */
 export function moment(at: Date | string | null | undefined): Html {
   if (at === null || at === undefined) return html`<span class="faint">never</span>`;
@@ -151,11 +179,18 @@ export function pathWith(path: string, query: Record<string, string | undefined>
   return given.length === 0 ? path : `${path}?${new URLSearchParams(given)}`;
 }
 
+/** Names that a choice has; of more, one is typed. */
+const MOST_CHOICES = 200;
+
 /** A choice among workspaces; none where there is nothing to choose. */
-export function workspaceChoice(workspaces: Workspace[], chosen: string | undefined): Part {
+export function workspaceChoice(workspaces: Workspace[], chosen: Workspace | undefined): Part {
   if (workspaces.length < 2) return undefined;
+  if (workspaces.length > MOST_CHOICES)
+    return html`<label>Workspace, by name or id <input name="workspace" list="workspaces" value="${chosen?.name}" autocomplete="off"><datalist id="workspaces">${workspaces
+      .slice(0, MOST_CHOICES)
+      .map(({ name }) => html`<option value="${name}"></option>`)}</datalist></label>`;
   return html`<label>Workspace <select name="workspace"><option value="">All</option>${workspaces.map(
-    ({ id, name }) => html`<option value="${id}"${id === chosen && html` selected`}>${name}</option>`,
+    ({ id, name }) => html`<option value="${id}"${id === chosen?.id && html` selected`}>${name}</option>`,
   )}</select></label>`;
 }
 

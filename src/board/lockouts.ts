@@ -44,6 +44,32 @@ export function createLockout(now: () => number = Date.now) {
   };
 }
 
+/** Milliseconds of a window. */
+const MINUTE_MS = 60_000;
+
+/**
+ * A limit of so many a minute for each key, in windows that all share. Keys are those of people who have signed in, so that
+ * there are as many as accounts.
+ */
+export function createMinuteLimit(most: number, now: () => number = Date.now) {
+  let counts = new Map<string, number>();
+  let endsAt = 0;
+
+  function current(): Map<string, number> {
+    if (now() >= endsAt) {
+      counts = new Map();
+      endsAt = now() + MINUTE_MS;
+    }
+    return counts;
+  }
+
+  return {
+    /** Seconds until there may be another one, rounded up; 0: now. */
+    secondsLeft: (key: string) => ((current().get(key) ?? 0) < most ? 0 : Math.ceil((endsAt - now()) / 1000)),
+    count: (key: string) => void current().set(key, (counts.get(key) ?? 0) + 1),
+  };
+}
+
 type Lockout = ReturnType<typeof createLockout>;
 
 /** Without a guess for this long it begins anew; whoever goes on guessing has one a minute, which is more. */

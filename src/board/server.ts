@@ -14,16 +14,18 @@ import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
 import { createConsole } from './console.ts';
 import { createLockouts } from './lockouts.ts';
+import type { OidcConfig } from './openid-connect.ts';
 import { createServices, pages } from './pages/index.ts';
 import { createQueueBoard } from './queues.ts';
 import { createFailedSignIns, createOperatorSessions } from './sessions.ts';
 import type { Account } from './sign-in.ts';
 
 export interface BoardOptions {
-  config: Pick<
-    Config,
-    'BOARD_HOST' | 'BOARD_PORT' | 'LANES' | 'METRICS_TOKEN' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'
-  >;
+  config: OidcConfig &
+    Pick<
+      Config,
+      'BOARD_HOST' | 'BOARD_PORT' | 'LANES' | 'METRICS_TOKEN' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'
+    >;
   account: Account;
   connection: QueueConnection;
   database: Database;
@@ -79,6 +81,7 @@ export async function startBoard({
     operators,
     failures,
     lockouts: createLockouts(),
+    oidc: config,
     log,
     strangers,
   });

@@ -103,6 +103,13 @@ export function createOperatorSessions(now: () => number = Date.now) {
     open,
     find,
 
+    /** That of a cookie. @returns its id, where there was one */
+    leave(secret: string | undefined): string | undefined {
+      const session = secret === undefined ? undefined : sessions.get(secret);
+      if (session) sessions.delete(secret!);
+      return session?.id;
+    },
+
     /** By its id, which opens nothing. @returns whether there was one */
     close(id: string): boolean {
       for (const [secret, session] of sessions) if (session.id === id) return sessions.delete(secret);
@@ -208,17 +215,22 @@ const NAME = 'penstock_board';
  */
 const attributes = { httpOnly: true, sameSite: 'lax', path: '/' } as const;
 
-/** The session's secret that the browser sent, if it sent one. */
-export function readSessionCookie({ headers }: Request): string | undefined {
-  return parseCookie(headers.cookie ?? '')[NAME];
+export function readCookie({ headers }: Request, name: string): string | undefined {
+  return parseCookie(headers.cookie ?? '')[name];
 }
 
+/** The session's secret that the browser sent, if it sent one. */
+export const readSessionCookie = (request: Request) => readCookie(request, NAME);
+
+/** Whether the form came from a page of https, which a proxy in front of us ended. */
+export const cameByTls = ({ headers }: Request) => headers.origin?.startsWith('https:') === true;
+
 /**
- * Without an end of its own: it goes when the browser is closed. Where the form came from a page of https, which a
- * proxy in front of us ended, the browser never sends it over http.
+ * Without an end of its own: it goes when the browser is closed.
+ *
+ * @param secure whether the browser never sends it over http
  */
-export function writeSessionCookie(request: Request, response: Response, secret: string): void {
-  const secure = request.headers.origin?.startsWith('https:') === true;
+export function writeSessionCookie(response: Response, secret: string, secure: boolean): void {
   response.cookie(NAME, secret, { ...attributes, secure });
 }
 

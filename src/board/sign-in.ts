@@ -3,11 +3,18 @@ import type { Request, Response, Router } from 'express';
 import express from 'express';
 import type { Log, StrangersLog } from '../platform/log.ts';
 import { namelessOperator, type Viewer } from './access.ts';
-import { type Accounts, PASSWORD_RULE } from './accounts.ts';
-import type { Lockouts } from './lockouts.ts';
-import { invitationEndedPage, invitationPage, signInPage, signOutPage } from './pages/sign-in.ts';
+import { type Accounts, type Arrival, PASSWORD_RULE } from './accounts.ts';
+import { createMinuteLimit, type Lockouts } from './lockouts.ts';
+import { createOpenIdSignIn, type OidcConfig, openIdPath } from './openid-connect.ts';
 import {
-  type Client,
+  invitationEndedPage,
+  invitationPage,
+  type SignInWords,
+  signInPage,
+  signOutPage,
+} from './pages/sign-in.ts';
+import {
+  cameByTls,
   clearSessionCookie,
   clientOf,
   type FailedSignIns,
@@ -60,6 +67,9 @@ function createInvitation(accounts: Accounts, log: Log): Router {
   return router;
 }
 
+/** Times that one person signs in within a minute: a session and entries of the audit each. */
+const MOST_SIGN_INS = 30;
+
 export interface Account {
   user: string;
   password: string;
@@ -72,6 +82,8 @@ export interface SignInOptions {
   operators: OperatorSessions;
   lockouts: Lockouts;
   failures: FailedSignIns;
+  /** Of the OpenID provider, if there is one. */
+  oidc: OidcConfig;
   log: Log;
   /** For what is asked by nobody who is known. */
   strangers: StrangersLog;
@@ -87,6 +99,7 @@ export function createSignIn({
   operators,
   lockouts,
   failures,
+  oidc,
   log,
   strangers,
 }: SignInOptions): Router {
@@ -102,14 +115,38 @@ export function createSignIn({
   }
 
   /** @returns the cookie's value; nothing where the two are wrong */
-  async function begin(given: Account, isOperator: boolean, client: Client): Promise<string | undefined> {
-    if (!isOperator)
-      return accounts.signIn({ email: given.user.toLowerCase(), password: given.password }, client);
+  async function begin(given: Account, isOperator: boolean, arrival: Arrival): Promise<string | undefined> {
+    const { client, previous } = arrival;
+    if (!isOperator) {
+      const secret = await accounts.signIn(
+        { email: given.user.toLowerCase(), password: given.password },
+        arrival,
+      );
+      if (secret !== undefined) leaveOperator(arrival);
+      return secret;
+    }
     if (!isAccount(given, account)) return undefined;
+    if (!leaveOperator(arrival)) accounts.leave(previous, account.user, client);
     accounts.tellOfOperator('sessions.begin', account.user, client);
     log.info('signed in to the dashboard');
     return operators.open(client);
   }
+
+  /** Ends the session that the browser had, where it is the operator's. @returns whether it was */
+  function leaveOperator({ client, previous }: Arrival): boolean {
+    if (operators.leave(previous) === undefined) return false;
+    accounts.tellOfOperator('sessions.end', account.user, client);
+    return true;
+  }
+
+  const arrivalOf = (request: Request): Arrival => ({
+    client: clientOf(request),
+    previous: readSessionCookie(request),
+  });
+
+  const signIns = createMinuteLimit(MOST_SIGN_INS);
+  const openId = openIdPath(oidc);
+  const page = (words: SignInWords = {}) => signInPage({ ...words, openId });
 
   // A user name, a password, and nothing that is worth more than this.
   const readForm = express.urlencoded({ extended: false, limit: 4096 });
@@ -117,8 +154,8 @@ export function createSignIn({
   router.get('/sign-in', async (request, response) => {
     if (await arrived(request).catch(() => undefined)) response.redirect(303, '/');
     else if (readNamed(request.query, 'password').password === 'set')
-      response.send(signInPage({ notice: 'Your password is set. Sign in with it.' }));
-    else response.send(signInPage());
+      response.send(page({ notice: 'Your password is set. Sign in with it.' }));
+    else response.send(page());
   });
 
   router.post('/sign-in', readForm, async (request, response) => {
@@ -129,32 +166,55 @@ export function createSignIn({
     const seconds = lockout.secondsLeft();
     if (seconds > 0) {
       response.set('Retry-After', String(seconds)).status(429);
-      response.send(signInPage({ problem: `Too many wrong passwords. Try again in ${seconds} s.`, user }));
+      response.send(page({ problem: `Too many wrong passwords. Try again in ${seconds} s.`, user }));
       return;
     }
-    if (!isOperator && accounts.isBusy()) {
+    const name = isOperator ? '' : user.toLowerCase();
+    if ((!isOperator && accounts.isBusy()) || signIns.secondsLeft(name) > 0) {
       response.set('Retry-After', '1').status(429);
-      response.send(signInPage({ problem: 'Too many people are signing in. Try again.', user }));
+      response.send(page({ problem: 'Too many people are signing in. Try again.', user }));
       return;
     }
     lockout.failed();
-    const client = clientOf(request);
-    const secret = await begin({ user, password }, isOperator, client);
+    const arrival = arrivalOf(request);
+    const secret = await begin({ user, password }, isOperator, arrival);
     if (secret !== undefined) {
       lockout.succeeded();
-      writeSessionCookie(request, response, secret);
+      signIns.count(name);
+      writeSessionCookie(response, secret, cameByTls(request));
       response.redirect(303, '/');
     } else {
-      failures.note(isOperator ? undefined : user.toLowerCase(), client);
+      failures.note(isOperator ? undefined : user.toLowerCase(), arrival.client);
       lockout.answered();
       strangers.line(
         'warn',
         { address: request.socket.remoteAddress },
         'wrong user or password for the dashboard',
       );
-      response.status(401).send(signInPage({ problem: 'Wrong user or password.', user }));
+      response.status(401).send(page({ problem: 'Wrong user or password.', user }));
     }
   });
+
+  router.use(
+    createOpenIdSignIn({
+      ...{ config: oidc, page: (problem) => page({ problem }) },
+      warn: (members, text) => strangers.line('warn', members, text),
+      async enter(request, response, proved) {
+        const arrival = arrivalOf(request);
+        if (signIns.secondsLeft(proved.email) > 0) return 'busy';
+        const entered = await accounts.signInProved(proved, arrival);
+        if (typeof entered === 'string') {
+          failures.note(proved.email, arrival.client);
+          return entered;
+        }
+        signIns.count(proved.email);
+        leaveOperator(arrival);
+        writeSessionCookie(response, entered.secret, oidc.BOARD_URL.startsWith('https:'));
+        response.redirect(303, '/');
+        return 'done';
+      },
+    }),
+  );
 
   router.use(createInvitation(accounts, log));
 

@@ -1,5 +1,4 @@
-import { inTime } from '../store/accounts.ts';
-import { auditIn } from '../store/audit.ts';
+import { auditIn, inTime } from '../store/audit.ts';
 import type { DirectOperation } from './operation.ts';
 import { createSchema, exampleGiven, exampleResource, resourceSchema } from './scim/account-schema.ts';
 import { actorOf, companyOf, replyWith, requestOf } from './scim/change-account.ts';

@@ -1,5 +1,4 @@
-import { inTime } from '../store/accounts.ts';
-import { auditAccountIn } from '../store/audit.ts';
+import { auditAccountIn, inTime } from '../store/audit.ts';
 import type { DirectOperation } from './operation.ts';
 import { EXAMPLE_ID } from './scim/account-schema.ts';
 import { actorOf, companyOf, findAccount, requestOf, requireMatch } from './scim/change-account.ts';

@@ -48,6 +48,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
     throw new ConfigError('wrong setting: set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither');
   }
+  if (config.OIDC_ISSUER && !(config.OIDC_CLIENT_ID && config.BOARD_URL)) {
+    throw new ConfigError('wrong setting: OIDC_ISSUER needs OIDC_CLIENT_ID and BOARD_URL');
+  }
   requireNetworks(config.SYNC_REFUSED_NETWORKS);
   return config;
 }

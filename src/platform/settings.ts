@@ -1,4 +1,5 @@
 import { reservedNames } from '../schemas/limits.ts';
+import { consoleSettings } from './console-settings.ts';
 import { tracingSettings } from './tracing-settings.ts';
 
 /**
@@ -42,18 +43,7 @@ export const settings = {
   DATA_DIR: text('.penstock', 'path', 'Where the embedded Postgres keeps its data.'),
   HOST: text('127.0.0.1', 'address', 'Address that the web process listens on.'),
   PORT: port(3000, 'Port of the web process.'),
-  BOARD_HOST: text(
-    '127.0.0.1',
-    'address',
-    'Address that the dashboard listens on; never open it to the world.',
-  ),
-  BOARD_PORT: port(3001, 'Port of the dashboard.'),
-  BOARD_USER: text('admin', '', 'User name for the dashboard.'),
-  BOARD_PASSWORD: text(
-    '',
-    '',
-    'Password for the dashboard; empty: a random one, shown once in the log at start.',
-  ),
+  ...consoleSettings,
   WORKER_HOST: text('127.0.0.1', 'address', "Address of a worker's own health and metrics."),
   WORKER_PORT: port(3002, "Port of a worker's own health and metrics; 0: none."),
   SYNC_HOST: text('127.0.0.1', 'address', "Address of a sync process's own health and metrics."),

@@ -28,13 +28,16 @@ const FORWARDED = ['forwarded', 'x-forwarded-for', 'x-real-ip', 'via'];
 
 /**
  * Who may read where the processes of the fleet are, which is a map of the network: whoever shows the token. With an empty
- * one nobody but this machine itself: from a loopback address, and not through a proxy that stands there.
+ * one nobody but this machine itself: from a loopback address, and not through a proxy that stands there. A proxy may add no
+ * header, so that behind one of the settings nobody is told without a token.
  */
 export function createTargetsGuard(
   token: string,
+  { TRUST_PROXY_HOPS, PUBLIC_URL }: Pick<Config, 'TRUST_PROXY_HOPS' | 'PUBLIC_URL'>,
 ): (request: Pick<IncomingMessage, 'headers' | 'socket'>) => boolean {
   const mayRead = createMetricsGuard(token);
   if (token !== '') return ({ headers }) => mayRead(headers.authorization);
+  if (TRUST_PROXY_HOPS > 0 || PUBLIC_URL !== '') return () => false;
   return ({ headers, socket }) =>
     OWN_ADDRESS.test(socket.remoteAddress ?? '') && !FORWARDED.some((name) => name in headers);
 }

@@ -1,6 +1,6 @@
 import { Prisma } from '../generated/prisma/client.ts';
 import { uuidOf } from '../profile/values.ts';
-import { type Database, inTransaction, type Pool } from './database.ts';
+import { type Connection, type Database, inTransaction, type Pool } from './database.ts';
 
 /** What accounts can be found by. */
 export type FilterColumn =
@@ -135,77 +135,81 @@ export interface AccountSearch {
 }
 
 /**
- * Accounts of one company that fit a condition, a page of them. By the indexes of `accounts`, each of which
- * starts with the company; `co` reads all of the company's.
+ * Accounts of one company that fit a condition, a page of them, and how many there are in all. By the indexes of
+ * `accounts`, each of which starts with the company; `co` reads all of the company's.
  *
  * A page ends early where it would hold too much, but it has one account at least.
  *
  * @throws {SearchTooLong}
  */
-export async function findAccounts(
+export async function findAccounts(pool: Pool, companyId: string, search: AccountSearch): Promise<Found> {
+  const { fits, values } = fitting(companyId, search.condition);
+  const count = `select count(*)::integer as total from accounts where ${fits}`;
+  return searching(pool, search, async (tx) => {
+    const counted = await tx.query<{ total: number }>(count, values);
+    return { total: counted.rows[0]!.total, ...(await readPage(tx, companyId, search)) };
+  });
+}
+
+/** The same without the number, which costs as much as there are accounts. @throws {SearchTooLong} */
+export function findAccountPage(
   pool: Pool,
   companyId: string,
-  { condition, skip = 0, after, limit }: AccountSearch,
-): Promise<Found> {
+  search: AccountSearch,
+): Promise<Omit<Found, 'total'>> {
+  return searching(pool, search, (tx) => readPage(tx, companyId, search));
+}
+
+function fitting(companyId: string, condition: Condition | undefined) {
   const values: unknown[] = [companyId];
   const fits = `accounts.company_id = $1::uuid${condition ? ` and ${conditionSql(condition, values)}` : ''}`;
-  const count = {
-    text: `select count(*)::integer as total from accounts where ${fits}`,
-    values: [...values],
-  };
+  return { fits, values };
+}
+
+async function readPage(
+  tx: Connection,
+  companyId: string,
+  { condition, skip = 0, after, limit }: AccountSearch,
+): Promise<Omit<Found, 'total'>> {
+  if (limit === 0) return { page: [], isCut: false };
+  const { fits, values } = fitting(companyId, condition);
   const behind = after === undefined ? '' : ` and accounts.position > $${values.push(after)}::bigint`;
-  const page = {
-    text: `
-      select whole.id, whole.position, whole.asked
+  const text = `
+    select whole.id, whole.position, whole.asked
+    from (
+      select page.id, page.position, page.bytes, count(*) over () as asked,
+        sum(page.bytes) over (order by page.position) as bytes_so_far
       from (
-        select page.id, page.position, page.bytes, count(*) over () as asked,
-          sum(page.bytes) over (order by page.position) as bytes_so_far
-        from (
-          select accounts.id, accounts.position, accounts.list_bytes as bytes
-          from accounts
-          where ${fits}${behind}
-          order by accounts.position
-          limit $${values.push(limit)}::integer offset $${values.push(skip)}::integer
-        ) as page
-      ) as whole
-      where whole.bytes_so_far <= ${MAX_PAGE_BYTES} or whole.bytes_so_far = whole.bytes
-      order by whole.position`,
-    values,
-  };
+        select accounts.id, accounts.position, accounts.list_bytes as bytes
+        from accounts
+        where ${fits}${behind}
+        order by accounts.position
+        limit $${values.push(limit)}::integer offset $${values.push(skip)}::integer
+      ) as page
+    ) as whole
+    where whole.bytes_so_far <= ${MAX_PAGE_BYTES} or whole.bytes_so_far = whole.bytes
+    order by whole.position`;
+  const { rows } = await tx.query<Row>(text, values);
+  return { page: rows, isCut: rows.length > 0 && rows.length < rows[0]!.asked };
+}
+
+/** In one snapshot, so that the page and the count are of one moment, and within its time. */
+async function searching<T>(
+  pool: Pool,
+  { condition }: AccountSearch,
+  work: (tx: Connection) => Promise<T>,
+): Promise<T> {
   try {
     return await inTransaction(pool, async (tx) => {
-      // One snapshot, so that the page and the count are of one moment.
       await tx.query(`set transaction isolation level repeatable read, read only`);
       await tx.query(`set local statement_timeout = ${MAX_TIME}`);
       await tx.query(`set local lock_timeout = ${MAX_WAIT}`);
-      const counted = await tx.query<{ total: number }>(count);
-      const { rows } = limit === 0 ? { rows: [] } : await tx.query<Row>(page);
-      const isCut = rows.length > 0 && rows.length < rows[0]!.asked;
-      return { total: counted.rows[0]!.total, page: rows, isCut };
+      return work(tx);
     });
   } catch (error) {
     const tooLong = (error as { code?: string }).code === '57014';
     throw tooLong && condition && readsEveryone(condition) ? new SearchTooLong() : error;
   }
-}
-
-/**
- * A write that Postgres itself ends after a second, in less time than the caller waits for it: one that was
- * answered with 503 has not been made, and will not be made a moment later, when a lock is given back.
- *
- * @param audit what tells of it, in the same transaction
- */
-export async function inTime<T>(
-  prisma: Database['prisma'],
-  audit: Prisma.PrismaPromise<number>,
-  write: Prisma.PrismaPromise<T>,
-): Promise<T> {
-  const [, , written] = await prisma.$transaction([
-    prisma.$executeRaw`set local statement_timeout = 1000`,
-    audit,
-    write,
-  ]);
-  return written;
 }
 
 type Client = Database['prisma'];

@@ -27,6 +27,8 @@ export interface AuditSearch {
   action?: string | undefined;
   /** The actor's name, in full. */
   actor?: string | undefined;
+  /** Whose entries are left out. */
+  exceptKind?: 'operator' | undefined;
   /** The subject's id, in full. */
   subject?: string | undefined;
   /** From this moment on, and before that one. */
@@ -44,6 +46,8 @@ export interface AuditPage {
   rows: AuditRow[];
   /** Behind which the next page begins; absent: there is none. */
   next: string | undefined;
+  /** How many entries were read for it. */
+  looked: number;
 }
 
 /**
@@ -51,7 +55,7 @@ export interface AuditPage {
  * `MOST_LOOKED_THROUGH` of what it leads to are read, so that a page may be short, or empty, and have a next one.
  */
 export async function searchAudit(pool: Pool, search: AuditSearch): Promise<AuditPage> {
-  const { companyId, action, actor, subject, from, to, before, limit } = search;
+  const { companyId, action, actor, exceptKind, subject, from, to, before, limit } = search;
   const values: unknown[] = [];
   const is = (column: string, value: unknown, type: string) =>
     `audit.${column} = $${values.push(value)}::${type}`;
@@ -64,6 +68,7 @@ export async function searchAudit(pool: Pool, search: AuditSearch): Promise<Audi
   if (subject !== undefined) add(true, is('subject_id', subject, 'text'));
   const hasIndex = companyId !== undefined && subject === undefined;
   if (actor !== undefined) add(hasIndex, is('actor_name', actor, 'text'));
+  if (exceptKind !== undefined) beside.push(`audit.actor_kind <> $${values.push(exceptKind)}::text`);
   if (action !== undefined) add(hasIndex && actor === undefined, is('action', action, 'text'));
   if (before !== undefined) along.push(`audit.id < $${values.push(before)}::uuid`);
   if (from) along.push(`audit.id >= uuid_v7_floor($${values.push(from)}::timestamptz)`);
@@ -93,18 +98,19 @@ export async function searchAudit(pool: Pool, search: AuditSearch): Promise<Audi
       workspaces.name as workspace, found.actor_kind as "actorKind", found.actor_id as "actorId",
       found.actor_name as "actorName", found.via, found.address, found.action,
       found.subject_kind as "subjectKind", found.subject_id as "subjectId", found.detail,
-      case when edge.count = ${MOST_LOOKED_THROUGH} then edge.last end as last
+      case when edge.count = ${MOST_LOOKED_THROUGH} then edge.last end as last, edge.count as looked
     from edge
     left join found on true
     left join workspaces on workspaces.id = found.workspace_id
     order by found.id desc`;
-  const { rows } = await pool.query<AuditRow & { last: string | null }>(text, values);
+  const { rows } = await pool.query<AuditRow & { last: string | null; looked: number }>(text, values);
   const last = rows[0]?.last ?? undefined;
-  const found = rows.filter(({ id }) => id !== null).map(({ last: _, ...row }) => row);
-  return { rows: found.slice(0, limit), next: found.length > limit ? found[limit - 1]!.id : last };
+  const found = rows.filter(({ id }) => id !== null).map(({ last: _, looked: __, ...row }) => row);
+  const next = found.length > limit ? found[limit - 1]!.id : last;
+  return { rows: found.slice(0, limit), next, looked: rows[0]?.looked ?? 0 };
 }
 
-// By a range of the primary key: ids begin with their time.
+// By a range of the primary key: ids begin with their time. What another worker deletes at this moment is passed over.
 const forgetAuditStatement = `
   delete from audit
   where audit.id in (
@@ -112,7 +118,8 @@ const forgetAuditStatement = `
     from audit as old
     where old.id < uuid_v7_floor(now() - make_interval(days => $1::integer))
     order by old.id
-    limit $2::integer)`;
+    limit $2::integer
+    for update skip locked)`;
 
 /** Entries of one statement. */
 const SLICE = 10_000;

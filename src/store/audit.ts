@@ -1,7 +1,7 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { newId } from '../platform/ids.ts';
 import type { Json } from '../profile/json.ts';
-import { type Connection, inTransaction, type Pool, storable } from './database.ts';
+import { type Connection, type Database, inTransaction, type Pool, storable } from './database.ts';
 
 /**
  * Every action that is audited, with the ways by which it is done: a command of `penstock`, a route of the console, an
@@ -9,7 +9,7 @@ import { type Connection, inTransaction, type Pool, storable } from './database.
  */
 export const auditActions = {
   'accounts.create': ['scim.users.create'],
-  'accounts.change': ['scim.users.replace', 'scim.users.patch'],
+  'accounts.change': ['scim.users.replace', 'scim.users.patch', 'post /accounts/:id/permissions'],
   'accounts.delete': ['scim.users.delete'],
   'api_keys.create': ['penstock keys create', 'post /keys'],
   'api_keys.revoke': ['penstock keys revoke', 'post /keys/:id'],
@@ -31,7 +31,9 @@ export const auditActions = {
   'invitations.accept': ['(the form behind an invitation)'],
   'invitations.create': ['penstock accounts invite', 'post /accounts/:id'],
   'invitations.revoke': ['post /accounts/:id'],
-  'permission_sets.create': ['penstock permission-sets create'],
+  'permission_sets.change': ['post /permission-sets/:id'],
+  'permission_sets.create': ['penstock permission-sets create', 'post /teams'],
+  'permission_sets.delete': ['post /permission-sets/:id'],
   'phone_numbers.mark_invalid': ['penstock phone-numbers mark-invalid'],
   'preference_links.revoke': ['penstock preference-centers revoke'],
   'queue.confirm_loss': ['penstock queue confirm-loss'],
@@ -47,13 +49,15 @@ export const auditActions = {
   'series.recount': ['penstock series recount'],
   'sessions.begin': ['(signing in)'],
   'sessions.end': ['post /accounts/:id', 'post /sessions', '(signing out)'],
-  'sign_ins.fail': ['(wrong passwords, counted for a minute)'],
+  'sign_ins.fail': ['(wrong passwords, and people of the OpenID provider without an account, by the minute)'],
   'subscription_groups.archive': ['penstock groups archive'],
   'subscription_groups.create': ['penstock groups create'],
   'syncs.cancel': ['penstock integrations cancel', 'post /syncs/:id'],
   'syncs.download_rows': ['get /syncs/:id/runs/:run/rows.csv'],
   'syncs.start': ['penstock integrations sync', 'post /syncs/:id'],
-  'teams.create': ['penstock teams create'],
+  'teams.create': ['penstock teams create', 'post /teams'],
+  'teams.delete': ['post /teams/:id'],
+  'teams.rename': ['post /teams/:id'],
   'users.block': ['penstock users block'],
   'users.delete': ['post /users/:service_id/delete'],
   'users.export': ['get /users/:service_id/export'],
@@ -187,4 +191,23 @@ export function auditAccountIn(
 ): Prisma.PrismaPromise<number> {
   const rows = rowsOf(actor, [{ ...entry, subject: { kind: 'account', id } }]);
   return prisma.$executeRawUnsafe(auditAccountStatement, rows, id, companyId, version ?? null);
+}
+
+/**
+ * A write that Postgres itself ends after a second, in less time than the caller waits for it: one that was
+ * answered with 503 has not been made, and will not be made a moment later, when a lock is given back.
+ *
+ * @param audit what tells of it, in the same transaction
+ */
+export async function inTime<T>(
+  prisma: Database['prisma'],
+  audit: Prisma.PrismaPromise<number>,
+  write: Prisma.PrismaPromise<T>,
+): Promise<T> {
+  const [, , written] = await prisma.$transaction([
+    prisma.$executeRaw`set local statement_timeout = 1000`,
+    audit,
+    write,
+  ]);
+  return written;
 }

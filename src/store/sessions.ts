@@ -152,13 +152,27 @@ export async function endSessions(
     delete from sessions
     where sessions.id = any($1::uuid[])${scopeSql(scope, values)}
     returning sessions.id, sessions.account_id as "accountId", sessions.company_id as "companyId"`;
-  const { rows } = await tx.query<{ id: string; accountId: string; companyId: string }>(text, values);
-  return rows.map(({ id, accountId, companyId }) => ({
-    action: 'sessions.end',
-    subject: { kind: 'account', id: accountId },
-    companyId,
-    detail: { session: id },
-  }));
+  const { rows } = await tx.query<Ended>(text, values);
+  return rows.map(endOf);
+}
+
+type Ended = Pick<ListedSession, 'id' | 'accountId' | 'companyId'>;
+
+const endOf = ({ id, accountId, companyId }: Ended): AuditEntry => ({
+  ...{ action: 'sessions.end', subject: { kind: 'account', id: accountId }, companyId },
+  detail: { session: id },
+});
+
+/** By the unique index of the hash. */
+const leaveSessionStatement = `
+  delete from sessions
+  where sessions.secret_hash = $1::bytea
+  returning sessions.id, sessions.account_id as "accountId", sessions.company_id as "companyId"`;
+
+/** Ends the session of a cookie that its browser gives up. @returns what the audit says of it */
+export async function leaveSession(tx: Pick<Pool, 'query'>, secretHash: Buffer): Promise<AuditEntry[]> {
+  const { rows } = await tx.query<Ended>(leaveSessionStatement, [secretHash]);
+  return rows.map(endOf);
 }
 
 // Along the index of their end.

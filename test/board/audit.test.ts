@@ -22,6 +22,10 @@ const told = async (subject: string) => (await searchAudit(pool(), { subject, li
 
 const actor = { kind: 'account', name: 'tester@example.com', via: 'console' } as const;
 
+const about = (id: string, change: Partial<AuditEntry> = {}): AuditEntry => ({
+  ...{ action: 'users.export', subject: { kind: 'user', id }, workspaceId: scene.shop, ...change },
+});
+
 describe('what is done in the console is told with who did it, and from where:', () => {
   test('dead letters that are replayed, mended and discarded', async () => {
     const ada = await scene.people.arrive(['admin']);
@@ -126,9 +130,6 @@ test('wrong passwords that could not be told of are counted with the next minute
 
 describe('the page', () => {
   const write = (...entries: AuditEntry[]) => recordAudit(pool(), actor, entries);
-  const about = (id: string, change: Partial<AuditEntry> = {}): AuditEntry => ({
-    ...{ action: 'users.export', subject: { kind: 'user', id }, workspaceId: scene.shop, ...change },
-  });
 
   test('shows an administrator what is about the own company, and nothing of another one', async () => {
     const [own, other] = [uuidv7(), uuidv7()];
@@ -189,7 +190,7 @@ describe('the page', () => {
       Array.from({ length: MOST_LOOKED_THROUGH + 5 }, () => about('much')),
     );
     const first = await searchAudit(pool(), { actor: name, limit: 50 });
-    expect(first).toEqual({ rows: [], next: expect.any(String) });
+    expect(first).toEqual({ rows: [], next: expect.any(String), looked: MOST_LOOKED_THROUGH });
     const second = await searchAudit(pool(), { actor: name, before: first.next, limit: 50 });
     expect(second.rows.map(({ subjectId }) => subjectId)).toEqual([rare]);
     expect((await page(scene.operator, `/audit?actor=${name}`)).text).toContain('None among these');
@@ -231,6 +232,17 @@ test('entries are forgotten after as many days as are wanted, and not before', a
   const before = await scene.query('select count(*) from audit');
   await forgetAudit(pool(), 11);
   expect(await scene.query('select count(*) from audit')).toEqual(before);
+  // Nobody waits for another worker who is at it.
+  const tx = await pool().connect();
+  try {
+    await tx.query('begin');
+    await tx.query('select from audit where id = $1 for update', [id]);
+    await forgetAudit(pool(), 9);
+    await tx.query('rollback');
+  } finally {
+    tx.release();
+  }
+  expect(await told('old')).toHaveLength(1);
   await forgetAudit(pool(), 9);
   expect(await told('old')).toEqual([]);
 });

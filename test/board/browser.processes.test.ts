@@ -24,6 +24,7 @@ describe('the console in a browser', () => {
   let browser: BrowserContext;
   let letter = '';
   let person = '';
+  const [team, set] = [uuidv7(), uuidv7()];
   beforeAll(async () => {
     scene = await openConsole();
     const { shop, user, query, letterIn, createUser } = scene;
@@ -39,7 +40,16 @@ describe('the console in a browser', () => {
         ...[shop, uuidv7(), toProfileId(user), `viewed ${script}`, { colour: script }],
       );
     await createUser(shop, script);
-    const appGroups = [{ workspace: shop, permissions: ['view_user_profile'], teams: [] }];
+    await query('insert into teams (id, workspace_id, name) values ($1, $2, $3)', team, shop, script);
+    await query(
+      "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, $3, '{view_user_profile}')",
+      ...[set, DEFAULT_COMPANY, script],
+    );
+    const appGroups = [
+      ...[
+        { workspace: shop, permissions: [], permissionSet: set, teams: [{ team, permissions: ['admin'] }] },
+      ],
+    ];
     person = (await scene.people.arrive([], { appGroups })).id;
     await query('update accounts set given_name = $2 where id = $1', person, script);
     await query('insert into usage (workspace_id, day, lane, events) values ($1, now(), 0, 5)', shop);
@@ -78,6 +88,8 @@ describe('the console in a browser', () => {
       '/accounts?q=nobody',
       `/accounts/${person}`,
       '/teams',
+      `/teams/${team}`,
+      `/permission-sets/${set}`,
       '/workspaces',
       `/workspaces/${scene.shop}`,
       '/keys',

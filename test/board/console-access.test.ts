@@ -6,6 +6,7 @@ import { searchAudit } from '../../src/store/audit-list.ts';
 import { findApiKey, hashApiKey } from '../../src/store/credentials.ts';
 import { beginSession, forgetSessions, listSessions } from '../../src/store/sessions.ts';
 import { createCompany } from '../setup/access.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 import { createVisitor } from './browser-session.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
 import { log } from './installation.ts';
@@ -165,6 +166,23 @@ describe('sessions', () => {
     const cookie = visitor.cookie();
     expect((await createVisitor(again).get('/queues/api/queues', { cookie })).status).toBe(200);
     expect((row as { stored: string }).stored).not.toContain(cookie.split('=')[1]);
+  });
+
+  test('end when somebody signs in anew with that browser, whoever it was and is', async () => {
+    const [ada, grace] = [await scene.people.arrive(), await scene.people.arrive()];
+    const statusWith = async (cookie: string) =>
+      (await createVisitor(scene.board).get('/queues/api/queues', { cookie })).status;
+    const browser = createVisitor(scene.board);
+    const cookies: string[] = [];
+    for (const who of [ada.email, grace.email, undefined, undefined, ada.email]) {
+      await (who === undefined ? browser.signIn() : browser.signIn(who, PASSWORD));
+      cookies.push(browser.cookie());
+    }
+    // Who signs in as BOARD_USER does not wait for Postgres.
+    await waitUntil(async () => (await statusWith(cookies[1]!)) === 401, { what: 'the end of the second' });
+    expect(await Promise.all(cookies.map(statusWith))).toEqual([401, 401, 401, 401, 200]);
+    expect(await isIn(ada.visitor)).toBe(true);
+    expect((await actionsAbout(grace.id)).slice(-2)).toEqual(['sessions.begin', 'sessions.end']);
   });
 
   const session = (accountId: string, endsAt = new Date(Date.now() + 60_000)) => ({

@@ -169,18 +169,35 @@ describe('who may ask for which page', () => {
     ['get /accounts', () => '/accounts', company, 200, 403],
     ['get /accounts/:id', () => `/accounts/${account}`, ours, 200, 404],
     ['post /accounts/:id', () => `/accounts/${account}`, ours, 400, 404],
+    ['post /accounts/:id/permissions', () => `/accounts/${account}/permissions`, ours, 400, 404],
     ['get /teams', () => '/teams', company, 200, 403],
+    ['post /teams', () => '/teams', company, 400, 403],
+    ['get /teams/:id', () => `/teams/${team}`, ours, 200, 404],
+    ['post /teams/:id', () => `/teams/${team}`, ours, 400, 404],
+    ['get /permission-sets/:id', () => `/permission-sets/${set}`, ours, 200, 404],
+    ['post /permission-sets/:id', () => `/permission-sets/${set}`, ours, 400, 404],
     ['get /audit', () => '/audit', company, 200, 403],
     ['get /audit.csv', () => '/audit.csv', company, 200, 403],
     ['get /sessions', () => '/sessions', anyone, 200, 200],
     ['post /sessions', () => '/sessions', anyone, 400, 400],
   ];
 
-  /** One of the default company. */
+  /** Of the default company. */
   let account = '';
+  const [team, set] = [uuidv7(), uuidv7()];
   const arrived = new Map<string, Visitor>();
   beforeAll(async () => {
     account = (await scene.people.arrive()).id;
+    await scene.query(
+      'insert into teams (id, workspace_id, name) values ($1, $2, $3)',
+      team,
+      scene.shop,
+      'Berlin',
+    );
+    await scene.query(
+      "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'Analysts', '{view_segments}')",
+      ...[set, DEFAULT_COMPANY],
+    );
     for (const [name, arrive] of Object.entries(roles)) arrived.set(name, await arrive());
   });
 
@@ -206,9 +223,10 @@ describe('who may ask for which page', () => {
         : post(visitor, path, { workspace: scene.shop });
       found[name] = (await answer).status;
     }
-    // Who administers no company has no account to look for.
+    // Who administers no company has no account, team or set to look for.
+    const isOfCompany = /\/(?:accounts|teams|permission-sets)\//.test(route);
     const isOutside = (name: string) =>
-      elsewhere.includes(name) && !(route.includes('/accounts/') && name === 'another workspace');
+      elsewhere.includes(name) && !(isOfCompany && name === 'another workspace');
     const expected = Object.fromEntries(
       anyone.map((name) => [name, passes.includes(name) ? status : isOutside(name) ? other : 403]),
     );

@@ -36,7 +36,9 @@ let tx: Connection;
 
 /** Nobody, before there is anything. */
 const nobody = (): Filled => {
-  const names = ['workspaceId', 'companyId', 'accountId', 'group', 'integrationId'] as const;
+  const names = [
+    ...(['workspaceId', 'companyId', 'accountId', 'teamId', 'setId', 'group', 'integrationId'] as const),
+  ];
   const ids = Object.fromEntries(names.map((name) => [name, newId()])) as Record<
     (typeof names)[number],
     string

@@ -42,7 +42,7 @@ export function addAccounts(program: Command): void {
     .option('--company <company>', 'its company, where several have an account of this address')
     .option(
       '--board-url <url>',
-      'how people reach the dashboard (default: BOARD_HOST, BOARD_PORT)',
+      'how people reach the dashboard (default: BOARD_URL, or BOARD_HOST and BOARD_PORT)',
       parseBaseUrl,
     )
     .action(invite);
@@ -79,7 +79,8 @@ async function invite(account: string, options: OneOptions & { boardUrl?: string
   });
 }
 
-function boardUrl({ BOARD_HOST, BOARD_PORT }: Config): string {
+function boardUrl({ BOARD_HOST, BOARD_PORT, BOARD_URL }: Config): string {
+  if (BOARD_URL) return BOARD_URL.replace(/\/$/, '');
   return `http://${BOARD_HOST.includes(':') ? `[${BOARD_HOST}]` : BOARD_HOST}:${BOARD_PORT}`;
 }
 

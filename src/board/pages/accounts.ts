@@ -1,5 +1,5 @@
 import type { Prisma } from '../../generated/prisma/client.ts';
-import { findAccounts, namesOf } from '../../store/accounts.ts';
+import { findAccountPage } from '../../store/accounts.ts';
 import { audited } from '../../store/audit.ts';
 import { storable } from '../../store/database.ts';
 import { inviteAccount, revokeInvitation } from '../../store/invitations.ts';
@@ -8,12 +8,10 @@ import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { type Html, html, type Part } from '../html.ts';
 import { badge, empty, facts, moment, nextPage, pathWith, table } from '../layout.ts';
+import { giveForms, groupTable } from './account-groups.ts';
 import { sessionTable } from './sessions.ts';
 
 const PAGE = 50;
-
-/** Workspaces of one account that its page shows, and teams of each. */
-const MOST_GROUPS = 100;
 
 /** Sessions of one account: it has no more. */
 const MOST_SESSIONS = 100;
@@ -31,18 +29,34 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
   choice: (path: string) => Part;
 }> {
   const { prisma } = services.database;
+  const isOperator = viewer.accountId === undefined;
   const companies = await prisma.company.findMany({
-    where: viewer.accountId === undefined ? {} : { id: viewer.companyId ?? '' },
+    where: isOperator ? {} : { id: viewer.companyId ?? '' },
     orderBy: { name: 'asc' },
     take: MAX_COMPANIES,
   });
-  const wanted = query('company');
-  const company = wanted === '' ? companies[0] : companies.find(({ id }) => id === wanted);
+  const wanted = storable(query('company'));
+  const company =
+    wanted === ''
+      ? companies[0]
+      : (companies.find(({ id, name }) => id === wanted || name === wanted) ??
+        (isOperator
+          ? await prisma.company.findFirst({
+              where: UUID.test(wanted) ? { id: wanted } : { name: wanted },
+            })
+          : undefined));
   if (!company) throw new Sorry(404, 'There is no such company, or it is not yours.');
   const choice = (path: string) =>
     companies.length > 1 &&
-    html`<form class="row" method="get" action="${path}"><label>Company <select name="company">${companies.map(({ id, name }) => html`<option value="${id}"${id === company.id && html` selected`}>${name}</option>`)}</select></label><button>Show</button></form>`;
+    html`<form class="row" method="get" action="${path}">${companyField(companies, company)}<button>Show</button></form>`;
   return { company, choice };
+}
+
+/** A choice among companies; of more than it has names for, one is typed. */
+function companyField(companies: { id: string; name: string }[], chosen: { id: string; name: string }): Html {
+  if (companies.length < MAX_COMPANIES)
+    return html`<label>Company <select name="company">${companies.map(({ id, name }) => html`<option value="${id}"${id === chosen.id && html` selected`}>${name}</option>`)}</select></label>`;
+  return html`<label>Company, by name or id <input name="company" list="companies" value="${chosen.name}" required autocomplete="off"><datalist id="companies">${companies.map(({ name }) => html`<option value="${name}"></option>`)}</datalist></label>`;
 }
 
 /** All that a list shows: what an account may do can be a megabyte. */
@@ -64,7 +78,7 @@ const list: Page<PageServices> = {
     const after = /^\d{1,15}$/.test(query('after')) ? Number(query('after')) : undefined;
     const { company, choice } = await chosenCompany(visit);
     const { pool, prisma } = services.database;
-    const { page, isCut } = await findAccounts(pool, company.id, {
+    const { page, isCut } = await findAccountPage(pool, company.id, {
       ...(text !== '' && { condition: { op: 'sw', column: 'userName', value: text } }),
       ...(after !== undefined && { after }),
       limit: PAGE + 1,
@@ -77,7 +91,7 @@ const list: Page<PageServices> = {
     });
     const next = page.length > PAGE || isCut ? shown.at(-1)!.position : undefined;
     const body = html`<h1>Accounts</h1>
-<p class="lead">Who may sign in to the console of ${company.name}. The company's identity provider makes and changes them over SCIM; <a href="${pathWith('/teams', { company: company.id })}">teams and permission sets</a> are named there.</p>
+<p class="lead">Who may sign in to the console of ${company.name}. The company's identity provider makes and changes them over SCIM. What is given by workspace is named by <a href="${pathWith('/teams', { company: company.id })}">teams and permission sets</a>.</p>
 ${choice('/accounts')}
 <form class="row" method="get" action="/accounts" role="search"><input type="hidden" name="company" value="${company.id}">
 <label class="grow">Email address, or what it begins with <input type="search" name="q" value="${text}" maxlength="${MAX_TEXT}"></label><button class="main">Look up</button></form>
@@ -87,10 +101,12 @@ ${next !== undefined && nextPage('/accounts', { company: company.id, q: text, af
   },
 };
 
-function stateOf({ active, passwordHash, invitationExpiresAt }: Listed): Html {
+function stateOf({ active, passwordHash, invitationExpiresAt, lastSignInAt }: Listed): Html {
   if (!active) return badge('inactive', 'warn');
   if (invitationExpiresAt && invitationExpiresAt > new Date()) return badge('invited', 'calm');
-  return passwordHash === null ? badge('not invited', 'calm') : badge('active', 'good');
+  // Whoever signs in by OpenID Connect needs no password.
+  const isOut = passwordHash === null && lastSignInAt === null;
+  return isOut ? badge('not invited', 'calm') : badge('active', 'good');
 }
 
 function accountTable(accounts: Listed[], text: string): Part {
@@ -153,8 +169,9 @@ const show: Page<PageServices> = {
 async function accountPage({ services, viewer }: Visit<PageServices>, account: Whole): Promise<Html> {
   const { pool } = services.database;
   const { id, companyId } = account;
-  const [groups, sessions] = await Promise.all([
-    groupsOf(services, account),
+  const [groups, forms, sessions] = await Promise.all([
+    groupTable(services.database, account),
+    giveForms(services.database, account),
     listSessions(pool, { accountId: id, companyId }, { limit: MOST_SESSIONS }),
   ]);
   const isInvited = account.invitationExpiresAt !== null && account.invitationExpiresAt > new Date();
@@ -177,56 +194,9 @@ async function accountPage({ services, viewer }: Visit<PageServices>, account: W
 <div class="actions">${account.active && button('invite', account.passwordHash === null ? 'Invite' : 'Invite to set a new password', 'main')}
 ${isInvited && button('uninvite', 'Take the invitation back', 'danger')}
 <a class="button" href="${pathWith('/audit', { subject: id })}">What was done to it</a></div>
-<h2>Permissions by workspace</h2>${groups}
+<h2>Permissions by workspace</h2>${groups}${forms}
 <h2>Sessions</h2>${sessionTable(sessions, { viewer, back: `/accounts/${id}` })}
 ${sessions.length > 1 && button('sign_out', 'End all of them', 'danger')}`;
-}
-
-/** An element of `accounts.app_groups`, as SCIM writes it. */
-interface StoredGroup {
-  workspace: string;
-  permissions: string[];
-  permissionSet?: string;
-  teams?: { team: string; permissions: string[] }[];
-}
-
-async function groupsOf({ database: { prisma } }: PageServices, { appGroups }: Whole): Promise<Part> {
-  const all = appGroups as unknown as StoredGroup[];
-  const shown = all.slice(0, MOST_GROUPS).map(({ teams = [], ...group }) => ({
-    ...{ ...group, teams: teams.slice(0, MOST_GROUPS), left: teams.length - MOST_GROUPS },
-  }));
-  if (shown.length === 0)
-    return empty(
-      'None',
-      'The identity provider gives permissions by workspace, as appGroup of its SCIM requests.',
-    );
-  const [workspaces, sets, teams] = await Promise.all([
-    namesOf(
-      prisma,
-      'workspaces',
-      shown.map(({ workspace }) => workspace),
-    ),
-    namesOf(
-      prisma,
-      'permission_sets',
-      shown.flatMap(({ permissionSet }) => permissionSet ?? []),
-    ),
-    namesOf(
-      prisma,
-      'teams',
-      shown.flatMap((group) => group.teams.map(({ team }) => team)),
-    ),
-  ]);
-  return html`${table(
-    'Permissions by workspace',
-    ['Workspace', 'Permissions', 'Permission set', 'Teams'],
-    shown.map(({ workspace, permissions, permissionSet, teams: own, left }) => [
-      workspaces.get(workspace) ?? workspace,
-      html`<span class="wrap">${permissions.join(', ')}</span>`,
-      permissionSet === undefined ? '' : (sets.get(permissionSet) ?? permissionSet),
-      html`<span class="wrap">${own.map(({ team, permissions: given }) => `${teams.get(team) ?? team} (${given.join(', ')})`).join('; ')}${left > 0 && ` and ${left} more`}</span>`,
-    ]),
-  )}${all.length > MOST_GROUPS && html`<p class="faint pager">The first ${MOST_GROUPS} of ${all.length} are shown.</p>`}`;
 }
 
 const act: Page<PageServices> = {

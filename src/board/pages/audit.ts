@@ -1,18 +1,17 @@
 import { DateTime } from 'luxon';
 import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
 import { type AuditRow, type AuditSearch, MOST_LOOKED_THROUGH, searchAudit } from '../../store/audit-list.ts';
-import { storable } from '../../store/database.ts';
+import { type Database, storable } from '../../store/database.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { type Html, html, type Part } from '../html.ts';
-import { brief, csvLine, empty, moment, nextPage, pathWith, table } from '../layout.ts';
+import { brief, count, csvLine, empty, moment, nextPage, pathWith, table } from '../layout.ts';
 
 const PAGE = 50;
 
-/** Entries of one look for the file; entries, and looks, of one file. */
+/** Entries of one look for the file, and those that are read for one file, whether they fit or not. */
 const FILE_PAGE = 500;
-const MOST_IN_FILE = 100_000;
-const MOST_LOOKS = 400;
+export const MOST_READ = 100_000;
 
 /** Characters of what is looked for. */
 const MAX_TEXT = 320;
@@ -44,6 +43,8 @@ function readAsked({ viewer, query }: Visit<PageServices>): Asked {
     // Whose the viewer is decides, whatever the address says.
     companyId: companyOf(viewer, given.company),
     actor: given.actor === '' ? undefined : storable(given.actor),
+    // Who guesses the operator's name is not told that it was right.
+    exceptKind: given.actor !== '' && viewer.accountId !== undefined ? ('operator' as const) : undefined,
     action: given.action || undefined,
     subject: given.subject === '' ? undefined : storable(given.subject),
     from: readDay('from', given.from)?.toJSDate(),
@@ -51,6 +52,12 @@ function readAsked({ viewer, query }: Visit<PageServices>): Asked {
     to: to?.plus({ days: 1 }).toJSDate(),
   };
   return { given, search };
+}
+
+/** Who operates the installation, and from where, is nothing for its companies. */
+function asSeenBy({ accountId }: Viewer, row: AuditRow): AuditRow {
+  if (accountId === undefined || row.actorKind !== 'operator') return row;
+  return { ...row, actorName: 'the operator', address: null };
 }
 
 /** An account sees its company's; BOARD_USER that of the company that is chosen, or all. */
@@ -77,19 +84,28 @@ const list: Page<PageServices> = {
     const { pool, prisma } = services.database;
     const [{ rows, next }, companies] = await Promise.all([
       searchAudit(pool, { ...search, before, limit: PAGE }),
-      viewer.accountId === undefined
-        ? prisma.company.findMany({ orderBy: { name: 'asc' }, take: MAX_COMPANIES })
-        : [],
+      viewer.accountId === undefined ? companiesWith(prisma, given.company) : [],
     ]);
     const body = html`<h1>Audit</h1>
 <p class="lead">Who did what, when and from where, through the console, the command line and SCIM. Kept for AUDIT_DAYS.</p>
 ${form(given, companies)}
-${entries(rows, next !== undefined)}
+${entries(
+  rows.map((row) => asSeenBy(viewer, row)),
+  next !== undefined,
+)}
 ${next && nextPage('/audit', { ...given, before: next })}
-<p class="actions"><a class="button" href="${pathWith('/audit.csv', given)}">Download as CSV</a></p>`;
+<p class="actions"><a class="button" href="${pathWith('/audit.csv', given)}">Download as CSV</a> <span class="faint">${count(MOST_READ, 'entry', 'entries')} are read for a file; its last line says where it ended, and how to go on.</span></p>`;
     return { title: 'Audit', body };
   },
 };
+
+/** The first ones by name, and the one that is chosen. */
+async function companiesWith(prisma: Database['prisma'], chosen: string) {
+  const first = await prisma.company.findMany({ orderBy: { name: 'asc' }, take: MAX_COMPANIES });
+  const isThere = chosen === '' || chosen === NO_COMPANY || first.some(({ id }) => id === chosen);
+  const one = isThere ? null : await prisma.company.findFirst({ where: { id: chosen } });
+  return one ? [...first, one] : first;
+}
 
 function form(given: Asked['given'], companies: { id: string; name: string }[]): Html {
   const option = (value: string, text: string, chosen: string) =>
@@ -140,29 +156,35 @@ const download: Page<PageServices> = {
   path: '/audit.csv',
   right: 'company',
   async handle(visit) {
-    const { services, actor, viewer } = visit;
-    const { search } = readAsked(visit);
+    const { services, actor, viewer, query } = visit;
+    const { given, search } = readAsked(visit);
     const { pool } = services.database;
     const subject = { kind: 'audit', id: viewer.companyId ?? 'all' };
     await recordAudit(pool, actor, [{ action: 'audit.download', subject, companyId: viewer.companyId }]);
     return { file: 'audit.csv', type: 'text/csv; charset=utf-8', chunks: chunks() };
 
-    /** Page by page, the latest first; what is more than a file may hold is left out, and said in its last line. */
+    /** Page by page, the latest first; the last line says where it ended, and how to go on. */
     async function* chunks() {
       yield csvLine(columns);
-      let before: string | undefined;
-      let count = 0;
-      for (let looks = 0; looks < MOST_LOOKS && count < MOST_IN_FILE; looks++) {
-        const { rows, next } = await searchAudit(pool, { ...search, before, limit: FILE_PAGE });
-        yield rows.map(lineOf).join('');
+      let before = UUID.test(query('before')) ? query('before') : undefined;
+      for (let read = 0; read < MOST_READ; ) {
+        const { rows, next, looked } = await searchAudit(pool, { ...search, before, limit: FILE_PAGE });
+        yield rows.map((row) => lineOf(asSeenBy(viewer, row))).join('');
         if (next === undefined) return;
-        count += rows.length;
+        read += looked;
         before = next;
       }
-      yield csvLine([`The file ends here: choose days before ${before}.`]);
+      const more = pathWith('/audit.csv', { ...given, before });
+      yield csvLine([
+        `The file ends here, since ${MOST_READ} entries were read: it has what was done after ${momentOf(before!)}. It goes on at ${more}`,
+      ]);
     }
   },
 };
+
+/** The moment with which the id of an entry begins. */
+const momentOf = (id: string) =>
+  new Date(Number.parseInt(id.slice(0, 8) + id.slice(9, 13), 16)).toISOString();
 
 function lineOf({ at, detail, ...row }: AuditRow): string {
   return csvLine([

@@ -18,10 +18,10 @@ interface Found {
 }
 
 /** @throws {Sorry} when there is none in a workspace of the viewer's */
-async function findLetter({ services, workspaces, params }: Visit<PageServices>): Promise<Found> {
+async function findLetter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
   const id = params.id ?? '';
   const letter = UUID.test(id) ? await readLetter(services.database.pool, id, MAX_MENDED_BYTES) : undefined;
-  const workspace = workspaces.find((one) => one.id === letter?.workspaceId);
+  const workspace = letter && (await findWorkspace(letter.workspaceId));
   if (!letter || !workspace) throw new Sorry(404, 'There is no such dead letter in your workspaces.');
   return { letter, workspace };
 }

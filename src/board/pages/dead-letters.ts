@@ -42,7 +42,7 @@ const list: Page<PageServices> = {
   right: 'delivery',
   async handle(visit) {
     const { workspaces, query } = visit;
-    const chosen = chosenWorkspace(visit);
+    const chosen = await chosenWorkspace(visit);
     const state = query('state');
     const content = await contentOf(visit, chosen, state);
     const body = html`<h1>Dead letters</h1>
@@ -54,7 +54,7 @@ const list: Page<PageServices> = {
 ${
   workspaces.length > 1 &&
   query('group') === '' &&
-  html`<form class="row" method="get" action="/dead-letters">${workspaceChoice(workspaces, chosen?.id)}
+  html`<form class="row" method="get" action="/dead-letters">${workspaceChoice(workspaces, chosen)}
 <input type="hidden" name="state" value="${state}"><button>Show</button></form>`
 }
 ${content}`;
@@ -215,7 +215,7 @@ const act: Page<PageServices> = {
     const { pool } = services.database;
     const action = field('action');
     const workspaceId = field('workspace');
-    if (!viewer.can('change', workspaceId)) throw lacking('change');
+    if ((await viewer.find('change', workspaceId))?.id !== workspaceId) throw lacking('change');
     if (!viewer.can('delivery', workspaceId)) throw lacking('delivery');
     const group = await findGroup(services, workspaceId, field('group'));
     const ids = !action.endsWith('_group')

@@ -3,12 +3,14 @@ import { openLaneDepths } from '../../queue/depth.ts';
 import { createGroupCommit } from '../../queue/enqueue.ts';
 import { createWaitingSearch } from '../../queue/waiting.ts';
 import type { ConsoleServices, Page, PageServices } from '../console.ts';
+import { accountGroupPages } from './account-groups.ts';
 import { accountPages } from './accounts.ts';
 import { auditPages } from './audit.ts';
 import { deadLetterPages } from './dead-letter.ts';
 import { deadLetterListPages } from './dead-letters.ts';
 import { healthPages } from './health.ts';
 import { keyPages } from './keys.ts';
+import { permissionSetPages } from './permission-sets.ts';
 import { requestPages } from './requests.ts';
 import { sessionPages } from './sessions.ts';
 import { syncPages } from './sync.ts';
@@ -33,7 +35,9 @@ export const pages: Page<PageServices>[] = [
   ...workspacePages,
   ...keyPages,
   ...accountPages,
+  ...accountGroupPages,
   ...teamPages,
+  ...permissionSetPages,
   ...auditPages,
   ...sessionPages,
 ];

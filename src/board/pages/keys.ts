@@ -34,7 +34,7 @@ const list: Page<PageServices> = {
   right: 'keys',
   async handle(visit) {
     const { services, viewer, workspaces, query } = visit;
-    const chosen = chosenWorkspace(visit);
+    const chosen = await chosenWorkspace(visit);
     const before = UUID.test(query('before')) ? query('before') : undefined;
     const found = await services.database.prisma.apiKey.findMany({
       where: {
@@ -46,10 +46,10 @@ const list: Page<PageServices> = {
       select: apiKeyColumns,
     });
     const several = workspaces.length > 1;
-    const makers = workspaces.filter(({ id }) => viewer.can('edit_keys', id));
+    const makers = (chosen ? [chosen] : workspaces).filter(({ id }) => viewer.can('edit_keys', id));
     const body = html`<h1>API keys</h1>
 <p class="lead">What clients prove themselves with. Permissions and addresses of a key never change: make another one, and revoke the old.</p>
-${several && html`<form class="row" method="get" action="/keys">${workspaceChoice(workspaces, chosen?.id)}<button>Show</button></form>`}
+${several && html`<form class="row" method="get" action="/keys">${workspaceChoice(workspaces, chosen)}<button>Show</button></form>`}
 ${
   found.length === 0
     ? empty(
@@ -111,8 +111,8 @@ const make: Page<PageServices> = {
   method: 'post',
   path: '/keys',
   right: 'edit_keys',
-  async handle({ services, workspaces, actor, field, fields }) {
-    const workspace = workspaces.find(({ id }) => id === field('workspace'));
+  async handle({ services, findWorkspace, actor, field, fields }) {
+    const workspace = await findWorkspace(field('workspace'));
     if (!workspace) throw new Sorry(400, "'workspace' is the id of one in which you may make keys.");
     const name = storable(field('name').trim());
     if (name === '' || name.length > MAX_NAME)
@@ -149,12 +149,12 @@ function readAllowlist(text: string): string[] {
 }
 
 /** @throws {Sorry} when there is none in a workspace of the viewer's */
-async function findKey({ services, workspaces, params }: Visit<PageServices>): Promise<ShownApiKey> {
+async function findKey({ services, findWorkspace, params }: Visit<PageServices>): Promise<ShownApiKey> {
   const id = params.id ?? '';
   const key = UUID.test(id)
     ? await services.database.prisma.apiKey.findUnique({ where: { id }, select: apiKeyColumns })
     : null;
-  if (key === null || !workspaces.some((one) => one.id === key.workspaceId))
+  if (key === null || !(await findWorkspace(key.workspaceId)))
     throw new Sorry(404, 'There is no such key in your workspaces.');
   return key;
 }

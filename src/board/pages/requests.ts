@@ -39,16 +39,16 @@ const ask: Page<PageServices> = {
   method: 'get',
   path: '/requests',
   right: 'delivery',
-  async handle({ workspaces, query }) {
+  async handle({ workspaces, findWorkspace, query }) {
     const given = query('id').toLowerCase();
-    const chosen = chosenWorkspace({ workspaces, query });
+    const chosen = await chosenWorkspace({ findWorkspace, query });
     if (isRequestId(given)) return { to: pathWith(`/requests/${given}`, { workspace: chosen?.id }) };
     const body = html`<h1>Requests</h1>
 <p class="lead">What became of each object of a request. Its id is in the header X-Request-Id of the answer, in the log, and in every dead letter.</p>
 ${given !== '' && html`<p class="banner bad" role="alert">A request id is a UUID of version 7, such as 019c13ec-a2e2-7c84-bea2-c5e0d85f1e01.</p>`}
 <form class="row" method="get" action="/requests" role="search">
 <label class="grow">Request id <input type="search" name="id" value="${given}" maxlength="100" required autofocus></label>
-${workspaceChoice(workspaces, chosen?.id)}<button class="main">Follow</button></form>`;
+${workspaceChoice(workspaces, chosen)}<button class="main">Follow</button></form>`;
     return { title: 'Requests', body, ...(given !== '' && { status: 400 }) };
   },
 };
@@ -64,10 +64,10 @@ const follow: Page<PageServices> = {
   method: 'get',
   path: '/requests/:id',
   right: 'delivery',
-  async handle({ services, viewer, workspaces, params, query }) {
+  async handle({ services, viewer, workspaces, findWorkspace, params, query }) {
     const id = (params.id ?? '').toLowerCase();
     if (!isRequestId(id)) throw new Sorry(404, 'That is no request id: one is a UUID of version 7.');
-    const chosen = chosenWorkspace({ workspaces, query });
+    const chosen = await chosenWorkspace({ findWorkspace, query });
     const among = chosen ? [chosen] : workspaces;
     if (among.length > MOST_WORKSPACES)
       throw new Sorry(400, `Choose its workspace under “Requests”: you have more than ${MOST_WORKSPACES}.`);

@@ -10,9 +10,11 @@ export interface SignInWords {
   notice?: string;
   /** Whom the last attempt was made as. */
   user?: string;
+  /** Where the OpenID provider is asked; absent: there is none. */
+  openId?: string | undefined;
 }
 
-export function signInPage({ problem, notice, user = '' }: SignInWords = {}): string {
+export function signInPage({ problem, notice, user = '', openId }: SignInWords = {}): string {
   const focus = html` autofocus`;
   return plain(
     'Sign in',
@@ -22,6 +24,7 @@ ${notice && html`<p class="banner good" role="status">${notice}</p>`}
 <label>Email address or user <input name="user" autocomplete="username" value="${user}" required${!user && focus}></label>
 <label>Password <input name="password" type="password" autocomplete="current-password" required${user && focus}></label>
 <button class="main">Sign in</button>
+${openId && html`<a class="button" href="${openId}">Sign in with single sign-on</a>`}
 </form>`,
   );
 }

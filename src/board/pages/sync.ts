@@ -39,7 +39,7 @@ async function findIntegration({
 }: Visit<PageServices>): Promise<SelectedIntegration> {
   const id = params.id ?? '';
   const [found] = UUID.test(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
-  if (!found || !viewer.can('syncs', found.workspace_id))
+  if (!found || !(await viewer.find('syncs', found.workspace_id)))
     throw new Sorry(404, 'There is no such integration in your workspaces.');
   return found;
 }

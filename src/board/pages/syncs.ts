@@ -27,25 +27,22 @@ const list: Page<PageServices> = {
   right: 'syncs',
   async handle(visit) {
     const { services, viewer, workspaces, query } = visit;
-    const chosen = chosenWorkspace(visit);
+    const chosen = await chosenWorkspace(visit);
     const { pool } = services.database;
     const after = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(query('after'))
       ? query('after')
       : undefined;
     // The table is small: a few tens for a workspace.
-    const allowed = new Set((chosen ? [chosen] : workspaces).map(({ id }) => id));
     const found = await selectIntegrations(pool, {
       workspaceId: chosen?.id ?? onlyOf(workspaces),
       after,
       limit: PAGE + 1,
     });
-    const shown = found
-      .slice(0, PAGE)
-      .filter((one) => allowed.has(one.workspace_id) && viewer.can('syncs', one.workspace_id));
+    const shown = found.slice(0, PAGE).filter((one) => viewer.can('syncs', one.workspace_id));
     const several = workspaces.length > 1;
     const body = html`<h1>Syncs</h1>
 <p class="lead">Warehouse integrations, whose rows are synced into profiles by a schedule or on demand.</p>
-${several && html`<form class="row" method="get" action="/syncs">${workspaceChoice(workspaces, chosen?.id)}<button>Show</button></form>`}
+${several && html`<form class="row" method="get" action="/syncs">${workspaceChoice(workspaces, chosen)}<button>Show</button></form>`}
 ${
   shown.length === 0
     ? empty(

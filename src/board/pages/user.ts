@@ -35,6 +35,7 @@ export async function findUser({
   services,
   viewer,
   workspaces,
+  findWorkspace,
   params,
   query,
 }: Visit<PageServices>): Promise<Seen> {
@@ -43,7 +44,7 @@ export async function findUser({
   if (!SERVICE_ID.test(given)) throw nobody;
   const { pool } = services.database;
   const id = toProfileId(given);
-  const chosen = chosenWorkspace({ workspaces, query });
+  const chosen = await chosenWorkspace({ findWorkspace, query });
   const among = chosen ? [chosen] : workspaces;
   const [found] = await searchUsers(
     pool,

@@ -74,11 +74,11 @@ const search: Page<PageServices> = {
   method: 'get',
   path: '/users',
   right: 'users',
-  async handle({ services, viewer, workspaces, query }) {
+  async handle({ services, viewer, workspaces, findWorkspace, query }) {
     const text = storable(query('q'));
     if (text.length > MAX_QUERY)
       throw new Sorry(400, `What is looked for has at most ${MAX_QUERY} characters.`);
-    const chosen = chosenWorkspace({ workspaces, query });
+    const chosen = await chosenWorkspace({ findWorkspace, query });
     const among = chosen ? [chosen] : workspaces;
     const found = await find(services, viewer, { text, workspaces: among });
     const isMasked = among.some(({ id }) => !viewer.can('pii', id));
@@ -86,7 +86,7 @@ const search: Page<PageServices> = {
 <form class="row" method="get" action="/users" role="search">
 <label class="grow">External id or what it begins with, alias, email, phone, or service id
 <input type="search" name="q" value="${text}" maxlength="${MAX_QUERY}"${text === '' && html` autofocus`}></label>
-${workspaceChoice(workspaces, chosen?.id)}
+${workspaceChoice(workspaces, chosen)}
 <button class="main">Look up</button></form>
 ${isMasked && html`<p class="lead">Without the permission “view_pii” users are found by their external id in full, or by their service id; names and addresses are masked.</p>`}
 ${results(viewer, { found, text, several: workspaces.length > 1, names: new Map(workspaces.map(({ id, name }) => [id, name])) })}`;

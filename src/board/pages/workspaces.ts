@@ -14,6 +14,8 @@ const DAYS = 30;
 /** Workspaces on one page. */
 const PAGE = 100;
 
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
 /** The largest value of a Postgres integer. */
 const MAX_INTEGER = 2_147_483_647;
 
@@ -21,12 +23,29 @@ const list: Page<PageServices> = {
   method: 'get',
   path: '/workspaces',
   right: 'usage',
-  async handle({ workspaces, query }) {
-    const after = query('after');
-    const behind = workspaces.filter(({ name }) => after === '' || name > after);
+  async handle({ services, viewer, workspaces, findWorkspace, query }) {
+    if (query('q') !== '') {
+      const found = await findWorkspace(query('q'));
+      if (!found) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
+      return { to: `/workspaces/${found.id}` };
+    }
+    // One order, that of the database: of ids, and so of their making.
+    const behind = await services.database.prisma.workspace.findMany({
+      select: { id: true, name: true },
+      where: {
+        AND: [
+          !viewer.full ? { id: { in: workspaces.map(({ id }) => id) } } : {},
+          viewer.companyId !== undefined ? { companyId: viewer.companyId } : {},
+          UUID.test(query('after')) ? { id: { gt: query('after') } } : {},
+        ],
+      },
+      orderBy: { id: 'asc' },
+      take: PAGE + 1,
+    });
     const shown = behind.slice(0, PAGE);
     const body = html`<h1>Workspaces</h1>
-<p class="lead">Each with its limits, and with what was applied in it by day.</p>
+<p class="lead">Each with its limits, and with what was applied in it by day. The oldest first.</p>
+<form class="row" method="get" action="/workspaces" role="search"><label class="grow">Name or id, in full <input type="search" name="q" maxlength="255" autocomplete="off"></label><button class="main">Look up</button></form>
 ${
   shown.length === 0
     ? empty('None behind this one', html`<a href="/workspaces">The first ones</a>`)
@@ -39,7 +58,7 @@ ${
         ]),
       )
 }
-${behind.length > PAGE && html`<p class="pager"><a rel="next" href="${pathWith('/workspaces', { after: shown.at(-1)!.name })}">More</a></p>`}`;
+${behind.length > PAGE && html`<p class="pager"><a rel="next" href="${pathWith('/workspaces', { after: shown.at(-1)!.id })}">More</a></p>`}`;
     return { title: 'Workspaces', body };
   },
 };
@@ -48,8 +67,8 @@ const show: Page<PageServices> = {
   method: 'get',
   path: '/workspaces/:id',
   right: 'usage',
-  async handle({ services, viewer, workspaces, params }) {
-    const workspace = workspaces.find(({ id }) => id === params.id);
+  async handle({ services, viewer, findWorkspace, params }) {
+    const workspace = UUID.test(params.id ?? '') ? await findWorkspace(params.id!) : undefined;
     if (!workspace) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
     const { prisma } = services.database;
     const [overrides, usage] = await Promise.all([
@@ -166,7 +185,8 @@ const act: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, params, actor, field } = visit;
     const workspaceId = params.id ?? '';
-    if (!viewer.can('usage', workspaceId)) throw new Sorry(404, 'There is no such workspace.');
+    if ((await viewer.find('usage', workspaceId))?.id !== workspaceId)
+      throw new Sorry(404, 'There is no such workspace.');
     const bucket = field('bucket');
     if (!Object.hasOwn(buckets, bucket)) throw new Sorry(400, "'bucket' is one of those in the list.");
     const back = (done: string) => ({ to: pathWith(`/workspaces/${workspaceId}`, { done }) });

@@ -32,7 +32,9 @@ const OLD = 'what is old enough to go';
 /** What may be read of a large table besides single rows, and why it stays short. */
 export const longReads: Record<string, string> = {
   'accounts.ts findAccounts: what one owner has in accounts':
-    'a page in the order of the accounts; SCIM wants them counted, and what contains a text has no index but a time limit',
+    'SCIM wants them counted; what contains a text has no index but a time limit',
+  'accounts.ts readPage: what one owner has in accounts':
+    'a page in the order of the accounts; what contains a text has no index but a time limit',
   'blocked-external-ids.ts blockIfDummies: what one owner has in blocked_external_ids': 'at most MAX_BLOCKED',
   'blocked-external-ids.ts findCrowdedProfiles: all of event_summaries_sample': 'holds one summary in 256',
   'blocked-external-ids.ts findCrowdedProfiles: all of purchase_summaries_sample': 'holds one summary in 256',
@@ -49,9 +51,12 @@ export const longReads: Record<string, string> = {
   'counters.ts readTotals: all of dead_letters_waiting': 'holds those that wait for a person',
   'credentials.ts findApiKey: what one owner has in blocked_external_ids': 'at most MAX_BLOCKED',
   'accounts.ts findAccounts: a range of accounts_family_name': PREFIX,
+  'accounts.ts readPage: a range of accounts_family_name': PREFIX,
   'accounts.ts findAccounts: a range of accounts_given_name': PREFIX,
-  'accounts.ts findAccounts: a range of accounts_position': PAGE,
+  'accounts.ts readPage: a range of accounts_given_name': PREFIX,
+  'accounts.ts readPage: a range of accounts_position': PAGE,
   'accounts.ts findAccounts: a range of accounts_sign_in': PREFIX,
+  'accounts.ts readPage: a range of accounts_sign_in': PREFIX,
   'audit-list.ts forgetAudit: a range of audit_pkey': OLD,
   'audit-list.ts searchAudit: a range of audit_pkey': 'as many as one search looks through',
   'audit-list.ts searchAudit: all of audit_pkey': 'as many as one search looks through, from its end',

@@ -11,6 +11,9 @@ export interface Filled {
   workspaceId: string;
   companyId: string;
   accountId: string;
+  /** A team and a permission set of the company that no account has. */
+  teamId: string;
+  setId: string;
   keyHash: Buffer;
   group: string;
   integrationId: string;
@@ -88,9 +91,11 @@ const rows: Record<string, string> = {
   'sync_boundary (integration_id, fingerprint, seen)': `filled_id('integration', n % 20), ${digest}, 1`,
   'sync_expected (attempt, fingerprint, job_id, remaining)': `
     filled_id('attempt', n % 10), ${digest}, filled_id('run', n % 10 + 1), 1`,
-  'accounts (id, company_id, user_name, email, external_id, given_name, family_name, department)': `
+  'accounts (id, company_id, user_name, email, external_id, given_name, family_name, department, app_groups)': `
     filled_id('account', n), filled_id('company', n / ${ACCOUNTS}), 'Who' || n || '@x.com', 'who' || n || '@x.com',
-    'who' || n, 'Given' || n, 'Family' || n, 'Department' || n`,
+    'who' || n, 'Given' || n, 'Family' || n, 'Department' || n,
+    jsonb_build_array(jsonb_build_object('workspace', filled_id('workspace', n % 100), 'permissionSet',
+      filled_id('set', n % 38 + 2), 'teams', jsonb_build_array(jsonb_build_object('team', filled_id('team', n % 38 + 2)))))`,
   'audit (id, company_id, workspace_id, actor_kind, actor_name, via, action, subject_kind, subject_id)': `
     filled_id('audit', n), filled_id('company', n % 2), ${owner}, 'account', 'who' || n % 100 || '@x.com', 'console',
     (array['users.delete', 'users.export'])[n % 2 + 1], 'user', 'user' || n`,
@@ -125,6 +130,11 @@ const few: Record<string, [count: number, values: string]> = {
   'integrations (id, workspace_id, name, kind, warehouse_type, status, source, schedule)': [
     20,
     `filled_id('integration', n), ${owner}, 'integration' || n, 'attributes', 'postgres', 'active', '{}', '0 * * * *'`,
+  ],
+  'teams (id, workspace_id, name)': [40, "filled_id('team', n), filled_id('workspace', n), 'team' || n"],
+  'permission_sets (id, company_id, name, permissions)': [
+    40,
+    "filled_id('set', n), filled_id('company', n), 'set' || n, '{view_pii}'",
   ],
   'lane_totals (lane)': [16, 'n'],
 };
@@ -167,7 +177,8 @@ export async function fillUncounted(pool: Pool, most = ROWS): Promise<Filled> {
   );
   const { rows: found } = await pool.query(`
     select
-      ${owner} as "workspaceId", filled_id('company', 1) as "companyId", filled_id('account', 1) as "accountId", ${digest} as "keyHash",
+      ${owner} as "workspaceId", filled_id('company', 1) as "companyId", filled_id('account', 1) as "accountId",
+      filled_id('team', 1) as "teamId", filled_id('set', 1) as "setId", ${digest} as "keyHash",
       filled_id('group', n % 2) as group, filled_id('integration', n) as "integrationId", filled_id('run', n) as "runId",
       filled_id('run', n + ${most / 2}) as "oldRunId",
       filled_id('attempt', n) as attempt,

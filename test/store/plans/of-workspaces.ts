@@ -1,5 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { type Condition, findAccounts } from '../../../src/store/accounts.ts';
+import { type Condition, findAccountPage, findAccounts } from '../../../src/store/accounts.ts';
 import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/api-keys.ts';
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
@@ -35,6 +35,15 @@ import {
 } from '../../../src/store/integrations.ts';
 import { isMigrated } from '../../../src/store/migrations.ts';
 import {
+  changePermissionSet,
+  deletePermissionSet,
+  deleteTeam,
+  giveGroups,
+  makePermissionSet,
+  makeTeam,
+  renameTeam,
+} from '../../../src/store/permission-sets.ts';
+import {
   beatProcess,
   forgetProcesses,
   hasWorkers,
@@ -47,6 +56,7 @@ import {
   endSessions,
   findSession,
   forgetSessions,
+  leaveSession,
   listSessions,
   touchSession,
 } from '../../../src/store/sessions.ts';
@@ -76,6 +86,7 @@ const entry = { action: 'users.export', subject: { kind: 'user', id: newId() } }
 const session = {
   ...{ epoch: 0, secretHash: Buffer.alloc(32), endsAt: new Date(), address: undefined, agent: 'Firefox' },
 };
+const gift = { appGroups: [], workspaceId: newId(), detail: {} };
 const searches = [
   {},
   { action: 'users.delete', from: new Date(Date.now() - 86_400_000), to: new Date() },
@@ -85,7 +96,7 @@ const searches = [
 /** Keys, dashboard accounts and integrations, of which a workspace or a company has few. */
 export const ofWorkspaces: Asking = (
   store,
-  { workspaceId, companyId, accountId, integrationId, keyHash },
+  { workspaceId, companyId, accountId, teamId, setId, integrationId, keyHash },
 ) => [
   () => isMigrated(store, 1000),
   () => meetInstallation(store, member, 1),
@@ -122,6 +133,7 @@ export const ofWorkspaces: Asking = (
   () => touchScimToken(store, newId(), new Date()),
   ...conditions.map((condition) => () => findAccounts(store, companyId, { condition, limit: 100 })),
   () => findAccounts(store, companyId, { limit: 100, after: 50 }),
+  () => findAccountPage(store, companyId, { limit: 100, after: 50 }),
   () =>
     findAccounts(store, companyId, {
       condition: { op: 'co', column: 'userName', value },
@@ -139,6 +151,7 @@ export const ofWorkspaces: Asking = (
   () => audited(store, actor, async () => ({ result: 0, entries: [entry] })),
   ...searches.map((search) => () => searchAudit(store, { ...search, limit: 50 })),
   () => searchAudit(store, { companyId, limit: 50 }),
+  () => searchAudit(store, { companyId, actor: 'admin', exceptKind: 'operator', limit: 50 }),
   () => searchAudit(store, { companyId, actor: 'who1@x.com', action: 'users.delete', limit: 50 }),
   () => searchAudit(store, { companyId, action: 'users.delete', before: newId(), limit: 50 }),
   () => forgetAudit(store, 365),
@@ -150,6 +163,17 @@ export const ofWorkspaces: Asking = (
   () => listSessions(store, {}, { limit: 50 }),
   () => endSessions(store, [newId()], { companyId }),
   () => forgetSessions(store),
+  () => leaveSession(store, keyHash),
+  () => makeTeam(store, actor, { workspaceId, companyId, name: 'Berlin' }),
+  () => renameTeam(store, actor, { id: teamId, companyId, name: 'Bonn' }),
+  () => deleteTeam(store, actor, { id: teamId, companyId }),
+  () => makePermissionSet(store, actor, { companyId, name: 'Looks', permissions: ['view_pii'] }),
+  () => changePermissionSet(store, actor, { id: setId, companyId, name: 'Sees', permissions: ['view_pii'] }),
+  () => deletePermissionSet(store, actor, { id: setId, companyId }),
+  ...[{ team: teamId }, { permissionSet: setId }].map(
+    (gives) => () =>
+      giveGroups(store, actor, { ...gift, gives, account: { id: accountId, companyId, version: 1 } }),
+  ),
   () => addKeyUsage(store, [{ workspaceId, apiKeyId: newId(), bucket: 'default', requests: 1, refused: 0 }]),
   () => readKeyUsage(store, { workspaceId, id: newId() }, 30),
   () => forgetKeyUsage(store),

@@ -1,0 +1,268 @@
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import type { Request, Response, Router } from 'express';
+import express from 'express';
+import type { Configuration } from 'openid-client';
+import type { Config } from '../platform/config.ts';
+import { normalizeStaffEmail } from '../profile/addresses.ts';
+import { isSecret, newSecret, readCookie } from './sessions.ts';
+
+type Library = typeof import('openid-client');
+
+/** For each request to the provider; a sign-in makes four at most. */
+const PATIENCE_SECONDS = 5;
+
+/** The provider's endpoints and keys are looked up again after this long; meanwhile a new key is found by its id. */
+const KNOWN_MS = 3_600_000;
+
+/** Once they cannot be looked up, those that are known are used for this long. */
+const AGAIN_MS = 60_000;
+
+/** Sign-ins that the provider is asked about at a time: an answer that is made up costs us a request to it. */
+const MOST_AT_ONCE = 8;
+
+/** Characters of an answer's query: a code, a state, and what little stands beside them. */
+const MOST_OF_ANSWER = 8192;
+
+/** What a person has to come back within. */
+const LIFETIME_MS = 600_000;
+
+/** Where a person is sent to the provider, and where it sends back to; the latter is registered there. */
+const PLACE = '/sign-in/oidc';
+const CALLBACK = `${PLACE}/callback`;
+
+/** Why somebody is not signed in. Nothing that the provider or the address says is repeated. */
+const problems = {
+  refused: [403, 'The provider has not signed you in.'],
+  stale: [400, 'This sign-in was begun in another browser, or too long ago. Begin it once more.'],
+  unverified: [403, 'The provider does not vouch for an address of yours.'],
+  unknown: [403, 'You have no account here. Ask your administrator for one.'],
+  inactive: [403, 'Your account is not active.'],
+  busy: [429, 'Too many people are signing in. Try again.'],
+  away: [503, 'The provider does not answer as it should. Try again, or sign in with a password.'],
+} as const satisfies Record<string, readonly [number, string]>;
+
+type Problem = keyof typeof problems;
+
+/** Whom the provider vouches for. */
+export interface Proved {
+  /** The userName of an account, in lower case. */
+  email: string;
+  /** Name or id of the company for which the provider speaks. */
+  company: string;
+}
+
+export type OidcConfig = Pick<
+  Config,
+  | 'BOARD_URL'
+  | 'OIDC_ISSUER'
+  | 'OIDC_CLIENT_ID'
+  | 'OIDC_CLIENT_SECRET'
+  | 'OIDC_ACCOUNT_CLAIM'
+  | 'OIDC_COMPANY'
+>;
+
+/** What the secret in the browser's cookie makes of it: whoever knows one of these knows neither it nor the others. */
+const derived = (secret: string, purpose: 'state' | 'nonce' | 'verifier') =>
+  createHmac('sha256', secret).update(purpose).digest('base64url');
+
+function isEqual(given: string, expected: string): boolean {
+  const [one, other] = [Buffer.from(given), Buffer.from(expected)];
+  return one.length === other.length && timingSafeEqual(one, other);
+}
+
+/** Loads the library and asks the provider for its endpoints when somebody first needs them, one look-up at a time. */
+function createProvider(config: OidcConfig) {
+  let known: { configuration: Configuration; until: number } | undefined;
+  let asking: Promise<Configuration> | undefined;
+
+  async function discover(): Promise<Configuration> {
+    const library = await import('openid-client');
+    const { OIDC_ISSUER, OIDC_CLIENT_ID, OIDC_CLIENT_SECRET } = config;
+    const secret = OIDC_CLIENT_SECRET || undefined;
+    const configuration = await library.discovery(
+      ...([new URL(OIDC_ISSUER), OIDC_CLIENT_ID, secret, authentication(library, secret)] as const),
+      {
+        timeout: PATIENCE_SECONDS,
+        // The setting allows http on this machine alone. Signatures are checked, whatever the connection proves.
+        execute: [
+          ...(OIDC_ISSUER.startsWith('http:') ? [library.allowInsecureRequests] : []),
+          library.enableNonRepudiationChecks,
+        ],
+      },
+    );
+    known = { configuration, until: Date.now() + KNOWN_MS };
+    return configuration;
+  }
+
+  return async (): Promise<{ library: Library; configuration: Configuration }> => {
+    const library = await import('openid-client');
+    if (known && Date.now() < known.until) return { library, configuration: known.configuration };
+    asking ??= discover().finally(() => {
+      asking = undefined;
+    });
+    try {
+      return { library, configuration: await asking };
+    } catch (error) {
+      if (!known) throw error;
+      known.until = Date.now() + AGAIN_MS;
+      return { library, configuration: known.configuration };
+    }
+  };
+}
+
+/** By the header, which is the default of the standard, unless the provider takes the secret in the body alone. */
+function authentication(library: Library, secret: string | undefined): ReturnType<Library['None']> {
+  if (secret === undefined) return library.None();
+  const [basic, post] = [library.ClientSecretBasic(secret), library.ClientSecretPost(secret)];
+  // biome-ignore lint/complexity/useMaxParams: the library calls it with these.
+  return (server, client, body, headers) => {
+    const ways = server.token_endpoint_auth_methods_supported ?? ['client_secret_basic'];
+    return (ways.includes('client_secret_basic') ? basic : post)(server, client, body, headers);
+  };
+}
+
+/**
+ * Authorization code flow with PKCE, state and nonce, which all follow from a secret in a cookie of the browser: nothing is
+ * kept here, so that whoever begins without end fills nothing, and the answer may come to another process.
+ */
+function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
+  const provider = createProvider(config);
+  const base = config.BOARD_URL.replace(/\/$/, '');
+  let working = 0;
+
+  /** @param claims of the ID token, or of the provider's answer about the user */
+  function addressIn(claims: Record<string, unknown>): string | undefined {
+    const name = config.OIDC_ACCOUNT_CLAIM;
+    const value = claims[name];
+    if (typeof value !== 'string') return undefined;
+    // Some providers write booleans as texts.
+    if (name === 'email' && String(claims.email_verified) !== 'true') return undefined;
+    return normalizeStaffEmail(value);
+  }
+
+  async function ask(secret: string, search: string): Promise<Proved | Problem> {
+    const { library, configuration } = await provider();
+    try {
+      const tokens = await library.authorizationCodeGrant(
+        configuration,
+        new URL(`${base}${CALLBACK}?${search}`),
+        {
+          pkceCodeVerifier: derived(secret, 'verifier'),
+          expectedState: derived(secret, 'state'),
+          expectedNonce: derived(secret, 'nonce'),
+          idTokenExpected: true,
+        },
+      );
+      const claims = tokens.claims()!;
+      const canAsk = configuration.serverMetadata().userinfo_endpoint !== undefined;
+      const email =
+        addressIn(claims) ??
+        (canAsk
+          ? addressIn(await library.fetchUserInfo(configuration, tokens.access_token, claims.sub))
+          : undefined);
+      return email === undefined ? 'unverified' : { email, company: config.OIDC_COMPANY };
+    } catch (error) {
+      if (error instanceof library.AuthorizationResponseError) return 'refused';
+      // Of a code that was used before, or is too old.
+      if (error instanceof library.ResponseBodyError && error.error === 'invalid_grant') return 'stale';
+      throw error;
+    }
+  }
+
+  return {
+    /** Where to send the browser. @throws when the provider does not answer */
+    async begin(secret: string): Promise<URL> {
+      const { library, configuration } = await provider();
+      return library.buildAuthorizationUrl(configuration, {
+        ...{ redirect_uri: `${base}${CALLBACK}`, response_type: 'code', scope: 'openid email profile' },
+        ...{ state: derived(secret, 'state'), nonce: derived(secret, 'nonce') },
+        code_challenge: await library.calculatePKCECodeChallenge(derived(secret, 'verifier')),
+        code_challenge_method: 'S256',
+      });
+    },
+
+    /** @param search the query with which the provider has sent the browser back */
+    async finish(secret: string | undefined, search: string): Promise<Proved | Problem> {
+      if (!isSecret(secret) || search.length > MOST_OF_ANSWER) return 'stale';
+      const [state = '', ...others] = new URLSearchParams(search).getAll('state');
+      if (others.length > 0 || !isEqual(state, derived(secret, 'state'))) return 'stale';
+      if (working >= MOST_AT_ONCE) return 'busy';
+      working++;
+      try {
+        return await ask(secret, search);
+      } catch (error) {
+        tell(error);
+        return 'away';
+      } finally {
+        working--;
+      }
+    },
+  };
+}
+
+export interface OpenIdSignIn {
+  config: OidcConfig;
+  /** Of what nobody who is known has asked for. */
+  warn(members: object, text: string): void;
+  /** Begins the session of whoever the provider vouches for, and sends to the first page. */
+  enter(
+    request: Request,
+    response: Response,
+    proved: Proved,
+  ): Promise<'done' | 'unknown' | 'inactive' | 'busy'>;
+  /** The form to sign in, with a sentence. */
+  page(problem: string): string;
+}
+
+/** Where the page to sign in leads for it; undefined: no provider is set. */
+export const openIdPath = ({ OIDC_ISSUER, BOARD_URL }: OidcConfig): string | undefined =>
+  OIDC_ISSUER === '' ? undefined : `${BOARD_URL.replace(/\/$/, '')}${PLACE}`;
+
+const COOKIE = 'penstock_board_oidc';
+
+/** Signing in by OpenID Connect; of a dashboard without a provider, no route at all. */
+export function createOpenIdSignIn({ config, warn, enter, page }: OpenIdSignIn): Router {
+  const router = express.Router({ caseSensitive: true, strict: true });
+  if (config.OIDC_ISSUER === '') return router;
+  // Its code alone: a message may quote what the provider, or a stranger, has sent.
+  const flow = createFlow(config, (error) =>
+    warn({ code: codeOf(error) }, 'the OpenID provider does not answer as it should'),
+  );
+  const cookie = {
+    ...({ httpOnly: true, sameSite: 'lax', path: PLACE } as const),
+    secure: config.BOARD_URL.startsWith('https:'),
+  };
+  const sorry = (response: Response, problem: Problem) => {
+    const [status, sentence] = problems[problem];
+    if (status === 429 || status === 503) response.set('Retry-After', '1');
+    response.status(status).send(page(sentence));
+  };
+
+  router.get(PLACE, async (_request, response) => {
+    response.set('Cache-Control', 'no-store');
+    const secret = newSecret();
+    const to = await flow.begin(secret).catch((error) => {
+      warn({ code: codeOf(error) }, 'the OpenID provider cannot be reached');
+      return undefined;
+    });
+    if (!to) return sorry(response, 'away');
+    response.cookie(COOKIE, secret, { ...cookie, maxAge: LIFETIME_MS });
+    response.redirect(303, to.href);
+  });
+
+  router.get(CALLBACK, async (request, response) => {
+    response.set('Cache-Control', 'no-store').clearCookie(COOKIE, cookie);
+    const [, search = ''] = request.url.split(/\?(.*)/s);
+    const proved = await flow.finish(readCookie(request, COOKIE), search);
+    if (typeof proved === 'string') return sorry(response, proved);
+    const entered = await enter(request, response, proved);
+    if (entered !== 'done') sorry(response, entered);
+  });
+
+  return router;
+}
+
+function codeOf(error: unknown): string {
+  const { code, cause } = error as { code?: unknown; cause?: { code?: unknown } };
+  return String(cause?.code ?? code ?? (error as Error).name).slice(0, 60);
+}

@@ -1,0 +1,220 @@
+import { teamPermissions } from '../../schemas/scim-permissions.ts';
+import { namesOf } from '../../store/accounts.ts';
+import { type Database, storable } from '../../store/database.ts';
+import { type AppGroup, type Gift, giveGroups } from '../../store/permission-sets.ts';
+import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { type Html, html, type Part } from '../html.ts';
+import { empty, pathWith, table } from '../layout.ts';
+
+/** Workspaces of one account that its page shows, and teams of each. */
+const MOST_SHOWN = 100;
+
+/** Workspaces of one account, and teams of each, as SCIM has it. */
+const MOST_GROUPS = 500;
+
+/** Names that a field offers; any other one can be typed. */
+const MOST_OFFERED = 200;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+interface Holder {
+  id: string;
+  companyId: string;
+  appGroups: unknown;
+}
+
+/** What an account may do by workspace, each with a button that takes it away. */
+export async function groupTable({ prisma }: Database, { id, appGroups }: Holder): Promise<Part> {
+  const all = appGroups as AppGroup[];
+  const shown = all.slice(0, MOST_SHOWN).map(({ teams = [], ...group }) => ({
+    ...{ ...group, teams: teams.slice(0, MOST_SHOWN), left: teams.length - MOST_SHOWN },
+  }));
+  if (shown.length === 0)
+    return empty(
+      'None',
+      'The identity provider gives permissions by workspace, as appGroup of its SCIM requests; you give teams and permission sets here.',
+    );
+  const [workspaces, sets, teams] = await Promise.all([
+    namesOf(
+      prisma,
+      'workspaces',
+      shown.map(({ workspace }) => workspace),
+    ),
+    namesOf(
+      prisma,
+      'permission_sets',
+      shown.flatMap(({ permissionSet }) => permissionSet ?? []),
+    ),
+    namesOf(
+      prisma,
+      'teams',
+      shown.flatMap((group) => group.teams.map(({ team }) => team)),
+    ),
+  ]);
+  const take = (action: string, value: string, [text, label]: [text: string, label: string]) =>
+    html`<form method="post" action="/accounts/${id}/permissions"><input type="hidden" name="of" value="${value}"><button class="danger" name="action" value="${action}" aria-label="${label}">${text}</button></form>`;
+  return html`${table(
+    'Permissions by workspace',
+    ['Workspace', 'Permissions', 'Permission set', 'Teams', 'Take away'],
+    shown.map(({ workspace, permissions, permissionSet, teams: own, left }) => [
+      workspaces.get(workspace) ?? workspace,
+      html`<span class="wrap">${permissions.join(', ')}</span>`,
+      permissionSet === undefined ? '' : (sets.get(permissionSet) ?? permissionSet),
+      html`${own.map(({ team, permissions: given }) => html`<div class="wrap">${teams.get(team) ?? team} (${given.join(', ')}) ${take('take_team', team, ['Take', `Take the team ${teams.get(team) ?? team} away`])}</div>`)}${left > 0 && `and ${left} more`}`,
+      take('take', workspace, ['All of it', `All of it in ${workspaces.get(workspace) ?? workspace}`]),
+    ]),
+  )}${all.length > MOST_SHOWN && html`<p class="faint pager">The first ${MOST_SHOWN} of ${all.length} are shown.</p>`}`;
+}
+
+/** Forms to give a permission set, or a team, in a workspace of the company. */
+export async function giveForms({ prisma }: Database, { id, companyId }: Holder): Promise<Html> {
+  const page = { select: { name: true }, orderBy: { name: 'asc' }, take: MOST_OFFERED } as const;
+  const [workspaces, sets, teams] = await Promise.all([
+    prisma.workspace.findMany({ ...page, where: { companyId } }),
+    prisma.permissionSet.findMany({ ...page, where: { companyId } }),
+    prisma.team.findMany({ ...page, where: { workspace: { companyId } } }),
+  ]);
+  const offer = (list: string, rows: { name: string }[]) =>
+    html`<datalist id="${list}">${[...new Set(rows.map(({ name }) => name))].map((name) => html`<option value="${name}"></option>`)}</datalist>`;
+  const input = (label: string, name: string) =>
+    html`<label>${label} <input name="${name}" list="${name}s" maxlength="255" required autocomplete="off"></label>`;
+  return html`${offer('workspaces', workspaces)}${offer('sets', sets)}${offer('teams', teams)}
+<h2>Give</h2><p class="lead">You give what you hold yourself. The next change that the identity provider sends of these permissions takes its place.</p>
+${
+  sets.length > 0 &&
+  html`<form class="row" method="post" action="/accounts/${id}/permissions">${input('In the workspace', 'workspace')}${input('Permission set', 'set')}<button class="main" name="action" value="give_set">Give the set</button></form>`
+}
+${
+  teams.length > 0 &&
+  html`<form class="stack card" method="post" action="/accounts/${id}/permissions">${input('In the workspace', 'workspace')}${input('Team', 'team')}
+<fieldset><legend>Permissions in the team</legend><div class="choices">${teamPermissions.map((name) => html`<label class="check"><input type="checkbox" name="permission" value="${name}"> <code>${name}</code></label>`)}</div></fieldset>
+<p class="actions"><button class="main" name="action" value="give_team">Give the team</button></p></form>`
+}
+${sets.length === 0 && teams.length === 0 && html`<p class="lead"><a href="${pathWith('/teams', { company: companyId })}">Make a team or a permission set</a> first.</p>`}`;
+}
+
+/** @throws {Sorry} when there is none in the viewer's company */
+async function findHolder({ services, viewer, params }: Visit<PageServices>) {
+  const id = params.id ?? '';
+  const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
+  const select = { id: true, companyId: true, appGroups: true, version: true };
+  const account = UUID.test(id) ? await services.database.prisma.account.findFirst({ where, select }) : null;
+  if (account === null) throw new Sorry(404, 'There is no such account in your company.');
+  return account;
+}
+
+type Changed = Pick<Gift, 'appGroups' | 'gives' | 'workspaceId' | 'detail'>;
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/accounts/:id/permissions',
+  right: 'company',
+  async handle(visit) {
+    const { services, actor } = visit;
+    const account = await findHolder(visit);
+    const changed = await change(visit, account);
+    const to = (done: string) => ({ to: pathWith(`/accounts/${account.id}`, { done }) });
+    if (changed === undefined) return to('as_before');
+    if (changed.appGroups.length > MOST_GROUPS)
+      throw new Sorry(409, `An account has at most ${MOST_GROUPS} workspaces.`);
+    const ending = await giveGroups(services.database.pool, actor, { account, ...changed });
+    if (ending !== 'done')
+      throw new Sorry(409, 'Somebody was faster: nothing was changed. Look at the account again.');
+    return to(changed.gives ? 'given' : 'taken');
+  },
+};
+
+/** @returns nothing where it is so already. @throws {Sorry} naming the field and its rule */
+async function change(visit: Visit<PageServices>, account: Holder): Promise<Changed | undefined> {
+  const { field } = visit;
+  const groups = account.appGroups as AppGroup[];
+  const of = field('of');
+  switch (field('action')) {
+    case 'give_set':
+      return giveSet(visit, account);
+    case 'give_team':
+      return giveTeam(visit, account);
+    case 'take': {
+      const appGroups = groups.filter(({ workspace }) => workspace !== of);
+      const detail = { taken: 'workspace' };
+      return appGroups.length === groups.length ? undefined : { appGroups, workspaceId: of, detail };
+    }
+    case 'take_team': {
+      const group = groups.find(({ teams = [] }) => teams.some(({ team }) => team === of));
+      if (!group) return undefined;
+      const teams = group.teams!.filter(({ team }) => team !== of);
+      const appGroups = groups.map((one) => (one === group ? { ...one, teams } : one));
+      return { appGroups, workspaceId: group.workspace, detail: { taken: 'team', team: of } };
+    }
+    default:
+      throw new Sorry(400, "'action' is give_set, give_team, take or take_team.");
+  }
+}
+
+/** What a field names, by name or by id. */
+function wanted(field: Visit<PageServices>['field'], name: string) {
+  const text = storable(field(name).trim());
+  return { OR: [{ name: text }, ...(UUID.test(text) ? [{ id: text }] : [])] };
+}
+
+/** @throws {Sorry} for one of another company as for none */
+async function workspaceOf({ services, field }: Visit<PageServices>, companyId: string): Promise<string> {
+  const where = { companyId, ...wanted(field, 'workspace') };
+  const workspace = await services.database.prisma.workspace.findFirst({ where, select: { id: true } });
+  if (!workspace) throw new Sorry(400, "'workspace' is the name or the id of one of the company.");
+  return workspace.id;
+}
+
+/** Changes the group of a workspace, which is there afterwards. */
+function withGroup(groups: AppGroup[], workspace: string, change: (group: AppGroup) => AppGroup): AppGroup[] {
+  const group = groups.find((one) => one.workspace === workspace);
+  if (!group) return [...groups, change({ workspace, permissions: [], teams: [] })];
+  return groups.map((one) => (one === group ? change(one) : one));
+}
+
+const tooMuch = () =>
+  new Sorry(403, 'You cannot give permissions that you do not hold in this workspace yourself.');
+
+async function giveSet(visit: Visit<PageServices>, { companyId, appGroups }: Holder): Promise<Changed> {
+  const { services, viewer, field } = visit;
+  const workspaceId = await workspaceOf(visit, companyId);
+  const where = { companyId, ...wanted(field, 'set') };
+  const set = await services.database.prisma.permissionSet.findFirst({ where });
+  if (!set) throw new Sorry(400, "'set' is the name or the id of a permission set of the company.");
+  if (!viewer.holds(set.permissions, workspaceId)) throw tooMuch();
+  return {
+    appGroups: withGroup(appGroups as AppGroup[], workspaceId, (group) => ({
+      ...{ ...group, permissions: [], permissionSet: set.id },
+    })),
+    gives: { permissionSet: set.id },
+    workspaceId,
+    detail: { permission_set: set.id },
+  };
+}
+
+async function giveTeam(visit: Visit<PageServices>, { companyId, appGroups }: Holder): Promise<Changed> {
+  const { services, viewer, field, fields } = visit;
+  const workspaceId = await workspaceOf(visit, companyId);
+  const where = { workspaceId, ...wanted(field, 'team') };
+  const found = await services.database.prisma.team.findFirst({ where, select: { id: true } });
+  if (!found) throw new Sorry(400, "'team' is the name or the id of a team of the workspace.");
+  const given = fields('permission');
+  const permissions = teamPermissions.filter((one) => given.includes(one));
+  if (permissions.length === 0 || given.some((one) => !permissions.includes(one)))
+    throw new Sorry(400, "'permission' names one permission of a team at least, and none that there is not.");
+  if (!viewer.holds(permissions, workspaceId)) throw tooMuch();
+  const team = { team: found.id, permissions };
+  return {
+    appGroups: withGroup(appGroups as AppGroup[], workspaceId, ({ teams = [], ...group }) => {
+      const others = teams.filter((one) => one.team !== team.team);
+      if (others.length >= MOST_GROUPS)
+        throw new Sorry(409, `An account has at most ${MOST_GROUPS} teams of a workspace.`);
+      return { ...group, teams: [...others, team] };
+    }),
+    gives: { team: team.team },
+    workspaceId,
+    detail: { team: team.team, permissions },
+  };
+}
+
+export const accountGroupPages = [act];

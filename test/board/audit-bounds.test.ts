@@ -1,0 +1,100 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { MOST_READ } from '../../src/board/pages/audit.ts';
+import { type AuditEntry, recordAudit } from '../../src/store/audit.ts';
+import { searchAudit } from '../../src/store/audit-list.ts';
+import { createVisitor } from './browser-session.ts';
+import { type Console, openConsole, page } from './console-scene.ts';
+import { DEFAULT_COMPANY, PASSWORD } from './people.ts';
+
+let scene: Console;
+beforeAll(async () => {
+  scene = await openConsole();
+});
+afterAll(() => scene.installation.stop());
+
+const pool = () => scene.installation.database.pool;
+const told = async (subject: string) => (await searchAudit(pool(), { subject, limit: 50 })).rows;
+const actor = { kind: 'account', name: 'tester@example.com', via: 'console' } as const;
+const about = (id: string): AuditEntry => ({
+  ...{ action: 'users.export', subject: { kind: 'user', id }, workspaceId: scene.shop },
+});
+
+describe('who operates the installation', () => {
+  const operator = {
+    kind: 'operator',
+    name: `boss-${uuidv7()}`,
+    via: 'console',
+    address: '192.0.2.77',
+  } as const;
+
+  test('is “the operator” to its companies, without an address, on the page and in the file', async () => {
+    const subject = uuidv7();
+    await recordAudit(pool(), operator, [about(subject)]);
+    const { visitor } = await scene.people.arrive(['admin']);
+    for (const path of [`/audit?subject=${subject}`, `/audit.csv?subject=${subject}`]) {
+      const { text } = await page(visitor, path);
+      expect([path, text.includes('the operator')]).toEqual([path, true]);
+      expect([path, /boss-|192\.0\.2\.77/.test(text)]).toEqual([path, false]);
+      expect((await page(scene.operator, path)).text).toContain('192.0.2.77');
+    }
+  });
+
+  test('is not found by whoever guesses the name', async () => {
+    const subject = uuidv7();
+    await recordAudit(pool(), operator, [about(subject)]);
+    const { visitor } = await scene.people.arrive(['admin']);
+    for (const path of [`/audit?actor=${operator.name}`, `/audit.csv?actor=${operator.name}`]) {
+      expect((await page(visitor, path)).text).not.toContain(subject);
+      expect((await page(scene.operator, path)).text).toContain(subject);
+    }
+  });
+});
+
+test('a file reads a bounded number of entries, and says where it ended and how to go on', async () => {
+  const [name, rare] = [`${uuidv7()}@example.com`, uuidv7()];
+  const { rows } = await pool().query(
+    `insert into audit (id, company_id, actor_kind, actor_name, via, action, subject_kind, subject_id)
+     select uuid_v7_floor(now() + n * interval '1 second'), $1, 'account', 'somebody', 'console', 'users.export', 'user', 'much'
+     from generate_series(1, $2::integer) as n
+     returning id`,
+    [DEFAULT_COMPANY, MOST_READ + 10],
+  );
+  try {
+    await recordAudit(pool(), { ...actor, name }, [about(rare)]);
+    const { text } = await page(scene.operator, `/audit.csv?actor=${name}`);
+    expect(text).not.toContain(rare);
+    const [, ended, next] =
+      /what was done after (\S+)\. It goes on at (\/audit\.csv\S+)"?\r\n$/.exec(text) ?? [];
+    const first = rows.map(({ id }: { id: string }) => id).sort()[10]!;
+    expect(new Date(ended!).getTime()).toBe(Number.parseInt(first.slice(0, 8) + first.slice(9, 13), 16));
+    const rest = await page(scene.operator, next!.replace(/"$/, ''));
+    expect([rest.text.includes(rare), rest.text.includes('The file ends here')]).toEqual([true, false]);
+  } finally {
+    await scene.query("delete from audit where subject_id = 'much'");
+  }
+});
+
+test('what one person does within a minute is bounded, so that the audit of it is', async () => {
+  const ada = await scene.people.arrive(['admin']);
+  const grace = await scene.people.arrive(['admin']);
+  const statuses: number[] = [];
+  for (let n = 0; n < 125; n++) statuses.push((await ada.visitor.get('/audit.csv?subject=none')).status);
+  expect(statuses.filter((status) => status === 200)).toHaveLength(120);
+  const refused = await ada.visitor.get('/audit.csv?subject=none');
+  expect([refused.status, Number(refused.headers.get('retry-after')) > 0]).toEqual([429, true]);
+  // Whoever only looks goes on, as do others.
+  expect((await page(ada.visitor, '/audit')).status).toBe(200);
+  expect((await grace.visitor.get('/audit.csv?subject=none')).status).toBe(200);
+});
+
+test('who signs in and out in a loop has to wait, with the right password too; nobody else does', async () => {
+  const { id, email } = await scene.people.arrive();
+  const statuses: number[] = [];
+  for (let n = 0; n < 32; n++)
+    statuses.push((await createVisitor(scene.board).signIn(email, PASSWORD)).status);
+  expect(statuses.filter((status) => status === 303)).toHaveLength(29);
+  expect(statuses.slice(-3)).toEqual([429, 429, 429]);
+  expect((await told(id)).filter(({ action }) => action === 'sessions.begin')).toHaveLength(30);
+  await scene.people.arrive();
+});

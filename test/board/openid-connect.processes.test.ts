@@ -1,0 +1,273 @@
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { startBoard } from '../../src/board/server.ts';
+import { freePort } from '../../src/embedded/address.ts';
+import { searchAudit } from '../../src/store/audit-list.ts';
+import { createAccount, createCompany } from '../setup/access.ts';
+import { openBrowser } from '../setup/browser.ts';
+import { createVisitor } from './browser-session.ts';
+import { account, createInstallation, type Installation, log } from './installation.ts';
+import { DEFAULT_COMPANY } from './people.ts';
+import { CLIENT, createWalker, startProvider, type Tamper } from './provider.ts';
+
+let installation: Installation;
+let board: Awaited<ReturnType<typeof startBoard>>;
+let provider: Awaited<ReturnType<typeof startProvider>>;
+
+/** A dashboard that knows a provider, there or not. */
+async function boardFor(issuer: string, port: number) {
+  const { config, connection, database, producer } = installation;
+  const url = `http://127.0.0.1:${port}`;
+  const oidc = { OIDC_ISSUER: issuer, OIDC_CLIENT_ID: CLIENT.id, OIDC_CLIENT_SECRET: CLIENT.secret };
+  return startBoard({
+    config: { ...config, ...oidc, BOARD_PORT: port, BOARD_URL: url },
+    ...{ account, connection, database, producer, log, loss: () => undefined, missing: () => [] },
+  });
+}
+
+beforeAll(async () => {
+  installation = await createInstallation('postgres');
+  const port = await freePort();
+  provider = await startProvider(`http://127.0.0.1:${port}/sign-in/oidc/callback`);
+  board = await boardFor(provider.issuer, port);
+}, 120_000);
+afterAll(async () => {
+  await board?.stop();
+  await provider?.stop();
+  await installation?.stop();
+});
+
+const pool = () => installation.database.pool;
+
+/** Somebody whom the provider knows by the address of an account. */
+async function person(change: Record<string, unknown> = {}, company = DEFAULT_COMPANY) {
+  const email = `${uuidv7()}@example.com`;
+  const id = await createAccount(pool() as never, company, email);
+  provider.people.set(email, { email: email.toUpperCase(), email_verified: true, ...change });
+  return { id, email };
+}
+
+const walk = () => createWalker(board);
+
+const SESSION = 'penstock_board';
+
+const actionsAbout = async (subject: string) =>
+  (await searchAudit(pool(), { subject, limit: 50 })).rows.reverse();
+
+test('a person of the provider signs in with the account of the verified address; the audit tells how', async () => {
+  const { id, email } = await person();
+  const browser = await openBrowser();
+  try {
+    const page = await browser.newPage();
+    await page.goto(`${board.url}/sign-in`);
+    await page.getByRole('link', { name: 'Sign in with single sign-on' }).click();
+    await page.getByLabel('Name').fill(email);
+    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('heading', { name: 'Health' }).waitFor();
+    expect(page.url()).toBe(`${board.url}/`);
+    await page.goto(`${board.url}/sign-out`);
+    await page.getByText(`signed in as ${email}`).waitFor();
+    // The cookies of the way are gone, and the session's can be read by no script.
+    const left = (await browser.cookies(board.url)).filter(({ name }) => name.startsWith('penstock'));
+    expect(left.map(({ name, httpOnly, sameSite }) => [name, httpOnly, sameSite])).toEqual([
+      [SESSION, true, 'Lax'],
+    ]);
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await page.waitForURL(`${board.url}/sign-in`);
+  } finally {
+    await browser.close();
+  }
+  const rows = await actionsAbout(id);
+  expect(rows.map(({ action, detail }) => [action, detail.through])).toEqual([
+    ['sessions.begin', 'openid_connect'],
+    ['sessions.end', undefined],
+  ]);
+  expect(rows[0]).toMatchObject({ actorId: id, actorName: email, companyId: DEFAULT_COMPANY });
+}, 60_000);
+
+describe('without an account that may, there is a plain sentence and no session:', () => {
+  async function refusal(login: string) {
+    const walker = walk();
+    const answer = await walker.enter(login);
+    expect(walker.cookies.has(SESSION)).toBe(false);
+    return { status: answer.status, text: await answer.text() };
+  }
+
+  test('somebody who has none gets none made', async () => {
+    const email = `${uuidv7()}@example.com`;
+    provider.people.set(email, { email, email_verified: true });
+    expect(await refusal(email)).toMatchObject({
+      ...{ status: 403, text: expect.stringContaining('You have no account here.') },
+    });
+    const { rows } = await pool().query('select from accounts where email = $1', [email]);
+    expect(rows).toEqual([]);
+  });
+
+  test('one that is deactivated', async () => {
+    const { id, email } = await person();
+    await pool().query('update accounts set active = false where id = $1', [id]);
+    const { status, text } = await refusal(email);
+    expect([status, text.includes('Your account is not active.')]).toEqual([403, true]);
+  });
+
+  test('one of a company for which the provider does not speak', async () => {
+    const company = await createCompany(pool() as never, `company-${uuidv7()}`);
+    const { email } = await person({}, company);
+    expect((await refusal(email)).text).toContain('You have no account here.');
+  });
+
+  test.each([
+    ['is not verified', { email_verified: false }],
+    ['is verified by nobody', { email_verified: undefined }],
+    ['is no text', { email: ['a@example.com'] }],
+  ])('one whose address %s', async (_, change) => {
+    const { email } = await person(change);
+    const { status, text } = await refusal(email);
+    expect([status, text.includes('does not vouch for an address of yours')]).toEqual([403, true]);
+  });
+
+  test('one whom the provider refuses, whose words are not repeated', async () => {
+    const { status, text } = await refusal('');
+    expect([status, text.includes('The provider has not signed you in.')]).toEqual([403, true]);
+    expect(text).not.toMatch(/no<\/script|&lt;script|access_denied/);
+  });
+});
+
+describe('an answer opens nothing', () => {
+  test('in another browser, with another state, or a second time', async () => {
+    const { email } = await person();
+    const ada = walk();
+    const answer = await ada.answerFor(email);
+    const statusOf = async (walker: ReturnType<typeof walk>, url: string) => (await walker.ask(url)).status;
+    const kept = new Map(ada.cookies);
+    const withCookiesOf = (cookies: Map<string, string>) => {
+      const walker = walk();
+      for (const [name, value] of cookies) walker.cookies.set(name, value);
+      return walker;
+    };
+    expect(await statusOf(walk(), answer)).toBe(400);
+    const grace = walk();
+    await grace.answerFor((await person()).email);
+    expect(await statusOf(grace, answer)).toBe(400);
+    const other = new URL(answer);
+    other.searchParams.set('state', 'A'.repeat(43));
+    expect(await statusOf(withCookiesOf(kept), other.href)).toBe(400);
+    expect(await statusOf(withCookiesOf(kept), `${answer}&state=x`)).toBe(400);
+    expect(await statusOf(withCookiesOf(kept), `${answer}&x=${'x'.repeat(9000)}`)).toBe(400);
+    expect(await statusOf(withCookiesOf(kept), answer)).toBe(303);
+    expect(await statusOf(withCookiesOf(kept), answer)).toBe(400);
+  });
+
+  const tampers: [string, Tamper][] = [
+    ['an ID token of another nonce', (claims) => ({ claims: { ...claims, nonce: 'A'.repeat(43) } })],
+    ['one without a nonce', ({ nonce: _, ...claims }) => ({ claims })],
+    ['one for another client', (claims) => ({ claims: { ...claims, aud: 'another' } })],
+    ['one of another issuer', (claims) => ({ claims: { ...claims, iss: 'https://elsewhere.example' } })],
+    [
+      'one that is too old',
+      (claims) => ({ claims: { ...claims, exp: Math.floor(Date.now() / 1000) - 600 } }),
+    ],
+    ['one that another key has signed', (claims) => ({ claims, isForged: true })],
+  ];
+
+  test.each(tampers)('with %s', async (_, tamper) => {
+    const { email } = await person();
+    const walker = walk();
+    provider.state.tamper = tamper;
+    const answer = await walker.enter(email).finally(() => {
+      provider.state.tamper = undefined;
+    });
+    expect([answer.status, walker.cookies.has(SESSION)]).toEqual([503, false]);
+    // The provider itself is not at fault for long.
+    expect((await walk().enter(email)).status).toBe(303);
+  });
+});
+
+test('whoever signs in gives up the session that the browser had', async () => {
+  const [ada, grace] = [await person(), await person()];
+  const walker = walk();
+  await walker.enter(ada.email);
+  const first = walker.cookies.get(SESSION)!;
+  // The provider forgets who it was.
+  for (const name of [...walker.cookies.keys()]) if (name !== SESSION) walker.cookies.delete(name);
+  await walker.enter(grace.email);
+  const visitor = createVisitor(board);
+  expect((await visitor.get('/queues/api/queues', { cookie: `${SESSION}=${first}` })).status).toBe(401);
+  expect((await actionsAbout(ada.id)).map(({ action }) => action)).toEqual([
+    'sessions.begin',
+    'sessions.end',
+  ]);
+});
+
+test('where BOARD_URL is https its cookies never go over http', async () => {
+  const { config, connection, database, producer } = installation;
+  const oidc = { OIDC_ISSUER: provider.issuer, OIDC_CLIENT_ID: CLIENT.id };
+  const secure = await startBoard({
+    config: { ...config, ...oidc, BOARD_PORT: 0, BOARD_URL: 'https://console.example' },
+    ...{ account, connection, database, producer, log, loss: () => undefined, missing: () => [] },
+  });
+  try {
+    const answer = await createVisitor(secure).get('/sign-in/oidc');
+    expect(answer.headers.getSetCookie()).toEqual([
+      expect.stringMatching(
+        /^penstock_board_oidc=[\w-]{43}; .*Path=\/sign-in\/oidc;.* HttpOnly; Secure; SameSite=Lax$/,
+      ),
+    ]);
+    const to = new URL(answer.headers.get('location')!);
+    // Whatever host was asked: where the provider sends back is the setting's.
+    expect(to.searchParams.get('redirect_uri')).toBe('https://console.example/sign-in/oidc/callback');
+    expect(to.searchParams.get('code_challenge_method')).toBe('S256');
+  } finally {
+    await secure.stop();
+  }
+});
+
+describe('while the provider', () => {
+  test('is away, the dashboard starts and takes passwords, and goes on when it comes', async () => {
+    const [port, at] = [await freePort(), await freePort()];
+    const lone = await boardFor(`http://127.0.0.1:${at}`, port);
+    try {
+      const visitor = createVisitor(lone);
+      const answer = await visitor.get('/sign-in/oidc', { accept: 'text/html' });
+      expect([answer.status, await answer.text()]).toEqual([
+        ...[503, expect.stringContaining('The provider does not answer as it should.')],
+      ]);
+      expect((await visitor.signIn()).status).toBe(303);
+      const late = await startProvider(`${lone.url}/sign-in/oidc/callback`, { port: at });
+      expect((await visitor.get('/sign-in/oidc')).status).toBe(303);
+      await late.stop();
+    } finally {
+      await lone.stop();
+    }
+  });
+
+  test('hangs, nobody waits for longer than its patience', async () => {
+    const silent = createServer();
+    silent.listen(0, '127.0.0.1');
+    await once(silent, 'listening');
+    const { port: at } = silent.address() as { port: number };
+    const lone = await boardFor(`http://127.0.0.1:${at}`, await freePort());
+    try {
+      const began = performance.now();
+      const answers = await Promise.all(
+        Array.from({ length: 5 }, () => createVisitor(lone).get('/sign-in/oidc')),
+      );
+      expect(answers.map(({ status }) => status)).toEqual(Array(5).fill(503));
+      expect(performance.now() - began).toBeLessThan(10_000);
+    } finally {
+      await lone.stop();
+      silent.close();
+    }
+  }, 30_000);
+});
+
+test('without a provider there is no button, and no route', async () => {
+  const plain = await installation.startBoard();
+  const visitor = createVisitor(plain);
+  expect(await (await visitor.get('/sign-in', { accept: 'text/html' })).text()).not.toContain(
+    'single sign-on',
+  );
+  expect((await visitor.get('/sign-in/oidc/callback?code=x')).status).toBe(401);
+});

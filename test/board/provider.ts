@@ -1,0 +1,143 @@
+import { generateKeyPairSync, type KeyObject, sign } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import Provider, { type Configuration } from 'oidc-provider';
+
+export const CLIENT = { id: 'console', secret: 'what the console proves itself by' };
+
+/** What the provider says of somebody. */
+export type Claims = Record<string, unknown>;
+
+/** Changes what an ID token says; the provider signs it again, or whoever has the other key. */
+export type Tamper = (claims: Claims) => { claims: Claims; isForged?: boolean };
+
+const keyPair = () => generateKeyPairSync('rsa', { modulusLength: 2048 }).privateKey;
+
+const encode = (value: object) => Buffer.from(JSON.stringify(value)).toString('base64url');
+
+function signed(header: string, claims: Claims, key: KeyObject): string {
+  const text = `${header}.${encode(claims)}`;
+  return `${text}.${sign('sha256', Buffer.from(text), key).toString('base64url')}`;
+}
+
+/**
+ * A provider of OpenID Connect on loopback. It believes whatever name is typed, and says of it what `people` has.
+ *
+ * @param redirectUri where it may send people back to
+ * @param port of loopback; absent: a free one
+ */
+export async function startProvider(redirectUri: string, { port = 0 } = {}) {
+  const people = new Map<string, Claims>();
+  const key = keyPair();
+  const otherKey = keyPair();
+  const state: { tamper?: Tamper | undefined } = {};
+  let callback: ReturnType<Provider['callback']> | undefined;
+  const server = createServer((request, response) => void callback?.(request, response));
+  server.listen(port, '127.0.0.1');
+  await once(server, 'listening');
+  const issuer = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+
+  const configuration: Configuration = {
+    clients: [
+      {
+        ...{ client_id: CLIENT.id, client_secret: CLIENT.secret, redirect_uris: [redirectUri] },
+        ...{ response_types: ['code'], grant_types: ['authorization_code'] },
+      },
+    ],
+    jwks: { keys: [{ ...key.export({ format: 'jwk' }), kid: 'one', alg: 'RS256', use: 'sig' } as never] },
+    cookies: { keys: ['of this test'] },
+    claims: { openid: ['sub'], email: ['email', 'email_verified'], profile: ['preferred_username'] },
+    findAccount: (_context, id) => ({ accountId: id, claims: () => ({ ...people.get(id), sub: id }) }),
+    ttl: { AccessToken: 60, Grant: 60, IdToken: 60, Interaction: 60, Session: 60 },
+    features: { devInteractions: { enabled: false } },
+    interactions: { url: (_context, { uid }) => `/interaction/${uid}` },
+    // Nobody is asked whether the console may know the address.
+    async loadExistingGrant({ oidc }) {
+      const grant = new oidc.provider.Grant({
+        ...{ clientId: oidc.client!.clientId, accountId: oidc.session!.accountId! },
+      });
+      grant.addOIDCScope('openid email profile');
+      await grant.save();
+      return grant;
+    },
+  };
+  const provider = new Provider(issuer, configuration);
+  provider.use(async (context, next) => {
+    if (context.path.startsWith('/interaction/')) {
+      if (context.method !== 'POST') {
+        context.type = 'html';
+        context.body =
+          '<!doctype html><title>Who?</title><form method="post"><label>Name <input name="login"></label><button>Go on</button></form>';
+        return;
+      }
+      const login = new URLSearchParams(await bodyOf(context.req)).get('login')!;
+      const result = login === '' ? { error: 'access_denied', error_description: '<script>no</script>' } : {};
+      await provider.interactionFinished(context.req, context.res, {
+        ...result,
+        ...(login !== '' && { login: { accountId: login } }),
+      });
+      context.respond = false;
+      return;
+    }
+    await next();
+    const body = context.body as { id_token?: string } | undefined;
+    if (context.path !== '/token' || !body?.id_token || !state.tamper) return;
+    const [header = '', payload = ''] = body.id_token.split('.');
+    const { claims, isForged } = state.tamper(JSON.parse(Buffer.from(payload, 'base64url').toString()));
+    context.body = { ...body, id_token: signed(header, claims, isForged ? otherKey : key) };
+  });
+  callback = provider.callback();
+
+  return {
+    ...{ issuer, people, state },
+    async stop() {
+      server.closeAllConnections();
+      server.close();
+      await once(server, 'close');
+    },
+  };
+}
+
+async function bodyOf(request: AsyncIterable<Buffer>): Promise<string> {
+  let text = '';
+  for await (const chunk of request) text += chunk;
+  return text;
+}
+
+/** A browser without pages: it keeps cookies and follows to the next page that is none of the provider's. */
+export function createWalker(board: { url: string }) {
+  const cookies = new Map<string, string>();
+
+  async function ask(url: string, init: RequestInit = {}): Promise<Response> {
+    const cookie = [...cookies].map(([name, value]) => `${name}=${value}`).join('; ');
+    const answer = await fetch(url, {
+      redirect: 'manual',
+      ...init,
+      headers: { accept: 'text/html', cookie },
+    });
+    for (const set of answer.headers.getSetCookie()) {
+      const [, name = '', value = ''] = /^([^=]+)=([^;]*)/.exec(set)!;
+      if (value === '') cookies.delete(name);
+      else cookies.set(name, value);
+    }
+    return answer;
+  }
+
+  /** To where the provider sends back with its answer, which is not asked for yet. */
+  async function answerFor(login: string): Promise<string> {
+    let at = `${board.url}/sign-in/oidc`;
+    let answer = await ask(at);
+    for (let hops = 0; hops < 10; hops++) {
+      const to = answer.headers.get('location');
+      if (to !== null) {
+        at = new URL(to, at).href;
+        if (at.startsWith(board.url)) return at;
+        answer = await ask(at);
+      } else answer = await ask(at, { method: 'POST', body: new URLSearchParams({ login }) });
+    }
+    throw new Error(`the provider sends nowhere: ${answer.status} at ${at}`);
+  }
+
+  return { cookies, ask, answerFor, enter: async (login: string) => ask(await answerFor(login)) };
+}
