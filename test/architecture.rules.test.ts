@@ -24,9 +24,10 @@ const rooms: Record<string, string[]> = {
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
   ],
+  docs: ['platform', 'profile'],
   edge: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'preferences'],
-    ...['store', 'queue', 'limits', 'processes', 'operations'],
+    ...['store', 'queue', 'limits', 'processes', 'operations', 'docs'],
   ],
   board: [
     ...['generated', 'platform', 'schemas', 'profile', 'jobs'],
@@ -196,6 +197,8 @@ test.each([
   ['pg', ['store', 'queue', 'workers/lane', 'workers/fence', 'embedded', 'integrations', 'processes']],
   ['@duckdb/node-api', ['integrations']],
   ['@aws-sdk/client-s3', ['integrations']],
+  ['marked', ['docs']],
+  ['minisearch', ['docs']],
 ])('%s is known only to %j', (name, allowed) => {
   const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file));
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
@@ -214,6 +217,19 @@ test('what is large and seldom needed is imported only when a source is opened',
     if (file === opener.file || /^src\/integrations\/(files|bucket|postgres)/.test(file)) return false;
     return imports.some((name) => large.includes(name) || /^src\/integrations\/(files|bucket)\//.test(name));
   });
+  expect(others.map(({ file }) => file)).toEqual([]);
+});
+
+test('what makes the pages of the documentation is loaded when somebody asks for one', () => {
+  const { imports, text } = sources.find(({ file }) => file === 'src/edge/docs-pages.ts')!;
+  expect(imports).toContain('src/docs/site.ts');
+  expect(text).not.toMatch(/^import (?!type)[^;]*docs\/site/m);
+  const others = code.filter(
+    ({ file, values }) =>
+      roomOf(file) !== 'docs' &&
+      file !== 'src/edge/docs-pages.ts' &&
+      values.some((name) => name.startsWith('src/docs/')),
+  );
   expect(others.map(({ file }) => file)).toEqual([]);
 });
 
@@ -246,7 +262,7 @@ test(`no file has more than ${MOST_LINES} lines`, () => {
 /** Where a server, or a process, is started: what only the tiers above may reach. */
 const startsServers = ['test/setup/fixtures.ts', 'test/setup/redis.ts'];
 const startsProcesses = [
-  ...['processes', 'fleet', 'npm-start', 'chromium', 'postgres-on-port'].map(
+  ...['processes', 'fleet', 'npm-start', 'installed', 'postgres-on-port'].map(
     (name) => `test/setup/${name}.ts`,
   ),
   ...['src/embedded/postgres.ts', 'node:child_process'],

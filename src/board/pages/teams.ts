@@ -1,5 +1,5 @@
+import { html, type Part } from '../../platform/html.ts';
 import type { Page, PageServices } from '../console.ts';
-import { html, type Part } from '../html.ts';
 import { empty, moment, nextPage, pathWith, table } from '../layout.ts';
 import { chosenCompany } from './accounts.ts';
 
