@@ -134,6 +134,24 @@ export const examples: Record<string, Example> = {
 
 const TYPE = 'Content-Type';
 
+/** Columns that a member may take in one line. */
+const LINE = 76;
+
+/** JSON over several lines, where what is short stays in one. */
+export function readable(value: unknown, step = 2, indent = 0): string {
+  const line = JSON.stringify(value, null, 1)
+    .replace(/\s*\n\s*/g, ' ')
+    .replace(/\{ | \}|\[ | \]/g, (edge) => edge.trim());
+  if (typeof value !== 'object' || value === null || indent + line.length <= LINE) return line;
+  const inner = indent + step;
+  const pad = ' '.repeat(inner);
+  const [open, close] = Array.isArray(value) ? '[]' : '{}';
+  const members = Array.isArray(value)
+    ? value.map((one) => readable(one, step, inner))
+    : Object.entries(value).map(([name, one]) => `${JSON.stringify(name)}: ${readable(one, step, inner)}`);
+  return `${open}\n${members.map((member) => `${pad}${member}`).join(',\n')}\n${' '.repeat(indent)}${close}`;
+}
+
 interface Language {
   name: string;
   /** What its file is called, behind the dot. */
@@ -163,9 +181,7 @@ function inCurl(example: Example): string {
     `curl -sS --fail-with-body -X ${method} "${shown(`\${PENSTOCK_URL}${path}`)}"`,
     ...headersOf(example).map(([name, value]) => `-H "${name}: ${shown(value)}"`),
     // Within single quotes nothing is a variable: they end before one, and begin again behind it.
-    ...(body === undefined
-      ? []
-      : [`-d '${JSON.stringify(body, null, 2).replace(/\$\{(\w+)\}/g, `'"$$$1"'`)}'`]),
+    ...(body === undefined ? [] : [`-d '${readable(body).replace(/\$\{(\w+)\}/g, `'"$$$1"'`)}'`]),
   ];
   return `${lines.join(' \\\n  ')}\n`;
 }
@@ -180,7 +196,7 @@ function inNode(example: Example): string {
   const sent =
     body === undefined
       ? ''
-      : `  body: JSON.stringify(${indented(JSON.stringify(body, null, 2)).replace(/"\$\{(\w+)\}"/g, 'process.env.$1')}),\n`;
+      : `  body: JSON.stringify(${readable(body, 2, 2).replace(/"\$\{(\w+)\}"/g, 'process.env.$1')}),\n`;
   return `const answer = await fetch(${text(`\${PENSTOCK_URL}${path}`)}, {
   method: '${method}',
   headers: {
@@ -199,7 +215,7 @@ function inPython(example: Example): string {
   const sent =
     body === undefined
       ? ''
-      : `    data=json.dumps(${indented(JSON.stringify(body, null, 4), 4).replace(/"\$\{(\w+)\}"/g, 'os.environ["$1"]')}).encode(),\n`;
+      : `    data=json.dumps(${readable(body, 4, 4).replace(/"\$\{(\w+)\}"/g, 'os.environ["$1"]')}).encode(),\n`;
   const imports = [...(body === undefined ? [] : ['json']), 'os', 'urllib.request'];
   return `${imports.map((name) => `import ${name}\n`).join('')}
 request = urllib.request.Request(
@@ -212,8 +228,6 @@ with urllib.request.urlopen(request) as answer:
     print(answer.read().decode())
 `;
 }
-
-const indented = (text: string, by = 2) => text.replaceAll('\n', `\n${' '.repeat(by)}`);
 
 /** The example of an operation in each language, of which the reader chooses one without script. */
 export function samplesOf(operationId: string): Html | undefined {
@@ -229,5 +243,5 @@ export function samplesOf(operationId: string): Html | undefined {
   );
   return html`<p>${example.note}</p>
 <div class="samples" role="group" aria-label="Language of the example">${choices}${texts}</div>
-${example.answer !== undefined && html`<p class="faint caption">It is answered with</p><pre tabindex="0"><code>${JSON.stringify(example.answer, null, 2)}</code></pre>`}`;
+${example.answer !== undefined && html`<p class="faint caption">It is answered with</p><pre tabindex="0"><code>${readable(example.answer)}</code></pre>`}`;
 }

@@ -110,5 +110,5 @@ ${[...operations].map(
 
 /** A path that may break behind a slash. */
 export function breakable(route: string): Part[] {
-  return route.split(/(?<=[/.])/).map((piece) => html`${piece}<wbr>`);
+  return route.split(/(?<=\w\/)/).map((piece, index) => html`${index > 0 && html`<wbr>`}${piece}`);
 }

@@ -1,5 +1,5 @@
 import { type Html, html, type Part } from '../platform/html.ts';
-import { samplesOf } from './examples.ts';
+import { readable, samplesOf } from './examples.ts';
 import { inline } from './guides.ts';
 import { breakable, type Entry } from './layout.ts';
 import { kindAndRules, type Schema, schemaMembers } from './schema.ts';
@@ -139,7 +139,7 @@ function answerOf(status: number, { description, content }: Answer): Html {
 function json(title: string, value: unknown): Part {
   return (
     value !== undefined &&
-    html`<p class="faint caption">${title}</p><pre tabindex="0"><code>${JSON.stringify(value, null, 2)}</code></pre>`
+    html`<p class="faint caption">${title}</p><pre tabindex="0"><code>${readable(value)}</code></pre>`
   );
 }
 
@@ -159,7 +159,7 @@ ${asked.map(
   ({ name, in: where, example: value }) =>
     html`<label>${name} <input data-name="${name}" data-in="${where}" value="${value}" autocomplete="off"></label>`,
 )}</div>
-${example !== undefined && html`<label>Body <textarea data-body spellcheck="false">${JSON.stringify(example, null, 2)}</textarea></label>`}
+${example !== undefined && html`<label>Body <textarea data-body spellcheck="false">${readable(example)}</textarea></label>`}
 <p><button type="button" class="main" data-send>Send</button></p>
 <p role="status" data-status></p>
 <pre tabindex="0" data-answer hidden></pre>

@@ -17,7 +17,7 @@ const MOST_WORDS = 8;
 const EXCERPT = 180;
 
 /** Parts that are indexed before others get their turn: some milliseconds at most. */
-const CHUNK = 10;
+const CHUNK = 5;
 
 export type Search = (query: string) => Found[];
 

@@ -1,6 +1,7 @@
 import { createHash } from 'node:crypto';
 import { existsSync, readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
+import { setImmediate } from 'node:timers/promises';
 import { packageRoot } from '../platform/package-root.ts';
 import { samplesOf } from './examples.ts';
 import { type Places, pathOf as pathOfGuide, readGuides, renderGuide, sectionsOf } from './guides.ts';
@@ -107,21 +108,20 @@ export function createSite(document: Document): Site {
   const made = new Map<string, Page>();
   let index: Promise<Search> | undefined;
 
-  function openSearch(): Promise<Search> {
-    const parts: Found[] = [
-      ...guides.flatMap((guide) =>
-        sectionsOf(guide).map(({ heading, anchor, text }) => ({
-          ...{ title: guide.title, heading, text },
-          path: anchor ? `${pathOfGuide(guide)}#${anchor}` : pathOfGuide(guide),
-        })),
-      ),
-      ...operations.map((operation) => ({
-        title: `${operation.method} ${operation.route}`,
-        heading: operation.summary,
-        path: pathOfOperation(operation),
-        text: textOf(operation),
-      })),
-    ];
+  async function openSearch(): Promise<Search> {
+    const parts: Found[] = operations.map((operation) => ({
+      title: `${operation.method} ${operation.route}`,
+      heading: operation.summary,
+      path: pathOfOperation(operation),
+      text: textOf(operation),
+    }));
+    for (const guide of guides) {
+      const own = pathOfGuide(guide);
+      for (const { heading, anchor, text } of sectionsOf(guide))
+        parts.push({ title: guide.title, heading, text, path: anchor ? `${own}#${anchor}` : own });
+      // Others get their turn.
+      await setImmediate();
+    }
     return createSearch(parts);
   }
 

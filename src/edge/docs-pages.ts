@@ -29,6 +29,9 @@ const FOR_EVER = 'public, max-age=31536000, immutable';
 /** Asked for again each time, and answered with 304 while it is the same. */
 const ASK_AGAIN = 'no-cache';
 
+/** Each takes some milliseconds, and nobody has to show a key: of one process, so many a second. */
+const SEARCHES_A_SECOND = 20;
+
 const types: Record<string, string> = { css: 'text/css', js: 'text/javascript' };
 
 /**
@@ -63,7 +66,13 @@ export function addDocsPages(app: Express, describe: () => OpenApiDocument): voi
   addPage(app, '/docs', (_request, response) => show(response, ''));
   for (const part of ['guides', 'reference'])
     addPage(app, `/docs/${part}/:name`, ({ params }, response) => show(response, `/${part}/${params.name}`));
+  let second = 0;
+  let searches = 0;
   addPage(app, '/docs/search', async ({ query }, response) => {
+    const now = Math.floor(performance.now() / 1000);
+    searches = now === second ? searches + 1 : 1;
+    second = now;
+    if (searches > SEARCHES_A_SECOND) return refuse(response, 'unavailable', { 'Retry-After': '1' });
     const page = await (await open()).search(typeof query.q === 'string' ? query.q : '');
     response.set('Cache-Control', 'no-store').type('html').send(page);
   });

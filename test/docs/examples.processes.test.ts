@@ -55,6 +55,8 @@ afterAll(() => fleet?.stop());
 describe.each(languages)('the examples in $name', ({ name, suffix, write }) => {
   test('run as they are shown, one after the other, and are answered as it is said', async () => {
     const program = await programs[suffix]!();
+    // The name is the one of the examples; that of the language before gives it up.
+    await fleet.pool.query(`update workspaces set name = id::text where name = 'default'`);
     const workspace = await createWorkspace(fleet.pool, 'default');
     const company = await createCompany(fleet.pool, `who reads ${name}`);
     await fleet.pool.query('update workspaces set company_id = $1 where id = $2', [company, workspace.id]);

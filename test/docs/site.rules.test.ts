@@ -218,3 +218,13 @@ test('the image holds what the pages are made of: files of the guides are below 
   for (const { file } of readGuides()) expect(file).toMatch(/^docs\/[\w-]+\.md$|^SECURITY\.md$/);
   expect(readFileSync(path.join(packageRoot, 'Dockerfile'), 'utf8')).toContain('/app/docs ./docs');
 });
+
+test('what makes the pages is loaded when somebody asks for one: nobody imports it at the start', () => {
+  const files = readdirSync(path.join(packageRoot, 'src'), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !file.startsWith('docs'))
+    .map((file) => [file, readFileSync(path.join(packageRoot, 'src', file), 'utf8')] as const);
+  const users = files.filter(([, text]) => /'(?:\.\.?\/)+docs\/|'marked'|'minisearch'/.test(text));
+  expect(users.map(([file]) => file)).toEqual(['edge/docs-pages.ts']);
+  expect(users[0]![1]).not.toMatch(/^import (?!type)[^;]*\/docs\//m);
+  expect(users[0]![1]).toContain("import('../docs/site.ts')");
+});

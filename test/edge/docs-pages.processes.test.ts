@@ -1,8 +1,9 @@
 import { once } from 'node:events';
 import { readFileSync } from 'node:fs';
-import { createServer, type Server } from 'node:http';
+import { createServer, get, type IncomingMessage, type Server } from 'node:http';
 import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import express from 'express';
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -11,6 +12,7 @@ import { addDocsPages } from '../../src/edge/docs-pages.ts';
 import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { openBrowser } from '../setup/browser.ts';
+import { waitUntil } from '../setup/wait-until.ts';
 
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const operations = allOperations('service_id');
@@ -97,11 +99,24 @@ test('a page that is known is not sent again', async () => {
       'no-cache',
       expect.stringMatching(/^"\w{16}"$/),
     ]);
-    const again = await fetch(`${origin}/docs${place}`, { headers: { 'if-none-match': etag } });
-    expect([again.status, await again.text()]).toEqual([304, '']);
-    const other = await fetch(`${origin}/docs${place}`, { headers: { 'if-none-match': '"other"' } });
-    expect([other.status, await other.text()]).toEqual([200, await first.text()]);
+    // A fetch of Node that has this header asks no cache for anything, and says so.
+    const again = async (known: string) => {
+      const asked = get(`${origin}/docs${place}`, { headers: { 'if-none-match': known } });
+      const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+      return [answer.statusCode, await text(answer)];
+    };
+    expect(await again(etag)).toEqual([304, '']);
+    expect(await again('"other"')).toEqual([200, await first.text()]);
   }
+});
+
+test('a flood of searches is refused, and takes no time from others', async () => {
+  const search = async () => (await fetch(`${origin}/docs/search?q=the+of+and`)).status;
+  const statuses = await Promise.all(Array.from({ length: 100 }, search));
+  expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(60);
+  expect([...new Set(statuses)].sort()).toEqual([200, 503]);
+  expect((await fetch(`${origin}/docs/guides/api`)).status).toBe(200);
+  await waitUntil(async () => (await search()) === 200, { what: 'a search to be answered again' });
 });
 
 test('/openapi.json is the document itself', async () => {

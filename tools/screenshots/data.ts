@@ -126,9 +126,9 @@ export async function seedHistory({ pool }: Installation): Promise<void> {
     workspace,
   );
   const letters = [
-    ['events', 'properties: the value is too large for the row', 6],
-    ['purchases', 'numeric field overflow: a price has at most 12 digits', 3],
-    ['attributes', 'the user has more than 20,000 attributes', 2],
+    ['events', 'new row for relation "events" violates check constraint "order_has_total"', 6],
+    ['purchases', 'numeric field overflow', 3],
+    ['attributes', 'the custom attributes of the user would be too large', 2],
   ] as const;
   const rows = letters.flatMap(([kind, reason, times]) =>
     Array.from({ length: times }, (_, index) => {
