@@ -241,7 +241,12 @@ export function samplesOf(operationId: string): Html | undefined {
     (language) =>
       html`<pre tabindex="0" class="as-${language.suffix}"><code>${language.write(example)}</code></pre>`,
   );
+  const variables = new Set(
+    [...languages[1]!.write(example).matchAll(/process\.env\.(\w+)/g)].map(([, name]) => name!),
+  );
+  const named = [...variables].map((name, index) => html`${index > 0 && ', '}<code>${name}</code>`);
   return html`<p>${example.note}</p>
+<p class="faint caption">From the environment: ${named}. <a href="/docs#try-it">What they are</a></p>
 <div class="samples" role="group" aria-label="Language of the example">${choices}${texts}</div>
 ${example.answer !== undefined && html`<p class="faint caption">It is answered with</p><pre tabindex="0"><code>${readable(example.answer)}</code></pre>`}`;
 }

@@ -89,8 +89,10 @@ export function startPage({ guides, operations }: Contents, sample: Html): Html 
 <p class="lead">Penstock takes events, purchases, attributes and changes of identity over REST, and applies them to Postgres. A 2xx
 means that what was sent is on disk, and will take effect once, in order.</p>
 <h2 id="try-it">A first request</h2>
-<p>The address and an API key stand in two variables: <code>PENSTOCK_URL</code>, such as <code>http://127.0.0.1:3000</code>, and
-<code>PENSTOCK_API_KEY</code>. One of the two events has no time: it is named, the other one is stored.</p>
+<p>The examples read the environment: <code>PENSTOCK_URL</code> is the address, such as <code>http://127.0.0.1:3000</code>, and
+<code>PENSTOCK_API_KEY</code> a key with the permission of the operation. Where they occur,
+<code>SUBSCRIPTION_GROUP_ID</code> is a group of emails (<code>penstock groups create</code>), <code>SCIM_TOKEN</code> and
+<code>SCIM_ORIGIN</code> are a token with its origin (<code>penstock scim-tokens issue</code>).</p>
 ${sample}
 <h2 id="contents">Guides</h2>
 <div class="shelves">${[...guides].map(

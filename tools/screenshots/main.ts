@@ -16,6 +16,7 @@ import { type Installation, startInstallation } from './installation.ts';
 const folder = path.join(packageRoot, 'generated/screenshots');
 const MOST_BYTES = 1_000_000;
 const WIDE = { width: 1280, height: 800 };
+const LOW = { width: 1280, height: 460 };
 const PHONE = { width: 390, height: 780 };
 
 interface Picture {
@@ -78,8 +79,8 @@ async function takeAll(penstock: Installation, browser: Browser): Promise<void> 
     { name: 'health-dark', at: url, scheme: 'dark' },
     { name: 'user', at: `${url}${user_}` },
     { name: 'user-phone', at: `${url}${user_}`, size: PHONE, scheme: 'dark' },
-    { name: 'dead-letters', at: `${url}/dead-letters` },
-    { name: 'syncs-dark', at: `${url}/syncs`, scheme: 'dark' },
+    { name: 'dead-letters', at: `${url}/dead-letters`, size: LOW },
+    { name: 'syncs-dark', at: `${url}/syncs`, scheme: 'dark', size: LOW },
     { name: 'workspace', at: `${url}${workspace}` },
     { name: 'audit', at: `${url}/audit` },
     { name: 'docs', at: penstock.docs },
