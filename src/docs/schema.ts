@@ -1,4 +1,5 @@
 import { type Html, html, type Part } from '../platform/html.ts';
+import { grouped } from '../platform/numbers.ts';
 import { inline } from './guides.ts';
 
 /** JSON Schema, as far as the operations use it. */
@@ -24,12 +25,15 @@ const words: Record<string, (value: unknown) => Part> = {
   default: (value) => html`${asCode(value)} if absent`,
   minimum: (least) => `at least ${least}`,
   maximum: (most) => `at most ${most}`,
-  minLength: (least) => `at least ${least} characters`,
-  maxLength: (most) => `at most ${most} characters`,
-  minItems: (least) => `at least ${least} elements`,
-  maxItems: (most) => `at most ${most} elements`,
+  minLength: (least) => `at least ${amount(least, 'character')}`,
+  maxLength: (most) => `at most ${amount(most, 'character')}`,
+  minItems: (least) => `at least ${amount(least, 'element')}`,
+  maxItems: (most) => `at most ${amount(most, 'element')}`,
   uniqueItems: (is) => is === true && 'each once',
 };
+
+const amount = (number: unknown, unit: string) =>
+  `${grouped(number as number)} ${unit}${number === 1 ? '' : 's'}`;
 
 const asCode = (value: unknown) => html`<code>${JSON.stringify(value)}</code>`;
 
