@@ -14,10 +14,14 @@ RUN npm run build && npm pkg delete devDependencies && npm prune --omit=dev --ig
 FROM node:24.22.1-slim
 ENV NODE_ENV=production
 WORKDIR /app
-COPY --from=build /app/package.json /app/Procfile /app/LICENSE ./
+COPY --from=build /app/package.json /app/Procfile /app/LICENSE /app/SECURITY.md ./
 COPY --from=build /app/prisma/migrations ./prisma/migrations
 COPY --from=build /app/src/limits/token-bucket.lua ./src/limits/token-bucket.lua
 COPY --from=build /app/src/board/assets/console.css /app/src/board/assets/console.js ./src/board/assets/
+COPY --from=build /app/src/docs/assets/docs.css /app/src/docs/assets/docs.js ./src/docs/assets/
+# What /docs shows.
+COPY --from=build /app/docs ./docs
+COPY --from=build /app/generated/screenshots ./generated/screenshots
 COPY --from=build /app/node_modules ./node_modules
 COPY --from=build /app/dist ./dist
 RUN chmod +x dist/src/cli.js && ln -s /app/dist/src/cli.js /usr/local/bin/penstock

@@ -234,6 +234,8 @@ describe('Dockerfile', () => {
       'prisma/migrations',
       'node_modules',
       'dist',
+      // What /docs shows.
+      ...['docs', 'SECURITY.md', 'generated/screenshots'],
       ...notCompiled('src'),
       ...notCompiled('workers'),
     ];
@@ -241,6 +243,8 @@ describe('Dockerfile', () => {
     const ignored = read('.dockerignore').split('\n');
     for (const file of copied)
       expect(ignored.includes(file) && !['node_modules', 'dist'].includes(file)).toBe(false);
+    // All other texts of the first folder stay away.
+    expect(ignored.indexOf('!SECURITY.md')).toBeGreaterThan(ignored.indexOf('*.md'));
   });
 
   test('no secret and no build of this machine gets into it', () => {

@@ -46,8 +46,9 @@ until_ready() {
   done
   fail "nothing is ready on port $1"
 }
-# An event goes in, and comes back.
+# An event goes in, and comes back; the documentation has its guides.
 try() {
+  curl -sf http://127.0.0.1:4310/docs/guides/api | grep -q 'Using the API</h1>' || fail "there is no documentation"
   local post=(curl -sf -X POST -H "Authorization: Bearer $1" -H 'Content-Type: application/json' -d)
   "${post[@]}" '{"events":[{"external_id":"ada","name":"seen","time":"2026-01-01T00:00:00Z"}]}' \
     http://127.0.0.1:4310/users/track >/dev/null || fail "an event is refused"

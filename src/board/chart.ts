@@ -1,6 +1,6 @@
 import { DateTime } from 'luxon';
+import { type Html, html } from '../platform/html.ts';
 import { grouped } from '../platform/numbers.ts';
-import { type Html, html } from './html.ts';
 
 /** What one day adds to a bar; several of a day stand on each other. */
 export interface DayValue {

@@ -1,6 +1,7 @@
 import type { NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import type { Config } from '../platform/config.ts';
+import { type Html, type Html, html, html } from '../platform/html.ts';
 import type { Log } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { openLaneDepths } from '../queue/depth.ts';
@@ -13,7 +14,6 @@ import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './download.ts';
-import { type Html, html } from './html.ts';
 import { noticeOf, shell } from './layout.ts';
 import { createMinuteLimit } from './lockouts.ts';
 import { clientOf, type OperatorSessions } from './sessions.ts';

@@ -1,7 +1,7 @@
 import { describe, expect, test } from 'vitest';
-import { html } from '../../src/board/html.ts';
 import { duration, pathWith, tree } from '../../src/board/layout.ts';
 import { csvOf } from '../../src/board/pages/sync.ts';
+import { html } from '../../src/platform/html.ts';
 
 const hostile = `<img src=x onerror="alert(1)">&'`;
 const escaped = '&lt;img src=x onerror=&quot;alert(1)&quot;&gt;&amp;&#39;';

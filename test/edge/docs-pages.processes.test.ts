@@ -1,19 +1,37 @@
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { readFileSync } from 'node:fs';
+import { createServer, get, type IncomingMessage, type Server } from 'node:http';
+import { createRequire } from 'node:module';
 import type { AddressInfo } from 'node:net';
+import { text } from 'node:stream/consumers';
 import express from 'express';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { BrowserContext, Page } from 'playwright-core';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { readGuides } from '../../src/docs/guides.ts';
+import { addDocsPages } from '../../src/edge/docs-pages.ts';
 import { openApiDocument } from '../../src/edge/openapi.ts';
-import { addDocsPages } from '../../src/edge/pages.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { openBrowser } from '../setup/browser.ts';
+import { waitUntil } from '../setup/wait-until.ts';
 
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 const operations = allOperations('service_id');
+const MOST_BYTES = 150_000;
+
+/** Requests to operations, as the browser has sent them. */
+const sent: { method: string; url: string; authorization: string | undefined; body: unknown }[] = [];
+
 let server: Server;
 let origin: string;
 beforeAll(async () => {
   const app = express();
+  app.disable('etag');
   addDocsPages(app, () => openApiDocument(operations));
+  app.use(express.json(), (request, response) => {
+    const { method, url, headers, body } = request;
+    sent.push({ method, url, authorization: headers.authorization, body });
+    response.status(201).json({ message: 'success' });
+  });
   server = createServer(app).listen(0, '127.0.0.1');
   await once(server, 'listening');
   origin = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
@@ -23,31 +41,82 @@ afterAll(() => {
   server.closeAllConnections();
 });
 
-test('the page and its files come from here, under a policy that lets nothing else in', async () => {
-  const page = await fetch(`${origin}/docs`);
-  expect(page.status).toBe(200);
-  const policy = page.headers.get('content-security-policy')!;
-  expect(policy).toContain("default-src 'none'");
-  expect(policy).toContain("script-src 'self';");
-  const html = await page.text();
-  expect(html).not.toMatch(/https?:\/\//);
-  expect(html).not.toMatch(/<script>|<style>/);
-  for (const [, file] of html.matchAll(/(?:src|href)="([^"]+)"/g)) {
-    const { status, headers } = await fetch(origin + file);
-    expect({ file, status }).toEqual({ file, status: 200 });
-    expect(headers.get('x-content-type-options') ?? file).toMatch(/nosniff|openapi\.json/);
+/** A page of each kind. */
+const places = [
+  ...['', '/guides/api', '/guides/settings', '/guides/console', '/guides/reliability'],
+  ...['/reference/users.track', '/reference/subscription.status.get', '/reference/scim.users.patch'],
+  ...['/search?q=merge', '/search?q=nothing+of+that', '/search'],
+];
+
+test('the pages and their files come from here, under a policy that lets nothing else in', async () => {
+  for (const place of places) {
+    const page = await fetch(`${origin}/docs${place}`);
+    expect([place, page.status]).toEqual([place, 200]);
+    const policy = page.headers.get('content-security-policy')!;
+    expect(policy).toContain("default-src 'none'");
+    expect(policy).toContain("script-src 'self';");
+    expect(policy).toContain("style-src 'self';");
+    expect(policy).not.toContain('unsafe');
+    for (const [, file] of (await page.text()).matchAll(
+      /<(?:script|link|img)[^>]*(?:src|href)="(\/[^"]+)"/g,
+    )) {
+      const { status, headers } = await fetch(origin + file);
+      expect({ file, status }).toEqual({ file, status: 200 });
+      expect(headers.get('x-content-type-options')).toBe('nosniff');
+      const isVersioned = file!.startsWith('/docs/assets/');
+      expect(headers.get('cache-control')).toMatch(isVersioned ? /immutable/ : /max-age=3600/);
+    }
   }
 });
 
 test('only the files that the page needs are served', async () => {
+  const version = /\/docs\/assets\/(\w+)\/docs\.css/.exec(await (await fetch(`${origin}/docs`)).text())![1];
   for (const path of [
-    '/docs/package.json',
-    '/docs/swagger-ui-bundle.js.map',
-    '/docs/../package.json',
-    '/docs/%2e%2e/package.json',
+    ...[
+      '/docs/package.json',
+      '/docs/../package.json',
+      '/docs/%2e%2e/package.json',
+      '/docs/guides/architecture',
+    ],
+    ...[
+      '/docs/guides/..%2f..%2fpackage.json',
+      '/docs/pictures/..%2fopenapi.json',
+      '/docs/pictures/none.webp',
+    ],
+    ...[`/docs/assets/${version}/..%2f..%2fdocs.css`, '/docs/assets/0/docs.css', '/docs/reference/none'],
   ]) {
-    expect((await fetch(origin + path)).status).toBe(404);
+    const { status } = await fetch(origin + path);
+    // What is no page of ours goes on to what comes behind.
+    expect([path, status]).toEqual([path, /\/docs\/(?:\.\.|%2e|package)/.test(path) ? 201 : 404]);
   }
+});
+
+test('a page that is known is not sent again', async () => {
+  for (const place of ['', '/guides/api', '/reference/users.track']) {
+    const first = await fetch(`${origin}/docs${place}`);
+    const etag = first.headers.get('etag')!;
+    expect([first.headers.get('cache-control'), etag]).toEqual([
+      'no-cache',
+      expect.stringMatching(/^"\w{16}"$/),
+    ]);
+    // A fetch of Node that has this header asks no cache for anything, and says so.
+    const again = async (known: string) => {
+      const asked = get(`${origin}/docs${place}`, { headers: { 'if-none-match': known } });
+      const [answer] = (await once(asked, 'response')) as [IncomingMessage];
+      return [answer.statusCode, await text(answer)];
+    };
+    expect(await again(etag)).toEqual([304, '']);
+    expect(await again('"other"')).toEqual([200, await first.text()]);
+  }
+});
+
+test('a flood of searches is refused, and takes no time from others', async () => {
+  const search = async () => (await fetch(`${origin}/docs/search?q=the+of+and`)).status;
+  const statuses = await Promise.all(Array.from({ length: 100 }, search));
+  expect(statuses.filter((status) => status === 200).length).toBeLessThanOrEqual(60);
+  expect([...new Set(statuses)].sort()).toEqual([200, 503]);
+  expect((await fetch(`${origin}/docs/guides/api`)).status).toBe(200);
+  await waitUntil(async () => (await search()) === 200, { what: 'a search to be answered again' });
 });
 
 test('/openapi.json is the document itself', async () => {
@@ -56,34 +125,135 @@ test('/openapi.json is the document itself', async () => {
   );
 });
 
-test('a browser without any other network shows every operation and breaks no rule of the policy', async () => {
-  const browser = await openBrowser();
-  try {
+describe('in a browser without any other network', () => {
+  let browser: BrowserContext;
+  beforeAll(async () => {
+    browser = await openBrowser();
+  }, 200_000);
+  afterAll(() => browser?.close());
+
+  const findings = (page: Page): Promise<string[]> =>
+    page.evaluate(
+      `${axe};axe.run().then(({ violations }) => violations.flatMap(({ id, nodes }) =>
+        nodes.map(({ html, failureSummary }) => id + ': ' + html.slice(0, 200) + failureSummary)))`,
+    );
+
+  test('no page has a finding of axe, breaks the policy, asks anybody else, or is wider than the screen', async () => {
     const page = await browser.newPage();
-    const complaints: string[] = [];
+    const troubles: string[] = [];
     const asked = new Set<string>();
-    page.on('console', (message) => {
-      if (message.type() === 'error') complaints.push(message.text());
-    });
-    page.on('pageerror', (error) => complaints.push(error.message));
-    page.on('request', (request) => {
-      const url = new URL(request.url());
-      if (url.protocol !== 'data:') asked.add(url.origin);
-    });
-    await page.goto(`${origin}/docs`);
-    for (const { id, method, path, summary } of operations) {
-      const row = page
-        .locator(`.opblock-${method.toLowerCase()} .opblock-summary`)
-        .filter({ has: page.locator(`[data-path="${path.replace(/:(\w+)/g, '{$1}')}"]`) });
-      const shown = row.filter({ hasText: summary });
-      await shown.waitFor();
-      // One of each shape is opened: with a body, and with a query.
-      if (['users.track', 'subscription.status.get'].includes(id)) await shown.click();
+    page.on('pageerror', ({ message }) => troubles.push(message));
+    page.on('console', (line) => line.type() === 'error' && troubles.push(line.text()));
+    page.on('request', (request) => asked.add(new URL(request.url()).origin));
+    for (const [width, colorScheme] of [
+      [1280, 'light'],
+      [390, 'dark'],
+      [1280, 'dark'],
+      [390, 'light'],
+    ] as const) {
+      await page.setViewportSize({ width, height: 800 });
+      await page.emulateMedia({ colorScheme });
+      for (const place of places) {
+        await page.goto(`${origin}/docs${place}`);
+        await page.evaluate('for (const one of document.querySelectorAll("main details")) one.open = true');
+        expect([place, width, colorScheme, await findings(page)]).toEqual([place, width, colorScheme, []]);
+        const wide = Number(await page.evaluate('document.documentElement.scrollWidth'));
+        expect([place, wide <= width]).toEqual([place, true]);
+        expect([place, await page.locator('h1').count()]).toEqual([place, 1]);
+      }
     }
-    await page.locator('.opblock-body .response').first().waitFor();
-    expect([...asked]).toEqual([origin]);
-    expect(complaints).toEqual([]);
-  } finally {
-    await browser.close();
-  }
-}, 300_000);
+    expect(troubles).toEqual([]);
+    expect([...asked].filter((one) => one !== origin && one !== 'null')).toEqual([]);
+    await page.close();
+  }, 200_000);
+
+  test('the first page has less than 150 KB in all', async () => {
+    const page = await browser.newPage();
+    const sizes: Promise<number>[] = [];
+    page.on('response', (response) => sizes.push(response.body().then(({ length }) => length)));
+    await page.goto(`${origin}/docs`);
+    const all = (await Promise.all(sizes)).reduce((sum, size) => sum + size, 0);
+    expect(all).toBeGreaterThan(10_000);
+    expect(all).toBeLessThan(MOST_BYTES);
+    await page.close();
+  });
+
+  test('by keyboard alone one searches, opens what was found, and chooses a language', async () => {
+    const page = await browser.newPage();
+    await page.goto(`${origin}/docs`);
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Skip to the content');
+    for (let press = 0; press < 2; press++) await page.keyboard.press('Tab');
+    await page.keyboard.type('merge users');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Search' }).waitFor();
+    await page.getByRole('link', { name: 'Merge users', exact: true }).last().focus();
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Merge users', level: 1 }).waitFor();
+    await page.getByRole('radio', { name: 'curl' }).focus();
+    for (const [sign, other] of [
+      ['await fetch(', 'curl -sS'],
+      ['import urllib.request', 'await fetch('],
+    ] as const) {
+      await page.keyboard.press('ArrowRight');
+      expect(await page.locator('.samples pre', { hasText: sign }).isVisible()).toBe(true);
+      expect(await page.locator('.samples pre', { hasText: other }).isVisible()).toBe(false);
+    }
+    // The next page shows the language that was chosen.
+    await page.goto(`${origin}/docs/reference/users.track`);
+    expect(await page.getByRole('radio', { name: 'Python' }).isChecked()).toBe(true);
+    await page.close();
+  });
+
+  test('what is found changes while one types', async () => {
+    const page = await browser.newPage();
+    await page.goto(`${origin}/docs/search`);
+    await page.getByRole('searchbox').pressSequentially('hard bounces');
+    await page.getByRole('link', { name: 'List email addresses that hard bounced' }).last().waitFor();
+    await page.waitForURL(/q=hard\+bounces$/);
+    await page.close();
+  });
+
+  test('a request is tried as it stands in the fields, and its answer is shown', async () => {
+    const page = await browser.newPage();
+    await page.goto(`${origin}/docs/reference/cdi.sync`);
+    await page.getByLabel('API key').fill('pk_secret');
+    await page.getByLabel('integration_id').fill('a/b');
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.getByText('201 Created').waitFor();
+    expect(sent.at(-1)).toMatchObject({
+      ...{ method: 'POST', url: '/cdi/integrations/a%2Fb/sync', authorization: 'Bearer pk_secret' },
+    });
+    await page.goto(`${origin}/docs/reference/users.merge`);
+    expect(await page.getByLabel('API key').inputValue()).toBe('');
+    await page.getByRole('button', { name: 'Send' }).click();
+    await page.getByText('201 Created').waitFor();
+    expect(sent.at(-1)!.body).toEqual(operations.find(({ id }) => id === 'users.merge')!.example.body);
+    expect(await page.locator('[data-answer]').textContent()).toBe('{\n  "message": "success"\n}');
+    await page.close();
+  });
+
+  test('without script everything is read, searched, and shown in each language', async () => {
+    const plain = await openBrowser({ javaScriptEnabled: false });
+    try {
+      const page = await plain.newPage();
+      for (const { title } of readGuides()) {
+        await page.goto(`${origin}/docs`);
+        await page.getByRole('main').getByRole('link', { name: title, exact: true }).click();
+        await page.getByRole('heading', { name: title, level: 1 }).waitFor();
+      }
+      await page.goto(`${origin}/docs`);
+      await page.getByRole('searchbox').fill('export');
+      await page.keyboard.press('Enter');
+      await page
+        .getByRole('main')
+        .getByRole('link', { name: 'Read users back by their identifiers' })
+        .click();
+      await page.getByText('Python', { exact: true }).click();
+      await page.locator('.samples pre', { hasText: 'urllib' }).waitFor();
+      expect(await page.getByRole('heading', { name: 'Try it' }).isVisible()).toBe(false);
+    } finally {
+      await plain.close();
+    }
+  }, 100_000);
+});

@@ -8,7 +8,7 @@ import { expectCommonHeaders } from '../setup/common-headers.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 
 const probes = ['/healthz', '/readyz', '/metrics'];
-const pages = ['/openapi.json', '/docs', '/docs/start.js', '/docs/swagger-ui.css'];
+const pages = ['/openapi.json', '/docs', '/docs/guides/api', '/docs/reference/users.track', '/docs/search'];
 
 let fleet: Fleet;
 let edge: Member;
@@ -48,6 +48,7 @@ test.each([...probes, ...pages])('%s is only read: 405 with Allow for another me
 
 test.for<[what: string, method: string, path: string, status: number, named: string]>([
   ['a page', 'GET', '/docs', 200, '/docs'],
+  ['a page, without what was searched', 'GET', '/docs/search?q=secret', 200, '/docs/search'],
   ['another method of a page', 'POST', '/healthz', 405, '/healthz'],
   ['another method of an operation', 'GET', '/users/track', 405, '/users/track'],
 ])('one log line, with its path: %s', async ([_what, method, path, status, named]) => {

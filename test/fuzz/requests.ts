@@ -57,7 +57,9 @@ const METHODS = [
 const PATHS = [
   '/',
   '/docs',
-  '/docs/swagger-ui.css',
+  '/docs/guides/api',
+  '/docs/guides/%2e%2e%2fpackage.json',
+  '/docs/search?q[]=a&q[b]=c',
   '/docs/%2e%2e/package.json',
   '/openapi.json',
   '/healthz',

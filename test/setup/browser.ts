@@ -1,6 +1,6 @@
 import { type BrowserContext, chromium } from 'playwright-core';
-import { findChromium } from './chromium.ts';
 import { temporaryFolder } from './fixtures.ts';
+import { findChromium } from './installed.ts';
 
 /** Nothing that calls home, nothing that needs a screen or a sandbox of its own. */
 const ARGUMENTS = [

@@ -1,9 +1,9 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { teamPermissions } from '../../schemas/scim-permissions.ts';
 import { namesOf } from '../../store/accounts.ts';
 import { type Database, storable } from '../../store/database.ts';
 import { type AppGroup, type Gift, giveGroups } from '../../store/permission-sets.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { empty, pathWith, table } from '../layout.ts';
 
 /** Workspaces of one account that its page shows, and teams of each. */

@@ -1,4 +1,5 @@
 import type { Prisma } from '../../generated/prisma/client.ts';
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { findAccountPage } from '../../store/accounts.ts';
 import { audited } from '../../store/audit.ts';
 import { storable } from '../../store/database.ts';
@@ -6,7 +7,6 @@ import { inviteAccount, revokeInvitation } from '../../store/invitations.ts';
 import { endSessions, listSessions } from '../../store/sessions.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { badge, empty, facts, moment, nextPage, pathWith, table } from '../layout.ts';
 import { giveForms, groupTable } from './account-groups.ts';
 import { sessionTable } from './sessions.ts';

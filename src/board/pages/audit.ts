@@ -1,10 +1,10 @@
 import { DateTime } from 'luxon';
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
 import { type AuditRow, type AuditSearch, MOST_LOOKED_THROUGH, searchAudit } from '../../store/audit-list.ts';
 import { type Database, storable } from '../../store/database.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { brief, count, csvLine, empty, moment, nextPage, pathWith, table } from '../layout.ts';
 
 const PAGE = 50;

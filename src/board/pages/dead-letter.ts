@@ -1,9 +1,9 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
 import type { Json } from '../../profile/json.ts';
 import { MAX_MENDED_BYTES, mendAndReplay, NotMended, replayDeadLetters } from '../../queue/dead-letters.ts';
 import { discardDeadLetters, readLetter, type WholeLetter } from '../../store/dead-letter-actions.ts';
 import type { Workspace } from '../access.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { badge, count, facts, MASK, moment, pathWith, tree } from '../layout.ts';
 import { MAX_REASON, readReason } from './dead-letters.ts';
 

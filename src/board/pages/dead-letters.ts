@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { replayDeadLetters } from '../../queue/dead-letters.ts';
 import { discardDeadLetters } from '../../store/dead-letter-actions.ts';
 import {
@@ -13,7 +14,6 @@ import {
 import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { badge, count, empty, MASK, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
 
 const PAGE = 50;

@@ -1,3 +1,4 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { grouped } from '../../platform/numbers.ts';
 import type { LaneNow } from '../../queue/depth.ts';
 import { countWaiting } from '../../store/dead-letter-groups.ts';
@@ -5,7 +6,6 @@ import { listProcesses, type SeenProcess, SILENT_SECONDS } from '../../store/pro
 import { readSyncState } from '../../store/sync-lists.ts';
 import type { Page, PageServices } from '../console.ts';
 import { diagnose } from '../diagnosis.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { badge, count, duration, empty, moment, table } from '../layout.ts';
 
 /** Dead letters that are counted here; the page about them counts by group. */

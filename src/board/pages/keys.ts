@@ -1,3 +1,4 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { isAddressOrSubnet } from '../../platform/listen.ts';
 import { grouped } from '../../platform/numbers.ts';
 import { permissions } from '../../schemas/api-permissions.ts';
@@ -13,7 +14,6 @@ import { storable } from '../../store/database.ts';
 import type { Workspace } from '../access.ts';
 import { dailyChart } from '../chart.ts';
 import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { badge, count, empty, facts, moment, nextPage, table, workspaceChoice } from '../layout.ts';
 
 const PAGE = 50;

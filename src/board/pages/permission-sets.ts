@@ -1,3 +1,4 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { workspacePermissions } from '../../schemas/scim-permissions.ts';
 import { storable } from '../../store/database.ts';
 import {
@@ -8,7 +9,6 @@ import {
   MOST_HOLDERS,
 } from '../../store/permission-sets.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { count, empty, facts, moment, pathWith } from '../layout.ts';
 
 /** Characters of a name. */

@@ -6,10 +6,10 @@ import {
   type Standing as ObjectStanding,
   overall,
 } from '../../operations/requests/follow.ts';
+import { html, type Part } from '../../platform/html.ts';
 import { MOST_COUNTED } from '../../queue/waiting.ts';
 import type { Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
-import { html, type Part } from '../html.ts';
 import {
   badge,
   count,

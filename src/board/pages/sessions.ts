@@ -1,8 +1,8 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { audited } from '../../store/audit.ts';
 import { endSessions, type ListedSession, listSessions, type SessionScope } from '../../store/sessions.ts';
 import type { Viewer } from '../access.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { empty, moment, nextPage, pathWith, table } from '../layout.ts';
 import type { OperatorSession } from '../sessions.ts';
 

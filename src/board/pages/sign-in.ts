@@ -1,4 +1,4 @@
-import { type Html, html, type Part } from '../html.ts';
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { shell } from '../layout.ts';
 
 /** The pages before and after the console itself: all that is seen without a session. */

@@ -1,3 +1,4 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
 import { grouped } from '../../platform/numbers.ts';
 import { type AuditAction, type AuditEntry, audited, recordAudit } from '../../store/audit.ts';
@@ -9,7 +10,6 @@ import {
 import { type RowError, type SelectedRun, selectRowErrors, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import {
   count,
   csvLine,

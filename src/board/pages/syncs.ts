@@ -1,7 +1,7 @@
 import { nextRun } from '../../integrations/schedule.ts';
+import { html, type Part } from '../../platform/html.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
 import { chosenWorkspace, type Page, type PageServices } from '../console.ts';
-import { html, type Part } from '../html.ts';
 import { badge, empty, moment, nextPage, type Tone, table, workspaceChoice } from '../layout.ts';
 
 const PAGE = 50;

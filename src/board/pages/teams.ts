@@ -1,3 +1,4 @@
+import { html, type Part } from '../../platform/html.ts';
 import { storable } from '../../store/database.ts';
 import {
   deleteTeam,
@@ -7,7 +8,6 @@ import {
   renameTeam,
 } from '../../store/permission-sets.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { html, type Part } from '../html.ts';
 import { empty, facts, moment, nextPage, pathWith, table } from '../layout.ts';
 import { chosenCompany } from './accounts.ts';
 import {

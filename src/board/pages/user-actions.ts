@@ -1,13 +1,13 @@
 import { toUserObject, userFields } from '../../operations/export/user-fields.ts';
 import type { Caller } from '../../operations/operation.ts';
 import { usersDelete } from '../../operations/users.delete.ts';
+import { html } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
 import { presentTrace } from '../../platform/tracing.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import { recordAudit } from '../../store/audit.ts';
 import { readProfiles } from '../../store/export.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { html } from '../html.ts';
 import { pathWith } from '../layout.ts';
 import { findUser, type Seen } from './user.ts';
 import { userPath } from './users.ts';

@@ -1,8 +1,8 @@
+import { html, type Part } from '../../platform/html.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import type { StoredUser } from '../../store/export.ts';
 import type { MergedProfile } from '../../store/timeline.ts';
-import { html, type Part } from '../html.ts';
 import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
 import { shownExternalId } from './users.ts';
 

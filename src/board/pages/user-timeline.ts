@@ -1,9 +1,9 @@
+import { html, type Part } from '../../platform/html.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
 import { GLOBAL } from '../../store/subscription-states.ts';
 import { type Deed, readTimeline } from '../../store/timeline.ts';
 import type { Workspace } from '../access.ts';
 import type { PageServices } from '../console.ts';
-import { html, type Part } from '../html.ts';
 import { badge, count, empty, moment, table, tree } from '../layout.ts';
 
 /** Entries of the timeline on a page. */

@@ -1,3 +1,4 @@
+import { html, type Part } from '../../platform/html.ts';
 import { type Identifier, toProfileId, toServiceId } from '../../profile/identifier.ts';
 import { identifierText } from '../../store/dead-letters.ts';
 import { readProfiles, type StoredUser } from '../../store/export.ts';
@@ -7,7 +8,6 @@ import type { HistorySubject } from '../../store/subscription-history.ts';
 import { MAX_MERGED, selectLettersOfUser, selectMerged, selectRenamed } from '../../store/timeline.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { html, type Part } from '../html.ts';
 import { badge, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
 import { attributes, devices, MOST, names, profile, subscriptions, summaries } from './user-facts.ts';
 import { readEntries, timeline } from './user-timeline.ts';

@@ -1,10 +1,10 @@
+import { html, type Part } from '../../platform/html.ts';
 import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
 import { toProfileId, toServiceId } from '../../profile/identifier.ts';
 import { storable } from '../../store/database.ts';
 import { type FoundUser, newestUsers, searchUsers, type UserSearch } from '../../store/profile-search.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry } from '../console.ts';
-import { html, type Part } from '../html.ts';
 import { empty, MASK, moment, pathWith, table, workspaceChoice } from '../layout.ts';
 
 /** Users on a page: who is looked for is among the first, or is named more exactly. */

@@ -1,11 +1,11 @@
 import { DateTime } from 'luxon';
+import { type Html, html, type Part } from '../../platform/html.ts';
 import { grouped } from '../../platform/numbers.ts';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
 import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
 import type { Workspace } from '../access.ts';
 import { dailyChart } from '../chart.ts';
 import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { type Html, html, type Part } from '../html.ts';
 import { badge, duration, empty, pathWith, table } from '../layout.ts';
 
 /** Days of usage that the page shows. */

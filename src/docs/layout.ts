@@ -1,0 +1,116 @@
+import { Html, html, type Part } from '../platform/html.ts';
+import { packageVersion } from '../platform/package-root.ts';
+
+/** What the navigation leads to. */
+export interface Contents {
+  /** By whom they are for. */
+  guides: ReadonlyMap<string, readonly Entry[]>;
+  /** By what they are about. */
+  operations: ReadonlyMap<string, readonly (Entry & { method: string; route: string })[]>;
+}
+
+export interface Entry {
+  title: string;
+  path: string;
+}
+
+export interface Shell {
+  title: string;
+  body: Html;
+  /** Of the page itself. */
+  path: string;
+  /** What the field of the search holds. */
+  query?: string;
+}
+
+/** Where the pages find styles and scripts. */
+export type AssetPath = (name: 'console.css' | 'docs.css' | 'console.js' | 'docs.js') => string;
+
+/** Characters of a search. */
+export const MOST_QUERY = 100;
+
+/** Markup that somebody else has made: a renderer that escapes what is text. */
+export const asHtml = (markup: string): Html => new Html(markup);
+
+/** Makes whole pages. */
+export function createShell(contents: Contents, asset: AssetPath) {
+  return ({ title, body, path, query }: Shell): string =>
+    html`<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>${title} – Penstock</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="${asset('console.css')}">
+<link rel="stylesheet" href="${asset('docs.css')}">
+<script src="${asset('console.js')}"></script>
+<script src="${asset('docs.js')}"></script>
+</head>
+<body class="docs">
+<a class="skip" href="#main">Skip to the content</a>
+<header class="side">
+<a class="brand" href="/docs"${path === '/docs' && html` aria-current="page"`}>Penstock</a>
+<form action="/docs/search" role="search"><input type="search" name="q" value="${query}" maxlength="${MOST_QUERY}" aria-label="Search the documentation" placeholder="Search" required></form>
+<a class="contents-link" href="/docs#contents">Contents</a>
+<nav aria-label="Documentation">${navigation(contents, path)}</nav>
+<div class="who"><button type="button" class="quiet" data-theme-toggle hidden>Dark or light</button>
+<span class="faint">${packageVersion}</span></div>
+</header>
+<main id="main" tabindex="-1">
+${body}
+</main>
+</body>
+</html>
+`.text;
+}
+
+function navigation({ guides, operations }: Contents, present: string): Part {
+  const link = (path: string, text: Part) =>
+    html`<li><a href="${path}"${path === present && html` aria-current="page"`}>${text}</a></li>`;
+  const shelves = [...guides].map(
+    ([shelf, entries]) =>
+      html`<p class="shelf">${shelf}</p><ul>${entries.map(({ path, title }) => link(path, title))}</ul>`,
+  );
+  const groups = [...operations].map(
+    ([group, entries]) =>
+      html`<details${entries.some(({ path }) => path === present) && html` open`}><summary>${group}</summary><ul class="routes">${entries.map(
+        ({ path, method, route }) =>
+          link(path, html`<span class="method">${method}</span> ${breakable(route)}`),
+      )}</ul></details>`,
+  );
+  return html`${shelves}<p class="shelf">Reference</p>${groups}`;
+}
+
+/** The first page: where to begin, and everything there is. */
+export function startPage({ guides, operations }: Contents, sample: Html): Html {
+  return html`<h1>Documentation</h1>
+<p class="lead">Penstock takes events, purchases, attributes and changes of identity over REST, and applies them to Postgres. A 2xx
+means that what was sent is on disk, and will take effect once, in order.</p>
+<h2 id="try-it">A first request</h2>
+<p>The examples read the environment: <code>PENSTOCK_URL</code> is the address, such as <code>http://127.0.0.1:3000</code>, and
+<code>PENSTOCK_API_KEY</code> a key with the permission of the operation. Where they occur,
+<code>SUBSCRIPTION_GROUP_ID</code> is a group of emails (<code>penstock groups create</code>), <code>SCIM_TOKEN</code> and
+<code>SCIM_ORIGIN</code> are a token with its origin (<code>penstock scim-tokens issue</code>).</p>
+${sample}
+<h2 id="contents">Guides</h2>
+<div class="shelves">${[...guides].map(
+    ([shelf, entries]) =>
+      html`<div class="card"><h3>${shelf}</h3><ul>${entries.map(({ path, title }) => html`<li><a href="${path}">${title}</a></li>`)}</ul></div>`,
+  )}</div>
+<h2>Reference</h2>
+<p>The same as a document for programs: <a href="/openapi.json">/openapi.json</a>.</p>
+${[...operations].map(
+  ([group, entries]) => html`<h3>${group}</h3>
+<div class="scroll" role="group" aria-label="Operations: ${group}" tabindex="0"><table><tbody>${entries.map(
+    ({ path, title, method, route }) =>
+      html`<tr><td class="route"><span class="method">${method}</span> <a href="${path}"><code>${breakable(route)}</code></a></td><td>${title}</td></tr>`,
+  )}</tbody></table></div>`,
+)}`;
+}
+
+/** A path that may break behind a slash. */
+export function breakable(route: string): Part[] {
+  return route.split(/(?<=\w\/)/).map((piece, index) => html`${index > 0 && html`<wbr>`}${piece}`);
+}

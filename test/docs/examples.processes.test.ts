@@ -1,0 +1,103 @@
+import { execFile } from 'node:child_process';
+import { writeFile } from 'node:fs/promises';
+import path from 'node:path';
+import { promisify } from 'node:util';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { examples, languages } from '../../src/docs/examples.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { createCompany, createScimToken, ORIGIN } from '../setup/access.ts';
+import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { findCurl, findPython } from '../setup/installed.ts';
+import { createGroup, createWorkspace } from '../setup/workspace.ts';
+
+/** What runs a file of each suffix. For curl the shell does, which has to find it. */
+const programs: Record<string, () => Promise<string>> = {
+  sh: async () => {
+    await findCurl();
+    return '/bin/sh';
+  },
+  mjs: async () => process.execPath,
+  py: findPython,
+};
+
+/** What is not the same for everybody. */
+const judged: Record<string, (answer: Json) => void> = {
+  'users.export.ids': (answer) =>
+    expect(answer).toMatchObject({
+      users: [
+        {
+          external_id: 'ada',
+          first_name: 'Ada',
+          user_aliases: [{ alias_label: 'device', alias_name: 'tablet-7' }],
+          // plan is her own: what ada-old had does not take its place.
+          custom_attributes: { logins: 1, plan: 'pro' },
+          custom_events: [{ name: 'signed_up', count: 1 }],
+        },
+      ],
+      invalid_user_ids: ['nobody'],
+      message: 'success',
+    }),
+  'scim.users.create': (answer) =>
+    expect(answer).toMatchObject({
+      userName: 'ada@example.com',
+      permissions: { appGroup: [{ appGroupName: 'default' }] },
+      active: true,
+    }),
+};
+
+let fleet: Fleet;
+beforeAll(async () => {
+  fleet = await startFleet('postgres', { edges: 1, workers: 1 });
+}, 200_000);
+afterAll(() => fleet?.stop());
+
+describe.each(languages)('the examples in $name', ({ name, suffix, write }) => {
+  test('run as they are shown, one after the other, and are answered as it is said', async () => {
+    const program = await programs[suffix]!();
+    // The name is the one of the examples; that of the language before gives it up.
+    await fleet.pool.query(`update workspaces set name = id::text where name = 'default'`);
+    const workspace = await createWorkspace(fleet.pool, 'default');
+    const company = await createCompany(fleet.pool, `who reads ${name}`);
+    await fleet.pool.query('update workspaces set company_id = $1 where id = $2', [company, workspace.id]);
+    const token = await createScimToken(fleet.pool, company);
+    const folder = temporaryFolder('penstock-examples-');
+    const env = {
+      PATH: process.env.PATH,
+      PENSTOCK_URL: `http://127.0.0.1:${fleet.edges[0]!.port}`,
+      PENSTOCK_API_KEY: workspace.key,
+      SUBSCRIPTION_GROUP_ID: await createGroup(fleet.pool, workspace.id, 'email'),
+      SCIM_TOKEN: token,
+      SCIM_ORIGIN: ORIGIN,
+    };
+    for (const [id, example] of Object.entries(examples)) {
+      const file = path.join(folder, `${id}.${suffix}`);
+      await writeFile(file, write(example));
+      const run = async () => {
+        const { stdout } = await promisify(execFile)(program, [file], { env, timeout: 60_000 });
+        const answer = JSON.parse(stdout) as Json;
+        if (example.answer !== undefined) expect([name, id, answer]).toEqual([name, id, example.answer]);
+        else judged[id]!(answer);
+        return true;
+      };
+      // What reads back sees what the workers have applied.
+      const isRead = id === 'events.list' || id === 'users.export.ids' || id === 'subscription.status.get';
+      if (isRead) await waitUntil(run, { what: `${id} in ${name}`, deadline: 30_000 });
+      else await run();
+    }
+  }, 120_000);
+
+  test('end with an error where the service refuses them', async () => {
+    const program = await programs[suffix]!();
+    const file = path.join(temporaryFolder('penstock-examples-'), `refused.${suffix}`);
+    await writeFile(file, write(examples['events.list']!));
+    const env = {
+      PATH: process.env.PATH,
+      PENSTOCK_URL: `http://127.0.0.1:${fleet.edges[0]!.port}`,
+      PENSTOCK_API_KEY: 'none',
+    };
+    const failed = promisify(execFile)(program, [file], { env });
+    await expect(failed).rejects.toMatchObject({ code: expect.toSatisfy((code) => code !== 0) });
+    await failed.catch((error) => expect(`${error.stdout}${error.stderr}`).toContain('401'));
+  }, 60_000);
+});

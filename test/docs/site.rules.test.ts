@@ -1,0 +1,230 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { examples, languages } from '../../src/docs/examples.ts';
+import { readGuides, renderGuide } from '../../src/docs/guides.ts';
+import { createSite } from '../../src/docs/site.ts';
+import { openApiDocument } from '../../src/edge/openapi.ts';
+import { allOperations } from '../../src/operations/index.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+
+const operations = allOperations('service_id');
+const document = JSON.parse(JSON.stringify(openApiDocument(operations)));
+const site = createSite(document);
+const textOf = (place: string) => site.page(place)!.body.toString();
+
+/** Every page that links lead to, from the first one on. */
+function crawl(): Map<string, string> {
+  const pages = new Map([['', textOf('')]]);
+  for (const [, text] of pages)
+    for (const [, place] of text.matchAll(/href="\/docs(\/(?:guides|reference)\/[^"#]+)/g))
+      if (!pages.has(place!)) pages.set(place!, site.page(place!)?.body.toString() ?? '');
+  return pages;
+}
+const pages = crawl();
+
+const MOST_BYTES = 150_000;
+
+describe('the pages of the documentation', () => {
+  test('are one for each operation and for each guide, and links lead to all of them', () => {
+    const places = [
+      '',
+      ...readGuides().map(({ name }) => `/guides/${name}`),
+      ...operations.map(({ id }) => `/reference/${id}`),
+    ];
+    expect([...pages.keys()].sort()).toEqual(places.sort());
+    expect([...pages].filter(([, text]) => text === '').map(([place]) => place)).toEqual([]);
+  });
+
+  test('every guide is on a shelf, but for those of who changes Penstock', () => {
+    const shown = readGuides().map(({ file }) => file);
+    const all = readdirSync(path.join(packageRoot, 'docs')).filter((name) => name.endsWith('.md'));
+    const left = all.filter((name) => !shown.includes(`docs/${name}`));
+    expect(left).toEqual(['architecture.md', 'performance.md']);
+  });
+
+  test('no link of a page leads nowhere: pages, anchors, pictures, styles and scripts are there', () => {
+    const broken = [...pages].flatMap(([place, text]) =>
+      [...text.matchAll(/(?:href|src)="([^"]*)"/g)]
+        .map(([, link]) => link!)
+        .filter((link) => !isThere(link, place))
+        .map((link) => `${place} leads to ${link}`),
+    );
+    expect(broken).toEqual([]);
+  });
+
+  test('pictures, styles and scripts are our own; a link to elsewhere is one that a reader follows', () => {
+    for (const [place, text] of pages) {
+      const loaded = [...text.matchAll(/<(?:img|script|link|iframe)[^>]*?(?:src|href)="([^"]*)"/g)];
+      for (const [, link] of loaded)
+        expect([place, link]).toEqual([place, expect.stringMatching(/^\/docs\/|^data:,$/)]);
+      expect([place, /<script(?! src=)|<style|\son\w+=|\sstyle=/.test(text)]).toEqual([place, false]);
+    }
+  });
+
+  test('each has less than 150 KB, with styles and scripts', () => {
+    const assets = [...textOf('').matchAll(/\/docs\/assets\/(\w+)\/([\w.]+)/g)].map(
+      ([, version, name]) => site.asset(version!, name!)!.length,
+    );
+    const own = assets.reduce((sum, size) => sum + size, 0);
+    const large = [...pages].filter(([, text]) => Buffer.byteLength(text) + own > MOST_BYTES);
+    expect(large.map(([place, text]) => [place, text.length + own])).toEqual([]);
+  });
+
+  test('are made once', () => {
+    expect(site.page('/guides/api')).toBe(site.page('/guides/api'));
+    expect(site.page('/guides/../../package.json')).toBeUndefined();
+    expect(site.page('/guides/API')).toBeUndefined();
+    expect(site.asset('0', 'docs.css')).toBeUndefined();
+    expect(site.picture('../openapi.json')).toBeUndefined();
+  });
+});
+
+/** Whether something of ours is at the address, and has the anchor. */
+function isThere(link: string, from: string): boolean {
+  if (/^https?:|^data:,$|^\/openapi\.json$/.test(link)) return true;
+  const [to, anchor] = link.split('#') as [string, string?];
+  const [, version, name] = /^\/docs\/assets\/(\w+)\/([\w.]+)$/.exec(to) ?? [];
+  if (version) return site.asset(version, name!) !== undefined;
+  if (to.startsWith('/docs/pictures/')) return site.picture(to.slice('/docs/pictures/'.length)) !== undefined;
+  const text = pages.get(to === '' ? from : to.replace(/^\/docs/, ''));
+  return text !== undefined && (anchor === undefined || text.includes(` id="${anchor}"`));
+}
+
+describe('the page of an operation', () => {
+  test.each(operations)('$id: its path, permission, parameters, members, statuses and errors', ({ id }) => {
+    const text = pages.get(`/reference/${id}`)!;
+    const plain = text.replace(/<wbr>/g, '').replace(/<[^>]+>/g, ' ');
+    const [route, methods] = Object.entries<Record<string, never>>(document.paths).find(([, all]) =>
+      Object.values<{ operationId: string }>(all).some(({ operationId }) => operationId === id),
+    )!;
+    // biome-ignore lint/suspicious/noExplicitAny: a document that is read
+    const described = Object.values<any>(methods).find(({ operationId }) => operationId === id);
+    expect(plain).toContain(route);
+    for (const { name } of described.parameters ?? []) expect(text).toContain(`<code>${name}</code>`);
+    for (const status of Object.keys(described.responses))
+      expect(text).toMatch(new RegExp(`badge \\w+">${status}<`));
+    const body = Object.values<{ schema: unknown }>(described.requestBody?.content ?? {})[0]?.schema;
+    for (const name of namesIn(body)) expect(text).toContain(`<code>${name}</code>`);
+    expect(plain).not.toMatch(/\[object Object\]|undefined/);
+  });
+});
+
+function namesIn(schema: unknown): string[] {
+  if (typeof schema !== 'object' || schema === null) return [];
+  const { properties = {}, items } = schema as { properties?: object; items?: unknown };
+  return [...Object.entries(properties).flatMap(([name, one]) => [name, ...namesIn(one)]), ...namesIn(items)];
+}
+
+describe('a guide', () => {
+  const hostile = '<img src=x onerror=alert(1)>';
+  const guide = { name: 'x', title: 'x', shelf: 'x', file: 'docs/x.md' };
+  const places = { files: new Map([['docs/api.md', '/docs/guides/api']]), operations: new Map() };
+  const rendered = (markdown: string) => renderGuide({ ...guide, markdown }, places).text;
+
+  test('shows HTML of its text as text, wherever it stands', () => {
+    for (const markdown of [
+      hostile,
+      `# ${hostile}`,
+      `a ${hostile} b`,
+      `\`${hostile}\``,
+      `| ${hostile} |\n|---|\n| ${hostile} |`,
+    ])
+      expect(rendered(markdown)).not.toContain('<img');
+    expect(rendered('<script>run()</script>')).not.toContain('<script');
+    expect(rendered('<!-- for who writes -->\n\ntext')).not.toContain('for who writes');
+  });
+
+  test('leads to other guides as they are here, and nowhere by what only the repository has', () => {
+    expect(rendered('[api](api.md#who-is-who)')).toContain('<a href="/docs/guides/api#who-is-who">api</a>');
+    expect(rendered('[code](../src/web.ts)')).toContain('<span class="elsewhere">code</span>');
+    expect(rendered('[x](javascript:alert(1))')).not.toContain('href');
+  });
+
+  test('leads from the path of an operation to its page', () => {
+    expect(pages.get('/guides/api')).toContain(
+      '<a href="/docs/reference/users.track.bulk"><code>POST /users/track/bulk</code></a>',
+    );
+  });
+});
+
+describe('the search', () => {
+  const find = async (query: string) =>
+    [...(await site.search(query)).matchAll(/<ol class="results">.*/gs)]
+      .flatMap(([list]) => [...list.matchAll(/<li><a href="([^"]+)"/g)])
+      .map(([, link]) => link);
+
+  test.each([
+    ['users.track', '/docs/reference/users.track'],
+    ['POST /users/merge', '/docs/reference/users.merge'],
+    ['Idempotency-Key', '/docs/guides/api#send-it-again-and-see-what-became-of-it'],
+    ['INTEGRATION_KEY', '/docs/guides/settings'],
+    ['replay dead letter', '/docs/guides/console#pages'],
+    ['subscribtion groups', '/docs/reference/subscription.groups.get'],
+    ['product_id', '/docs/reference/users.track'],
+  ])('finds %s among guides and reference', async (query, page) => {
+    expect((await find(query)).slice(0, 10).join('\n')).toContain(page);
+  });
+
+  test('says so where nothing is found, and shows what was asked as text', async () => {
+    const hostile = '"><img src=x onerror=alert(1)>';
+    const page = await site.search(hostile);
+    expect(page).not.toContain('<img');
+    expect(page).toContain('Nothing for “&quot;&gt;&lt;img');
+    expect(await site.search('')).toContain('Search guides and reference');
+  });
+
+  test('does no more for a long question than for a short one', async () => {
+    const long = await site.search('event '.repeat(100_000));
+    expect(long).toContain('maxlength="100"');
+    expect(long.length).toBeLessThan(60_000);
+    expect(await find(`${'the '.repeat(200)}`)).toHaveLength(30);
+  });
+});
+
+describe('the examples', () => {
+  test('are of operations that there are, by their method and path', () => {
+    for (const [id, { method, path: where }] of Object.entries(examples)) {
+      const operation = operations.find((one) => one.id === id)!;
+      expect([id, method, where.split('?')[0]]).toEqual([id, operation.method, operation.path]);
+    }
+  });
+
+  test('stand in every language on the page of their operation', () => {
+    for (const [id, example] of Object.entries(examples))
+      for (const { write } of languages)
+        expect(pages.get(`/reference/${id}`)).toContain(
+          write(example).replace(/[&<>"']/g, (character) => escaped[character]!),
+        );
+  });
+
+  test('hold nothing that a shell, Node or Python would read in another way', () => {
+    for (const example of Object.values(examples)) {
+      const texts = JSON.stringify([example.path, example.body ?? null]);
+      expect(texts.replace(/\$\{\w+\}/g, '')).not.toMatch(/['`$\\]|true|false/);
+    }
+  });
+});
+
+const escaped: Record<string, string> = {
+  '&': '&amp;',
+  '<': '&lt;',
+  '>': '&gt;',
+  '"': '&quot;',
+  "'": '&#39;',
+};
+
+test('the image holds what the pages are made of: files of the guides are below docs, or SECURITY.md', () => {
+  for (const { file } of readGuides()) expect(file).toMatch(/^docs\/[\w-]+\.md$|^SECURITY\.md$/);
+  expect(readFileSync(path.join(packageRoot, 'Dockerfile'), 'utf8')).toContain('/app/docs ./docs');
+});
+
+test('what makes the pages is loaded when somebody asks for one: nobody imports it at the start', () => {
+  const files = readdirSync(path.join(packageRoot, 'src'), { recursive: true, encoding: 'utf8' })
+    .filter((file) => file.endsWith('.ts') && !file.startsWith('docs'))
+    .map((file) => [file, readFileSync(path.join(packageRoot, 'src', file), 'utf8')] as const);
+  const users = files.filter(([, text]) => /'(?:\.\.?\/)+docs\/|'marked'|'minisearch'/.test(text));
+  expect(users.map(([file]) => file)).toEqual(['edge/docs-pages.ts']);
+  expect(users[0]![1]).not.toMatch(/^import (?!type)[^;]*\/docs\//m);
+  expect(users[0]![1]).toContain("import('../docs/site.ts')");
+});

@@ -1,0 +1,196 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { v7 as uuidv7 } from 'uuid';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { insertDeadLetters } from '../../src/store/failed-objects.ts';
+import { createIntegration } from '../../test/setup/integrations.ts';
+import { waitUntil } from '../../test/setup/wait-until.ts';
+import type { Installation } from './installation.ts';
+
+const DAY = 86_400_000;
+const daysAgo = (days: number) => new Date(Date.now() - days * DAY).toISOString();
+
+const people = [
+  ...['Ada Lovelace', 'Grace Hopper', 'Alan Turing', 'Katherine Johnson', 'Edsger Dijkstra', 'Radia Perlman'],
+  ...['Barbara Liskov', 'Donald Knuth', 'Frances Allen', 'Tony Hoare', 'Margaret Hamilton', 'Niklaus Wirth'],
+  ...['Karen Jones', 'Ken Thompson', 'Adele Goldberg', 'Leslie Lamport', 'Jean Bartik', 'John McCarthy'],
+];
+const cities = ['London', 'Lisbon', 'Berlin', 'Toronto', 'Osaka', 'Nairobi'];
+const events = [
+  'app_opened',
+  'product_viewed',
+  'cart_updated',
+  'search_made',
+  'order_placed',
+  'review_written',
+];
+const products = ['notebook', 'fountain-pen', 'desk-lamp', 'backpack'];
+
+/** Users with what they did in the last weeks, subscription groups, an alias that was merged, and keys. */
+export async function seedUsers({ call, penstock }: Installation) {
+  const group = async (name: string) =>
+    (await penstock('groups', 'create', '--workspace', 'default', '--name', name, '--channel', 'email'))
+      .subscription_group_id!;
+  const groups = { NEWS_GROUP: await group('News'), OFFERS_GROUP: await group('Offers') };
+  await call('POST', '/users/track', {
+    attributes: people.map((name, index) => {
+      const [first, last] = name.split(' ') as [string, string];
+      return {
+        ...{ external_id: idOf(name), first_name: first, last_name: last },
+        ...{ email: `${idOf(name)}@example.com`, home_city: cities[index % cities.length], language: 'en' },
+        ...{
+          plan: index % 3 === 0 ? 'pro' : 'free',
+          logins: 3 + ((index * 7) % 40),
+          tags: ['newsletter', 'beta'],
+        },
+        preferences: { theme: 'dark', digest: { weekly: true, hour: 8 } },
+        subscription_groups: [{ subscription_group_id: groups.NEWS_GROUP, subscription_state: 'subscribed' }],
+      };
+    }),
+  });
+  await call('POST', '/users/alias/new', {
+    user_aliases: [{ alias_label: 'device', alias_name: 'tablet-7' }],
+  });
+  await call('POST', '/users/identify', {
+    aliases_to_identify: [
+      { external_id: 'ada.lovelace', user_alias: { alias_label: 'device', alias_name: 'tablet-7' } },
+    ],
+  });
+  for (let day = 20; day >= 0; day--) await call('POST', '/users/track', activityOf(day));
+  await penstock(
+    'keys',
+    'create',
+    '--workspace',
+    'default',
+    '--name',
+    'web shop',
+    '--permissions',
+    'users.track',
+  );
+  const limit = '--workspace default --bucket users.track --requests 80000 --window-seconds 60';
+  await penstock('limits', 'set', ...limit.split(' '));
+  return groups;
+}
+
+const idOf = (name: string) => name.toLowerCase().replace(' ', '.');
+
+function activityOf(day: number) {
+  return {
+    events: people.map((name, index) => ({
+      external_id: idOf(name),
+      name: events[(index + day) % events.length],
+      time: daysAgo(day + index / 40),
+      properties: { screen: 'home', items: (index + day) % 5 },
+    })),
+    purchases: people
+      .filter((_, index) => (index + day) % 4 === 0)
+      .map((name, index) => ({
+        ...{
+          external_id: idOf(name),
+          product_id: products[(index + day) % products.length],
+          currency: 'EUR',
+        },
+        ...{ price: 4.5 + index * 3, quantity: 1 + (index % 2), time: daysAgo(day) },
+      })),
+  };
+}
+
+/** Small requests from here on, so that pages about the flow have one to show; the returned function ends them. */
+export function startTrickle({ call }: Installation): () => Promise<void> {
+  let ended = false;
+  const sending = (async () => {
+    for (let turn = 0; !ended; turn++) {
+      const batch = activityOf(0);
+      await call('POST', '/users/track', {
+        events: batch.events.slice(0, 4 + Math.round(8 * Math.abs(Math.sin(turn / 20)))),
+      });
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+  })();
+  return () => {
+    ended = true;
+    return sending;
+  };
+}
+
+/** What only time would bring: usage of a month, runs of syncs, and objects that could not be applied. */
+export async function seedHistory({ pool }: Installation): Promise<void> {
+  const query = async (text: string, ...values: unknown[]) => (await pool.query(text, values)).rows;
+  const [{ id: workspace }] = (await query(`select id from workspaces where name = 'default'`)) as [
+    { id: string },
+  ];
+  await query(
+    `insert into usage (workspace_id, day, lane, attributes, events, purchases)
+     select $1, current_date - day, 0, 9000 + 300 * (day % 7), 60000 + 21000 * ((day * 5) % 7), 2400 + 90 * (day % 5)
+       from generate_series(1, 29) as day`,
+    workspace,
+  );
+  const letters = [
+    ['events', 'new row for relation "events" violates check constraint "order_has_total"', 6],
+    ['purchases', 'numeric field overflow', 3],
+    ['attributes', 'the custom attributes of the user would be too large', 2],
+  ] as const;
+  const rows = letters.flatMap(([kind, reason, times]) =>
+    Array.from({ length: times }, (_, index) => {
+      const identifier = { external_id: idOf(people[index]!) };
+      const object = {
+        kind,
+        ...identifier,
+        name: 'order_placed',
+        time: daysAgo(1),
+        properties: { total: 4200 },
+      };
+      const common = { id: uuidv7(), workspaceId: workspace, requestId: uuidv7(), kind, reason };
+      return { ...common, jobName: 'users.track', identifiers: [identifier], object };
+    }),
+  );
+  const client = await pool.connect();
+  try {
+    await insertDeadLetters(client as never, rows);
+  } finally {
+    client.release();
+  }
+  for (const [name, kind, status, schedule] of [
+    ['crm_contacts', 'attributes', 'active', '0 * * * *'],
+    ['orders', 'purchases', 'active', '*/15 * * * *'],
+    ['web_events', 'events', 'paused', null],
+  ] as const) {
+    const integration = await createIntegration(pool as never, workspace, { name, kind, status, schedule });
+    for (let hour = 8; hour > 0; hour--)
+      await query(
+        `insert into sync_jobs (id, integration_id, asked_by, status, started_at, finished_at, rows_read, rows_synced, rows_failed)
+         values ($1, $2, 'schedule', $3, now() - $4 * interval '1 hour', now() - $4 * interval '1 hour' + interval '42 seconds', 12400, $5, $6)`,
+        ...[
+          uuidv7(),
+          integration,
+          hour === 3 ? 'partial' : 'success',
+          hour,
+          hour === 3 ? 12_391 : 12_400,
+          hour === 3 ? 9 : 0,
+        ],
+      );
+  }
+}
+
+/** The preference center of docs/preference-center.html; the link that opens it for a user. */
+export async function seedPreferenceCenter(
+  { call }: Installation,
+  groups: Record<string, string>,
+): Promise<string> {
+  const template = (file: string) => {
+    const text = readFileSync(path.join(packageRoot, 'docs', file), 'utf8');
+    return Object.entries(groups).reduce((filled, [name, id]) => filled.replaceAll(name, id), text);
+  };
+  const { preference_center_api_id: id } = await call('POST', '/preference_center/v1', {
+    name: 'choices',
+    preference_center_title: 'Your choices',
+    preference_center_page_html: template('preference-center.html'),
+    confirmation_page_html: template('preference-center-saved.html'),
+    options: { 'meta-viewport-content': 'width=device-width, initial-scale=1' },
+  });
+  // The worker has made the user when the link can be had.
+  return waitUntil(
+    async () => (await call('GET', `/preference_center/v1/${id}/url/ada.lovelace`)).preference_center_url,
+    { what: 'the link of a user' },
+  );
+}

@@ -1,0 +1,108 @@
+import { mkdirSync, rmSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { parseArgs } from 'node:util';
+import { type Browser, chromium, type Page } from 'playwright-core';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { findChromium } from '../../test/setup/installed.ts';
+import { waitUntil } from '../../test/setup/wait-until.ts';
+import { seedHistory, seedPreferenceCenter, seedUsers, startTrickle } from './data.ts';
+import { type Installation, startInstallation } from './installation.ts';
+
+// Writes the pictures of generated/screenshots, of a Penstock with made-up data that this starts in a temporary folder and
+// ends again: npm run build && npm run screenshots. A page that shows the last minutes has more to show with
+// `npm run screenshots -- --warm-up 120`.
+
+const folder = path.join(packageRoot, 'generated/screenshots');
+const MOST_BYTES = 1_000_000;
+const WIDE = { width: 1280, height: 800 };
+const LOW = { width: 1280, height: 460 };
+const PHONE = { width: 390, height: 780 };
+
+interface Picture {
+  name: string;
+  /** Its address; of the console below its own. */
+  at: string;
+  scheme?: 'light' | 'dark';
+  size?: { width: number; height: number };
+}
+
+const { values } = parseArgs({ options: { 'warm-up': { type: 'string', default: '10' } } });
+const warmUp = Number(values['warm-up']);
+if (!(warmUp >= 0)) throw new Error('--warm-up is a number of seconds');
+
+const taken = new Map<string, Buffer>();
+let endTrickle = async () => {};
+const installation = await startInstallation();
+const browser = await chromium.launch({
+  executablePath: await findChromium(),
+  args: ['--no-sandbox', '--disable-gpu', '--no-first-run', '--disable-background-networking'],
+});
+try {
+  await takeAll(installation, browser);
+} finally {
+  await endTrickle();
+  await browser.close();
+  await installation.stop();
+}
+// Only a whole set takes the place of the one before.
+const bytes = [...taken.values()].reduce((sum, { length }) => sum + length, 0);
+if (bytes > MOST_BYTES) throw new Error(`the pictures have ${bytes} bytes, more than ${MOST_BYTES}`);
+rmSync(folder, { recursive: true, force: true });
+mkdirSync(folder, { recursive: true });
+for (const [name, picture] of taken) writeFileSync(path.join(folder, `${name}.webp`), picture);
+process.stdout.write(`${taken.size} pictures, ${Math.round(bytes / 1000)} KB\n`);
+
+async function takeAll(penstock: Installation, browser: Browser): Promise<void> {
+  const groups = await seedUsers(penstock);
+  const link = await seedPreferenceCenter(penstock, groups);
+  endTrickle = startTrickle(penstock);
+  await sleep(warmUp * 1000);
+  const context = await browser.newContext({ viewport: WIDE, deviceScaleFactor: 1.5, colorScheme: 'light' });
+  const page = await context.newPage();
+  const take = async (pictures: Picture[]) => {
+    for (const picture of pictures) await takePicture(page, picture);
+  };
+  const { url, user, password } = penstock.console;
+  await page.goto(`${url}/sign-in`);
+  await page.getByLabel('Email address or user').fill(user);
+  await page.getByLabel('Password').fill(password);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.waitForURL(`${url}/`);
+  await take([{ name: 'health', at: url }]);
+  await seedHistory(penstock);
+  await page.goto(`${url}/users?q=ada.lovelace`);
+  const user_ = await page.getByRole('link', { name: 'ada.lovelace', exact: true }).getAttribute('href');
+  await page.goto(`${url}/workspaces`);
+  const workspace = await page.getByRole('link', { name: 'default', exact: true }).getAttribute('href');
+  await take([
+    { name: 'health-dark', at: url, scheme: 'dark' },
+    { name: 'user', at: `${url}${user_}` },
+    { name: 'user-phone', at: `${url}${user_}`, size: PHONE, scheme: 'dark' },
+    { name: 'dead-letters', at: `${url}/dead-letters`, size: LOW },
+    { name: 'syncs-dark', at: `${url}/syncs`, scheme: 'dark', size: LOW },
+    { name: 'workspace', at: `${url}${workspace}` },
+    { name: 'audit', at: `${url}/audit` },
+    { name: 'docs', at: penstock.docs },
+    { name: 'docs-operation-dark', at: `${penstock.docs}/reference/users.track`, scheme: 'dark' },
+    { name: 'docs-guide-phone', at: `${penstock.docs}/guides/api`, size: PHONE },
+    { name: 'preference-center', at: link, size: { width: 720, height: 560 } },
+  ]);
+  await context.close();
+}
+
+/** As WebP, which is a third of what PNG is. */
+async function takePicture(page: Page, { name, at, scheme = 'light', size = WIDE }: Picture): Promise<void> {
+  await page.setViewportSize(size);
+  await page.emulateMedia({ colorScheme: scheme });
+  await page.goto(at, { waitUntil: 'load' });
+  const session = await page.context().newCDPSession(page);
+  // Behind a change of size the browser may not have drawn yet.
+  const { data } = await waitUntil(
+    () =>
+      session.send('Page.captureScreenshot', { format: 'webp', quality: 82, captureBeyondViewport: false }),
+    { what: `the picture ${name}`, deadline: 20_000 },
+  );
+  await session.detach();
+  taken.set(name, Buffer.from(data, 'base64'));
+}
