@@ -1,7 +1,7 @@
 import type { NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import type { Config } from '../platform/config.ts';
-import { type Html, type Html, html, html } from '../platform/html.ts';
+import { type Html, html } from '../platform/html.ts';
 import type { Log } from '../platform/log.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { openLaneDepths } from '../queue/depth.ts';
