@@ -24,6 +24,7 @@ const rooms: Record<string, string[]> = {
     ...['errors', 'platform', 'schemas', 'profile', 'jobs'],
     ...['preferences', 'integrations', 'store', 'generated'],
   ],
+  import: ['errors', 'platform', 'profile', 'jobs', 'integrations', 'store', 'queue', 'operations'],
   edge: [
     ...['errors', 'platform', 'schemas', 'profile', 'jobs', 'preferences'],
     ...['store', 'queue', 'limits', 'processes', 'operations'],
@@ -34,7 +35,7 @@ const rooms: Record<string, string[]> = {
   ],
   admin: [
     ...['platform', 'schemas', 'profile', 'integrations', 'generated'],
-    ...['store', 'queue', 'embedded', 'processes'],
+    ...['store', 'queue', 'embedded', 'processes', 'import'],
   ],
   start: ['platform', 'embedded', 'admin'],
   metrics: ['queue', 'processes'],
@@ -44,7 +45,6 @@ const rooms: Record<string, string[]> = {
   'workers/upkeep': ['platform', 'profile', 'jobs', 'store', 'queue', 'workers/batch'],
   'workers/sync': [
     ...['platform', 'schemas', 'profile', 'jobs', 'integrations', 'store', 'queue', 'limits', 'processes'],
-    // A row of a sync is judged as an object of a request is.
     ...['operations', 'workers/batch'],
   ],
 };
@@ -202,17 +202,17 @@ test.each([
 });
 
 test('what is large and seldom needed is imported only when a source is opened', () => {
-  const large = [
-    'src/integrations/postgres-source.ts',
-    'src/integrations/files-source.ts',
-    'src/integrations/bucket.ts',
-  ];
-  const opener = sources.find(({ file }) => file === 'src/integrations/open-source.ts')!;
-  expect(opener.imports).toEqual(expect.arrayContaining(large));
-  expect(opener.text).not.toMatch(/^import [^;]*(postgres-source|files-source|bucket)/m);
-  const others = code.filter(({ file, imports }) => {
-    if (file === opener.file || /^src\/integrations\/(files|bucket|postgres)/.test(file)) return false;
-    return imports.some((name) => large.includes(name) || /^src\/integrations\/(files|bucket)\//.test(name));
+  const names = ['postgres-source', 'files-source', 'bucket', 'files/parquet-lines'];
+  const large = names.map((name) => `src/integrations/${name}.ts`);
+  const opened = ['src/integrations/open-source.ts', 'src/import/input.ts'].flatMap((opener) => {
+    const { values, text } = sources.find(({ file }) => file === opener)!;
+    expect(text).not.toMatch(/^import \{[^;]*(postgres-source|files-source|bucket|parquet-lines)/m);
+    return values.filter((name) => large.includes(name));
+  });
+  expect(opened.sort()).toEqual(large.sort());
+  const others = code.filter(({ file, values }) => {
+    if (/^src\/(integrations\/(files|bucket|postgres|open)|import\/input)/.test(file)) return false;
+    return values.some((name) => large.includes(name) || name.startsWith('src/integrations/files/'));
   });
   expect(others.map(({ file }) => file)).toEqual([]);
 });

@@ -1,0 +1,230 @@
+import path from 'node:path';
+import { Presets, SingleBar } from 'cli-progress';
+import { type Command, CommanderError, Option } from 'commander';
+import type { Preview, Wanted } from '../../import/import-file.ts';
+import { ImportError, type Input, openInput } from '../../import/input.ts';
+import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
+import { type Layout, layouts } from '../../import/reader.ts';
+import { addVerb, Refusal } from '../command.ts';
+import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
+import { printJson, printPage, type Row, table } from '../output.ts';
+import type { QueueContext } from '../queue.ts';
+
+/** First rows that a dry run shows. */
+const SHOWN = 5;
+
+/** The exit code of an import that is done, and has refused rows. */
+const SOME_REFUSED = 2;
+
+interface Options {
+  workspace: string;
+  type: ImportType;
+  format?: Layout;
+  map?: Mapped[];
+  ignore?: string[];
+  delimiter?: string;
+  updateExistingOnly?: boolean;
+  name?: string;
+  rejects?: string;
+  dryRun?: boolean;
+  json?: boolean;
+}
+
+export function addImport(program: Command): void {
+  addVerb(program, 'import', {
+    sentence:
+      'Bring files of users, events, purchases or subscription states in, in order with live requests; each row once, however often it is run.',
+    example: 'import users.csv.gz --workspace default --type users --map external_id=Customer --dry-run',
+  })
+    .argument('<files...>', 'files to import, one after the other')
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .addOption(new Option('--type <type>', 'what the rows are').choices(types).makeOptionMandatory())
+    .addOption(
+      new Option('--format <format>', 'how the rows are written; by the ending unless told').choices(layouts),
+    )
+    .option('--map <field=column,...>', 'which columns become which fields', collectMap)
+    .option('--ignore <columns>', 'columns to leave out, with commas between', collectNames)
+    .option('--delimiter <character>', 'what parts the values of a CSV file')
+    .option('--update-existing-only', 'make no user who is not there')
+    .option('--name <name>', 'know the import by this name instead of by what the file holds')
+    .option('--rejects <file>', 'where refused rows go; beside the file unless told')
+    .option('--dry-run', `show what the first ${SHOWN} rows become, judge all, and send none`)
+    .action(importFiles);
+}
+
+function collectMap(text: string, before: Mapped[] = []): Mapped[] {
+  return [...before, ...parseMap(text)];
+}
+
+function collectNames(text: string, before: string[] = []): string[] {
+  return [...before, ...text.split(',').map((name) => name.trim())];
+}
+
+async function importFiles(files: string[], options: Options): Promise<void> {
+  const { json, rejects, name } = options;
+  // Loaded here alone: few other commands need the queue.
+  const { withQueue } = await import('../queue.ts');
+  if (files.length > 1 && (rejects !== undefined || name !== undefined))
+    throw new Refusal('--name and --rejects go with one file alone');
+  const leaving = new AbortController();
+  const leave = () => leaving.abort();
+  process.once('SIGINT', leave).once('SIGTERM', leave);
+  try {
+    await withInstallation(async (installation) => {
+      const { id: workspaceId } = await findWorkspace(installation.database, options.workspace);
+      const results: Row[] = [];
+      async function each(queue?: QueueContext): Promise<void> {
+        const job = { installation, workspaceId, options, leaving: leaving.signal, queue };
+        for (const file of files) results.push(await one(file, job).catch(inWords(results)));
+      }
+      await (options.dryRun ? each() : withQueue(installation, each));
+      printPage(json, 'imports', { rows: results, next: null });
+      if (results.some(({ refused }) => Number(refused) > 0))
+        throw new CommanderError(SOME_REFUSED, 'penstock.import', '');
+    });
+  } finally {
+    process.off('SIGINT', leave).off('SIGTERM', leave);
+  }
+}
+
+/** Files before the one that fails are done: a person should know. */
+function inWords(done: Row[]): (error: unknown) => never {
+  return (error) => {
+    if (!(error instanceof ImportError)) throw error;
+    const before = done.length > 0 ? ` (${done.length} files before it are done)` : '';
+    throw new Refusal(`${error.message}${before}`);
+  };
+}
+
+interface Job {
+  installation: Installation;
+  workspaceId: string;
+  options: Options;
+  leaving: AbortSignal;
+  /** Absent: nothing is sent. */
+  queue: QueueContext | undefined;
+}
+
+async function one(file: string, job: Job): Promise<Row> {
+  const input = await openInput(file, { scratchBytes: job.installation.config.SYNC_SCRATCH_BYTES });
+  try {
+    const wanted = wantedOf(input, job);
+    return await (job.queue ? bringIn(wanted, job, job.queue) : tryOut(wanted, job));
+  } finally {
+    await input.close();
+  }
+}
+
+function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wanted {
+  const { type, map = [], ignore = [], delimiter, updateExistingOnly = false, name, rejects } = options;
+  const serviceIdField = installation.config.SERVICE_ID_FIELD;
+  const layout = options.format ?? layoutOf(input);
+  return {
+    ...{ input, workspaceId, updateExistingOnly, name },
+    options: { type, map, ignore, delimiter, layout, serviceIdField },
+    refusedPath: rejects ?? `${input.path}.rejects.ndjson`,
+  };
+}
+
+const endings: Record<string, Layout> = {
+  '.csv': 'csv',
+  '.tsv': 'csv',
+  ...{ '.ndjson': 'ndjson', '.jsonl': 'ndjson', '.json': 'ndjson', '.parquet': 'parquet' },
+};
+
+/** @throws {ImportError} when the name does not tell */
+function layoutOf({ name, kind }: Input): Layout {
+  if (kind === 'parquet') return 'parquet';
+  const layout = endings[path.extname(name.toLowerCase().replace(/\.(gz|zip|zst)$/, ''))];
+  if (layout) return layout;
+  throw new ImportError(`${name}: its name does not say how its rows are written; say it with --format`);
+}
+
+async function tryOut(wanted: Wanted, { installation, options, leaving }: Job): Promise<Row> {
+  const { previewFile } = await import('../../import/import-file.ts');
+  const { config, database } = installation;
+  const preview = await previewFile(wanted, { pool: database.pool, config }, { shown: SHOWN, leaving });
+  const { rows, accepted, refused, warned } = preview;
+  const result = {
+    file: wanted.input.name,
+    state: 'dry run',
+    rows,
+    accepted,
+    refused,
+    warned,
+    rejects: shownPath(refused, wanted),
+  };
+  if (options.json)
+    return {
+      ...result,
+      columns: columnsOf(preview),
+      first_rows: preview.first.map((row) => ({ ...row, warnings: [...row.warnings] })),
+    };
+  describe(preview);
+  return result;
+}
+
+const columnsOf = ({ routings }: Preview) => (routings[0]?.columns ?? []).map((column) => ({ ...column }));
+
+function describe(preview: Preview): void {
+  const columns = columnsOf(preview);
+  if (columns.length > 0) process.stdout.write(`${table(columns)}\n`);
+  for (const { row, object, refused, warnings } of preview.first) {
+    process.stdout.write(`row ${row}${refused === null ? '' : `, refused: ${refused}`}\n`);
+    if (object !== null) printJson(object);
+    for (const warning of warnings) process.stdout.write(`warning: ${warning}\n`);
+  }
+  process.stdout.write('\n');
+}
+
+const shownPath = (refused: number, { refusedPath }: Wanted) => (refused > 0 ? refusedPath : null);
+
+async function bringIn(
+  wanted: Wanted,
+  { installation, options, leaving }: Job,
+  { producer, connection, lanes }: QueueContext,
+): Promise<Row> {
+  const { importFile } = await import('../../import/import-file.ts');
+  const { config, database } = installation;
+  const { input } = wanted;
+  const bar = showRows(input);
+  const context = { pool: database.pool, config, producer, connection, lanes };
+  const imported = await importFile(wanted, context, {
+    leaving,
+    onBegin(stored) {
+      bar.begin(stored.rows);
+      if (stored.rows > 0 && !options.json)
+        process.stderr.write(`${input.name}: goes on behind row ${stored.rows}\n`);
+    },
+    onProgress: ({ rows }) => bar.move(rows),
+    onWait: () => void process.stderr.write('the lanes are full; is a worker running?\n'),
+  }).finally(bar.stop);
+  const { end, rows, accepted, refused, warned } = imported;
+  if (end === 'left')
+    throw new Refusal(`${input.name}: stopped behind row ${rows}; run the same command again to go on`);
+  const state = end === 'known' ? 'imported before' : 'imported';
+  return { file: input.name, state, rows, accepted, refused, warned, rejects: shownPath(refused, wanted) };
+}
+
+/** A bar on stderr, drawn only on a terminal, with rows, their rate, and the time that is left. */
+function showRows(input: Input) {
+  const bar = new SingleBar(
+    {
+      format: `${path.basename(input.name)} {bar} {percentage}%, {rows} rows, {rate}/s, {eta_formatted} left`,
+      ...{ stream: process.stderr, hideCursor: true, etaBuffer: 50 },
+    },
+    Presets.shades_classic,
+  );
+  let [before, started] = [0, performance.now()];
+  return {
+    begin(rows: number): void {
+      [before, started] = [rows, performance.now()];
+      bar.start(input.length, 0, { rows, rate: 0 });
+    },
+    move(rows: number): void {
+      const rate = Math.round(((rows - before) * 1000) / Math.max(1, performance.now() - started));
+      bar.update(input.read(), { rows, rate });
+    },
+    stop: () => bar.stop(),
+  };
+}
