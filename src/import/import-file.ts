@@ -9,10 +9,11 @@ import type { LaneProducer } from '../queue/lanes.ts';
 import type { Pool } from '../store/database.ts';
 import { findImport, type ImportProgress, insertImport, type StoredImport } from '../store/imports.ts';
 import { ImportError, type Input } from './input.ts';
-import { createCallers, createJudges, type Judge } from './judge.ts';
+import { createCallers, createJudge, type Judge } from './judge.ts';
 import { openRefusedRows } from './refused-rows.ts';
 import { judgeRows, type MappedRow, mapRows, type Routing, type RowOptions, refusedRow } from './rows.ts';
 import { type ImportEnd, runImport } from './run.ts';
+import type { Sent } from './vendor.ts';
 import { createYielding } from './yielding.ts';
 
 /** A file, and how its rows are to be read and judged. */
@@ -82,14 +83,9 @@ export async function importFile(wanted: Wanted, context: Context, watching: Wat
   }
 }
 
-function judgeOf({ options, updateExistingOnly }: Wanted, config: JudgeConfig): Judge {
+function judgeOf({ updateExistingOnly }: Wanted, config: JudgeConfig): Judge {
   const { SERVICE_ID_FIELD: serviceIdField, LONG_STRINGS } = config;
-  const judges = createJudges({
-    serviceIdField,
-    longStrings: LONG_STRINGS as LongStrings,
-    updateExistingOnly,
-  });
-  return judges[options.type];
+  return createJudge({ serviceIdField, longStrings: LONG_STRINGS as LongStrings, updateExistingOnly });
 }
 
 /** What comes at the end belongs to the file as it was at the beginning. */
@@ -101,7 +97,8 @@ async function* untilUnchanged(rows: AsyncIterable<MappedRow[]>, input: Input): 
 /** What is known of the import, which is begun if nothing is. @throws {ImportError} when it was begun in another way */
 async function begin(wanted: Wanted, pool: Pool): Promise<StoredImport> {
   const { input, workspaceId, options, updateExistingOnly, name } = wanted;
-  const known = name === undefined ? [options.type, input.digest.toString('hex')] : ['name', name];
+  const known =
+    name === undefined ? [options.vendor ?? '', options.type, input.digest.toString('hex')] : ['name', name];
   const key = createHash('sha256').update(JSON.stringify(known)).digest();
   const reading = {
     ...options,
@@ -129,7 +126,7 @@ export interface Preview {
   first: {
     file: string;
     row: number;
-    object: Json | null;
+    objects: Sent[] | null;
     refused: string | null;
     warnings: readonly string[];
   }[];
@@ -159,12 +156,10 @@ export async function previewFile(
       if (leaving.aborted) break;
       const caller = await callerOf(newId());
       for (const row of rows.slice(0, shown - preview.first.length)) {
-        const verdict = row.object
-          ? judge(structuredClone(row.object), 0, caller)
-          : { refused: row.refused! };
+        const verdict = row.sent ? judge(structuredClone(row.sent), 0, caller) : { refused: row.refused! };
         const { reason } = refusedRow(row, 'refused' in verdict ? verdict.refused : '');
         preview.first.push({
-          ...{ file: row.file, row: row.number, object: row.object ?? null, refused: reason || null },
+          ...{ file: row.file, row: row.number, objects: row.sent ?? null, refused: reason || null },
           warnings: 'refused' in verdict ? [] : (verdict.warnings ?? []),
         });
       }

@@ -2,9 +2,10 @@ import { createHash, type Hash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
-import { createGunzip } from 'node:zlib';
+import { createGunzip, createInflateRaw, type Gunzip, type InflateRaw } from 'node:zlib';
 import type { ParquetLines } from '../integrations/files/parquet-lines.ts';
 import { SourceError } from '../integrations/source.ts';
+import { BrokenZip, checked, listZip, placeOf, type ZipEntry } from './zip.ts';
 
 /** What a person at the command line has to mend: the file, where in it, and the rule. */
 export class ImportError extends Error {
@@ -25,6 +26,8 @@ export interface Input {
   /** Where it is on this machine. */
   path: string;
   kind: Kind;
+  /** Of what is in it, if an archive says so. */
+  innerName: string;
   /** SHA-256 of its bytes as they lie there. */
   digest: Buffer;
   /** Bytes of its texts, unpacked; rows of a Parquet file. */
@@ -37,7 +40,7 @@ export interface Input {
   close(): Promise<void>;
 }
 
-type Kind = 'plain' | 'gzip' | 'parquet';
+type Kind = 'plain' | 'gzip' | 'zip' | 'parquet';
 
 const CHUNK_BYTES = 1_048_576;
 
@@ -69,7 +72,9 @@ export async function openInput(name: string, { path = name, scratchBytes }: Ope
   try {
     const { size, mtimeMs } = await handle.stat();
     const kind = kindOf(await startOf(handle), name);
-    const source: Source = { handle, name, size, kind };
+    const entries = kind === 'zip' ? await listZip(handle, size) : [];
+    if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} has no file in it`);
+    const source: Source = { handle, name, size, kind, entries };
     const { digest, bytes } = await survey(source);
     if (kind === 'parquet') parquet = await readParquet(path, name, scratchBytes);
     const length = parquet?.rows ?? bytes;
@@ -81,7 +86,7 @@ export async function openInput(name: string, { path = name, scratchBytes }: Ope
       yield { name, bytes: () => lines(count) };
     };
     return {
-      ...{ name, path, kind, digest, length },
+      ...{ name, path, kind, digest, length, innerName: entries[0]?.name ?? name },
       parts: () => (parquet ? parquetPart(parquet.lines) : counted(partsOf(source), count)),
       read: () => Math.min(length, read),
       async requireUnchanged() {
@@ -93,6 +98,7 @@ export async function openInput(name: string, { path = name, scratchBytes }: Ope
     };
   } catch (error) {
     await close();
+    if (error instanceof BrokenZip) throw new ImportError(`${name}: ${error.message}`, { cause: error });
     throw error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
   }
 }
@@ -119,6 +125,8 @@ interface Source {
   name: string;
   size: number;
   kind: Kind;
+  /** Of an archive. */
+  entries: readonly ZipEntry[];
 }
 
 /** Bytes that tell what a file is. */
@@ -134,6 +142,9 @@ function kindOf(start: Buffer, name: string): Kind {
   const begins = (...bytes: number[]) => start.subarray(0, bytes.length).equals(Buffer.from(bytes));
   if (begins(0x1f, 0x8b)) return 'gzip';
   if (begins(0x50, 0x41, 0x52, 0x31)) return 'parquet';
+  if (begins(0x50, 0x4b, 3, 4) || begins(0x50, 0x4b, 5, 6)) return 'zip';
+  if (begins(0x4f, 0x62, 0x6a, 1))
+    throw new ImportError(`${name} is Avro, which is not read; write it as NDJSON or Parquet`);
   requireText(start, name);
   return 'plain';
 }
@@ -150,11 +161,10 @@ function requireText(start: Buffer, name: string): void {
 async function survey(source: Source): Promise<{ digest: Buffer; bytes: number }> {
   const hash = createHash('sha256');
   let bytes = 0;
-  if (source.kind === 'parquet') {
-    for await (const chunk of rawBytes(source, hash)) bytes += chunk.length;
-    return { digest: hash.digest(), bytes };
-  }
-  for await (const part of partsOf(source, hash)) {
+  const isInPlaces = source.kind === 'parquet' || source.kind === 'zip';
+  if (isInPlaces) for await (const _ of rawBytes(source, hash));
+  if (source.kind === 'parquet') return { digest: hash.digest(), bytes };
+  for await (const part of partsOf(source, isInPlaces ? undefined : hash)) {
     let isFirst = source.kind !== 'plain';
     for await (const chunk of part.bytes()) {
       if (isFirst) requireText(chunk.subarray(0, START_BYTES), part.name);
@@ -171,11 +181,20 @@ async function survey(source: Source): Promise<{ digest: Buffer; bytes: number }
 }
 
 async function* partsOf(source: Source, hash?: Hash): AsyncGenerator<Part> {
-  const { name, kind } = source;
-  yield {
-    name,
-    bytes: () => (kind === 'gzip' ? unzipped(rawBytes(source, hash), name) : rawBytes(source, hash)),
-  };
+  const { name, kind, entries } = source;
+  if (kind !== 'zip') {
+    const unpacked = () => unzipped(rawBytes(source, hash), name, createGunzip(UNZIP));
+    yield { name, bytes: () => (kind === 'gzip' ? unpacked() : rawBytes(source, hash)) };
+  }
+  for (const entry of entries)
+    yield { name: `${name}: ${entry.name}`, bytes: () => entryBytes(source, entry) };
+}
+
+async function* entryBytes(source: Source, entry: ZipEntry): AsyncGenerator<Buffer> {
+  const name = `${source.name}: ${entry.name}`;
+  const from = await placeOf(source.handle, entry);
+  const packed = rawBytes({ ...source, from, size: Math.min(source.size, from + entry.packedBytes) });
+  yield* checked(entry.isDeflated ? unzipped(packed, name, createInflateRaw(UNZIP)) : packed, entry);
 }
 
 async function* counted(parts: AsyncIterable<Part>, count: (bytes: number) => void): AsyncGenerator<Part> {
@@ -193,8 +212,11 @@ async function* counted(parts: AsyncIterable<Part>, count: (bytes: number) => vo
 }
 
 /** The bytes that the file had when it was opened. */
-async function* rawBytes({ handle, name, size }: Source, hash?: Hash): AsyncGenerator<Buffer> {
-  let at = 0;
+async function* rawBytes(
+  { handle, name, size, from = 0 }: Pick<Source, 'handle' | 'name' | 'size'> & { from?: number },
+  hash?: Hash,
+): AsyncGenerator<Buffer> {
+  let at = from;
   while (at < size) {
     const wanted = Math.min(CHUNK_BYTES, size - at);
     // Not one buffer for all: what is read is held on to for a while.
@@ -208,8 +230,13 @@ async function* rawBytes({ handle, name, size }: Source, hash?: Hash): AsyncGene
   }
 }
 
-async function* unzipped(packed: AsyncIterable<Buffer>, name: string): AsyncGenerator<Buffer> {
-  const unzip = createGunzip({ chunkSize: 262_144 });
+const UNZIP = { chunkSize: 262_144 };
+
+async function* unzipped(
+  packed: AsyncIterable<Buffer>,
+  name: string,
+  unzip: Gunzip | InflateRaw,
+): AsyncGenerator<Buffer> {
   // What goes wrong comes out of the reading below.
   const fed = pipeline(packed, unzip).catch(() => {});
   try {

@@ -6,18 +6,21 @@ import { createMapping, type MappingRules } from './mapping.ts';
 import { readPart, type Values } from './reader.ts';
 import type { RawRow } from './records.ts';
 import type { RefusedRow } from './refused-rows.ts';
+import { type Sent, type VendorName, vendorFormats } from './vendor.ts';
 
 /** How the rows of a file become objects. */
 export interface RowOptions extends MappingRules {
   /** Of a CSV file; absent: its header tells. */
   delimiter: string | undefined;
+  /** The form of a vendor's own file. */
+  vendor: VendorName | undefined;
 }
 
-/** One row on its way: what it says, as an object of the API; or `refused`, why it says nothing. */
+/** One row on its way: what it says, as objects of the API; or `refused`, why it says nothing. */
 export interface MappedRow extends RawRow {
   /** The file, or the entry of the archive. */
   file: string;
-  object?: Values;
+  sent?: Sent[];
 }
 
 /** Where the columns of a part go, for people. */
@@ -47,12 +50,12 @@ export async function* mapRows({
   let passed = 0;
   for await (const part of input.parts()) {
     const { name: file, columns, rows, read } = await readPart(part, options.layout, options.delimiter);
-    const { mapping, routes } = createMapping(options, columns, file);
+    const { mapping, routes } = createMapping(withVendor(options, columns), columns, file);
     onRouting?.({ file, columns: routes });
     const mapRow = (row: RawRow): MappedRow => {
       const said = read(row);
       const mapped = 'refused' in said ? said : mapping(said.values);
-      return { ...row, file, ...mapped };
+      return { ...row, file, ...('refused' in mapped ? mapped : sentOf(mapped.object, options)) };
     };
     for await (const batch of rows) {
       const left = batch.slice(Math.max(0, done - passed));
@@ -60,6 +63,22 @@ export async function* mapRows({
       if (left.length > 0) yield left.map(mapRow);
     }
   }
+}
+
+/** What a vendor calls otherwise becomes what the API calls it, unless a person has said what it becomes. */
+function withVendor(options: RowOptions, columns: readonly string[] | undefined): MappingRules {
+  const { vendor, map, serviceIdField } = options;
+  const named = vendor ? vendorFormats[vendor].columns(serviceIdField) : [];
+  const there = named.filter(
+    ({ column }) => columns?.includes(column) && !map.some((one) => one.column === column),
+  );
+  // An object of the vendor's is translated whole.
+  const layout = vendor ? vendorFormats[vendor].layout : options.layout;
+  return { ...options, layout, map: [...map, ...there] };
+}
+
+function sentOf(object: Values, { vendor, type }: RowOptions): { sent: Sent[] } | { refused: string } {
+  return vendor ? vendorFormats[vendor].translate(object, type) : { sent: [{ type, object }] };
 }
 
 /** What rows have come to. */
@@ -76,7 +95,7 @@ export interface JudgedRows {
 export function judgeRows(rows: readonly MappedRow[], judge: Judge, caller: Caller): JudgedRows {
   const judged: JudgedRows = { objects: [], refused: [], warned: 0, size: 0 };
   for (const row of rows) {
-    const verdict = row.object ? judge(row.object, row.number - 1, caller) : { refused: row.refused! };
+    const verdict = row.sent ? judge(row.sent, row.number - 1, caller) : { refused: row.refused! };
     if ('refused' in verdict) {
       judged.refused.push(refusedRow(row, verdict.refused));
       continue;

@@ -4,7 +4,7 @@ import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { openInput } from '../../src/import/input.ts';
 import { MOST_ROW_BYTES } from '../../src/import/records.ts';
-import { fileOf, readRows } from './scene.ts';
+import { fileOf, readRows, zipOf } from './scene.ts';
 
 const opened = (file: string) => openInput(file, { scratchBytes: 100_000_000 });
 
@@ -71,6 +71,24 @@ test.each([
     'cannot be unpacked',
   ],
   ['gzip of something binary', gzipSync(Buffer.from([1, 0, 2])), 'is no text'],
+  [
+    'a zip that is cut',
+    zipOf([{ name: 'a.csv', content: 'external_id\nada\n' }]).subarray(0, 60),
+    'it has no end',
+  ],
+  ['a zip without a file', zipOf([]), 'has no file in it'],
+  ['a zip that is encrypted', zipOf([{ name: 'a.csv', content: 'x', flags: 1 }]), 'a.csv is encrypted'],
+  [
+    'a zip of something else than its list says',
+    zipOf([{ name: 'a.csv', content: 'external_id\nada\n', said: Buffer.from('external_id\nbob\n') }]),
+    'a.csv is not what was packed',
+  ],
+  [
+    'a zip of more than its list says',
+    zipOf([{ name: 'a.csv', content: 'x'.repeat(100_000), said: Buffer.from('external_id\n') }]),
+    'a.csv is not what was packed',
+  ],
+  ['Avro', Buffer.from('Obj\x01\x04', 'latin1'), 'is Avro, which is not read'],
   ['gzip of nothing', gzipSync(''), 'is empty'],
 ])('a file that is %s is refused as a whole, by its name, before a row is read', async (_, content, rule) => {
   const file = fileOf('users.csv', content);
@@ -81,6 +99,21 @@ test.each([
 test('a file that unpacks to far more than an export does is refused', async () => {
   const file = fileOf('users.csv', gzipSync(Buffer.alloc(70_000_000, 0x61)));
   await expect(opened(file)).rejects.toThrow('unpacked it has more than 250 times');
+});
+
+test('a zip that unpacks to far more than an export does is refused', async () => {
+  const file = fileOf('users.zip', zipOf([{ name: 'a.csv', content: Buffer.alloc(70_000_000, 0x61) }]));
+  await expect(opened(file)).rejects.toThrow('unpacked it has more than 250 times');
+});
+
+test('a name within a zip leads nowhere: it is only shown', async () => {
+  const name = '../../etc/pass\u001bwd.csv';
+  const file = fileOf('users.zip', zipOf([{ name, content: 'external_id,x\nada\n' }]));
+  const { refused } = await readRows(file);
+  expect(refused).toMatchObject([{ row: 1 }]);
+  const input = await opened(file);
+  expect(input.innerName).toBe('../../etc/pass?wd.csv');
+  await input.close();
 });
 
 test('a folder and a file that is not there are refused', async () => {

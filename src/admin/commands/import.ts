@@ -5,6 +5,8 @@ import type { Preview, Wanted } from '../../import/import-file.ts';
 import { ImportError, type Input, openInput } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
+import type { RowOptions } from '../../import/rows.ts';
+import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
 import { addVerb, Refusal } from '../command.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
 import { printJson, printPage, type Row, table } from '../output.ts';
@@ -18,8 +20,8 @@ const SOME_REFUSED = 2;
 
 interface Options {
   workspace: string;
-  type: ImportType;
-  format?: Layout;
+  type?: ImportType;
+  format?: Layout | VendorName;
   map?: Mapped[];
   ignore?: string[];
   delimiter?: string;
@@ -38,9 +40,14 @@ export function addImport(program: Command): void {
   })
     .argument('<files...>', 'files to import, one after the other')
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .addOption(new Option('--type <type>', 'what the rows are').choices(types).makeOptionMandatory())
     .addOption(
-      new Option('--format <format>', 'how the rows are written; by the ending unless told').choices(layouts),
+      new Option('--type <type>', 'what the rows are, where the format does not say it').choices(types),
+    )
+    .addOption(
+      new Option('--format <format>', 'how the rows are written; by the ending unless told').choices([
+        ...layouts,
+        ...vendorNames,
+      ]),
     )
     .option('--map <field=column,...>', 'which columns become which fields', collectMap)
     .option('--ignore <columns>', 'columns to leave out, with commas between', collectNames)
@@ -116,14 +123,29 @@ async function one(file: string, job: Job): Promise<Row> {
 }
 
 function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wanted {
-  const { type, map = [], ignore = [], delimiter, updateExistingOnly = false, name, rejects } = options;
+  const { map = [], ignore = [], delimiter, updateExistingOnly = false, name, rejects } = options;
   const serviceIdField = installation.config.SERVICE_ID_FIELD;
-  const layout = options.format ?? layoutOf(input);
   return {
     ...{ input, workspaceId, updateExistingOnly, name },
-    options: { type, map, ignore, delimiter, layout, serviceIdField },
+    options: { map, ignore, delimiter, serviceIdField, ...formOf(input, options) },
     refusedPath: rejects ?? `${input.path}.rejects.ndjson`,
   };
+}
+
+/** How the rows are written, and what they are. @throws {Refusal} when that is not known */
+function formOf(input: Input, { format, type }: Options): Pick<RowOptions, 'layout' | 'type' | 'vendor'> {
+  const vendor = vendorNames.find((one) => one === format);
+  if (!vendor) {
+    if (!type) throw new Refusal(`--type is required: what the rows are (${types.join(', ')})`);
+    return { layout: (format as Layout | undefined) ?? layoutOf(input), type, vendor };
+  }
+  const form = vendorFormats[vendor];
+  const layout = input.kind === 'parquet' ? 'parquet' : form.layout;
+  if (type && !form.types.includes(type))
+    throw new Refusal(
+      `--type ${type} does not go with --format ${vendor}${form.types.length > 0 ? `, which has ${form.types.join(' or ')}` : ': each row says what it is'}`,
+    );
+  return { layout, type: type ?? form.types[0] ?? 'events', vendor };
 }
 
 const endings: Record<string, Layout> = {
@@ -133,9 +155,9 @@ const endings: Record<string, Layout> = {
 };
 
 /** @throws {ImportError} when the name does not tell */
-function layoutOf({ name, kind }: Input): Layout {
+function layoutOf({ name, innerName, kind }: Input): Layout {
   if (kind === 'parquet') return 'parquet';
-  const layout = endings[path.extname(name.toLowerCase().replace(/\.(gz|zip|zst)$/, ''))];
+  const layout = endings[path.extname(innerName.toLowerCase().replace(/\.gz$/, ''))];
   if (layout) return layout;
   throw new ImportError(`${name}: its name does not say how its rows are written; say it with --format`);
 }
@@ -169,9 +191,9 @@ const columnsOf = ({ routings }: Preview) => (routings[0]?.columns ?? []).map((c
 function describe(preview: Preview): void {
   const columns = columnsOf(preview);
   if (columns.length > 0) process.stdout.write(`${table(columns)}\n`);
-  for (const { row, object, refused, warnings } of preview.first) {
+  for (const { row, objects, refused, warnings } of preview.first) {
     process.stdout.write(`row ${row}${refused === null ? '' : `, refused: ${refused}`}\n`);
-    if (object !== null) printJson(object);
+    for (const { object } of objects ?? []) printJson(object);
     for (const warning of warnings) process.stdout.write(`warning: ${warning}\n`);
   }
   process.stdout.write('\n');
