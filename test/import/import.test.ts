@@ -1,5 +1,6 @@
 import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { gzipSync } from 'node:zlib';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
@@ -9,6 +10,7 @@ import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { decodeEnvelope } from '../../src/queue/wire.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
+import { startS3, startStrictS3 } from '../integrations/s3.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { fileOf } from './scene.ts';
@@ -95,7 +97,13 @@ test('a dry run shows what the first rows become, judges all of them, and sends 
         { column: 'time', field: 'time', reading: 'text' },
       ],
       first_rows: [
-        { row: 1, object: { external_id: 'a', name: 'dry-1', time: '2026-01-31T12:00:00Z' }, refused: null },
+        {
+          row: 1,
+          objects: [
+            { type: 'events', object: { external_id: 'a', name: 'dry-1', time: '2026-01-31T12:00:00Z' } },
+          ],
+          refused: null,
+        },
         { row: 2, refused: expect.stringContaining("'time' is not valid") },
       ],
     },
@@ -175,4 +183,63 @@ test('what cannot be read or written is refused in one line, with file and rule'
   expect((await pool.query('select rows_done from imports where file = $1', [file])).rows).toEqual([
     { rows_done: 0 },
   ]);
+});
+
+test('objects of a bucket are fetched one after the other; one that was imported before is known by what it holds', async () => {
+  const { endpoint, credentials, fill } = await startS3();
+  const folder = path.dirname(fileOf('1.csv', events(20).replaceAll('event-', 'bucket-a-')));
+  writeFileSync(path.join(folder, '2.csv.gz'), gzipSync(events(20).replaceAll('event-', 'bucket-b-')));
+  writeFileSync(path.join(folder, '_unfinished.csv'), 'x');
+  const bucket = await fill(folder, 'exports/');
+  const secret = fileOf('secret', `${credentials.secret_access_key}\n`);
+  const access = [
+    '--region',
+    'us-east-1',
+    '--endpoint',
+    endpoint,
+    '--access-key-id',
+    credentials.access_key_id,
+  ];
+  const from = (place: string) => importing(place, ...access, '--secret-file', secret);
+  expect((await on.json(from(`s3://${bucket}/exports/1.csv`))).imports).toMatchObject([
+    { file: `s3://${bucket}/exports/1.csv`, state: 'imported', rows: 20 },
+  ]);
+  expect((await on.json(from(`s3://${bucket}/exports/`))).imports).toMatchObject([
+    { file: `s3://${bucket}/exports/1.csv`, state: 'imported before' },
+    { file: `s3://${bucket}/exports/2.csv.gz`, state: 'imported', rows: 20 },
+  ]);
+  expect(await lately('bucket-')).toHaveLength(40);
+  expectRefusal(
+    await on.run(from(`s3://${bucket}/exports/3.csv`)),
+    bucket,
+    'there is no object under the prefix "exports/3.csv"',
+  );
+  expectRefusal(await on.run(from('s3://nowhere/x.csv')), 'bucket nowhere', 'NoSuchBucket');
+  expectRefusal(
+    await on.run(importing(`s3://${bucket}/exports/`)),
+    's3:// needs --region and --access-key-id',
+  );
+});
+
+test('a bucket that cannot be reached, and a wrong key, are said in one line', async () => {
+  const secret = fileOf('secret', 'wrong');
+  const from = (endpoint: string) =>
+    importing(
+      's3://rows/x.csv',
+      '--region',
+      'us-east-1',
+      '--endpoint',
+      endpoint,
+      '--access-key-id',
+      'S3RVER',
+      '--secret-file',
+      secret,
+    );
+  expectRefusal(
+    await on.run(from('http://127.0.0.1:1')),
+    'bucket rows at http://127.0.0.1:1',
+    'ECONNREFUSED',
+  );
+  expectRefusal(await on.run(from(await startStrictS3())), 'bucket rows', 'SignatureDoesNotMatch');
+  expectRefusal(await on.run(from('ftp://x')), '--endpoint is a URL that starts with http:// or https://');
 });

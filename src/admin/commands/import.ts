@@ -2,12 +2,19 @@ import path from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Preview, Wanted } from '../../import/import-file.ts';
-import { ImportError, type Input, openInput } from '../../import/input.ts';
+import { ImportError, type Input } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
+import { type BucketAccess, type Opening, openInputs } from '../../import/open-inputs.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
 import type { RowOptions } from '../../import/rows.ts';
 import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
 import { addVerb, Refusal } from '../command.ts';
+import {
+  addSecretOptions,
+  readSecret,
+  requireEndpoint,
+  type SecretOptions,
+} from '../integrations/source-options.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
 import { printJson, printPage, type Row, table } from '../output.ts';
 import type { QueueContext } from '../queue.ts';
@@ -18,7 +25,7 @@ const SHOWN = 5;
 /** The exit code of an import that is done, and has refused rows. */
 const SOME_REFUSED = 2;
 
-interface Options {
+interface Options extends SecretOptions {
   workspace: string;
   type?: ImportType;
   format?: Layout | VendorName;
@@ -28,17 +35,23 @@ interface Options {
   updateExistingOnly?: boolean;
   name?: string;
   rejects?: string;
+  region?: string;
+  endpoint?: string;
+  accessKeyId?: string;
   dryRun?: boolean;
   json?: boolean;
 }
 
 export function addImport(program: Command): void {
-  addVerb(program, 'import', {
+  const verb = addVerb(program, 'import', {
     sentence:
       'Bring files of users, events, purchases or subscription states in, in order with live requests; each row once, however often it is run.',
     example: 'import users.csv.gz --workspace default --type users --map external_id=Customer --dry-run',
   })
-    .argument('<files...>', 'files to import, one after the other')
+    .argument(
+      '<files...>',
+      'files, or objects of a bucket as s3://bucket/key, or all beneath s3://bucket/folder/',
+    )
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
     .addOption(
       new Option('--type <type>', 'what the rows are, where the format does not say it').choices(types),
@@ -55,8 +68,12 @@ export function addImport(program: Command): void {
     .option('--update-existing-only', 'make no user who is not there')
     .option('--name <name>', 'know the import by this name instead of by what the file holds')
     .option('--rejects <file>', 'where refused rows go; beside the file unless told')
+    .option('--region <region>', 's3: region of the bucket')
+    .option('--endpoint <url>', 's3: address of a service other than AWS')
+    .option('--access-key-id <id>', 's3: who reads it')
     .option('--dry-run', `show what the first ${SHOWN} rows become, judge all, and send none`)
     .action(importFiles);
+  addSecretOptions(verb);
 }
 
 function collectMap(text: string, before: Mapped[] = []): Mapped[] {
@@ -71,7 +88,8 @@ async function importFiles(files: string[], options: Options): Promise<void> {
   const { json, rejects, name } = options;
   // Loaded here alone: few other commands need the queue.
   const { withQueue } = await import('../queue.ts');
-  if (files.length > 1 && (rejects !== undefined || name !== undefined))
+  const isMany = files.length > 1 || files.some((file) => /^s3:.*\/$/s.test(file));
+  if (isMany && (rejects !== undefined || name !== undefined))
     throw new Refusal('--name and --rejects go with one file alone');
   const leaving = new AbortController();
   const leave = () => leaving.abort();
@@ -82,7 +100,12 @@ async function importFiles(files: string[], options: Options): Promise<void> {
       const results: Row[] = [];
       async function each(queue?: QueueContext): Promise<void> {
         const job = { installation, workspaceId, options, leaving: leaving.signal, queue };
-        for (const file of files) results.push(await one(file, job).catch(inWords(results)));
+        try {
+          for (const file of files)
+            for await (const input of openInputs(file, openingOf(job))) results.push(await one(input, job));
+        } catch (error) {
+          throw inWords(error, results);
+        }
       }
       await (options.dryRun ? each() : withQueue(installation, each));
       printPage(json, 'imports', { rows: results, next: null });
@@ -95,12 +118,10 @@ async function importFiles(files: string[], options: Options): Promise<void> {
 }
 
 /** Files before the one that fails are done: a person should know. */
-function inWords(done: Row[]): (error: unknown) => never {
-  return (error) => {
-    if (!(error instanceof ImportError)) throw error;
-    const before = done.length > 0 ? ` (${done.length} files before it are done)` : '';
-    throw new Refusal(`${error.message}${before}`);
-  };
+function inWords(error: unknown, done: Row[]): unknown {
+  if (!(error instanceof ImportError)) return error;
+  const before = done.length > 0 ? ` (${done.length} files before it are done)` : '';
+  return new Refusal(`${error.message}${before}`);
 }
 
 interface Job {
@@ -112,14 +133,28 @@ interface Job {
   queue: QueueContext | undefined;
 }
 
-async function one(file: string, job: Job): Promise<Row> {
-  const input = await openInput(file, { scratchBytes: job.installation.config.SYNC_SCRATCH_BYTES });
-  try {
-    const wanted = wantedOf(input, job);
-    return await (job.queue ? bringIn(wanted, job, job.queue) : tryOut(wanted, job));
-  } finally {
-    await input.close();
-  }
+async function one(input: Input, job: Job): Promise<Row> {
+  const wanted = wantedOf(input, job);
+  return job.queue ? bringIn(wanted, job, job.queue) : tryOut(wanted, job);
+}
+
+function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'queue'>): Opening {
+  const { region, endpoint, accessKeyId } = options;
+  let credentials: BucketAccess['credentials'] | undefined;
+  return {
+    scratchBytes: config.SYNC_SCRATCH_BYTES,
+    refusedNetworks: config.SYNC_REFUSED_NETWORKS,
+    leaving,
+    async accessTo() {
+      if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');
+      if (endpoint !== undefined) requireEndpoint(endpoint);
+      credentials ??= {
+        access_key_id: accessKeyId,
+        secret_access_key: await readSecret(options, `Secret access key of ${accessKeyId}`),
+      };
+      return { region, endpoint, credentials };
+    },
+  };
 }
 
 function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wanted {
@@ -128,7 +163,9 @@ function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wa
   return {
     ...{ input, workspaceId, updateExistingOnly, name },
     options: { map, ignore, delimiter, serviceIdField, ...formOf(input, options) },
-    refusedPath: rejects ?? `${input.path}.rejects.ndjson`,
+    // Beside a copy of an object nobody would find it.
+    refusedPath:
+      rejects ?? `${input.path === input.name ? input.path : path.basename(input.name)}.rejects.ndjson`,
   };
 }
 
