@@ -6,6 +6,7 @@ import { createGunzip, createInflateRaw, type Gunzip, type InflateRaw } from 'no
 import type { ParquetLines } from '../integrations/files/parquet-lines.ts';
 import { SourceError } from '../integrations/source.ts';
 import { BrokenZip, checked, listZip, placeOf, type ZipEntry } from './zip.ts';
+import { BrokenZstd, unzstd } from './zstd.ts';
 
 /** What a person at the command line has to mend: the file, where in it, and the rule. */
 export class ImportError extends Error {
@@ -40,7 +41,7 @@ export interface Input {
   close(): Promise<void>;
 }
 
-type Kind = 'plain' | 'gzip' | 'zip' | 'parquet';
+type Kind = 'plain' | 'gzip' | 'zstd' | 'zip' | 'parquet';
 
 const CHUNK_BYTES = 1_048_576;
 
@@ -98,7 +99,8 @@ export async function openInput(name: string, { path = name, scratchBytes }: Ope
     };
   } catch (error) {
     await close();
-    if (error instanceof BrokenZip) throw new ImportError(`${name}: ${error.message}`, { cause: error });
+    if (error instanceof BrokenZip || error instanceof BrokenZstd)
+      throw new ImportError(`${name}: ${error.message}`, { cause: error });
     throw error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
   }
 }
@@ -141,6 +143,7 @@ async function startOf(handle: FileHandle): Promise<Buffer> {
 function kindOf(start: Buffer, name: string): Kind {
   const begins = (...bytes: number[]) => start.subarray(0, bytes.length).equals(Buffer.from(bytes));
   if (begins(0x1f, 0x8b)) return 'gzip';
+  if (begins(0x28, 0xb5, 0x2f, 0xfd)) return 'zstd';
   if (begins(0x50, 0x41, 0x52, 0x31)) return 'parquet';
   if (begins(0x50, 0x4b, 3, 4) || begins(0x50, 0x4b, 5, 6)) return 'zip';
   if (begins(0x4f, 0x62, 0x6a, 1))
@@ -182,12 +185,14 @@ async function survey(source: Source): Promise<{ digest: Buffer; bytes: number }
 
 async function* partsOf(source: Source, hash?: Hash): AsyncGenerator<Part> {
   const { name, kind, entries } = source;
-  if (kind !== 'zip') {
-    const unpacked = () => unzipped(rawBytes(source, hash), name, createGunzip(UNZIP));
-    yield { name, bytes: () => (kind === 'gzip' ? unpacked() : rawBytes(source, hash)) };
-  }
+  if (kind !== 'zip') yield { name, bytes: () => unpacked(kind, rawBytes(source, hash), name) };
   for (const entry of entries)
     yield { name: `${name}: ${entry.name}`, bytes: () => entryBytes(source, entry) };
+}
+
+function unpacked(kind: Kind, packed: AsyncGenerator<Buffer>, name: string): AsyncGenerator<Buffer> {
+  if (kind === 'gzip') return unzipped(packed, name, createGunzip(UNZIP));
+  return kind === 'zstd' ? unzstd(packed) : packed;
 }
 
 async function* entryBytes(source: Source, entry: ZipEntry): AsyncGenerator<Buffer> {

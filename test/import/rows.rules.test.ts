@@ -1,3 +1,4 @@
+import { readFileSync } from 'node:fs';
 import { gzipSync } from 'node:zlib';
 import { DuckDBInstance } from '@duckdb/node-api';
 import { describe, expect, test } from 'vitest';
@@ -241,11 +242,31 @@ test('the rows of a Parquet file come in their order, also from many groups', as
   expect(sent).toEqual(Array.from({ length: 20_000 }, (_, n) => ({ external_id: `u${n}` })));
 });
 
-async function parquetOf(select: string, options = ''): Promise<string> {
-  const file = fileOf('rows.parquet', '');
+test('a file that is packed by Zstandard is read as what is in it; one that is cut is refused', async () => {
+  const select = "select 'u' || n as external_id, repeat('x', 50) || n as x from range(20000) as numbers (n)";
+  const file = await written('users.csv.zst', select, 'format csv, header true, compression zstd');
+  const { sent, refused } = await readRows(file);
+  expect(refused).toEqual([]);
+  expect(sent).toHaveLength(20_000);
+  expect(sent[19_999]).toEqual({ external_id: 'u19999', x: `${'x'.repeat(50)}19999` });
+  const packed = readFileSync(file);
+  const cut = fileOf('cut.csv.zst', packed.subarray(0, packed.length - 1000));
+  await expect(readRows(cut)).rejects.toThrow('it cannot be unpacked');
+  const wide = Buffer.from(packed);
+  wide[4] = wide[4]! & ~0x20;
+  wide[5] = 31 << 3;
+  await expect(readRows(fileOf('wide.csv.zst', wide))).rejects.toThrow('unpacking it takes more than');
+});
+
+const parquetOf = (select: string, options = '') =>
+  written('rows.parquet', select, `format parquet${options && `, ${options}`}`);
+
+/** What DuckDB writes. */
+async function written(name: string, select: string, options: string): Promise<string> {
+  const file = fileOf(name, '');
   const instance = await DuckDBInstance.create(':memory:');
   const connection = await instance.connect();
-  await connection.run(`copy (${select}) to '${file}' (format parquet${options && `, ${options}`})`);
+  await connection.run(`copy (${select}) to '${file}' (${options})`);
   connection.closeSync();
   instance.closeSync();
   return file;

@@ -194,7 +194,7 @@ const endings: Record<string, Layout> = {
 /** @throws {ImportError} when the name does not tell */
 function layoutOf({ name, innerName, kind }: Input): Layout {
   if (kind === 'parquet') return 'parquet';
-  const layout = endings[path.extname(innerName.toLowerCase().replace(/\.gz$/, ''))];
+  const layout = endings[path.extname(innerName.toLowerCase().replace(/\.(gz|zst)$/, ''))];
   if (layout) return layout;
   throw new ImportError(`${name}: its name does not say how its rows are written; say it with --format`);
 }
