@@ -7,7 +7,14 @@ import type { QueueConnection } from '../queue/connection.ts';
 import { watchDepth } from '../queue/depth.ts';
 import type { LaneProducer } from '../queue/lanes.ts';
 import type { Pool } from '../store/database.ts';
-import { findImport, type ImportProgress, insertImport, type StoredImport } from '../store/imports.ts';
+import {
+  aloneWithImport,
+  findImport,
+  type ImportKey,
+  type ImportProgress,
+  insertImport,
+  type StoredImport,
+} from '../store/imports.ts';
 import { ImportError, type Input } from './input.ts';
 import { createCallers, createJudge, type Judge } from './judge.ts';
 import { openRefusedRows } from './refused-rows.ts';
@@ -47,19 +54,33 @@ export interface Watching {
 }
 
 /** `known`: an earlier run has brought it in; nothing was done. */
-export type Imported = Omit<ImportEnd, 'end'> & { end: ImportEnd['end'] | 'known'; rowsBefore: number };
+export type Imported = Omit<ImportEnd, 'end'> & { end: ImportEnd['end'] | 'known' };
 
 /**
  * Brings a file in, or what an earlier run has left of it.
  * @throws {ImportError}
  */
 export async function importFile(wanted: Wanted, context: Context, watching: Watching): Promise<Imported> {
+  const { pool } = context;
+  const key = keyOf(wanted);
+  // Two would write one file of refused rows.
+  const imported = await aloneWithImport(pool, key, async () =>
+    bringIn(wanted, await begin(wanted, key, pool), { context, watching }),
+  );
+  if (imported) return imported;
+  throw new ImportError(`${wanted.input.name}: another process brings it in at this moment`);
+}
+
+async function bringIn(
+  wanted: Wanted,
+  stored: StoredImport,
+  { context, watching }: { context: Context; watching: Watching },
+): Promise<Imported> {
   const { pool, config, producer, connection, lanes } = context;
   const { input, workspaceId } = wanted;
-  const stored = await begin(wanted, pool);
   const { rows, accepted, refused, refusedBytes, finishedAt } = stored;
   const before = { rows, accepted, refused, refusedBytes };
-  if (finishedAt) return { ...before, end: 'known', warned: 0, rowsBefore: rows };
+  if (finishedAt) return { ...before, end: 'known', warned: 0 };
 
   const depth = watchDepth(connection, lanes);
   const yielding = createYielding({
@@ -70,14 +91,13 @@ export async function importFile(wanted: Wanted, context: Context, watching: Wat
   try {
     watching.onBegin(stored);
     const judged = mapRows({ input, options: wanted.options, done: rows });
-    const ended = await runImport(stored, untilUnchanged(judged, input), {
+    return await runImport(stored, untilUnchanged(judged, input), {
       ...{ pool, producer, lanes, yielding, refusedRows },
       ...{ onProgress: watching.onProgress, leaving: watching.leaving },
       maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
       judge: judgeOf(wanted, config),
       callerOf: createCallers(pool, workspaceId, config.KEY_CACHE_MS),
     });
-    return { ...ended, rowsBefore: rows };
   } finally {
     await Promise.all([refusedRows.close(), yielding.stop(), depth.stop()]);
   }
@@ -94,12 +114,15 @@ async function* untilUnchanged(rows: AsyncIterable<MappedRow[]>, input: Input): 
   await input.requireUnchanged();
 }
 
+function keyOf({ input, workspaceId, options, name }: Wanted): ImportKey {
+  const { vendor = '', type } = options;
+  const known = name === undefined ? [vendor, type, input.digest.toString('hex')] : ['name', name];
+  return { workspaceId, key: createHash('sha256').update(JSON.stringify(known)).digest() };
+}
+
 /** What is known of the import, which is begun if nothing is. @throws {ImportError} when it was begun in another way */
-async function begin(wanted: Wanted, pool: Pool): Promise<StoredImport> {
-  const { input, workspaceId, options, updateExistingOnly, name } = wanted;
-  const known =
-    name === undefined ? [options.vendor ?? '', options.type, input.digest.toString('hex')] : ['name', name];
-  const key = createHash('sha256').update(JSON.stringify(known)).digest();
+async function begin(wanted: Wanted, { workspaceId, key }: ImportKey, pool: Pool): Promise<StoredImport> {
+  const { input, options, updateExistingOnly, name } = wanted;
   const reading = {
     ...options,
     updateExistingOnly,

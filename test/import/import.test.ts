@@ -9,6 +9,7 @@ import { Queue } from '../../src/queue/bullmq.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { decodeEnvelope } from '../../src/queue/wire.ts';
+import { aloneWithImport } from '../../src/store/imports.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { startS3, startStrictS3 } from '../integrations/s3.ts';
 import { createDatabase, startRedis } from '../setup/fixtures.ts';
@@ -153,6 +154,16 @@ test('refused rows of a chunk that was not written down are not written twice', 
   writeFileSync(rejects, `${lines.slice(0, 300).join('\n')}\n{"torn`);
   await on.run(importing(file));
   expect(readFileSync(rejects, 'utf8')).toBe(whole);
+});
+
+test('while one process brings a file in, another that begins with it ends at once, and touches nothing', async () => {
+  const file = fileOf('alone.csv', events(3).replaceAll('event-', 'alone-'));
+  await on.json(importing(file));
+  const { rows } = await pool.query('select workspace_id, key from imports where file = $1', [file]);
+  const key = { workspaceId: rows[0].workspace_id, key: rows[0].key };
+  const said = await aloneWithImport(pool, key, () => on.run(importing(file)));
+  expectRefusal(said!, `${file}: another process brings it in at this moment`);
+  expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported before' }]);
 });
 
 test('an import that was begun in another way is not gone on with; by a new name it begins again', async () => {

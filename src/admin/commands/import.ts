@@ -158,14 +158,14 @@ function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'qu
 }
 
 function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wanted {
-  const { map = [], ignore = [], delimiter, updateExistingOnly = false, name, rejects } = options;
+  const { map = [], ignore = [], delimiter, updateExistingOnly = false, name, rejects, dryRun } = options;
+  // Beside a copy of an object nobody would find it.
+  const beside = input.path === input.name ? input.path : path.basename(input.name);
   const serviceIdField = installation.config.SERVICE_ID_FIELD;
   return {
     ...{ input, workspaceId, updateExistingOnly, name },
     options: { map, ignore, delimiter, serviceIdField, ...formOf(input, options) },
-    // Beside a copy of an object nobody would find it.
-    refusedPath:
-      rejects ?? `${input.path === input.name ? input.path : path.basename(input.name)}.rejects.ndjson`,
+    refusedPath: rejects ?? `${beside}${dryRun ? '.dry-run' : ''}.rejects.ndjson`,
   };
 }
 

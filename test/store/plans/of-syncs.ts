@@ -1,5 +1,11 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { findImport, finishImport, insertImport, stageEnvelopes } from '../../../src/store/imports.ts';
+import {
+  aloneWithImport,
+  findImport,
+  finishImport,
+  insertImport,
+  stageEnvelopes,
+} from '../../../src/store/imports.ts';
 import { setIntegrationStatus } from '../../../src/store/integrations.ts';
 import {
   addToBoundary,
@@ -58,6 +64,7 @@ export const ofSyncs: Asking = (
     () => findImport(store, key),
     () => stageEnvelopes(store, key, step),
     () => finishImport(store, key, 0),
+    () => aloneWithImport(store, key, async () => {}),
     () => startRun(store, { id: newId(), integrationId, askedBy: 'api' }),
     () => findRun(store, runId),
     () => findUnfinishedRuns(store),
