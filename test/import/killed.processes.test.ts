@@ -66,15 +66,9 @@ test('an import that is killed again and again beside live requests brings each 
     );
     return found[0] as { done: number; finished_at: Date | null } | undefined;
   };
-  for (const goal of [500, 3000, 6000]) {
-    const killed = startProcess('dist/src/cli.js', fleet.env, [
-      'import',
-      file,
-      '--workspace',
-      'shop',
-      '--type',
-      'events',
-    ]);
+  const importing = ['import', file, '--workspace', 'shop', '--type', 'events'];
+  for (const goal of [500, 3000]) {
+    const killed = startProcess('dist/src/cli.js', fleet.env, importing);
     await waitUntil(async () => ((await doneRows())?.done ?? 0) >= goal, {
       what: `${goal} rows`,
       fleeting: true,
@@ -83,6 +77,12 @@ test('an import that is killed again and again beside live requests brings each 
     await killed.exit;
     expect((await doneRows())!.finished_at).toBeNull();
   }
+  const stopped = startProcess('dist/src/cli.js', fleet.env, importing);
+  await waitUntil(async () => ((await doneRows())?.done ?? 0) >= 8000, { what: '8000 rows', fleeting: true });
+  stopped.kill('SIGTERM');
+  expect((await stopped.exit).code).toBe(1);
+  const { text } = stopped.log.at(-1)!;
+  expect(text).toMatch(/^error: .*events\.csv: stopped behind row \d+; run the same command again to go on$/);
   const last = await run(file, '--type', 'events');
   expect([last.code, last.stderr]).toEqual([0, '']);
   expect(JSON.parse(last.stdout).imports).toMatchObject([
