@@ -6,6 +6,7 @@ import type { Json } from '../profile/json.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { watchDepth } from '../queue/depth.ts';
 import type { LaneProducer } from '../queue/lanes.ts';
+import type { Actor } from '../store/audit.ts';
 import type { Pool } from '../store/database.ts';
 import {
   aloneWithImport,
@@ -43,6 +44,8 @@ export interface Context {
   producer: LaneProducer;
   connection: QueueConnection;
   lanes: number;
+  /** Who does it. */
+  actor: Actor;
 }
 
 export interface Watching {
@@ -65,7 +68,7 @@ export async function importFile(wanted: Wanted, context: Context, watching: Wat
   const key = keyOf(wanted);
   // Two would write one file of refused rows.
   const imported = await aloneWithImport(pool, key, async () =>
-    bringIn(wanted, await begin(wanted, key, pool), { context, watching }),
+    bringIn(wanted, await begin(wanted, key, context), { context, watching }),
   );
   if (imported) return imported;
   throw new ImportError(`${wanted.input.name}: another process brings it in at this moment`);
@@ -121,7 +124,11 @@ function keyOf({ input, workspaceId, options, name }: Wanted): ImportKey {
 }
 
 /** What is known of the import, which is begun if nothing is. @throws {ImportError} when it was begun in another way */
-async function begin(wanted: Wanted, { workspaceId, key }: ImportKey, pool: Pool): Promise<StoredImport> {
+async function begin(
+  wanted: Wanted,
+  { workspaceId, key }: ImportKey,
+  { pool, actor }: Pick<Context, 'pool' | 'actor'>,
+): Promise<StoredImport> {
   const { input, options, updateExistingOnly, name } = wanted;
   const reading = {
     ...options,
@@ -129,7 +136,7 @@ async function begin(wanted: Wanted, { workspaceId, key }: ImportKey, pool: Pool
     map: options.map.map((one) => ({ ...one })),
   } as unknown as Json;
   const { digest } = input;
-  await insertImport(pool, { workspaceId, key, id: newId(), file: input.name, digest, reading });
+  await insertImport(pool, { workspaceId, key, id: newId(), file: input.name, digest, reading }, actor);
   const stored = await findImport(pool, { workspaceId, key });
   if (!stored) throw new ImportError(`${input.name}: the import is not there any more`);
   if (!stored.digest.equals(digest))

@@ -1,4 +1,5 @@
 import type { Json } from '../profile/json.ts';
+import { type Actor, audited } from './audit.ts';
 import type { Pool } from './database.ts';
 
 /** What an import is known by. */
@@ -84,12 +85,21 @@ export async function findImport(
 }
 
 /** Begins an import, unless one of that key is known. */
-export async function insertImport(pool: Pool, begun: NewImport): Promise<void> {
+export async function insertImport(pool: Pool, begun: NewImport, actor: Actor): Promise<void> {
   const { workspaceId, key, id, file, digest, reading } = begun;
-  await pool.query({
-    name: 'insert-import',
-    text: insertImportStatement,
-    values: [workspaceId, key, id, file, digest, JSON.stringify(reading)],
+  await audited(pool, actor, async (tx) => {
+    const { rowCount } = await tx.query({
+      name: 'insert-import',
+      text: insertImportStatement,
+      values: [workspaceId, key, id, file, digest, JSON.stringify(reading)],
+    });
+    const entry = {
+      action: 'imports.begin',
+      workspaceId,
+      subject: { kind: 'import', id },
+      detail: { file },
+    } as const;
+    return { result: undefined, entries: rowCount === 1 ? [entry] : [] };
   });
 }
 

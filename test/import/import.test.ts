@@ -59,6 +59,8 @@ test('rows come into the lanes in their order, and a second run does nothing', a
   expect(await lately('event-')).toEqual(expected);
   const again = await on.json(importing(file));
   expect(again.imports).toMatchObject([{ state: 'imported before', rows: 5000, accepted: 5000 }]);
+  const { rows: told } = await pool.query("select detail from audit where action = 'imports.begin'");
+  expect(told).toEqual([{ detail: { file } }]);
   // The same bytes under another name are the same file.
   const copy = fileOf('copy.csv', events(5000));
   expect((await on.json(importing(copy))).imports).toMatchObject([{ state: 'imported before' }]);

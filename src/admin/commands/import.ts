@@ -241,13 +241,13 @@ const shownPath = (refused: number, { refusedPath }: Wanted) => (refused > 0 ? r
 async function bringIn(
   wanted: Wanted,
   { installation, options, leaving }: Job,
-  { producer, connection, lanes }: QueueContext,
+  { producer, connection, lanes, actor }: QueueContext,
 ): Promise<Row> {
   const { importFile } = await import('../../import/import-file.ts');
   const { config, database } = installation;
   const { input } = wanted;
   const bar = showRows(input);
-  const context = { pool: database.pool, config, producer, connection, lanes };
+  const context = { pool: database.pool, config, producer, connection, lanes, actor };
   const imported = await importFile(wanted, context, {
     leaving,
     onBegin(stored) {

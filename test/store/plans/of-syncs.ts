@@ -60,7 +60,7 @@ export const ofSyncs: Asking = (
     staged: { envelopeIds: envelopes, entries: [] },
   };
   return [
-    () => insertImport(store, begun),
+    () => insertImport(store, begun, { kind: 'operator', name: 'ada', via: 'command_line' }),
     () => findImport(store, key),
     () => stageEnvelopes(store, key, step),
     () => finishImport(store, key, 0),
