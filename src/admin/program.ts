@@ -10,6 +10,7 @@ import { addCompletion } from './commands/completion.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
 import { addDoctor } from './commands/doctor.ts';
 import { addGroups } from './commands/groups.ts';
+import { addImport } from './commands/import.ts';
 import { addIntegrations } from './commands/integrations.ts';
 import { addKeys } from './commands/keys.ts';
 import { addLimits } from './commands/limits.ts';
@@ -52,6 +53,7 @@ export function createProgram(fail: (text: string) => void): Command {
   addPermissionSets(command);
   addScimTokens(command);
   addIntegrations(command);
+  addImport(command);
   addLimits(command);
   addUsage(command);
   addSegments(command);

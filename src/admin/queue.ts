@@ -104,10 +104,15 @@ export async function mendInQueue(
   });
 }
 
+/** What has something to hand to the workers. */
+export interface QueueContext extends ReplayContext {
+  connection: QueueConnection;
+}
+
 /** As one process of the installation, with its number of lanes: while this runs nobody changes that. */
-async function withQueue(
+export async function withQueue(
   installation: Installation,
-  work: (context: ReplayContext) => Promise<void>,
+  work: (context: QueueContext) => Promise<void>,
 ): Promise<void> {
   const { config, database } = installation;
   await withQueueConnection(installation, async (connection) => {
@@ -119,7 +124,7 @@ async function withQueue(
       additions: producer.additions,
     });
     try {
-      await work({ database, producer: membership.guard(producer), lanes, actor: commandLine() });
+      await work({ database, producer: membership.guard(producer), lanes, actor: commandLine(), connection });
     } finally {
       // Of a queue that is away there is nothing to take leave of.
       await membership.stop().catch(() => {});

@@ -24,9 +24,12 @@ export interface Patience {
 const MOST_XML_BYTES = 524_288;
 export const PAGE_KEYS = 200;
 
+/** Where objects are, whatever is in them. */
+export type BucketPlace = Omit<BucketDefinition, 'format'>;
+
 export interface Bucket {
   client: S3Client;
-  definition: BucketDefinition;
+  definition: BucketPlace;
   /** For messages. */
   where: string;
   patience: Patience;
@@ -45,7 +48,7 @@ export interface BucketOptions {
 
 /** @throws {SourceError} `config` when the endpoint is an address that is refused */
 export function connectBucket(
-  definition: BucketDefinition,
+  definition: BucketPlace,
   credentials: Extract<Credentials, { access_key_id: string }>,
   { reach, patience }: BucketOptions,
 ): Bucket {

@@ -1,10 +1,17 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, NoSuchKey, paginateListObjectsV2 } from '@aws-sdk/client-s3';
 import { poll } from '../platform/poll.ts';
-import { type Bucket, connectBucket, PAGE_KEYS, type Patience, toSourceError } from './bucket-client.ts';
-import type { BucketDefinition, Credentials } from './definition.ts';
+import {
+  type Bucket,
+  type BucketPlace,
+  connectBucket,
+  PAGE_KEYS,
+  type Patience,
+  toSourceError,
+} from './bucket-client.ts';
+import type { BucketDefinition, Credentials, FileFormat } from './definition.ts';
 import { type InputFile, inputPath, isOfFormat, isPacked, MOST_FILES } from './files/input.ts';
-import { bringIn, freeOf, MOST_OF_FREE, type Scratch } from './files/scratch.ts';
+import { bringIn, createScratch, freeOf, MOST_OF_FREE, type Scratch } from './files/scratch.ts';
 import { type Files, openFiles } from './files-source.ts';
 import { createReach } from './reach.ts';
 import { type Source, SourceError, type SourceOptions } from './source.ts';
@@ -25,12 +32,22 @@ export interface BucketObject {
   modifiedAt: number;
 }
 
+/** Which objects of a list are meant, and what they are called. */
+interface Meant {
+  what: string;
+  isMeant(key: string): boolean;
+}
+
 /**
- * The objects of the format under the prefix, by key.
+ * The objects under the prefix that are meant, by key.
  * @throws {SourceError} `config` when there is none, or too many; `failed` when the list does not end in time
  */
-async function listObjects(bucket: Bucket, signal?: AbortSignal): Promise<BucketObject[]> {
-  const { prefix, format } = bucket.definition;
+async function listObjects(
+  bucket: Bucket,
+  { what, isMeant }: Meant,
+  signal?: AbortSignal,
+): Promise<BucketObject[]> {
+  const { prefix } = bucket.definition;
   const objects: BucketObject[] = [];
   const inTime = AbortSignal.timeout(bucket.patience.list);
   const abortSignal = signal ? AbortSignal.any([signal, inTime]) : inTime;
@@ -46,13 +63,11 @@ async function listObjects(bucket: Bucket, signal?: AbortSignal): Promise<Bucket
       if (page > MOST_PAGES || objects.length > MOST_FILES) {
         throw new SourceError(
           'config',
-          `${bucket.where}: the list under the prefix "${prefix}" is too long (${MOST_FILES} objects of the format, ${MOST_PAGES} pages); name a narrower one`,
+          `${bucket.where}: the list under the prefix "${prefix}" is too long (${MOST_FILES} objects that are meant, ${MOST_PAGES} pages); name a narrower one`,
         );
       }
       for (const { Key: key = '', Size: size = 0, LastModified } of Contents) {
-        // What is behind the last slash of the prefix counts: the owner has named the rest.
-        const name = key.slice(prefix.lastIndexOf('/') + 1);
-        if (isOfFormat(name, format)) objects.push({ key, size, modifiedAt: LastModified?.getTime() ?? 0 });
+        if (isMeant(key)) objects.push({ key, size, modifiedAt: LastModified?.getTime() ?? 0 });
       }
     }
   } catch (error) {
@@ -62,24 +77,26 @@ async function listObjects(bucket: Bucket, signal?: AbortSignal): Promise<Bucket
     throw new SourceError('failed', limit, { cause: error });
   }
   if (objects.length > 0) return objects;
-  throw new SourceError(
-    'config',
-    `${bucket.where}: there is no ${format} object under the prefix "${prefix}"`,
-  );
+  throw new SourceError('config', `${bucket.where}: there is no ${what} under the prefix "${prefix}"`);
 }
 
 /** Objects as files: the newest is enough to know the columns by. */
 function objectFiles(
   bucket: Bucket,
   objects: readonly BucketObject[],
-  { scratch, signal: opening }: { scratch: Scratch; signal: AbortSignal | undefined },
+  {
+    scratch,
+    format,
+    signal: opening,
+  }: { scratch: Scratch; format: FileFormat; signal: AbortSignal | undefined },
 ): Files {
   const fetched = new Map<string, Promise<InputFile>>();
   function fetchOnce(object: BucketObject, signal?: AbortSignal): Promise<InputFile> {
     const known = fetched.get(object.key);
     if (known) return known;
-    const path = inputPath(scratch, fetched.size, bucket.definition.format);
-    const fetching = fetchObject(bucket, object, { scratch, path, signal });
+    const path = inputPath(scratch, fetched.size, format);
+    const packed = isPacked(object.key, format);
+    const fetching = fetchObject(bucket, object, { scratch, path, packed, signal });
     fetched.set(object.key, fetching);
     fetching.catch(() => fetched.delete(object.key));
     return fetching;
@@ -137,17 +154,24 @@ async function requireSpace(
   );
 }
 
+interface Fetching {
+  scratch: Scratch;
+  path: string;
+  /** It is unpacked on its way. */
+  packed: boolean;
+  signal: AbortSignal | undefined;
+}
+
 async function fetchObject(
   bucket: Bucket,
   object: BucketObject,
-  { scratch, path, signal }: { scratch: Scratch; path: string; signal: AbortSignal | undefined },
+  { scratch, path, packed, signal }: Fetching,
 ): Promise<InputFile> {
   const name = `s3://${bucket.definition.bucket}/${object.key}`;
   try {
     const options = signal ? { abortSignal: signal } : {};
     const command = new GetObjectCommand({ Bucket: bucket.definition.bucket, Key: object.key });
     const { Body } = await bucket.client.send(command, options);
-    const packed = isPacked(object.key, bucket.definition.format);
     const from = Readable.from(watched(Body as Readable, { ...object, name, patience: bucket.patience }));
     await bringIn(scratch, { from, name, to: path, packed, signal });
     return { name, path };
@@ -205,8 +229,13 @@ export function openBucket(
     const reach = createReach(options.refusedNetworks);
     const bucket = connectBucket(definition, credentials, { reach, patience });
     try {
-      return objectFiles(bucket, await listObjects(bucket, options.signal), {
+      const { format, prefix } = definition;
+      // What is behind the last slash of the prefix counts: the owner has named the rest.
+      const isMeant = (key: string) => isOfFormat(key.slice(prefix.lastIndexOf('/') + 1), format);
+      const objects = await listObjects(bucket, { what: `${format} object`, isMeant }, options.signal);
+      return objectFiles(bucket, objects, {
         scratch,
+        format,
         signal: options.signal,
       });
     } catch (error) {
@@ -214,4 +243,41 @@ export function openBucket(
       throw error;
     }
   });
+}
+
+/** An object that was fetched as it lies there, for as long as nobody asks for the next. */
+export interface FetchedObject {
+  /** As `s3://bucket/key`. */
+  name: string;
+  path: string;
+}
+
+/**
+ * Objects of a bucket, one after the other, by key: the one whose key is the prefix; those beneath it, if it is empty or
+ * ends in a slash. What begins with a dot or an underscore is somebody's unfinished work.
+ * @throws {SourceError} `config` for a wrong key, bucket or endpoint, and when there is no object
+ */
+export async function* fetchObjects(
+  place: BucketPlace,
+  credentials: Extract<Credentials, { access_key_id: string }>,
+  { patience = patient, ...options }: Omit<SourceOptions, 'serviceIdField'> & { patience?: Patience },
+): AsyncGenerator<FetchedObject> {
+  const { prefix } = place;
+  const { signal } = options;
+  const isFolder = prefix === '' || prefix.endsWith('/');
+  const isMeant = (key: string) =>
+    isFolder ? !/(^|\/)([._]|$)/.test(key.slice(prefix.length)) : key === prefix;
+  const scratch = await createScratch(options.scratchBytes);
+  const bucket = connectBucket(place, credentials, { reach: createReach(options.refusedNetworks), patience });
+  try {
+    for (const object of await listObjects(bucket, { what: 'object', isMeant }, signal)) {
+      await requireSpace(bucket, [object], scratch);
+      const path = `${scratch.inputs}/object`;
+      yield await fetchObject(bucket, object, { scratch, path, packed: false, signal });
+      await scratch.drop(path);
+    }
+  } finally {
+    bucket.client.destroy();
+    await scratch.remove();
+  }
 }

@@ -23,6 +23,7 @@ export const auditActions = {
     'post /dead-letters/:id',
     '(a retry of Bull Board)',
   ],
+  'imports.begin': ['penstock import'],
   'integrations.create': ['penstock integrations create'],
   'integrations.delete': ['penstock integrations delete'],
   'integrations.pause': ['penstock integrations pause', 'post /syncs/:id'],

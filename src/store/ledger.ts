@@ -128,8 +128,8 @@ export async function findTraces(
 /**
  * By two ranges of the ledger's primary key, whatever lies between them: envelope ids are UUIDv7 and begin with their
  * time. Those of replays are not: they are few, and of 100,000 one lies before tomorrow and not yet in the first range,
- * which comes to it. What a sync has handed to the lanes and not accounted for yet stays, however long that takes: it
- * will be handed over again.
+ * which comes to it. What a sync or an import has staged and not accounted for yet stays, however long that takes: it will
+ * be handed over again.
  */
 const forgetEnvelopesStatement = `
   delete from ledger
@@ -146,6 +146,7 @@ const forgetEnvelopesStatement = `
     ) as old
     where old.applied_at < now() - make_interval(days => $1::integer)
       and old.envelope_id not in (select unnest(sync_chunks.envelope_ids) from sync_chunks)
+      and old.envelope_id not in (select unnest(imports.envelope_ids) from imports)
     limit 50000)`;
 
 /** Forgets envelopes that were applied more than `days` ago, 50,000 at a time. */

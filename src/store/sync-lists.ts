@@ -1,4 +1,5 @@
 import type { Pool } from './database.ts';
+import type { Channel } from './subscription-states.ts';
 import type { AskedBy } from './sync-runs.ts';
 
 /** A run as the operator sees it; times are ISO 8601 in UTC. */
@@ -166,6 +167,8 @@ export async function readSyncState(pool: Pool): Promise<SyncState> {
 export interface WorkspaceRules {
   /** Ids of its subscription groups, archived ones included. */
   groups: string[];
+  /** The channel of each of them. */
+  channels: Record<string, Channel>;
   /** External ids whose objects are refused. */
   blocked: string[];
   /** Its own limit of /users/track, if it has one. */
@@ -180,6 +183,11 @@ const readRulesStatement = `
       from subscription_groups
       where subscription_groups.workspace_id = $1::uuid
     ) as groups,
+    (
+      select coalesce(jsonb_object_agg(subscription_groups.id, subscription_groups.channel), '{}')
+      from subscription_groups
+      where subscription_groups.workspace_id = $1::uuid
+    ) as channels,
     array(
       select blocked_external_ids.external_id
       from blocked_external_ids

@@ -143,7 +143,7 @@ export function readDefinition(options: SourceOptions): SourceDefinition {
 }
 
 /** A definition is shown as it is: a name or a password in it would be too. */
-function requireEndpoint(endpoint: string): void {
+export function requireEndpoint(endpoint: string): void {
   const { protocol, username, password } = URL.canParse(endpoint)
     ? new URL(endpoint)
     : { protocol: '', username: '', password: '' };

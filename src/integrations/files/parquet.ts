@@ -50,7 +50,7 @@ async function parts(
  * The Brotli decoder that DuckDB brings is of a release that writes where it must not (CVE-2026-111497), and whoever
  * makes the file chooses its codec. The footer says which: it is not packed.
  */
-async function refuseBrotli(connection: DuckDBConnection, file: InputFile): Promise<void> {
+export async function refuseBrotli(connection: DuckDBConnection, file: InputFile): Promise<void> {
   const packed = await connection.runAndReadAll(
     `select 1 from parquet_metadata(${literal(file.path)}) where compression = 'BROTLI' limit 1`,
   );

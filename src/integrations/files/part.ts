@@ -22,8 +22,12 @@ export interface DuckDb {
 /**
  * A DuckDB without a database, that reads nothing but the scratch folder: no other file, no network, no extension.
  * What is needed, Parquet and JSON, is built in.
+ * @param keepsOrder rows come in the order of their file
  */
-export async function openDuckDb(scratch: Scratch): Promise<DuckDb> {
+export async function openDuckDb(
+  scratch: Pick<Scratch, 'path' | 'inputs' | 'maxBytes'>,
+  { keepsOrder = false } = {},
+): Promise<DuckDb> {
   const instance = await DuckDBInstance.create(':memory:');
   const connection = await instance.connect();
   // The order counts: nothing can be set once external access is off and the configuration locked.
@@ -37,7 +41,7 @@ export async function openDuckDb(scratch: Scratch): Promise<DuckDb> {
     'autoload_known_extensions = false',
     'allow_community_extensions = false',
     'allow_persistent_secrets = false',
-    'preserve_insertion_order = false',
+    `preserve_insertion_order = ${keepsOrder}`,
     "TimeZone = 'UTC'",
     `allowed_directories = [${literal(scratch.inputs)}]`,
     'enable_external_access = false',

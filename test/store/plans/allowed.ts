@@ -23,6 +23,7 @@ export const small: Record<string, string> = {
   cut_envelopes: 'envelopes that are applied in parts now',
   dropped_histories: 'a row per long history that is being erased',
   sync_chunks: 'one per run under way',
+  imports: 'a row per imported file',
 };
 
 const PREFIX = 'what begins with a text';

@@ -1,4 +1,11 @@
 import { newId } from '../../../src/platform/ids.ts';
+import {
+  aloneWithImport,
+  findImport,
+  finishImport,
+  insertImport,
+  stageEnvelopes,
+} from '../../../src/store/imports.ts';
 import { setIntegrationStatus } from '../../../src/store/integrations.ts';
 import {
   addToBoundary,
@@ -36,7 +43,7 @@ import {
 } from '../../../src/store/sync-runs.ts';
 import type { Asking } from './asking.ts';
 
-/** Runs of warehouse integrations, and what they remember. */
+/** Runs of warehouse integrations, imports of files, and what they remember. */
 export const ofSyncs: Asking = (
   store,
   { workspaceId, integrationId, runId, oldRunId, attempt, envelopes, deadLetters },
@@ -45,7 +52,19 @@ export const ofSyncs: Asking = (
   const progress = { rows: 1, failed: 0, errors: [], boundary: { moved: false, newest: {}, unreadable: {} } };
   const failed = { number: 1, updated_at: null, identifier: null, payload: null, reason: 'reason' };
   const advance = { jobId: runId, expected: 0, read: 1, synced: 1, failed: 0, watermark: undefined };
+  const key = { workspaceId, key: Buffer.alloc(32) };
+  const begun = { ...key, id: newId(), file: 'users.csv', digest: Buffer.alloc(32), reading: {} };
+  const step = {
+    expected: 0,
+    progress: { rows: 1, accepted: 1, refused: 0, refusedBytes: 0 },
+    staged: { envelopeIds: envelopes, entries: [] },
+  };
   return [
+    () => insertImport(store, begun, { kind: 'operator', name: 'ada', via: 'command_line' }),
+    () => findImport(store, key),
+    () => stageEnvelopes(store, key, step),
+    () => finishImport(store, key, 0),
+    () => aloneWithImport(store, key, async () => {}),
     () => startRun(store, { id: newId(), integrationId, askedBy: 'api' }),
     () => findRun(store, runId),
     () => findUnfinishedRuns(store),

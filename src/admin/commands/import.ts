@@ -1,0 +1,289 @@
+import path from 'node:path';
+import { Presets, SingleBar } from 'cli-progress';
+import { type Command, CommanderError, Option } from 'commander';
+import type { Preview, Wanted } from '../../import/import-file.ts';
+import { ImportError, type Input } from '../../import/input.ts';
+import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
+import { type BucketAccess, type Opening, openInputs } from '../../import/open-inputs.ts';
+import { type Layout, layouts } from '../../import/reader.ts';
+import type { RowOptions } from '../../import/rows.ts';
+import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
+import { addVerb, Refusal } from '../command.ts';
+import {
+  addSecretOptions,
+  readSecret,
+  requireEndpoint,
+  type SecretOptions,
+} from '../integrations/source-options.ts';
+import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
+import { printJson, printPage, type Row, table } from '../output.ts';
+import type { QueueContext } from '../queue.ts';
+
+/** First rows that a dry run shows. */
+const SHOWN = 5;
+
+/** The exit code of an import that is done, and has refused rows. */
+const SOME_REFUSED = 2;
+
+interface Options extends SecretOptions {
+  workspace: string;
+  type?: ImportType;
+  format?: Layout | VendorName;
+  map?: Mapped[];
+  ignore?: string[];
+  delimiter?: string;
+  updateExistingOnly?: boolean;
+  name?: string;
+  rejects?: string;
+  region?: string;
+  endpoint?: string;
+  accessKeyId?: string;
+  dryRun?: boolean;
+  json?: boolean;
+}
+
+export function addImport(program: Command): void {
+  const verb = addVerb(program, 'import', {
+    sentence:
+      'Bring files of users, events, purchases or subscription states in, in order with live requests; each row once, however often it is run.',
+    example: 'import users.csv.gz --workspace default --type users --map external_id=Customer --dry-run',
+  })
+    .argument(
+      '<files...>',
+      'files, or objects of a bucket as s3://bucket/key, or all beneath s3://bucket/folder/',
+    )
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .addOption(
+      new Option('--type <type>', 'what the rows are, where the format does not say it').choices(types),
+    )
+    .addOption(
+      new Option('--format <format>', 'how the rows are written; by the ending unless told').choices([
+        ...layouts,
+        ...vendorNames,
+      ]),
+    )
+    .option('--map <field=column,...>', 'which columns become which fields', collectMap)
+    .option('--ignore <columns>', 'columns to leave out, with commas between', collectNames)
+    .option('--delimiter <character>', 'what parts the values of a CSV file')
+    .option('--update-existing-only', 'make no user who is not there')
+    .option('--name <name>', 'know the import by this name instead of by what the file holds')
+    .option('--rejects <file>', 'where refused rows go; beside the file unless told')
+    .option('--region <region>', 's3: region of the bucket')
+    .option('--endpoint <url>', 's3: address of a service other than AWS')
+    .option('--access-key-id <id>', 's3: who reads it')
+    .option('--dry-run', `show what the first ${SHOWN} rows become, judge all, and send none`)
+    .action(importFiles);
+  addSecretOptions(verb);
+}
+
+function collectMap(text: string, before: Mapped[] = []): Mapped[] {
+  return [...before, ...parseMap(text)];
+}
+
+function collectNames(text: string, before: string[] = []): string[] {
+  return [...before, ...text.split(',').map((name) => name.trim())];
+}
+
+async function importFiles(files: string[], options: Options): Promise<void> {
+  const { json, rejects, name } = options;
+  // Loaded here alone: few other commands need the queue.
+  const { withQueue } = await import('../queue.ts');
+  const isMany = files.length > 1 || files.some((file) => /^s3:.*\/$/s.test(file));
+  if (isMany && (rejects !== undefined || name !== undefined))
+    throw new Refusal('--name and --rejects go with one file alone');
+  const leaving = new AbortController();
+  const leave = () => leaving.abort();
+  process.once('SIGINT', leave).once('SIGTERM', leave);
+  try {
+    await withInstallation(async (installation) => {
+      const { id: workspaceId } = await findWorkspace(installation.database, options.workspace);
+      const results: Row[] = [];
+      async function each(queue?: QueueContext): Promise<void> {
+        const job = { installation, workspaceId, options, leaving: leaving.signal, queue };
+        try {
+          for (const file of files)
+            for await (const input of openInputs(file, openingOf(job))) results.push(await one(input, job));
+        } catch (error) {
+          throw inWords(error, results);
+        }
+      }
+      await (options.dryRun ? each() : withQueue(installation, each));
+      printPage(json, 'imports', { rows: results, next: null });
+      if (results.some(({ refused }) => Number(refused) > 0))
+        throw new CommanderError(SOME_REFUSED, 'penstock.import', '');
+    });
+  } finally {
+    process.off('SIGINT', leave).off('SIGTERM', leave);
+  }
+}
+
+/** Files before the one that fails are done: a person should know. */
+function inWords(error: unknown, done: Row[]): unknown {
+  if (!(error instanceof ImportError)) return error;
+  const before = done.length > 0 ? ` (${done.length} files before it are done)` : '';
+  return new Refusal(`${error.message}${before}`);
+}
+
+interface Job {
+  installation: Installation;
+  workspaceId: string;
+  options: Options;
+  leaving: AbortSignal;
+  /** Absent: nothing is sent. */
+  queue: QueueContext | undefined;
+}
+
+async function one(input: Input, job: Job): Promise<Row> {
+  const wanted = wantedOf(input, job);
+  return job.queue ? bringIn(wanted, job, job.queue) : tryOut(wanted, job);
+}
+
+function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'queue'>): Opening {
+  const { region, endpoint, accessKeyId } = options;
+  let credentials: BucketAccess['credentials'] | undefined;
+  return {
+    scratchBytes: config.SYNC_SCRATCH_BYTES,
+    refusedNetworks: config.SYNC_REFUSED_NETWORKS,
+    leaving,
+    async accessTo() {
+      if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');
+      if (endpoint !== undefined) requireEndpoint(endpoint);
+      credentials ??= {
+        access_key_id: accessKeyId,
+        secret_access_key: await readSecret(options, `Secret access key of ${accessKeyId}`),
+      };
+      return { region, endpoint, credentials };
+    },
+  };
+}
+
+function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wanted {
+  const { map = [], ignore = [], delimiter, updateExistingOnly = false, name, rejects, dryRun } = options;
+  // Beside a copy of an object nobody would find it.
+  const beside = input.path === input.name ? input.path : path.basename(input.name);
+  const serviceIdField = installation.config.SERVICE_ID_FIELD;
+  return {
+    ...{ input, workspaceId, updateExistingOnly, name },
+    options: { map, ignore, delimiter, serviceIdField, ...formOf(input, options) },
+    refusedPath: rejects ?? `${beside}${dryRun ? '.dry-run' : ''}.rejects.ndjson`,
+  };
+}
+
+/** How the rows are written, and what they are. @throws {Refusal} when that is not known */
+function formOf(input: Input, { format, type }: Options): Pick<RowOptions, 'layout' | 'type' | 'vendor'> {
+  const vendor = vendorNames.find((one) => one === format);
+  if (!vendor) {
+    if (!type) throw new Refusal(`--type is required: what the rows are (${types.join(', ')})`);
+    return { layout: (format as Layout | undefined) ?? layoutOf(input), type, vendor };
+  }
+  const form = vendorFormats[vendor];
+  const layout = input.kind === 'parquet' ? 'parquet' : form.layout;
+  if (type && !form.types.includes(type))
+    throw new Refusal(
+      `--type ${type} does not go with --format ${vendor}${form.types.length > 0 ? `, which has ${form.types.join(' or ')}` : ': each row says what it is'}`,
+    );
+  return { layout, type: type ?? form.types[0] ?? 'events', vendor };
+}
+
+const endings: Record<string, Layout> = {
+  '.csv': 'csv',
+  '.tsv': 'csv',
+  ...{ '.ndjson': 'ndjson', '.jsonl': 'ndjson', '.json': 'ndjson', '.parquet': 'parquet' },
+};
+
+/** @throws {ImportError} when the name does not tell */
+function layoutOf({ name, innerName, kind }: Input): Layout {
+  if (kind === 'parquet') return 'parquet';
+  const layout = endings[path.extname(innerName.toLowerCase().replace(/\.(gz|zst)$/, ''))];
+  if (layout) return layout;
+  throw new ImportError(`${name}: its name does not say how its rows are written; say it with --format`);
+}
+
+async function tryOut(wanted: Wanted, { installation, options, leaving }: Job): Promise<Row> {
+  const { previewFile } = await import('../../import/import-file.ts');
+  const { config, database } = installation;
+  const preview = await previewFile(wanted, { pool: database.pool, config }, { shown: SHOWN, leaving });
+  const { rows, accepted, refused, warned } = preview;
+  const result = {
+    file: wanted.input.name,
+    state: 'dry run',
+    rows,
+    accepted,
+    refused,
+    warned,
+    rejects: shownPath(refused, wanted),
+  };
+  if (options.json)
+    return {
+      ...result,
+      columns: columnsOf(preview),
+      first_rows: preview.first.map((row) => ({ ...row, warnings: [...row.warnings] })),
+    };
+  describe(preview);
+  return result;
+}
+
+const columnsOf = ({ routings }: Preview) => (routings[0]?.columns ?? []).map((column) => ({ ...column }));
+
+function describe(preview: Preview): void {
+  const columns = columnsOf(preview);
+  if (columns.length > 0) process.stdout.write(`${table(columns)}\n`);
+  for (const { row, objects, refused, warnings } of preview.first) {
+    process.stdout.write(`row ${row}${refused === null ? '' : `, refused: ${refused}`}\n`);
+    for (const { object } of objects ?? []) printJson(object);
+    for (const warning of warnings) process.stdout.write(`warning: ${warning}\n`);
+  }
+  process.stdout.write('\n');
+}
+
+const shownPath = (refused: number, { refusedPath }: Wanted) => (refused > 0 ? refusedPath : null);
+
+async function bringIn(
+  wanted: Wanted,
+  { installation, options, leaving }: Job,
+  { producer, connection, lanes, actor }: QueueContext,
+): Promise<Row> {
+  const { importFile } = await import('../../import/import-file.ts');
+  const { config, database } = installation;
+  const { input } = wanted;
+  const bar = showRows(input);
+  const context = { pool: database.pool, config, producer, connection, lanes, actor };
+  const imported = await importFile(wanted, context, {
+    leaving,
+    onBegin(stored) {
+      bar.begin(stored.rows);
+      if (stored.rows > 0 && !options.json)
+        process.stderr.write(`${input.name}: goes on behind row ${stored.rows}\n`);
+    },
+    onProgress: ({ rows }) => bar.move(rows),
+    onWait: () => void process.stderr.write('the lanes are full; is a worker running?\n'),
+  }).finally(bar.stop);
+  const { end, rows, accepted, refused, warned } = imported;
+  if (end === 'left')
+    throw new Refusal(`${input.name}: stopped behind row ${rows}; run the same command again to go on`);
+  const state = end === 'known' ? 'imported before' : 'imported';
+  return { file: input.name, state, rows, accepted, refused, warned, rejects: shownPath(refused, wanted) };
+}
+
+/** A bar on stderr, drawn only on a terminal, with rows, their rate, and the time that is left. */
+function showRows(input: Input) {
+  const bar = new SingleBar(
+    {
+      format: `${path.basename(input.name)} {bar} {percentage}%, {rows} rows, {rate}/s, {eta_formatted} left`,
+      ...{ stream: process.stderr, hideCursor: true, etaBuffer: 50 },
+    },
+    Presets.shades_classic,
+  );
+  let [before, started] = [0, performance.now()];
+  return {
+    begin(rows: number): void {
+      [before, started] = [rows, performance.now()];
+      bar.start(input.length, 0, { rows, rate: 0 });
+    },
+    move(rows: number): void {
+      const rate = Math.round(((rows - before) * 1000) / Math.max(1, performance.now() - started));
+      bar.update(input.read(), { rows, rate });
+    },
+    stop: () => bar.stop(),
+  };
+}

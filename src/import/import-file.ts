@@ -1,0 +1,207 @@
+import { createHash } from 'node:crypto';
+import type { Config } from '../platform/config.ts';
+import { newId } from '../platform/ids.ts';
+import type { LongStrings } from '../profile/attribute-rule.ts';
+import type { Json } from '../profile/json.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import { watchDepth } from '../queue/depth.ts';
+import type { LaneProducer } from '../queue/lanes.ts';
+import type { Actor } from '../store/audit.ts';
+import type { Pool } from '../store/database.ts';
+import {
+  aloneWithImport,
+  findImport,
+  type ImportKey,
+  type ImportProgress,
+  insertImport,
+  type StoredImport,
+} from '../store/imports.ts';
+import { ImportError, type Input } from './input.ts';
+import { createCallers, createJudge, type Judge } from './judge.ts';
+import { openRefusedRows } from './refused-rows.ts';
+import { judgeRows, type MappedRow, mapRows, type Routing, type RowOptions, refusedRow } from './rows.ts';
+import { type ImportEnd, runImport } from './run.ts';
+import type { Sent } from './vendor.ts';
+import { createYielding } from './yielding.ts';
+
+/** A file, and how its rows are to be read and judged. */
+export interface Wanted {
+  input: Input;
+  workspaceId: string;
+  options: RowOptions;
+  updateExistingOnly: boolean;
+  /** By which the import is known instead of by what the file holds. */
+  name: string | undefined;
+  /** Where refused rows go. */
+  refusedPath: string;
+}
+
+type JudgeConfig = Pick<Config, 'SERVICE_ID_FIELD' | 'LONG_STRINGS' | 'KEY_CACHE_MS'>;
+
+export interface Context {
+  pool: Pool;
+  config: JudgeConfig & Pick<Config, 'MAX_ENVELOPE_OBJECTS' | 'MAX_WAITING_ENVELOPES'>;
+  producer: LaneProducer;
+  connection: QueueConnection;
+  lanes: number;
+  /** Who does it. */
+  actor: Actor;
+}
+
+export interface Watching {
+  onBegin(stored: StoredImport): void;
+  onProgress(progress: ImportProgress): void;
+  /** The lanes have been full for a while. */
+  onWait(): void;
+  leaving: AbortSignal;
+}
+
+/** `known`: an earlier run has brought it in; nothing was done. */
+export type Imported = Omit<ImportEnd, 'end'> & { end: ImportEnd['end'] | 'known' };
+
+/**
+ * Brings a file in, or what an earlier run has left of it.
+ * @throws {ImportError}
+ */
+export async function importFile(wanted: Wanted, context: Context, watching: Watching): Promise<Imported> {
+  const { pool } = context;
+  const key = keyOf(wanted);
+  // Two would write one file of refused rows.
+  const imported = await aloneWithImport(pool, key, async () =>
+    bringIn(wanted, await begin(wanted, key, context), { context, watching }),
+  );
+  if (imported) return imported;
+  throw new ImportError(`${wanted.input.name}: another process brings it in at this moment`);
+}
+
+async function bringIn(
+  wanted: Wanted,
+  stored: StoredImport,
+  { context, watching }: { context: Context; watching: Watching },
+): Promise<Imported> {
+  const { pool, config, producer, connection, lanes } = context;
+  const { input, workspaceId } = wanted;
+  const { rows, accepted, refused, refusedBytes, finishedAt } = stored;
+  const before = { rows, accepted, refused, refusedBytes };
+  if (finishedAt) return { ...before, end: 'known', warned: 0 };
+
+  const depth = watchDepth(connection, lanes);
+  const yielding = createYielding({
+    ...{ pool, lanes, waiting: depth.waiting },
+    ...{ highWaterMark: config.MAX_WAITING_ENVELOPES, onWait: watching.onWait },
+  });
+  const refusedRows = openRefusedRows(wanted.refusedPath);
+  try {
+    watching.onBegin(stored);
+    const judged = mapRows({ input, options: wanted.options, done: rows });
+    return await runImport(stored, untilUnchanged(judged, input), {
+      ...{ pool, producer, lanes, yielding, refusedRows },
+      ...{ onProgress: watching.onProgress, leaving: watching.leaving },
+      maxEnvelopeObjects: config.MAX_ENVELOPE_OBJECTS,
+      judge: judgeOf(wanted, config),
+      callerOf: createCallers(pool, workspaceId, config.KEY_CACHE_MS),
+    });
+  } finally {
+    await Promise.all([refusedRows.close(), yielding.stop(), depth.stop()]);
+  }
+}
+
+function judgeOf({ updateExistingOnly }: Wanted, config: JudgeConfig): Judge {
+  const { SERVICE_ID_FIELD: serviceIdField, LONG_STRINGS } = config;
+  return createJudge({ serviceIdField, longStrings: LONG_STRINGS as LongStrings, updateExistingOnly });
+}
+
+/** What comes at the end belongs to the file as it was at the beginning. */
+async function* untilUnchanged(rows: AsyncIterable<MappedRow[]>, input: Input): AsyncGenerator<MappedRow[]> {
+  yield* rows;
+  await input.requireUnchanged();
+}
+
+function keyOf({ input, workspaceId, options, name }: Wanted): ImportKey {
+  const { vendor = '', type } = options;
+  const known = name === undefined ? [vendor, type, input.digest.toString('hex')] : ['name', name];
+  return { workspaceId, key: createHash('sha256').update(JSON.stringify(known)).digest() };
+}
+
+/** What is known of the import, which is begun if nothing is. @throws {ImportError} when it was begun in another way */
+async function begin(
+  wanted: Wanted,
+  { workspaceId, key }: ImportKey,
+  { pool, actor }: Pick<Context, 'pool' | 'actor'>,
+): Promise<StoredImport> {
+  const { input, options, updateExistingOnly, name } = wanted;
+  const reading = {
+    ...options,
+    updateExistingOnly,
+    map: options.map.map((one) => ({ ...one })),
+  } as unknown as Json;
+  const { digest } = input;
+  await insertImport(pool, { workspaceId, key, id: newId(), file: input.name, digest, reading }, actor);
+  const stored = await findImport(pool, { workspaceId, key });
+  if (!stored) throw new ImportError(`${input.name}: the import is not there any more`);
+  if (!stored.digest.equals(digest))
+    throw new ImportError(
+      `${input.name} is another file than the ${stored.file} that was imported as ${name}; take another name`,
+    );
+  if (!stored.finishedAt && JSON.stringify(stored.reading) !== JSON.stringify(reading))
+    throw new ImportError(
+      `${input.name}: an import of it was begun in another way (${JSON.stringify(stored.reading)}) and stands behind row ${stored.rows}; go on in that way, or give it a new name with --name to begin again`,
+    );
+  return stored;
+}
+
+/** What an import would do. */
+export interface Preview {
+  routings: Routing[];
+  first: {
+    file: string;
+    row: number;
+    objects: Sent[] | null;
+    refused: string | null;
+    warnings: readonly string[];
+  }[];
+  rows: number;
+  accepted: number;
+  refused: number;
+  warned: number;
+}
+
+/**
+ * Reads and judges every row and hands over none; refused rows are written down.
+ * @param shown how many of the first rows are told
+ * @throws {ImportError}
+ */
+export async function previewFile(
+  wanted: Wanted,
+  { pool, config }: { pool: Pool; config: JudgeConfig },
+  { shown, leaving }: { shown: number; leaving: AbortSignal },
+): Promise<Preview> {
+  const preview: Preview = { routings: [], first: [], rows: 0, accepted: 0, refused: 0, warned: 0 };
+  const judge = judgeOf(wanted, config);
+  const callerOf = createCallers(pool, wanted.workspaceId, config.KEY_CACHE_MS);
+  const refusedRows = openRefusedRows(wanted.refusedPath);
+  const onRouting = (routing: Routing) => void preview.routings.push(routing);
+  try {
+    for await (const rows of mapRows({ input: wanted.input, options: wanted.options, onRouting })) {
+      if (leaving.aborted) break;
+      const caller = await callerOf(newId());
+      for (const row of rows.slice(0, shown - preview.first.length)) {
+        const verdict = row.sent ? judge(structuredClone(row.sent), 0, caller) : { refused: row.refused! };
+        const { reason } = refusedRow(row, 'refused' in verdict ? verdict.refused : '');
+        preview.first.push({
+          ...{ file: row.file, row: row.number, objects: row.sent ?? null, refused: reason || null },
+          warnings: 'refused' in verdict ? [] : (verdict.warnings ?? []),
+        });
+      }
+      const { objects, refused, warned } = judgeRows(rows, judge, caller);
+      await refusedRows.write(refused);
+      preview.rows += rows.length;
+      preview.accepted += objects.length;
+      preview.refused += refused.length;
+      preview.warned += warned;
+    }
+    return preview;
+  } finally {
+    await refusedRows.close();
+  }
+}

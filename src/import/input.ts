@@ -1,0 +1,254 @@
+import { createHash, type Hash } from 'node:crypto';
+import { constants } from 'node:fs';
+import { type FileHandle, open } from 'node:fs/promises';
+import { pipeline } from 'node:stream/promises';
+import { createGunzip, createInflateRaw, type Gunzip, type InflateRaw } from 'node:zlib';
+import type { ParquetLines } from '../integrations/files/parquet-lines.ts';
+import { SourceError } from '../integrations/source.ts';
+import { BrokenZip, checked, listZip, placeOf, type ZipEntry } from './zip.ts';
+import { BrokenZstd, unzstd } from './zstd.ts';
+
+/** What a person at the command line has to mend: the file, where in it, and the rule. */
+export class ImportError extends Error {
+  override name = 'ImportError';
+}
+
+/** One text within a file: the file itself, unpacked if it was packed, or an entry of an archive. */
+export interface Part {
+  /** For messages: the file, and the entry within it. */
+  name: string;
+  bytes(): AsyncIterable<Buffer>;
+}
+
+/** A file that has been read to its end once, so that what comes of it later is known to be whole. */
+export interface Input {
+  /** As the person has named it. */
+  name: string;
+  /** Where it is on this machine. */
+  path: string;
+  kind: Kind;
+  /** Of what is in it, if an archive says so. */
+  innerName: string;
+  /** SHA-256 of its bytes as they lie there. */
+  digest: Buffer;
+  /** Bytes of its texts, unpacked; rows of a Parquet file. */
+  length: number;
+  parts(): AsyncIterable<Part>;
+  /** Of `length`, what `parts` have given by now. */
+  read(): number;
+  /** @throws {ImportError} when the file has been changed since it was opened */
+  requireUnchanged(): Promise<void>;
+  close(): Promise<void>;
+}
+
+type Kind = 'plain' | 'gzip' | 'zstd' | 'zip' | 'parquet';
+
+const CHUNK_BYTES = 1_048_576;
+
+/** An unpacked text may have so many times the bytes of its file, and this many in any case: more is a bomb. */
+const MOST_RATIO = 250;
+const HARMLESS_BYTES = 67_108_864;
+
+export interface Opening {
+  /** Where it is, if not where its name says. */
+  path?: string;
+  /** Bytes of disk that reading may take. */
+  scratchBytes: number;
+}
+
+/**
+ * Opens a file and reads it to its end: its digest is what an import knows it by, and one that is broken or no text is
+ * refused before the first row of it has an effect.
+ *
+ * @param name as the person knows it
+ * @throws {ImportError}
+ */
+export async function openInput(name: string, { path = name, scratchBytes }: Opening): Promise<Input> {
+  const handle = await openFile(name, path);
+  let parquet: ParquetLines | undefined;
+  async function close(): Promise<void> {
+    await handle.close();
+    await parquet?.close();
+  }
+  try {
+    const { size, mtimeMs } = await handle.stat();
+    const kind = kindOf(await startOf(handle), name);
+    const entries = kind === 'zip' ? await listZip(handle, size) : [];
+    if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} has no file in it`);
+    const source: Source = { handle, name, size, kind, entries };
+    const { digest, bytes } = await survey(source);
+    if (kind === 'parquet') parquet = await readParquet(path, name, scratchBytes);
+    const length = parquet?.rows ?? bytes;
+    let read = 0;
+    const count = (more: number) => {
+      read += more;
+    };
+    const parquetPart = async function* (lines: ParquetLines['lines']): AsyncGenerator<Part> {
+      yield { name, bytes: () => lines(count) };
+    };
+    return {
+      ...{ name, path, kind, digest, length, innerName: entries[0]?.name ?? name },
+      parts: () => (parquet ? parquetPart(parquet.lines) : counted(partsOf(source), count)),
+      read: () => Math.min(length, read),
+      async requireUnchanged() {
+        const now = await handle.stat();
+        if (now.size !== size || now.mtimeMs !== mtimeMs)
+          throw new ImportError(`${name} was changed while it was read; the rows of the new one may differ`);
+      },
+      close,
+    };
+  } catch (error) {
+    await close();
+    if (error instanceof BrokenZip || error instanceof BrokenZstd)
+      throw new ImportError(`${name}: ${error.message}`, { cause: error });
+    throw error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
+  }
+}
+
+async function readParquet(path: string, name: string, scratchBytes: number): Promise<ParquetLines> {
+  // What reads it is large, and seldom needed.
+  const { openParquet } = await import('../integrations/files/parquet-lines.ts');
+  return openParquet(path, name, scratchBytes);
+}
+
+async function openFile(name: string, path: string): Promise<FileHandle> {
+  const handle = await open(path, constants.O_RDONLY | constants.O_NONBLOCK).catch((error) => {
+    throw new ImportError(`${name} cannot be read: ${(error as NodeJS.ErrnoException).code}`, {
+      cause: error,
+    });
+  });
+  if ((await handle.stat()).isFile()) return handle;
+  await handle.close();
+  throw new ImportError(`${name} is no file`);
+}
+
+interface Source {
+  handle: FileHandle;
+  name: string;
+  size: number;
+  kind: Kind;
+  /** Of an archive. */
+  entries: readonly ZipEntry[];
+}
+
+/** Bytes that tell what a file is. */
+const START_BYTES = 65_536;
+
+async function startOf(handle: FileHandle): Promise<Buffer> {
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(START_BYTES), 0, START_BYTES, 0);
+  return buffer.subarray(0, bytesRead);
+}
+
+/** By its first bytes: a name says what somebody has meant. */
+function kindOf(start: Buffer, name: string): Kind {
+  const begins = (...bytes: number[]) => start.subarray(0, bytes.length).equals(Buffer.from(bytes));
+  if (begins(0x1f, 0x8b)) return 'gzip';
+  if (begins(0x28, 0xb5, 0x2f, 0xfd)) return 'zstd';
+  if (begins(0x50, 0x41, 0x52, 0x31)) return 'parquet';
+  if (begins(0x50, 0x4b, 3, 4) || begins(0x50, 0x4b, 5, 6)) return 'zip';
+  if (begins(0x4f, 0x62, 0x6a, 1))
+    throw new ImportError(`${name} is Avro, which is not read; write it as NDJSON or Parquet`);
+  requireText(start, name);
+  return 'plain';
+}
+
+/** @throws {ImportError} when bytes are no beginning of a text in UTF-8 */
+function requireText(start: Buffer, name: string): void {
+  if (start.length === 0) throw new ImportError(`${name} is empty`);
+  const [first, second] = start;
+  if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff))
+    throw new ImportError(`${name} is in UTF-16; write it in UTF-8`);
+  if (start.includes(0)) throw new ImportError(`${name} is no text: it has bytes of 0`);
+}
+
+async function survey(source: Source): Promise<{ digest: Buffer; bytes: number }> {
+  const hash = createHash('sha256');
+  let bytes = 0;
+  const isInPlaces = source.kind === 'parquet' || source.kind === 'zip';
+  if (isInPlaces) for await (const _ of rawBytes(source, hash));
+  if (source.kind === 'parquet') return { digest: hash.digest(), bytes };
+  for await (const part of partsOf(source, isInPlaces ? undefined : hash)) {
+    let isFirst = source.kind !== 'plain';
+    for await (const chunk of part.bytes()) {
+      if (isFirst) requireText(chunk.subarray(0, START_BYTES), part.name);
+      isFirst = false;
+      bytes += chunk.length;
+      if (bytes > HARMLESS_BYTES && bytes > MOST_RATIO * source.size)
+        throw new ImportError(
+          `${part.name} is not read: unpacked it has more than ${MOST_RATIO} times the ${source.size} bytes of its file`,
+        );
+    }
+    if (isFirst) throw new ImportError(`${part.name} is empty`);
+  }
+  return { digest: hash.digest(), bytes };
+}
+
+async function* partsOf(source: Source, hash?: Hash): AsyncGenerator<Part> {
+  const { name, kind, entries } = source;
+  if (kind !== 'zip') yield { name, bytes: () => unpacked(kind, rawBytes(source, hash), name) };
+  for (const entry of entries)
+    yield { name: `${name}: ${entry.name}`, bytes: () => entryBytes(source, entry) };
+}
+
+function unpacked(kind: Kind, packed: AsyncGenerator<Buffer>, name: string): AsyncGenerator<Buffer> {
+  if (kind === 'gzip') return unzipped(packed, name, createGunzip(UNZIP));
+  return kind === 'zstd' ? unzstd(packed) : packed;
+}
+
+async function* entryBytes(source: Source, entry: ZipEntry): AsyncGenerator<Buffer> {
+  const name = `${source.name}: ${entry.name}`;
+  const from = await placeOf(source.handle, entry);
+  const packed = rawBytes({ ...source, from, size: Math.min(source.size, from + entry.packedBytes) });
+  yield* checked(entry.isDeflated ? unzipped(packed, name, createInflateRaw(UNZIP)) : packed, entry);
+}
+
+async function* counted(parts: AsyncIterable<Part>, count: (bytes: number) => void): AsyncGenerator<Part> {
+  for await (const { name, bytes } of parts) {
+    yield {
+      name,
+      async *bytes() {
+        for await (const chunk of bytes()) {
+          count(chunk.length);
+          yield chunk;
+        }
+      },
+    };
+  }
+}
+
+/** The bytes that the file had when it was opened. */
+async function* rawBytes(
+  { handle, name, size, from = 0 }: Pick<Source, 'handle' | 'name' | 'size'> & { from?: number },
+  hash?: Hash,
+): AsyncGenerator<Buffer> {
+  let at = from;
+  while (at < size) {
+    const wanted = Math.min(CHUNK_BYTES, size - at);
+    // Not one buffer for all: what is read is held on to for a while.
+    const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(wanted), 0, wanted, at);
+    if (bytesRead === 0)
+      throw new ImportError(`${name} ends behind byte ${at}: it was cut while it was read`);
+    const chunk = buffer.subarray(0, bytesRead);
+    hash?.update(chunk);
+    at += bytesRead;
+    yield chunk;
+  }
+}
+
+const UNZIP = { chunkSize: 262_144 };
+
+async function* unzipped(
+  packed: AsyncIterable<Buffer>,
+  name: string,
+  unzip: Gunzip | InflateRaw,
+): AsyncGenerator<Buffer> {
+  // What goes wrong comes out of the reading below.
+  const fed = pipeline(packed, unzip).catch(() => {});
+  try {
+    for await (const chunk of unzip) yield chunk as Buffer;
+    await fed;
+  } catch (error) {
+    if (error instanceof ImportError) throw error;
+    throw new ImportError(`${name} cannot be unpacked: ${(error as Error).message}`, { cause: error });
+  }
+}

@@ -1,0 +1,282 @@
+import type { Json } from '../profile/json.ts';
+import { isRecord } from '../profile/values.ts';
+import { ImportError } from './input.ts';
+import type { Layout, Values } from './reader.ts';
+
+/** What the rows of a file are. */
+export const types = ['users', 'events', 'purchases', 'subscriptions'] as const;
+export type ImportType = (typeof types)[number];
+
+/** What a text of a column is read as; `auto`: by how it looks. */
+const readings = ['auto', 'text', 'number', 'boolean', 'json'] as const;
+type Reading = (typeof readings)[number];
+
+/** One `--map`: the field that a column becomes. */
+export interface Mapped {
+  field: string;
+  column: string;
+  reading: Reading | undefined;
+}
+
+/** `external_id=Customer,zip=Zip:text` in its parts. @throws {ImportError} */
+export function parseMap(text: string): Mapped[] {
+  return text.split(',').map((entry) => {
+    const at = entry.indexOf('=');
+    const field = entry.slice(0, at).trim();
+    const right = entry.slice(at + 1).trim();
+    if (at < 1 || field === '' || right === '')
+      throw new ImportError(
+        `--map: '${entry}' is no mapping; one is written field=column or field=column:reading`,
+      );
+    const colon = right.lastIndexOf(':');
+    const reading = readings.find((one) => one === right.slice(colon + 1));
+    return colon > 0 && reading
+      ? { field, column: right.slice(0, colon), reading }
+      : { field, column: right, reading: undefined };
+  });
+}
+
+export interface MappingRules {
+  type: ImportType;
+  map: readonly Mapped[];
+  /** Columns that are left out. */
+  ignore: readonly string[];
+  /** Rows of a CSV file have texts alone, which are read as what they look like; an empty one is none. */
+  layout: Layout;
+  /** Wire name of the service id. */
+  serviceIdField: string;
+}
+
+/** A row as a caller of the API would send it. */
+export type Mapping = (values: Values) => { object: Values } | { refused: string };
+
+/** How one column reaches its field. */
+interface Route {
+  column: string;
+  /** As a person writes it. */
+  field: string;
+  path: string[];
+  reading: Reading;
+}
+
+const ALIAS = ['alias_name', 'alias_label'];
+
+/** What names a user, by the fields that may do so. */
+const identifiers = (serviceIdField: string) => [
+  'external_id',
+  'user_alias',
+  serviceIdField,
+  'email',
+  'phone',
+];
+
+/** Members that an event or a purchase has beside those; any other column is one of its properties. */
+const members: Record<'events' | 'purchases', string[]> = {
+  events: ['name', 'time', 'app_id', 'properties', '_update_existing_only'],
+  purchases: [
+    'product_id',
+    'currency',
+    'price',
+    'quantity',
+    'time',
+    'app_id',
+    'properties',
+    '_update_existing_only',
+  ],
+};
+
+/** Fields of users that are texts, whatever they look like. */
+const texts = new Set([
+  ...['external_id', 'alias_name', 'alias_label', 'email', 'phone', 'first_name', 'last_name', 'home_city'],
+  ...['image_url', 'gender', 'dob', 'country', 'language', 'time_zone', 'date_of_first_session'],
+  ...['date_of_last_session', 'marked_email_as_spam_at', 'email_subscribe', 'push_subscribe', 'name', 'time'],
+  ...['app_id', 'product_id', 'currency', 'subscription_group_id', 'subscription_state', 'price', 'quantity'],
+]);
+
+/** Fields that are read from JSON. */
+const structures = new Set([
+  ...[
+    'user_alias',
+    'properties',
+    'push_tokens',
+    'subscription_groups',
+    'current_location',
+    'facebook',
+    'twitter',
+  ],
+]);
+
+/**
+ * How the rows of a file become objects of the API.
+ *
+ * @param columns of a file with a header: what they lack is said at once
+ * @throws {ImportError} when a column that is named is not there, two become one field, or none names a user
+ */
+export function createMapping(rules: MappingRules, columns: readonly string[] | undefined, name: string) {
+  const { layout, map, ignore } = rules;
+  // An object is what the API takes.
+  if (layout === 'ndjson' && map.length === 0 && ignore.length === 0)
+    return { mapping: ((object) => ({ object })) as Mapping, routes: undefined };
+  const routes = columns?.flatMap((column) => routeOf(column, rules) ?? []);
+  if (columns && routes) check(rules, { columns, routes, name });
+  const known = new Map(routes?.map((route) => [route.column, route]));
+  // Names of objects come anew with each row: those that are many are not remembered.
+  const routeFor = (column: string): Route | undefined => {
+    let route = known.get(column);
+    if (!route && known.size < 2000) {
+      route = routeOf(column, rules);
+      if (route) known.set(column, route);
+    }
+    return route ?? (columns ? undefined : routeOf(column, rules));
+  };
+
+  const mapping: Mapping = (values) => {
+    const object: Values = {};
+    for (const column in values) {
+      const route = routeFor(column);
+      if (!route) continue;
+      let value: Json = values[column] ?? null;
+      if (layout === 'csv' || route.reading !== 'auto') {
+        if (value === '' || value === null) continue;
+        const read = readText(value, route.reading);
+        if (read === undefined)
+          return {
+            refused: `'${route.field}' is not valid: '${shown(value)}' of the column ${column} is no ${route.reading}`,
+          };
+        value = read;
+      }
+      if (route.path.length === 1) object[route.path[0]!] = joined(object[route.path[0]!], value);
+      else {
+        const [outer, inner] = route.path as [string, string];
+        const there = object[outer];
+        object[outer] = { ...(isRecord(there) && there), [inner]: value };
+      }
+    }
+    return { object };
+  };
+  return { mapping, routes };
+}
+
+/** A field that stands in a column of its own, and in further columns for its members. */
+function joined(there: Json | undefined, value: Json): Json {
+  return there !== undefined && isRecord(there) && isRecord(value) ? { ...there, ...value } : value;
+}
+
+function routeOf(column: string, rules: MappingRules): Route | undefined {
+  if (rules.ignore.includes(column)) return undefined;
+  const mapped = rules.map.find((one) => one.column === column);
+  // What another column becomes is not this one as well.
+  if (!mapped && rules.map.some(({ field }) => field === column)) return undefined;
+  const field = mapped?.field ?? column;
+  const path = pathOf(field, rules);
+  return { column, field, path, reading: mapped?.reading ?? readingOf(path, rules) };
+}
+
+function pathOf(field: string, { type, layout, serviceIdField }: MappingRules): string[] {
+  const at = field.indexOf('.');
+  const isFlat = layout !== 'ndjson';
+  const outer = field.slice(0, at);
+  if (outer === 'user_alias') return [outer, field.slice(at + 1)];
+  if (isFlat && ALIAS.includes(field)) return ['user_alias', field];
+  if (type === 'users' || type === 'subscriptions') return [field];
+  if (outer === 'properties') return [outer, field.slice(at + 1)];
+  const isMember = members[type].includes(field) || identifiers(serviceIdField).includes(field);
+  // An object says itself what its properties are.
+  return isMember || !isFlat ? [field] : ['properties', field];
+}
+
+function readingOf(path: string[], { type, layout, serviceIdField }: MappingRules): Reading {
+  const [outer, inner] = path;
+  if (layout === 'ndjson' || (outer === 'properties' && inner !== undefined)) return 'auto';
+  if (outer === serviceIdField || inner !== undefined) return 'text';
+  if (structures.has(outer!)) return 'json';
+  if (layout === 'parquet') return 'auto';
+  const isText = texts.has(outer!) && (type !== 'users' || !onlyOfActivities.has(outer!));
+  return isText ? 'text' : 'auto';
+}
+
+/** Of users these are custom attributes, which may be anything. */
+const onlyOfActivities = new Set([
+  ...['name', 'time', 'app_id', 'product_id', 'currency', 'subscription_group_id', 'subscription_state'],
+  ...['price', 'quantity'],
+]);
+
+const NUMBER = /^-?(?:0|[1-9]\d{0,14})(?:\.\d{1,15})?$/;
+
+/** @returns undefined when a text cannot be read as that */
+function readText(value: Json, reading: Reading): Json | undefined {
+  if (typeof value !== 'string')
+    return reading === 'text' && typeof value === 'number' ? String(value) : value;
+  switch (reading) {
+    case 'text':
+      return value;
+    case 'number':
+      return NUMBER.test(value.trim()) || /^-?\d[\d.]*e[+-]?\d{1,3}$/i.test(value.trim())
+        ? Number(value)
+        : undefined;
+    case 'boolean':
+      return /^(true|false|1|0)$/i.test(value) ? /^(true|1)$/i.test(value) : undefined;
+    case 'json':
+      return parsed(value);
+    case 'auto':
+      return guessed(value);
+  }
+}
+
+/** A number whose text is the one that it would be written as, true, false, an array or an object; else a text. */
+function guessed(value: string): Json {
+  const first = value.charCodeAt(0);
+  if (first === 0x5b || first === 0x7b) return parsed(value) ?? value;
+  if ((first === 0x2d || (first >= 0x30 && first <= 0x39)) && NUMBER.test(value)) return Number(value);
+  if (value.length > 5) return value;
+  const word = value.toLowerCase();
+  return word === 'true' ? true : word === 'false' ? false : value;
+}
+
+function parsed(text: string): Json | undefined {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return undefined;
+  }
+}
+
+const shown = (value: Json) => String(value).slice(0, 50);
+
+interface Header {
+  columns: readonly string[];
+  routes: readonly Route[];
+  name: string;
+}
+
+function check({ type, map, ignore, serviceIdField }: MappingRules, { columns, routes, name }: Header): void {
+  const listed = columns.slice(0, 50).join(', ');
+  for (const column of [...map.map((one) => one.column), ...ignore])
+    if (!columns.includes(column)) throw new ImportError(`${name} has no column ${column}; it has ${listed}`);
+  const fields = routes.map(({ path }) => path.join('.'));
+  const twice = routes.filter((_, place) => fields.indexOf(fields[place]!) !== place);
+  if (twice[0]) {
+    const others = routes.filter(({ path }) => path.join('.') === twice[0]!.path.join('.'));
+    const named = others.map(({ column }) => column).join(' and ');
+    throw new ImportError(
+      `${name}: the columns ${named} would both be the field ${twice[0].field}; leave one out with --ignore`,
+    );
+  }
+  const naming = identifiers(serviceIdField);
+  if (!routes.some(({ path }) => naming.includes(path[0]!)) && !fields.includes('push_tokens'))
+    throw new ImportError(
+      `${name} has no column that names a user (${naming.join(', ')}); say which does with --map external_id=COLUMN. It has ${listed}`,
+    );
+  for (const field of required[type])
+    if (!fields.includes(field))
+      throw new ImportError(
+        `${name} has no column for '${field}', which ${type} need; say which has it with --map ${field}=COLUMN. It has ${listed}`,
+      );
+}
+
+const required: Record<ImportType, string[]> = {
+  users: [],
+  events: ['name', 'time'],
+  purchases: ['product_id', 'currency', 'price', 'time'],
+  subscriptions: ['subscription_group_id', 'subscription_state'],
+};

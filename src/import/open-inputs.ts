@@ -1,0 +1,59 @@
+import type { Credentials } from '../integrations/definition.ts';
+import { SourceError } from '../integrations/source.ts';
+import { ImportError, type Input, openInput } from './input.ts';
+
+/** How a bucket is opened. */
+export interface BucketAccess {
+  region: string;
+  /** Of a service other than AWS. */
+  endpoint: string | undefined;
+  credentials: Extract<Credentials, { access_key_id: string }>;
+}
+
+export interface Opening {
+  /** Bytes of disk that reading may take. */
+  scratchBytes: number;
+  /** Addresses that are never connected to. */
+  refusedNetworks: string;
+  /** Asked for when there is a bucket to be opened. */
+  accessTo(bucket: string): Promise<BucketAccess>;
+  leaving: AbortSignal;
+}
+
+/** An address of one object, or of all beneath a prefix that ends in a slash. */
+const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
+
+/**
+ * What a person has named: a file, or objects of a bucket, which are fetched one after the other. Each is closed when the
+ * next is asked for.
+ * @throws {ImportError}
+ */
+export async function* openInputs(named: string, opening: Opening): AsyncGenerator<Input> {
+  const [, bucket, prefix] = S3.exec(named) ?? [];
+  if (bucket === undefined || prefix === undefined) return yield* untilTaken(openInput(named, opening));
+  const { region, endpoint, credentials } = await opening.accessTo(bucket);
+  // What reaches buckets is large, and seldom needed.
+  const { fetchObjects } = await import('../integrations/bucket.ts');
+  const place = { type: 's3', bucket, prefix, region, ...(endpoint !== undefined && { endpoint }) } as const;
+  const { scratchBytes, refusedNetworks, leaving: signal } = opening;
+  try {
+    for await (const { name, path } of fetchObjects(place, credentials, {
+      scratchBytes,
+      refusedNetworks,
+      signal,
+    }))
+      yield* untilTaken(openInput(name, { path, scratchBytes }));
+  } catch (error) {
+    if (error instanceof SourceError) throw new ImportError(error.message, { cause: error });
+    throw error;
+  }
+}
+
+async function* untilTaken(opened: Promise<Input>): AsyncGenerator<Input> {
+  const input = await opened;
+  try {
+    yield input;
+  } finally {
+    await input.close();
+  }
+}

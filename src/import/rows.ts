@@ -1,0 +1,112 @@
+import type { AcceptedObject } from '../jobs/envelope.ts';
+import type { Caller } from '../operations/operation.ts';
+import type { Input } from './input.ts';
+import { fieldOf, type Judge } from './judge.ts';
+import { createMapping, type MappingRules } from './mapping.ts';
+import { readPart, type Values } from './reader.ts';
+import type { RawRow } from './records.ts';
+import type { RefusedRow } from './refused-rows.ts';
+import { type Sent, type VendorName, vendorFormats } from './vendor.ts';
+
+/** How the rows of a file become objects. */
+export interface RowOptions extends MappingRules {
+  /** Of a CSV file; absent: its header tells. */
+  delimiter: string | undefined;
+  /** The form of a vendor's own file. */
+  vendor: VendorName | undefined;
+}
+
+/** One row on its way: what it says, as objects of the API; or `refused`, why it says nothing. */
+export interface MappedRow extends RawRow {
+  /** The file, or the entry of the archive. */
+  file: string;
+  sent?: Sent[];
+}
+
+/** Where the columns of a part go, for people. */
+export interface Routing {
+  file: string;
+  columns: { column: string; field: string; reading: string }[] | undefined;
+}
+
+export interface Reading {
+  input: Input;
+  options: RowOptions;
+  /** Rows to pass over, without a look at what they say. */
+  done?: number;
+  onRouting?(routing: Routing): void;
+}
+
+/**
+ * The rows of a file in their order, in batches.
+ * @throws {ImportError} when a part cannot be read at all
+ */
+export async function* mapRows({
+  input,
+  options,
+  done = 0,
+  onRouting,
+}: Reading): AsyncGenerator<MappedRow[]> {
+  let passed = 0;
+  for await (const part of input.parts()) {
+    const { name: file, columns, rows, read } = await readPart(part, options.layout, options.delimiter);
+    const { mapping, routes } = createMapping(withVendor(options, columns), columns, file);
+    onRouting?.({ file, columns: routes });
+    const mapRow = (row: RawRow): MappedRow => {
+      const said = read(row);
+      const mapped = 'refused' in said ? said : mapping(said.values);
+      return { ...row, file, ...('refused' in mapped ? mapped : sentOf(mapped.object, options)) };
+    };
+    for await (const batch of rows) {
+      const left = batch.slice(Math.max(0, done - passed));
+      passed += batch.length;
+      if (left.length > 0) yield left.map(mapRow);
+    }
+  }
+}
+
+/** What a vendor calls otherwise becomes what the API calls it, unless a person has said what it becomes. */
+function withVendor(options: RowOptions, columns: readonly string[] | undefined): MappingRules {
+  const { vendor, map, serviceIdField } = options;
+  const named = vendor ? vendorFormats[vendor].columns(serviceIdField) : [];
+  const there = named.filter(
+    ({ column }) => columns?.includes(column) && !map.some((one) => one.column === column),
+  );
+  // An object of the vendor's is translated whole.
+  const layout = vendor ? vendorFormats[vendor].layout : options.layout;
+  return { ...options, layout, map: [...map, ...there] };
+}
+
+function sentOf(object: Values, { vendor, type }: RowOptions): { sent: Sent[] } | { refused: string } {
+  return vendor ? vendorFormats[vendor].translate(object, type) : { sent: [{ type, object }] };
+}
+
+/** What rows have come to. */
+export interface JudgedRows {
+  objects: AcceptedObject[];
+  refused: RefusedRow[];
+  /** Rows of which something was cut or left out. */
+  warned: number;
+  /** Characters of the rows whose objects these are. */
+  size: number;
+}
+
+/** Judges rows as of one moment. */
+export function judgeRows(rows: readonly MappedRow[], judge: Judge, caller: Caller): JudgedRows {
+  const judged: JudgedRows = { objects: [], refused: [], warned: 0, size: 0 };
+  for (const row of rows) {
+    const verdict = row.sent ? judge(row.sent, row.number - 1, caller) : { refused: row.refused! };
+    if ('refused' in verdict) {
+      judged.refused.push(refusedRow(row, verdict.refused));
+      continue;
+    }
+    judged.objects.push(...verdict.objects);
+    if (verdict.warnings) judged.warned += 1;
+    judged.size += row.text.length;
+  }
+  return judged;
+}
+
+export function refusedRow({ file, number, text }: MappedRow, reason: string): RefusedRow {
+  return { file, row: number, field: fieldOf(reason), reason, text };
+}

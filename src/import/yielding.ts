@@ -1,0 +1,86 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { poll } from '../platform/poll.ts';
+import type { Pool } from '../store/database.ts';
+import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
+
+/** Rows of a chunk while nobody else sends anything, and while somebody does: a live object waits behind one of those. */
+const ROWS = 2000;
+const ROWS_BESIDE_OTHERS = 250;
+
+/** Jobs that may wait in each lane, likewise: with fewer, workers would be idle between two looks. */
+const WAITING = 40;
+const WAITING_BESIDE_OTHERS = 3;
+
+/** Rests beside others, in times of the work before: a quarter of the time at most. */
+const REST = 3;
+
+/** Milliseconds between two looks at lanes that hold enough. */
+const ASK_AGAIN_MS = 20;
+
+/** Milliseconds between two looks at what web processes take. */
+const LOOK_MS = 1000;
+
+/** Milliseconds of waiting for the lanes after which a person is told. */
+const SAY_AFTER_MS = 10_000;
+
+/** What keeps an import behind live traffic. */
+export interface Yielding {
+  /** Most rows of the next chunk. */
+  chunkRows(): number;
+  /** Resolves when the next chunk may go; at once when told to leave. */
+  wait(leaving: AbortSignal): Promise<void>;
+  /** A chunk took so many milliseconds of work. */
+  worked(milliseconds: number): void;
+  stop(): Promise<void>;
+}
+
+export interface YieldingOptions {
+  pool: Pool;
+  /** Jobs that wait in all lanes. */
+  waiting(): number;
+  lanes: number;
+  /** Of the queue: an import keeps below half of it. */
+  highWaterMark: number;
+  /** Hears that the lanes have been full for long. */
+  onWait(): void;
+}
+
+/**
+ * Gives way to live traffic, as the heartbeats of web processes tell it: beside it chunks are small, lanes are kept nearly
+ * empty, and the import rests for most of the time.
+ */
+export function createYielding(options: YieldingOptions): Yielding {
+  const { pool, waiting, lanes, highWaterMark, onWait } = options;
+  let isBesideOthers = true;
+  let restUntil = 0;
+  let isSaid = false;
+  const looks = poll(LOOK_MS, async () => {
+    const processes = await listProcesses(pool);
+    isBesideOthers = processes.some(
+      ({ name, silentSeconds, objectsPerSecond }) =>
+        name === 'web' && silentSeconds < SILENT_SECONDS && objectsPerSecond > 0,
+    );
+  });
+  // It begins as if there were others, until that is known.
+  void looks.now();
+
+  const most = () => Math.min(highWaterMark / 2, lanes * (isBesideOthers ? WAITING_BESIDE_OTHERS : WAITING));
+
+  return {
+    chunkRows: () => (isBesideOthers ? ROWS_BESIDE_OTHERS : ROWS),
+    async wait(leaving) {
+      const started = performance.now();
+      if (isBesideOthers) await sleep(Math.max(0, restUntil - started));
+      while (waiting() >= most() && !leaving.aborted) {
+        await sleep(ASK_AGAIN_MS);
+        if (isSaid || performance.now() - started < SAY_AFTER_MS) continue;
+        isSaid = true;
+        onWait();
+      }
+    },
+    worked(milliseconds) {
+      restUntil = performance.now() + REST * milliseconds;
+    },
+    stop: () => looks.stop(),
+  };
+}

@@ -1,0 +1,209 @@
+import type { Json } from '../profile/json.ts';
+import { type Actor, audited } from './audit.ts';
+import type { Pool } from './database.ts';
+
+/** What an import is known by. */
+export interface ImportKey {
+  workspaceId: string;
+  /** SHA-256. */
+  key: Buffer;
+}
+
+/** What is written down of an import when it begins. */
+export interface NewImport extends ImportKey {
+  id: string;
+  /** As the person has named it. */
+  file: string;
+  /** SHA-256 of the file's bytes. */
+  digest: Buffer;
+  /** What decides how its rows are read. */
+  reading: Json;
+}
+
+/** How far an import has come. */
+export interface ImportProgress {
+  /** Rows that are done with. */
+  rows: number;
+  /** Objects that went to the lanes. */
+  accepted: number;
+  /** Rows that were refused. */
+  refused: number;
+  /** Bytes of the file of refused rows. */
+  refusedBytes: number;
+}
+
+/** Envelopes that the lanes may not have yet. */
+export interface StagedEnvelopes {
+  /** Keys of their ledger rows. */
+  envelopeIds: string[];
+  /** What the producer takes. */
+  entries: unknown[];
+}
+
+export interface StoredImport extends NewImport, ImportProgress {
+  startedAt: Date;
+  finishedAt: Date | null;
+  staged: unknown[] | null;
+}
+
+/** By primary key. */
+const insertImportStatement = `
+  insert into imports (workspace_id, key, id, file, digest, reading)
+  values ($1::uuid, $2::bytea, $3::uuid, $4::text, $5::bytea, $6::json)
+  on conflict (workspace_id, key) do nothing`;
+
+/** By primary key. */
+const findImportStatement = `
+  select
+    imports.workspace_id as "workspaceId",
+    imports.key,
+    imports.id,
+    imports.file,
+    imports.digest,
+    imports.reading,
+    imports.started_at as "startedAt",
+    imports.finished_at as "finishedAt",
+    imports.rows_done::float8 as rows,
+    imports.accepted::float8 as accepted,
+    imports.refused::float8 as refused,
+    imports.refused_bytes::float8 as "refusedBytes",
+    imports.staged
+  from imports
+  where imports.workspace_id = $1::uuid and imports.key = $2::bytea`;
+
+/** What is known of an import. */
+export async function findImport(
+  pool: Pool,
+  { workspaceId, key }: ImportKey,
+): Promise<StoredImport | undefined> {
+  const { rows } = await pool.query<StoredImport>({
+    name: 'find-import',
+    text: findImportStatement,
+    values: [workspaceId, key],
+  });
+  return rows[0];
+}
+
+/** Begins an import, unless one of that key is known. */
+export async function insertImport(pool: Pool, begun: NewImport, actor: Actor): Promise<void> {
+  const { workspaceId, key, id, file, digest, reading } = begun;
+  await audited(pool, actor, async (tx) => {
+    const { rowCount } = await tx.query({
+      name: 'insert-import',
+      text: insertImportStatement,
+      values: [workspaceId, key, id, file, digest, JSON.stringify(reading)],
+    });
+    const entry = {
+      action: 'imports.begin',
+      workspaceId,
+      subject: { kind: 'import', id },
+      detail: { file },
+    } as const;
+    return { result: undefined, entries: rowCount === 1 ? [entry] : [] };
+  });
+}
+
+/** By primary key; of two who go on with the same import, one finds it where it believes it to be. */
+const stageStatement = `
+  update imports set
+    rows_done = $4::bigint,
+    accepted = $5::bigint,
+    refused = $6::bigint,
+    refused_bytes = $7::bigint,
+    staged = $8::json,
+    envelope_ids = $9::uuid[]
+  where imports.workspace_id = $1::uuid
+    and imports.key = $2::bytea
+    and imports.rows_done = $3::bigint
+    and imports.finished_at is null`;
+
+/**
+ * Moves an import on behind the next rows. What was staged before has to be in the lanes; the new is to be handed over
+ * when this has committed.
+ *
+ * @param expected rows that were done with before
+ * @returns false: another process has gone on with it
+ */
+export async function stageEnvelopes(
+  pool: Pool,
+  { workspaceId, key }: ImportKey,
+  step: { expected: number; progress: ImportProgress; staged: StagedEnvelopes },
+): Promise<boolean> {
+  const { expected, progress, staged } = step;
+  const { rows, accepted, refused, refusedBytes } = progress;
+  const { entries, envelopeIds } = staged;
+  const { rowCount } = await pool.query({
+    name: 'stage-envelopes',
+    text: stageStatement,
+    values: [
+      ...[workspaceId, key, expected, rows, accepted, refused, refusedBytes],
+      ...[entries.length > 0 ? JSON.stringify(entries) : null, envelopeIds],
+    ],
+  });
+  return rowCount === 1;
+}
+
+/** By primary key. */
+const finishImportStatement = `
+  update imports set staged = null, envelope_ids = '{}', finished_at = now()
+  where imports.workspace_id = $1::uuid
+    and imports.key = $2::bytea
+    and imports.rows_done = $3::bigint
+    and imports.finished_at is null`;
+
+/**
+ * Ends an import: the lanes have all of it.
+ * @returns false: another process has gone on with it
+ */
+export async function finishImport(
+  pool: Pool,
+  { workspaceId, key }: ImportKey,
+  rows: number,
+): Promise<boolean> {
+  const { rowCount } = await pool.query({
+    name: 'finish-import',
+    text: finishImportStatement,
+    values: [workspaceId, key, rows],
+  });
+  return rowCount === 1;
+}
+
+/** A lock of the session, by a number that stands for the key: it ends with its process, however that ends. */
+const lockStatement = `
+  select pg_try_advisory_lock(hashtextextended($1::text || encode($2::bytea, 'hex'), 0)) as locked`;
+
+const unlockStatement = `
+  select pg_advisory_unlock(hashtextextended($1::text || encode($2::bytea, 'hex'), 0))`;
+
+/**
+ * Does the work while nobody else does work on that import. Should the session be lost meanwhile, `stageEnvelopes` still
+ * lets one of two go on.
+ * @returns undefined: somebody else is at it
+ */
+export async function aloneWithImport<T>(
+  pool: Pool,
+  { workspaceId, key }: ImportKey,
+  work: () => Promise<T>,
+): Promise<T | undefined> {
+  const values = [workspaceId, key];
+  const client = await pool.connect();
+  // Without a listener, a session that is lost would end the process.
+  const lost = () => {};
+  client.on('error', lost);
+  try {
+    const { rows } = await client.query<{ locked: boolean }>({
+      name: 'lock-import',
+      text: lockStatement,
+      values,
+    });
+    if (!rows[0]?.locked) return undefined;
+    try {
+      return await work();
+    } finally {
+      await client.query({ name: 'unlock-import', text: unlockStatement, values }).catch(() => {});
+    }
+  } finally {
+    client.off('error', lost);
+    client.release();
+  }
+}

@@ -1,0 +1,258 @@
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { gzipSync } from 'node:zlib';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Envelope } from '../../src/jobs/envelope.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { Queue } from '../../src/queue/bullmq.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
+import { laneName } from '../../src/queue/lanes.ts';
+import { decodeEnvelope } from '../../src/queue/wire.ts';
+import { aloneWithImport } from '../../src/store/imports.ts';
+import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
+import { startS3, startStrictS3 } from '../integrations/s3.ts';
+import { createDatabase, startRedis } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { fileOf } from './scene.ts';
+
+let pool: pg.Pool;
+let on: PenstockOn;
+let inLane: () => Promise<{ id: string; name: string }[]>;
+
+beforeAll(async () => {
+  const [{ url }, redis] = await Promise.all([createDatabase(), startRedis()]);
+  pool = new pg.Pool({ connectionString: url, max: 2 });
+  pool.on('error', () => {});
+  await createWorkspace(pool);
+  on = penstockOn(url, { REDIS_URL: redis.url, LOG_LEVEL: 'silent' });
+  const queue = connectWorker(readConfig({ REDIS_URL: redis.url }), url);
+  const lane = new Queue(laneName(0), queue.options, queue.factory);
+  inLane = async () => {
+    const jobs = await lane.getJobs(['waiting'], 0, -1, true);
+    const objects = jobs.flatMap(({ data }) => (decodeEnvelope(data) as Envelope).objects);
+    return objects.map((object) => ({ id: object.id, name: 'name' in object ? object.name : object.kind }));
+  };
+  afterAll(async () => {
+    await lane.close();
+    await queue.stop();
+    await pool.end();
+  });
+});
+
+const header = 'external_id,name,time,n\n';
+const eventRow = (n: number) => `user${n % 7},event-${n},2026-01-31T12:00:00Z,${n}\n`;
+const events = (count: number) => header + Array.from({ length: count }, (_, n) => eventRow(n)).join('');
+const importing = (file: string, ...more: string[]) => [
+  ...['import', file, '--workspace', 'shop', '--type', 'events', ...more],
+];
+const lately = async (prefix: string) =>
+  (await inLane()).map(({ name }) => name).filter((name) => name.startsWith(prefix));
+
+test('rows come into the lanes in their order, and a second run does nothing', async () => {
+  const file = fileOf('events.csv', events(5000));
+  expect(await on.json(importing(file))).toEqual({
+    imports: [{ file, state: 'imported', rows: 5000, accepted: 5000, refused: 0, warned: 0, rejects: null }],
+    next: null,
+  });
+  const expected = Array.from({ length: 5000 }, (_, n) => `event-${n}`);
+  expect(await lately('event-')).toEqual(expected);
+  const again = await on.json(importing(file));
+  expect(again.imports).toMatchObject([{ state: 'imported before', rows: 5000, accepted: 5000 }]);
+  const { rows: told } = await pool.query("select detail from audit where action = 'imports.begin'");
+  expect(told).toEqual([{ detail: { file } }]);
+  // The same bytes under another name are the same file.
+  const copy = fileOf('copy.csv', events(5000));
+  expect((await on.json(importing(copy))).imports).toMatchObject([{ state: 'imported before' }]);
+  expect(await lately('event-')).toEqual(expected);
+});
+
+test('refused rows are written to a file with row, field and rule, and the exit code says so', async () => {
+  const file = fileOf(
+    'some.csv',
+    `${header}a,refused-1,2026-01-31T12:00:00Z,1\nb,refused-2,never,2\n,x,2026-01-31T12:00:00Z,3\n`,
+  );
+  const { code, stdout, stderr } = await on.run([...importing(file), '--json']);
+  expect([code, stderr]).toEqual([2, '']);
+  const rejects = `${file}.rejects.ndjson`;
+  expect(JSON.parse(stdout).imports).toMatchObject([{ rows: 3, accepted: 1, refused: 2, rejects }]);
+  const lines = readFileSync(rejects, 'utf8').trimEnd().split('\n');
+  expect(lines.map((line) => JSON.parse(line))).toEqual([
+    {
+      ...{ file, row: 2, field: 'time', text: 'b,refused-2,never,2' },
+      reason: "'time' is not valid: it must be a time in ISO 8601 or as yyyy-MM-dd'T'HH:mm:ss:SSSZ",
+    },
+    { file, row: 3, field: 'external_id', reason: expect.any(String), text: ',x,2026-01-31T12:00:00Z,3' },
+  ]);
+});
+
+test('a dry run shows what the first rows become, judges all of them, and sends none', async () => {
+  const file = fileOf('dry.csv', `User,What,time\na,dry-1,2026-01-31T12:00:00Z\nb,dry-2,never\n`);
+  const map = ['--map', 'external_id=User,name=What', '--dry-run'];
+  const { code, stdout } = await on.run([...importing(file, ...map), '--json']);
+  expect(code).toBe(2);
+  expect(JSON.parse(stdout).imports).toMatchObject([
+    {
+      ...{ state: 'dry run', rows: 2, accepted: 1, refused: 1 },
+      columns: [
+        { column: 'User', field: 'external_id', reading: 'text' },
+        { column: 'What', field: 'name', reading: 'text' },
+        { column: 'time', field: 'time', reading: 'text' },
+      ],
+      first_rows: [
+        {
+          row: 1,
+          objects: [
+            { type: 'events', object: { external_id: 'a', name: 'dry-1', time: '2026-01-31T12:00:00Z' } },
+          ],
+          refused: null,
+        },
+        { row: 2, refused: expect.stringContaining("'time' is not valid") },
+      ],
+    },
+  ]);
+  expect((await on.run(importing(file, ...map))).stdout).toContain('"external_id": "a"');
+  expect(await lately('dry-')).toEqual([]);
+  expect((await pool.query('select from imports where file = $1', [file])).rowCount).toBe(0);
+});
+
+test('what was staged when an import was left is handed over first, by the same ids, and rows go on behind it', async () => {
+  const file = fileOf('left.csv', events(600).replaceAll('event-', 'left-'));
+  await on.json(importing(file));
+  const before = await inLane();
+  // As it stands when the process dies with its last chunk handed over: another run hands it over again.
+  const { rows } = await pool.query('select * from imports where file = $1', [file]);
+  expect(rows[0]).toMatchObject({ rows_done: 600, staged: null, envelope_ids: [] });
+  const half = fileOf('half.csv', events(600).replaceAll('event-', 'half-'));
+  await on.json(importing(half));
+  const staged = [
+    { lane: 0, id: '019c13ec-a2e2-7b61-8f0c-55a3d7000001', envelope: { requests: [], objects: [] } },
+  ];
+  await pool.query(
+    `update imports set finished_at = null, rows_done = 250, accepted = 250, staged = $2, envelope_ids = array['019c13ec-a2e2-7b61-8f0c-55a3d7000001'::uuid]
+     where file = $1`,
+    [half, JSON.stringify(staged)],
+  );
+  const again = await on.json(importing(half));
+  expect(again.imports).toMatchObject([{ state: 'imported', rows: 600, accepted: 600 }]);
+  const halves = await lately('half-');
+  expect(halves.slice(600)).toEqual(Array.from({ length: 350 }, (_, n) => `half-${n + 250}`));
+  expect((await inLane()).slice(0, before.length)).toEqual(before);
+  expect((await pool.query('select from imports where staged is not null')).rowCount).toBe(0);
+});
+
+test('refused rows of a chunk that was not written down are not written twice', async () => {
+  const bad = (n: number) => `u,torn-${n},never,${n}\n`;
+  const file = fileOf('torn.csv', header + Array.from({ length: 600 }, (_, n) => bad(n)).join(''));
+  await on.run(importing(file));
+  const rejects = `${file}.rejects.ndjson`;
+  const whole = readFileSync(rejects, 'utf8');
+  const lines = whole.split('\n');
+  const bytes = Buffer.byteLength(`${lines.slice(0, 250).join('\n')}\n`);
+  await pool.query(
+    'update imports set finished_at = null, rows_done = 250, refused = 250, refused_bytes = $2 where file = $1',
+    [file, bytes],
+  );
+  writeFileSync(rejects, `${lines.slice(0, 300).join('\n')}\n{"torn`);
+  await on.run(importing(file));
+  expect(readFileSync(rejects, 'utf8')).toBe(whole);
+});
+
+test('while one process brings a file in, another that begins with it ends at once, and touches nothing', async () => {
+  const file = fileOf('alone.csv', events(3).replaceAll('event-', 'alone-'));
+  await on.json(importing(file));
+  const { rows } = await pool.query('select workspace_id, key from imports where file = $1', [file]);
+  const key = { workspaceId: rows[0].workspace_id, key: rows[0].key };
+  const said = await aloneWithImport(pool, key, () => on.run(importing(file)));
+  expectRefusal(said!, `${file}: another process brings it in at this moment`);
+  expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported before' }]);
+});
+
+test('an import that was begun in another way is not gone on with; by a new name it begins again', async () => {
+  const file = fileOf('other.csv', events(3).replaceAll('event-', 'other-'));
+  await on.json(importing(file));
+  await pool.query('update imports set finished_at = null, rows_done = 1 where file = $1', [file]);
+  expectRefusal(await on.run(importing(file, '--ignore', 'n')), file, 'was begun in another way', '--name');
+  await on.json(importing(file, '--ignore', 'n', '--name', 'once more'));
+  expect(await lately('other-')).toHaveLength(6);
+  const another = fileOf('another.csv', events(4));
+  expectRefusal(await on.run(importing(another, '--name', 'once more')), 'is another file than');
+});
+
+test('what cannot be read or written is refused in one line, with file and rule', async () => {
+  expectRefusal(await on.run(importing('/nowhere/users.csv')), '/nowhere/users.csv cannot be read: ENOENT');
+  const nameless = fileOf('export', 'external_id,name,time\n');
+  expectRefusal(await on.run(importing(nameless)), 'say it with --format');
+  const file = fileOf('full.csv', `${header}u,full,never,1\n`);
+  expectRefusal(
+    await on.run(importing(file, '--rejects', '/dev/full')),
+    '/dev/full',
+    'its disk is full',
+    'run the same command again',
+  );
+  expectRefusal(await on.run(importing(file, '--rejects', path.join(file, 'x'))), 'ENOTDIR');
+  expect(existsSync(`${file}.rejects.ndjson`)).toBe(false);
+  expectRefusal(await on.run(['import', file, '--workspace', 'none', '--type', 'events']), "'none'");
+  expect((await pool.query('select rows_done from imports where file = $1', [file])).rows).toEqual([
+    { rows_done: 0 },
+  ]);
+});
+
+test('objects of a bucket are fetched one after the other; one that was imported before is known by what it holds', async () => {
+  const { endpoint, credentials, fill } = await startS3();
+  const folder = path.dirname(fileOf('1.csv', events(20).replaceAll('event-', 'bucket-a-')));
+  writeFileSync(path.join(folder, '2.csv.gz'), gzipSync(events(20).replaceAll('event-', 'bucket-b-')));
+  writeFileSync(path.join(folder, '_unfinished.csv'), 'x');
+  const bucket = await fill(folder, 'exports/');
+  const secret = fileOf('secret', `${credentials.secret_access_key}\n`);
+  const access = [
+    '--region',
+    'us-east-1',
+    '--endpoint',
+    endpoint,
+    '--access-key-id',
+    credentials.access_key_id,
+  ];
+  const from = (place: string) => importing(place, ...access, '--secret-file', secret);
+  expect((await on.json(from(`s3://${bucket}/exports/1.csv`))).imports).toMatchObject([
+    { file: `s3://${bucket}/exports/1.csv`, state: 'imported', rows: 20 },
+  ]);
+  expect((await on.json(from(`s3://${bucket}/exports/`))).imports).toMatchObject([
+    { file: `s3://${bucket}/exports/1.csv`, state: 'imported before' },
+    { file: `s3://${bucket}/exports/2.csv.gz`, state: 'imported', rows: 20 },
+  ]);
+  expect(await lately('bucket-')).toHaveLength(40);
+  expectRefusal(
+    await on.run(from(`s3://${bucket}/exports/3.csv`)),
+    bucket,
+    'there is no object under the prefix "exports/3.csv"',
+  );
+  expectRefusal(await on.run(from('s3://nowhere/x.csv')), 'bucket nowhere', 'NoSuchBucket');
+  expectRefusal(
+    await on.run(importing(`s3://${bucket}/exports/`)),
+    's3:// needs --region and --access-key-id',
+  );
+});
+
+test('a bucket that cannot be reached, and a wrong key, are said in one line', async () => {
+  const secret = fileOf('secret', 'wrong');
+  const from = (endpoint: string) =>
+    importing(
+      's3://rows/x.csv',
+      '--region',
+      'us-east-1',
+      '--endpoint',
+      endpoint,
+      '--access-key-id',
+      'S3RVER',
+      '--secret-file',
+      secret,
+    );
+  expectRefusal(
+    await on.run(from('http://127.0.0.1:1')),
+    'bucket rows at http://127.0.0.1:1',
+    'ECONNREFUSED',
+  );
+  expectRefusal(await on.run(from(await startStrictS3())), 'bucket rows', 'SignatureDoesNotMatch');
+  expectRefusal(await on.run(from('ftp://x')), '--endpoint is a URL that starts with http:// or https://');
+});

@@ -1,0 +1,101 @@
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { crc32, deflateRawSync } from 'node:zlib';
+import { openInput } from '../../src/import/input.ts';
+import { createJudge } from '../../src/import/judge.ts';
+import { type ImportType, parseMap } from '../../src/import/mapping.ts';
+import type { Layout } from '../../src/import/reader.ts';
+import { judgeRows, mapRows } from '../../src/import/rows.ts';
+import type { VendorName } from '../../src/import/vendor.ts';
+import type { Caller } from '../../src/operations/operation.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { callerOf } from '../operations/caller.ts';
+import { temporaryFolder } from '../setup/left-behind.ts';
+
+/** A file of these bytes, in a folder of its own. */
+export function fileOf(name: string, content: string | Buffer): string {
+  const file = path.join(temporaryFolder('penstock-import-'), name);
+  writeFileSync(file, content);
+  return file;
+}
+
+export interface ReadOptions {
+  type?: ImportType;
+  layout?: Layout;
+  map?: string;
+  ignore?: string[];
+  delimiter?: string;
+  vendor?: VendorName;
+  caller?: Partial<Caller>;
+}
+
+/** What a file's rows become, without a server: objects as they would be sent, accepted ones, and refused rows. */
+export async function readRows(file: string, options: ReadOptions = {}) {
+  const { type = 'users', layout = 'csv', map, ignore = [], delimiter, caller, vendor } = options;
+  const judge = createJudge({ serviceIdField: 'service_id', longStrings: 'cut', updateExistingOnly: false });
+  const input = await openInput(file, { scratchBytes: 100_000_000 });
+  const sent: Json[] = [];
+  const result = {
+    sent,
+    accepted: [] as Json[],
+    refused: [] as { row: number; field: string | null; reason: string }[],
+  };
+  try {
+    const rules = {
+      type,
+      layout,
+      ignore,
+      delimiter,
+      vendor,
+      map: map ? parseMap(map) : [],
+      serviceIdField: 'service_id',
+    };
+    for await (const rows of mapRows({ input, options: rules })) {
+      for (const row of rows) sent.push(...(row.sent ?? []).map(({ object }) => object));
+      const judged = judgeRows(rows, judge, callerOf('019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f', caller));
+      result.accepted.push(...(judged.objects as unknown as Json[]));
+      result.refused.push(...judged.refused.map(({ row, field, reason }) => ({ row, field, reason })));
+    }
+    return result;
+  } finally {
+    await input.close();
+  }
+}
+
+export interface ZippedFile {
+  name: string;
+  content: string | Buffer;
+  /** What the archive says that has been packed, if not what has been. */
+  said?: Buffer;
+  flags?: number;
+}
+
+/** A zip archive, as any program writes it. */
+export function zipOf(files: readonly ZippedFile[]): Buffer {
+  const heads: Buffer[] = [];
+  const list: Buffer[] = [];
+  let at = 0;
+  for (const { name, content, said = Buffer.from(content), flags = 0 } of files) {
+    const packed = deflateRawSync(content);
+    const fixed = Buffer.alloc(26);
+    fixed.writeUInt16LE(20, 0);
+    fixed.writeUInt16LE(flags, 2);
+    fixed.writeUInt16LE(8, 4);
+    fixed.writeUInt32LE(crc32(said), 10);
+    fixed.writeUInt32LE(packed.length, 14);
+    fixed.writeUInt32LE(said.length, 18);
+    fixed.writeUInt16LE(Buffer.byteLength(name), 22);
+    const place = Buffer.alloc(14);
+    place.writeUInt32LE(at, 10);
+    const head = Buffer.concat([Buffer.from('PK\x03\x04', 'latin1'), fixed, Buffer.from(name), packed]);
+    heads.push(head);
+    list.push(Buffer.concat([Buffer.from('PK\x01\x02\x14\x00', 'latin1'), fixed, place, Buffer.from(name)]));
+    at += head.length;
+  }
+  const end = Buffer.alloc(18);
+  end.writeUInt16LE(files.length, 4);
+  end.writeUInt16LE(files.length, 6);
+  end.writeUInt32LE(Buffer.concat(list).length, 8);
+  end.writeUInt32LE(at, 12);
+  return Buffer.concat([...heads, ...list, Buffer.from('PK\x05\x06', 'latin1'), end]);
+}
