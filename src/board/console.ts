@@ -2,6 +2,7 @@ import type { NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import type { Config } from '../platform/config.ts';
 import type { Log } from '../platform/log.ts';
+import type { Renderer } from '../preferences/renderer.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { openLaneDepths } from '../queue/depth.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
@@ -13,6 +14,7 @@ import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './download.ts';
+import type { Fleet } from './fleet.ts';
 import { type Html, html } from './html.ts';
 import { shell } from './layout.ts';
 import { clientOf, type OperatorSessions } from './sessions.ts';
@@ -23,7 +25,7 @@ export interface ConsoleServices {
   connection: QueueConnection;
   /** Of this installation, once it is known how many lanes there are. */
   producer: LaneProducer;
-  config: Pick<Config, 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'>;
+  config: Pick<Config, 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'>;
   /** Sessions of BOARD_USER. */
   operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */
@@ -33,11 +35,13 @@ export interface ConsoleServices {
   log: Log;
 }
 
-/** What pages use beside the stores: what waits in the lanes, and a way into them. */
+/** What pages use beside the stores: what waits in the lanes, and a way into them; the fleet; and preference centers. */
 export interface PageServices extends ConsoleServices {
   waiting: ReturnType<typeof createWaitingSearch>;
   queue: GroupCommit;
   depths: ReturnType<typeof openLaneDepths>;
+  fleet: Fleet;
+  renderer: Renderer;
 }
 
 /** A request of somebody who has the page's right somewhere. */
@@ -59,10 +63,11 @@ export interface Visit<Services> {
   fields(name: string): string[];
 }
 
-/** What a visit ends with: a page, another page's address, or a file. */
+/** What a visit ends with: a page, another page's address, a file, or a document of somebody else to be shown in a frame. */
 export type Reply =
   | { title: string; body: Html; status?: number; refresh?: number }
   | { to: string }
+  | { framed: string }
   | FileReply;
 
 /** One route of the console. */
@@ -89,6 +94,13 @@ export class Sorry extends Error {
     this.status = status;
   }
 }
+
+/**
+ * What people wrote for their users is hostile here: it runs nothing, sends nothing, loads nothing from anywhere, and
+ * stands in an origin of its own, whoever opens it.
+ */
+const FRAMED =
+  "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox";
 
 /** What actions say of themselves on the page that follows; `?done=` names one, so that no address can say anything else. */
 const notices: Record<string, string> = {
@@ -176,6 +188,7 @@ async function serve<Services extends Pick<ConsoleServices, 'loss' | 'log'>>(
   const reply = await page.handle({ ...visit, params, query, field, fields });
   response.set('Cache-Control', 'no-store');
   if ('to' in reply) response.redirect(303, reply.to);
+  else if ('framed' in reply) response.set('Content-Security-Policy', FRAMED).type('html').send(reply.framed);
   else if ('file' in reply) {
     services.log.info({ path: request.path, account_id: viewer.accountId }, 'console download');
     if (!(await download(response, reply)))

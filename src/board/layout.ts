@@ -11,6 +11,8 @@ const places: { path: string; name: string; right?: Right | 'company' }[] = [
   { path: '/requests', name: 'Requests', right: 'delivery' },
   { path: '/dead-letters', name: 'Dead letters', right: 'delivery' },
   { path: '/syncs', name: 'Syncs', right: 'syncs' },
+  { path: '/groups', name: 'Groups', right: 'groups' },
+  { path: '/preference-centers', name: 'Preference centers', right: 'centers' },
   { path: '/workspaces', name: 'Workspaces', right: 'usage' },
   { path: '/keys', name: 'API keys', right: 'keys' },
   { path: '/accounts', name: 'Accounts', right: 'company' },

@@ -25,6 +25,11 @@ afterAll(() => pool.end());
 const figures: Figures = {
   ...{ address: '127.0.0.1:3002', lanes: [0, 3], missing: ['redis'] },
   ...{ objects: 5_000_000_000, objectsPerSecond: 1234.5, residentBytes: 5_000_000_000, loopBusy: 0.25 },
+  ...{
+    refused: 7,
+    refusedPerSecond: 1.5,
+    marks: { queue_depth: { value: 1, mark: 2, unit: 'jobs', over: false } },
+  },
 };
 const workerOn = (host: string) => ({ id: newId(), name: 'worker', host, pid: 7, version: '1.2.3' }) as const;
 
