@@ -68,7 +68,7 @@ export interface FleetOptions {
 /** Looks at the whole fleet. Whoever asks within a second gets the same look: pages, streams and the history. */
 export function createFleet({ database: { pool }, connection, depths, config, missing }: FleetOptions) {
   let past: Counted[] = [];
-  let last: { at: number; look: Promise<FleetState> } | undefined;
+  let last: { takenAt: number; look: Promise<FleetState> } | undefined;
 
   function ratesOf(counters: FleetCounters): Rates | undefined {
     const now = { at: performance.now(), counters };
@@ -111,9 +111,13 @@ export function createFleet({ database: { pool }, connection, depths, config, mi
   return {
     /** Never rejects. */
     look(): Promise<FleetState> {
-      const now = performance.now();
-      if (!last || now - last.at > FRESH_MS) last = { at: now, look: take() };
-      return last.look;
+      if (last && performance.now() - last.takenAt < FRESH_MS) return last.look;
+      // One that is under way is waited for, however long a store keeps it.
+      const taking = { takenAt: Number.POSITIVE_INFINITY, look: take() };
+      last = taking;
+      return taking.look.finally(() => {
+        taking.takenAt = performance.now();
+      });
     },
   };
 }

@@ -6,6 +6,7 @@ import {
   forgetFleetHistory,
   isMinuteRecorded,
   type RecordedFleet,
+  type RowMinutes,
   readFleetHistory,
   recordMinute,
 } from '../store/fleet-history.ts';
@@ -44,19 +45,17 @@ export function recordHistory(pool: Pool, fleet: Fleet, log: Log): Service & { n
   return { name: 'history', now: looks.now, stop: looks.stop };
 }
 
-/** A time that a chart shows, and how it is cut. */
+/** A time that a chart shows, and how it is cut, in seconds. */
 interface Range {
-  /** The whole of it, and one point, in seconds. */
   seconds: number;
-  step: number;
-  /** How long a row's time is that it is made from. */
-  minutes: 1 | 15;
+  /** One point, which is one row. */
+  minutes: RowMinutes;
 }
 
 export const ranges = {
-  hour: { seconds: 3600, step: 60, minutes: 1 },
-  day: { seconds: 86_400, step: 900, minutes: 15 },
-  week: { seconds: 604_800, step: 3600, minutes: 15 },
+  hour: { seconds: 3600, minutes: 1 },
+  day: { seconds: 86_400, minutes: 15 },
+  week: { seconds: 604_800, minutes: 60 },
 } satisfies Record<string, Range>;
 
 export type RangeName = keyof typeof ranges;
@@ -92,27 +91,22 @@ const MOST_APART = 2.5;
  * @param rows the oldest first; the first may lie before the range
  * @param now epoch milliseconds, up to which the range goes
  */
-export function pointsOf(rows: readonly RecordedFleet[], { seconds, step }: Range, now: number): Point[] {
-  const stepMs = step * 1000;
-  const present = Math.floor(now / stepMs) * stepMs;
-  const byStep = new Map<number, RecordedFleet>();
-  for (const row of rows) {
-    const at = Math.floor(row.at.getTime() / stepMs) * stepMs;
-    const before = byStep.get(at);
-    byStep.set(at, before ? joined(before, row) : row);
-  }
+export function pointsOf(rows: readonly RecordedFleet[], { seconds, minutes }: Range, now: number): Point[] {
+  const step = minutes * 60_000;
+  const byTime = new Map(rows.map((row) => [row.at.getTime(), row]));
+  const present = Math.floor(now / step) * step;
   // The present point has its row a few seconds after it has begun.
-  const end = byStep.has(present) ? present : present - stepMs;
-  const count = seconds / step;
-  let before: RecordedFleet | undefined = byStep.get(end - count * stepMs);
+  const end = byTime.has(present) ? present : present - step;
+  const count = (seconds * 1000) / step;
+  let before = byTime.get(end - count * step);
   return Array.from({ length: count }, (_, index): Point => {
-    const at = end - (count - 1 - index) * stepMs;
-    const row = byStep.get(at);
+    const at = end - (count - 1 - index) * step;
+    const row = byTime.get(at);
     if (!row) return { at };
-    const apart = before ? (row.lookedAt.getTime() - before.lookedAt.getTime()) / 1000 : 0;
-    const known = before && apart > 0 && apart <= MOST_APART * step ? before : undefined;
+    const apart = before ? row.lookedAt.getTime() - before.lookedAt.getTime() : 0;
+    const known = apart > 0 && apart <= MOST_APART * step ? before : undefined;
     before = row;
-    return pointOf(at, row, { before: known, seconds: apart });
+    return pointOf(at, row, { before: known, seconds: apart / 1000 });
   });
 }
 
@@ -139,28 +133,11 @@ function pointOf(
   };
 }
 
-/** Two rows of one point: the later counters, the higher of what waits, the fewer workers. */
-function joined(before: RecordedFleet, row: RecordedFleet): RecordedFleet {
-  return {
-    ...row,
-    depth: highest(before.depth, row.depth),
-    oldestSeconds: highest(before.oldestSeconds, row.oldestSeconds),
-    workers: Math.min(before.workers, row.workers),
-    postgresMs: Math.max(before.postgresMs, row.postgresMs),
-    redisMs: before.redisMs === null ? row.redisMs : Math.max(before.redisMs, row.redisMs ?? 0),
-  };
-}
-
-function highest(before: number[] | null, now: number[] | null): number[] | null {
-  if (!before || !now) return now ?? before;
-  return now.map((one, lane) => Math.max(one, before[lane] ?? 0));
-}
-
 const sum = (numbers: number[]) => numbers.reduce((all, one) => all + one, 0);
 
 /** Reads the points of a range. @throws while Postgres does not answer */
 export async function readHistory(pool: Pool, name: RangeName, now = Date.now()): Promise<Point[]> {
   const range = ranges[name];
-  const from = new Date(now - (range.seconds + 2 * range.step) * 1000);
+  const from = new Date(now - (range.seconds + 2 * range.minutes * 60) * 1000);
   return pointsOf(await readFleetHistory(pool, { minutes: range.minutes, from }), range, now);
 }

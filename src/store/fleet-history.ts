@@ -61,7 +61,7 @@ export async function isMinuteRecorded(pool: Pick<Pool, 'query'>): Promise<boole
   return (rowCount ?? 0) > 0;
 }
 
-/** By primary key. Who comes second finds the minute's row, and adds nothing to the quarter of an hour. */
+/** By primary key. Who comes second finds the minute's row, and adds nothing to what is longer. */
 const record = `
   with recorded as (
     insert into fleet_history (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
@@ -73,10 +73,11 @@ const record = `
   )
   insert into fleet_history as kept (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
     oldest_seconds, workers, postgres_ms, redis_ms)
-  select 15, date_bin('15 minutes', recorded.at, 'epoch'), recorded.looked_at, recorded.accepted, recorded.refused,
-    recorded.dead_letters, recorded.applied, recorded.depth, recorded.oldest_seconds, recorded.workers,
+  select kinds.minutes, date_bin(make_interval(mins => kinds.minutes), recorded.at, 'epoch'), recorded.looked_at, recorded.accepted,
+    recorded.refused, recorded.dead_letters, recorded.applied, recorded.depth, recorded.oldest_seconds, recorded.workers,
     recorded.postgres_ms, recorded.redis_ms
   from recorded
+  cross join (values (15), (60)) as kinds (minutes)
   on conflict (minutes, at) do update set
     looked_at = excluded.looked_at,
     accepted = excluded.accepted,
@@ -96,7 +97,7 @@ const record = `
     redis_ms = greatest(kept.redis_ms, excluded.redis_ms)`;
 
 /**
- * Writes the row of this minute, by the store's clock, and adds it to its quarter of an hour.
+ * Writes the row of this minute, by the store's clock, and adds it to its quarter of an hour and its hour.
  * @returns whether it was written: another process may have been first
  */
 export async function recordMinute(pool: Pick<Pool, 'query'>, row: FleetRow): Promise<boolean> {
@@ -105,13 +106,13 @@ export async function recordMinute(pool: Pick<Pool, 'query'>, row: FleetRow): Pr
     ...[accepted, refused, deadLetters, applied, depth, oldestSeconds, workers, postgresMs, redisMs],
   ];
   const { rowCount } = await pool.query({ name: 'record-minute', text: record, values });
-  return rowCount === 1;
+  return (rowCount ?? 0) > 0;
 }
 
 const forget = `
   delete from fleet_history
-  where (fleet_history.minutes = 1 and fleet_history.at < statement_timestamp() - interval '25 hours')
-    or (fleet_history.minutes = 15 and fleet_history.at < statement_timestamp() - interval '8 days')`;
+  where (fleet_history.minutes in (1, 15) and fleet_history.at < statement_timestamp() - interval '25 hours')
+    or (fleet_history.minutes = 60 and fleet_history.at < statement_timestamp() - interval '8 days')`;
 
 /** Drops what is older than a chart looks back. */
 export async function forgetFleetHistory(pool: Pick<Pool, 'query'>): Promise<void> {
@@ -134,13 +135,16 @@ const read = `
   order by fleet_history.at
   limit $3::integer`;
 
-/** The most rows that a range can have: eight days of quarters of an hour. */
+/** The most rows that a range can have. */
 const MOST_ROWS = 1000;
 
-/** Rows from a moment on, the oldest first. @param minutes 1 or 15: how long a row's time is */
+/** How long a row's time may be. */
+export type RowMinutes = 1 | 15 | 60;
+
+/** Rows from a moment on, the oldest first. @param minutes how long a row's time is */
 export async function readFleetHistory(
   pool: Pick<Pool, 'query'>,
-  { minutes, from }: { minutes: 1 | 15; from: Date },
+  { minutes, from }: { minutes: RowMinutes; from: Date },
 ): Promise<RecordedFleet[]> {
   const values = [minutes, from, MOST_ROWS];
   const { rows } = await pool.query<RecordedFleet>({ name: 'read-fleet-history', text: read, values });

@@ -61,7 +61,7 @@ export async function openConsole() {
       `insert into fleet_history (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
          oldest_seconds, workers, postgres_ms)
        select minutes, at, at, n * 600, n, 0, array[n * 300, n * 300, 0, 0], array[n, 0, 0, 0], array[1, 0, 0, 0], 2, 1
-       from (values (1, 60), (15, 600)) as kinds (minutes, most)
+       from (values (1, 60), (15, 100), (60, 170)) as kinds (minutes, most)
        cross join lateral (
          select n, date_bin(make_interval(mins => minutes), now() - make_interval(mins => minutes * (most - n)), 'epoch') as at
          from generate_series(0, most) as n

@@ -66,17 +66,6 @@ test('lanes that were added have no rate at first, and a queue that did not say 
   ]);
 });
 
-test('an hour of quarters is one point: the most that waited, the fewest workers, the latest counters', () => {
-  const quarter = (minutesAgo: number, change: Partial<RecordedFleet> = {}) => row(minutesAgo, change);
-  const rows = [
-    quarter(75),
-    ...[quarter(60, { depth: [9, 0], workers: 1 }), quarter(45), quarter(30), quarter(15, { redisMs: 4 })],
-  ];
-  const points = pointsOf(rows, ranges.week, NOW);
-  expect(points).toHaveLength(168);
-  expect(points.at(-1)).toMatchObject({ waiting: 13, workers: 1, redisMs: 4, accepted: 1 });
-});
-
 test('a chart says in words what it draws, breaks its line at a gap, and shades what nobody recorded', () => {
   const drawn = lineChart('Objects', {
     lines: [{ name: 'Accepted', values: [1, 2, undefined, 4, undefined, 5, 6] }],

@@ -93,7 +93,7 @@ describe('rows of the history', () => {
       await query(`delete from ${table}`);
   });
 
-  test('a quarter of an hour has the latest counters, the most that waited and the fewest workers', async () => {
+  test('a quarter of an hour, and an hour, has the latest counters, the most that waited and the fewest workers', async () => {
     const { pool } = installation.database;
     expect(await recordMinute(pool, row)).toBe(true);
     // The minute is over.
@@ -111,13 +111,16 @@ describe('rows of the history', () => {
     // Another board comes too late: nothing of it counts.
     await recordMinute(pool, { ...later, depth: [99, 99] });
     const [quarter] = await readFleetHistory(pool, { minutes: 15, from: long });
+    const [hour] = await readFleetHistory(pool, { minutes: 60, from: long });
+    expect({ ...hour, at: quarter!.at }).toEqual(quarter);
+    expect(hour!.at.getTime() % 3_600_000).toBe(0);
     expect(quarter).toMatchObject({
       ...{ accepted: 20, applied: [6, 4], depth: [5, 8], oldestSeconds: [1.5, 0], workers: 1, redisMs: 3 },
     });
     expect(quarter!.at.getTime() % 900_000).toBe(0);
   });
 
-  test('minutes are kept for a day and quarters for eight days', async () => {
+  test('minutes and quarters of an hour are kept for a day, hours for eight days', async () => {
     const { pool } = installation.database;
     const add = (minutes: number, age: string) =>
       query(
@@ -126,10 +129,12 @@ describe('rows of the history', () => {
         ...[minutes, age],
       );
     for (const age of ['23 hours', '26 hours', '9 days']) await add(1, age);
-    for (const age of ['26 hours', '7 days', '9 days']) await add(15, age);
+    for (const age of ['23 hours', '26 hours']) await add(15, age);
+    for (const age of ['26 hours', '7 days', '9 days']) await add(60, age);
     await forgetFleetHistory(pool);
     expect(await readFleetHistory(pool, { minutes: 1, from: long })).toHaveLength(1);
-    expect(await readFleetHistory(pool, { minutes: 15, from: long })).toHaveLength(2);
+    expect(await readFleetHistory(pool, { minutes: 15, from: long })).toHaveLength(1);
+    expect(await readFleetHistory(pool, { minutes: 60, from: long })).toHaveLength(2);
   });
 
   test('what a process has done stays counted when it leaves, and when it is forgotten', async () => {

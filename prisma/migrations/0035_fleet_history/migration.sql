@@ -12,9 +12,9 @@ create table departed_processes (
   refused bigint not null
 );
 
--- How the fleet was, minute by minute: for a day, and in quarters of an hour for eight days. Some 2,300 rows at most.
+-- How the fleet was: minutes and quarters of an hour for a day, hours for eight days. Some 1,800 rows at most.
 create table fleet_history (
-  -- 1 or 15: how long a row's time is.
+  -- 1, 15 or 60: how long a row's time is.
   minutes        smallint    not null,
   at             timestamptz not null,
   -- When the counters were read that the row has; within its time.
@@ -23,11 +23,11 @@ create table fleet_history (
   accepted       bigint      not null,
   refused        bigint      not null,
   dead_letters   bigint      not null,
-  -- By lane. Of a quarter of an hour, the highest; null: the queue did not say.
   applied        bigint[]    not null,
+  -- By lane, as the counter above. Of more than a minute, the highest; null: the queue did not say.
   depth          integer[],
   oldest_seconds real[],
-  -- Workers that were heard; of a quarter of an hour, the fewest.
+  -- Workers that were heard; of more than a minute, the fewest.
   workers        integer     not null,
   -- How long the stores took to answer; null: there is none, or it did not. The longest.
   postgres_ms    real        not null,

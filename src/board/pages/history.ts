@@ -57,14 +57,16 @@ export function rangeOf(given: string): RangeName {
   return rangeNames.find((name) => name === given) ?? 'hour';
 }
 
-const rangeTabs = (path: string, range: RangeName) =>
+/** @param place of the page that the reader stays at */
+const rangeTabs = (path: string, range: RangeName, place = '') =>
   html`<nav class="tabs" aria-label="Time that is shown">${rangeNames.map(
     (name) =>
-      html`<a class="tab" href="${pathWith(path, { range: name === 'hour' ? undefined : name })}"${name === range && html` aria-current="page"`}>Last ${name}</a>`,
+      html`<a class="tab" href="${pathWith(path, { range: name === 'hour' ? undefined : name })}${place}"${name === range && html` aria-current="page"`}>Last ${name}</a>`,
   )}</nav>`;
 
 /** The heading of the charts, which stays when they are drawn anew. */
-export const chartsHead = (range: RangeName): Html => html`<h2>History</h2>${rangeTabs('/', range)}`;
+export const chartsHead = (range: RangeName): Html =>
+  html`<h2 id="history">History</h2>${rangeTabs('/', range, '#history')}`;
 
 /** Charts of a range; says so where there is nothing to draw. */
 export async function charts(pool: Pool, range: RangeName): Promise<Html> {
