@@ -43,7 +43,7 @@ export interface FleetState {
   failingSyncs: number;
   postgres: StoreState | undefined;
   redis: StoreState | undefined;
-  /** Where the embedded Postgres lies; absent: there is none on this machine. */
+  /** Of DATA_DIR, where an embedded Postgres lies; undefined: there is no such folder here. */
   disk: Disk | undefined;
 }
 

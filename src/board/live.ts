@@ -17,6 +17,9 @@ const CHART_MS = 20_000;
 /** Between two looks at who may still have a stream; a comment shows proxies that it is alive. */
 const CHECK_MS = 10_000;
 
+/** For one look at a session, when it fails. */
+const PATIENCE_MS = 1000;
+
 /** A stream's life, after which the browser asks for another, and is asked who it is. */
 const LIFE_MS = 300_000;
 
@@ -107,14 +110,18 @@ export function createLive({
 
   async function check(): Promise<void> {
     for (const stream of streams) {
-      // While sessions cannot be looked up the sentence that says so goes on, to the end of the stream.
-      const gone = await stream.again().then(
-        (viewer) => viewer === undefined,
-        () => false,
-      );
-      if (gone) stream.response.write('event: end\ndata:\n\n');
-      else stream.response.write(':\n\n');
-      if (gone || performance.now() >= stream.endsAt) end(stream);
+      stream.response.write(':\n\n');
+      if (performance.now() >= stream.endsAt) end(stream);
+    }
+    for (const stream of streams) {
+      // While sessions cannot be looked up streams go on, and with them the sentence that says so.
+      const begun = performance.now();
+      const still = await stream.again().catch(() => 'unknown' as const);
+      // A store that hangs is not asked for each of them.
+      if (still === 'unknown' && performance.now() - begun > PATIENCE_MS) return;
+      if (still || !streams.has(stream)) continue;
+      stream.response.write('event: end\ndata:\n\n');
+      end(stream);
     }
   }
 

@@ -83,7 +83,7 @@ function lookAgain() {
   if (!seconds) return;
   setInterval(async () => {
     const main = document.querySelector('main');
-    const isBusy = document.activeElement.matches('input, select, textarea') || isMarked(main);
+    const isBusy = document.activeElement?.matches('input, select, textarea') || isMarked(main);
     if (document.hidden || isBusy) return;
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } }).catch(() => undefined);
     if (!answer?.ok || answer.redirected) return;

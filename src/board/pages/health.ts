@@ -180,7 +180,7 @@ function storeTable({ postgres, redis, disk, lanes }: FleetState, kind: Kind): H
       ...(disk
         ? [
             [
-              'Disk of the embedded Postgres',
+              html`Disk of <code>DATA_DIR</code>`,
               disk.freeBytes < disk.sizeBytes * LOW ? badge('nearly full', 'bad') : badge('has room', 'good'),
               '',
               `${rounded((disk.sizeBytes - disk.freeBytes) / GB)} GB of ${rounded(disk.sizeBytes / GB)} GB`,
