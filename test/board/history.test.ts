@@ -152,7 +152,9 @@ describe('rows of the history', () => {
     expect(await counted()).toEqual([307, 42]);
     await query("update processes set seen_at = now() - interval '2 hours' where id = $1", silent.id);
     await forgetProcesses(pool);
+    // One that is gone already, and one whose name has left before.
     await leaveFleet(pool, leaving.id, { objects: 107, refused: 12 });
+    await leaveFleet(pool, present.id, { objects: 100, refused: 10 });
     expect(await counted()).toEqual([307, 42]);
   });
 });
