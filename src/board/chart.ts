@@ -88,7 +88,7 @@ export function lineChart(name: string, { lines, times, show, least }: LineChart
     ({ values }, index) =>
       html`<path class="line-${index}" d="${pathOf(values, top)}" data-values="${values.map((value) => (value === undefined ? '' : show(value))).join('|')}"/>`,
   )}</svg></div>
-<figcaption>${legend.map((one, index) => html`<span><span class="key line-${index}" aria-hidden="true"></span>${one.name} ${one.said}</span>`)}</figcaption></figure>`;
+<figcaption>${legend.map((one, index) => html`<span><span class="key line-${index}" aria-hidden="true"></span>${one.name}: ${one.said}</span>`)}</figcaption></figure>`;
 }
 
 /** A line alone, for a cell of a table that says the same in numbers. */
