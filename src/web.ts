@@ -178,7 +178,10 @@ async function main(): Promise<void> {
   const dependencies = watchDependencies({ pool, connection, pingLimits: limits.ping, log });
   const listening = await listen(server, config.PORT, config.HOST);
   const { missing } = dependencies;
-  const self = { missing, objects: metrics.objects, address: () => addressOf(server) };
+  const self = {
+    ...{ missing, objects: metrics.objects, refused: metrics.refusals, marks: loadShedding.levels },
+    address: () => addressOf(server),
+  };
   const heartbeat = startHeartbeat('web', { id, pool, log }, self);
   addDependencyMetric(metrics.registry, missing);
   addClockMetric(metrics.registry, heartbeat.clockSkew);

@@ -32,7 +32,7 @@ const rooms: Record<string, string[]> = {
   ],
   board: [
     ...['generated', 'platform', 'schemas', 'profile', 'jobs'],
-    ...['integrations', 'store', 'queue', 'processes', 'operations'],
+    ...['preferences', 'integrations', 'store', 'queue', 'processes', 'operations'],
   ],
   admin: [
     ...['platform', 'schemas', 'profile', 'integrations', 'generated'],

@@ -21,6 +21,10 @@ export const rights = {
   keys: ['view_api_keys', 'edit_api_keys'],
   /** To make and revoke them. */
   edit_keys: ['edit_api_keys'],
+  /** To look at subscription groups. */
+  groups: ['manage_subscription_groups'],
+  /** To look at preference centers, and at their preview. */
+  centers: ['view_preference_centers', 'edit_preference_centers'],
   /** To look at warehouse syncs, and to run, pause and cancel them. */
   syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
 } as const;

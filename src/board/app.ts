@@ -9,6 +9,7 @@ import { addLossMetric } from '../queue/loss.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAssets } from './assets.ts';
 import { Sorry, sendSorry, viewerOf } from './console.ts';
+import type { Live } from './live.ts';
 import { QUEUES_PATH } from './queues.ts';
 import { createSignIn, type SignInOptions } from './sign-in.ts';
 
@@ -60,6 +61,8 @@ const ofConsole = securityHeaders({
   scriptSrc: ["'self'"],
   styleSrc: ["'self'"],
   connectSrc: ["'self'"],
+  // Previews of preference centers, which have a policy of their own.
+  frameSrc: ["'self'"],
   baseUri: ["'none'"],
 });
 
@@ -73,6 +76,8 @@ const ofQueues = securityHeaders({
 export interface BoardAppOptions extends SignInOptions {
   /** The pages of the console. */
   pages: Router;
+  /** What of them changes by itself. */
+  live: Live;
   /** Bull Board, and the one for people who may not see whom jobs are about. */
   queues: Express;
   maskedQueues: Express;
@@ -90,6 +95,7 @@ export interface BoardAppOptions extends SignInOptions {
 /** The dashboard's stages, in order: only /healthz, /readyz, /metrics and /sign-in are reached without a session. */
 export function createBoardApp({
   pages,
+  live,
   queues,
   maskedQueues,
   ready,
@@ -125,6 +131,7 @@ export function createBoardApp({
   app.use(refuseOtherOrigins);
   app.use(refusePacked);
   app.use(createSignIn(signIn));
+  app.route('/events').get(live.serve).all(refuseOtherMethods);
   app.use(pages);
   // Bull Board takes its API in any case.
   app.use(/^\/queues\/api(?=\/|$)/i, forbidCaching, answerInTime(ready));

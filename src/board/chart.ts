@@ -46,3 +46,87 @@ export function dailyChart(name: string, values: readonly DayValue[], { days }: 
   return html`<figure class="chart card"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}, ${said}">${drawn}</svg>
 <figcaption><span>${bars[0]!.day}</span><span>${name}; at most ${grouped(most.value)} a day</span><span>${bars.at(-1)!.day}</span></figcaption></figure>`;
 }
+
+/** One line of a chart; a point that nobody knows is undefined, and leaves a gap. */
+export interface Line {
+  name: string;
+  values: readonly (number | undefined)[];
+}
+
+export interface LineChart {
+  lines: readonly Line[];
+  /** Of the points, epoch milliseconds. */
+  times: readonly number[];
+  /** A number with its unit. */
+  show(value: number): string;
+  /** The least that the chart is high, so that what is next to nothing looks like it. */
+  least: number;
+}
+
+/**
+ * Lines over time, drawn on the server. Whoever does not see it hears the highest and the latest of each, and has a table.
+ * Script tells the values of a point.
+ */
+export function lineChart(name: string, { lines, times, show, least }: LineChart): Html {
+  const known = lines.map(({ values }) => values.filter((value) => value !== undefined));
+  const top = Math.max(least, ...known.flat());
+  const legend = lines.map((line, index) => {
+    const values = known[index]!;
+    const latest = line.values.at(-1);
+    const said =
+      values.length === 0
+        ? 'not known'
+        : `${latest === undefined ? 'not known' : show(latest)} now, ${show(Math.max(...values))} at most`;
+    return { name: line.name, said };
+  });
+  const missing = times.filter((_, index) => lines.every(({ values }) => values[index] === undefined)).length;
+  const gaps = missing > 0 ? `; no figures for ${missing} of ${times.length} points` : '';
+  const said = `${legend.map((one) => `${one.name}: ${one.said}`).join('; ')}${gaps}`;
+  const step = ((times[1] ?? 0) - (times[0] ?? 0)) / 1000;
+  return html`<figure class="chart lines card" data-chart-from="${times[0] ?? 0}" data-chart-step="${step}"><h3>${name} <span class="point" data-point aria-hidden="true"></span></h3>
+<div class="plot"><span class="top">${show(top)}</span><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}. ${said}">${gapsOf(lines, times.length)}${lines.map(
+    ({ values }, index) =>
+      html`<path class="line-${index}" d="${pathOf(values, top)}" data-values="${values.map((value) => (value === undefined ? '' : show(value))).join('|')}"/>`,
+  )}</svg></div>
+<figcaption>${legend.map((one, index) => html`<span><span class="key line-${index}" aria-hidden="true"></span>${one.name}: ${one.said}</span>`)}</figcaption></figure>`;
+}
+
+/** A line alone, for a cell of a table that says the same in numbers. */
+export function sparkline(values: readonly (number | undefined)[]): Html {
+  const top = Math.max(1, ...values.filter((value) => value !== undefined));
+  return html`<svg class="spark" viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" aria-hidden="true"><path class="line-0" d="${pathOf(values, top)}"/></svg>`;
+}
+
+/** Points in the middle of their time; one that stands alone is as wide as it. */
+function pathOf(values: readonly (number | undefined)[], top: number): string {
+  const step = WIDTH / Math.max(1, values.length);
+  let path = '';
+  for (const [index, value] of values.entries()) {
+    if (value === undefined) continue;
+    const y = (HEIGHT - 1 - (value / top) * (HEIGHT - 2)).toFixed(1);
+    const x = ((index + 0.5) * step).toFixed(1);
+    const begins = values[index - 1] === undefined;
+    if (begins && values[index + 1] === undefined)
+      path += `M${(index * step).toFixed(1)} ${y}H${((index + 1) * step).toFixed(1)}`;
+    else path += `${begins ? 'M' : 'L'}${x} ${y}`;
+  }
+  return path;
+}
+
+/** What nobody has recorded is shaded: it is not nothing. */
+function gapsOf(lines: readonly Line[], count: number): Html[] {
+  const step = WIDTH / Math.max(1, count);
+  const drawn: Html[] = [];
+  let from: number | undefined;
+  for (let index = 0; index <= count; index++) {
+    const isGap = index < count && lines.every(({ values }) => values[index] === undefined);
+    if (isGap) from ??= index;
+    else if (from !== undefined) {
+      drawn.push(
+        html`<rect class="gap" x="${(from * step).toFixed(1)}" y="0" width="${((index - from) * step).toFixed(1)}" height="${HEIGHT}"/>`,
+      );
+      from = undefined;
+    }
+  }
+  return drawn;
+}

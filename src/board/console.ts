@@ -3,6 +3,7 @@ import express from 'express';
 import type { Config } from '../platform/config.ts';
 import { type Html, html } from '../platform/html.ts';
 import type { Log } from '../platform/log.ts';
+import type { Renderer } from '../preferences/renderer.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { openLaneDepths } from '../queue/depth.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
@@ -14,6 +15,7 @@ import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { type Right, rights, type Viewer, type Workspace } from './access.ts';
 import { download, type FileReply } from './download.ts';
+import type { Fleet } from './fleet.ts';
 import { noticeOf, shell } from './layout.ts';
 import { createMinuteLimit } from './lockouts.ts';
 import { clientOf, type OperatorSessions } from './sessions.ts';
@@ -24,7 +26,7 @@ export interface ConsoleServices {
   connection: QueueConnection;
   /** Of this installation, once it is known how many lanes there are. */
   producer: LaneProducer;
-  config: Pick<Config, 'BOARD_URL' | 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'>;
+  config: Pick<Config, 'BOARD_URL' | 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'>;
   /** Sessions of BOARD_USER. */
   operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */
@@ -34,11 +36,13 @@ export interface ConsoleServices {
   log: Log;
 }
 
-/** What pages use beside the stores: what waits in the lanes, and a way into them. */
+/** What pages use beside the stores: what waits in the lanes, and a way into them; the fleet; and preference centers. */
 export interface PageServices extends ConsoleServices {
   waiting: ReturnType<typeof createWaitingSearch>;
   queue: GroupCommit;
   depths: ReturnType<typeof openLaneDepths>;
+  fleet: Fleet;
+  renderer: Renderer;
 }
 
 /** A request of somebody who has the page's right somewhere. */
@@ -62,10 +66,11 @@ export interface Visit<Services> {
   fields(name: string): string[];
 }
 
-/** What a visit ends with: a page, another page's address, or a file. */
+/** What a visit ends with: a page, another page's address, a file, or a document of somebody else to be shown in a frame. */
 export type Reply =
   | { title: string; body: Html; status?: number; refresh?: number }
   | { to: string }
+  | { framed: string }
   | FileReply;
 
 /** One route of the console. */
@@ -92,6 +97,13 @@ export class Sorry extends Error {
     this.status = status;
   }
 }
+
+/**
+ * What people wrote for their users is hostile here: it runs nothing, sends nothing, loads nothing from anywhere, and
+ * stands in an origin of its own, whoever opens it.
+ */
+const FRAMED =
+  "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox";
 
 /** Ids of a page of a list, and the few fields beside them. */
 const FORM_BYTES = 65_536;
@@ -180,6 +192,7 @@ async function serve<Services extends Pick<ConsoleServices, 'config' | 'loss' | 
   const reply = await page.handle({ ...visit, params, query, field, fields });
   response.set('Cache-Control', 'no-store');
   if ('to' in reply) response.redirect(303, reply.to);
+  else if ('framed' in reply) response.set('Content-Security-Policy', FRAMED).type('html').send(reply.framed);
   else if ('file' in reply) {
     services.log.info({ path: request.path, account_id: viewer.accountId }, 'console download');
     if (!(await download(response, reply)))

@@ -11,6 +11,8 @@ const places: { path: string; name: string; right?: Right | 'company' }[] = [
   { path: '/requests', name: 'Requests', right: 'delivery' },
   { path: '/dead-letters', name: 'Dead letters', right: 'delivery' },
   { path: '/syncs', name: 'Syncs', right: 'syncs' },
+  { path: '/groups', name: 'Groups', right: 'groups' },
+  { path: '/preference-centers', name: 'Preference centers', right: 'centers' },
   { path: '/workspaces', name: 'Workspaces', right: 'usage' },
   { path: '/keys', name: 'API keys', right: 'keys' },
   { path: '/accounts', name: 'Accounts', right: 'company' },
@@ -183,13 +185,17 @@ export function pathWith(path: string, query: Record<string, string | undefined>
 const MOST_CHOICES = 200;
 
 /** A choice among workspaces; none where there is nothing to choose. */
-export function workspaceChoice(workspaces: Workspace[], chosen: Workspace | undefined): Part {
+export function workspaceChoice(
+  workspaces: Workspace[],
+  chosen: Workspace | undefined,
+  { mayBeAll = true } = {},
+): Part {
   if (workspaces.length < 2) return undefined;
   if (workspaces.length > MOST_CHOICES)
     return html`<label>Workspace, by name or id <input name="workspace" list="workspaces" value="${chosen?.name}" autocomplete="off"><datalist id="workspaces">${workspaces
       .slice(0, MOST_CHOICES)
       .map(({ name }) => html`<option value="${name}"></option>`)}</datalist></label>`;
-  return html`<label>Workspace <select name="workspace"><option value="">All</option>${workspaces.map(
+  return html`<label>Workspace <select name="workspace">${mayBeAll && html`<option value="">All</option>`}${workspaces.map(
     ({ id, name }) => html`<option value="${id}"${id === chosen?.id && html` selected`}>${name}</option>`,
   )}</select></label>`;
 }

@@ -13,6 +13,8 @@ import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
 import { createBoardApp } from './app.ts';
 import { createConsole } from './console.ts';
+import { recordHistory } from './history.ts';
+import { createLive } from './live.ts';
 import { createLockouts } from './lockouts.ts';
 import type { OidcConfig } from './openid-connect.ts';
 import { createServices, pages } from './pages/index.ts';
@@ -24,7 +26,13 @@ export interface BoardOptions {
   config: OidcConfig &
     Pick<
       Config,
-      'BOARD_HOST' | 'BOARD_PORT' | 'LANES' | 'METRICS_TOKEN' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS'
+      | 'BOARD_HOST'
+      | 'BOARD_PORT'
+      | 'LANES'
+      | 'METRICS_TOKEN'
+      | 'SERVICE_ID_FIELD'
+      | 'QUEUE_TIMEOUT_MS'
+      | 'DATA_DIR'
     >;
   account: Account;
   connection: QueueConnection;
@@ -67,8 +75,10 @@ export async function startBoard({
     ...{ database, connection, producer, operators, config, loss, missing, log },
   });
   const failures = createFailedSignIns(database.pool, log);
+  const live = createLive({ ...services, log });
   const app = createBoardApp({
     pages: createConsole(pages, services),
+    live,
     queues: queues.router,
     maskedQueues: queues.maskedRouter,
     ready: connection.ready,
@@ -91,11 +101,12 @@ export async function startBoard({
   try {
     await once(server, 'listening');
   } catch (error) {
-    await Promise.all([queues.stop(), services.stop(), failures.stop()]);
+    await Promise.all([live.stop(), queues.stop(), services.stop(), failures.stop()]);
     const { BOARD_PORT, BOARD_HOST } = config;
     const why = whyNotListening(error as Error, ['BOARD_PORT', BOARD_PORT], ['BOARD_HOST', BOARD_HOST]);
     throw new Error(why, { cause: error });
   }
+  const history = recordHistory(database.pool, services.fleet, log);
   const { address, family, port } = server.address() as AddressInfo;
   return {
     name: 'board',
@@ -103,6 +114,8 @@ export async function startBoard({
     async stop() {
       const closed = once(server, 'close');
       server.close();
+      await live.stop();
+      await history.stop();
       // An open page keeps its connection for its next poll.
       server.closeIdleConnections();
       setTimeout(() => server.closeAllConnections(), 1000).unref();

@@ -223,6 +223,8 @@ export function createSignIn({
     const viewer = await arrived(request);
     if (viewer) {
       response.locals.viewer = viewer;
+      // What goes on for longer than a request asks again.
+      response.locals.again = () => arrived(request);
       return next();
     }
     if (request.method === 'GET' && request.accepts(['json', 'html']) === 'html')

@@ -1,6 +1,7 @@
 import { Gauge, type Registry } from 'prom-client';
 import type { Config } from '../platform/config.ts';
 import { addGauge } from '../processes/metrics.ts';
+import type { MarkLevel } from '../store/processes.ts';
 
 /** Share of a mark that its value has to fall back to: at the mark itself the answers would change to and fro. */
 const BACK = 0.9;
@@ -86,14 +87,6 @@ export function highWaterMarks(
   ];
 }
 
-/** One mark as /readyz shows it. */
-export interface Level {
-  value: number;
-  mark: number;
-  unit: string;
-  over: boolean;
-}
-
 /**
  * Load shedding: holds values against their high-water marks. Past one, work is refused until the value has come back
  * to nine tenths of the mark by itself.
@@ -127,7 +120,8 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
       return found;
     },
 
-    levels(): Record<string, Level> {
+    /** As /readyz and the heartbeat show them. */
+    levels(): Record<string, MarkLevel> {
       return Object.fromEntries(
         marks.map((one) => {
           const { name, mark, unit, value } = one;

@@ -8,6 +8,7 @@ import { boundLabel, createRegistry } from '../processes/metrics.ts';
 export function createEdgeMetrics() {
   const registry = createRegistry('web');
   let objects = 0;
+  let refusals = 0;
   const shownAs = boundLabel();
   const refused = new Counter({
     name: 'penstock_requests_refused_total',
@@ -19,11 +20,14 @@ export function createEdgeMetrics() {
     registry,
     /** Objects that were stored in the queue since the start. */
     objects: () => objects,
+    /** Requests that were refused since the start. */
+    refusals: () => refusals,
     noteAccepted(accepted: number): void {
       objects += accepted;
     },
     /** A request was refused for a limit or for too much to do. A company's token has no workspace. */
     noteRefused(status: number, { bucket, workspaceId }: { bucket: string; workspaceId?: string }): void {
+      refusals++;
       refused.inc({ status, workspace_id: shownAs(workspaceId), bucket });
     },
     requests: new Counter({

@@ -4,12 +4,10 @@ import { LRUCache } from 'lru-cache';
 import type { LinkSettings } from '../operations/operation.ts';
 import type { Config } from '../platform/config.ts';
 import { reachable } from '../platform/lifecycle.ts';
-import type { GlobalState, GroupStateName } from '../preferences/forms.ts';
 import { isSigned, type Link, readLink } from '../preferences/link.ts';
-import { attributeNames, type LiveGroup, type View } from '../preferences/submission.ts';
-import type { Json } from '../profile/json.ts';
+import { type LiveGroup, type View, viewOf } from '../preferences/submission.ts';
 import type { Database } from '../store/database.ts';
-import { readProfiles, type StoredUser } from '../store/export.ts';
+import { readProfiles } from '../store/export.ts';
 import { findKeptProfile, findLinkKey } from '../store/preference-centers.ts';
 import { createRequestSemaphore } from './body.ts';
 
@@ -123,23 +121,6 @@ export function createLinkOpener(database: Database) {
   }
 
   return { verify, open };
-}
-
-/** A group without any word of the user is one that the user is not in. */
-function viewOf(user: StoredUser, groups: LiveGroup[], submitUrl: string): View {
-  const told = (user.subscription_groups ?? []) as { id: string; status: string }[];
-  const states = new Map(told.map(({ id, status }) => [id, status.toLowerCase() as GroupStateName]));
-  return {
-    attributes: Object.fromEntries(
-      Object.entries(attributeNames).flatMap(([name, member]) =>
-        typeof user[member] === 'string' ? [[name, user[member]]] : [],
-      ),
-    ),
-    customAttributes: (user.custom_attributes ?? {}) as Record<string, Json>,
-    emailGlobal: user.email_subscribe as GlobalState,
-    groups: Object.fromEntries(groups.map(({ id }) => [id, states.get(id) ?? 'unsubscribed'])),
-    submitUrl,
-  };
 }
 
 /** Where the page of a link is. */

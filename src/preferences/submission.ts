@@ -153,3 +153,27 @@ export const sampleView: View = {
   groups: {},
   submitUrl: 'https://penstock.example/preferences/sample',
 };
+
+/**
+ * What a template is told of a user as the store has it. A group without any word of the user is one that the user is
+ * not in.
+ *
+ * @param groups those of the workspace that are not archived
+ * @param submitUrl where the form of the page goes
+ */
+export function viewOf(user: Record<string, unknown>, groups: LiveGroup[], submitUrl: string): View {
+  const told = (user.subscription_groups ?? []) as { id: string; status: string }[];
+  const states = new Map(told.map(({ id, status }) => [id, status.toLowerCase() as GroupStateName]));
+  return {
+    attributes: Object.fromEntries(
+      Object.entries(attributeNames).flatMap(([name, member]) => {
+        const value = user[member];
+        return typeof value === 'string' ? [[name, value]] : [];
+      }),
+    ),
+    customAttributes: (user.custom_attributes ?? {}) as Record<string, Json>,
+    emailGlobal: user.email_subscribe as GlobalState,
+    groups: Object.fromEntries(groups.map(({ id }) => [id, states.get(id) ?? 'unsubscribed'])),
+    submitUrl,
+  };
+}

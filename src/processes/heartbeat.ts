@@ -10,6 +10,7 @@ import {
   type FleetProcess,
   forgetProcesses,
   leaveFleet,
+  type MarkLevel,
   type ProcessName,
 } from '../store/processes.ts';
 
@@ -24,6 +25,10 @@ const FAREWELL_MS = 1000;
 export interface Pulse {
   /** Since its start: accepted by web, applied by a worker, handed to the lanes by sync. */
   objects(): number;
+  /** Requests that it answered with 429 or 503 since its start; without it, none. */
+  refused?(): number;
+  /** What its high-water marks are held against, by name; without it, it has none. */
+  marks?(): Record<string, MarkLevel>;
   /** Lanes of which it has applied something lately; without it, it works none. */
   lanes?(): number[];
   /** What it cannot do without and does not have, by name. */
@@ -68,17 +73,21 @@ export function startHeartbeat(
   };
   let beats = 0;
   let skew: { milliseconds: number; at: number } | undefined;
-  let before = { at: performance.now(), objects: pulse.objects(), loop: performance.eventLoopUtilization() };
+  const counted = () => ({ objects: pulse.objects(), refused: pulse.refused?.() ?? 0 });
+  const look = () => ({ ...counted(), at: performance.now(), loop: performance.eventLoopUtilization() });
+  let before = look();
 
   async function beat(): Promise<void> {
-    const now = { at: performance.now(), objects: pulse.objects(), loop: performance.eventLoopUtilization() };
+    const now = look();
     const seconds = Math.max(0.001, (now.at - before.at) / 1000);
     const objectsPerSecond = Math.max(0, (now.objects - before.objects) / seconds);
+    const refusedPerSecond = Math.max(0, (now.refused - before.refused) / seconds);
     const loopBusy = performance.eventLoopUtilization(now.loop, before.loop).utilization;
     before = now;
     const figures = {
       ...{ address: pulse.address(), lanes: pulse.lanes?.() ?? [], missing: pulse.missing() },
       ...{ objects: now.objects, objectsPerSecond, residentBytes: process.memoryUsage.rss(), loopBusy },
+      ...{ refused: now.refused, refusedPerSecond, marks: pulse.marks?.() ?? null },
     };
     const asked = Date.now();
     const theirs = await within(PATIENCE_MS, beatProcess(pool, self, figures));
@@ -94,7 +103,7 @@ export function startHeartbeat(
     clockSkew: () => (skew && performance.now() - skew.at < FRESH_MS ? skew.milliseconds / 1000 : undefined),
     async stop() {
       await within(FAREWELL_MS, beating.stop()).catch(() => {});
-      await within(FAREWELL_MS, leaveFleet(pool, self.id)).catch(() => {});
+      await within(FAREWELL_MS, leaveFleet(pool, self.id, counted())).catch(() => {});
     },
   };
 }

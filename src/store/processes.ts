@@ -14,6 +14,16 @@ export interface FleetProcess {
   version: string;
 }
 
+/** A high-water mark of load shedding, and what is held against it. */
+export interface MarkLevel {
+  value: number;
+  mark: number;
+  /** jobs, percent, ms, bytes or objects. */
+  unit: string;
+  /** Whether work is refused for it. */
+  over: boolean;
+}
+
 /** What a process says of itself each time. */
 export interface Figures {
   /** Where its /healthz, /readyz and /metrics are, as `host:port`; null: nowhere. */
@@ -26,6 +36,12 @@ export interface Figures {
   objects: number;
   /** Of those, since it said so the time before. */
   objectsPerSecond: number;
+  /** Requests that it answered with 429 or 503 since its start; 0 for all but web. */
+  refused: number;
+  /** Of those, since it said so the time before. */
+  refusedPerSecond: number;
+  /** Of web, by name; null for all others. */
+  marks: Record<string, MarkLevel> | null;
   residentBytes: number;
   /** 0 to 1: share of the time since the time before for which its event loop was at work. */
   loopBusy: number;
@@ -48,9 +64,10 @@ export const SILENT_SECONDS = 20;
 /** By primary key. It registers the process, too: a row that was forgotten while the store was away is there again. */
 const beat = `
   insert into processes (id, name, host, pid, version, address, lanes, missing, objects, objects_per_second,
-    resident_bytes, loop_busy, started_at, seen_at)
+    resident_bytes, loop_busy, refused, refused_per_second, marks, started_at, seen_at)
   values ($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::integer[], $8::text[], $9::bigint,
-    $10::real, $11::bigint, $12::real, statement_timestamp(), statement_timestamp())
+    $10::real, $11::bigint, $12::real, $13::bigint, $14::real, $15::jsonb, statement_timestamp(),
+    statement_timestamp())
   on conflict (id) do update set
     address = excluded.address,
     lanes = excluded.lanes,
@@ -59,6 +76,9 @@ const beat = `
     objects_per_second = excluded.objects_per_second,
     resident_bytes = excluded.resident_bytes,
     loop_busy = excluded.loop_busy,
+    refused = excluded.refused,
+    refused_per_second = excluded.refused_per_second,
+    marks = excluded.marks,
     seen_at = excluded.seen_at
   returning (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
 
@@ -72,22 +92,46 @@ export async function beatProcess(
   figures: Figures,
 ): Promise<number> {
   const { address, lanes, missing, objects, objectsPerSecond, residentBytes, loopBusy } = figures;
+  const { refused, refusedPerSecond, marks } = figures;
   const values = [
     ...[id, name, host, pid, version, address, lanes, missing],
     ...[objects, objectsPerSecond, residentBytes, loopBusy],
+    ...[refused, refusedPerSecond, marks && JSON.stringify(marks)],
   ];
   const { rows } = await pool.query<{ now: number }>({ name: 'beat-process', text: beat, values });
   return rows[0]!.now;
 }
 
-const leave = 'delete from processes where id = $1::uuid';
+/** By primary key. What it had done stays counted. */
+const leave = `
+  with gone as (delete from processes where processes.id = $1::uuid returning processes.*)
+  insert into departed_processes (name, objects, refused)
+  select gone.name, greatest(gone.objects, $2::bigint), greatest(gone.refused, $3::bigint) from gone
+  on conflict (name) do update set
+    objects = departed_processes.objects + excluded.objects,
+    refused = departed_processes.refused + excluded.refused`;
 
-/** Takes the row of a process away that ends as it should. */
-export async function leaveFleet(pool: Pool, id: string): Promise<void> {
-  await pool.query({ name: 'leave-fleet', text: leave, values: [id] });
+/** Takes the row of a process away that ends as it should, with what it has done in the end. */
+export async function leaveFleet(
+  pool: Pool,
+  id: string,
+  { objects, refused }: Pick<Figures, 'objects' | 'refused'>,
+): Promise<void> {
+  await pool.query({ name: 'leave-fleet', text: leave, values: [id, objects, refused] });
 }
 
-const forget = "delete from processes where seen_at < statement_timestamp() - interval '1 hour'";
+/** The same of all that said nothing for an hour. */
+const forget = `
+  with gone as (
+    delete from processes
+    where processes.seen_at < statement_timestamp() - interval '1 hour'
+    returning processes.*
+  )
+  insert into departed_processes (name, objects, refused)
+  select gone.name, sum(gone.objects), sum(gone.refused) from gone group by gone.name order by gone.name
+  on conflict (name) do update set
+    objects = departed_processes.objects + excluded.objects,
+    refused = departed_processes.refused + excluded.refused`;
 
 /** Drops those that fell silent an hour ago. */
 export async function forgetProcesses(pool: Pool): Promise<void> {
@@ -99,7 +143,8 @@ const list = `
   select processes.id, processes.name, processes.host, processes.pid, processes.version, processes.address,
     processes.lanes, processes.missing, processes.objects::float8 as objects,
     processes.objects_per_second as "objectsPerSecond", processes.resident_bytes::float8 as "residentBytes",
-    processes.loop_busy as "loopBusy", processes.started_at as "startedAt", processes.seen_at as "seenAt",
+    processes.loop_busy as "loopBusy", processes.refused::float8 as refused,
+    processes.refused_per_second as "refusedPerSecond", processes.marks, processes.started_at as "startedAt", processes.seen_at as "seenAt",
     greatest(0, extract(epoch from statement_timestamp() - processes.seen_at))::float8 as "silentSeconds"
   from (
     select * from processes order by processes.seen_at desc, processes.id limit $1::integer

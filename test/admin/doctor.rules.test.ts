@@ -79,7 +79,15 @@ test('a disk is judged by the part that is free', () => {
 describe('the fleet', () => {
   const process = (name: SeenProcess['name'], change: Partial<SeenProcess> = {}): SeenProcess => ({
     ...{ id: name, name, host: 'h', pid: 1, version: '1.0.0', address: null, lanes: [], missing: [] },
-    ...{ objects: 0, objectsPerSecond: 0, residentBytes: 1, loopBusy: 0 },
+    ...{
+      objects: 0,
+      objectsPerSecond: 0,
+      residentBytes: 1,
+      loopBusy: 0,
+      refused: 0,
+      refusedPerSecond: 0,
+      marks: null,
+    },
     ...{ startedAt: new Date(), seenAt: new Date(), silentSeconds: 1 },
     ...change,
   });

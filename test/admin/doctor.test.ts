@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 const figures = {
   ...{ address: '127.0.0.1:3002', lanes: [0], missing: [], objects: 42, objectsPerSecond: 7 },
-  ...{ residentBytes: 90_000_000, loopBusy: 0.5 },
+  ...{ residentBytes: 90_000_000, loopBusy: 0.5, refused: 0, refusedPerSecond: 0, marks: null },
 };
 
 /** A fleet as its heartbeats tell of it. */

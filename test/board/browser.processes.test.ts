@@ -53,6 +53,7 @@ describe('the console in a browser', () => {
     person = (await scene.people.arrive([], { appGroups })).id;
     await query('update accounts set given_name = $2 where id = $1', person, script);
     await query('insert into usage (workspace_id, day, lane, events) values ($1, now(), 0, 5)', shop);
+    await scene.recordPast(script);
     letter = await letterIn(shop, { reason: `hostile ${script}`, identifiers: [{ external_id: 'user-1' }] });
     browser = await openBrowser();
   }, 300_000);
@@ -74,6 +75,8 @@ describe('the console in a browser', () => {
   const places = () => [
     ...[
       '/',
+      '/?range=week',
+      '/history',
       '/users',
       '/users?q=user-1',
       '/users?q=nobody',
@@ -83,6 +86,11 @@ describe('the console in a browser', () => {
     ...['/requests', '/requests?id=none', `/requests/${uuidv7()}`],
     ...['/dead-letters', '/dead-letters?state=discarded', `/dead-letters/${letter}`],
     ...['/syncs', `/syncs/${scene.integration}`, `/syncs/${scene.integration}/runs/${scene.run}`],
+    ...['/groups', '/groups?workspace=shop&user=user-1', '/preference-centers?workspace=shop'],
+    ...[
+      `/preference-centers/${scene.center}`,
+      `/preference-centers/${scene.center}?user=user-1&screen=desktop&template=confirmation`,
+    ],
     ...[
       '/accounts',
       '/accounts?q=nobody',

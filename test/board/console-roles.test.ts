@@ -44,6 +44,10 @@ describe('who may ask for which page', () => {
     integrations: async () => (await scene.people.arrive([], inShop('manage_external_integrations'))).visitor,
     'sees usage': async () => (await scene.people.arrive([], inShop('view_usage_data'))).visitor,
     'sees limits': async () => (await scene.people.arrive([], inShop('view_api_limits'))).visitor,
+    'manages groups': async () =>
+      (await scene.people.arrive([], inShop('manage_subscription_groups'))).visitor,
+    'views centers': async () => (await scene.people.arrive([], inShop('view_preference_centers'))).visitor,
+    'edits centers': async () => (await scene.people.arrive([], inShop('edit_preference_centers'))).visitor,
     'looks at keys': async () => (await scene.people.arrive([], inShop('view_api_keys'))).visitor,
     'makes keys': async () => (await scene.people.arrive([], inShop('edit_api_keys'))).visitor,
     'a permission set': async () => {
@@ -98,6 +102,8 @@ describe('who may ask for which page', () => {
   const syncs = [...all, 'syncs', 'integrations'];
   /** Who administers a company; of another one, its own. */
   const company = ['operator', 'company admin', 'company settings', 'another company'];
+  const groups = [...all, 'manages groups'];
+  const centers = [...all, 'views centers', 'edits centers'];
   const usage = [...all, 'sees usage', 'sees limits'];
   const keyMakers = [...all, 'makes keys'];
   const keys = [...keyMakers, 'looks at keys'];
@@ -113,6 +119,7 @@ describe('who may ask for which page', () => {
     other: number,
   ][] = [
     ['get /', () => '/', anyone, 200, 200],
+    ['get /history', () => '/history?range=day', anyone, 200, 200],
     ['get /users', () => '/users?q=user-1', users, 200, 200],
     ['get /users/:service_id', () => `/users/${scene.user}`, users, 200, 404],
     ['get /users/:service_id/export', () => `/users/${scene.user}/export`, [...all, 'exports'], 200, 404],
@@ -155,6 +162,25 @@ describe('who may ask for which page', () => {
     [
       'get /syncs/:id/runs/:run/rows.csv',
       () => `/syncs/${scene.integration}/runs/${scene.run}/rows.csv`,
+      all,
+      200,
+      404,
+    ],
+    ['get /groups', () => '/groups', groups, 200, 200],
+    ['get /groups', () => '/groups?workspace=shop&user=user-1', all, 200, 404],
+    ['get /preference-centers', () => '/preference-centers', centers, 200, 200],
+    ['get /preference-centers/:id', () => `/preference-centers/${scene.center}`, centers, 200, 404],
+    ['get /preference-centers/:id', () => `/preference-centers/${scene.center}?user=user-1`, all, 200, 404],
+    [
+      'get /preference-centers/:id/preview',
+      () => `/preference-centers/${scene.center}/preview`,
+      centers,
+      200,
+      404,
+    ],
+    [
+      'get /preference-centers/:id/preview',
+      () => `/preference-centers/${scene.center}/preview?user=user-1`,
       all,
       200,
       404,
@@ -208,7 +234,7 @@ describe('who may ask for which page', () => {
   };
 
   test('every route of the console is in the table', () => {
-    expect(routes.map(([route]) => route).sort()).toEqual(
+    expect([...new Set(routes.map(([route]) => route))].sort()).toEqual(
       pages.map(({ method, path }) => `${method} ${path}`).sort(),
     );
   });
@@ -271,6 +297,8 @@ describe('who may ask for which page', () => {
       '/requests',
       '/dead-letters',
       '/syncs',
+      '/groups',
+      '/preference-centers',
       '/workspaces',
       '/keys',
       '/accounts',

@@ -19,6 +19,17 @@ export async function page(visitor: Visitor, path: string) {
 export const post = (visitor: Visitor, path: string, fields: Record<string, string> = {}) =>
   visitor.send('POST', path, { body: new URLSearchParams(fields), headers: html });
 
+/** A page as people write them: the user by name and address, a box for a group, a button, and a link away. */
+const pageOf = (group: string) =>
+  `<h1>Hello {{\${first_name}}} of {{\${email_address}}}, {{custom_attribute.\${colour}}}</h1>
+<form action="{{preference_center_submit_url}}" method="post">
+<label><input type="checkbox" name="{% form_field_name :subscription_group ${group} %}" value="subscribed"
+{% if subscribed_state.\${${group}} == 'subscribed' %}checked{% endif %}> News</label>
+<button>Save</button></form>
+<a id="away" href="https://elsewhere.example/">Away</a> <a id="here" href="/sign-out">Here</a>
+<img src="https://elsewhere.example/pixel.png" alt="">
+<script>document.title = 'run'; top.location = 'https://elsewhere.example/'</script>`;
+
 /** A console over two workspaces of the default company, somebody who may do everything, and a user and a sync to look at. */
 export async function openConsole() {
   const installation = await createInstallation('postgres');
@@ -42,6 +53,29 @@ export async function openConsole() {
       ...[workspaceId, id, externalId, email],
     );
     return id;
+  }
+
+  /** Figures of a week, with gaps, and a web process whose words are the text. */
+  async function recordPast(text: string): Promise<void> {
+    await query(
+      `insert into fleet_history (minutes, at, looked_at, accepted, refused, dead_letters, applied, depth,
+         oldest_seconds, workers, postgres_ms)
+       select minutes, at, at, n * 600, n, 0, array[n * 300, n * 300, 0, 0], array[n, 0, 0, 0], array[1, 0, 0, 0], 2, 1
+       from (values (1, 60), (15, 100), (60, 170)) as kinds (minutes, most)
+       cross join lateral (
+         select n, date_bin(make_interval(mins => minutes), now() - make_interval(mins => minutes * (most - n)), 'epoch') as at
+         from generate_series(0, most) as n
+         where n % 20 > 2
+       ) as times
+       on conflict do nothing`,
+    );
+    await query(
+      `insert into processes (id, name, host, pid, version, lanes, missing, objects, objects_per_second,
+         resident_bytes, loop_busy, marks, started_at, seen_at)
+       values (gen_random_uuid(), 'web', $1, 7, '1.0.0', '{}', '{}', 10, 5, 90000000, 0.2, $2, now(), now())`,
+      text,
+      { [text]: { value: 1, mark: 2, unit: text, over: true } },
+    );
   }
 
   /** A dead letter that waits; its id. */
@@ -72,6 +106,16 @@ export async function openConsole() {
      values ($1, 2, 'not JSON', '=user-9', '{"a":')`,
     run,
   );
+  const [group, center] = [uuidv7(), uuidv7()];
+  await query(
+    "insert into subscription_groups (id, workspace_id, name, channel) values ($1, $2, 'News', 'email')",
+    ...[group, shop],
+  );
+  await query(
+    `insert into preference_centers (workspace_id, id, name, title, page_html, confirmation_html, state)
+     values ($1, $2, 'Choices', 'What we send', $3, '<p>Saved, {{\${first_name}}}</p>', 'active')`,
+    ...[shop, center, pageOf(group)],
+  );
   const { key } = await makeApiKey(installation.database, tester, {
     ...{ workspaceId: shop, name: 'till', permissions: ['users.track'], ipAllowlist: [] },
   });
@@ -84,8 +128,9 @@ export async function openConsole() {
       query,
       createUser,
       letterIn,
+      recordPast,
     },
-    ...{ shop, school, user, integration, run, key: key.id },
+    ...{ shop, school, user, integration, run, key: key.id, group, center },
   };
 }
 

@@ -5,6 +5,7 @@ import type { SeenProcess } from '../../src/store/processes.ts';
 const one = (name: SeenProcess['name'], change: Partial<SeenProcess> = {}): SeenProcess => ({
   ...{ id: name, name, host: 'w-7', pid: 42, version: '0.1.0', address: null, lanes: [], missing: [] },
   ...{ objects: 0, objectsPerSecond: 0, residentBytes: 1, loopBusy: 0, silentSeconds: 1 },
+  ...{ refused: 0, refusedPerSecond: 0, marks: null },
   ...{ startedAt: new Date(0), seenAt: new Date(0) },
   ...change,
 });

@@ -127,6 +127,18 @@ describe.each(backends)('/metrics after real traffic, queue on %s', (backend) =>
     expectation(valueIn(pages[process], line));
   });
 
+  test('the heartbeat of web has its high-water marks, and what it has refused', async () => {
+    const web = await waitUntil(
+      async () =>
+        (await listProcesses(running.pool)).find(({ name, refused }) => name === 'web' && refused > 0),
+      { what: 'what it has refused', deadline: 15_000 },
+    );
+    expect(web.marks).toMatchObject({
+      queue_depth: { unit: 'jobs', over: false },
+      event_loop_lag: { unit: 'ms', over: false },
+    });
+  });
+
   test('Prometheus finds each process of the fleet, where it is', () => {
     expect(targets.map(({ labels }) => labels.process).sort()).toEqual(['web', 'worker']);
     for (const {

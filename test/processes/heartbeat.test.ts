@@ -3,6 +3,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { packageVersion } from '../../src/platform/package-root.ts';
 import { startHeartbeat } from '../../src/processes/heartbeat.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
+import { readFleetCounters } from '../../src/store/fleet-history.ts';
 import {
   beatProcess,
   type Figures,
@@ -19,12 +20,17 @@ beforeAll(async () => {
   const { url } = await createDatabase();
   pool = openPool(url, 2);
 });
-beforeEach(() => pool.query('delete from processes'));
+beforeEach(() => pool.query('delete from processes; delete from departed_processes'));
 afterAll(() => pool.end());
 
 const figures: Figures = {
   ...{ address: '127.0.0.1:3002', lanes: [0, 3], missing: ['redis'] },
   ...{ objects: 5_000_000_000, objectsPerSecond: 1234.5, residentBytes: 5_000_000_000, loopBusy: 0.25 },
+  ...{
+    refused: 7,
+    refusedPerSecond: 1.5,
+    marks: { queue_depth: { value: 1, mark: 2, unit: 'jobs', over: false } },
+  },
 };
 const workerOn = (host: string) => ({ id: newId(), name: 'worker', host, pid: 7, version: '1.2.3' }) as const;
 
@@ -59,8 +65,13 @@ test('a page of processes is as long as it is asked to be, and holds those that 
   expect((await listProcesses(pool, 2)).map(({ host }) => host)).toEqual(['a', 'b']);
 });
 
-test('a process that runs is in the fleet, and leaves it when it ends', async () => {
-  const pulse = { objects: () => 3, lanes: () => [1], missing: () => [], address: () => null };
+test('a process that runs is in the fleet, and leaves it when it ends: what it has done and refused stays', async () => {
+  let objects = 3;
+  const marks = { queue_depth: { value: 5, mark: 100, unit: 'jobs', over: false } };
+  const pulse = {
+    ...{ objects: () => objects, lanes: () => [1], missing: () => [], address: () => null },
+    ...{ refused: () => 2, marks: () => marks },
+  };
   const id = newId();
   const heartbeat = startHeartbeat('sync', { id, pool, log: silent }, pulse);
   await expect.poll(() => listProcesses(pool)).toHaveLength(1);
@@ -72,10 +83,13 @@ test('a process that runs is in the fleet, and leaves it when it ends', async ()
     version: packageVersion,
     lanes: [1],
     objects: 3,
+    ...{ refused: 2, marks },
   });
   expect(self!.residentBytes).toBeGreaterThan(10_000_000);
+  objects = 9;
   await heartbeat.stop();
   expect(await listProcesses(pool)).toEqual([]);
+  expect(await readFleetCounters(pool, 1)).toMatchObject({ accepted: 9, refused: 2 });
 });
 
 test('a store that is away takes nothing from the process but its row', async () => {

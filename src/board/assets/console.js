@@ -54,22 +54,137 @@ function guardWords() {
   }
 }
 
-/** Reads the page again, and puts what is new in the place of what was there. Not while somebody selects or types in it. */
+/** Puts what is new into what is there, so that focus, selection and what was scrolled or opened stay. */
+function renew(there, fresh) {
+  const [before, after] = [[...there.childNodes], [...fresh.childNodes]];
+  for (const [index, node] of after.entries()) {
+    const old = before[index];
+    if (!old) there.append(node);
+    else if (old.nodeName !== node.nodeName) old.replaceWith(node);
+    else if (node.nodeType !== Node.ELEMENT_NODE) {
+      if (old.nodeValue !== node.nodeValue) old.nodeValue = node.nodeValue;
+    } else {
+      for (const { name } of [...old.attributes])
+        if (name !== 'open' && !node.hasAttribute(name)) old.removeAttribute(name);
+      for (const { name, value } of node.attributes)
+        if (name !== 'open' && old.getAttribute(name) !== value) old.setAttribute(name, value);
+      renew(old, node);
+    }
+  }
+  for (const node of before.slice(after.length)) node.remove();
+}
+
+/** Somebody who marks a text wants to have it. */
+const isMarked = (place) => !getSelection().isCollapsed && getSelection().containsNode(place, true);
+
+/** Reads the page again, and puts what is new in the place of what was there. Not while somebody types in it. */
 function lookAgain() {
   const seconds = Number(document.querySelector('main[data-refresh]')?.dataset.refresh);
   if (!seconds) return;
   setInterval(async () => {
     const main = document.querySelector('main');
-    const isBusy = main.contains(document.activeElement) && document.activeElement !== main;
-    if (document.hidden || isBusy || !getSelection().isCollapsed) return;
+    const isBusy = document.activeElement?.matches('input, select, textarea') || isMarked(main);
+    if (document.hidden || isBusy) return;
     const answer = await fetch(location.href, { headers: { accept: 'text/html' } }).catch(() => undefined);
     if (!answer?.ok || answer.redirected) return;
     const page = new DOMParser().parseFromString(await answer.text(), 'text/html');
     const fresh = page.querySelector('main');
     if (!fresh) return;
     tellTimes(fresh);
-    main.replaceChildren(...fresh.childNodes);
+    renew(main, fresh);
   }, seconds * 1000);
+}
+
+/** Milliseconds after which a page says that it is not live; and after which it asks again where it was refused. */
+const SAY_AFTER = 6000;
+const ASK_AGAIN_AFTER = 30_000;
+
+/** Keeps the parts of the page that change by themselves as the server tells them, while somebody sees it. */
+function stayLive() {
+  const head = document.querySelector('[data-live-from]');
+  if (!head) return;
+  const state = head.querySelector('[data-live-state]');
+  const held = new Map();
+  let source;
+  let timers = [];
+
+  const later = (work, milliseconds) => timers.push(setTimeout(work, milliseconds));
+  function close() {
+    source?.close();
+    source = undefined;
+    for (const timer of timers) clearTimeout(timer);
+    timers = [];
+  }
+  function say(text) {
+    state.textContent = text;
+  }
+  function show({ data }) {
+    for (const [name, text] of Object.entries(JSON.parse(data))) held.set(name, text);
+    for (const [name, text] of held) {
+      const place = document.querySelector(`[data-live="${name}"]`);
+      if (place && isMarked(place)) continue;
+      held.delete(name);
+      if (!place) continue;
+      const fresh = document.createElement('template');
+      fresh.innerHTML = text;
+      tellTimes(fresh.content);
+      renew(place, fresh.content);
+    }
+  }
+  function open() {
+    if (source || document.hidden) return;
+    source = new EventSource(head.dataset.liveFrom);
+    source.addEventListener('open', () => {
+      for (const timer of timers) clearTimeout(timer);
+      timers = [];
+      say('· live');
+    });
+    source.addEventListener('parts', show);
+    source.addEventListener('end', () => {
+      close();
+      document.removeEventListener('visibilitychange', look);
+      say('· not live any more: sign in again');
+    });
+    source.addEventListener('error', () => {
+      later(() => say('· not live at this moment'), SAY_AFTER);
+      if (source.readyState !== EventSource.CLOSED) return;
+      later(() => {
+        close();
+        open();
+      }, ASK_AGAIN_AFTER);
+    });
+  }
+  function look() {
+    if (document.hidden) close();
+    else open();
+  }
+  document.addEventListener('visibilitychange', look);
+  open();
+}
+
+const minutes = new Intl.DateTimeFormat(undefined, {
+  month: 'short',
+  day: 'numeric',
+  hour: '2-digit',
+  minute: '2-digit',
+});
+
+/** Tells the values under the pointer; the table says the same to whoever has none. */
+function tellPoints() {
+  let told;
+  document.addEventListener('pointermove', ({ target, clientX }) => {
+    const chart = target.closest?.('[data-chart-step]');
+    if (told && told !== chart) told.querySelector('[data-point]').textContent = '';
+    told = chart;
+    if (!chart) return;
+    const box = chart.querySelector('svg').getBoundingClientRect();
+    const lines = [...chart.querySelectorAll('[data-values]')].map((line) => line.dataset.values.split('|'));
+    const index = Math.floor(((clientX - box.left) / box.width) * lines[0].length);
+    if (index < 0 || index >= lines[0].length) return;
+    const at = new Date(Number(chart.dataset.chartFrom) + index * 1000 * Number(chart.dataset.chartStep));
+    const values = lines.map((line) => line[index] || 'not known').join(' · ');
+    chart.querySelector('[data-point]').textContent = `${minutes.format(at)}: ${values}`;
+  });
 }
 
 document.addEventListener('DOMContentLoaded', () => {
@@ -78,4 +193,6 @@ document.addEventListener('DOMContentLoaded', () => {
   offerAll();
   guardWords();
   lookAgain();
+  stayLive();
+  tellPoints();
 });

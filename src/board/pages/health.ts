@@ -1,113 +1,77 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { grouped } from '../../platform/numbers.ts';
-import type { LaneNow } from '../../queue/depth.ts';
-import { countWaiting } from '../../store/dead-letter-groups.ts';
-import { listProcesses, type SeenProcess, SILENT_SECONDS } from '../../store/processes.ts';
-import { readSyncState } from '../../store/sync-lists.ts';
+import { type SeenProcess, SILENT_SECONDS } from '../../store/processes.ts';
 import type { Page, PageServices } from '../console.ts';
 import { diagnose } from '../diagnosis.ts';
+import { type FleetState, living, MOST_LETTERS, type StoreState } from '../fleet.ts';
 import { badge, count, duration, empty, moment, table } from '../layout.ts';
-
-/** Dead letters that are counted here; the page about them counts by group. */
-const MOST_LETTERS = 10_000;
-
-/** Seconds between two looks of an open page. */
-const REFRESH = 3;
+import { charts, chartsHead, rangeOf } from './history.ts';
 
 const MB = 1024 * 1024;
+const GB = 1024 * MB;
+
+/** What is known of the installation's queue. */
+type Kind = PageServices['connection']['kind'];
+
+/** The page's parts that change by themselves, by the names that they have in it. */
+export function healthParts(now: FleetState, kind: Kind): Record<string, Html> {
+  return {
+    as_of: html`As of ${moment(now.at)}`,
+    verdict: verdict(now),
+    figures: figures(now),
+    lanes: laneTable(now),
+    processes: processTable(now.processes),
+    stores: storeTable(now, kind),
+    marks: markTable(now.processes, kind),
+  };
+}
+
+/** Where a part stands, so that script finds it. */
+const part = (name: string, content: Html) => html`<div data-live="${name}">${content}</div>`;
 
 const show: Page<PageServices> = {
   method: 'get',
   path: '/',
   right: 'anyone',
-  async handle({ services }) {
-    const { pool } = services.database;
-    const quietly = <T>(work: Promise<T>): Promise<T | undefined> => work.catch(() => undefined);
-    const begun = performance.now();
-    const [processes, latency] = await quietly(
-      listProcesses(pool).then((found) => [found, performance.now() - begun] as const),
-    ).then((found) => found ?? [undefined, undefined]);
-    const [lanes, letters, syncs, redis] = await Promise.all([
-      services.depths.read(),
-      processes && quietly(countWaiting(pool, MOST_LETTERS + 1)),
-      processes && quietly(readSyncState(pool)),
-      pingRedis(services),
-    ]);
-    const verdict = diagnose({
-      missing: services.missing(),
-      lanes,
-      processes,
-      deadLetters: letters ?? 0,
-      failingSyncs: syncs?.failing ?? 0,
-    });
+  async handle({ services, query }) {
+    const range = rangeOf(query('range'));
+    const now = await services.fleet.look();
+    const parts = healthParts(now, services.connection.kind);
+    const drawn = now.processes ? await charts(services.database.pool, range) : undefined;
     const body = html`<h1>Health</h1>
-<div class="verdict ${verdict.tone}" role="status"><p><strong>${verdict.sentence}</strong></p>${verdict.advice !== undefined && html`<p>${verdict.advice}</p>`}</div>
-${figures({ lanes, processes, letters })}
-<h2>Processes</h2>${processTable(processes)}
-<h2>Lanes</h2>${laneTable(lanes, processes)}
-<h2>Stores</h2>${table(
-      'Stores',
-      ['Store', 'State', { name: 'Answers in', number: true }, { name: 'Memory', number: true }],
-      [
-        [
-          'Postgres',
-          latency === undefined ? badge('away', 'bad') : badge('reachable', 'good'),
-          milliseconds(latency),
-          '',
-        ],
-        services.connection.kind === 'redis'
-          ? [
-              'Redis',
-              redis === undefined ? badge('away', 'bad') : badge('reachable', 'good'),
-              milliseconds(redis?.latency),
-              redis?.memory ?? '',
-            ]
-          : [
-              'Queue, in Postgres',
-              lanes === undefined ? badge('away', 'bad') : badge('reachable', 'good'),
-              '',
-              '',
-            ],
-      ],
-    )}`;
-    return { title: 'Health', body, refresh: REFRESH };
+<p class="faint live" data-live-from="/events?range=${range}"><span data-live="as_of">${parts.as_of}</span> <span data-live-state></span></p>
+${part('verdict', parts.verdict!)}${part('figures', parts.figures!)}
+<h2>Lanes</h2>${part('lanes', parts.lanes!)}
+<h2>Processes</h2>${part('processes', parts.processes!)}
+<h2>Stores</h2>${part('stores', parts.stores!)}
+<h2>Load shedding</h2>${part('marks', parts.marks!)}
+${drawn && html`${chartsHead(range)}${part('charts', drawn)}`}`;
+    return { title: 'Health', body };
   },
 };
 
-const milliseconds = (time: number | undefined) =>
-  time === undefined ? '' : `${time < 10 ? time.toFixed(1) : Math.round(time)} ms`;
-
-/** How fast Redis answers, and what it holds; undefined: it does not, or there is none. */
-async function pingRedis({ connection: { redis } }: PageServices) {
-  if (redis?.status !== 'ready') return undefined;
-  const begun = performance.now();
-  const text = await redis.info('memory').catch(() => undefined);
-  if (text === undefined) return undefined;
-  const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(text)?.[1] ?? 0);
-  const [used, most] = [read('used_memory'), read('maxmemory')];
-  const memory = `${grouped(Math.round(used / MB))} MB${most > 0 ? ` of ${grouped(Math.round(most / MB))} MB` : ''}`;
-  return { latency: performance.now() - begun, memory };
+function verdict({ missing, lanes, processes, letters, failingSyncs }: FleetState): Html {
+  const { tone, sentence, advice } = diagnose({
+    ...{ missing, lanes, processes, deadLetters: letters ?? 0, failingSyncs },
+  });
+  return html`<div class="verdict ${tone}" role="status"><p><strong>${sentence}</strong></p>${advice !== undefined && html`<p>${advice}</p>`}</div>`;
 }
 
-interface Seen {
-  lanes: LaneNow[] | undefined;
-  processes: SeenProcess[] | undefined;
-  letters: number | undefined;
-}
+const rounded = (value: number) => grouped(Math.round(value));
 
-const rateOf = (processes: SeenProcess[], name: string) =>
-  Math.round(
-    processes
-      .filter((one) => one.name === name && one.silentSeconds <= SILENT_SECONDS)
-      .reduce((sum, one) => sum + one.objectsPerSecond, 0),
-  );
+const rateOf = (processes: SeenProcess[]) =>
+  processes.reduce((sum, { objectsPerSecond }) => sum + objectsPerSecond, 0);
 
-function figures({ lanes, processes, letters }: Seen): Html {
+function figures({ lanes, processes, letters, rates }: FleetState): Html {
   const waiting = lanes?.reduce((sum, { depth }) => sum + depth, 0);
   const oldest = lanes && Math.max(0, ...lanes.map(({ oldestSeconds }) => oldestSeconds));
+  const refused =
+    processes && living(processes, 'web').reduce((sum, { refusedPerSecond }) => sum + refusedPerSecond, 0);
   const shown: [string, Part][] = [
-    ['Accepted', processes && `${grouped(rateOf(processes, 'web'))} objects/s`],
-    ['Applied', processes && `${grouped(rateOf(processes, 'worker'))} objects/s`],
+    ['Accepted', processes && `${rounded(rateOf(living(processes, 'web', 'sync')))} objects/s`],
+    ['Applied', processes && `${rounded(rateOf(living(processes, 'worker')))} objects/s`],
+    ['Refused', refused === undefined ? undefined : `${rounded(refused)} requests/s`],
+    ['New dead letters', rates && `${rounded(rates.deadLetters)} objects/s`],
     ['Waiting', waiting === undefined ? undefined : count(waiting, 'job')],
     ['Oldest waiting', oldest === undefined ? undefined : waiting === 0 ? 'none' : duration(oldest)],
     [
@@ -149,8 +113,8 @@ function processTable(processes: SeenProcess[] | undefined): Html {
           ? badge(`without ${one.missing.join(', ')}`, 'bad')
           : badge('running', 'good'),
       `${duration(one.silentSeconds)} ago`,
-      `${grouped(Math.round(one.objectsPerSecond))}/s`,
-      `${grouped(Math.round(one.residentBytes / MB))} MB`,
+      `${rounded(one.objectsPerSecond)}/s`,
+      `${rounded(one.residentBytes / MB)} MB`,
       `${Math.round(one.loopBusy * 100)} %`,
       one.lanes.join(', '),
       one.version,
@@ -159,28 +123,108 @@ function processTable(processes: SeenProcess[] | undefined): Html {
   );
 }
 
-function laneTable(lanes: LaneNow[] | undefined, processes: SeenProcess[] | undefined): Html {
+function laneTable({ lanes, processes = [], rates }: FleetState): Html {
   if (!lanes)
     return empty(
       'Unknown',
       'The queue does not say what waits. The sentence above says why, as far as it is known.',
     );
-  const workerOf = (lane: number) =>
-    processes?.find(
-      (one) => one.name === 'worker' && one.lanes.includes(lane) && one.silentSeconds <= SILENT_SECONDS,
-    );
+  const workers = living(processes, 'worker');
   return table(
     'Lanes',
-    ['Lane', { name: 'Jobs', number: true }, { name: 'Oldest', number: true }, 'Worked by'],
+    [
+      'Lane',
+      { name: 'Jobs', number: true },
+      { name: 'Oldest', number: true },
+      { name: 'Applied', number: true },
+      'Worked by',
+    ],
     lanes.map(({ depth, oldestSeconds }, lane) => {
-      const worker = workerOf(lane);
+      const worker = workers.find((one) => one.lanes.includes(lane));
+      const rate = rates?.lanes[lane];
       return [
         html`<a href="/queues/queue/lane-${lane}">${lane}</a>`,
         grouped(depth),
         depth === 0 ? '' : duration(oldestSeconds),
+        rate === undefined ? '' : `${rounded(rate)} objects/s`,
         worker
           ? `${worker.host}, pid ${worker.pid}`
           : html`<span class="faint">${depth === 0 ? 'idle' : 'nobody in the last 10 s'}</span>`,
+      ];
+    }),
+  );
+}
+
+const milliseconds = (time: number) => `${time < 10 ? time.toFixed(1) : Math.round(time)} ms`;
+
+const megabytes = ({ used, most }: StoreState) =>
+  `${rounded(used / MB)} MB${most > 0 ? ` of ${rounded(most / MB)} MB` : ''}`;
+
+const reachable = (is: boolean) => (is ? badge('reachable', 'good') : badge('away', 'bad'));
+
+function storeTable({ postgres, redis, disk, lanes }: FleetState, kind: Kind): Html {
+  const answers = (state: StoreState | undefined) => (state ? milliseconds(state.latency) : '');
+  return table(
+    'Stores',
+    ['Store', 'State', { name: 'Answers in', number: true }, { name: 'Filled', number: true }],
+    [
+      [
+        'Postgres',
+        reachable(postgres !== undefined),
+        answers(postgres),
+        postgres ? `${postgres.used} of ${count(postgres.most, 'connection')}` : '',
+      ],
+      kind === 'redis'
+        ? ['Redis', reachable(redis !== undefined), answers(redis), redis ? megabytes(redis) : '']
+        : ['Queue, in Postgres', reachable(lanes !== undefined), '', ''],
+      ...(disk
+        ? [
+            [
+              html`Disk of <code>DATA_DIR</code>`,
+              disk.freeBytes < disk.sizeBytes * LOW ? badge('nearly full', 'bad') : badge('has room', 'good'),
+              '',
+              `${rounded((disk.sizeBytes - disk.freeBytes) / GB)} GB of ${rounded(disk.sizeBytes / GB)} GB`,
+            ],
+          ]
+        : []),
+    ],
+  );
+}
+
+/** What part of a disk is free when somebody should look after it. */
+const LOW = 0.05;
+
+const unitOf = (value: number, unit: string) =>
+  unit === 'bytes'
+    ? `${rounded(value / MB)} MB`
+    : `${grouped(Math.round(value * 10) / 10)} ${unit === 'percent' ? '%' : unit}`;
+
+/** Each mark as the fullest web process has it. */
+function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
+  const web = living(processes ?? [], 'web').filter(({ marks }) => marks);
+  if (web.length === 0)
+    return empty('No mark is known', 'Web processes say every five seconds how near they are to theirs.');
+  const used = (process: SeenProcess, name: string) => {
+    const { value, mark } = process.marks![name] ?? { value: 0, mark: 1 };
+    return value / mark;
+  };
+  const names = [...new Set(web.flatMap(({ marks }) => Object.keys(marks!)))].filter(
+    (name) => kind === 'redis' || name !== 'redis_memory',
+  );
+  return table(
+    'High-water marks',
+    ['Mark', 'State', { name: 'Held against it', number: true }, { name: 'Mark at', number: true }, 'Of'],
+    names.map((name) => {
+      const having = web.filter(({ marks }) => marks![name]);
+      const fullest = having.reduce((before, one) => (used(one, name) > used(before, name) ? one : before));
+      const over = web.filter(({ marks }) => marks![name]?.over).length;
+      const { value, mark, unit } = fullest.marks![name]!;
+      return [
+        html`<code>${name}</code>`,
+        over > 0 ? badge(`refuses in ${over} of ${web.length}`, 'bad') : badge('takes work', 'good'),
+        unitOf(value, unit),
+        unitOf(mark, unit),
+        web.length === 1 ? 'the web process' : `${fullest.host}, pid ${fullest.pid}`,
       ];
     }),
   );

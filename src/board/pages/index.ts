@@ -1,16 +1,21 @@
 import type { Service } from '../../platform/lifecycle.ts';
+import { createRenderer } from '../../preferences/renderer.ts';
 import { openLaneDepths } from '../../queue/depth.ts';
 import { createGroupCommit } from '../../queue/enqueue.ts';
 import { createWaitingSearch } from '../../queue/waiting.ts';
 import type { ConsoleServices, Page, PageServices } from '../console.ts';
+import { createFleet } from '../fleet.ts';
 import { accountGroupPages } from './account-groups.ts';
 import { accountPages } from './accounts.ts';
 import { auditPages } from './audit.ts';
 import { deadLetterPages } from './dead-letter.ts';
 import { deadLetterListPages } from './dead-letters.ts';
+import { groupPages } from './groups.ts';
 import { healthPages } from './health.ts';
+import { historyPages } from './history.ts';
 import { keyPages } from './keys.ts';
 import { permissionSetPages } from './permission-sets.ts';
+import { preferenceCenterPages } from './preference-centers.ts';
 import { requestPages } from './requests.ts';
 import { sessionPages } from './sessions.ts';
 import { syncPages } from './sync.ts';
@@ -24,6 +29,7 @@ import { workspacePages } from './workspaces.ts';
 /** Every route of the console. */
 export const pages: Page<PageServices>[] = [
   ...healthPages,
+  ...historyPages,
   ...userListPages,
   ...userPages,
   ...userActionPages,
@@ -32,6 +38,8 @@ export const pages: Page<PageServices>[] = [
   ...deadLetterPages,
   ...syncListPages,
   ...syncPages,
+  ...groupPages,
+  ...preferenceCenterPages,
   ...workspacePages,
   ...keyPages,
   ...accountPages,
@@ -57,12 +65,15 @@ const DEPTH_TIMEOUT_MS = 1500;
 export function createServices(given: ConsoleServices): PageServices & Pick<Service, 'stop'> {
   const { connection, config, producer } = given;
   const waiting = createWaitingSearch(connection, config.LANES, config.QUEUE_TIMEOUT_MS);
+  const renderer = createRenderer({ most: 1 });
   const depths = openLaneDepths(connection, { lanes: config.LANES, timeout: DEPTH_TIMEOUT_MS });
   return {
     ...given,
     waiting,
     depths,
+    renderer,
+    fleet: createFleet({ ...given, depths }),
     queue: createGroupCommit(producer, { lanes: config.LANES, ...GROUP_COMMIT }),
-    stop: async () => void (await Promise.all([waiting.stop(), depths.stop()])),
+    stop: async () => void (await Promise.all([waiting.stop(), depths.stop(), renderer.stop()])),
   };
 }

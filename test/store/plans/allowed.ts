@@ -18,6 +18,8 @@ export const small: Record<string, string> = {
   installation: 'one row',
   members: 'a row per process',
   processes: 'a row per process of the last hour',
+  departed_processes: 'a row per name of a process',
+  fleet_history: 'some 1,800 rows: a row a minute for a day, and one an hour for eight days',
   queue_losses: 'a row per loss of Redis',
   fence_arrivals: 'fences at which a lane waits now',
   cut_envelopes: 'envelopes that are applied in parts now',

@@ -6,6 +6,13 @@ import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
 import { findApiKey, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
 import { ensurePartitions } from '../../../src/store/events.ts';
 import {
+  forgetFleetHistory,
+  isMinuteRecorded,
+  readFleetCounters,
+  readFleetHistory,
+  recordMinute,
+} from '../../../src/store/fleet-history.ts';
+import {
   findMissingPartitions,
   readPartitionSizes,
   readPostgresHealth,
@@ -67,7 +74,11 @@ const member = { id: newId(), name: 'web', host: 'host', pid: 1 };
 const worker = { ...member, name: 'worker' as const, version: '1.0.0' };
 const figures = {
   ...{ address: 'host:1', lanes: [0], missing: ['redis'], objects: 1, objectsPerSecond: 1 },
-  ...{ residentBytes: 1, loopBusy: 0.5 },
+  ...{ residentBytes: 1, loopBusy: 0.5, refused: 0, refusedPerSecond: 0, marks: {} },
+};
+const fleet = {
+  ...{ accepted: 1, refused: 1, deadLetters: 1, applied: [1, 1], depth: [1, 1], oldestSeconds: [1, 1] },
+  ...{ workers: 1, postgresMs: 1, redisMs: 1 },
 };
 const value = 'who2@x.com';
 const conditions: Condition[] = [
@@ -111,13 +122,18 @@ export const ofWorkspaces: Asking = (
   () => listProcesses(store),
   () => forgetProcesses(store),
   () => hasWorkers(store),
+  () => readFleetCounters(store, 4),
+  () => isMinuteRecorded(store),
+  () => recordMinute(store, fleet),
+  () => readFleetHistory(store, { minutes: 60, from: new Date(Date.now() - 604_800_000) }),
+  () => forgetFleetHistory(store),
   () => readTableSizes(store, 30),
   () => readPartitionSizes(store, 24),
   () => readReplication(store),
   () => readPostgresHealth(store),
   () => readStuckFences(store, 60),
   () => findMissingPartitions(store, 1),
-  () => leaveFleet(store, worker.id),
+  () => leaveFleet(store, worker.id, figures),
   () => readLanes(store),
   () => lockLanes(store),
   () => setLanes(store, 2),

@@ -1,0 +1,179 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
+import { grouped } from '../../platform/numbers.ts';
+import type { Pool } from '../../store/database.ts';
+import { lineChart, sparkline } from '../chart.ts';
+import type { Page, PageServices } from '../console.ts';
+import { type Point, type RangeName, rangeNames, readHistory } from '../history.ts';
+import { count, duration, empty, moment, pathWith, table } from '../layout.ts';
+
+/** A number as short as it is still told apart. */
+const short = (value: number) =>
+  value < 10 ? String(Math.round(value * 100) / 100) : grouped(Math.round(value));
+
+const shows = {
+  objects: (value: number) => `${short(value)} objects/s`,
+  requests: (value: number) => `${short(value)} requests/s`,
+  jobs: (value: number) => count(value, 'job'),
+  workers: (value: number) => count(value, 'worker'),
+  milliseconds: (value: number) => `${short(value)} ms`,
+};
+
+type Figure = Exclude<keyof Point, 'at' | 'lanes'>;
+
+interface Plan {
+  name: string;
+  lines: [name: string, figure: Figure][];
+  show(value: number): string;
+  least: number;
+}
+
+/** Refused requests and objects are not of one kind, so that each has a chart of its own. */
+const plans: Plan[] = [
+  {
+    ...{ name: 'Objects', show: shows.objects, least: 1 },
+    lines: [
+      ['Accepted', 'accepted'],
+      ['Applied', 'applied'],
+    ],
+  },
+  { name: 'Refused requests', lines: [['Refused', 'refused']], show: shows.requests, least: 0.1 },
+  { name: 'New dead letters', lines: [['Dead letters', 'deadLetters']], show: shows.objects, least: 0.1 },
+  { name: 'Jobs in the lanes', lines: [['Waiting or in work', 'waiting']], show: shows.jobs, least: 10 },
+  { name: 'Oldest waiting', lines: [['Oldest', 'oldestSeconds']], show: duration, least: 1 },
+  { name: 'Workers', lines: [['Heard', 'workers']], show: shows.workers, least: 1 },
+  {
+    ...{ name: 'Answers of the stores', show: shows.milliseconds, least: 5 },
+    lines: [
+      ['Postgres', 'postgresMs'],
+      ['Redis', 'redisMs'],
+    ],
+  },
+];
+
+/** A line of which nothing is known in the whole range belongs to what this installation does not have. */
+const isKnown = (points: Point[], figure: Figure) => points.some((point) => point[figure] !== undefined);
+
+export function rangeOf(given: string): RangeName {
+  return rangeNames.find((name) => name === given) ?? 'hour';
+}
+
+/** @param place of the page that the reader stays at */
+const rangeTabs = (path: string, range: RangeName, place = '') =>
+  html`<nav class="tabs" aria-label="Time that is shown">${rangeNames.map(
+    (name) =>
+      html`<a class="tab" href="${pathWith(path, { range: name === 'hour' ? undefined : name })}${place}"${name === range && html` aria-current="page"`}>Last ${name}</a>`,
+  )}</nav>`;
+
+/** The heading of the charts, which stays when they are drawn anew. */
+export const chartsHead = (range: RangeName): Html =>
+  html`<h2 id="history">History</h2>${rangeTabs('/', range, '#history')}`;
+
+/** Charts of a range; says so where there is nothing to draw. */
+export async function charts(pool: Pool, range: RangeName): Promise<Html> {
+  const points = await readHistory(pool, range).catch(() => undefined);
+  if (!points) return empty('Unknown', 'Postgres does not answer: what it holds of the past is not lost.');
+  if (!points.some(({ workers }) => workers !== undefined))
+    return empty(
+      `Nothing is recorded of the last ${range}`,
+      'This process writes a row a minute while it runs and Postgres answers. Look again in a minute.',
+    );
+  const times = points.map(({ at }) => at);
+  const drawn = plans.map(({ name, lines, show, least }) =>
+    lineChart(name, {
+      ...{ times, show, least },
+      lines: lines
+        .filter(([, figure]) => figure !== 'redisMs' || isKnown(points, figure))
+        .map(([line, figure]) => ({ name: line, values: points.map((point) => point[figure]) })),
+    }),
+  );
+  return html`<div class="charts">${drawn}</div>
+<p class="faint pager">From ${moment(new Date(times[0]!))} to ${moment(new Date(times.at(-1)!))}. Shaded: nobody recorded it. <a href="${pathWith('/history', { range })}">The same as a table</a></p>
+${lanesOf(points, range)}`;
+}
+
+/** By lane, where there are several. */
+function lanesOf(points: Point[], range: RangeName): Part {
+  const lanes = points.findLast((point) => point.lanes)?.lanes?.length ?? 0;
+  if (lanes < 2) return undefined;
+  const mean = (values: number[]) => values.reduce((sum, value) => sum + value, 0) / values.length;
+  const rows = Array.from({ length: lanes }, (_, lane) => {
+    const depth = points.map((point) => point.lanes?.[lane]?.depth);
+    const applied = points.flatMap((point) => point.lanes?.[lane]?.applied ?? []);
+    const depths = depth.filter((one) => one !== undefined);
+    return [
+      lane,
+      sparkline(depth),
+      depths.length === 0 ? '' : grouped(Math.max(...depths)),
+      applied.length === 0 ? '' : shows.objects(mean(applied)),
+      applied.length === 0 ? '' : shows.objects(Math.max(...applied)),
+    ];
+  });
+  return table(
+    `Lanes in the last ${range}`,
+    [
+      'Lane',
+      'Jobs over time',
+      { name: 'Jobs at most', number: true },
+      { name: 'Applied on average', number: true },
+      { name: 'Applied at most', number: true },
+    ],
+    rows,
+  );
+}
+
+const tell = (value: number | undefined, show: (value: number) => string) =>
+  value === undefined ? '' : show(value);
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/history',
+  right: 'anyone',
+  async handle({ services, query }) {
+    const range = rangeOf(query('range'));
+    const points = await readHistory(services.database.pool, range);
+    const recorded = points.filter(({ workers }) => workers !== undefined).reverse();
+    const number = (name: string) => ({ name, number: true }) as const;
+    const body = html`<h1>History</h1>
+<p class="lead">What the charts of <a href="${pathWith('/', { range })}">Health</a> draw, the latest first. What is missing was recorded by nobody, or is not known.</p>
+${rangeTabs('/history', range)}
+${
+  recorded.length === 0
+    ? empty(
+        `Nothing is recorded of the last ${range}`,
+        'This process writes a row a minute while it runs and Postgres answers. Look again in a minute.',
+      )
+    : table(
+        `The last ${range}`,
+        [
+          'From',
+          ...[
+            'Accepted',
+            'Applied',
+            'Refused',
+            'Dead letters',
+            'Jobs',
+            'Oldest',
+            'Workers',
+            'Postgres',
+            'Redis',
+          ].map(number),
+        ],
+        recorded.map((point) => [
+          moment(new Date(point.at)),
+          tell(point.accepted, shows.objects),
+          tell(point.applied, shows.objects),
+          tell(point.refused, shows.requests),
+          tell(point.deadLetters, shows.objects),
+          tell(point.waiting, grouped),
+          tell(point.oldestSeconds, duration),
+          tell(point.workers, String),
+          tell(point.postgresMs, shows.milliseconds),
+          tell(point.redisMs, shows.milliseconds),
+        ]),
+      )
+}`;
+    return { title: 'History', body };
+  },
+};
+
+export const historyPages = [list];

@@ -1,0 +1,228 @@
+import type { PreferenceCenter } from '../../generated/prisma/client.ts';
+import { type Html, html, type Part } from '../../platform/html.ts';
+import { grouped } from '../../platform/numbers.ts';
+import { documentOf, type Head } from '../../preferences/page.ts';
+import { RendererBusy } from '../../preferences/renderer.ts';
+import { type LiveGroup, sampleView, type View, viewOf } from '../../preferences/submission.ts';
+import { TemplateError } from '../../preferences/template.ts';
+import type { Json } from '../../profile/json.ts';
+import type { StoredUser } from '../../store/export.ts';
+import type { Workspace } from '../access.ts';
+import { type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import {
+  badge,
+  count,
+  empty,
+  facts,
+  MASK,
+  moment,
+  pathWith,
+  table,
+  tree,
+  workspaceChoice,
+} from '../layout.ts';
+import { quiet } from '../preview.ts';
+import { chooseUser, chosenUser, presentWorkspace } from './groups.ts';
+
+/** Centers on one page. */
+const PAGE = 100;
+
+/** Characters of a template that are shown. */
+const MOST_SHOWN = 20_000;
+
+/** Groups of a workspace that a preview knows. */
+const MOST_GROUPS = 1000;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+const screens = { phone: 'Phone, 390 px', desktop: 'Desktop, 1280 px' } as const;
+const templates = { page: 'Page', confirmation: 'Confirmation' } as const;
+
+/** The one of the choices that the address names; the first, where it names none. */
+function choice<Name extends string>(among: Record<Name, string>, given: string): Name {
+  const names = Object.keys(among) as Name[];
+  return names.find((name) => name === given) ?? names[0]!;
+}
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/preference-centers',
+  right: 'centers',
+  async handle(visit) {
+    const { services, workspaces, query } = visit;
+    const workspace = await presentWorkspace(visit);
+    const after = query('after');
+    const centers = await services.database.prisma.preferenceCenter.findMany({
+      where: { workspaceId: workspace.id, ...(after !== '' && { name: { gt: after } }) },
+      select: { id: true, name: true, title: true, state: true, createdAt: true, updatedAt: true },
+      orderBy: { name: 'asc' },
+      take: PAGE + 1,
+    });
+    const shown = centers.slice(0, PAGE);
+    const body = html`<h1>Preference centers</h1>
+<p class="lead">Pages of the workspace ${workspace.name} on which a user chooses what to get.</p>
+${workspaces.length > 1 && workspaceForm(workspaces, workspace)}
+${
+  shown.length === 0
+    ? empty(
+        after === '' ? 'No preference center yet' : 'None behind this one',
+        after === ''
+          ? html`Make one with <code>POST /preference_center/v1</code>; it has a name, a page and a confirmation, both in HTML.`
+          : html`<a href="/preference-centers">The first ones</a>`,
+      )
+    : table(
+        `Preference centers of ${workspace.name}`,
+        ['Name', 'Title', 'State', 'Id', 'Made', 'Changed'],
+        shown.map(({ id, name, title, state, createdAt, updatedAt }) => [
+          html`<a class="wrap" href="/preference-centers/${id}">${name}</a>`,
+          html`<span class="wrap">${title}</span>`,
+          stateBadge(state),
+          html`<span class="id">${id}</span>`,
+          moment(createdAt),
+          moment(updatedAt),
+        ]),
+      )
+}
+${centers.length > PAGE && html`<p class="pager"><a rel="next" href="${pathWith('/preference-centers', { workspace: workspace.id, after: shown.at(-1)!.name })}">More</a></p>`}`;
+    return { title: 'Preference centers', body };
+  },
+};
+
+const stateBadge = (state: string) => badge(state, state === 'active' ? 'good' : 'warn');
+
+const workspaceForm = (workspaces: Workspace[], chosen: Workspace) =>
+  html`<form class="row" method="get" action="/preference-centers">${workspaceChoice(workspaces, chosen, { mayBeAll: false })}<button class="main">Show</button></form>`;
+
+interface Found {
+  center: PreferenceCenter;
+  workspace: Workspace;
+}
+
+/** @throws {Sorry} when there is none in a workspace of the viewer's */
+async function findCenter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
+  const id = params.id ?? '';
+  const center = UUID.test(id)
+    ? await services.database.prisma.preferenceCenter.findFirst({
+        where: { id },
+      })
+    : null;
+  const workspace = center ? await findWorkspace(center.workspaceId) : undefined;
+  if (!center || !workspace) throw new Sorry(404, 'There is no such preference center in your workspaces.');
+  return { center, workspace };
+}
+
+const show: Page<PageServices> = {
+  method: 'get',
+  path: '/preference-centers/:id',
+  right: 'centers',
+  async handle(visit) {
+    const { viewer, query } = visit;
+    const { center, workspace } = await findCenter(visit);
+    const user = await chosenUser(visit, workspace);
+    const path = `/preference-centers/${center.id}`;
+    const shown = {
+      screen: choice(screens, query('screen')),
+      template: choice(templates, query('template')),
+    };
+    const place = (change: Partial<typeof shown>) =>
+      pathWith(path, { ...shown, ...change, user: query('user') });
+    const pii = viewer.can('pii', workspace.id);
+    const body = html`<h1>${center.name}</h1>
+<p class="lead">Preference center of the workspace ${workspace.name}</p>
+<div class="card">${facts([
+      ['State', stateBadge(center.state)],
+      ['Title', center.title],
+      ['Id', html`<span class="id">${center.id}</span>`],
+      ['Page', count(center.pageHtml.length, 'character')],
+      ['Confirmation', count(center.confirmationHtml.length, 'character')],
+      ['Made', moment(center.createdAt)],
+      ['Changed', moment(center.updatedAt)],
+    ])}</div>
+<h2>Preview</h2>
+${chooseUser(
+  { ...visit, workspaces: [workspace] },
+  { path, workspace, keep: { screen: shown.screen, template: shown.template } },
+)}
+<p class="lead">${user ? html`As ${query('user')} would see it now.${!pii && ' Without the permission “view_pii” values are masked, and custom attributes are left out.'} ${closedFor(user, center)}` : 'With values that are made up, and every group subscribed. Choose a user to see it as this one would.'} Nothing in it can be pressed, and images and styles of other hosts are left out.</p>
+${tabs('Screen', screens, { present: shown.screen, to: (screen) => place({ screen }) })}
+${tabs('Template', templates, { present: shown.template, to: (template) => place({ template }) })}
+<div class="scroll preview" role="region" aria-label="Preview" tabindex="0"><iframe class="${shown.screen}" sandbox="" referrerpolicy="no-referrer" title="${templates[shown.template]} of ${center.name}" src="${pathWith(`${path}/preview`, { template: shown.template, user: query('user') })}"></iframe></div>
+<h2>Options</h2>${optionsOf(center)}
+<h2>Templates</h2>${source('Page', center.pageHtml)}${source('Confirmation', center.confirmationHtml)}`;
+    return { title: center.name, body };
+  },
+};
+
+/** Why a link would open nothing for the user. */
+function closedFor({ external_id, email }: StoredUser, { state }: PreferenceCenter): Part {
+  if (state !== 'active') return 'It is a draft: its links open nothing.';
+  if (typeof external_id === 'string' && typeof email === 'string') return undefined;
+  return 'A link opens nothing for this user, who lacks an external id or an email address.';
+}
+
+function tabs<Name extends string>(
+  name: string,
+  among: Record<Name, string>,
+  { present, to }: { present: Name; to(name: Name): string },
+): Html {
+  return html`<nav class="tabs" aria-label="${name}">${(Object.entries(among) as [Name, string][]).map(
+    ([one, text]) =>
+      html`<a class="tab" href="${to(one)}"${one === present && html` aria-current="page"`}>${text}</a>`,
+  )}</nav>`;
+}
+
+function optionsOf({ options }: PreferenceCenter): Html {
+  const given = options as Json;
+  return Object.keys(given as object).length === 0
+    ? empty('None', 'They would be elements of the head: the viewport, and links to icons.')
+    : html`<div class="card">${tree(given)}</div>`;
+}
+
+function source(name: string, template: string): Html {
+  const more = template.length - MOST_SHOWN;
+  return html`<details class="source"><summary>${name}</summary><div class="scroll" role="region" aria-label="${name}, as it was written" tabindex="0"><pre>${template.slice(0, MOST_SHOWN)}</pre></div>${more > 0 && html`<p class="faint">and ${grouped(more)} characters more</p>`}</details>`;
+}
+
+const preview: Page<PageServices> = {
+  method: 'get',
+  path: '/preference-centers/:id/preview',
+  right: 'centers',
+  async handle(visit) {
+    const { services, viewer, query } = visit;
+    const { center, workspace } = await findCenter(visit);
+    const user = await chosenUser(visit, workspace);
+    const groups = await services.database.prisma.subscriptionGroup.findMany({
+      where: { workspaceId: workspace.id, archivedAt: null },
+      select: { id: true, channel: true },
+      orderBy: { id: 'asc' },
+      take: MOST_GROUPS,
+    });
+    const view = viewFor(user, groups, viewer.can('pii', workspace.id));
+    const isPage = choice(templates, query('template')) === 'page';
+    const template = isPage ? center.pageHtml : center.confirmationHtml;
+    const head = { title: center.title, options: center.options as Head['options'] };
+    try {
+      const rendered = await services.renderer.render(workspace.id, { template, view });
+      return { framed: quiet(documentOf(rendered.html, head)) };
+    } catch (error) {
+      if (error instanceof RendererBusy)
+        throw new Sorry(503, 'Others look at previews at this moment. Try again.');
+      if (!(error instanceof TemplateError)) throw error;
+      return {
+        framed: html`<!doctype html><title>No preview</title><p>It cannot be shown: ${error.message}</p>`
+          .text,
+      };
+    }
+  },
+};
+
+function viewFor(user: StoredUser | undefined, groups: LiveGroup[], pii: boolean): View {
+  const all = Object.fromEntries(groups.map(({ id }) => [id, 'subscribed' as const]));
+  if (!user) return { ...sampleView, groups: all };
+  const view = viewOf(user, groups, sampleView.submitUrl);
+  if (pii) return view;
+  const masked = Object.keys(view.attributes).map((name) => [name, MASK]);
+  return { ...view, attributes: Object.fromEntries(masked), customAttributes: {} };
+}
+
+export const preferenceCenterPages = [list, show, preview];

@@ -1,0 +1,146 @@
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { toProfileId } from '../../src/profile/identifier.ts';
+import { type Console, html, openConsole, page } from './console-scene.ts';
+import type { Visitor } from './people.ts';
+
+let scene: Console;
+beforeAll(async () => {
+  scene = await openConsole();
+});
+afterAll(() => scene.installation.stop());
+
+const arriveWith = async (...permissions: string[]): Promise<Visitor> =>
+  (await scene.people.arrive([], { appGroups: [{ workspace: scene.shop, permissions, teams: [] }] })).visitor;
+
+describe('groups', () => {
+  test('are listed with the states of a chosen user, those of the address where they are about it', async () => {
+    const archived = uuidv7();
+    await scene.query(
+      `insert into subscription_groups (id, workspace_id, name, channel, archived_at)
+       values ($1, $2, 'Old <b>news</b>', 'sms', now())`,
+      ...[archived, scene.shop],
+    );
+    await scene.query(
+      `insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
+       values ($1, 'email', 'ada@gmail.com', $2, 'unsubscribed', now())`,
+      ...[scene.shop, scene.group],
+    );
+    const looks = await arriveWith('manage_subscription_groups', 'view_user_profile');
+    const { text } = await page(looks, '/groups?user=user-1');
+    for (const shown of ['News', scene.group, 'Old &lt;b&gt;news&lt;/b&gt;', 'archived'])
+      expect(text).toContain(shown);
+    expect(text).toMatch(/>unsubscribed<.*>nothing said</s);
+    expect(text).not.toContain('ada@gmail.com');
+    expect((await page(looks, '/groups')).text).not.toContain('nothing said');
+    await scene.query('delete from subscription_states');
+  });
+
+  test('by an address nobody is found without the right to see it', async () => {
+    await scene.createUser(scene.shop, 'eve@example.com');
+    const looks = await arriveWith('manage_subscription_groups', 'view_user_profile');
+    const knows = await arriveWith('manage_subscription_groups', 'view_user_profile', 'view_pii');
+    const statuses = [looks, knows].map(
+      async (one) => (await page(one, '/groups?user=eve@example.com')).status,
+    );
+    expect(await Promise.all(statuses)).toEqual([404, 200]);
+  });
+
+  test('without any, the page says how to make one; more than a hundred come page by page', async () => {
+    expect((await page(scene.operator, '/groups?workspace=school')).text).toContain(
+      'penstock groups create --workspace school',
+    );
+    await scene.query(
+      `insert into subscription_groups (id, workspace_id, name, channel)
+       select gen_random_uuid(), $1, 'group ' || lpad(n::text, 3, '0'), 'email' from generate_series(1, 150) as n`,
+      scene.school,
+    );
+    const { text } = await page(scene.operator, '/groups?workspace=school');
+    const [, next] = /rel="next" href="([^"]+)"/.exec(text)!;
+    expect(text).toContain('group 100');
+    expect(text).not.toContain('group 101');
+    const second = await page(scene.operator, next!.replaceAll('&amp;', '&'));
+    for (const shown of ['group 101', 'group 150']) expect(second.text).toContain(shown);
+    expect(second.text).not.toContain('rel="next"');
+  });
+});
+
+describe('preference centers', () => {
+  const preview = (visitor: Visitor, query = '') =>
+    visitor.get(`/preference-centers/${scene.center}/preview${query}`, html);
+
+  test('are listed by workspace, and without any the page says how to make one', async () => {
+    expect((await page(scene.operator, '/preference-centers?workspace=shop')).text).toContain('What we send');
+    expect((await page(scene.operator, '/preference-centers?workspace=school')).text).toContain(
+      'No preference center yet',
+    );
+  });
+
+  test('a preview has the states and values of its user, and is sent with a policy that lets nothing out', async () => {
+    const knows = await arriveWith('view_preference_centers', 'view_user_profile', 'view_pii');
+    const answer = await preview(knows, '?user=user-1');
+    const text = await answer.text();
+    expect(text).toContain('Hello Ada of ada@gmail.com, teal');
+    expect(text).not.toContain('checked');
+    expect(answer.headers.get('content-security-policy')).toBe(
+      "default-src 'none'; style-src 'unsafe-inline'; img-src data:; font-src data:; form-action 'none'; base-uri 'none'; frame-ancestors 'self'; sandbox",
+    );
+    expect(answer.headers.get('cache-control')).toBe('no-store');
+    expect(answer.headers.get('x-content-type-options')).toBe('nosniff');
+    for (const gone of [' href=', ' action=', ' src=']) expect(text).not.toContain(gone);
+    const confirmation = await preview(knows, '?user=user-1&template=confirmation');
+    expect(await confirmation.text()).toContain('Saved, Ada');
+  });
+
+  test('a user who is subscribed has the box ticked; without a user it is made up', async () => {
+    await scene.query(
+      `insert into subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)
+       values ($1, 'email', 'ada@gmail.com', $2, 'subscribed', now())`,
+      ...[scene.shop, scene.group],
+    );
+    expect(await (await preview(scene.operator, '?user=user-1')).text()).toContain('checked');
+    const madeUp = await (await preview(scene.operator)).text();
+    expect(madeUp).toContain('Hello sample of sample');
+    expect(madeUp).toContain('checked');
+  });
+
+  test('without “view_pii” values are masked, and without “view_user_profile” nobody can be chosen', async () => {
+    const looks = await arriveWith('view_preference_centers', 'view_user_profile');
+    const text = await (await preview(looks, '?user=user-1')).text();
+    expect(text).toContain('Hello ••• of •••, <');
+    const shown = await page(looks, `/preference-centers/${scene.center}?user=user-1`);
+    expect(shown.text).toContain('values are masked');
+    for (const secret of ['ada@gmail.com', 'Ada', 'teal', 'Lovelace'])
+      for (const one of [text, shown.text]) expect(one).not.toContain(secret);
+    const centers = await arriveWith('edit_preference_centers');
+    expect((await page(centers, `/preference-centers/${scene.center}`)).text).not.toContain('name="user"');
+    expect((await preview(centers, '?user=user-1')).status).toBe(403);
+  });
+
+  test('what cannot be rendered says why in its frame, as text', async () => {
+    const broken = uuidv7();
+    await scene.query(
+      `insert into preference_centers (workspace_id, id, name, title, page_html, confirmation_html, state)
+       values ($1, $2, 'Broken', 'B', $3, '', 'draft')`,
+      ...[scene.shop, broken, "{% '<img src=x>' %}"],
+    );
+    const answer = await scene.operator.get(`/preference-centers/${broken}/preview`, html);
+    const text = await answer.text();
+    expect([answer.status, text]).toEqual([200, expect.stringContaining('It cannot be shown: line 1: ')]);
+    expect(text).not.toContain('<img');
+    expect((await page(scene.operator, `/preference-centers/${broken}?user=user-1`)).text).toContain(
+      'It is a draft',
+    );
+  });
+
+  test('a user whom no link would open is told of', async () => {
+    const id = await scene.createUser(scene.shop, 'without an address');
+    await scene.query('update profiles set email = null where id = $1', id);
+    expect(toProfileId(scene.user)).not.toBe(id);
+    const { text } = await page(
+      scene.operator,
+      `/preference-centers/${scene.center}?user=without+an+address`,
+    );
+    expect(text).toContain('A link opens nothing for this user');
+  });
+});

@@ -1,0 +1,83 @@
+import { expect, test } from 'vitest';
+import { lineChart } from '../../src/board/chart.ts';
+import { pointsOf, ranges } from '../../src/board/history.ts';
+import type { RecordedFleet } from '../../src/store/fleet-history.ts';
+
+const NOW = Date.parse('2026-03-01T12:00:30Z');
+const MINUTE = 60_000;
+
+/** A row of so many minutes ago, whose counters grow by 60 a minute. */
+function row(minutesAgo: number, change: Partial<RecordedFleet> = {}): RecordedFleet {
+  const at = Math.floor(NOW / MINUTE) * MINUTE - minutesAgo * MINUTE;
+  const grown = 100_000 - minutesAgo * 60;
+  return {
+    ...{ at: new Date(at), lookedAt: new Date(at + 5000), accepted: grown, refused: 0, deadLetters: 0 },
+    ...{ applied: [grown, grown * 2], depth: [3, 4], oldestSeconds: [0.5, 2] },
+    ...{ workers: 2, postgresMs: 1, redisMs: null },
+    ...change,
+  };
+}
+
+const lastOf = (rows: RecordedFleet[], count = 3) => pointsOf(rows, ranges.hour, NOW).slice(-count);
+
+test('counters become rates, by lane as well; an hour has sixty points up to now', () => {
+  const points = pointsOf([row(2), row(1), row(0)], ranges.hour, NOW);
+  expect(points).toHaveLength(60);
+  expect(points.at(-1)).toMatchObject({
+    ...{ at: Date.parse('2026-03-01T12:00:00Z'), accepted: 1, applied: 3, refused: 0, waiting: 7 },
+    ...{
+      oldestSeconds: 2,
+      workers: 2,
+      lanes: [
+        { applied: 1, depth: 3 },
+        { applied: 2, depth: 4 },
+      ],
+    },
+  });
+});
+
+test('before this minute has its row, the last point is the minute before', () => {
+  expect(lastOf([row(2), row(1)], 1)[0]!.at).toBe(Date.parse('2026-03-01T11:59:00Z'));
+});
+
+test('what nobody recorded is a gap and no zero; the rate behind a long one is not known', () => {
+  const [gap, behind, later] = lastOf([row(6), row(1), row(0)]);
+  expect(gap).toEqual({ at: gap!.at });
+  expect(behind).toMatchObject({ accepted: undefined, applied: undefined, waiting: 7 });
+  expect(later!.accepted).toBe(1);
+});
+
+test('the rate across one missing minute is that of both', () => {
+  expect(lastOf([row(3), row(2), row(0)], 1)[0]!.accepted).toBe(1);
+});
+
+test('a counter that was set back leaves a gap of its own, and nothing below zero', () => {
+  const [, back, on] = lastOf([row(2), row(1, { accepted: 5 }), row(0, { accepted: 65 })]);
+  expect(back).toMatchObject({ accepted: undefined, applied: 3 });
+  expect(on!.accepted).toBe(1);
+});
+
+test('lanes that were added have no rate at first, and a queue that did not say is not empty', () => {
+  const [, , point] = lastOf([row(1, { applied: [99_940] }), row(0, { depth: null, oldestSeconds: null })]);
+  expect(point).toMatchObject({ waiting: undefined, oldestSeconds: undefined });
+  expect(point!.lanes).toEqual([
+    { applied: 1, depth: undefined },
+    { applied: undefined, depth: undefined },
+  ]);
+});
+
+test('a chart says in words what it draws, breaks its line at a gap, and shades what nobody recorded', () => {
+  const drawn = lineChart('Objects', {
+    lines: [{ name: 'Accepted', values: [1, 2, undefined, 4, undefined, 5, 6] }],
+    times: [0, 1, 2, 3, 4, 5, 6].map((minute) => minute * MINUTE),
+    ...{ show: (value: number) => `${value} objects/s`, least: 1 },
+  }).text;
+  expect(drawn).toContain(
+    'aria-label="Objects. Accepted: 6 objects/s now, 6 objects/s at most; no figures for 2 of 7 points"',
+  );
+  expect(drawn.match(/class="gap"/g)).toHaveLength(2);
+  const [, path] = / d="([^"]+)"/.exec(drawn)!;
+  // Two lines, and a point that stands alone.
+  expect(path!.match(/M/g)).toHaveLength(3);
+  expect(path).toContain('H');
+});

@@ -1,0 +1,181 @@
+import { once } from 'node:events';
+import type { Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import express from 'express';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { FleetState } from '../../src/board/fleet.ts';
+import { createLive, type Live } from '../../src/board/live.ts';
+import type { QueueConnection } from '../../src/queue/connection.ts';
+import type { Database } from '../../src/store/database.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createVisitor } from './browser-session.ts';
+import { type Console, openConsole } from './console-scene.ts';
+import { log } from './installation.ts';
+import type { Visitor } from './people.ts';
+
+/** What a stream has sent so far, and how it ended. */
+function listen(visitor: Visitor, path = '/events') {
+  const leaving = new AbortController();
+  const told = { status: 0, headers: new Headers(), text: '', ended: false };
+  const reading = (async () => {
+    const answer = await visitor.send('GET', path, {
+      signal: leaving.signal,
+      headers: { accept: 'text/event-stream' },
+    });
+    told.status = answer.status;
+    told.headers = answer.headers;
+    for await (const piece of answer.body!) told.text += Buffer.from(piece).toString();
+    told.ended = true;
+  })().catch(() => {
+    told.ended = true;
+  });
+  const leave = async () => {
+    leaving.abort();
+    await reading;
+  };
+  return { told, leave };
+}
+
+const partsOf = (text: string): Record<string, string>[] =>
+  [...text.matchAll(/^event: parts\ndata: (.+)$/gm)].map(([, data]) => JSON.parse(data!));
+
+const until = (what: string, holds: () => boolean) =>
+  waitUntil(async () => holds(), { what, deadline: 30_000 });
+
+describe('the health page as a stream', () => {
+  let scene: Console;
+  beforeAll(async () => {
+    scene = await openConsole();
+  });
+  afterAll(() => scene.installation.stop());
+
+  test('sends every part at first, then those that have changed; whoever is signed in may have it', async () => {
+    const { visitor } = await scene.people.arrive();
+    const { told, leave } = listen(visitor, '/events?range=day');
+    await until('the first parts', () => partsOf(told.text).length > 0);
+    expect(told.headers.get('content-type')).toBe('text/event-stream; charset=utf-8');
+    expect(told.headers.get('x-accel-buffering')).toBe('no');
+    expect(told.headers.get('cache-control')).toBe('no-store');
+    expect(told.text).toMatch(/^retry: \d+\n\n/);
+    const [first] = partsOf(told.text);
+    const names = ['as_of', 'charts', 'figures', 'lanes', 'marks', 'processes', 'stores', 'verdict'];
+    expect(Object.keys(first!).sort()).toEqual(names);
+    await scene.letterIn(scene.shop);
+    await until('the change', () => partsOf(told.text).some((one, place) => place > 0 && 'figures' in one));
+    const change = partsOf(told.text).at(-1)!;
+    expect(change.stores === undefined || change.marks === undefined).toBe(true);
+    await leave();
+  });
+
+  test('without a session there is none, and other methods are refused', async () => {
+    const stranger = createVisitor(scene.board);
+    expect((await stranger.get('/events', { accept: 'text/event-stream' })).status).toBe(401);
+    expect((await scene.operator.send('POST', '/events')).status).toBe(405);
+    const head = await scene.operator.send('HEAD', '/events');
+    expect([head.status, head.headers.get('content-type')]).toEqual([
+      200,
+      'text/event-stream; charset=utf-8',
+    ]);
+  });
+
+  test('one account has eight at most, and others still get theirs', async () => {
+    const { visitor } = await scene.people.arrive();
+    const streams = Array.from({ length: 8 }, () => listen(visitor));
+    await until('all of them', () => streams.every(({ told }) => told.status === 200));
+    const refused = await visitor.get('/events', { accept: 'text/event-stream' });
+    expect([refused.status, refused.headers.get('retry-after')]).toEqual([503, '30']);
+    const other = listen(scene.operator);
+    await until('that of somebody else', () => other.told.status === 200);
+    await streams[0]!.leave();
+    await waitUntil(
+      async () => {
+        const again = listen(visitor);
+        await until('an answer', () => again.told.status > 0);
+        await again.leave();
+        return again.told.status === 200;
+      },
+      { what: 'room for another', deadline: 10_000 },
+    );
+    for (const { leave } of [...streams, other]) await leave();
+  });
+
+  test('it ends with the session, and when the board stops', async () => {
+    const { visitor, id } = await scene.people.arrive();
+    const { told } = listen(visitor);
+    await until('the first parts', () => partsOf(told.text).length > 0);
+    await scene.query('update accounts set active = false where id = $1', id);
+    await until('its end', () => told.ended);
+    expect(told.text).toContain('event: end\n');
+
+    const board = await scene.installation.startBoard();
+    const operator = createVisitor(board);
+    await operator.signIn();
+    const other = listen(operator);
+    await until('the first parts', () => partsOf(other.told.text).length > 0);
+    await board.stop();
+    await until('its end', () => other.told.ended);
+    expect(other.told.text).not.toContain('event: end\n');
+  });
+});
+
+describe('streams of a fleet', () => {
+  let server: Server;
+  let asked = 0;
+  let live: Live;
+  const gone = new Set<string>();
+
+  beforeAll(async () => {
+    const now: FleetState = {
+      ...{ missing: [], processes: undefined, lanes: undefined, counters: undefined, rates: undefined },
+      ...{ letters: undefined, failingSyncs: 0, postgres: undefined, redis: undefined, disk: undefined },
+      at: new Date(),
+    };
+    live = createLive({
+      fleet: { look: async () => ({ ...now, at: new Date(Date.now() + asked++) }) },
+      ...{ connection: { kind: 'postgres' } as QueueConnection, database: {} as Database, log },
+      ...{ checkMs: 50, lifeMs: 5000 },
+    });
+    const app = express();
+    app.use((request, response, next) => {
+      const { owner = '' } = request.query as { owner?: string };
+      response.locals.viewer = { accountId: owner };
+      response.locals.again = async () => {
+        if (owner === 'unknown') throw new Error('no Postgres');
+        return gone.has(owner) ? undefined : response.locals.viewer;
+      };
+      next();
+    });
+    app.get('/events', live.serve);
+    server = app.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+  });
+  afterAll(async () => {
+    await live.stop();
+    server.close();
+  });
+
+  const listenAs = (owner: string) => {
+    const { port } = server.address() as AddressInfo;
+    return listen(createVisitor({ url: `http://127.0.0.1:${port}` }), `/events?owner=${owner}`);
+  };
+
+  test('share one look, taken only while somebody has one; live for some minutes, and end with the right', async () => {
+    expect(asked).toBe(0);
+    const streams = ['a', 'b', 'gone', 'unknown'].map(listenAs);
+    await until('parts for all', () => streams.every(({ told }) => partsOf(told.text).length > 0));
+    const [before, had] = [asked, streams.map(({ told }) => partsOf(told.text).length)];
+    await until('a change in all', () =>
+      streams.every(({ told }, place) => partsOf(told.text).length > had[place]!),
+    );
+    expect(asked - before).toBe(1);
+    gone.add('gone');
+    await until('the end of one', () => streams[2]!.told.ended);
+    expect(streams[2]!.told.text).toContain('event: end\n');
+    // While nobody can say who it is the others go on, with comments that keep proxies from cutting them.
+    expect(streams.map(({ told }) => told.ended)).toEqual([false, false, true, false]);
+    expect(streams[3]!.told.text).toMatch(/^:$/m);
+    await until('the end of all', () => streams.every(({ told }) => told.ended));
+    expect(streams[0]!.told.text).not.toContain('event: end');
+    expect(live.count()).toBe(0);
+  });
+});
