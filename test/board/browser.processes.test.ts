@@ -73,16 +73,8 @@ describe('the console in a browser', () => {
 
   /** Each kind of page, with data in it and without. */
   const places = () => [
-    ...[
-      '/',
-      '/?range=week',
-      '/history',
-      '/users',
-      '/users?q=user-1',
-      '/users?q=nobody',
-      `/users/${scene.user}`,
-      `/users/${scene.user}/delete`,
-    ],
+    ...['/', '/?range=week', '/history', '/users', '/users?q=user-1', '/users?q=nobody'],
+    ...[`/users/${scene.user}`, `/users/${scene.user}/delete`],
     ...['/requests', '/requests?id=none', `/requests/${uuidv7()}`],
     ...['/dead-letters', '/dead-letters?state=discarded', `/dead-letters/${letter}`],
     ...['/syncs', `/syncs/${scene.integration}`, `/syncs/${scene.integration}/runs/${scene.run}`],
@@ -91,22 +83,9 @@ describe('the console in a browser', () => {
       `/preference-centers/${scene.center}`,
       `/preference-centers/${scene.center}?user=user-1&screen=desktop&template=confirmation`,
     ],
-    ...[
-      '/accounts',
-      '/accounts?q=nobody',
-      `/accounts/${person}`,
-      '/teams',
-      `/teams/${team}`,
-      `/permission-sets/${set}`,
-      '/workspaces',
-      `/workspaces/${scene.shop}`,
-      '/keys',
-      `/keys/${scene.key}`,
-      '/audit',
-      '/audit?action=users.block',
-      '/sessions',
-      '/sessions?of=all',
-    ],
+    ...['/accounts', '/accounts?q=nobody', `/accounts/${person}`, '/teams', `/teams/${team}`],
+    ...[`/permission-sets/${set}`, '/workspaces', `/workspaces/${scene.shop}`, '/keys', `/keys/${scene.key}`],
+    ...['/audit', '/audit?action=users.block', '/sessions', '/sessions?of=all'],
     ...['/nowhere', '/sign-out'],
   ];
 

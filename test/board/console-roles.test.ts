@@ -17,39 +17,39 @@ describe('who may ask for which page', () => {
     appGroups: [{ workspace: scene.shop, permissions, teams: [] }],
   });
 
+  const inShopWith =
+    (...permissions: string[]) =>
+    async () =>
+      (await scene.people.arrive([], inShop(...permissions))).visitor;
+
   /** What SCIM has given each of them. */
   const roles: Record<string, () => Promise<Visitor>> = {
     operator: async () => scene.operator,
     'company admin': async () => (await scene.people.arrive(['admin'])).visitor,
     'company settings': async () => (await scene.people.arrive(['manage_company_settings'])).visitor,
     'adds workspaces': async () => (await scene.people.arrive(['add_remove_app_groups'])).visitor,
-    'workspace admin': async () => (await scene.people.arrive([], inShop('admin'))).visitor,
+    'workspace admin': inShopWith('admin'),
     nothing: async () => (await scene.people.arrive()).visitor,
-    'basic access': async () => (await scene.people.arrive([], inShop('basic_access'))).visitor,
-    'views users': async () => (await scene.people.arrive([], inShop('view_user_profile'))).visitor,
-    'views whom': async () =>
-      (await scene.people.arrive([], inShop('view_user_profile', 'view_pii'))).visitor,
-    'only pii': async () => (await scene.people.arrive([], inShop('view_pii'))).visitor,
-    exports: async () =>
-      (await scene.people.arrive([], inShop('view_user_profile', 'view_pii', 'export_user_data'))).visitor,
-    'exports masked': async () =>
-      (await scene.people.arrive([], inShop('view_user_profile', 'export_user_data'))).visitor,
-    edits: async () => (await scene.people.arrive([], inShop('view_user_profile', 'edit_user_data'))).visitor,
-    imports: async () =>
-      (await scene.people.arrive([], inShop('view_user_profile', 'import_update_user_data'))).visitor,
-    developer: async () => (await scene.people.arrive([], inShop('dev_console'))).visitor,
-    'event log': async () => (await scene.people.arrive([], inShop('view_event_user_log'))).visitor,
-    mends: async () => (await scene.people.arrive([], inShop('dev_console', 'edit_user_data'))).visitor,
-    syncs: async () => (await scene.people.arrive([], inShop('edit_cloud_data_ingestion'))).visitor,
-    integrations: async () => (await scene.people.arrive([], inShop('manage_external_integrations'))).visitor,
-    'sees usage': async () => (await scene.people.arrive([], inShop('view_usage_data'))).visitor,
-    'sees limits': async () => (await scene.people.arrive([], inShop('view_api_limits'))).visitor,
-    'manages groups': async () =>
-      (await scene.people.arrive([], inShop('manage_subscription_groups'))).visitor,
-    'views centers': async () => (await scene.people.arrive([], inShop('view_preference_centers'))).visitor,
-    'edits centers': async () => (await scene.people.arrive([], inShop('edit_preference_centers'))).visitor,
-    'looks at keys': async () => (await scene.people.arrive([], inShop('view_api_keys'))).visitor,
-    'makes keys': async () => (await scene.people.arrive([], inShop('edit_api_keys'))).visitor,
+    'basic access': inShopWith('basic_access'),
+    'views users': inShopWith('view_user_profile'),
+    'views whom': inShopWith('view_user_profile', 'view_pii'),
+    'only pii': inShopWith('view_pii'),
+    exports: inShopWith('view_user_profile', 'view_pii', 'export_user_data'),
+    'exports masked': inShopWith('view_user_profile', 'export_user_data'),
+    edits: inShopWith('view_user_profile', 'edit_user_data'),
+    imports: inShopWith('view_user_profile', 'import_update_user_data'),
+    developer: inShopWith('dev_console'),
+    'event log': inShopWith('view_event_user_log'),
+    mends: inShopWith('dev_console', 'edit_user_data'),
+    syncs: inShopWith('edit_cloud_data_ingestion'),
+    integrations: inShopWith('manage_external_integrations'),
+    'sees usage': inShopWith('view_usage_data'),
+    'sees limits': inShopWith('view_api_limits'),
+    'manages groups': inShopWith('manage_subscription_groups'),
+    'views centers': inShopWith('view_preference_centers'),
+    'edits centers': inShopWith('edit_preference_centers'),
+    'looks at keys': inShopWith('view_api_keys'),
+    'makes keys': inShopWith('edit_api_keys'),
     'a permission set': async () => {
       const id = uuidv7();
       await scene.query(
