@@ -61,16 +61,13 @@ describe('who may ask for which page', () => {
     },
     'a team': async () => {
       const teams = [{ team: uuidv7(), permissions: ['admin', 'view_user_profile'] }];
-      return (
-        await scene.people.arrive([], { appGroups: [{ workspace: scene.shop, permissions: [], teams }] })
-      ).visitor;
+      const appGroups = [{ workspace: scene.shop, permissions: [], teams }];
+      return (await scene.people.arrive([], { appGroups })).visitor;
     },
-    'another workspace': async () =>
-      (
-        await scene.people.arrive([], {
-          appGroups: [{ workspace: scene.school, permissions: ['admin'], teams: [] }],
-        })
-      ).visitor,
+    'another workspace': async () => {
+      const appGroups = [{ workspace: scene.school, permissions: ['admin'], teams: [] }];
+      return (await scene.people.arrive([], { appGroups })).visitor;
+    },
     'another company': async () => {
       const company = await createCompany(scene.installation.database.pool as never, `company-${uuidv7()}`);
       await scene.query(
@@ -89,13 +86,7 @@ describe('who may ask for which page', () => {
   const all = ['operator', 'company admin', 'company settings', 'workspace admin'];
   const anyone = Object.keys(roles);
   const users = [
-    ...all,
-    'views users',
-    'views whom',
-    'exports',
-    'exports masked',
-    'edits',
-    'imports',
+    ...[...all, 'views users', 'views whom', 'exports', 'exports masked', 'edits', 'imports'],
     'a permission set',
   ];
   const delivery = [...all, 'developer', 'event log', 'mends'];
@@ -215,10 +206,9 @@ describe('who may ask for which page', () => {
   beforeAll(async () => {
     account = (await scene.people.arrive()).id;
     await scene.query(
-      'insert into teams (id, workspace_id, name) values ($1, $2, $3)',
+      "insert into teams (id, workspace_id, name) values ($1, $2, 'Berlin')",
       team,
       scene.shop,
-      'Berlin',
     );
     await scene.query(
       "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'Analysts', '{view_segments}')",
@@ -293,13 +283,7 @@ describe('who may ask for which page', () => {
     };
     expect(await namesFor('operator')).toEqual([
       '/',
-      '/users',
-      '/requests',
-      '/dead-letters',
-      '/syncs',
-      '/groups',
-      '/preference-centers',
-      '/workspaces',
+      ...['/users', '/requests', '/dead-letters', '/syncs', '/groups', '/preference-centers', '/workspaces'],
       '/keys',
       '/accounts',
       '/audit',
