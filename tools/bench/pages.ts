@@ -1,0 +1,134 @@
+import { Command } from 'commander';
+import { toServiceId } from '../../src/profile/identifier.ts';
+import { createVisitor } from '../../test/board/browser-session.ts';
+import { runCommand } from '../../test/setup/run-command.ts';
+import { type Installation, startInstallation } from '../screenshots/installation.ts';
+
+/**
+ * `npm run pages`: how long the console takes for each of its pages with many users, from the request to the last byte, on
+ * an `npm start` of its own with everything embedded. `-- --users 1000000 --events 1000000 --rounds 40`; the pages take
+ * turns, one request at a time. The first user of all has the events.
+ */
+
+interface Options {
+  users: number;
+  events: number;
+  rounds: number;
+}
+
+/** Users with a profile, an address with a state, a summary of events, and for each tenth a dead letter. */
+const fill = [
+  `insert into profiles (workspace_id, id, external_id, email, phone, phone_valid, first_name, country, custom_attributes,
+     created_at, updated_at)
+   select $1, user_id(n), 'user-' || n, 'user' || n || '@example.com', '+4420' || 10000000 + n, true, 'Name' || n % 1000,
+     (array['DE', 'FR', 'GB'])[n % 3 + 1], jsonb_build_object('plan', n % 7, 'points', n), now() - n * interval '1 second', now()
+   from generate_series(1, $2::integer) as n`,
+  `insert into email_addresses (workspace_id, email, state, changed_at)
+   select $1, 'user' || n || '@example.com', 'subscribed', now() from generate_series(1, $2::integer) as n`,
+  `insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
+   select $1, user_id(n), 'event ' || n % 100, now() - interval '9 days', now(), 3, now()
+   from generate_series(1, $2::integer) as n`,
+  `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, state, failed_at, identifiers)
+   select gen_random_uuid(), $1, gen_random_uuid(), 'events', 'track', '{"name": "read"}', 'reason ' || n % 20, 'waiting', now(),
+     array['x:user-' || n]
+   from generate_series(1, $2::integer / 10) as n`,
+];
+
+const fillEvents = `
+  insert into events (workspace_id, id, profile_id, name, "time", properties)
+  select $1, uuid_v7_of(n), user_id(1), 'event ' || n % 100, now() - n * interval '2 seconds', '{"screen": "home"}'
+  from generate_series(1, $2::integer) as n`;
+
+const functions = [
+  `create function pg_temp.user_id(n integer) returns uuid language sql immutable as $$
+     select (lpad(to_hex(1700000000000 + n), 12, '0') || '7abc8def' || lpad(to_hex(n), 6, '0') || '000000')::uuid $$`,
+  `create function pg_temp.uuid_v7_of(n integer) returns uuid language sql as $$
+     select (lpad(to_hex((extract(epoch from now()) * 1000)::bigint - n), 12, '0') || '7def8000' || lpad(to_hex(n), 12, '0'))::uuid $$`,
+];
+
+async function main(): Promise<void> {
+  const { users, events, rounds } = new Command('npm run pages --')
+    .description("Measure the console's pages with many users.")
+    .option('--users <number>', 'users of the workspace', Number, 1_000_000)
+    .option('--events <number>', 'events of one of them', Number, 1_000_000)
+    .option('--rounds <number>', 'requests for each page', Number, 40)
+    .parse(process.argv)
+    .opts<Options>();
+  if (!(users >= 10 && events >= 0 && rounds >= 1)) throw new Error('these are numbers above 0');
+  const installation = await startInstallation();
+  try {
+    await fillTables(installation, { users, events });
+    await measure(installation, { users, rounds });
+  } finally {
+    await installation.stop();
+  }
+}
+
+async function fillTables({ pool }: Installation, { users, events }: Pick<Options, 'users' | 'events'>) {
+  const client = await pool.connect();
+  try {
+    const { rows } = await client.query("select id from workspaces where name = 'default'");
+    const workspace = rows[0].id;
+    for (const text of functions) await client.query(text);
+    const named = (text: string) => text.replace(/\b(user_id|uuid_v7_of)\(/g, 'pg_temp.$1(');
+    for (const text of fill) await client.query(named(text), [workspace, users]);
+    if (events > 0) await client.query(named(fillEvents), [workspace, events]);
+    await client.query('vacuum (analyze)');
+  } finally {
+    client.release();
+  }
+}
+
+async function measure(
+  { console: board, pool }: Installation,
+  { users, rounds }: Pick<Options, 'users' | 'rounds'>,
+) {
+  const visitor = createVisitor({ url: board.url });
+  await visitor.signIn(board.user, board.password);
+  const first = (await pool.query("select id from profiles where external_id = 'user-1'")).rows[0].id;
+  const user = toServiceId(first);
+  const letter = (await pool.query('select id from dead_letters limit 1')).rows[0].id as string;
+  const places = [
+    ...['/', '/?range=day', '/?range=week', '/history'],
+    ...[
+      '/users',
+      `/users?q=user-${users}`,
+      '/users?q=user-99',
+      '/users?q=user5@example.com',
+      `/users/${user}`,
+    ],
+    ...['/dead-letters', `/dead-letters/${letter}`, '/syncs', '/groups', '/preference-centers'],
+    ...['/workspaces', '/keys', '/accounts', '/teams', '/audit', '/sessions'],
+  ];
+  const times = new Map<string, number[]>(places.map((place) => [place, []]));
+  const sizes = new Map<string, number>();
+  for (let round = -2; round < rounds; round++) {
+    for (const place of places) {
+      const begun = performance.now();
+      const answer = await visitor.get(place, { accept: 'text/html' });
+      const text = await answer.text();
+      const taken = performance.now() - begun;
+      if (answer.status !== 200) throw new Error(`${place}: ${answer.status}`);
+      sizes.set(place, text.length);
+      // The first two rounds warm up.
+      if (round >= 0) times.get(place)!.push(taken);
+    }
+  }
+  process.stdout.write(
+    `${'page'.padEnd(34)}${'p50'.padStart(8)}${'p95'.padStart(8)} ms${'KB'.padStart(7)}\n`,
+  );
+  for (const [place, taken] of times) {
+    const sorted = taken.toSorted((one, other) => one - other);
+    const at = (share: number) =>
+      sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]!.toFixed(1);
+    const shown = place === `/users/${user}` ? '/users/<who has the events>' : place.replace(letter, '<id>');
+    const kilobytes = (sizes.get(place)! / 1024).toFixed(0);
+    process.stdout.write(
+      `${shown.padEnd(34)}${at(0.5).padStart(8)}${at(0.95).padStart(8)}   ${kilobytes.padStart(7)}\n`,
+    );
+  }
+  const all = [...times.values()].flat().toSorted((one, other) => one - other);
+  process.stdout.write(`all pages: p95 ${all[Math.floor(all.length * 0.95)]!.toFixed(1)} ms\n`);
+}
+
+await runCommand(main);
