@@ -28,6 +28,8 @@ export function quiet(page: string): string {
     { decodeEntities: false },
     {
       ...ignored,
+      // Else a title within a drawing would be passed over, which browsers read as markup.
+      isInForeignContext: () => true,
       onattribname(start, end) {
         const name = page.slice(start, end).toLowerCase();
         isLoading = LOADING.includes(name);

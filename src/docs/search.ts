@@ -37,13 +37,21 @@ export async function createSearch(parts: readonly Found[]): Promise<Search> {
     { chunkSize: CHUNK },
   );
   return (query) => {
-    const words = query.slice(0, MOST_QUERY).split(/\s+/).slice(0, MOST_WORDS).join(' ');
+    const words = query
+      .slice(0, MOST_QUERY)
+      .split(BETWEEN_WORDS)
+      .filter(Boolean)
+      .slice(0, MOST_WORDS)
+      .join(' ');
     return index
       .search(words)
       .slice(0, MOST_FOUND)
       .map(({ id }) => parts[id]!);
   };
 }
+
+/** As MiniSearch parts words: a word with hyphens is several. */
+const BETWEEN_WORDS = /[\n\r\p{Z}\p{P}]+/u;
 
 /** What was found, with the place where a word stands. */
 export function resultsPage(query: string, found: readonly Found[]): Html {

@@ -139,7 +139,11 @@ export function createSite(document: Document): Site {
     },
     async search(query) {
       const asked = query.slice(0, MOST_QUERY).trim();
-      index ??= openSearch();
+      index ??= openSearch().catch((error) => {
+        // The next one tries again.
+        index = undefined;
+        throw error;
+      });
       const body = resultsPage(asked, asked === '' ? [] : (await index)(asked));
       return shell({ title: 'Search', body, path: '/docs/search', query: asked });
     },

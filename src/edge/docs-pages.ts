@@ -53,7 +53,13 @@ export function addDocsPages(app: Express, describe: () => OpenApiDocument): voi
 
   let opened: Promise<Site> | undefined;
   const open = () => {
-    opened ??= import('../docs/site.ts').then(({ createSite }) => createSite(JSON.parse(openApi())));
+    opened ??= import('../docs/site.ts')
+      .then(({ createSite }) => createSite(JSON.parse(openApi())))
+      .catch((error) => {
+        // The next one tries again.
+        opened = undefined;
+        throw error;
+      });
     return opened;
   };
   const show = async (response: Response, place: string) => {

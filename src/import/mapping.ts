@@ -132,6 +132,7 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
 
   const mapping: Mapping = (values) => {
     const object: Values = {};
+    const own = new Map<string, Values>();
     for (const column in values) {
       const route = routeFor(column);
       if (!route) continue;
@@ -145,17 +146,29 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
           };
         value = read;
       }
-      if (route.path.length === 1) object[route.path[0]!] = joined(object[route.path[0]!], value);
-      else {
+      if (route.path.length === 1) {
+        own.delete(route.path[0]!);
+        object[route.path[0]!] = joined(object[route.path[0]!], value);
+      } else {
         const [outer, inner] = route.path as [string, string];
-        const there = object[outer];
-        object[outer] = { ...(isRecord(there) && there), [inner]: value };
+        // One object a row, whatever the number of its members; what came from the row itself is not changed.
+        let members = own.get(outer);
+        if (!members) {
+          const there = object[outer];
+          members = { ...(isRecord(there) && there) };
+          own.set(outer, members);
+          object[outer] = members;
+        }
+        Object.defineProperty(members, inner, { value, ...asUsual });
       }
     }
     return { object };
   };
   return { mapping, routes };
 }
+
+/** A member as an assignment makes it, also by the name `__proto__`. */
+const asUsual = { enumerable: true, configurable: true, writable: true };
 
 /** A field that stands in a column of its own, and in further columns for its members. */
 function joined(there: Json | undefined, value: Json): Json {

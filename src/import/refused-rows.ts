@@ -1,3 +1,4 @@
+import { statSync } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { ImportError } from './input.ts';
 
@@ -14,6 +15,17 @@ export interface RefusedRow {
   reason: string;
   /** As it stands there. */
   text: string;
+}
+
+/** Whether two paths lead to one file, by whatever names. */
+export function isSameFile(one: string, other: string): boolean {
+  try {
+    const [first, second] = [statSync(one), statSync(other)];
+    return first.dev === second.dev && first.ino === second.ino;
+  } catch {
+    // One that is not there yet is no other.
+    return false;
+  }
 }
 
 /**

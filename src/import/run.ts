@@ -92,38 +92,56 @@ export async function runImport(
     adding.catch(() => {});
   }
 
-  let isLeft = false;
-  for await (const batch of cut(rows, yielding.chunkRows)) {
-    await yielding.wait(leaving);
-    if (leaving.aborted) {
-      isLeft = true;
-      break;
-    }
-    const started = performance.now();
-    const caller = await importing.callerOf(newId());
-    const judged = judgeRows(batch, importing.judge, caller);
-    warned += judged.warned;
-    // Before the rows count as done with.
-    await refusedRows.write(judged.refused);
-    const { objects, refused, size } = judged;
-    const next = {
-      rows: progress.rows + batch.length,
-      accepted: progress.accepted + objects.length,
-      refused: progress.refused + refused.length,
-      refusedBytes: refusedRows.bytes(),
-    };
-    const request = {
-      request_id: caller.requestId,
-      workspace_id: stored.workspaceId,
-      accepted_at: new Date(caller.now).toISOString(),
-    };
-    await take({ progress: next, staged: packed(objects, { request, size }, importing) });
-    yielding.worked(performance.now() - started);
+  /** What the lanes have by now need not lie in the outbox, which holds what people are called. */
+  async function clear(): Promise<void> {
+    await adding;
+    const staged = { entries: [], envelopeIds: [] };
+    await stageEnvelopes(pool, stored, { expected: progress.rows, progress, staged });
+  }
+
+  let isLeft: boolean;
+  try {
+    isLeft = await takeAll();
+  } catch (error) {
+    await clear().catch(() => {});
+    throw error;
   }
   await adding;
-  if (isLeft) return { ...progress, end: 'left', warned };
+  if (isLeft) {
+    await clear();
+    return { ...progress, end: 'left', warned };
+  }
   if (!(await finishImport(pool, stored, progress.rows))) throw taken(stored);
   return { ...progress, end: 'finished', warned };
+
+  /** Resolves to whether it was told to stop before the end. */
+  async function takeAll(): Promise<boolean> {
+    for await (const batch of cut(rows, yielding.chunkRows)) {
+      await yielding.wait(leaving);
+      if (leaving.aborted) return true;
+      const started = performance.now();
+      const caller = await importing.callerOf(newId());
+      const judged = judgeRows(batch, importing.judge, caller);
+      warned += judged.warned;
+      // Before the rows count as done with.
+      await refusedRows.write(judged.refused);
+      const { objects, refused, size } = judged;
+      const next = {
+        rows: progress.rows + batch.length,
+        accepted: progress.accepted + objects.length,
+        refused: progress.refused + refused.length,
+        refusedBytes: refusedRows.bytes(),
+      };
+      const request = {
+        request_id: caller.requestId,
+        workspace_id: stored.workspaceId,
+        accepted_at: new Date(caller.now).toISOString(),
+      };
+      await take({ progress: next, staged: packed(objects, { request, size }, importing) });
+      yielding.worked(performance.now() - started);
+    }
+    return false;
+  }
 }
 
 function progressOf({ rows, accepted, refused, refusedBytes }: ImportProgress): ImportProgress {

@@ -114,7 +114,7 @@ const currents: VendorFormat = {
     const kind = values.event_type ?? (isGiven(body.product_id) ? PURCHASE : EVENT);
     if (kind !== EVENT && kind !== PURCHASE)
       return {
-        refused: `'event_type' is not valid: ${String(kind).slice(0, 100)} is not brought in, only ${EVENT} and ${PURCHASE}`,
+        refused: `'event_type' is not valid: ${(typeof kind === 'string' ? kind : JSON.stringify(kind)).slice(0, 100)} is not brought in, only ${EVENT} and ${PURCHASE}`,
       };
     const time = timeOf(values.time);
     if (time === undefined) return { refused: "'time' is not valid: it must be seconds since 1970" };

@@ -22,6 +22,7 @@ export function createRecordScanner(delimiter: string) {
     scan(chunk: Buffer, onEnd: (end: number) => void): void {
       let at = 0;
       let quote = chunk.indexOf(QUOTE);
+      let end = chunk.indexOf(LF);
       while (at < chunk.length) {
         if (pending) {
           const next = chunk[at]!;
@@ -44,7 +45,8 @@ export function createRecordScanner(delimiter: string) {
           at = quote + 1;
           continue;
         }
-        const end = chunk.indexOf(LF, at);
+        // Asked again only behind the last answer: else each quote of a long line reads to the chunk's end.
+        if (end !== -1 && end < at) end = chunk.indexOf(LF, at);
         if (end !== -1 && (skipping || quote === -1 || end < quote)) {
           skipping = false;
           at = end + 1;

@@ -4,7 +4,8 @@ import { uuidOf } from '../profile/values.ts';
 import { findSegment } from '../store/segments.ts';
 import type { DirectOperation } from './operation.ts';
 
-const EXAMPLE = '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f';
+/** The segment of the documented example. */
+export const EXAMPLE_SEGMENT = '019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f';
 
 /** GET /segments/details */
 export const segmentsDetails = (): DirectOperation => ({
@@ -51,7 +52,7 @@ export const segmentsDetails = (): DirectOperation => ({
   },
   refusals: ['unknownSegment'],
   example: {
-    query: { segment_id: EXAMPLE },
+    query: { segment_id: EXAMPLE_SEGMENT },
     reply: {
       name: 'Readers in Germany',
       description: '(attribute country equals "DE" and event read last in days 30)',

@@ -1,4 +1,4 @@
-import { BadRequest } from '../errors.ts';
+import { BadRequest, errors } from '../errors.ts';
 import { removeInvalidNumbers } from '../store/invalid-phone-numbers.ts';
 import { phone, requiredElements } from './identity/elements.ts';
 import type { DirectOperation } from './operation.ts';
@@ -18,7 +18,12 @@ export const smsInvalidPhoneNumbersRemove = (): DirectOperation => ({
   body: {
     type: 'object',
     required: ['phone_numbers'],
-    properties: { phone_numbers: listOrOne(phone, 'Phone numbers; nobody need have them.') },
+    properties: {
+      phone_numbers: {
+        ...listOrOne(phone, 'Phone numbers; nobody need have them.'),
+        refusal: { maxItems: errors.tooManyIds.message },
+      },
+    },
   },
   replies: {
     201: {

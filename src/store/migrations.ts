@@ -40,8 +40,8 @@ export interface LockPatience {
 
 const usual: LockPatience = { wait: 2000, pause: 3000, most: 300_000, tell: () => {} };
 
-/** Postgres's code for a lock that was not to be had in time. */
-const LOCK_NOT_AVAILABLE = '55P03';
+/** Postgres's codes for a lock that was not to be had in time, or not without a deadlock. */
+const IN_THE_WAY = ['55P03', '40P01'];
 
 /**
  * All or none, in one transaction: a process that is killed halfway leaves no unfinished record behind, on
@@ -63,7 +63,7 @@ export async function applyMigrations(
     try {
       return await applyOnce(pool, migrationsList, wait);
     } catch (error) {
-      if ((error as { cause?: { code?: string } }).cause?.code !== LOCK_NOT_AVAILABLE) throw error;
+      if (!IN_THE_WAY.includes((error as { cause?: { code?: string } }).cause?.code ?? '')) throw error;
       const inTheWay = (await pool.query<{ holder: string }>(longestTransactions)).rows.map(
         ({ holder }) => holder,
       );

@@ -3,6 +3,7 @@ import type pg from 'pg';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { encodeTraces } from '../../src/jobs/traces.ts';
 import { EXAMPLE_REQUEST } from '../../src/operations/requests.get.ts';
+import { EXAMPLE_SEGMENT } from '../../src/operations/segments.details.ts';
 import { buckets } from '../../src/schemas/limits.ts';
 
 /** The preference center and the user that the documented examples of the endpoints name. */
@@ -24,6 +25,12 @@ export async function seedExamples(pool: pg.Pool, workspaceId: string): Promise<
     `insert into profiles (workspace_id, id, external_id, email, created_at, updated_at)
      values ($1, $2, $3, $4, now(), now())`,
     [workspaceId, USER.id, USER.externalId, USER.email],
+  );
+  // Other workspaces of the same tests have it, too.
+  await pool.query(
+    `insert into segments (id, workspace_id, name, definition) values ($1, $2, 'readers', '{"all": []}')
+     on conflict (id) do update set workspace_id = excluded.workspace_id`,
+    [EXAMPLE_SEGMENT, workspaceId],
   );
   // The envelope of the example's request: its id begins with the same time.
   const envelopeId = EXAMPLE_REQUEST.slice(0, 18) + randomUUID().slice(18);

@@ -128,6 +128,7 @@ test('the Prisma models read every table that they name', async () => {
       prisma.apiKey,
       prisma.rateLimit,
       prisma.subscriptionGroup,
+      prisma.segment,
       prisma.blockedExternalId,
       prisma.deadLetter,
       prisma.usage,

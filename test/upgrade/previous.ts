@@ -93,12 +93,13 @@ export function buildPrevious(): string {
   return path.join(kept, 'dist');
 }
 
-/** What this release has besides does not matter to it. */
+/** What this release has besides does not matter to it; what only its tests need is for the release before. */
 function requireSamePackages(): void {
   const { dependencies: then } = JSON.parse(readPrevious('package.json')) as Manifest;
-  const { dependencies: now } = JSON.parse(
+  const { dependencies, devDependencies } = JSON.parse(
     readFileSync(path.join(packageRoot, 'package.json'), 'utf8'),
-  ) as Manifest;
+  ) as Manifest & { devDependencies: Record<string, string> };
+  const now = { ...devDependencies, ...dependencies };
   const majorOf = (version = '') => version.split('.')[0];
   const names = Object.keys(then).filter((name) => majorOf(then[name]) !== majorOf(now[name]));
   if (names.length === 0) return;

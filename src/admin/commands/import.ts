@@ -6,6 +6,7 @@ import { ImportError, type Input } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
 import { type BucketAccess, type Opening, openInputs } from '../../import/open-inputs.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
+import { isSameFile } from '../../import/refused-rows.ts';
 import type { RowOptions } from '../../import/rows.ts';
 import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
 import { addVerb, Refusal } from '../command.ts';
@@ -160,12 +161,16 @@ function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'qu
 function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wanted {
   const { map = [], ignore = [], delimiter, updateExistingOnly = false, name, rejects, dryRun } = options;
   // Beside a copy of an object nobody would find it.
-  const beside = input.path === input.name ? input.path : path.basename(input.name);
+  const beside =
+    input.path === input.name ? input.path : input.name.replace(/^s3:\/\//, '').replaceAll('/', '_');
+  const refusedPath = rejects ?? `${beside}${dryRun ? '.dry-run' : ''}.rejects.ndjson`;
+  if (isSameFile(refusedPath, input.path))
+    throw new Refusal(`--rejects is ${input.name} itself, which would be written over: name another file`);
   const serviceIdField = installation.config.SERVICE_ID_FIELD;
   return {
     ...{ input, workspaceId, updateExistingOnly, name },
     options: { map, ignore, delimiter, serviceIdField, ...formOf(input, options) },
-    refusedPath: rejects ?? `${beside}${dryRun ? '.dry-run' : ''}.rejects.ndjson`,
+    refusedPath,
   };
 }
 

@@ -81,7 +81,7 @@ const list: Page<PageServices> = {
     const { services, viewer, query } = visit;
     const workspace = await presentWorkspace(visit);
     const user = await chosenUser(visit, workspace);
-    const after = query('after');
+    const after = storable(query('after'));
     const groups = await services.database.prisma.subscriptionGroup.findMany({
       where: { workspaceId: workspace.id, ...(after !== '' && { name: { gt: after } }) },
       orderBy: { name: 'asc' },
