@@ -1,3 +1,4 @@
+import type { companyPermissions } from '../schemas/scim-permissions.ts';
 import { type Database, storable } from '../store/database.ts';
 
 /**
@@ -32,7 +33,7 @@ export const rights = {
 export type Right = keyof typeof rights;
 
 /** Company permissions that open everything of the company; whoever has neither has what workspaces give. */
-const FULL = ['admin', 'manage_company_settings'];
+const FULL: string[] = ['admin', 'manage_company_settings'] satisfies (typeof companyPermissions)[number][];
 
 /** Most workspaces of one person that a page looks into, and knows the names of; of more, those that are asked for. */
 const MAX_WORKSPACES = 1000;

@@ -1,42 +1,50 @@
 import { grouped } from '../platform/numbers.ts';
-import type { LaneNow } from '../queue/depth.ts';
+import { whatIsLost } from '../queue/loss.ts';
 import { BEAT_SECONDS, type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
+import type { FleetState } from './fleet.ts';
 import { count, duration } from './layout.ts';
+import {
+  connectionsUsed,
+  diskFull,
+  largeProcess,
+  nearlyRefusing,
+  redisCannotWrite,
+  refusedOtherwise,
+  refusing,
+  releasesDiffer,
+  releasesOf,
+  storesSlow,
+  type Verdict,
+} from './shortages.ts';
 
 /** What was found at one look. */
-export interface Findings {
-  /** What the board itself cannot do without and does not have. */
-  missing: string[];
-  /** Undefined: the queue did not say. */
-  lanes: LaneNow[] | undefined;
-  /** Undefined: Postgres did not say. */
-  processes: SeenProcess[] | undefined;
+export interface Findings
+  extends Pick<
+    FleetState,
+    'missing' | 'lanes' | 'processes' | 'failingSyncs' | 'postgres' | 'redis' | 'disk' | 'loss'
+  > {
   deadLetters: number;
-  /** Active integrations whose last run ended as an error. */
-  failingSyncs: number;
-}
-
-/** What is wrong, and what to do about it; `bad`: what is accepted does not take effect. */
-export interface Verdict {
-  tone: 'good' | 'warn' | 'bad';
-  sentence: string;
-  /** Absent: nothing is to be done. */
-  advice?: string;
 }
 
 /** Seconds for which an envelope waits at most while all is well. */
 const LATE_SECONDS = 10;
 
-/** The first cause that there is, the gravest first: whatever stands behind it may be its effect. */
+/**
+ * The gravest first: whatever stands behind one may be its effect. What stops now comes before what is lost already,
+ * of which a line on every page tells as long as nobody has confirmed it.
+ */
+const causes: ((found: Findings) => Verdict | undefined)[] = [
+  ...[diskFull, storesAway, takesNoRows, redisCannotWrite],
+  ...[stuck, partsMissing, refusing, connectionsUsed, lost],
+  ...[nearlyRefusing, storesSlow, refusedOtherwise, largeProcess, releasesDiffer, forPeople],
+];
+
+/** The gravest cause that there is; one that stops or loses something before all others. */
 export function diagnose(found: Findings): Verdict {
+  const told = causes.flatMap((cause) => cause(found) ?? []);
   return (
-    storesAway(found) ??
-    stuck(found) ??
-    partsMissing(found) ??
-    forPeople(found) ?? {
-      tone: 'good',
-      sentence: 'All is well: what is accepted takes effect within seconds.',
-    }
+    told.find(({ tone }) => tone === 'bad') ??
+    told[0] ?? { tone: 'good', sentence: 'All is well: what is accepted takes effect within seconds.' }
   );
 }
 
@@ -67,10 +75,43 @@ function storesAway({ missing, lanes, processes }: Findings): Verdict | undefine
   return { tone: 'bad', sentence, advice };
 }
 
+/** Postgres answers, and yet writes nothing. */
+function takesNoRows({ processes = [], postgres }: Findings): Verdict | undefined {
+  if (postgres?.readOnly)
+    return {
+      tone: 'bad',
+      sentence: 'Postgres only reads: nothing that is accepted takes effect.',
+      advice:
+        'It is a standby, or default_transaction_read_only is on. DATABASE_URL has to lead to the one that writes.',
+    };
+  // A board shows this: where none of them could write its row, the store is the cause.
+  const boards = processes.filter(({ name }) => name === 'board');
+  if (boards.length === 0 || !boards.every(isQuiet)) return undefined;
+  const seconds = Math.min(...boards.map(({ silentSeconds }) => silentSeconds));
+  return {
+    tone: 'bad',
+    sentence: `Postgres answers and takes no rows: not even this process could write that it is there for ${duration(seconds)}.`,
+    advice:
+      'Its disk may be full, or a lock is held on the table processes: its log says more. Every process goes on by itself.',
+  };
+}
+
+/** What the queue has lost. */
+function lost({ loss }: Findings): Verdict | undefined {
+  if (!loss) return undefined;
+  return {
+    tone: 'bad',
+    sentence: `${whatIsLost(loss)}.`,
+    advice: `Let clients send that time again, or take it from your records; then run: penstock queue confirm-loss ${loss.latest}.`,
+  };
+}
+
 /** Who has missed two beats while something waits for it is told of before it counts as gone. */
 const MISSED_SECONDS = 2 * BEAT_SECONDS + 2;
 
 const isSilent = ({ silentSeconds }: SeenProcess) => silentSeconds > SILENT_SECONDS;
+
+const isQuiet = ({ silentSeconds }: SeenProcess) => silentSeconds > MISSED_SECONDS;
 
 const nameOf = ({ name, host, pid }: SeenProcess) => `${name} ${host} (pid ${pid})`;
 
@@ -84,7 +125,8 @@ export function lanesIn(numbers: number[]): string {
 }
 
 /** Lanes in which something waits for too long, and why. */
-function stuck({ lanes = [], processes = [] }: Findings): Verdict | undefined {
+function stuck(found: Findings): Verdict | undefined {
+  const { lanes = [], processes = [] } = found;
   const late = lanes
     .map(({ depth, oldestSeconds }, lane) => ({ lane, depth, oldestSeconds }))
     .filter(({ depth, oldestSeconds }) => depth > 0 && oldestSeconds > LATE_SECONDS);
@@ -94,7 +136,6 @@ function stuck({ lanes = [], processes = [] }: Findings): Verdict | undefined {
   const where = lanesIn(late.map(({ lane }) => lane));
   const what = `${count(waiting, 'job')} ${waiting === 1 ? 'waits' : 'wait'} in ${where}, the oldest for ${duration(oldest)}`;
   const workers = processes.filter(({ name }) => name === 'worker');
-  const isQuiet = ({ silentSeconds }: SeenProcess) => silentSeconds > MISSED_SECONDS;
   const [silent] = workers.filter(isQuiet).sort((one, other) => one.silentSeconds - other.silentSeconds);
   const living = workers.filter((worker) => !isQuiet(worker));
   if (living.length === 0) {
@@ -126,7 +167,9 @@ function stuck({ lanes = [], processes = [] }: Findings): Verdict | undefined {
       tone: 'bad',
       sentence: `${standing.length === 1 ? 'A lane stands' : 'Lanes stand'} still though ${count(living.length, 'worker')} ${living.length === 1 ? 'runs' : 'run'}: ${what}.`,
       advice:
-        'The log of the workers says what the first envelope fails with. “Requests” shows what stands in front of a request.',
+        releasesOf(found).length > 1
+          ? 'Two releases run: if the first envelope is of the later one, only its workers read it. Go on with the upgrade.'
+          : 'The log of the workers says what the first envelope fails with. “Requests” shows what stands in front of a request.',
     };
   return {
     tone: 'warn',

@@ -1,11 +1,12 @@
 import type { Config } from '../platform/config.ts';
-import { type Disk, readDisk } from '../processes/surroundings.ts';
+import { type Disk, healthOf, type RedisHealth, readDisk } from '../processes/surroundings.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneNow, openLaneDepths } from '../queue/depth.ts';
 import type { Database, Pool } from '../store/database.ts';
 import { countWaiting } from '../store/dead-letter-groups.ts';
 import { type FleetCounters, readFleetCounters } from '../store/fleet-history.ts';
 import { readPostgresHealth } from '../store/health.ts';
+import type { QueueLoss } from '../store/installation.ts';
 import { listProcesses, type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
 import { readSyncState } from '../store/sync-lists.ts';
 
@@ -41,10 +42,13 @@ export interface FleetState {
   /** Dead letters that wait; one more than MOST_LETTERS: there are more. */
   letters: number | undefined;
   failingSyncs: number;
-  postgres: StoreState | undefined;
-  redis: StoreState | undefined;
+  /** `readOnly`: it answers and takes no writes. */
+  postgres: (StoreState & { readOnly: boolean }) | undefined;
+  redis: (StoreState & RedisHealth) | undefined;
   /** Of DATA_DIR, where an embedded Postgres lies; undefined: there is no such folder here. */
   disk: Disk | undefined;
+  /** What the queue has lost and nobody has confirmed. */
+  loss: QueueLoss | undefined;
 }
 
 export interface Rates {
@@ -63,10 +67,13 @@ export interface FleetOptions {
   depths: ReturnType<typeof openLaneDepths>;
   config: Pick<Config, 'LANES' | 'DATA_DIR'>;
   missing(): string[];
+  loss(): QueueLoss | undefined;
 }
 
 /** Looks at the whole fleet. Whoever asks within a second gets the same look: pages, streams and the history. */
-export function createFleet({ database: { pool }, connection, depths, config, missing }: FleetOptions) {
+export function createFleet(options: FleetOptions) {
+  const { connection, depths, config, missing, loss } = options;
+  const { pool } = options.database;
   let past: Counted[] = [];
   let last: { takenAt: number; look: Promise<FleetState> } | undefined;
 
@@ -101,9 +108,10 @@ export function createFleet({ database: { pool }, connection, depths, config, mi
     return {
       ...{ at: new Date(), missing: missing(), processes, lanes, redis, disk, letters, counters },
       rates: counters && ratesOf(counters),
-      failingSyncs: syncs?.failing ?? 0,
+      ...{ failingSyncs: syncs?.failing ?? 0, loss: loss() },
       postgres: health && {
         ...{ latency, used: health.connections, most: Number(health.settings.max_connections) },
+        readOnly: health.inRecovery || health.settings.default_transaction_read_only === 'on',
       },
     };
   }
@@ -141,12 +149,13 @@ export function ratesBetween(before: Counted, now: Counted): Rates {
 export const living = (processes: SeenProcess[], ...names: SeenProcess['name'][]) =>
   processes.filter(({ name, silentSeconds }) => names.includes(name) && silentSeconds <= SILENT_SECONDS);
 
-/** How fast Redis answers, and what it holds; undefined: it does not, or there is none. */
-async function pingRedis({ redis }: QueueConnection): Promise<StoreState | undefined> {
+/** How fast Redis answers, what it holds, and how it is; undefined: it does not answer, or there is none. */
+async function pingRedis({ redis }: QueueConnection): Promise<FleetState['redis']> {
   if (redis?.status !== 'ready') return undefined;
   const begun = performance.now();
-  const text = await quietly(redis.info('memory'));
+  const text = await quietly(redis.info());
   if (text === undefined) return undefined;
   const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(text)?.[1] ?? 0);
-  return { latency: performance.now() - begun, used: read('used_memory'), most: read('maxmemory') };
+  const latency = performance.now() - begun;
+  return { latency, used: read('used_memory'), most: read('maxmemory'), ...healthOf(text) };
 }

@@ -122,14 +122,18 @@ async function oldestKeys(redis: Redis, lanes: number): Promise<string[]> {
   return ids.flat();
 }
 
-/** What an operator has to know and to do, in one sentence. */
-export function describeLoss({ found, latest, accepted_from, accepted_until }: QueueLoss): string {
+/** What has happened and what is lost by it, without a full stop. */
+export function whatIsLost({ found, accepted_from, accepted_until }: QueueLoss): string {
   const what =
     found === 'empty'
       ? 'Redis came back empty, or another one stands in its place'
       : 'Redis came back with less than it held';
-  return `${what}: what was accepted from ${accepted_from} to ${accepted_until} and was not applied is lost; penstock queue confirm-loss ${latest} ends this message`;
+  return `${what}: what was accepted from ${accepted_from} to ${accepted_until} and was not applied is lost`;
 }
+
+/** What an operator has to know and to do, in one sentence. */
+export const describeLoss = (loss: QueueLoss) =>
+  `${whatIsLost(loss)}; penstock queue confirm-loss ${loss.latest} ends this message`;
 
 /** Shows in a process's metrics whether the queue has lost something that nobody has confirmed. */
 export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefined): void {

@@ -1,6 +1,9 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
 import { expect, test } from 'vitest';
 import { diagnose, type Findings, lanesIn } from '../../src/board/diagnosis.ts';
-import type { SeenProcess } from '../../src/store/processes.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import type { MarkLevel, SeenProcess } from '../../src/store/processes.ts';
 
 const one = (name: SeenProcess['name'], change: Partial<SeenProcess> = {}): SeenProcess => ({
   ...{ id: name, name, host: 'w-7', pid: 42, version: '0.1.0', address: null, lanes: [], missing: [] },
@@ -17,7 +20,35 @@ const well: Findings = {
   ...{ missing: [], deadLetters: 0, failingSyncs: 0 },
   lanes: lanesOf([0, 0], [3, 0.2]),
   processes: [one('web'), one('worker'), one('board')],
+  postgres: { latency: 2, used: 30, most: 100, readOnly: false },
+  redis: { latency: 1, used: 10, most: 0, writes: true },
+  ...{ disk: undefined, loss: undefined },
 };
+
+const GB = 1024 ** 3;
+
+const diskWith = (freeBytes: number): Partial<Findings> => ({
+  disk: { name: 'data', path: '/data', freeBytes, sizeBytes: 100 * GB },
+});
+
+/** A fleet whose web processes stand so at their marks. */
+const markedAs = (...levels: Record<string, MarkLevel>[]): Partial<Findings> => ({
+  processes: [...levels.map((marks) => one('web', { marks })), one('worker'), one('board')],
+});
+
+const depthOf = (value: number, over: boolean) => ({
+  queue_depth: { value, mark: 50_000, unit: 'jobs', over },
+});
+
+const bytesOf = (name: string, megabytes: number) => ({
+  [name]: { value: megabytes * 1024 ** 2, mark: 64 * 1024 ** 2, unit: 'bytes', over: false },
+});
+
+const lossOf = (found: 'empty' | 'behind'): Partial<Findings> => ({
+  loss: { losses: 1, latest: 3, found, accepted_from: '10:00', accepted_until: '10:05' },
+});
+
+const newer = (silentSeconds = 1) => one('worker', { version: '0.2.0', silentSeconds });
 
 const stuck = lanesOf([40, 45], [81, 44], [0, 0], [0, 0]);
 
@@ -71,6 +102,126 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     'warn',
     /^worker w-7 \(pid 42\) has been silent for 2 min; others do its work\.$/,
   ],
+  [
+    'a full disk',
+    { ...diskWith(GB / 10), missing: ['postgres'] },
+    'bad',
+    /^The disk of DATA_DIR is full: 0\.1 GB of 100\.0 GB are free\.$/,
+  ],
+  [
+    'a disk that fills',
+    diskWith(4 * GB),
+    'warn',
+    /^The disk of DATA_DIR is nearly full: 4\.0 GB of 100\.0 GB/,
+  ],
+  [
+    'Postgres that only reads',
+    { postgres: { latency: 2, used: 1, most: 100, readOnly: true } },
+    'bad',
+    /^Postgres only reads: /,
+  ],
+  [
+    'Postgres that takes no rows',
+    { processes: (['web', 'worker', 'board'] as const).map((name) => one(name, { silentSeconds: 40 })) },
+    'bad',
+    /^Postgres answers and takes no rows: not even this process could write that it is there for 40 s\.$/,
+  ],
+  [
+    'Redis that cannot write its file',
+    { redis: { latency: 1, used: 10, most: 0, writes: false } },
+    'bad',
+    /^Redis could not write its file: /,
+  ],
+  [
+    'too much that waits',
+    markedAs(depthOf(60_000, true)),
+    'bad',
+    /^Web refuses requests with 503: queue_depth stands at 60,000 jobs, its mark at 50,000 jobs\.$/,
+  ],
+  [
+    'a full Redis',
+    markedAs({ redis_memory: { value: 92.5, mark: 90, unit: 'percent', over: true } }),
+    'bad',
+    /^Web refuses requests with 503: redis_memory stands at 92\.5 %, its mark at 90 %\.$/,
+  ],
+  [
+    'one of two web processes that refuses',
+    markedAs(depthOf(10, false), { event_loop_lag: { value: 900, mark: 500, unit: 'ms', over: true } }),
+    'warn',
+    /^1 of 2 web processes refuses requests with 503: event_loop_lag stands at 900 ms, its mark at 500 ms\.$/,
+  ],
+  [
+    'bodies that come slowly',
+    markedAs(bytesOf('reading_bytes', 63)),
+    'warn',
+    /^Web is about to refuse requests: reading_bytes stands at 63 MB, its mark at 64 MB\.$/,
+  ],
+  [
+    'small bodies that are held back',
+    markedAs(bytesOf('small_bodies_bytes', 64)),
+    'warn',
+    /^Web is about to refuse requests: small_bodies_bytes stands at 64 MB/,
+  ],
+  [
+    'requests that are refused for no mark',
+    { processes: [one('web', { refusedPerSecond: 12.34 }), one('worker')] },
+    'warn',
+    /^Web refuses 12\.3 requests\/s with 429 or 503, and none of its marks is over\.$/,
+  ],
+  [
+    'connections that are used up',
+    { postgres: { latency: 2, used: 97, most: 100, readOnly: false } },
+    'bad',
+    /^The connections of Postgres are used up: 97 of 100\.$/,
+  ],
+  [
+    'connections that are nearly used up',
+    { postgres: { latency: 2, used: 91, most: 100, readOnly: false } },
+    'warn',
+    /^The connections of Postgres are nearly used up: 91 of 100\.$/,
+  ],
+  [
+    'an empty Redis',
+    lossOf('empty'),
+    'bad',
+    /^Redis came back empty, .* accepted from 10:00 to 10:05 and was not applied is lost\.$/,
+  ],
+  [
+    'a Redis that went back',
+    lossOf('behind'),
+    'bad',
+    /^Redis came back with less than it held: .* is lost\.$/,
+  ],
+  [
+    'a slow Postgres',
+    { postgres: { latency: 1200.4, used: 1, most: 100, readOnly: false } },
+    'warn',
+    /^Postgres answers in 1,200 ms: /,
+  ],
+  [
+    'a slow Redis',
+    { redis: { latency: 300, used: 1, most: 0, writes: true } },
+    'warn',
+    /^Redis answers in 300 ms: /,
+  ],
+  [
+    'a replica that is behind',
+    { redis: { latency: 1, used: 1, most: 0, writes: true, lagSeconds: 45 } },
+    'warn',
+    /^A replica of Redis is 45 s behind: /,
+  ],
+  [
+    'a large process',
+    { processes: [one('web', { residentBytes: 2 * GB }), one('worker')] },
+    'warn',
+    /^web w-7 \(pid 42\) has 2,048 MB of memory\.$/,
+  ],
+  [
+    'two releases',
+    { processes: [one('web'), one('worker'), newer()] },
+    'warn',
+    /^2 releases run side by side: 0\.1\.0 and 0\.2\.0\.$/,
+  ],
   ['dead letters', { deadLetters: 1, failingSyncs: 2 }, 'warn', /^1 dead letter waits for a person/],
   ['failed syncs', { failingSyncs: 2 }, 'warn', /^The last run of 2 integrations ended in an error/],
 ];
@@ -87,6 +238,42 @@ test('the gravest cause is the one that is told', () => {
   const all = { deadLetters: 5, failingSyncs: 1, lanes: stuck, processes: [one('web')] };
   expect(diagnose({ ...well, ...all }).sentence).toMatch(/^No worker runs/);
   expect(diagnose({ ...well, ...all, missing: ['redis'] }).sentence).toMatch(/^Redis/);
+});
+
+test('what stops now comes before what is lost already, and both before what only may stop', () => {
+  const all = { ...diskWith(4 * GB), ...lossOf('empty'), ...markedAs(depthOf(60_000, true)) };
+  expect(diagnose({ ...well, ...all }).sentence).toMatch(/^Web refuses requests with 503/);
+  expect(diagnose({ ...well, ...all, lanes: stuck, processes: [one('web')] }).sentence).toMatch(/^No worker/);
+  expect(diagnose({ ...well, ...all, processes: well.processes }).sentence).toMatch(/^Redis came back empty/);
+  const filling = { ...all, loss: undefined, processes: well.processes, deadLetters: 4 };
+  expect(diagnose({ ...well, ...filling }).sentence).toMatch(/^The disk of DATA_DIR is nearly full/);
+});
+
+test('processes that are gone neither refuse nor are of another release', () => {
+  const gone = { silentSeconds: 60, marks: depthOf(60_000, true), refusedPerSecond: 5 };
+  const processes = [one('web'), one('web', gone), one('worker'), newer(60)];
+  expect(diagnose({ ...well, processes }).sentence).toMatch(/^web w-7 .* has been silent for 1 min/);
+});
+
+test('a lane that stands while two releases run may wait for the later one', () => {
+  const processes = [one('web'), one('worker'), newer()];
+  expect(diagnose({ ...well, lanes: stuck, processes }).advice).toMatch(/^Two releases run: /);
+});
+
+test('the console’s guide says of every fault of the runbook by which sentence it is seen, or why it is not', () => {
+  const rowsOf = (file: string) =>
+    [...readFileSync(path.join(packageRoot, file), 'utf8').matchAll(/^\| (\d+) \|(.*)\|$/gm)].map(
+      ([, number, rest]) => ({ number: Number(number), told: rest!.split('|').at(-1)!.trim() }),
+    );
+  const rows = rowsOf('docs/console.md');
+  expect(rows.map(({ number }) => number)).toEqual(rowsOf('docs/runbook.md').map(({ number }) => number));
+  const sentences = cases.map(([, change]) => diagnose({ ...well, ...change }).sentence);
+  for (const { number, told } of rows) {
+    const quoted = [...told.matchAll(/“([^”]+)”/g)].map(([, phrase]) => phrase!);
+    if (quoted.length === 0) expect(told, `fault ${number}`).toMatch(/^cannot be told from here, because /);
+    const unsaid = quoted.filter((phrase) => !sentences.some((sentence) => sentence.includes(phrase)));
+    expect(unsaid, `fault ${number}`).toEqual([]);
+  }
 });
 
 test('what waits for a moment is nothing to worry about', () => {

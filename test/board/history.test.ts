@@ -51,10 +51,12 @@ describe.each(['postgres', 'redis'] as const)('the history of a fleet whose queu
     await beatProcess(pool, processOf('worker'), figures);
     await laneQueues[1]!.add('envelope', {});
     const depths = openLaneDepths(connection, { lanes: config.LANES, timeout: 5000 });
-    const boards = [1, 2].map(() => {
-      const fleet = createFleet({ database, connection, depths, config, missing: () => [] });
-      return recordHistory(pool, fleet, log);
-    });
+    const loss = { losses: 1, latest: 1, found: 'empty', accepted_from: '', accepted_until: '' } as const;
+    const told = { missing: () => [], loss: () => loss };
+    const fleets = [1, 2].map(() => createFleet({ database, connection, depths, config, ...told }));
+    const boards = fleets.map((fleet) => recordHistory(pool, fleet, log));
+    const { postgres, redis, loss: lost } = await fleets[0]!.look();
+    expect([postgres!.readOnly, redis?.writes, lost]).toEqual([false, kind === 'redis' || undefined, loss]);
     await Promise.all(boards.map((board) => board.now()));
     await Promise.all(boards.map((board) => board.now()));
     await Promise.all(boards.map((board) => board.stop()));

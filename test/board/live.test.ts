@@ -128,7 +128,7 @@ describe('streams of a fleet', () => {
     const now: FleetState = {
       ...{ missing: [], processes: undefined, lanes: undefined, counters: undefined, rates: undefined },
       ...{ letters: undefined, failingSyncs: 0, postgres: undefined, redis: undefined, disk: undefined },
-      at: new Date(),
+      ...{ at: new Date(), loss: undefined },
     };
     live = createLive({
       fleet: { look: async () => ({ ...now, at: new Date(Date.now() + asked++) }) },

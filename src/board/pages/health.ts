@@ -5,6 +5,7 @@ import type { Page, PageServices } from '../console.ts';
 import { diagnose } from '../diagnosis.ts';
 import { type FleetState, living, MOST_LETTERS, type StoreState } from '../fleet.ts';
 import { badge, count, duration, empty, moment, table } from '../layout.ts';
+import { amount, LOW } from '../shortages.ts';
 import { charts, chartsHead, rangeOf } from './history.ts';
 
 const MB = 1024 * 1024;
@@ -50,10 +51,8 @@ ${drawn && html`${chartsHead(range)}${part('charts', drawn)}`}`;
   },
 };
 
-function verdict({ missing, lanes, processes, letters, failingSyncs }: FleetState): Html {
-  const { tone, sentence, advice } = diagnose({
-    ...{ missing, lanes, processes, deadLetters: letters ?? 0, failingSyncs },
-  });
+function verdict(now: FleetState): Html {
+  const { tone, sentence, advice } = diagnose({ ...now, deadLetters: now.letters ?? 0 });
   return html`<div class="verdict ${tone}" role="status"><p><strong>${sentence}</strong></p>${advice !== undefined && html`<p>${advice}</p>`}</div>`;
 }
 
@@ -191,14 +190,6 @@ function storeTable({ postgres, redis, disk, lanes }: FleetState, kind: Kind): H
   );
 }
 
-/** What part of a disk is free when somebody should look after it. */
-const LOW = 0.05;
-
-const unitOf = (value: number, unit: string) =>
-  unit === 'bytes'
-    ? `${rounded(value / MB)} MB`
-    : `${grouped(Math.round(value * 10) / 10)} ${unit === 'percent' ? '%' : unit}`;
-
 /** Each mark as the fullest web process has it. */
 function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
   const web = living(processes ?? [], 'web').filter(({ marks }) => marks);
@@ -222,8 +213,8 @@ function markTable(processes: SeenProcess[] | undefined, kind: Kind): Html {
       return [
         html`<code>${name}</code>`,
         over > 0 ? badge(`refuses in ${over} of ${web.length}`, 'bad') : badge('takes work', 'good'),
-        unitOf(value, unit),
-        unitOf(mark, unit),
+        amount(value, unit),
+        amount(mark, unit),
         web.length === 1 ? 'the web process' : `${fullest.host}, pid ${fullest.pid}`,
       ];
     }),
