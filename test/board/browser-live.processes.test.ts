@@ -1,10 +1,11 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openBrowser } from '../setup/browser.ts';
+import { signIn } from './browser-console.ts';
 import { type Console, openConsole } from './console-scene.ts';
-import { account } from './installation.ts';
+import { read } from './installation.ts';
 
-describe('what moves, and what must not, in a browser', () => {
+describe('what moves, what must not, and what the keyboard does, in a browser', () => {
   let scene: Console;
   let browser: BrowserContext;
   beforeAll(async () => {
@@ -17,21 +18,12 @@ describe('what moves, and what must not, in a browser', () => {
     await scene?.installation.stop();
   });
 
-  async function signIn(page: Page) {
-    await page.context().clearCookies();
-    await page.goto(`${scene.board.url}/sign-in`);
-    await page.getByLabel('Email address or user').fill(account.user);
-    await page.getByLabel('Password').fill(account.password);
-    await page.getByRole('button', { name: 'Sign in' }).click();
-    await page.getByRole('heading', { name: 'Health' }).waitFor();
-  }
-
   test('health stays live in its place: what is looked at, focused or scrolled stays', async () => {
     const { letterIn, shop } = scene;
     const page = await browser.newPage();
     const asked: string[] = [];
     page.on('request', (request) => asked.push(request.url()));
-    await signIn(page);
+    await signIn(page, scene.board.url);
     await page.setViewportSize({ width: 390, height: 800 });
     await page.goto(`${scene.board.url}/?range=day`);
     await page.getByText('· live').waitFor();
@@ -66,7 +58,7 @@ describe('what moves, and what must not, in a browser', () => {
     const page = await browser.newPage();
     const asked: string[] = [];
     page.on('request', (request) => asked.push(request.url()));
-    await signIn(page);
+    await signIn(page, scene.board.url);
     const path = `${scene.board.url}/preference-centers/${scene.center}`;
     for (const [screen, width] of [
       ['phone', 390],
@@ -95,4 +87,74 @@ describe('what moves, and what must not, in a browser', () => {
     expect(asked.filter((url) => !url.startsWith(`${scene.board.url}/`))).toEqual([]);
     await page.close();
   });
+
+  test('by keyboard alone one finds a user and opens the page', async () => {
+    const page = await browser.newPage();
+    await signIn(page, scene.board.url);
+    await page.goto(`${scene.board.url}/`);
+    await page.keyboard.press('Tab');
+    expect(await page.evaluate('document.activeElement.textContent')).toBe('Skip to the content');
+    await tabTo(page, 'Users');
+    await page.keyboard.press('Enter');
+    await page.getByRole('searchbox').waitFor();
+    await page.keyboard.type('user-1');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'Users who were found' }).waitFor();
+    await tabTo(page, 'user-1');
+    await page.keyboard.press('Enter');
+    await page.getByRole('heading', { name: 'user-1', exact: true }).waitFor();
+    await page.close();
+  });
+
+  test('by keyboard alone one chooses a dead letter and replays it, or says why it is discarded', async () => {
+    const { letterIn, school, installation } = scene;
+    const page = await browser.newPage();
+    await signIn(page, scene.board.url);
+    const choose = async (reason: string) => {
+      const id = await letterIn(school, { reason });
+      await page.goto(`${scene.board.url}/dead-letters`);
+      await tabTo(page, reason);
+      await page.keyboard.press('Enter');
+      await page.getByRole('heading', { name: reason }).waitFor();
+      await tabTo(page, `Choose ${id}`);
+      await page.keyboard.press('Space');
+      return async () => (await read(installation.database, id)).state;
+    };
+    const replayed = await choose('one to replay');
+    await tabTo(page, 'Replay the chosen');
+    await page.keyboard.press('Enter');
+    await page.getByRole('status').getByText('Handed to the workers again').waitFor();
+    expect(await replayed()).toBe('replaying');
+
+    const first = await choose('one to discard');
+    await tabTo(page, 'Reason to discard');
+    await page.keyboard.type('never to be applied');
+    await tabTo(page, 'Discard the chosen');
+    await page.keyboard.press('Enter');
+    await page.getByRole('status').getByText('Discarded.').waitFor();
+    expect(await first()).toBe('discarded');
+
+    // Enter in a field presses the form's first button, which must not be another one than the field's.
+    const second = await choose('another to discard');
+    await tabTo(page, 'Reason to discard');
+    await page.keyboard.type('neither');
+    await page.keyboard.press('Enter');
+    await page.getByRole('status').waitFor();
+    expect(await second()).toBe('discarded');
+    await page.close();
+  });
 });
+
+/** Presses Tab until what has the name is focused. */
+async function tabTo(page: Page, name: string): Promise<void> {
+  const focused = `(({ ariaLabel, labels, textContent }) =>
+    ariaLabel ?? labels?.[0]?.textContent ?? textContent)(document.activeElement).trim()`;
+  const passed: string[] = [];
+  while (passed.length < 60) {
+    await page.keyboard.press('Tab');
+    const found = await page.evaluate<string>(focused);
+    if (found === name) return;
+    passed.push(found);
+  }
+  throw new Error(`Tab does not lead to ${name}, but to ${passed.join(', ')}`);
+}

@@ -178,7 +178,9 @@ ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reaso
   const listed = table('Dead letters of this reason', columns, rows);
   const next = letters.length > PAGE && nextPage('/dead-letters', { ...self, before: shown.at(-1)!.id });
   if (!mayChange) return html`${head}${listed}${next}`;
+  // Enter in the reason presses the first button of the form, hidden or not: without this one it would replay.
   return html`${head}<form method="post" action="/dead-letters">
+<button name="action" value="discard" hidden></button>
 ${Object.entries(self).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
 ${listed}${next}
 <div class="actions"><button type="button" data-check-all hidden>Choose all of this page</button>

@@ -1,0 +1,175 @@
+import { readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import type { Page } from 'playwright-core';
+import { v7 as uuidv7 } from 'uuid';
+import { toProfileId, toServiceId } from '../../src/profile/identifier.ts';
+import { makeApiKey } from '../../src/store/api-keys.ts';
+import { createIntegration } from '../setup/integrations.ts';
+import { openConsole } from './console-scene.ts';
+import { account, tester } from './installation.ts';
+import { DEFAULT_COMPANY } from './people.ts';
+
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+/** What runs, or loads something, wherever it is not escaped. */
+const script = '<img src="/healthz?x" onerror="document.title=\'run\'"><script>document.title="run"</script>';
+
+/** The same with Arabic, and with a character that turns around what stands behind it. */
+export const hostile = `${script} مريم \u202eZahra`;
+
+/** Signs in by the form. */
+export async function signIn(page: Page, url: string, { user, password } = account): Promise<void> {
+  await page.context().clearCookies();
+  await page.goto(`${url}/sign-in`);
+  await page.getByLabel('Email address or user').fill(user);
+  await page.getByLabel('Password').fill(password);
+  await page.getByRole('button', { name: 'Sign in' }).click();
+  await page.getByRole('heading', { name: 'Health' }).waitFor();
+}
+
+/** What axe finds on the page that is open. What stands in a frame is of somebody else. */
+export async function findings(page: Page, rules?: string[]): Promise<string[]> {
+  if (!(await page.evaluate('"axe" in window'))) await page.evaluate(`${axe};0`);
+  const options = { iframes: false, ...(rules && { runOnly: { type: 'rule', values: rules } }) };
+  return page.evaluate(
+    `axe.run(document, ${JSON.stringify(options)}).then(({ violations }) => violations.flatMap(({ id, nodes }) =>
+      nodes.map(({ html, failureSummary }) => id + ': ' + html.slice(0, 200) + failureSummary)))`,
+  );
+}
+
+interface Screen {
+  width: number;
+  colorScheme: 'light' | 'dark';
+  /** Those of axe; absent: all. */
+  rules?: string[];
+}
+
+export const narrow: Screen = { width: 390, colorScheme: 'dark' };
+
+/** Each width has seen all rules once, and each scheme; the other two differ from them in colours alone. */
+const COLOURS = ['color-contrast', 'link-in-text-block'];
+const everyScreen: Screen[] = [
+  { width: 1280, colorScheme: 'light' },
+  { width: 1280, colorScheme: 'dark', rules: COLOURS },
+  narrow,
+  { width: 390, colorScheme: 'light', rules: COLOURS },
+];
+
+/** Whatever reaches over the right side, and is not scrolled in its place. */
+const TOO_WIDE = `[...document.querySelectorAll('main *')]
+  .filter((one) => one.getBoundingClientRect().right > innerWidth && !one.closest('.scroll'))
+  .slice(0, 3).map((one) => one.outerHTML.slice(0, 150)).join(' ')`;
+
+/** What is wrong with the page that is open: findings of axe, what is wider than the screen, what hostile data has done. */
+export async function troublesOf(page: Page, screens = everyScreen): Promise<string[]> {
+  const found: string[] = [];
+  for (const { width, colorScheme, rules } of screens) {
+    const where = `${width} px, ${colorScheme}`;
+    await page.setViewportSize({ width, height: 800 });
+    // Without motion: axe would meet colours on their way from one scheme to the other.
+    await page.emulateMedia({ colorScheme, reducedMotion: 'reduce' });
+    const wide = Number(await page.evaluate('document.documentElement.scrollWidth'));
+    if (wide > width) found.push(`${where}: ${wide} wide by ${await page.evaluate(TOO_WIDE)}`);
+    found.push(...(await findings(page, rules)).map((one) => `${where}: ${one}`));
+  }
+  if ((await page.title()) === 'run') found.push('a script of the data has run');
+  if ((await page.locator('img').count()) > 0) found.push('an image of the data is there');
+  return found;
+}
+
+/** A console in which each name, value and reason may be hostile, with the addresses of each kind of its pages. */
+export async function openHostileConsole() {
+  const scene = await openConsole();
+  const { shop, user, query, letterIn, createUser, installation } = scene;
+  const { database } = installation;
+  await query(
+    `update profiles set custom_attributes = $2, first_name = $3, last_name = 'مريم الزهراء' where id = $1`,
+    toProfileId(user),
+    {
+      ...{ [script]: script, long: 'x'.repeat(100_000), nested: { list: [{ deep: script }] } },
+      '\u202eturned': 'in its place',
+    },
+    script,
+  );
+  for (let n = 0; n < 60; n++)
+    await query(
+      `insert into events values ($1, $2, $3, $4, now(), 'app', $5)`,
+      ...[shop, uuidv7(), toProfileId(user), `viewed ${script}`, { colour: script }],
+    );
+  await createUser(shop, script);
+  const [hall, team, set, group, center, run] = [uuidv7(), uuidv7(), uuidv7(), uuidv7(), uuidv7(), uuidv7()];
+  await query(
+    'insert into workspaces (id, name, company_id) values ($1, $2, $3)',
+    ...[hall, hostile, DEFAULT_COMPANY],
+  );
+  await query('insert into teams (id, workspace_id, name) values ($1, $2, $3)', team, shop, script);
+  await query(
+    "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, $3, '{view_user_profile}')",
+    ...[set, DEFAULT_COMPANY, script],
+  );
+  await query(
+    "insert into subscription_groups (id, workspace_id, name, channel) values ($1, $2, $3, 'email')",
+    ...[group, hall, hostile],
+  );
+  await query(
+    `insert into preference_centers (workspace_id, id, name, title, page_html, confirmation_html, state)
+     values ($1, $2, $3, $3, $3, $3, 'active')`,
+    ...[hall, center, hostile],
+  );
+  const integration = await createIntegration(database.pool as never, hall, { name: hostile });
+  await query(
+    `insert into sync_jobs (id, integration_id, asked_by, status, finished_at, rows_read, rows_failed, message)
+     values ($1, $2, 'operator', 'partial', now(), 2, 1, $3)`,
+    ...[run, integration, hostile],
+  );
+  await query(
+    'insert into sync_row_errors (job_id, number, reason, identifier, payload) values ($1, 2, $2, $2, $2)',
+    ...[run, hostile],
+  );
+  const { key } = await makeApiKey(database, tester, {
+    ...{ workspaceId: hall, name: hostile, permissions: ['users.track'], ipAllowlist: [] },
+  });
+  const member = toServiceId(await createUser(hall, hostile, 'member@gmail.com'));
+  await query(
+    "insert into subscription_states values ($1, 'email', 'member@gmail.com', $2, 'subscribed', now())",
+    ...[hall, group],
+  );
+  const appGroups = [
+    { workspace: shop, permissions: [], permissionSet: set, teams: [{ team, permissions: ['admin'] }] },
+  ];
+  const { id: person } = await scene.people.arrive([], { appGroups });
+  await query('update accounts set given_name = $2 where id = $1', person, script);
+  await query('insert into usage (workspace_id, day, lane, events) values ($1, now(), 0, 5)', shop);
+  await scene.recordPast(script);
+  const request = uuidv7();
+  const letter = await letterIn(shop, {
+    ...{ reason: script, identifiers: [{ external_id: 'user-1' }], requestId: uuidv7() },
+  });
+  await letterIn(hall, { reason: hostile, requestId: request });
+  const letters = `/dead-letters?workspace=${hall}`;
+  const [, ofGroup] = /href="[^"]*(group=[0-9a-f]{16})"/.exec(
+    await (await scene.operator.get(letters, { accept: 'text/html' })).text(),
+  )!;
+  const screens = 'screen=desktop&template=confirmation';
+  const places = [
+    ...['/', '/?range=week', '/history', '/users', '/users?q=user-1', '/users?q=nobody'],
+    ...[`/users/${user}`, `/users/${user}/delete`, `/users/${member}`],
+    ...['/requests', '/requests?id=none', `/requests/${uuidv7()}`, `/requests/${request}`],
+    ...['/dead-letters', '/dead-letters?workspace=school', '/dead-letters?state=discarded'],
+    ...[`/dead-letters/${letter}`, `${letters}&${ofGroup}`],
+    ...['/syncs', '/syncs?workspace=school', `/syncs/${scene.integration}`, `/syncs/${integration}`],
+    ...[`/syncs/${scene.integration}/runs/${scene.run}`, `/syncs/${integration}/runs/${run}`],
+    ...['/groups?workspace=school', '/groups?workspace=shop&user=user-1', `/groups?workspace=${hall}`],
+    ...['/preference-centers?workspace=school', `/preference-centers?workspace=${hall}`],
+    ...[`/preference-centers/${scene.center}`, `/preference-centers/${center}`],
+    `/preference-centers/${scene.center}?user=user-1&${screens}`,
+    ...['/accounts', '/accounts?q=nobody', `/accounts/${person}`, '/teams', `/teams/${team}`],
+    ...[`/permission-sets/${set}`, '/workspaces', `/workspaces/${scene.shop}`, `/workspaces/${hall}`],
+    ...['/keys', '/keys?workspace=school', `/keys/${scene.key}`, `/keys/${key.id}`],
+    ...['/audit', '/audit?action=users.block', '/sessions', '/sessions?of=all'],
+    ...['/nowhere', '/sign-out'],
+  ];
+  return { ...scene, hall, letter, lettersOfHall: `${letters}&${ofGroup}`, places };
+}
+
+export type HostileConsole = Awaited<ReturnType<typeof openHostileConsole>>;
