@@ -1,8 +1,9 @@
-import { spawn } from 'node:child_process';
+import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
 import { freePort } from '../src/embedded/address.ts';
 import { createDatabase, waitUntil } from './setup/fixtures.ts';
+import { findScript } from './setup/installed.ts';
 
 test('G5: a process that is told to end does so when whoever read its log has gone, as after the end of npm start', async () => {
   const [{ url }, port] = [await createDatabase(), await freePort()];
@@ -20,4 +21,23 @@ test('G5: a process that is told to end does so when whoever read its log has go
   web.kill('SIGINT');
   const [code] = await Promise.race([once(web, 'exit'), once(AbortSignal.timeout(15_000), 'abort')]);
   expect(code).toBe(1);
+});
+
+test('a terminal gets lines as people read them, with colours where it has them; a pipe gets JSON', async () => {
+  const script = await findScript();
+  const logs = `import { createLog } from './dist/src/platform/log.js'; createLog('test', 'info').warn({ lane: 3 }, 'waits')`;
+  const line = (TERM: string, NO_COLOR?: string) => {
+    const command = `"${process.execPath}" --input-type=module -e "${logs}"`;
+    const env = { PATH: process.env.PATH, TERM, ...(NO_COLOR && { NO_COLOR }) };
+    return spawnSync(script, ['-qec', command, '/dev/null'], { encoding: 'utf8', env }).stdout;
+  };
+  const esc = '\u001b';
+  expect(line('xterm-256color')).toMatch(
+    new RegExp(
+      `^\\d\\d:\\d\\d:\\d\\d  test     ${esc}\\[33mWARN waits${esc}\\[0m  ${esc}\\[90mlane=3${esc}\\[0m\r\n$`,
+    ),
+  );
+  expect(line('xterm-256color', '1')).toMatch(/^\d\d:\d\d:\d\d {2}test {5}WARN waits {2}lane=3\r\n$/);
+  const piped = spawnSync(process.execPath, ['--input-type=module', '-e', logs], { encoding: 'utf8' });
+  expect(JSON.parse(piped.stdout)).toMatchObject({ level: 40, process: 'test', msg: 'waits', lane: 3 });
 });

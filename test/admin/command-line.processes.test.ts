@@ -4,6 +4,7 @@ import path from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { createBareDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
+import { findShell } from '../setup/installed.ts';
 import { fromFolder } from './integrations-scene.ts';
 import { expectRefusal, makeWorkspaces, penstock, penstockOn } from './penstock.ts';
 import { spawnPenstock } from './spawn-penstock.ts';
@@ -39,7 +40,7 @@ test('--help and --version need no database and end with 0; a noun without a ver
 });
 
 /** What each shell offers behind these words, as it runs the script. */
-const shells: Record<string, (script: string, words: string[]) => string> = {
+const shells: Record<'bash' | 'zsh' | 'fish', (script: string, words: string[]) => string> = {
   bash: (script, words) =>
     `${script}\nCOMP_WORDS=(${words.map((word) => `'${word}'`).join(' ')}); COMP_CWORD=${words.length - 1}; _penstock; echo "\${COMPREPLY[@]}"`,
   zsh: (script, words) =>
@@ -47,24 +48,26 @@ const shells: Record<string, (script: string, words: string[]) => string> = {
   fish: (script, words) => `${script}\ncomplete -C '${words.join(' ')}'`,
 };
 
-test.each(Object.keys(shells))('%s completes commands and their options by the script', async (shell) => {
-  const { stdout: script } = await penstock(['completion', shell]);
-  const offered = (...words: string[]) => {
-    const run = spawnSync(shell, ['-c', shells[shell]!(script, words)], { encoding: 'utf8' });
-    if ((run.error as NodeJS.ErrnoException | undefined)?.code === 'ENOENT') return undefined;
-    expect(run.stderr).toBe('');
-    return run.stdout;
-  };
-  const nouns = offered('penstock', '');
-  if (nouns === undefined) {
-    process.stderr.write(`${shell} is not installed: its script is held to the list of commands alone\n`);
-    return;
-  }
-  expect(nouns).toMatch(/\bdead-letters\b/);
-  expect(offered('penstock', 'queue', '')).toMatch(/\bset-lanes\b/);
-  expect(offered('penstock', 'queue', 'set-lanes', '--')).toMatch(/--wait\b/);
-  expect(offered('penstock', 'completion', '')).toMatch(/\bfish\b/);
-});
+test.each(['bash', 'zsh', 'fish'] as const)(
+  '%s completes commands and their options by the script',
+  async (shell) => {
+    const file = await findShell(shell);
+    const { stdout: script } = await penstock(['completion', shell]);
+    const offered = (...words: string[]) => {
+      const run = spawnSync(file, ['-c', shells[shell](script, words)], { encoding: 'utf8' });
+      expect([run.error, run.stderr]).toEqual([undefined, '']);
+      return run.stdout;
+    };
+    expect(offered('penstock', '')).toMatch(/\bdead-letters\b/);
+    const verbs = offered('penstock', 'dead-letters', '');
+    for (const verb of ['list', 'show', 'replay', 'mend', 'discard'])
+      expect(verbs).toMatch(RegExp(`\\b${verb}\\b`));
+    expect(verbs).not.toMatch(/\bset-lanes\b/);
+    expect(offered('penstock', 'queue', '')).toMatch(/\bset-lanes\b/);
+    expect(offered('penstock', 'queue', 'set-lanes', '--')).toMatch(/--wait\b/);
+    expect(offered('penstock', 'completion', '')).toMatch(/\bfish\b/);
+  },
+);
 
 test('status --watch shows the fleet again and again, and ends with 0 at Ctrl-C', async () => {
   const { url } = await createBareDatabase();

@@ -101,6 +101,13 @@ describe('the fleet', () => {
     expect(worst(judgeFleet(well, 1))).toEqual([]);
   });
 
+  test('a lane that only a silent worker has worked is named', () => {
+    const silent = process('worker', { lanes: [0], silentSeconds: 60, pid: 7 });
+    const lanes = [{ lane: 'lane-0', depth: 1, oldestSeconds: 25 }];
+    const found = judgeFleet({ ...well, processes: [...well.processes, silent], lanes }, 1);
+    expect(found.find(({ check }) => check === 'lanes')!.finding).toContain('no living worker');
+  });
+
   test.for<[string, Partial<FleetNow>, Finding['level'], string]>([
     ['no worker', { processes: [process('web')] }, 'error', 'no worker runs'],
     [
@@ -127,6 +134,23 @@ describe('the fleet', () => {
       { lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 40 }] },
       'error',
       'the oldest of 3 envelopes of lane-0 has been there for 40 s',
+    ],
+    [
+      'a lane that no living worker holds',
+      {
+        processes: [
+          process('web'),
+          process('worker', { lanes: [1] }),
+          process('worker', { lanes: [], pid: 2 }),
+        ],
+        lanes: [
+          { lane: 'lane-0', depth: 3, oldestSeconds: 21 },
+          { lane: 'lane-1', depth: 3, oldestSeconds: 21 },
+          { lane: 'lane-2', depth: 0, oldestSeconds: 0 },
+        ],
+      },
+      'error',
+      '3 envelopes of lane-0 has been there for 21 s, and no living worker has applied anything of this lane',
     ],
     ['a loss', { losses: 1 }, 'error', 'lost'],
     ['dead letters', { deadLetters: 2 }, 'warning', '2 wait'],

@@ -35,10 +35,12 @@ export interface Fleet {
   edges: Member[];
   workers: Member[];
   syncs: Member[];
+  boards: Member[];
   /** `env` beside what the fleet has; `dist` is that of another release. */
   startEdge(port?: number, env?: Record<string, string>, dist?: string): Promise<Member>;
   startWorker(env?: Record<string, string>, dist?: string): Promise<Member>;
   startSync(): Promise<Member>;
+  startBoard(): Promise<Member>;
   /** Sends a signal, SIGKILL unless told, and waits for the end. */
   end(member: Member, signal?: NodeJS.Signals): Promise<{ code: number | null; milliseconds: number }>;
   /** Those that have ended by themselves. */
@@ -88,6 +90,7 @@ export async function startFleetOn(
     edges: [],
     workers: [],
     syncs: [],
+    boards: [],
     startEdge: async (port, extra, dist = 'dist') =>
       start(`${dist}/src/web.js`, fleet.edges, { PORT: String(port ?? (await freePort())), ...extra }),
     startWorker: async (extra, dist = 'dist') =>
@@ -97,6 +100,8 @@ export async function startFleetOn(
       }),
     startSync: async () =>
       start('dist/workers/sync.js', fleet.syncs, { SYNC_PORT: String(await freePort()) }),
+    startBoard: async () =>
+      start('dist/src/board.js', fleet.boards, { BOARD_PORT: String(await freePort()) }),
     async end(member, signal = 'SIGKILL') {
       const from = Date.now();
       // Whoever is asked to end still answers what it is sent.
@@ -108,28 +113,29 @@ export async function startFleetOn(
     },
     async fallen() {
       const living = Symbol('living');
-      const members = [...fleet.edges, ...fleet.workers, ...fleet.syncs];
+      const members = all();
       const states = await Promise.all(
         members.map(({ exit }) => Promise.race([exit, Promise.resolve(living)])),
       );
       return members.filter((_, index) => states[index] !== living).map(({ name }) => name);
     },
     async stop() {
-      await Promise.all(
-        [...fleet.edges, ...fleet.workers, ...fleet.syncs].map((member) => fleet.end(member)),
-      );
+      await Promise.all(all().map((member) => fleet.end(member)));
       await pool.end();
     },
   };
 
+  const lists = [fleet.edges, fleet.workers, fleet.syncs, fleet.boards];
+  const all = () => lists.flat();
+
   function forget(member: Member): void {
-    for (const list of [fleet.edges, fleet.workers, fleet.syncs]) {
+    for (const list of lists) {
       if (list.includes(member)) list.splice(list.indexOf(member), 1);
     }
   }
 
   async function start(file: string, list: Member[], own: Record<string, string>) {
-    const port = Number(own.PORT ?? own.WORKER_PORT ?? own.SYNC_PORT);
+    const port = Number(own.PORT ?? own.WORKER_PORT ?? own.SYNC_PORT ?? own.BOARD_PORT);
     const name = `${path.basename(file, '.js')}-${++started}`;
     const process = startProcess(file, { ...fleet.env, PGAPPNAME: name, ...own });
     const member: Member = Object.assign(process, { name, port });

@@ -23,6 +23,11 @@ const PYTHON: Program = {
   package: 'python3',
   missing: 'no Python to run the examples with',
 };
+const PROMTOOL: Program = {
+  names: ['promtool'],
+  package: 'prometheus',
+  missing: 'no promtool to try the alerts and the pages of metrics with',
+};
 const CURL: Program = { names: ['curl'], package: 'curl', missing: 'no curl to run the examples with' };
 
 /**
@@ -37,6 +42,17 @@ export const findPython = () => find(PYTHON);
 
 /** As `findChromium`. */
 export const findCurl = () => find(CURL);
+
+/** As `findChromium`. */
+export const findPromtool = () => find(PROMTOOL);
+
+/** As `findChromium`; one for whose users there is a completion. */
+export const findShell = (name: 'bash' | 'zsh' | 'fish') =>
+  find({ names: [name], package: name, missing: `no ${name} to complete words in` });
+
+/** As `findChromium`: makes a terminal for a program that runs in it. */
+export const findScript = () =>
+  find({ names: ['script'], package: 'bsdutils', missing: 'no script to make a terminal with' });
 
 async function find(program: Program): Promise<string> {
   const found = onPath(program.names);

@@ -154,6 +154,19 @@ describe('a request whose client traces it', () => {
   });
 });
 
+test('a page of the console is a SERVER span of penstock-board', async () => {
+  const board = await fleet.startBoard();
+  const { traceId, spanId } = newTrace();
+  const traceparent = `00-${traceId}-${spanId}-01`;
+  expect((await fetch(`http://127.0.0.1:${board.port}/sign-in`, { headers: { traceparent } })).status).toBe(
+    200,
+  );
+  const server = await seen('GET /sign-in', traceId);
+  expect(server).toMatchObject({ kind: 'server', parentSpanId: spanId, failed: false });
+  expect(server.resource).toMatchObject({ 'service.name': 'penstock-board' });
+  await fleet.end(board, 'SIGTERM');
+});
+
 test('the statements of a direct operation are part of its request', async () => {
   const { traceId, spanId } = newTrace();
   await request(

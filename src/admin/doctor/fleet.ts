@@ -57,6 +57,9 @@ export async function lookAtFleet(pool: Pool, connection: QueueConnection | unde
 /** Seconds from which on the oldest envelope of a lane is a finding. */
 const LONG_WAIT = 30;
 
+/** The same where no living worker has applied anything of the lane for ten seconds, by its last heartbeat. */
+const UNWORKED_WAIT = 20;
+
 /** What a fleet looks like from outside: who is there, what waits, and what a person has to see. */
 export function judgeFleet(fleet: FleetNow, lanes: number): Finding[] {
   return [...judgeProcesses(fleet.processes), ...judgeLanes(fleet, lanes), ...judgeWaiting(fleet)];
@@ -97,7 +100,7 @@ function judgeProcesses(processes: SeenProcess[]): Finding[] {
   return findings.length > 0 ? findings : [ok('processes', `${alive.length} run, all of one release`)];
 }
 
-function judgeLanes({ lanes, installationLanes }: FleetNow, configured: number): Finding[] {
+function judgeLanes({ lanes, installationLanes, processes }: FleetNow, configured: number): Finding[] {
   const findings: Finding[] = [];
   if (installationLanes !== null && installationLanes !== configured)
     findings.push(
@@ -107,15 +110,16 @@ function judgeLanes({ lanes, installationLanes }: FleetNow, configured: number):
         `Set LANES=${installationLanes}, or change it by penstock queue set-lanes ${configured}.`,
       ),
     );
-  for (const { lane, oldestSeconds, depth } of lanes ?? [])
-    if (oldestSeconds > LONG_WAIT)
-      findings.push(
-        error(
-          'lanes',
-          `the oldest of ${depth} envelopes of ${lane} has been there for ${Math.round(oldestSeconds)} s`,
-          'See PenstockLaneStuck in docs/runbook.md.',
-        ),
-      );
+  const workers = processes.filter((one) => one.name === 'worker' && one.silentSeconds < SILENT_SECONDS);
+  const worked = new Set(workers.flatMap((worker) => worker.lanes.map(laneName)));
+  for (const { lane, oldestSeconds, depth } of lanes ?? []) {
+    if (oldestSeconds <= (worked.has(lane) ? LONG_WAIT : UNWORKED_WAIT)) continue;
+    const age = `the oldest of ${depth} envelopes of ${lane} has been there for ${Math.round(oldestSeconds)} s`;
+    const unworked = worked.has(lane)
+      ? ''
+      : ', and no living worker has applied anything of this lane for 10 s';
+    findings.push(error('lanes', `${age}${unworked}`, 'See PenstockLaneStuck in docs/runbook.md.'));
+  }
   return findings.length > 0 ? findings : [ok('lanes', 'nothing waits for long in any lane')];
 }
 
