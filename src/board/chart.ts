@@ -1,6 +1,7 @@
 import { DateTime } from 'luxon';
 import { type Html, html } from '../platform/html.ts';
 import { grouped } from '../platform/numbers.ts';
+import { count } from './layout.ts';
 
 /** What one day adds to a bar; several of a day stand on each other. */
 export interface DayValue {
@@ -13,6 +14,7 @@ export interface DayValue {
 const WIDTH = 600;
 const HEIGHT = 120;
 const GAP = 0.25;
+const LEAST = 2;
 
 /**
  * Bars by day, up to today, drawn on the server. Beside it a table has to stand for whoever does not see it: the drawing
@@ -29,22 +31,63 @@ export function dailyChart(name: string, values: readonly DayValue[], { days }: 
     return { day, value: sums.get(day) ?? 0 };
   });
   const most = bars.reduce((before, bar) => (bar.value > before.value ? bar : before));
-  const step = WIDTH / days;
-  const drawn = bars.map(({ day, value }, index) => {
-    // Whatever there is can be seen.
-    const height = value === 0 ? 0 : Math.max(2, (value / Math.max(1, most.value)) * HEIGHT);
-    const [x, y] = [index * step + (step * GAP) / 2, HEIGHT - height].map((one) => one.toFixed(2)) as [
-      string,
-      string,
-    ];
-    return html`<rect class="bar" x="${x}" y="${y}" width="${(step * (1 - GAP)).toFixed(2)}" height="${height.toFixed(2)}"><title>${day}: ${grouped(value)}</title></rect>`;
-  });
+  const drawn = drawBars(
+    bars.map(({ day, value }) => ({ title: `${day}: ${grouped(value)}`, parts: [value] })),
+    most.value,
+  );
   const said =
     most.value === 0
       ? `none from ${bars[0]!.day} to ${bars.at(-1)!.day}`
       : `from ${bars[0]!.day} to ${bars.at(-1)!.day}, most on ${most.day}: ${grouped(most.value)}`;
   return html`<figure class="chart card"><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}, ${said}">${drawn}</svg>
 <figcaption><span>${bars[0]!.day}</span><span>${name}; at most ${grouped(most.value)} a day</span><span>${bars.at(-1)!.day}</span></figcaption></figure>`;
+}
+
+/** One bar: what is said where it is pointed at, and its parts from the ground up. */
+interface Bar {
+  title: string;
+  parts: readonly number[];
+}
+
+function drawBars(bars: readonly Bar[], top: number): Html[] {
+  const step = WIDTH / bars.length;
+  return bars.flatMap(({ title, parts }, index) => {
+    const room = HEIGHT - LEAST * (parts.length - 1);
+    let y = HEIGHT;
+    return parts.map((value, part) => {
+      // Whatever there is can be seen.
+      const height = value === 0 ? 0 : Math.max(LEAST, (value / top) * room);
+      y -= height;
+      return html`<rect class="bar bar-${part}" x="${(index * step + (step * GAP) / 2).toFixed(2)}" y="${y.toFixed(2)}" width="${(step * (1 - GAP)).toFixed(2)}" height="${height.toFixed(2)}"><title>${title}</title></rect>`;
+    });
+  });
+}
+
+export interface BarChart {
+  /** What the parts of each bar are, from the ground up. */
+  parts: readonly string[];
+  /** What each bar is of, and how much each part is; at least one. */
+  bars: readonly { of: string; values: readonly number[] }[];
+  /** A number with its unit. */
+  show(value: number): string;
+}
+
+/**
+ * A bar for each of what came one after another, the first on the left, drawn on the server. Whoever does not see it hears
+ * the latest and the largest, and has a table.
+ */
+export function barChart(name: string, { parts, bars, show }: BarChart): Html {
+  const sumOf = ({ values }: { values: readonly number[] }) => values.reduce((sum, value) => sum + value, 0);
+  const tell = ({ of, values }: BarChart['bars'][0]) =>
+    `${of}: ${values.map((value, index) => `${show(value)}${parts.length > 1 ? ` ${parts[index]}` : ''}`).join(', ')}`;
+  const most = bars.reduce((before, bar) => (sumOf(bar) > sumOf(before) ? bar : before));
+  const drawn = drawBars(
+    bars.map((bar) => ({ title: tell(bar), parts: bar.values })),
+    sumOf(most),
+  );
+  const said = `${count(bars.length, 'bar')}, the latest ${tell(bars.at(-1)!)}; the largest ${tell(most)}`;
+  return html`<figure class="chart card"><h3>${name}</h3><svg viewBox="0 0 ${WIDTH} ${HEIGHT}" preserveAspectRatio="none" role="img" aria-label="${name}. ${said}">${drawn}</svg>
+<figcaption><span>${bars[0]!.of}</span>${parts.map((part, index) => html`<span>${parts.length > 1 && html`<span class="key bar-${index}" aria-hidden="true"></span>`}${part}, at most ${show(Math.max(...bars.map(({ values }) => values[index]!)))}</span>`)}<span>${bars.at(-1)!.of}</span></figcaption></figure>`;
 }
 
 /** One line of a chart; a point that nobody knows is undefined, and leaves a gap. */

@@ -3,7 +3,7 @@ import { type Disk, healthOf, type RedisHealth, readDisk } from '../processes/su
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneNow, openLaneDepths } from '../queue/depth.ts';
 import type { Database, Pool } from '../store/database.ts';
-import { countWaiting } from '../store/dead-letter-groups.ts';
+import { countWaiting } from '../store/dead-letters.ts';
 import { type FleetCounters, readFleetCounters } from '../store/fleet-history.ts';
 import { readPostgresHealth } from '../store/health.ts';
 import type { QueueLoss } from '../store/installation.ts';

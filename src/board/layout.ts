@@ -171,8 +171,8 @@ export function facts(pairs: [name: string, value: Part][]): Html {
 }
 
 /** A link to the next page. */
-export function nextPage(path: string, query: Record<string, string | undefined>): Html {
-  return html`<p class="pager"><a rel="next" href="${pathWith(path, query)}">Older</a></p>`;
+export function nextPage(path: string, query: Record<string, string | undefined>, text = 'Older'): Html {
+  return html`<p class="pager"><a rel="next" href="${pathWith(path, query)}">${text}</a></p>`;
 }
 
 /** A path with those of the query's members that there are. */

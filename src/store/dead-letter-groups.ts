@@ -1,116 +1,188 @@
-import type { Pool } from './database.ts';
+import { type Pool, storable } from './database.ts';
 
 /** Characters of a kind and of a reason that tell groups apart: as the index dead_letters_groups has them. */
 const KIND = 'left(dead_letters.kind, 60)';
 const REASON = 'left(dead_letters.reason, 120)';
 
-/** Most groups that one workspace shows; each distinct cause is one. */
-export const MAX_GROUPS = 100;
+/** Groups of a page. */
+const GROUPS = 100;
+
+/** Groups that one page looks through where their reasons have to begin with a text. */
+export const MAX_LOOKED = 1000;
 
 /** Most letters of a group that are counted. */
 export const MAX_COUNTED = 10_000;
 
+/** Before every id, and behind every id. */
+const FIRST = '00000000-0000-0000-0000-000000000000';
+const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+
 /** Dead letters of one workspace that wait, of one kind, whose reasons begin alike. */
-export interface DeadLetterGroup {
+export interface GroupName {
   workspaceId: string;
   kind: string;
+  /** Its first 120 characters. */
   reason: string;
+}
+
+/** A group that has been met: the id of the letter accepted first stands for it where its reason may not. */
+type MetGroup = GroupName & { oldest: string };
+
+export interface DeadLetterGroup extends MetGroup {
   /** One more than MAX_COUNTED: there are more. */
   count: number;
-  /** Id of the one accepted first, and of the one accepted last. */
-  oldest: string;
+  /** Id of the one accepted last. */
   newest: string;
 }
 
 /**
  * By the index dead_letters_groups: each step goes to the first letter of the next group, so that it costs a look-up for
- * each group, however many letters wait. Counts stop at their bound.
+ * each group, however many letters wait. A limit stops the steps. Rows come in the order of the workspaces as they are
+ * given, and of the steps.
  */
-const selectGroupsStatement = `
-  select
-    wanted.workspace_id as "workspaceId", groups.kind, groups.reason, counted.count::integer,
-    (
-      select dead_letters.id
-      from dead_letters
-      where dead_letters.workspace_id = wanted.workspace_id and dead_letters.state = 'waiting'
-        and ${KIND} = groups.kind and ${REASON} = groups.reason
-      order by dead_letters.workspace_id, ${KIND}, ${REASON}, dead_letters.id
-      limit 1) as oldest,
-    (
-      select dead_letters.id
-      from dead_letters
-      where dead_letters.workspace_id = wanted.workspace_id and dead_letters.state = 'waiting'
-        and ${KIND} = groups.kind and ${REASON} = groups.reason
-      order by dead_letters.workspace_id desc, ${KIND} desc, ${REASON} desc, dead_letters.id desc
-      limit 1) as newest
-  from unnest($1::uuid[]) as wanted (workspace_id)
+const walkGroupsStatement = `
+  select wanted.workspace_id as "workspaceId", groups.kind, groups.reason, groups.id as oldest
+  from unnest($1::uuid[], $2::text[], $3::text[], $4::uuid[]) as wanted (workspace_id, kind, reason, id)
   cross join lateral (
     with recursive stepped as (
       (
-        select ${KIND} as kind, ${REASON} as reason
+        select ${KIND} as kind, ${REASON} as reason, dead_letters.id
         from dead_letters
         where dead_letters.workspace_id = wanted.workspace_id and dead_letters.state = 'waiting'
-        order by dead_letters.workspace_id, ${KIND}, ${REASON}
+          and (${KIND}, ${REASON}, dead_letters.id) > (wanted.kind, wanted.reason, wanted.id)
+        order by dead_letters.workspace_id, ${KIND}, ${REASON}, dead_letters.id
         limit 1
       )
       union all
-      select following.kind, following.reason
+      select following.kind, following.reason, following.id
       from stepped
       cross join lateral (
-        select ${KIND} as kind, ${REASON} as reason
+        select ${KIND} as kind, ${REASON} as reason, dead_letters.id
         from dead_letters
         where dead_letters.workspace_id = wanted.workspace_id and dead_letters.state = 'waiting'
           and (${KIND}, ${REASON}) > (stepped.kind, stepped.reason)
-        order by dead_letters.workspace_id, ${KIND}, ${REASON}
+        order by dead_letters.workspace_id, ${KIND}, ${REASON}, dead_letters.id
         limit 1
       ) as following
+      where $5::text is null or stepped.kind = $5::text
     )
-    select stepped.kind, stepped.reason from stepped limit ${MAX_GROUPS}
+    select stepped.kind, stepped.reason, stepped.id
+    from stepped
+    where $5::text is null or stepped.kind = $5::text
+    limit $6::integer
   ) as groups
+  limit $6::integer`;
+
+/** Which groups, and from where on. */
+export interface GroupsPage {
+  workspaceIds: readonly string[];
+  /** Only those of this kind. */
+  kind?: string | undefined;
+  /** Only those whose reason begins so, in small or capital letters. */
+  beginning?: string | undefined;
+  /** Only those behind this one. */
+  after?: GroupName | undefined;
+}
+
+/** In the order of workspace, kind and reason, at most `most`. */
+async function walkGroups(
+  pool: Pool,
+  { workspaceIds, kind, after }: GroupsPage,
+  most: number,
+): Promise<MetGroup[]> {
+  const from = workspaceIds.filter((id) => after === undefined || id >= after.workspaceId).sort();
+  const start = { kind: storable(kind ?? ''), reason: '', id: FIRST };
+  const starts = from.map((id) => (id === after?.workspaceId ? { ...after, id: LAST } : start));
+  const { rows } = await pool.query<MetGroup>({
+    name: 'walk-dead-letter-groups',
+    text: walkGroupsStatement,
+    values: [
+      from,
+      ...[starts.map((one) => one.kind), starts.map((one) => one.reason), starts.map((one) => one.id)],
+      ...[kind === undefined ? null : start.kind, most],
+    ],
+  });
+  return rows;
+}
+
+/** By a range of dead_letters_groups for each group. Counts stop at their bound. */
+const countGroupsStatement = `
+  select
+    named.number::integer, counted.count::integer,
+    (
+      select dead_letters.id
+      from dead_letters
+      where dead_letters.workspace_id = named.workspace_id and dead_letters.state = 'waiting'
+        and ${KIND} = named.kind and ${REASON} = named.reason
+      order by dead_letters.workspace_id desc, ${KIND} desc, ${REASON} desc, dead_letters.id desc
+      limit 1) as newest
+  from unnest($1::uuid[], $2::text[], $3::text[]) with ordinality as named (workspace_id, kind, reason, number)
   cross join lateral (
     select count(*) as count
     from (
       select dead_letters.id
       from dead_letters
-      where dead_letters.workspace_id = wanted.workspace_id and dead_letters.state = 'waiting'
-        and ${KIND} = groups.kind and ${REASON} = groups.reason
+      where dead_letters.workspace_id = named.workspace_id and dead_letters.state = 'waiting'
+        and ${KIND} = named.kind and ${REASON} = named.reason
       order by dead_letters.workspace_id, ${KIND}, ${REASON}, dead_letters.id
-      limit $2::integer + 1
+      limit $4::integer + 1
     ) as letters
   ) as counted
   where counted.count > 0`;
 
-/**
- * What waits in these workspaces, by its cause; the largest group first.
- *
- * @param most letters of a group that are counted
- */
-export async function selectGroups(
-  pool: Pool,
-  workspaceIds: string[],
-  most = MAX_COUNTED,
-): Promise<DeadLetterGroup[]> {
-  const { rows } = await pool.query<DeadLetterGroup>({
-    name: 'select-dead-letter-groups',
-    text: selectGroupsStatement,
-    values: [workspaceIds, most],
+async function countGroups(pool: Pool, met: readonly MetGroup[]): Promise<DeadLetterGroup[]> {
+  if (met.length === 0) return [];
+  const { rows } = await pool.query<{ number: number; count: number; newest: string }>({
+    name: 'count-dead-letter-groups',
+    text: countGroupsStatement,
+    values: [
+      ...[met.map((one) => one.workspaceId), met.map((one) => one.kind), met.map((one) => one.reason)],
+      MAX_COUNTED,
+    ],
   });
-  return rows.sort((one, other) => other.count - one.count || (one.newest < other.newest ? 1 : -1));
+  return rows.map(({ number, count, newest }) => ({ ...met[number - 1]!, count, newest }));
 }
 
-/** By the index dead_letters_waiting, as far as its bound. */
-const countWaitingStatement = `
-  select count(*)::integer as count
-  from (select from dead_letters where dead_letters.state = 'waiting' limit $1::integer) as waiting`;
+/** A page of groups, and the one behind which the next page begins; without it there are no more. */
+export interface GroupList {
+  groups: DeadLetterGroup[];
+  last: MetGroup | undefined;
+}
 
-/** How many dead letters of the installation wait for a person, up to `most`. */
-export async function countWaiting(pool: Pool, most: number): Promise<number> {
-  const { rows } = await pool.query<{ count: number }>({
-    name: 'count-waiting-dead-letters',
-    text: countWaitingStatement,
-    values: [most],
+/**
+ * What waits in these workspaces, by its cause: a hundred groups at most, the largest of them first. Where reasons have to
+ * begin with a text, at most MAX_LOOKED groups are looked through: no index knows them in small or capital letters.
+ */
+export async function selectGroups(pool: Pool, page: GroupsPage): Promise<GroupList> {
+  const { beginning } = page;
+  const most = beginning === undefined ? GROUPS : MAX_LOOKED;
+  const walked = await walkGroups(pool, page, most + 1);
+  const looked = walked.slice(0, most);
+  const wanted =
+    beginning === undefined
+      ? looked
+      : looked.filter(({ reason }) => reason.toLowerCase().startsWith(beginning.toLowerCase()));
+  const met = wanted.slice(0, GROUPS);
+  const last = wanted.length > GROUPS ? met.at(-1) : walked.length > most ? looked.at(-1) : undefined;
+  const groups = await countGroups(pool, met);
+  groups.sort((one, other) => other.count - one.count || (one.newest < other.newest ? 1 : -1));
+  return { groups, last };
+}
+
+/** By primary key. */
+const findGroupStatement = `
+  select dead_letters.workspace_id as "workspaceId", ${KIND} as kind, ${REASON} as reason
+  from dead_letters
+  where dead_letters.id = $1::uuid`;
+
+/** The group in which a dead letter is, or was before it was replayed or discarded. */
+export async function findGroup(pool: Pool, id: string): Promise<GroupName | undefined> {
+  const { rows } = await pool.query<GroupName>({
+    name: 'find-dead-letter-group',
+    text: findGroupStatement,
+    values: [id],
   });
-  return rows[0]!.count;
+  return rows[0];
 }
 
 /** A dead letter as a list shows it. */
@@ -152,14 +224,8 @@ const selectOfGroupStatement = `
   order by letters.id desc
   limit $5::integer`;
 
-/** Behind every id. */
-const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
-
 /** Which group, and which page of it. */
-export interface GroupPage {
-  workspaceId: string;
-  kind: string;
-  reason: string;
+export interface GroupPage extends GroupName {
   /** Only those accepted before this one. */
   before?: string | undefined;
   limit: number;

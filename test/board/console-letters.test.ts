@@ -36,6 +36,93 @@ describe('dead letters', () => {
     await scene.query('delete from dead_letters where workspace_id = $1', scene.school);
   });
 
+  describe('in eleven hundred groups', () => {
+    const MANY = 1100;
+    const groupsOf = (text: string) =>
+      [...text.matchAll(/href="([^"]+group=[^"]+)">([^<]*)</g)].map(([, path, reason]) => ({
+        path: path!.replaceAll('&amp;', '&'),
+        reason,
+      }));
+    const nextOf = (text: string) => /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
+    const list = (query: Record<string, string>) => `/dead-letters?${new URLSearchParams(query)}`;
+
+    beforeAll(async () => {
+      await scene.query(
+        `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason)
+         select uuid_v7_floor(now() - n * interval '1 ms'), $1, 'r', 'events', 'j', '{}', 'Unknown value ' || n
+         from generate_series(1, ${MANY}) as n`,
+        scene.school,
+      );
+      await scene.letterIn(scene.school, { kind: 'purchases', reason: 'zero price' });
+      await scene.letterIn(scene.school, { reason: 'zulu' });
+    });
+    afterAll(() => scene.query('delete from dead_letters where workspace_id = $1', scene.school));
+
+    test('each is on one page, among those of other workspaces, and no address tells a reason', async () => {
+      await scene.letterIn(scene.shop, { reason: 'of the shop' });
+      const seen: string[] = [];
+      for (let path: string | undefined = '/dead-letters'; path !== undefined; ) {
+        const { text } = await page(scene.operator, path);
+        const groups = groupsOf(text);
+        expect(groups.length).toBeLessThanOrEqual(100);
+        seen.push(...groups.map(({ reason }) => reason!));
+        path = nextOf(text);
+        expect([path, ...groups.map((one) => one.path)].join()).not.toMatch(/unknown|value|zulu/i);
+      }
+      const ofSchool = [...Array(MANY)].map((_, index) => `Unknown value ${index + 1}`);
+      expect(seen.filter((reason) => /^(Unknown|z)/.test(reason)).sort()).toEqual(
+        [...ofSchool, 'zero price', 'zulu'].sort(),
+      );
+      expect(seen).toContain('of the shop');
+      expect(new Set(seen).size).toBe(seen.length);
+    });
+
+    test('they are chosen by kind, and by how the reason begins', async () => {
+      const reasonsOf = async (query: Record<string, string>) => {
+        const { text } = await page(scene.operator, list({ workspace: scene.school, ...query }));
+        return { reasons: groupsOf(text).map(({ reason }) => reason), next: nextOf(text), text };
+      };
+      expect(await reasonsOf({ kind: 'purchases' })).toMatchObject({
+        reasons: ['zero price'],
+        next: undefined,
+      });
+      expect((await reasonsOf({ kind: 'nothing' })).text).toContain('whose kind and reason are these');
+      const found = await reasonsOf({ reason: 'unknown VALUE 22', kind: 'events' });
+      expect(found.reasons).toHaveLength(11);
+      // Behind a thousand others: the page says that it has not looked at all, and goes on.
+      const first = await reasonsOf({ reason: 'zulu' });
+      expect(first).toMatchObject({ reasons: [], text: expect.stringContaining('None so far') });
+      const { text } = await page(scene.operator, first.next!);
+      expect(groupsOf(text).map(({ reason }) => reason)).toEqual(['zulu']);
+      expect((await page(scene.operator, list({ reason: 'x'.repeat(121) }))).status).toBe(400);
+    });
+
+    test('whoever may not read reasons finds nothing by them', async () => {
+      const { visitor } = await scene.people.arrive([], {
+        appGroups: [{ workspace: scene.school, permissions: ['dev_console'], teams: [] }],
+      });
+      const { text } = await page(visitor, '/dead-letters');
+      expect(groupsOf(text)).toHaveLength(100);
+      expect(text).not.toMatch(/Unknown value|name="reason"/);
+      expect((await page(visitor, list({ reason: 'zulu' }))).status).toBe(403);
+      expect((await page(visitor, nextOf(text)!)).status).toBe(200);
+    });
+
+    test('one whose letter has failed again for another reason is not taken for that other one', async () => {
+      const id = await scene.letterIn(scene.school, { reason: 'A first reason' });
+      const shown = (await page(scene.operator, list({ workspace: scene.school, reason: 'a first' }))).text;
+      const { path } = groupsOf(shown)[0]!;
+      expect((await page(scene.operator, path)).text).toContain(id);
+      await scene.query("update dead_letters set reason = 'zulu' where id = $1", id);
+      expect((await page(scene.operator, path)).text).toContain('Not found any more');
+      const group = new URL(path, 'http://x').searchParams.get('group')!;
+      const form = { action: 'discard_group', workspace: scene.school, group, why: 'gone' };
+      expect((await post(scene.operator, '/dead-letters', form)).status).toBe(400);
+      expect((await page(scene.operator, list({ after: group }))).status).toBe(404);
+      expect((await read(scene.installation.database, id)).state).toBe('waiting');
+    });
+  });
+
   test('many are chosen and replayed, each once', async () => {
     const chosen = [await scene.letterIn(scene.shop), await scene.letterIn(scene.shop)];
     const other = await scene.letterIn(scene.shop);
@@ -121,6 +208,21 @@ describe('dead letters', () => {
 
 describe('syncs', () => {
   const act = (action: string) => post(scene.operator, `/syncs/${scene.integration}`, { action });
+
+  test('past runs are drawn, in words as well; one in progress says how far it is', async () => {
+    expect((await act('sync')).status).toBe(303);
+    await scene.query(
+      `update sync_jobs
+       set rows_read = 7, rows_synced = 5, rows_failed = 2, started_at = now() - interval '12 seconds'
+       where finished_at is null`,
+    );
+    const { text } = await page(scene.operator, `/syncs/${scene.integration}`);
+    expect(text).toMatch(/role="status">Running for 1\d s: 7 rows read, 5 synced, 2 failed; 1 rows\/s/);
+    expect(text).toContain('data-refresh="3"');
+    expect(text).toMatch(/aria-label="Duration of the runs\. 1 bar, the latest 2\d{3}-/);
+    expect(text).toMatch(/aria-label="Rows of the runs\. 1 bar, the latest [^"]+ UTC: 0 synced, 1 failed;/);
+    await scene.query('delete from sync_jobs where finished_at is null');
+  });
 
   test('one is begun, cancelled, paused and resumed', async () => {
     expect((await act('sync')).headers.get('location')).toContain('done=begun');

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { lineChart } from '../../src/board/chart.ts';
+import { barChart, lineChart } from '../../src/board/chart.ts';
 import { pointsOf, ranges } from '../../src/board/history.ts';
 import type { RecordedFleet } from '../../src/store/fleet-history.ts';
 
@@ -80,4 +80,27 @@ test('a chart says in words what it draws, breaks its line at a gap, and shades 
   // Two lines, and a point that stands alone.
   expect(path!.match(/M/g)).toHaveLength(3);
   expect(path).toContain('H');
+});
+
+test('bars say in words what they draw, and the least of many can still be seen', () => {
+  const drawn = barChart('Rows', {
+    parts: ['synced', 'failed'],
+    bars: [
+      { of: 'Monday', values: [1_000_000, 1] },
+      { of: 'Tuesday', values: [0, 0] },
+      { of: 'Friday', values: [500, 0] },
+    ],
+    show: String,
+  }).text;
+  expect(drawn).toContain(
+    'aria-label="Rows. 3 bars, the latest Friday: 500 synced, 0 failed; the largest Monday: 1000000 synced, 1 failed"',
+  );
+  const [synced, failed] = [...drawn.matchAll(/ y="([\d.]+)" width="[\d.]+" height="([\d.]+)"/g)].map(
+    ([, y, height]) => ({ y: Number(y), height: Number(height) }),
+  );
+  expect(failed!.height).toBe(2);
+  // They stand on each other, and within the drawing.
+  expect(failed!.y + failed!.height).toBeCloseTo(synced!.y, 1);
+  expect(failed!.y).toBeGreaterThanOrEqual(0);
+  expect(drawn).toContain('<title>Monday: 1000000 synced, 1 failed</title>');
 });

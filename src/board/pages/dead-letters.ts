@@ -1,26 +1,19 @@
-import { createHash } from 'node:crypto';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { replayDeadLetters } from '../../queue/dead-letters.ts';
 import { discardDeadLetters } from '../../store/dead-letter-actions.ts';
 import {
-  type DeadLetterGroup,
+  type GroupName,
   type ListedLetter,
-  MAX_COUNTED,
-  MAX_GROUPS,
   selectClosed,
-  selectGroups,
   selectOfGroup,
 } from '../../store/dead-letter-groups.ts';
 import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
-import { badge, count, empty, MASK, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
+import { badge, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
+import { filters, groupOf, groupsOf } from './dead-letter-groups.ts';
 
 const PAGE = 50;
-
-/** Names a group in an address without telling its reason, which may quote a value. */
-const keyOf = ({ kind, reason }: { kind: string; reason: string }) =>
-  createHash('sha256').update(`${kind}\0${reason}`).digest('hex').slice(0, 16);
 
 /** Letters of one press on “all of this group”. */
 const MOST_AT_ONCE = 1000;
@@ -41,7 +34,7 @@ const list: Page<PageServices> = {
   path: '/dead-letters',
   right: 'delivery',
   async handle(visit) {
-    const { workspaces, query } = visit;
+    const { query } = visit;
     const chosen = await chosenWorkspace(visit);
     const state = query('state');
     const content = await contentOf(visit, chosen, state);
@@ -51,12 +44,7 @@ const list: Page<PageServices> = {
       ([name, text]) =>
         html`<a class="tab" href="${pathWith('/dead-letters', { state: name, workspace: chosen?.id })}"${name === state && html` aria-current="page"`}>${text}</a>`,
     )}</nav>
-${
-  workspaces.length > 1 &&
-  query('group') === '' &&
-  html`<form class="row" method="get" action="/dead-letters">${workspaceChoice(workspaces, chosen)}
-<input type="hidden" name="state" value="${state}"><button>Show</button></form>`
-}
+${query('group') === '' && filters(visit, { chosen, state })}
 ${content}`;
     return { title: 'Dead letters', body };
   },
@@ -87,67 +75,19 @@ ${next && nextPage('/dead-letters', { state, workspace: chosen?.id, before: next
   if (state !== '') throw new Sorry(404, 'Dead letters are waiting, replaying or discarded.');
   if (query('group') !== '' && chosen) {
     const key = query('group');
-    const group = await findGroup(services, chosen.id, key);
+    const group = await groupOf(visit, [chosen.id], key);
     const letters = group ? await selectOfGroup(pool, { ...group, before, limit: PAGE + 1 }) : [];
     return ofGroup({ viewer, workspace: chosen, key, group, letters });
   }
-  const groups = await selectGroups(pool, ids);
-  return groups.length === 0
-    ? empty(
-        'Nothing waits for you',
-        'Everything that was accepted has been applied, or is on its way. What fails appears here with its reason.',
-      )
-    : groupTable(groups, visit);
-}
-
-async function findGroup({ database: { pool } }: PageServices, workspaceId: string, key: string) {
-  const groups = await selectGroups(pool, [workspaceId], 1);
-  return groups.find((group) => keyOf(group) === key);
-}
-
-/** More than are counted are told as such. */
-export const counted = (number: number) =>
-  number > MAX_COUNTED ? `more than ${count(MAX_COUNTED, '', '').trim()}` : count(number, '', '').trim();
-
-function groupTable(groups: DeadLetterGroup[], { viewer, workspaces }: Visit<PageServices>): Html {
-  const names = new Map(workspaces.map(({ id, name }) => [id, name]));
-  const several = workspaces.length > 1;
-  const full = [...new Set(groups.map(({ workspaceId }) => workspaceId))].some(
-    (id) => groups.filter(({ workspaceId }) => workspaceId === id).length >= MAX_GROUPS,
-  );
-  const rows = groups.map(({ workspaceId, kind, reason, count: number, oldest, newest }) => [
-    html`<a href="${pathWith('/dead-letters', { workspace: workspaceId, group: keyOf({ kind, reason }) })}">${viewer.can('pii', workspaceId) ? reason : `${kind} ${MASK}`}</a>`,
-    html`<code>${kind}</code>`,
-    ...(several ? [names.get(workspaceId)] : []),
-    counted(number),
-    moment(timeOf(oldest)),
-    moment(timeOf(newest)),
-  ]);
-  return html`<h2>By reason</h2>${table(
-    'Dead letters by reason',
-    [
-      'Reason',
-      'Kind',
-      ...(several ? ['Workspace'] : []),
-      { name: 'Letters', number: true as const },
-      'First accepted',
-      'Last accepted',
-    ],
-    rows,
-  )}${full && html`<p class="faint pager">A workspace shows ${MAX_GROUPS} groups. Clear some to see others.</p>`}`;
-}
-
-/** An id of ours begins with its time. */
-function timeOf(id: string): Date {
-  return new Date(Number.parseInt(id.replaceAll('-', '').slice(0, 12), 16));
+  return groupsOf(visit, chosen, ids);
 }
 
 interface OfGroup {
   viewer: Viewer;
   workspace: Workspace;
   key: string;
-  /** Absent: nothing of it waits any more. */
-  group: DeadLetterGroup | undefined;
+  /** Absent: the letter that stands for it is gone, or has failed again for another reason. */
+  group: GroupName | undefined;
   letters: ListedLetter[];
 }
 
@@ -156,7 +96,14 @@ function ofGroup({ viewer, workspace, key, group, letters }: OfGroup): Part {
   const head = html`<p><a href="${pathWith('/dead-letters', { workspace: workspace.id })}">All reasons</a></p>
 ${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reason : MASK}</h2><p class="faint">${group.kind} in ${workspace.name}</p>`}`;
   if (letters.length === 0)
-    return html`${head}${empty('None left', 'All of this group were replayed or discarded.')}`;
+    return html`${head}${
+      group
+        ? empty('None left', 'All of this group were replayed or discarded.')
+        : empty(
+            'Not found any more',
+            'The group has changed since it was shown. Choose it anew among all reasons.',
+          )
+    }`;
   const mayChange = viewer.can('change', workspace.id);
   const shown = letters.slice(0, PAGE);
   const rows = shown.map((letter) => [
@@ -219,7 +166,7 @@ const act: Page<PageServices> = {
     const workspaceId = field('workspace');
     if ((await viewer.find('change', workspaceId))?.id !== workspaceId) throw lacking('change');
     if (!viewer.can('delivery', workspaceId)) throw lacking('delivery');
-    const group = await findGroup(services, workspaceId, field('group'));
+    const group = await groupOf(visit, [workspaceId], field('group'));
     const ids = !action.endsWith('_group')
       ? await ownIds(services, fields('id'), workspaceId)
       : group

@@ -22,7 +22,7 @@ import {
   pathWith,
   table,
 } from '../layout.ts';
-import { nextOf, statusBadge } from './syncs.ts';
+import { nextOf, runCharts, secondsOf, statusBadge } from './syncs.ts';
 
 const PAGE = 25;
 
@@ -73,7 +73,7 @@ ${present && progress(present)}
 <h2>Runs</h2>${
       runs.length === 0
         ? empty('It has never run', 'Press “Sync now”, or wait for its schedule.')
-        : runTable(integration.id, runs.slice(0, PAGE))
+        : html`${runCharts(runs.slice(0, PAGE))}${runTable(integration.id, runs.slice(0, PAGE))}`
     }
 ${runs.length > PAGE && nextPage(`/syncs/${integration.id}`, { before: runs[PAGE - 1]!.id })}`;
     return { title: integration.name, body, ...(present && { refresh: 3 }) };
@@ -114,7 +114,6 @@ function whereIs({ source, warehouse_type }: SelectedIntegration): string {
 }
 
 function runTable(id: string, runs: SelectedRun[]): Html {
-  const longest = Math.max(1, ...runs.map(secondsOf));
   return table(
     'Runs',
     [
@@ -131,19 +130,12 @@ function runTable(id: string, runs: SelectedRun[]): Html {
       html`<a href="/syncs/${id}/runs/${run.id}">${moment(run.started_at)}</a>`,
       statusBadge(run.status),
       run.asked_by,
-      html`<progress max="${longest}" value="${secondsOf(run)}" aria-label="Duration"></progress> ${duration(secondsOf(run))}`,
+      duration(secondsOf(run)),
       grouped(run.rows_read),
       grouped(run.rows_synced),
       grouped(run.rows_failed),
       html`<span class="wrap">${run.message}</span>`,
     ]),
-  );
-}
-
-function secondsOf({ started_at, finished_at }: SelectedRun): number {
-  return Math.max(
-    0,
-    ((finished_at === null ? Date.now() : Date.parse(finished_at)) - Date.parse(started_at)) / 1000,
   );
 }
 

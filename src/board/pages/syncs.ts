@@ -1,8 +1,11 @@
 import { nextRun } from '../../integrations/schedule.ts';
 import { html, type Part } from '../../platform/html.ts';
+import { grouped } from '../../platform/numbers.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
+import type { SelectedRun } from '../../store/sync-lists.ts';
+import { barChart } from '../chart.ts';
 import { chosenWorkspace, type Page, type PageServices } from '../console.ts';
-import { badge, empty, moment, nextPage, type Tone, table, workspaceChoice } from '../layout.ts';
+import { badge, duration, empty, moment, nextPage, type Tone, table, workspaceChoice } from '../layout.ts';
 
 const PAGE = 50;
 
@@ -19,6 +22,28 @@ export function nextOf({ status, schedule }: Pick<SelectedIntegration, 'status' 
   return schedule === null
     ? html`<span class="faint">on demand</span>`
     : moment(nextRun(schedule, new Date()));
+}
+
+/** How long the run took, or has taken until now, in seconds. */
+export function secondsOf({ started_at, finished_at }: SelectedRun): number {
+  const until = finished_at === null ? Date.now() : Date.parse(finished_at);
+  return Math.max(0, (until - Date.parse(started_at)) / 1000);
+}
+
+/** Duration and rows of those that have ended, the oldest on the left; nothing where none has. */
+export function runCharts(runs: readonly SelectedRun[]): Part {
+  const ended = runs.filter(({ finished_at }) => finished_at !== null).reverse();
+  if (ended.length === 0) return undefined;
+  const of = ({ started_at }: SelectedRun) => `${started_at.slice(0, 16).replace('T', ' ')} UTC`;
+  return html`<div class="charts">${barChart('Duration of the runs', {
+    parts: ['Duration'],
+    bars: ended.map((run) => ({ of: of(run), values: [secondsOf(run)] })),
+    show: duration,
+  })}${barChart('Rows of the runs', {
+    parts: ['synced', 'failed'],
+    bars: ended.map((run) => ({ of: of(run), values: [run.rows_synced, run.rows_failed] })),
+    show: grouped,
+  })}</div>`;
 }
 
 const list: Page<PageServices> = {

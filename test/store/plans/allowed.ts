@@ -42,10 +42,8 @@ export const longReads: Record<string, string> = {
   'blocked-external-ids.ts findCrowdedProfiles: all of event_summaries_sample': 'holds one summary in 256',
   'blocked-external-ids.ts findCrowdedProfiles: all of purchase_summaries_sample': 'holds one summary in 256',
   'dead-letters.ts selectLatestWaiting: all of dead_letters_waiting': 'as many as are wanted, from its end',
-  'dead-letter-groups.ts countWaiting: all of dead_letters_waiting': 'as many as are counted',
-  'dead-letter-groups.ts selectGroups: a range of dead_letters_groups': 'the first of the next group',
-  'dead-letter-groups.ts selectGroups: what one owner has in dead_letters':
-    'the first, in the order of the groups',
+  'dead-letters.ts countWaiting: all of dead_letters_waiting': 'as many as are counted',
+  'dead-letter-groups.ts walkGroups: a range of dead_letters_groups': 'the first of the next group',
   'profile-search.ts newestUsers: what one owner has in profiles': 'a page, from the end of the index',
   'profile-search.ts searchUsers: a range of profiles_external_id_bytes': PREFIX,
   'profile-search.ts searchUsers: a range of user_aliases_pkey': 'the first of the next label',

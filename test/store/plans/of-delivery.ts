@@ -4,13 +4,14 @@ import { blockIfDummies, findCrowdedProfiles } from '../../../src/store/blocked-
 import { countLanes, countUsage, readTotals, readUsageToday } from '../../../src/store/counters.ts';
 import { discardDeadLetters, mendDeadLetter, readLetter } from '../../../src/store/dead-letter-actions.ts';
 import {
-  countWaiting,
+  findGroup,
   selectClosed,
   selectGroups,
   selectOfGroup,
 } from '../../../src/store/dead-letter-groups.ts';
 import {
   claimWaitingForReplay,
+  countWaiting,
   markReplayed,
   selectByRequest,
   selectDeadLetters,
@@ -103,7 +104,8 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => selectLatestWaiting(store, 100),
     () => countWaiting(store, 100),
     () => readLetter(store, deadLetters[0]!, 1000),
-    () => selectGroups(store, [workspaceId]),
+    () => selectGroups(store, { workspaceIds: [workspaceId] }),
+    () => findGroup(store, deadLetters[0]!),
     () => selectOfGroup(store, { workspaceId, kind: 'events', reason: 'reason', limit: 50 }),
     () => selectClosed(store, [workspaceId], { state: 'discarded', limit: 50 }),
     () => discardDeadLetters(store, deadLetters, { by: 'ada@example.com', reason: 'hopeless', actor }),
