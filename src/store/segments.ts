@@ -66,7 +66,7 @@ export async function lookAtUsers(
   return { ...rows[0]!, last: rows[0]!.last ?? undefined };
 }
 
-/** By segments_of_workspace: ids are UUIDv7, which follow the times at which they were made. */
+/** By primary key: ids are UUIDv7, which follow the times at which they were made. */
 const listStatement = (order: 'asc' | 'desc') => `
   select segments.id, segments.name
   from segments

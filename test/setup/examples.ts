@@ -26,10 +26,8 @@ export async function seedExamples(pool: pg.Pool, workspaceId: string): Promise<
      values ($1, $2, $3, $4, now(), now())`,
     [workspaceId, USER.id, USER.externalId, USER.email],
   );
-  // Other workspaces of the same tests have it, too.
   await pool.query(
-    `insert into segments (id, workspace_id, name, definition) values ($1, $2, 'readers', '{"all": []}')
-     on conflict (id) do update set workspace_id = excluded.workspace_id`,
+    `insert into segments (id, workspace_id, name, definition) values ($1, $2, 'readers', '{"all": []}')`,
     [EXAMPLE_SEGMENT, workspaceId],
   );
   // The envelope of the example's request: its id begins with the same time.

@@ -1,7 +1,7 @@
 -- Named filters over the users of a workspace. Who is in one is found when somebody asks, and stored nowhere.
 create table segments (
-  id            uuid        primary key,
   workspace_id  uuid        not null,
+  id            uuid        not null,
   name          text        not null,
   -- What a person says that it is for.
   purpose       text        not null default '',
@@ -10,6 +10,6 @@ create table segments (
   created_at    timestamptz not null default now(),
   updated_at    timestamptz not null default now(),
   archived_at   timestamptz,
+  primary key (workspace_id, id),
   unique (workspace_id, name)
 );
-create index segments_of_workspace on segments (workspace_id, id) where archived_at is null;

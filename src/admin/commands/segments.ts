@@ -146,7 +146,7 @@ async function update(id: string, { name, definition, purpose, json }: Partial<G
         data: { ...given, updatedAt: new Date() },
       });
       if (count === 0) throw unknown(id);
-      const found = await tx.segment.findUniqueOrThrow({ where: { id }, include: named });
+      const found = await tx.segment.findFirstOrThrow({ where: { id }, include: named });
       const { workspaceId } = found;
       const subject = { kind: 'segment', id };
       const detail = { changed: Object.keys(given) };
@@ -201,7 +201,7 @@ async function archive(id: string, { json }: { json?: boolean }): Promise<void> 
         where: { id, archivedAt: null },
         data: { archivedAt: new Date() },
       });
-      const found = await tx.segment.findUnique({ where: { id }, include: named });
+      const found = await tx.segment.findFirst({ where: { id }, include: named });
       if (found === null) throw unknown(id);
       const { workspaceId, name } = found;
       const entry = { subject: { kind: 'segment', id }, workspaceId, detail: { name } };
