@@ -147,7 +147,7 @@ export async function openHostileConsole() {
   });
   await letterIn(hall, { reason: hostile, requestId: request });
   const letters = `/dead-letters?workspace=${hall}`;
-  const [, ofGroup] = /href="[^"]*(group=[0-9a-f]{16})"/.exec(
+  const [, ofGroup] = /href="[^"]*(group=[^"&]+)/.exec(
     await (await scene.operator.get(letters, { accept: 'text/html' })).text(),
   )!;
   const screens = 'screen=desktop&template=confirmation';
