@@ -17,6 +17,7 @@ WORKDIR /app
 COPY --from=build /app/package.json /app/Procfile /app/LICENSE /app/SECURITY.md ./
 COPY --from=build /app/prisma/migrations ./prisma/migrations
 COPY --from=build /app/src/limits/token-bucket.lua ./src/limits/token-bucket.lua
+COPY --from=build /app/src/queue/share-lanes.lua ./src/queue/share-lanes.lua
 COPY --from=build /app/src/board/assets/console.css /app/src/board/assets/console.js ./src/board/assets/
 COPY --from=build /app/src/docs/assets/docs.css /app/src/docs/assets/docs.js ./src/docs/assets/
 # What /docs shows.

@@ -19,8 +19,16 @@ const RULES = 'test/**/*.rules.test.ts';
 /** Of the stores: they measure the memory of their own process, in which nobody may have been before. */
 const MEASURED = 'test/integrations/hostile-*.test.ts';
 
-/** They measure for how long a process keeps others waiting, or what it holds until its turn: nothing else may run meanwhile. */
-const ALONE = ['test/g8/*.test.ts', 'test/fuzz/*.test.ts', 'test/security/held-*.test.ts'];
+/**
+ * They measure for how long a process keeps others waiting, what it holds until its turn, or how soon another takes over
+ * from it: nothing else may run meanwhile.
+ */
+const ALONE = [
+  'test/g8/*.test.ts',
+  'test/fuzz/*.test.ts',
+  'test/security/held-*.test.ts',
+  'test/workers/shared-lanes.*.test.ts',
+];
 
 type ProjectTests = TestProjectInlineConfiguration['test'];
 

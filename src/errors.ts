@@ -62,6 +62,14 @@ export const errors = {
   draftPreferenceCenter: { status: 400, message: 'The preference center is a draft, which no link opens' },
   userWithoutEmail: { status: 400, message: 'The user has no email address' },
   unknownSegment: { status: 400, message: 'Invalid segment ID' },
+  exportRunning: {
+    status: 429,
+    message: 'An export of this segment is running: wait until it is complete',
+  },
+  tooManyExports: {
+    status: 429,
+    message: 'A workspace may have at most 100 exports of segments at a time: wait until one is complete',
+  },
   invalidCursor: { status: 400, message: 'Invalid cursor' },
   invalidIntegrationId: { status: 400, message: 'Invalid integration ID' },
   integrationNotActive: { status: 400, message: 'The integration is not active' },
@@ -91,6 +99,10 @@ export const errors = {
   unknownPreferenceCenter: { status: 404, message: 'Preference center not found' },
   unknownIntegration: { status: 404, message: 'Integration not found' },
   unknownUser: { status: 404, message: 'User not found' },
+  unknownDownload: { status: 404, message: 'No export has this link' },
+  exportNotReady: { status: 404, message: 'The export is not ready yet' },
+  exportFailed: { status: 410, message: 'The export has failed: ask for another' },
+  downloadExpired: { status: 410, message: 'The link is no longer valid: ask for another export' },
   unknownRequest: { status: 404, message: 'Nothing is known of an accepted request with this id' },
   methodNotAllowed: { status: 405, message: 'Method Not Allowed' },
   bodyTooSlow: { status: 408, message: 'Request Timeout' },
@@ -111,6 +123,8 @@ export const errors = {
     status: 503,
     message: 'A request with this Idempotency-Key is still being worked on',
   },
+  upstreamAway: { status: 502, message: 'The upstream cannot be reached.' },
+  upstreamSilent: { status: 504, message: 'The upstream has not answered in time.' },
   unavailable: { status: 503, message: 'Service Unavailable' },
 } as const satisfies Record<string, { status: number; message: string }>;
 

@@ -147,7 +147,7 @@ function run({ config, ports, databaseUrl, apiKey, end, log }: RunOptions): () =
       INTEGRATION_KEY: integrationKey(config),
     },
     log,
-    deadline: config.SHUTDOWN_TIMEOUT_MS,
+    deadline: config.SHUTDOWN_DELAY_MS + config.SHUTDOWN_TIMEOUT_MS,
     onHopeless: (name) => {
       if (!ready) end.because(`the process ${name} does not start`, 1);
     },

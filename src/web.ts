@@ -12,8 +12,10 @@ import { createLinkSettings } from './edge/open-link.ts';
 import { openApiDocument } from './edge/openapi.ts';
 import { addHealthPages } from './edge/pages.ts';
 import { addPreferencePages } from './edge/preference-pages.ts';
+import { createProxy } from './edge/proxy.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { collectGarbage, createReading } from './edge/reading.ts';
+import { addSegmentDownloads, createDownloadSettings } from './edge/segment-downloads.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
 import { allOperations } from './operations/index.ts';
 import { runProcess } from './platform/lifecycle.ts';
@@ -120,7 +122,7 @@ async function main(): Promise<void> {
   });
   const rateLimiter = createRateLimiter(limits.buckets);
   const fleet = addFleetMetrics(metrics.registry, {
-    ...{ pool, connection, depth, oldest, dataDir: config.DATA_DIR },
+    ...{ pool, connection, depth, oldest, lanes: config.LANES, dataDir: config.DATA_DIR },
   });
   const renderer = createRenderer();
   const links = createLinkSettings(config);
@@ -129,9 +131,12 @@ async function main(): Promise<void> {
   const announceRun = createAnnouncer(syncs, log);
   const resources = {
     ...{ database, serviceIdField: config.SERVICE_ID_FIELD, renderer, links, waiting, announceRun },
+    downloads: createDownloadSettings(config),
   };
+  const { PROXY_UPSTREAM: upstream } = config;
   const services = {
-    config,
+    // Of a proxied request, this process is the innermost proxy itself.
+    config: upstream ? { ...config, TRUST_PROXY_HOPS: config.TRUST_PROXY_HOPS + 1 } : config,
     log,
     strangers,
     metrics,
@@ -153,6 +158,7 @@ async function main(): Promise<void> {
     createApp(operations, services, (app) => {
       addDocsPages(app, () => openApiDocument(operations));
       addPreferencePages(app, services);
+      addSegmentDownloads(app, services);
       addHealthPages(app, {
         pool: database.pool,
         connection,
@@ -169,9 +175,21 @@ async function main(): Promise<void> {
     }),
   );
 
-  const server = createServer(serverOptions, handle);
+  const proxy =
+    upstream &&
+    (await createProxy(
+      {
+        upstream: new URL(upstream),
+        patience: config.PROXY_TIMEOUT_MS,
+        mostBodyBytes: config.MAX_BODY_BYTES,
+        mostBytes: config.MAX_SMALL_BODIES_BYTES,
+      },
+      { handle, operations, registry: metrics.registry, log },
+    ));
+  const take = proxy ? proxy.take : handle;
+  const server = createServer(serverOptions, take);
   // An expectation that we do not know is no reason to refuse; Node alone would, with a bare 417.
-  server.on('checkExpectation', handle);
+  server.on('checkExpectation', take);
   limitConnections(server);
   answerBrokenRequests(server, strangers);
   const watchedHeads = heads.watch(server);
@@ -204,6 +222,7 @@ async function main(): Promise<void> {
     loop,
     watchedHeads,
     { name: 'queue', stop: () => queue.drain() },
+    ...(proxy ? [proxy.service] : []),
     listening,
   );
   log.info({ host: config.HOST, port: config.PORT, lanes: config.LANES, queue: connection.kind }, 'ready');

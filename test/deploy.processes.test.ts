@@ -5,143 +5,17 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { describe, expect, test } from 'vitest';
-import { parse } from 'yaml';
-import { readConfig, settings } from '../src/platform/config.ts';
+import { settings } from '../src/platform/config.ts';
 import { packageRoot } from '../src/platform/package-root.ts';
 import { parseProcfile } from '../src/start/processes.ts';
-import { startProcess } from './setup/processes.ts';
-
-interface Service {
-  image?: string;
-  build?: string;
-  command?: string;
-  restart?: string;
-  environment?: Record<string, string | number>;
-  env_file?: { path: string; required: boolean }[];
-  ports?: string[];
-  volumes?: string[];
-  healthcheck?: { test?: string[]; disable?: boolean };
-  depends_on?: Record<string, { condition: string }>;
-  container_name?: string;
-}
 
 const run = promisify(execFile);
 const read = (file: string) => readFileSync(path.join(packageRoot, file), 'utf8');
 const procfile = parseProcfile(read('Procfile'));
-const compose = parse(read('docker-compose.yml'), { merge: true }) as {
-  services: Record<string, Service>;
-  volumes: Record<string, null>;
-};
-const { postgres, redis, release, web, worker, sync, board } = compose.services as Record<string, Service> &
-  Record<'postgres' | 'redis' | 'release' | 'web' | 'worker' | 'sync' | 'board', Service>;
-const ours = Object.fromEntries(procfile.map(({ name }) => [name, compose.services[name]!]));
 const dockerfile = read('Dockerfile')
   .split('\n')
   .filter((line) => line && !line.startsWith('#'));
 const finalStage = dockerfile.slice(dockerfile.findLastIndex((line) => line.startsWith('FROM ')));
-
-describe('docker-compose.yml', () => {
-  test('runs every line of the Procfile under its name with its command, beside Postgres and Redis', () => {
-    expect(Object.keys(compose.services).sort()).toEqual(
-      ['postgres', 'redis', ...procfile.map(({ name }) => name)].sort(),
-    );
-    for (const { name, nodeArgs, file } of procfile) {
-      const command = ['node', ...nodeArgs, file].join(' ');
-      expect(ours[name]).toMatchObject({ command, build: '.', image: 'penstock' });
-      expect(existsSync(path.join(packageRoot, file)), file).toBe(true);
-    }
-  });
-
-  test('sets only what the settings know, each to a value that they accept', () => {
-    for (const service of Object.values(ours)) {
-      const environment = Object.entries(service.environment ?? {}).map(([name, value]) => [
-        name,
-        String(value),
-      ]);
-      for (const [name] of environment) expect(Object.keys(settings)).toContain(name);
-      expect(() => readConfig(Object.fromEntries(environment))).not.toThrow();
-      expect(service.env_file).toEqual([{ path: '.env', required: false }]);
-    }
-  });
-
-  test('reads no variable that docs/operations.md does not explain', () => {
-    const variables = [...read('docker-compose.yml').matchAll(/\$\{?(\w+)/g)].map(([, name]) => name!);
-    expect(variables).toContain('POSTGRES_PASSWORD');
-    for (const name of variables) expect(read('docs/operations.md')).toContain(`\`${name}\``);
-  });
-
-  test('gives every process the Postgres and the Redis that it starts', () => {
-    const { POSTGRES_USER, POSTGRES_PASSWORD, POSTGRES_DB } = postgres.environment!;
-    for (const { environment } of Object.values(ours)) {
-      expect(environment).toMatchObject({
-        DATABASE_URL: `postgresql://${POSTGRES_USER}:${POSTGRES_PASSWORD}@postgres:5432/${POSTGRES_DB}`,
-        REDIS_URL: 'redis://redis:6379',
-      });
-    }
-  });
-
-  test('Redis stores what it confirms and throws nothing out', () => {
-    expect(redis.command).toBe(
-      'redis-server --appendonly yes --appendfsync always --maxmemory-policy noeviction',
-    );
-  });
-
-  test('the data of both lies in named volumes', () => {
-    expect(postgres.volumes).toEqual(['postgres-data:/var/lib/postgresql/data']);
-    expect(redis.volumes).toEqual(['redis-data:/data']);
-    expect(Object.keys(compose.volumes).sort()).toEqual(['postgres-data', 'redis-data']);
-  });
-
-  test('processes start when the tables are there and both stores are healthy', () => {
-    const condition = (name: string) => ({ condition: name });
-    for (const service of [web, worker, sync, board]) {
-      expect(service.depends_on).toEqual({
-        release: condition('service_completed_successfully'),
-        postgres: condition('service_healthy'),
-        redis: condition('service_healthy'),
-      });
-    }
-    expect(release.depends_on).toEqual({ postgres: condition('service_healthy') });
-    expect(release.restart).toBe('no');
-  });
-
-  test('workers and sync processes can be scaled: no name, no port, no volume of one container', () => {
-    for (const service of [worker, sync]) {
-      expect(service.container_name).toBeUndefined();
-      expect(service.ports).toBeUndefined();
-      expect(service.volumes).toBeUndefined();
-    }
-  });
-
-  test('each process has the port of its setting; web is published on it, the dashboard on this machine only', () => {
-    expect(web.environment).toMatchObject({ HOST: '0.0.0.0', PORT: settings.PORT.default });
-    expect(web.ports).toEqual([`${settings.PORT.default}:${settings.PORT.default}`]);
-    expect(board.environment).toMatchObject({
-      BOARD_HOST: '0.0.0.0',
-      BOARD_PORT: settings.BOARD_PORT.default,
-    });
-    expect(board.ports).toEqual([`127.0.0.1:${settings.BOARD_PORT.default}:${settings.BOARD_PORT.default}`]);
-    expect(worker.environment).toMatchObject({ WORKER_PORT: settings.WORKER_PORT.default });
-    expect(sync.environment).toMatchObject({ SYNC_PORT: settings.SYNC_PORT.default });
-    expect(postgres.ports).toBeUndefined();
-    expect(redis.ports).toBeUndefined();
-  });
-
-  test('everything that stays up has a health check', () => {
-    for (const [name, { healthcheck }] of Object.entries(compose.services)) {
-      if (name === 'release') expect(healthcheck).toEqual({ disable: true });
-      else expect(healthcheck?.test?.[0], name).toBe('CMD');
-    }
-    for (const name of ['web', 'worker', 'sync', 'board']) {
-      expect(compose.services[name]?.healthcheck?.test).toEqual(['CMD', 'node', 'dist/src/health.js', name]);
-    }
-  });
-
-  test('the health check of a process that does not answer fails', async () => {
-    const check = startProcess('dist/src/health.js', { PORT: '1' }, ['web']);
-    expect(await check.exit).toEqual({ code: 1, signal: null });
-  });
-});
 
 describe('Dockerfile', () => {
   test('has two stages on a Node that package.json allows', () => {

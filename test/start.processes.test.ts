@@ -67,7 +67,7 @@ describe('starts on one data folder, one after the other', () => {
         expect.objectContaining({ name, alive: true, missing: [], resident_bytes: expect.any(Number) }),
       ),
     );
-    expect(lanes).toEqual([{ lane: 'lane-0', depth: 0, oldest_seconds: 0 }]);
+    expect(lanes).toEqual([{ lane: 'lane-0', depth: 0, oldest_seconds: 0, worked_by: expect.any(Array) }]);
   });
 
   test('one beside it on the same data names it and exits 1', async () => {

@@ -1,15 +1,21 @@
 import { checkColumns } from '../src/integrations/columns.ts';
 import { openTokenBuckets } from '../src/limits/token-buckets.ts';
 import { runProcess } from '../src/platform/lifecycle.ts';
+import { reachOf, reachOfSources } from '../src/platform/reach.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { integrationKeys } from '../src/processes/secrets.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
 import { watchDepth } from '../src/queue/depth.ts';
 import { watchApplied } from '../src/queue/effects.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
+import { openDestination } from '../src/streams/open-destination.ts';
+import { createStreamMetrics } from './streams/metrics.ts';
+import { startStreams } from './streams/start.ts';
 import { createRowJudge, createRules } from './sync/chunk.ts';
 import { createSyncMetrics, type SyncContext } from './sync/context.ts';
 import { createSourceOpener } from './sync/read.ts';
+import { createRetentionMetrics, startRetention } from './sync/retention.ts';
+import { startSegmentExports } from './sync/segment-exports.ts';
 import { startSyncs, startSyncUpkeep } from './sync/start.ts';
 import { createThrottle } from './sync/throttle.ts';
 
@@ -20,7 +26,7 @@ const MAX_ROWS = 500_000_000;
 async function main(): Promise<void> {
   const metrics = createSyncMetrics();
   const opened = await openWorkingProcess('sync', metrics);
-  const { config, log, pool, connection, producer, producerConnection, installation, services } = opened;
+  const { config, log, pool, url, connection, producer, producerConnection, installation, services } = opened;
 
   const limits = openTokenBuckets(config, producerConnection, { counter: 'sync', pool, log });
   const syncs = createSyncQueue(producerConnection, config.QUEUE_TIMEOUT_MS);
@@ -33,7 +39,7 @@ async function main(): Promise<void> {
     open: createSourceOpener(integrationKeys(config), {
       serviceIdField: config.SERVICE_ID_FIELD,
       scratchBytes: config.SYNC_SCRATCH_BYTES,
-      refusedNetworks: config.SYNC_REFUSED_NETWORKS,
+      reach: reachOfSources(config),
     }),
     checkColumns: (columns, { kind }) => checkColumns(kind, columns, config.SERVICE_ID_FIELD),
     rulesOf: (run) => createRules(pool, run, config.KEY_CACHE_MS),
@@ -53,7 +59,17 @@ async function main(): Promise<void> {
     { name: 'sync queue', stop: () => syncs.stop() },
     depth,
     startSyncUpkeep(pool, syncs, log),
+    startRetention({ databaseUrl: url, config, log, metrics: createRetentionMetrics(metrics.registry) }),
+    startSegmentExports({ databaseUrl: url, config, registry: metrics.registry, log }),
     startSyncs({ connection, syncs, context, config }),
+    startStreams({
+      context: {
+        ...{ pool, log, serviceIdField: config.SERVICE_ID_FIELD },
+        open: (leased) => openDestination(leased, { reach: reachOf(config), keys: integrationKeys(config) }),
+        metrics: createStreamMetrics(metrics.registry),
+      },
+      days: config.STREAM_LOG_DAYS,
+    }),
   );
   opened.ready({ concurrency: config.SYNC_CONCURRENCY });
 }

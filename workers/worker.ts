@@ -16,9 +16,10 @@ async function main(): Promise<void> {
   let lanes: Lanes | undefined;
   const opened = await openWorkingProcess('worker', {
     ...{ registry: metrics.registry, objects: metrics.objects, lanes: metrics.lanes },
+    held: () => lanes?.held() ?? [],
     onLoss: () => lanes?.leaveFences(),
   });
-  const { config, log, url, pool, connection, dependencies, installation, services } = opened;
+  const { id, config, log, url, pool, connection, dependencies, installation, services } = opened;
   const { producer, producerConnection: observer } = opened;
   await installation.confirmed;
 
@@ -38,7 +39,10 @@ async function main(): Promise<void> {
   const fences = createFences({ pool, lanes: config.LANES, metrics, log });
   // One lane meets no other.
   const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
-  lanes = startLanes({ connection, observer, databaseUrl: url, coalescer, fences, config, log });
+  lanes = startLanes({
+    ...{ id, connection, observer, databaseUrl: url, coalescer, fences, config, log },
+    onChange: opened.tellSoon,
+  });
   const oldest = watchOldest(observer, { lanes: config.LANES, maxAgeMs: config.MAX_ENVELOPE_AGE_MS, log });
   addOldestMetric(metrics.registry, oldest.ages);
 

@@ -65,6 +65,6 @@ export function codeOf(error: unknown): string | undefined {
 /** For `catch`: what is unique and there already is refused with these words; anything else goes on. */
 export function refuseTaken(words: string): (error: unknown) => never {
   return (error) => {
-    throw codeOf(error) === 'P2002' ? new Refusal(words) : error;
+    throw ['P2002', '23505'].includes(codeOf(error) ?? '') ? new Refusal(words) : error;
   };
 }

@@ -1,3 +1,4 @@
+import path from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
 import type { Json } from '../profile/json.ts';
@@ -114,6 +115,29 @@ export function showProgress(total: number, nouns: string): Progress {
   );
   bar.start(total, 0);
   return { advance: (by) => bar.increment(by), stop: () => bar.stop() };
+}
+
+/** A bar on stderr, drawn only on a terminal, with rows, their rate, and the time that is left. */
+export function showRows(input: { name: string; length: number; read(): number }) {
+  const bar = new SingleBar(
+    {
+      format: `${path.basename(input.name)} {bar} {percentage}%, {rows} rows, {rate}/s, {eta_formatted} left`,
+      ...{ stream: process.stderr, hideCursor: true, etaBuffer: 50 },
+    },
+    Presets.shades_classic,
+  );
+  let [before, started] = [0, performance.now()];
+  return {
+    begin(rows: number): void {
+      [before, started] = [rows, performance.now()];
+      bar.start(input.length, 0, { rows, rate: 0 });
+    },
+    move(rows: number): void {
+      const rate = Math.round(((rows - before) * 1000) / Math.max(1, performance.now() - started));
+      bar.update(input.read(), { rows, rate });
+    },
+    stop: () => bar.stop(),
+  };
 }
 
 /** Who may own what is listed, and how a person names one. */

@@ -9,6 +9,7 @@ import { addCompanies, addPermissionSets, addTeams, addWorkspaces } from './comm
 import { addCompletion } from './commands/completion.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
 import { addDoctor } from './commands/doctor.ts';
+import { addExport } from './commands/export.ts';
 import { addGroups } from './commands/groups.ts';
 import { addImport } from './commands/import.ts';
 import { addIntegrations } from './commands/integrations.ts';
@@ -18,12 +19,15 @@ import { addMigrate } from './commands/migrate.ts';
 import { addPhoneNumbers } from './commands/phone-numbers.ts';
 import { addPreferenceCenters } from './commands/preference-centers.ts';
 import { addQueue } from './commands/queue.ts';
+import { addRetention } from './commands/retention.ts';
 import { addScimTokens } from './commands/scim-tokens.ts';
 import { addSegments } from './commands/segments.ts';
 import { addSeries } from './commands/series.ts';
 import { addStatus } from './commands/status.ts';
+import { addStreams } from './commands/streams.ts';
 import { addUsage } from './commands/usage.ts';
 import { addUsers } from './commands/users.ts';
+import { addWorkers } from './commands/workers.ts';
 
 /**
  * The `penstock` command: one noun per file of admin/commands.
@@ -54,15 +58,19 @@ export function createProgram(fail: (text: string) => void): Command {
   addScimTokens(command);
   addIntegrations(command);
   addImport(command);
+  addExport(command);
   addLimits(command);
   addUsage(command);
   addSegments(command);
+  addStreams(command);
   addSeries(command);
+  addRetention(command);
   addAudit(command);
   addDeadLetters(command);
   addQueue(command);
   addMigrate(command);
   addStatus(command);
+  addWorkers(command);
   addDoctor(command);
   addCompletion(command);
   return command;

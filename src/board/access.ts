@@ -24,9 +24,15 @@ export const rights = {
   edit_keys: ['edit_api_keys'],
   /** To look at subscription groups. */
   groups: ['manage_subscription_groups'],
+  /** To look at segments, and to count whom they mean, which takes the right to look at users as well. */
+  segments: ['view_segments', 'edit_segments', 'archive_segments'],
+  /** To make and change them. */
+  edit_segments: ['edit_segments'],
+  /** To archive them. */
+  archive_segments: ['archive_segments', 'edit_segments'],
   /** To look at preference centers, and at their preview. */
   centers: ['view_preference_centers', 'edit_preference_centers'],
-  /** To look at warehouse syncs, and to run, pause and cancel them. */
+  /** To look at warehouse syncs, and to run, pause and cancel them; to look at streams, and to pause them. */
   syncs: ['edit_cloud_data_ingestion', 'manage_external_integrations'],
 } as const;
 

@@ -145,15 +145,16 @@ export function createAccounts({ prisma, pool }: Pick<Database, 'prisma' | 'pool
     async signInProved(
       { email, company }: Proved,
       arrival: Arrival,
-    ): Promise<{ secret: string } | 'unknown' | 'inactive'> {
+    ): Promise<{ secret: string } | { refused: 'unknown' | 'inactive'; companyId: string }> {
       const which = validate(company) ? [{ id: company }, { name: company }] : [{ name: company }];
       const account = await prisma.account.findFirst({
         where: { email, company: { OR: which } },
         select: { id: true, userName: true, companyId: true, sessionEpoch: true, active: true },
       });
-      if (account === null) return 'unknown';
+      // Of that company alone: others, where the address has an account too, have not been asked.
+      if (account === null) return { refused: 'unknown', companyId: '' };
       const secret = account.active ? await begin(account, arrival, 'openid_connect') : undefined;
-      return secret === undefined ? 'inactive' : { secret };
+      return secret === undefined ? { refused: 'inactive', companyId: account.companyId } : { secret };
     },
 
     /** Ends the session that a browser had, where it is an account's: it signs in as BOARD_USER, and does not wait. */

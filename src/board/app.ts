@@ -2,6 +2,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Express, NextFunction, Request, Response, Router } from 'express';
 import express from 'express';
 import helmet from 'helmet';
+import { isLeaving } from '../platform/lifecycle.ts';
 import { namesOneHost, targetOf } from '../platform/listen.ts';
 import { addClockMetric, addDependencyMetric, addSpanMetric, createRegistry } from '../processes/metrics.ts';
 import { createMetricsGuard } from '../processes/secrets.ts';
@@ -120,9 +121,12 @@ export function createBoardApp({
   // From the last look, a few seconds ago: whoever asks again and again costs the stores nothing.
   addPage('/readyz', (response) => {
     const found = missing();
-    const message = found.length === 0 ? 'ready' : 'not ready';
+    const leaving = isLeaving();
+    const ready = found.length === 0 && !leaving;
+    const message = ready ? 'ready' : 'not ready';
     // One that is undefined is left out.
-    response.status(found.length === 0 ? 200 : 503).json({ message, missing: found, loss: loss() });
+    const body = { message, missing: found, loss: loss(), ...(leaving && { leaving }) };
+    response.status(ready ? 200 : 503).json(body);
   });
   app.route('/metrics').get(showMetrics(metricsToken, { loss, missing, clockSkew })).all(refuseOtherMethods);
   app.use(ofConsole);

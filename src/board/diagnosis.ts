@@ -1,6 +1,6 @@
 import { grouped } from '../platform/numbers.ts';
 import { whatIsLost } from '../queue/loss.ts';
-import { BEAT_SECONDS, type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
+import { BEAT_SECONDS, type SeenProcess, SILENT_SECONDS, unworkedLanes } from '../store/processes.ts';
 import type { FleetState } from './fleet.ts';
 import { count, duration } from './layout.ts';
 import {
@@ -161,6 +161,15 @@ function stuck(found: Findings): Verdict | undefined {
       advice: 'It may hold these lanes. Restart it; until then the others take over what they can.',
     };
   const rate = living.reduce((sum, { objectsPerSecond }) => sum + objectsPerSecond, 0);
+  const nobodys = new Set(unworkedLanes(processes, lanes.length));
+  const left = late.filter(({ lane }) => nobodys.has(lane)).map(({ lane }) => lane);
+  if (left.length > 0)
+    return {
+      tone: 'bad',
+      sentence: `Nobody works ${lanesIn(left)} though ${count(living.length, 'worker')} ${living.length === 1 ? 'runs' : 'run'}: ${what}.`,
+      advice:
+        'Workers take such a lane within five seconds. If this lasts, their logs say whether Redis lets them share the lanes out.',
+    };
   const standing = late.filter(({ lane }) => !living.some((worker) => worker.lanes.includes(lane)));
   if (standing.length > 0)
     return {

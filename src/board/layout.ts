@@ -1,4 +1,4 @@
-import { Html, html, type Part } from '../platform/html.ts';
+import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import { grouped } from '../platform/numbers.ts';
 import type { Json } from '../profile/json.ts';
 import type { Right, Viewer, Workspace } from './access.ts';
@@ -11,7 +11,10 @@ const places: { path: string; name: string; right?: Right | 'company' }[] = [
   { path: '/requests', name: 'Requests', right: 'delivery' },
   { path: '/dead-letters', name: 'Dead letters', right: 'delivery' },
   { path: '/syncs', name: 'Syncs', right: 'syncs' },
+  { path: '/streams', name: 'Streams', right: 'syncs' },
   { path: '/groups', name: 'Groups', right: 'groups' },
+  { path: '/segments', name: 'Segments', right: 'segments' },
+  { path: '/exports', name: 'Exports', right: 'segments' },
   { path: '/preference-centers', name: 'Preference centers', right: 'centers' },
   { path: '/workspaces', name: 'Workspaces', right: 'usage' },
   { path: '/keys', name: 'API keys', right: 'keys' },
@@ -40,15 +43,7 @@ export function shell({ title, body, path, viewer, notice, alarm, refresh }: She
   const isPresent = (place: string) => (place === '/' ? path === '/' : path.startsWith(place));
   return html`<!doctype html>
 <html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="robots" content="noindex">
-<title>${title} – Penstock</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="${assetPath('console.css')}">
-<script src="${assetPath('console.js')}"></script>
-</head>
+${pageHead({ title, styles: [assetPath('console.css')], scripts: [assetPath('console.js')] })}
 <body${viewer ? '' : html` class="plain"`}>
 <a class="skip" href="#main">Skip to the content</a>
 ${
@@ -93,7 +88,9 @@ const notices: Record<string, string> = {
   limited: 'The limit holds within KEY_CACHE_MS.',
   unlimited: 'Taken back: what every workspace starts with holds again.',
   made: 'Made. It can be given on the page of an account.',
+  named: 'Made. Clients read it by the id that stands below.',
   changed: 'Changed.',
+  archived: 'Archived: nobody can use it any more, and its name stays taken.',
   removed: 'Deleted for good.',
   given: 'Given. It holds from the next request of the account on.',
   taken: 'Taken away. It holds from the next request of the account on.',

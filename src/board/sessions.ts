@@ -138,6 +138,11 @@ interface Failed {
 const OPERATOR = ' operator';
 const OTHERS = ' others';
 
+/** An address of one company alone. No text that is stored has the character between them. */
+const within = (email: string, company: string) => `${email}\0${company}`;
+
+const addressOf = (name: string) => name.split('\0')[0]!;
+
 /**
  * Counts wrong passwords by name, and writes them into the audit once a minute: however fast somebody guesses, it is a
  * bounded number of entries. A name that no account has is not written, since it may be a password.
@@ -145,7 +150,7 @@ const OTHERS = ' others';
 export function createFailedSignIns(
   pool: Pool,
   log: Log,
-): Service & { note(name: string | undefined, client: Client): void } {
+): Service & { note(name: string | undefined, client: Client, company?: string): void } {
   let byName = new Map<string, Failed>();
 
   function add(name: string, { count, address }: Failed): void {
@@ -159,7 +164,7 @@ export function createFailedSignIns(
     byName = new Map();
     if (names.size === 0) return;
     try {
-      const accounts = await accountsByEmail(pool, [...names.keys()]);
+      const accounts = await accountsByEmail(pool, [...new Set([...names.keys()].map(addressOf))]);
       // All of them, or none: what was not written is counted again with the next minute.
       await inTransaction(pool, (tx) => write(tx, names, accounts));
     } catch (error) {
@@ -178,10 +183,12 @@ export function createFailedSignIns(
         { action: 'sign_ins.fail', ...entry, detail: { count } },
       ]);
     const left = new Map(names);
-    for (const { id, companyId, email } of accounts) {
-      await record(names.get(email)!, { subject: { kind: 'account', id }, companyId });
-      left.delete(email);
-    }
+    for (const { id, companyId, email } of accounts)
+      for (const name of [email, within(email, companyId)]) {
+        const failed = names.get(name);
+        if (failed) await record(failed, { subject: { kind: 'account', id }, companyId });
+        left.delete(name);
+      }
     const ofOperator = left.get(OPERATOR);
     left.delete(OPERATOR);
     if (ofOperator) await record(ofOperator, { subject: { kind: 'operator', id: 'BOARD_USER' } });
@@ -193,10 +200,14 @@ export function createFailedSignIns(
   const telling = poll(TELL_MS, tell);
   return {
     name: 'failed sign-ins',
-    /** @param name of an account, in lower case; undefined: the operator's */
-    note(name, { address }) {
+    /**
+     * @param name of an account, in lower case; undefined: the operator's
+     * @param company the only one whose account was asked for; absent: a password is tried with those of all
+     */
+    note(name, { address }, company) {
       // One that no column can hold must not hide the others.
-      add(name === undefined ? OPERATOR : storable(name).trim(), { count: 1, address });
+      const stored = name === undefined ? OPERATOR : storable(name).trim();
+      add(company === undefined ? stored : within(stored, company), { count: 1, address });
     },
     async stop() {
       await telling.stop();

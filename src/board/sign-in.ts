@@ -203,9 +203,9 @@ export function createSignIn({
         const arrival = arrivalOf(request);
         if (signIns.secondsLeft(proved.email) > 0) return 'busy';
         const entered = await accounts.signInProved(proved, arrival);
-        if (typeof entered === 'string') {
-          failures.note(proved.email, arrival.client);
-          return entered;
+        if ('refused' in entered) {
+          failures.note(proved.email, arrival.client, entered.companyId);
+          return entered.refused;
         }
         signIns.count(proved.email);
         leaveOperator(arrival);

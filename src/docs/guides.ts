@@ -8,12 +8,14 @@ import { asHtml } from './layout.ts';
 /** Whom a guide is for, and the files of those guides in the order in which they are read. */
 const shelves = {
   'Use the API': [
-    ...['docs/api.md', 'docs/segments.md', 'docs/preference-centers.md', 'docs/import.md'],
-    ...['docs/warehouse-sync.md', 'docs/scim.md'],
+    ...['docs/api.md', 'docs/segments.md', 'docs/preference-centers.md', 'docs/import.md', 'docs/export.md'],
+    ...['docs/warehouse-sync.md', 'docs/streams.md', 'docs/scim.md', 'docs/differences.md'],
+    'docs/migration.md',
   ],
   'Run it': [
-    ...['docs/console.md', 'docs/operations.md', 'docs/settings.md', 'docs/backup.md', 'docs/runbook.md'],
-    ...['docs/reliability.md', 'SECURITY.md', 'docs/upgrade.md', 'docs/stability.md'],
+    ...['docs/console.md', 'docs/operations.md', 'docs/deploy.md', 'docs/settings.md', 'docs/backup.md'],
+    ...['docs/retention.md', 'docs/runbook.md', 'docs/reliability.md', 'SECURITY.md', 'docs/upgrade.md'],
+    'docs/stability.md',
   ],
 };
 

@@ -1,4 +1,4 @@
-import { Html, html, type Part } from '../platform/html.ts';
+import { Html, html, type Part, pageHead } from '../platform/html.ts';
 import { packageVersion } from '../platform/package-root.ts';
 
 /** What the navigation leads to. */
@@ -37,17 +37,7 @@ export function createShell(contents: Contents, asset: AssetPath) {
   return ({ title, body, path, query }: Shell): string =>
     html`<!doctype html>
 <html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="robots" content="noindex">
-<title>${title} – Penstock</title>
-<link rel="icon" href="data:,">
-<link rel="stylesheet" href="${asset('console.css')}">
-<link rel="stylesheet" href="${asset('docs.css')}">
-<script src="${asset('console.js')}"></script>
-<script src="${asset('docs.js')}"></script>
-</head>
+${pageHead({ title, styles: [asset('console.css'), asset('docs.css')], scripts: [asset('console.js'), asset('docs.js')] })}
 <body class="docs">
 <a class="skip" href="#main">Skip to the content</a>
 <header class="side">

@@ -43,12 +43,17 @@ export async function createSearch(parts: readonly Found[]): Promise<Search> {
       .filter(Boolean)
       .slice(0, MOST_WORDS)
       .join(' ');
+    // Many guides speak of a setting, and one says what it is.
+    const boostDocument = (id: number) => (parts[id]!.title === 'Settings' ? 10 : 1);
     return index
-      .search(words)
+      .search(words, SETTING.test(query.trim()) ? { boostDocument } : {})
       .slice(0, MOST_FOUND)
       .map(({ id }) => parts[id]!);
   };
 }
+
+/** The name of one. */
+const SETTING = /^[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+$/;
 
 /** As MiniSearch parts words: a word with hyphens is several. */
 const BETWEEN_WORDS = /[\n\r\p{Z}\p{P}]+/u;

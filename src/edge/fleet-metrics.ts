@@ -7,7 +7,7 @@ import type { Depth, LaneDepth, Oldest } from '../queue/depth.ts';
 import { readTotals, readUsageToday, type UsageToday } from '../store/counters.ts';
 import type { Pool } from '../store/database.ts';
 import { readPartitionSizes, readReplication, readTableSizes } from '../store/health.ts';
-import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
+import { listProcesses, SILENT_SECONDS, unworkedLanes } from '../store/processes.ts';
 import { readSyncState } from '../store/sync-lists.ts';
 
 /** Milliseconds that whoever asks for the numbers waits for all of their sources. */
@@ -28,6 +28,8 @@ export interface FleetSources {
   connection: QueueConnection;
   depth: Depth;
   oldest: Pick<Oldest, 'ages' | 'standstill'>;
+  /** LANES. */
+  lanes: number;
   /** DATA_DIR. */
   dataDir: string;
 }
@@ -159,10 +161,15 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
     'Processes that have said within 20 seconds that they are there, by name.',
     'process',
   );
+  const unworked = gauge(
+    'penstock_queue_lanes_unworked',
+    'Lanes that no living worker works, by the heartbeats of the workers.',
+  );
   read(
-    [processes],
+    [processes, unworked],
     () => listProcesses(pool),
     (list) => {
+      unworked.set(unworkedLanes(list, sources.lanes).length);
       for (const process of ['web', 'worker', 'sync', 'board']) processes.set({ process }, 0);
       for (const { name, silentSeconds } of list)
         if (silentSeconds < SILENT_SECONDS) processes.inc({ process: name });

@@ -1,7 +1,7 @@
 import type { IncomingMessage } from 'node:http';
 import type { Express } from 'express';
 import type { Registry } from 'prom-client';
-import { within } from '../platform/lifecycle.ts';
+import { isLeaving, within } from '../platform/lifecycle.ts';
 import { checkReadiness } from '../processes/dependencies.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { Oldest } from '../queue/depth.ts';
@@ -51,11 +51,13 @@ export function addHealthPages(app: Express, sources: HealthSources): void {
     const stuck = sources.oldest.tooOld();
     const standstill = Math.round(sources.oldest.standstill());
     const moves = standstill === 0 || sources.readyAtStandstill;
-    const ready = missing.length === 0 && overload === undefined && moves;
+    const leaving = isLeaving();
+    const ready = missing.length === 0 && overload === undefined && moves && !leaving;
     const loss = sources.loss();
     response.status(ready ? 200 : 503).json({
       message: ready ? 'ready' : 'not ready',
       missing,
+      ...(leaving && { leaving }),
       ...(overload && { overload }),
       ...(loss && { loss }),
       ...(stuck.length > 0 && { stuck }),

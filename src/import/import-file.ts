@@ -1,4 +1,5 @@
 import { createHash } from 'node:crypto';
+import { isDeepStrictEqual } from 'node:util';
 import type { Config } from '../platform/config.ts';
 import { newId } from '../platform/ids.ts';
 import type { LongStrings } from '../profile/attribute-rule.ts';
@@ -18,8 +19,16 @@ import {
 } from '../store/imports.ts';
 import { ImportError, type Input } from './input.ts';
 import { createCallers, createJudge, type Judge } from './judge.ts';
-import { openRefusedRows } from './refused-rows.ts';
-import { judgeRows, type MappedRow, mapRows, type Routing, type RowOptions, refusedRow } from './rows.ts';
+import { openRefusedRows, requireFree } from './refused-rows.ts';
+import {
+  judgeRows,
+  type MappedRow,
+  mapRows,
+  type Routing,
+  type RowOptions,
+  refusedRow,
+  verdictOf,
+} from './rows.ts';
 import { type ImportEnd, runImport } from './run.ts';
 import type { Sent } from './vendor.ts';
 import { createYielding } from './yielding.ts';
@@ -32,8 +41,9 @@ export interface Wanted {
   updateExistingOnly: boolean;
   /** By which the import is known instead of by what the file holds. */
   name: string | undefined;
-  /** Where refused rows go. */
+  /** Where refused rows go, and whether what stands there may be written over. */
   refusedPath: string;
+  isForced: boolean;
 }
 
 type JudgeConfig = Pick<Config, 'SERVICE_ID_FIELD' | 'LONG_STRINGS' | 'KEY_CACHE_MS'>;
@@ -129,13 +139,11 @@ async function begin(
   { workspaceId, key }: ImportKey,
   { pool, actor }: Pick<Context, 'pool' | 'actor'>,
 ): Promise<StoredImport> {
-  const { input, options, updateExistingOnly, name } = wanted;
-  const reading = {
-    ...options,
-    updateExistingOnly,
-    map: options.map.map((one) => ({ ...one })),
-  } as unknown as Json;
+  const { input, options, updateExistingOnly, name, refusedPath, isForced } = wanted;
+  const reading = JSON.parse(JSON.stringify({ ...options, updateExistingOnly })) as Json;
   const { digest } = input;
+  const known = await findImport(pool, { workspaceId, key });
+  if (!isForced && !known?.finishedAt) await requireFree(refusedPath, known && input.name);
   await insertImport(pool, { workspaceId, key, id: newId(), file: input.name, digest, reading }, actor);
   const stored = await findImport(pool, { workspaceId, key });
   if (!stored) throw new ImportError(`${input.name}: the import is not there any more`);
@@ -143,7 +151,7 @@ async function begin(
     throw new ImportError(
       `${input.name} is another file than the ${stored.file} that was imported as ${name}; take another name`,
     );
-  if (!stored.finishedAt && JSON.stringify(stored.reading) !== JSON.stringify(reading))
+  if (!stored.finishedAt && !isDeepStrictEqual(stored.reading, reading))
     throw new ImportError(
       `${input.name}: an import of it was begun in another way (${JSON.stringify(stored.reading)}) and stands behind row ${stored.rows}; go on in that way, or give it a new name with --name to begin again`,
     );
@@ -177,6 +185,7 @@ export async function previewFile(
   { shown, leaving }: { shown: number; leaving: AbortSignal },
 ): Promise<Preview> {
   const preview: Preview = { routings: [], first: [], rows: 0, accepted: 0, refused: 0, warned: 0 };
+  if (!wanted.isForced) await requireFree(wanted.refusedPath, undefined);
   const judge = judgeOf(wanted, config);
   const callerOf = createCallers(pool, wanted.workspaceId, config.KEY_CACHE_MS);
   const refusedRows = openRefusedRows(wanted.refusedPath);
@@ -186,7 +195,7 @@ export async function previewFile(
       if (leaving.aborted) break;
       const caller = await callerOf(newId());
       for (const row of rows.slice(0, shown - preview.first.length)) {
-        const verdict = row.sent ? judge(structuredClone(row.sent), 0, caller) : { refused: row.refused! };
+        const verdict = verdictOf(structuredClone(row), judge, caller);
         const { reason } = refusedRow(row, 'refused' in verdict ? verdict.refused : '');
         preview.first.push({
           ...{ file: row.file, row: row.number, objects: row.sent ?? null, refused: reason || null },

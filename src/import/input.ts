@@ -3,8 +3,11 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { createGunzip, createInflateRaw, type Gunzip, type InflateRaw } from 'node:zlib';
-import type { ParquetLines } from '../integrations/files/parquet-lines.ts';
+import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet-lines.ts';
 import { SourceError } from '../integrations/source.ts';
+import { type AvroLines, openAvro } from './avro.ts';
+import { BrokenAvro } from './avro-values.ts';
+import { longLine, MOST_ROW_BYTES } from './records.ts';
 import { BrokenZip, checked, listZip, placeOf, type ZipEntry } from './zip.ts';
 import { BrokenZstd, unzstd } from './zstd.ts';
 
@@ -31,7 +34,7 @@ export interface Input {
   innerName: string;
   /** SHA-256 of its bytes as they lie there. */
   digest: Buffer;
-  /** Bytes of its texts, unpacked; rows of a Parquet file. */
+  /** Bytes of its texts, unpacked; rows of a table. */
   length: number;
   parts(): AsyncIterable<Part>;
   /** Of `length`, what `parts` have given by now. */
@@ -41,7 +44,10 @@ export interface Input {
   close(): Promise<void>;
 }
 
-type Kind = 'plain' | 'gzip' | 'zstd' | 'zip' | 'parquet';
+type Kind = 'plain' | 'gzip' | 'zstd' | 'zip' | Table;
+
+/** Files that have rows of columns instead of a text. */
+type Table = 'parquet' | 'avro';
 
 const CHUNK_BYTES = 1_048_576;
 
@@ -77,18 +83,21 @@ export async function openInput(name: string, { path = name, scratchBytes }: Ope
     if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} has no file in it`);
     const source: Source = { handle, name, size, kind, entries };
     const { digest, bytes } = await survey(source);
-    if (kind === 'parquet') parquet = await readParquet(path, name, scratchBytes);
-    const length = parquet?.rows ?? bytes;
+    const mostBytes = Math.max(HARMLESS_BYTES, MOST_RATIO * size);
+    const rowBounds = { mostBytes, mostRow: MOST_ROW_BYTES, longLine: longLine() };
+    if (kind === 'parquet') parquet = await readParquet(path, { ...rowBounds, name, scratchBytes });
+    const table = kind === 'avro' ? await openAvro(handle, { ...rowBounds, size }) : parquet;
+    const length = table?.rows ?? bytes;
     let read = 0;
     const count = (more: number) => {
       read += more;
     };
-    const parquetPart = async function* (lines: ParquetLines['lines']): AsyncGenerator<Part> {
-      yield { name, bytes: () => lines(count) };
+    const tablePart = async function* (lines: AvroLines['lines']): AsyncGenerator<Part> {
+      yield { name, bytes: () => inWords(lines(count), name) };
     };
     return {
       ...{ name, path, kind, digest, length, innerName: entries[0]?.name ?? name },
-      parts: () => (parquet ? parquetPart(parquet.lines) : counted(partsOf(source), count)),
+      parts: () => (table ? tablePart(table.lines) : counted(partsOf(source), count)),
       read: () => Math.min(length, read),
       async requireUnchanged() {
         const now = await handle.stat();
@@ -99,16 +108,29 @@ export async function openInput(name: string, { path = name, scratchBytes }: Ope
     };
   } catch (error) {
     await close();
-    if (error instanceof BrokenZip || error instanceof BrokenZstd)
-      throw new ImportError(`${name}: ${error.message}`, { cause: error });
-    throw error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
+    throw wordsOf(error, name);
   }
 }
 
-async function readParquet(path: string, name: string, scratchBytes: number): Promise<ParquetLines> {
+/** What a person can mend is said with the name of the file. */
+function wordsOf(error: unknown, name: string): unknown {
+  if (error instanceof BrokenZip || error instanceof BrokenZstd || error instanceof BrokenAvro)
+    return new ImportError(`${name}: ${error.message}`, { cause: error });
+  return error instanceof SourceError ? new ImportError(error.message, { cause: error }) : error;
+}
+
+async function* inWords<T>(chunks: AsyncIterable<T>, name: string): AsyncGenerator<T> {
+  try {
+    yield* chunks;
+  } catch (error) {
+    throw wordsOf(error, name);
+  }
+}
+
+async function readParquet(path: string, options: ParquetOptions): Promise<ParquetLines> {
   // What reads it is large, and seldom needed.
   const { openParquet } = await import('../integrations/files/parquet-lines.ts');
-  return openParquet(path, name, scratchBytes);
+  return openParquet(path, options);
 }
 
 async function openFile(name: string, path: string): Promise<FileHandle> {
@@ -146,8 +168,7 @@ function kindOf(start: Buffer, name: string): Kind {
   if (begins(0x28, 0xb5, 0x2f, 0xfd)) return 'zstd';
   if (begins(0x50, 0x41, 0x52, 0x31)) return 'parquet';
   if (begins(0x50, 0x4b, 3, 4) || begins(0x50, 0x4b, 5, 6)) return 'zip';
-  if (begins(0x4f, 0x62, 0x6a, 1))
-    throw new ImportError(`${name} is Avro, which is not read; write it as NDJSON or Parquet`);
+  if (begins(0x4f, 0x62, 0x6a, 1)) return 'avro';
   requireText(start, name);
   return 'plain';
 }
@@ -164,9 +185,10 @@ function requireText(start: Buffer, name: string): void {
 async function survey(source: Source): Promise<{ digest: Buffer; bytes: number }> {
   const hash = createHash('sha256');
   let bytes = 0;
-  const isInPlaces = source.kind === 'parquet' || source.kind === 'zip';
+  const isTable = source.kind === 'parquet' || source.kind === 'avro';
+  const isInPlaces = isTable || source.kind === 'zip';
   if (isInPlaces) for await (const _ of rawBytes(source, hash));
-  if (source.kind === 'parquet') return { digest: hash.digest(), bytes };
+  if (isTable) return { digest: hash.digest(), bytes };
   for await (const part of partsOf(source, isInPlaces ? undefined : hash)) {
     let isFirst = source.kind !== 'plain';
     for await (const chunk of part.bytes()) {

@@ -203,7 +203,7 @@ function readingOf(path: string[], { type, layout, serviceIdField }: MappingRule
   if (layout === 'ndjson' || (outer === 'properties' && inner !== undefined)) return 'auto';
   if (outer === serviceIdField || inner !== undefined) return 'text';
   if (structures.has(outer!)) return 'json';
-  if (layout === 'parquet') return 'auto';
+  if (layout === 'parquet' || layout === 'avro') return 'auto';
   const isText = texts.has(outer!) && (type !== 'users' || !onlyOfActivities.has(outer!));
   return isText ? 'text' : 'auto';
 }

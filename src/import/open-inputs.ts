@@ -1,20 +1,13 @@
-import type { Credentials } from '../integrations/definition.ts';
+import type { BucketAccess } from '../integrations/bucket-client.ts';
 import { SourceError } from '../integrations/source.ts';
+import type { Reach } from '../platform/reach.ts';
 import { ImportError, type Input, openInput } from './input.ts';
-
-/** How a bucket is opened. */
-export interface BucketAccess {
-  region: string;
-  /** Of a service other than AWS. */
-  endpoint: string | undefined;
-  credentials: Extract<Credentials, { access_key_id: string }>;
-}
 
 export interface Opening {
   /** Bytes of disk that reading may take. */
   scratchBytes: number;
-  /** Addresses that are never connected to. */
-  refusedNetworks: string;
+  /** Addresses that may be connected to. */
+  reach: Reach;
   /** Asked for when there is a bucket to be opened. */
   accessTo(bucket: string): Promise<BucketAccess>;
   leaving: AbortSignal;
@@ -35,11 +28,11 @@ export async function* openInputs(named: string, opening: Opening): AsyncGenerat
   // What reaches buckets is large, and seldom needed.
   const { fetchObjects } = await import('../integrations/bucket.ts');
   const place = { type: 's3', bucket, prefix, region, ...(endpoint !== undefined && { endpoint }) } as const;
-  const { scratchBytes, refusedNetworks, leaving: signal } = opening;
+  const { scratchBytes, reach, leaving: signal } = opening;
   try {
     for await (const { name, path } of fetchObjects(place, credentials, {
       scratchBytes,
-      refusedNetworks,
+      reach,
       signal,
     }))
       yield* untilTaken(openInput(name, { path, scratchBytes }));

@@ -4,7 +4,7 @@ import { ImportError, type Part } from './input.ts';
 import { delimiterOf, type RawRow, scanCsv, scanLines, splitRecord, splitRecords } from './records.ts';
 
 /** How the rows of a file are written. */
-export const layouts = ['csv', 'ndjson', 'parquet'] as const;
+export const layouts = ['csv', 'ndjson', 'parquet', 'avro'] as const;
 export type Layout = (typeof layouts)[number];
 
 /** What a row says: by column, as it stands there. */

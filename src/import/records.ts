@@ -4,6 +4,14 @@ import { createRecordScanner } from '../integrations/csv-scanner.ts';
 /** Bytes of the longest row: a payload of the longest kind, of which every character is a quote and doubled. */
 export const MOST_ROW_BYTES = 4_194_304;
 
+/** A line for a row of a table that is too long: its bytes are not made, and it is refused as any such line. */
+export function longLine(): Buffer {
+  const line = Buffer.alloc(MOST_ROW_BYTES + 2, ' ');
+  line.write('(not shown)');
+  line[line.length - 1] = LF;
+  return line;
+}
+
 /** Characters of a row that cannot be read which are kept to show it by. */
 const SHOWN = 200;
 

@@ -1,6 +1,8 @@
+import { createHash } from 'node:crypto';
 import { statSync } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
-import { ImportError } from './input.ts';
+import { type FileHandle, open, stat } from 'node:fs/promises';
+import path from 'node:path';
+import { ImportError, type Input } from './input.ts';
 
 /** Characters of a refused row that are kept. */
 const MOST_SHOWN = 10_000;
@@ -25,6 +27,56 @@ export function isSameFile(one: string, other: string): boolean {
   } catch {
     // One that is not there yet is no other.
     return false;
+  }
+}
+
+/** Bytes of a name that any file system takes, with what is put behind it. */
+const MOST_NAME_BYTES = 200;
+
+/**
+ * Where refused rows go, unless a person says it: beside the file; of an object of a bucket, whose copy nobody would find,
+ * in the working folder, by its bucket and whole key.
+ */
+export function usualPath({ path: place, name }: Pick<Input, 'path' | 'name'>, isDryRun: boolean): string {
+  const isObject = place !== name;
+  let base = isObject ? name.replace(/^s3:\/\//, '').replaceAll('/', '_') : path.basename(place);
+  if (Buffer.byteLength(base) > MOST_NAME_BYTES) {
+    const digest = createHash('sha256').update(name).digest('hex').slice(0, 16);
+    base = `${Buffer.from(base)
+      .toString('latin1', 0, 100)
+      .replace(/[^\x21-\x7e]/g, '-')}-${digest}`;
+  }
+  return path.join(
+    isObject ? '' : path.dirname(place),
+    `${base}${isDryRun ? '.dry-run' : ''}.rejects.ndjson`,
+  );
+}
+
+/**
+ * Nothing that somebody else has written is written over.
+ * @param own the file whose refused rows may stand there already, from a run that was left; undefined: there was none
+ * @throws {ImportError}
+ */
+export async function requireFree(refusedPath: string, own: string | undefined): Promise<void> {
+  const there = await stat(refusedPath).catch(() => undefined);
+  // A device keeps nothing.
+  if (!there?.isFile() || there.size === 0) return;
+  if (own !== undefined && (await beginsWith(refusedPath, JSON.stringify({ file: own }).slice(0, -2))))
+    return;
+  throw new ImportError(
+    `${refusedPath} is there already: move it away, name another file with --rejects, or write over it with --force`,
+  );
+}
+
+/** Also when a process has died before it had written all of that. */
+async function beginsWith(file: string, text: string): Promise<boolean> {
+  const handle = await open(file, 'r');
+  try {
+    const wanted = Buffer.from(text);
+    const { bytesRead, buffer } = await handle.read(Buffer.alloc(wanted.length), 0, wanted.length, 0);
+    return wanted.subarray(0, bytesRead).equals(buffer.subarray(0, bytesRead));
+  } finally {
+    await handle.close();
   }
 }
 

@@ -1,7 +1,7 @@
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Caller } from '../operations/operation.ts';
-import type { Input } from './input.ts';
-import { fieldOf, type Judge } from './judge.ts';
+import { ImportError, type Input } from './input.ts';
+import { fieldOf, type Judge, type Verdict } from './judge.ts';
 import { createMapping, type MappingRules } from './mapping.ts';
 import { readPart, type Values } from './reader.ts';
 import type { RawRow } from './records.ts';
@@ -53,15 +53,28 @@ export async function* mapRows({
     const { mapping, routes } = createMapping(withVendor(options, columns), columns, file);
     onRouting?.({ file, columns: routes });
     const mapRow = (row: RawRow): MappedRow => {
-      const said = read(row);
-      const mapped = 'refused' in said ? said : mapping(said.values);
-      return { ...row, file, ...('refused' in mapped ? mapped : sentOf(mapped.object, options)) };
+      const sent = ofOneRow(() => {
+        const said = read(row);
+        const mapped = 'refused' in said ? said : mapping(said.values);
+        return 'refused' in mapped ? mapped : sentOf(mapped.object, options);
+      });
+      return { ...row, file, ...sent };
     };
     for await (const batch of rows) {
       const left = batch.slice(Math.max(0, done - passed));
       passed += batch.length;
       if (left.length > 0) yield left.map(mapRow);
     }
+  }
+}
+
+/** What a row says that nothing is prepared for is a fault of this row alone: the others go on. */
+function ofOneRow<T>(read: () => T): T | { refused: string } {
+  try {
+    return read();
+  } catch (error) {
+    if (error instanceof ImportError) throw error;
+    return { refused: `the row cannot be read: ${(error as Error).message}` };
   }
 }
 
@@ -91,11 +104,16 @@ export interface JudgedRows {
   size: number;
 }
 
+/** What becomes of one row, whatever it says. */
+export function verdictOf({ sent, number, refused }: MappedRow, judge: Judge, caller: Caller): Verdict {
+  return sent ? ofOneRow(() => judge(sent, number - 1, caller)) : { refused: refused! };
+}
+
 /** Judges rows as of one moment. */
 export function judgeRows(rows: readonly MappedRow[], judge: Judge, caller: Caller): JudgedRows {
   const judged: JudgedRows = { objects: [], refused: [], warned: 0, size: 0 };
   for (const row of rows) {
-    const verdict = row.sent ? judge(row.sent, row.number - 1, caller) : { refused: row.refused! };
+    const verdict = verdictOf(row, judge, caller);
     if ('refused' in verdict) {
       judged.refused.push(refusedRow(row, verdict.refused));
       continue;

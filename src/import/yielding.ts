@@ -1,5 +1,5 @@
 import { setTimeout as sleep } from 'node:timers/promises';
-import { poll } from '../platform/poll.ts';
+import { poll, rest } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
 import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
 
@@ -13,6 +13,12 @@ const WAITING_BESIDE_OTHERS = 3;
 
 /** Rests beside others, in times of the work before: a quarter of the time at most. */
 const REST = 3;
+
+/** Milliseconds of the longest rest: a chunk that has waited for a queue which was away was no work of that long. */
+const LONGEST_REST_MS = 2000;
+
+/** Milliseconds to rest beside others behind so many of work. */
+export const restAfter = (worked: number): number => Math.min(LONGEST_REST_MS, REST * worked);
 
 /** Milliseconds between two looks at lanes that hold enough. */
 const ASK_AGAIN_MS = 20;
@@ -70,7 +76,7 @@ export function createYielding(options: YieldingOptions): Yielding {
     chunkRows: () => (isBesideOthers ? ROWS_BESIDE_OTHERS : ROWS),
     async wait(leaving) {
       const started = performance.now();
-      if (isBesideOthers) await sleep(Math.max(0, restUntil - started));
+      if (isBesideOthers && restUntil > started) await rest(restUntil - started, leaving);
       while (waiting() >= most() && !leaving.aborted) {
         await sleep(ASK_AGAIN_MS);
         if (isSaid || performance.now() - started < SAY_AFTER_MS) continue;
@@ -79,7 +85,7 @@ export function createYielding(options: YieldingOptions): Yielding {
       }
     },
     worked(milliseconds) {
-      restUntil = performance.now() + REST * milliseconds;
+      restUntil = performance.now() + restAfter(milliseconds);
     },
     stop: () => looks.stop(),
   };

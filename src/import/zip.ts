@@ -56,9 +56,20 @@ export async function listZip(handle: FileHandle, size: number): Promise<ZipEntr
     entries.push(readEntry(list.subarray(from, nameEnd), list.subarray(nameEnd, nameEnd + extraBytes!)));
     from = nameEnd + extraBytes! + commentBytes!;
   }
+  refuseOverlaps(entries, at);
   return entries
     .filter(({ name, bytes }) => bytes > 0 && !/(^|\/)(__MACOSX\/|\.[^./])/.test(name))
     .sort((one, other) => (one.name < other.name ? -1 : 1));
+}
+
+/** Bytes that many entries share unpack to far more than the archive has: no program writes such a one. */
+function refuseOverlaps(entries: readonly ZipEntry[], list: number): void {
+  const inOrder = [...entries].sort((one, other) => one.offset - other.offset);
+  for (const [place, { name, offset, packedBytes }] of inOrder.entries()) {
+    const next = inOrder[place + 1]?.offset ?? list;
+    if (offset + LOCAL_BYTES + packedBytes > next)
+      throw new BrokenZip(`${name} lies over what follows it in the archive`);
+  }
 }
 
 function readEntry(fixed: Buffer, extra: Buffer): ZipEntry {

@@ -2,8 +2,8 @@ import { Agent as HttpAgent } from 'node:http';
 import { Agent as HttpsAgent } from 'node:https';
 import { Readable } from 'node:stream';
 import { S3Client, S3ServiceException } from '@aws-sdk/client-s3';
+import { type Reach, RefusedAddress } from '../platform/reach.ts';
 import type { BucketDefinition, Credentials } from './definition.ts';
-import type { Reach } from './reach.ts';
 import { SourceError } from './source.ts';
 
 /** How long a service may take, in milliseconds. */
@@ -26,6 +26,14 @@ export const PAGE_KEYS = 200;
 
 /** Where objects are, whatever is in them. */
 export type BucketPlace = Omit<BucketDefinition, 'format'>;
+
+/** How a bucket is opened. */
+export interface BucketAccess {
+  region: string;
+  /** Of a service other than AWS. */
+  endpoint: string | undefined;
+  credentials: Extract<Credentials, { access_key_id: string }>;
+}
 
 export interface Bucket {
   client: S3Client;
@@ -53,7 +61,7 @@ export function connectBucket(
   { reach, patience }: BucketOptions,
 ): Bucket {
   const { region, endpoint, bucket } = definition;
-  if (endpoint && URL.canParse(endpoint)) reach.requireAllowed(new URL(endpoint).hostname);
+  if (endpoint && URL.canParse(endpoint)) requireAllowed(reach, new URL(endpoint).hostname);
   const agentOptions = { keepAlive: true, lookup: reach.lookup };
   const client = new S3Client({
     region,
@@ -94,6 +102,14 @@ export function connectBucket(
   return { client, definition, where, patience };
 }
 
+function requireAllowed(reach: Reach, host: string): void {
+  try {
+    reach.requireAllowed(host);
+  } catch (error) {
+    throw new SourceError('config', (error as Error).message, { cause: error });
+  }
+}
+
 /** @throws {SourceError} `failed` when it is too long, or has a DOCTYPE, which takes the parser the square of its length */
 async function boundedXml(body: Readable, where: string): Promise<Readable> {
   const chunks: Buffer[] = [];
@@ -118,11 +134,13 @@ const CONFIG_STATUSES = new Set([301, 307, 400, 401, 403, 404]);
 const PASSING = new Set(['RequestTimeout', 'RequestTimeTooSkewed', 'ExpiredToken']);
 
 /** @returns what the owner reads: the service's name of the error and its words, which hold no secret */
-export function toSourceError(error: unknown, { where }: Bucket): SourceError {
+export function toSourceError(error: unknown, where: string): SourceError {
   if (error instanceof SourceError) return error;
   // Of the connection, within what the client has made of it.
   const { cause } = error as Error;
   if (cause instanceof SourceError) return cause;
+  const refused = [error, cause].find((one) => one instanceof RefusedAddress);
+  if (refused) return new SourceError('config', refused.message, { cause: refused });
   const { name, message, code } = error as Error & { code?: string };
   const reason = isConfig(error, code) ? 'config' : 'failed';
   const said = [...new Set([name, code, message])].filter((text) => text && text !== 'Error').join(': ');

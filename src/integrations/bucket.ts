@@ -13,7 +13,6 @@ import type { BucketDefinition, Credentials, FileFormat } from './definition.ts'
 import { type InputFile, inputPath, isOfFormat, isPacked, MOST_FILES } from './files/input.ts';
 import { bringIn, createScratch, freeOf, MOST_OF_FREE, type Scratch } from './files/scratch.ts';
 import { type Files, openFiles } from './files-source.ts';
-import { createReach } from './reach.ts';
 import { type Source, SourceError, type SourceOptions } from './source.ts';
 
 /** Objects that are fetched at a time. */
@@ -72,7 +71,7 @@ async function listObjects(
     }
   } catch (error) {
     signal?.throwIfAborted();
-    if (!inTime.aborted) throw toSourceError(error, bucket);
+    if (!inTime.aborted) throw toSourceError(error, bucket.where);
     const limit = `${bucket.where}: the list did not end within ${bucket.patience.list} ms`;
     throw new SourceError('failed', limit, { cause: error });
   }
@@ -180,7 +179,7 @@ async function fetchObject(
     if (error instanceof NoSuchKey) {
       throw new SourceError('failed', `${name} was deleted while the bucket was read`, { cause: error });
     }
-    throw toSourceError(error, bucket);
+    throw toSourceError(error, bucket.where);
   }
 }
 
@@ -226,8 +225,7 @@ export function openBucket(
   { patience = patient, ...options }: SourceOptions & { patience?: Patience },
 ): Promise<Source> {
   return openFiles(definition.format, options, async (scratch) => {
-    const reach = createReach(options.refusedNetworks);
-    const bucket = connectBucket(definition, credentials, { reach, patience });
+    const bucket = connectBucket(definition, credentials, { reach: options.reach, patience });
     try {
       const { format, prefix } = definition;
       // What is behind the last slash of the prefix counts: the owner has named the rest.
@@ -268,7 +266,7 @@ export async function* fetchObjects(
   const isMeant = (key: string) =>
     isFolder ? !/(^|\/)([._]|$)/.test(key.slice(prefix.length)) : key === prefix;
   const scratch = await createScratch(options.scratchBytes);
-  const bucket = connectBucket(place, credentials, { reach: createReach(options.refusedNetworks), patience });
+  const bucket = connectBucket(place, credentials, { reach: options.reach, patience });
   try {
     for (const object of await listObjects(bucket, { what: 'object', isMeant }, signal)) {
       await requireSpace(bucket, [object], scratch);

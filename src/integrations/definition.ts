@@ -40,10 +40,11 @@ export interface BucketDefinition {
   format: FileFormat;
 }
 
-/** What opens the source; encrypted at rest. A folder has none. */
+/** What opens the source, or a destination of streams; encrypted at rest. A folder has none. */
 export type Credentials =
   | { user: string; password: string }
-  | { access_key_id: string; secret_access_key: string };
+  | { access_key_id: string; secret_access_key: string }
+  | { webhook_secret: string };
 
 /** AES-256-GCM. */
 export const KEY_BYTES = 32;

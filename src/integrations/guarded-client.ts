@@ -2,8 +2,8 @@ import { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import { within } from '../platform/lifecycle.ts';
+import type { Reach } from '../platform/reach.ts';
 import type { Credentials, PostgresDefinition } from './definition.ts';
-import type { Reach } from './reach.ts';
 import { SourceError } from './source.ts';
 
 /** How long a server may take, in milliseconds. */
@@ -155,8 +155,8 @@ function reachingSocket(reach: Reach): Socket {
   const connect = socket.connect.bind(socket);
   // A path is a socket of this machine.
   socket.connect = ((port: number | string, host?: string) => {
+    reach.requireAllowed(host ?? '127.0.0.1');
     if (host === undefined) return connect(port as string);
-    reach.requireAllowed(host);
     return connect({ port: Number(port), host, lookup: reach.lookup });
   }) as typeof socket.connect;
   return socket;

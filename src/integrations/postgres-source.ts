@@ -1,5 +1,6 @@
 import pg from 'pg';
 import { within } from '../platform/lifecycle.ts';
+import { RefusedAddress } from '../platform/reach.ts';
 import {
   findColumns,
   type KnownColumn,
@@ -18,7 +19,6 @@ import {
   type Patience,
   type Row,
 } from './guarded-client.ts';
-import { createReach } from './reach.ts';
 import { assertCanonical, EARLIEST, LATEST, TIME_PATTERN } from './schedule.ts';
 import {
   type ReadOptions,
@@ -41,6 +41,7 @@ const TLS = /SSL|TLS|certificate/i;
  */
 function toSourceError(error: unknown, where: string): SourceError {
   if (error instanceof SourceError) return error;
+  if (error instanceof RefusedAddress) return new SourceError('config', error.message, { cause: error });
   const reason = isConfig(error) ? 'config' : 'failed';
   return new SourceError(reason, `${where}: ${messageOf(error)}`, { cause: error });
 }
@@ -179,7 +180,7 @@ export async function openPostgres(
 ): Promise<Source> {
   const where = `Postgres at ${definition.host}:${definition.port}/${definition.database}`;
   const table = quoteTable(definition.table);
-  const clientOptions = { reach: createReach(options.refusedNetworks), patience };
+  const clientOptions = { reach: options.reach, patience };
   const client = createClient(definition, credentials, clientOptions);
   let lost: Error | undefined;
   client.on('error', (error) => {

@@ -1,3 +1,5 @@
+import type { Reach } from '../platform/reach.ts';
+
 /**
  * A place that rows are synced from. To support another warehouse is to write one of these and to name it in
  * `open-source.ts`.
@@ -25,8 +27,8 @@ export interface SourceOptions {
   serviceIdField: string;
   /** Bytes of disk that the files of one run may take, unpacked. */
   scratchBytes: number;
-  /** Addresses that are never connected to, as SYNC_REFUSED_NETWORKS has them. */
-  refusedNetworks: string;
+  /** Addresses that may be connected to. */
+  reach: Reach;
   /** Gives up the opening, and with it `describe`. */
   signal?: AbortSignal;
 }

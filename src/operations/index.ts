@@ -40,6 +40,7 @@ import { usersAliasNew } from './users.alias.new.ts';
 import { usersAliasUpdate } from './users.alias.update.ts';
 import { usersDelete } from './users.delete.ts';
 import { usersExportIds } from './users.export.ids.ts';
+import { usersExportSegment } from './users.export.segment.ts';
 import { usersExternalIdsRemove } from './users.external_ids.remove.ts';
 import { usersExternalIdsRename } from './users.external_ids.rename.ts';
 import { usersIdentify } from './users.identify.ts';
@@ -84,6 +85,7 @@ export function allOperations(serviceIdField: string, longStrings?: LongStrings)
     purchasesRevenueSeries(),
     segmentsList(),
     segmentsDetails(),
+    usersExportSegment(serviceIdField),
     cdiIntegrations(),
     cdiJobSyncStatus(),
     cdiSync(),

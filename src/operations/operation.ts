@@ -117,6 +117,7 @@ export interface Resources {
   /** Tries templates. */
   renderer: Renderer;
   links: LinkSettings;
+  downloads: DownloadSettings;
   waiting: Waiting;
   /** Tells the sync processes of a run that has begun; they would find it by themselves, some seconds later. */
   announceRun(runId: string): Promise<void>;
@@ -141,6 +142,14 @@ export interface LinkSettings {
   urlOf(token: string): string;
   /** Days for which a new link opens its page. */
   days: number;
+}
+
+/** Where exports of segments go, and how their links are made. */
+export interface DownloadSettings {
+  /** They go to a bucket, and have no links. */
+  isBucket: boolean;
+  /** Address of the file of a token, as the world knows it. */
+  urlOf(token: string): string;
 }
 
 /** Answered from the store. */

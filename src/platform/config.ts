@@ -1,5 +1,5 @@
-import { BlockList, isIP } from 'node:net';
 import { Ajv, type ErrorObject } from 'ajv';
+import { networksOf } from './reach.ts';
 import { settings } from './settings.ts';
 
 export { settings };
@@ -51,19 +51,18 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   if (config.OIDC_ISSUER && !(config.OIDC_CLIENT_ID && config.BOARD_URL)) {
     throw new ConfigError('wrong setting: OIDC_ISSUER needs OIDC_CLIENT_ID and BOARD_URL');
   }
-  requireNetworks(config.SYNC_REFUSED_NETWORKS);
+  requireNetworks(config);
   return config;
 }
 
-/** The pattern of the setting has told their form. */
-function requireNetworks(setting: string): void {
-  for (const network of setting === 'none' ? [] : setting.split(',')) {
-    const [address, prefix] = network.trim().split('/') as [string, string];
+/** The patterns of the settings have told their form. */
+function requireNetworks(config: Config): void {
+  for (const name of ['REFUSED_NETWORKS', 'ALLOWED_NETWORKS', 'SYNC_REFUSED_NETWORKS'] as const) {
     try {
-      new BlockList().addSubnet(address, Number(prefix), isIP(address) === 6 ? 'ipv6' : 'ipv4');
-    } catch {
+      networksOf(config[name]);
+    } catch (error) {
       throw new ConfigError(
-        `wrong setting: SYNC_REFUSED_NETWORKS has ${network.trim()}, which is no network`,
+        `wrong setting: ${name} has ${(error as Error).message.replace(' is', ', which is')}`,
       );
     }
   }

@@ -68,3 +68,22 @@ function placesIn(strings: TemplateStringsArray): Place[] {
     return place;
   });
 }
+
+/** What a page of ours begins with: nothing of it comes from another host. */
+export function pageHead({
+  title,
+  styles,
+  scripts,
+}: {
+  title: string;
+  styles: string[];
+  scripts: string[];
+}): Html {
+  return html`<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="robots" content="noindex">
+<title>${title} – Penstock</title>
+<link rel="icon" href="data:,">
+${styles.map((path) => html`<link rel="stylesheet" href="${path}">\n`)}${scripts.map((path) => html`<script src="${path}"></script>\n`)}</head>`;
+}

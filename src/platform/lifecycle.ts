@@ -1,4 +1,5 @@
 import { readFileSync } from 'node:fs';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { setFlagsFromString } from 'node:v8';
 import type { Log } from './log.ts';
 
@@ -8,16 +9,28 @@ export interface Service {
   stop(): Promise<void>;
 }
 
+export interface StopOptions {
+  /** Milliseconds for stopping; then it exits 1. */
+  deadline: number;
+  /** Milliseconds between SIGTERM and stopping, in which it serves on and is not ready. */
+  delay: number;
+}
+
 /**
  * Runs until SIGTERM or SIGINT, then stops the services in reverse order and exits 0. A second signal, or
- * `deadline` milliseconds gone, exits 1: what was in hand then is delivered again.
+ * `deadline` milliseconds gone, exits 1: what was in hand then is delivered again. Before that, SIGTERM leaves load
+ * balancers `delay` milliseconds to see that the process is not ready any more; a person at a terminal waits for none.
  *
  * @param services those that run now; a process that is still starting adds others
  */
-export function stopOnSignal(services: Service[], log: Log, deadline: number): void {
+export function stopOnSignal(services: Service[], log: Log, { deadline, delay }: StopOptions): void {
   const stop = async (signal: string) => {
     if (stopping) process.exit(1);
     stopping = true;
+    if (signal === 'SIGTERM' && delay > 0) {
+      log.info({ signal, delay }, 'not ready any more; serves on until the delay is over');
+      await sleep(delay);
+    }
     const timer = setTimeout(() => {
       log.error({ signal, deadline }, 'not stopped in time');
       process.exit(1);
@@ -41,6 +54,9 @@ export function stopOnSignal(services: Service[], log: Log, deadline: number): v
 
 /** Whether what has been started is being stopped, and nothing that fails is news any more. */
 let stopping = false;
+
+/** Whether a signal has come: from then on the process is not ready, whatever it still answers. */
+export const isLeaving = () => stopping;
 
 function abandonStart(): void {
   process.exit(1);

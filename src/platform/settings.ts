@@ -1,5 +1,8 @@
 import { reservedNames } from '../schemas/limits.ts';
+import { bucketSettings } from './bucket-settings.ts';
 import { consoleSettings } from './console-settings.ts';
+import { outgoingSettings } from './outgoing-settings.ts';
+import { proxySettings } from './proxy-settings.ts';
 import { tracingSettings } from './tracing-settings.ts';
 
 /**
@@ -58,15 +61,8 @@ export const settings = {
     { minimum: 1_048_576, maximum: 1_125_899_906_842_624, unit: 'bytes' },
     'Disk under TMPDIR that the files of one run of a sync may take, unpacked, and as much again for sorting; never more than 80 % of what is free. Equal on every sync process and for the admin command.',
   ),
-  SYNC_REFUSED_NETWORKS: {
-    ...text(
-      '169.254.0.0/16,fe80::/10,fd00:ec2::254/128,100.100.100.200/32',
-      '',
-      'Addresses that a sync and the admin command connect to for no integration, also where a name leads to them: networks as 10.0.0.0/8, with commas between; none: any may be reached. The default has those that cloud machines ask for credentials.',
-    ),
-    pattern: '^(none|[0-9A-Fa-f.:]+/[0-9]{1,3}( *, *[0-9A-Fa-f.:]+/[0-9]{1,3})*)$',
-    rule: 'must be networks as 10.0.0.0/8, with commas between, or none',
-  },
+  ...outgoingSettings,
+  ...bucketSettings,
   METRICS_TOKEN: {
     ...text(
       '',
@@ -141,8 +137,8 @@ export const settings = {
   },
   LANES: integer(
     1,
-    { minimum: 1, maximum: 64, unit: 'lanes' },
-    'Queues that accepted objects are spread over by their identifier. The first process of an installation decides; one with another number does not start (penstock queue set-lanes changes it). 1 is a total order and fastest for small requests.',
+    { minimum: 1, maximum: 256, unit: 'lanes' },
+    'Queues that accepted objects are spread over by their identifier; workers share them out. The first process of an installation decides; one with another number does not start (penstock queue set-lanes changes it). 1 is a total order and fastest for small requests.',
   ),
   MAX_BODY_BYTES: integer(
     4_194_304,
@@ -211,7 +207,7 @@ export const settings = {
   LOCK_DURATION_MS: integer(
     5000,
     { minimum: 500, maximum: 600_000, unit: 'ms' },
-    'How long a silent worker keeps its jobs before another takes over.',
+    'How long a silent worker keeps its jobs before another takes over; on Redis its lanes for two fifths of that, a second at least.',
   ),
   STALLED_INTERVAL_MS: integer(
     1000,
@@ -243,6 +239,7 @@ export const settings = {
     pattern: '^(https?://[^\\s?#;,\'"<>]+)?$',
     rule: 'must start with http:// or https:// and have neither a query nor quotes',
   },
+  ...proxySettings,
   PREFERENCE_LINK_DAYS: integer(
     90,
     { minimum: 1, maximum: 3650, unit: 'days' },
@@ -251,7 +248,12 @@ export const settings = {
   SHUTDOWN_TIMEOUT_MS: integer(
     5000,
     { minimum: 100, maximum: 600_000, unit: 'ms' },
-    'Time a process may take to stop after SIGTERM.',
+    'Time a process may take to stop after SIGTERM, beyond SHUTDOWN_DELAY_MS.',
+  ),
+  SHUTDOWN_DELAY_MS: integer(
+    0,
+    { minimum: 0, maximum: 600_000, unit: 'ms' },
+    'How long web and board go on serving after SIGTERM, with 503 on /readyz, before they stop: time for load balancers to see it. 0 where nothing follows /readyz.',
   ),
   LEDGER_DAYS: integer(
     7,
@@ -267,6 +269,16 @@ export const settings = {
     365,
     { minimum: 1, maximum: 3650, unit: 'days' },
     'How long the audit is kept: who did what through the console, the command line and SCIM.',
+  ),
+  RETENTION_MONTHS: integer(
+    0,
+    { minimum: 0, maximum: 1200, unit: 'months' },
+    'How long events and purchases are kept by workspaces that have no number of their own (penstock retention set); 0: for ever. Sums and series stay. Equal on every sync process and for the admin command.',
+  ),
+  ARCHIVE_URL: text(
+    '',
+    '',
+    'Where months go before they are dropped: the path of a folder, or s3://bucket/prefix. Empty: no month goes by schedule. Equal on every sync process and for the admin command.',
   ),
   ...tracingSettings,
 } as const;

@@ -9,6 +9,7 @@ import {
   beatProcess,
   type FleetProcess,
   forgetProcesses,
+  type HeldLane,
   leaveFleet,
   type MarkLevel,
   type ProcessName,
@@ -21,6 +22,9 @@ const FORGET_EVERY = 60;
 const PATIENCE_MS = 4000;
 const FAREWELL_MS = 1000;
 
+/** Milliseconds for which news gather before a row tells them. */
+const NEWS_MS = 250;
+
 /** What of a process only itself knows. */
 export interface Pulse {
   /** Since its start: accepted by web, applied by a worker, handed to the lanes by sync. */
@@ -31,6 +35,8 @@ export interface Pulse {
   marks?(): Record<string, MarkLevel>;
   /** Lanes of which it has applied something lately; without it, it works none. */
   lanes?(): number[];
+  /** Those that it has open; without it, it is no worker. */
+  held?(): HeldLane[];
   /** What it cannot do without and does not have, by name. */
   missing(): string[];
   /** Where its /healthz, /readyz and /metrics are, as `host:port`. */
@@ -38,6 +44,8 @@ export interface Pulse {
 }
 
 export interface Heartbeat extends Service {
+  /** Has something to say that does not wait for the next row. */
+  soon(): void;
   /** Seconds by which Postgres's clock is ahead of this process's, as last seen; undefined: not known lately. */
   clockSkew(): number | undefined;
 }
@@ -76,6 +84,7 @@ export function startHeartbeat(
   const counted = () => ({ objects: pulse.objects(), refused: pulse.refused?.() ?? 0 });
   const look = () => ({ ...counted(), at: performance.now(), loop: performance.eventLoopUtilization() });
   let before = look();
+  let told: { objects: number; refused: number } | undefined;
 
   async function beat(): Promise<void> {
     const now = look();
@@ -86,11 +95,13 @@ export function startHeartbeat(
     before = now;
     const figures = {
       ...{ address: pulse.address(), lanes: pulse.lanes?.() ?? [], missing: pulse.missing() },
+      held: pulse.held?.() ?? null,
       ...{ objects: now.objects, objectsPerSecond, residentBytes: process.memoryUsage.rss(), loopBusy },
       ...{ refused: now.refused, refusedPerSecond, marks: pulse.marks?.() ?? null },
     };
     const asked = Date.now();
-    const theirs = await within(PATIENCE_MS, beatProcess(pool, self, figures));
+    const theirs = await within(PATIENCE_MS, beatProcess(pool, self, { ...figures, told }));
+    told = { objects: now.objects, refused: now.refused };
     skew = { milliseconds: skewOf(theirs, { asked, answered: Date.now() }), at: performance.now() };
     if (beats++ % FORGET_EVERY === 0) await forgetProcesses(pool);
   }
@@ -98,10 +109,23 @@ export function startHeartbeat(
   // Where the store is away the process says so itself; the fleet sees that it is silent.
   const beating = poll(BEAT_SECONDS * 1000, beat, (error) => log.debug({ err: error }, 'no heartbeat'));
   void beating.now();
+  let news: NodeJS.Timeout | undefined;
+  let ended = false;
   return {
     name: 'heartbeat',
+    soon() {
+      // A row written now would outlive the process.
+      if (ended) return;
+      news ??= setTimeout(() => {
+        news = undefined;
+        void beating.now();
+      }, NEWS_MS);
+      news.unref();
+    },
     clockSkew: () => (skew && performance.now() - skew.at < FRESH_MS ? skew.milliseconds / 1000 : undefined),
     async stop() {
+      ended = true;
+      clearTimeout(news);
       await within(FAREWELL_MS, beating.stop()).catch(() => {});
       await within(FAREWELL_MS, leaveFleet(pool, self.id, counted())).catch(() => {});
     },

@@ -3,7 +3,7 @@ import type { AddressInfo } from 'node:net';
 import type { Registry } from 'prom-client';
 import { type Config, readConfig } from '../platform/config.ts';
 import { newId } from '../platform/ids.ts';
-import { type Service, stopOnSignal } from '../platform/lifecycle.ts';
+import { isLeaving, type Service, stopOnSignal } from '../platform/lifecycle.ts';
 import { addressOf, limitConnections, namesOneHost, serverOptions } from '../platform/listen.ts';
 import { createLog, type Log } from '../platform/log.ts';
 import { packageVersion } from '../platform/package-root.ts';
@@ -70,7 +70,9 @@ export async function openProcess<S extends Store>(
     { name: 'database', stop: () => database.stop() },
     { name: 'queue connection', stop: () => connection.stop() },
   ];
-  stopOnSignal(services, log, config.SHUTDOWN_TIMEOUT_MS);
+  // Nobody opens connections to the others but to look at them.
+  const delay = name === 'web' || name === 'board' ? config.SHUTDOWN_DELAY_MS : 0;
+  stopOnSignal(services, log, { deadline: config.SHUTDOWN_TIMEOUT_MS, delay });
   return { id, config, log, url, database, connection, services };
 }
 
@@ -88,6 +90,8 @@ export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   producerConnection: QueueConnection;
   producer: LaneProducer;
   installation: Installation;
+  /** Tells the fleet soon how the process is, and not with the next heartbeat. */
+  tellSoon(): void;
   /** The process does its work from now on, and is ready while no envelope is `stuck` and none of a later release. */
   ready(line: object, lanes?: LanesStanding): void;
 }
@@ -98,7 +102,7 @@ interface LanesStanding {
   unreadable(): { lane: number; version: number; reads: number }[];
 }
 
-export interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes'> {
+export interface WorkingOptions extends Pick<Pulse, 'objects' | 'lanes' | 'held'> {
   registry: Registry;
   /** Called after each loss of the queue. */
   onLoss?(): void;
@@ -144,6 +148,7 @@ export async function openWorkingProcess(
   addSpanMetric(registry);
   return {
     ...{ ...opened, pool, dependencies, producerConnection, producer, installation },
+    tellSoon: heartbeat.soon,
     ready(line, lanes) {
       standing = () => ({
         loss: installation.loss(),
@@ -199,7 +204,9 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
     '/readyz': async () => {
       const missing = await checkReadiness(pool, connection);
       const { loss, stuck, unreadable } = standing() ?? {};
-      const ready = missing.length === 0 && stuck?.length === 0 && unreadable?.length === 0;
+      const works = missing.length === 0 && stuck?.length === 0 && unreadable?.length === 0;
+      const leaving = isLeaving();
+      const ready = works && !leaving;
       const body = JSON.stringify({
         message: ready ? 'ready' : 'not ready',
         missing,
@@ -207,6 +214,7 @@ async function startStatusServer(options: StatusServerOptions): Promise<Service 
         loss,
         ...(stuck?.length && { stuck }),
         ...(unreadable?.length && { unreadable }),
+        ...(leaving && { leaving }),
       });
       return [ready ? 200 : 503, JSON_TYPE, body];
     },

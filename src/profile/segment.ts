@@ -238,6 +238,19 @@ function alone(filter: Object_, allowed: string[], place: string): void {
       throw new InvalidDefinition(`${place}: '${word.slice(0, 60)}' does not stand beside '${allowed[0]}'`);
 }
 
+/** Standard attributes that tell nobody who a user is. */
+const NAMELESS: readonly string[] = ['country', 'language', 'time_zone', ...timeAttributes];
+
+/** Whether a filter asks for what tells who somebody is: its words quote it, and a count would confirm it. */
+export function asksWho(definition: Definition): boolean {
+  for (const group of groups) {
+    const members = (definition as unknown as Record<string, Definition[] | undefined>)[group];
+    if (members) return members.some(asksWho);
+  }
+  if ('attribute' in definition) return !NAMELESS.includes(definition.attribute);
+  return 'custom_attribute' in definition;
+}
+
 const joined = { all: ' and ', any: ' or ', none: ' or ' } as const;
 
 /** The filter in words for a person. */

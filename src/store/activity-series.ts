@@ -54,14 +54,19 @@ const apps = (table: string) => `
     select '' union all select ${table}.app_id where ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID}
   ) as apps (app_id)`;
 
-/** Reads all events and purchases. */
+/** Whose months have gone from the tables: what is left there would be counted as all. */
+const isWhole = (owner: string) =>
+  `not exists (select from archive_files where archive_files.workspace_id = ${owner})`;
+
+/** Reads all events and purchases of the workspaces that have all of theirs. */
 const recountStatements = [
   'lock table activity_series in share row exclusive mode',
-  'delete from activity_series',
+  `delete from activity_series where ${isWhole('activity_series.workspace_id')}`,
   `
   insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)
   select events.workspace_id, 'event', events.name, apps.app_id, date_trunc('hour', events."time", 'UTC'), '', -1, count(*)
   from events${apps('events')}
+  where ${isWhole('events.workspace_id')}
   group by 1, 2, 3, 4, 5`,
   `
   insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
@@ -69,12 +74,14 @@ const recountStatements = [
     purchases.currency, -1, sum(purchases.quantity), sum(purchases.price * purchases.quantity)
   from purchases
   cross join lateral (values ('product', purchases.product_id), ('purchases', '')) as names (kind, name)${apps('purchases')}
+  where ${isWhole('purchases.workspace_id')}
   group by 1, 2, 3, 4, 5, 6`,
 ];
 
 /**
  * Counts everything anew that is recorded now. Who records meanwhile waits, from the lock to COMMIT, and then adds to what
- * was counted: a transaction's events are there when its rows here are, or neither.
+ * was counted: a transaction's events are there when its rows here are, or neither. Of workspaces whose months have gone
+ * the counts stay as they are.
  *
  * @returns rows of the series
  */

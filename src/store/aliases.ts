@@ -127,6 +127,7 @@ export interface RenamedAlias {
   alias_label: string;
   old_alias_name: string;
   new_alias_name: string;
+  profile_id: string;
 }
 
 /** By primary key. A name that another lane gave away meanwhile raises 23505, and the batch is tried again. */

@@ -1,7 +1,7 @@
 import type { Prisma } from '../generated/prisma/client.ts';
 import { newId } from '../platform/ids.ts';
 import { type Actor, auditIn } from './audit.ts';
-import { newApiKey } from './credentials.ts';
+import { describeApiKey, newApiKey } from './credentials.ts';
 import type { Database, Pool } from './database.ts';
 
 /** All but the hash. */
@@ -30,15 +30,19 @@ export interface NewApiKey {
   permissions: readonly string[];
   /** Addresses and subnets; empty: any. */
   ipAllowlist: readonly string[];
+  /** One that clients have already; absent: a random one is made. */
+  secret?: string;
 }
 
-/** Makes a key. @returns it with its secret, which is stored nowhere */
+/** Makes a key. @returns it with its secret, which is stored nowhere @throws P2002 when another key has it */
 export async function makeApiKey(
   { prisma }: Pick<Database, 'prisma'>,
   actor: Actor,
-  { workspaceId, name, permissions, ipAllowlist }: NewApiKey,
+  { workspaceId, name, permissions, ipAllowlist, secret: given }: NewApiKey,
 ): Promise<{ secret: string; key: ShownApiKey }> {
-  const { secret, identifier, hash } = newApiKey();
+  // Of one that somebody else chose nobody knows how much of it can be guessed.
+  const { secret, identifier, hash } =
+    given === undefined ? newApiKey() : { ...describeApiKey(given), identifier: given.slice(0, 4) };
   const data = {
     ...{ id: newId(), workspaceId, name, identifier, keyHash: new Uint8Array(hash) },
     ...{ permissions: [...permissions], ipAllowlist: [...ipAllowlist] },

@@ -102,19 +102,25 @@ export interface UsageToday {
   subscriptions: number;
 }
 
-/** By the primary key's day within each workspace; one row per workspace and lane. */
+/** By the primary key's day within each workspace, so that no other day is walked past; one row per workspace and lane. */
 const readUsageTodayStatement = `
   select
     workspaces.name as workspace,
-    sum(usage.attributes)::float8 as attributes,
-    sum(usage.events)::float8 as events,
-    sum(usage.purchases)::float8 as purchases,
-    sum(usage.identity)::float8 as identity,
-    sum(usage.subscriptions)::float8 as subscriptions
-  from usage
-  join workspaces on workspaces.id = usage.workspace_id
-  where usage.day = (now() at time zone 'UTC')::date
-  group by workspaces.name
+    today.attributes, today.events, today.purchases, today.identity, today.subscriptions
+  from workspaces
+  cross join lateral (
+    select
+      count(*) as rows,
+      sum(usage.attributes)::float8 as attributes,
+      sum(usage.events)::float8 as events,
+      sum(usage.purchases)::float8 as purchases,
+      sum(usage.identity)::float8 as identity,
+      sum(usage.subscriptions)::float8 as subscriptions
+    from usage
+    where usage.workspace_id = workspaces.id
+      and usage.day = (now() at time zone 'UTC')::date
+  ) as today
+  where today.rows > 0
   order by workspaces.name`;
 
 /** Objects that took effect today (UTC), per workspace. */

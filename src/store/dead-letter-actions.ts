@@ -1,6 +1,6 @@
 import { type Actor, audited } from './audit.ts';
 import { type Pool, storable } from './database.ts';
-import { type ListedLetter, listedColumns } from './dead-letter-groups.ts';
+import { KIND, LAST, type ListedLetter, listedColumns } from './dead-letter-groups.ts';
 import { type LetterKey, lettersAudited } from './dead-letters.ts';
 
 /** One dead letter, with all that is known of it. */
@@ -113,4 +113,48 @@ export async function mendDeadLetter(
     });
     return { result: rows.length === 1, entries: lettersAudited('dead_letters.mend', rows) };
   });
+}
+
+/** By the end of each workspace's part of dead_letters_closed, or of a kind's part of dead_letters_closed_kind. */
+const closedStatement = (ofKind: string, order: string) => `
+  select ${listedColumns}
+  from unnest($1::uuid[]) as wanted (workspace_id)
+  cross join lateral (
+    select dead_letters.id
+    from dead_letters
+    where dead_letters.workspace_id = wanted.workspace_id
+      and dead_letters.state = $2::text and dead_letters.state in ('replaying', 'discarded')
+      and dead_letters.id < $3::uuid ${ofKind}
+    order by dead_letters.workspace_id desc, dead_letters.state desc, ${order} dead_letters.id desc
+    limit 2 * $4::integer
+  ) as page
+  join kept_dead_letters as letters on letters.id = page.id
+  order by letters.id desc
+  limit $4::integer`;
+
+const selectClosedStatement = closedStatement('', '');
+const selectClosedOfKindStatement = closedStatement(`and ${KIND} = $5::text`, `${KIND} desc,`);
+
+/** Which list of those that do not wait, and which page of it. */
+export interface ClosedPage {
+  state: 'replaying' | 'discarded';
+  /** Only those of this kind. */
+  kind?: string | undefined;
+  before?: string | undefined;
+  limit: number;
+}
+
+/** A page of what is being replayed or was discarded in these workspaces, the one accepted last first. */
+export async function selectClosed(
+  pool: Pool,
+  workspaceIds: string[],
+  { state, kind, before = LAST, limit }: ClosedPage,
+): Promise<ListedLetter[]> {
+  const isAny = kind === undefined;
+  const { rows } = await pool.query<ListedLetter>({
+    name: isAny ? 'select-closed-dead-letters' : 'select-closed-of-kind',
+    text: isAny ? selectClosedStatement : selectClosedOfKindStatement,
+    values: [workspaceIds, state, before, limit, ...(isAny ? [] : [storable(kind)])],
+  });
+  return rows;
 }

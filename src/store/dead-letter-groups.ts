@@ -1,7 +1,7 @@
 import { type Pool, storable } from './database.ts';
 
 /** Characters of a kind and of a reason that tell groups apart: as the index dead_letters_groups has them. */
-const KIND = 'left(dead_letters.kind, 60)';
+export const KIND = 'left(dead_letters.kind, 60)';
 const REASON = 'left(dead_letters.reason, 120)';
 
 /** Groups of a page. */
@@ -10,12 +10,12 @@ const GROUPS = 100;
 /** Groups that one page looks through where their reasons have to begin with a text. */
 export const MAX_LOOKED = 1000;
 
-/** Most letters of a group that are counted. */
-export const MAX_COUNTED = 10_000;
+/** Letters that one page counts: those of one group, or of all its groups with an even share for each. */
+const MOST_COUNTED = 5000;
 
 /** Before every id, and behind every id. */
 const FIRST = '00000000-0000-0000-0000-000000000000';
-const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
+export const LAST = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** Dead letters of one workspace that wait, of one kind, whose reasons begin alike. */
 export interface GroupName {
@@ -28,9 +28,14 @@ export interface GroupName {
 /** A group that has been met: the id of the letter accepted first stands for it where its reason may not. */
 type MetGroup = GroupName & { oldest: string };
 
-export interface DeadLetterGroup extends MetGroup {
-  /** One more than MAX_COUNTED: there are more. */
+/** How many letters there are, as far as they were counted. */
+export interface Counted {
   count: number;
+  /** Whether there are more. */
+  isMore: boolean;
+}
+
+export interface DeadLetterGroup extends MetGroup, Counted {
   /** Id of the one accepted last. */
   newest: string;
 }
@@ -105,7 +110,10 @@ async function walkGroups(
   return rows;
 }
 
-/** By a range of dead_letters_groups for each group. Counts stop at their bound. */
+/**
+ * By a range of dead_letters_groups for each group. Counts stop at their bound: the index is one of expressions, so that each
+ * letter is looked up in the table.
+ */
 const countGroupsStatement = `
   select
     named.number::integer, counted.count::integer,
@@ -130,17 +138,30 @@ const countGroupsStatement = `
   ) as counted
   where counted.count > 0`;
 
-async function countGroups(pool: Pool, met: readonly MetGroup[]): Promise<DeadLetterGroup[]> {
+async function countGroups<Met extends GroupName>(
+  pool: Pool,
+  met: readonly Met[],
+): Promise<(Met & Counted & { newest: string })[]> {
   if (met.length === 0) return [];
+  const most = Math.floor(MOST_COUNTED / met.length);
   const { rows } = await pool.query<{ number: number; count: number; newest: string }>({
     name: 'count-dead-letter-groups',
     text: countGroupsStatement,
     values: [
       ...[met.map((one) => one.workspaceId), met.map((one) => one.kind), met.map((one) => one.reason)],
-      MAX_COUNTED,
+      most,
     ],
   });
-  return rows.map(({ number, count, newest }) => ({ ...met[number - 1]!, count, newest }));
+  return rows.map(({ number, count, newest }) => ({
+    ...met[number - 1]!,
+    ...{ count: Math.min(count, most), isMore: count > most, newest },
+  }));
+}
+
+/** How many wait in one group, up to 5,000. */
+export async function countGroup(pool: Pool, group: GroupName): Promise<Counted> {
+  const [found] = await countGroups(pool, [group]);
+  return found ?? { count: 0, isMore: false };
 }
 
 /** A page of groups, and the one behind which the next page begins; without it there are no more. */
@@ -150,7 +171,8 @@ export interface GroupList {
 }
 
 /**
- * What waits in these workspaces, by its cause: a hundred groups at most, the largest of them first. Where reasons have to
+ * What waits in these workspaces, by its cause: a hundred groups at most, the largest of them first, as far as they were
+ * counted. Where reasons have to
  * begin with a text, at most MAX_LOOKED groups are looked through: no index knows them in small or capital letters.
  */
 export async function selectGroups(pool: Pool, page: GroupsPage): Promise<GroupList> {
@@ -240,44 +262,6 @@ export async function selectOfGroup(
     name: 'select-of-dead-letter-group',
     text: selectOfGroupStatement,
     values: [workspaceId, kind, reason, before, limit],
-  });
-  return rows;
-}
-
-/** By the end of each workspace's part of dead_letters_closed. */
-const selectClosedStatement = `
-  select ${listedColumns}
-  from unnest($1::uuid[]) as wanted (workspace_id)
-  cross join lateral (
-    select dead_letters.id
-    from dead_letters
-    where dead_letters.workspace_id = wanted.workspace_id
-      and dead_letters.state = $2::text and dead_letters.state in ('replaying', 'discarded')
-      and dead_letters.id < $3::uuid
-    order by dead_letters.workspace_id desc, dead_letters.state desc, dead_letters.id desc
-    limit 2 * $4::integer
-  ) as page
-  join kept_dead_letters as letters on letters.id = page.id
-  order by letters.id desc
-  limit $4::integer`;
-
-/** Which list of those that do not wait, and which page of it. */
-export interface ClosedPage {
-  state: 'replaying' | 'discarded';
-  before?: string | undefined;
-  limit: number;
-}
-
-/** A page of what is being replayed or was discarded in these workspaces, the one accepted last first. */
-export async function selectClosed(
-  pool: Pool,
-  workspaceIds: string[],
-  { state, before = LAST, limit }: ClosedPage,
-): Promise<ListedLetter[]> {
-  const { rows } = await pool.query<ListedLetter>({
-    name: 'select-closed-dead-letters',
-    text: selectClosedStatement,
-    values: [workspaceIds, state, before, limit],
   });
   return rows;
 }

@@ -202,7 +202,7 @@ const readProfilesStatement = `
  * @param fields names of the wanted fields: what costs a look-up of its own is only read if it is among them
  */
 export async function readProfiles(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   workspaceId: string,
   { ids, fields }: { ids: string[]; fields: string[] },
 ): Promise<StoredUser[]> {

@@ -207,3 +207,71 @@ export async function aloneWithImport<T>(
     client.release();
   }
 }
+
+/** An import as a list shows it: nothing of what its rows say. */
+export interface ListedImport extends Omit<ImportProgress, 'refusedBytes'> {
+  id: string;
+  workspace: string;
+  workspaceId: string;
+  key: Buffer;
+  file: string;
+  startedAt: Date;
+  finishedAt: Date | null;
+}
+
+/** Files are imported by hand: the table is small. */
+const listImportsStatement = `
+  select
+    imports.id,
+    workspaces.name as workspace,
+    imports.workspace_id as "workspaceId",
+    imports.key,
+    imports.file,
+    imports.rows_done::float8 as rows,
+    imports.accepted::float8 as accepted,
+    imports.refused::float8 as refused,
+    imports.started_at as "startedAt",
+    imports.finished_at as "finishedAt"
+  from imports
+  join workspaces on workspaces.id = imports.workspace_id
+  where ($1::uuid is null or imports.workspace_id = $1)
+    and ($2::uuid is null or imports.id > $2)
+    and ($3::uuid is null or imports.id = $3)
+  order by imports.id
+  limit $4`;
+
+/** A page of the imports, the oldest first; or the one of an id. */
+export async function listImports(
+  pool: Pool,
+  { workspaceId, after, id, limit }: { workspaceId?: string; after?: string; id?: string; limit: number },
+): Promise<ListedImport[]> {
+  const { rows } = await pool.query<ListedImport>({
+    name: 'list-imports',
+    text: listImportsStatement,
+    values: [workspaceId ?? null, after ?? null, id ?? null, limit],
+  });
+  return rows;
+}
+
+/** By primary key. */
+const dropImportStatement = `
+  delete from imports where imports.workspace_id = $1::uuid and imports.key = $2::bytea`;
+
+/** Forgets an import, with what lies in its outbox: the same file begins again from its first row. */
+export async function dropImport(pool: Pool, dropped: ListedImport, actor: Actor): Promise<void> {
+  const { workspaceId, key, id, file, rows } = dropped;
+  await audited(pool, actor, async (tx) => {
+    const { rowCount } = await tx.query({
+      name: 'drop-import',
+      text: dropImportStatement,
+      values: [workspaceId, key],
+    });
+    const entry = {
+      action: 'imports.drop',
+      workspaceId,
+      subject: { kind: 'import', id },
+      detail: { file, rows },
+    } as const;
+    return { result: undefined, entries: rowCount === 1 ? [entry] : [] };
+  });
+}

@@ -105,3 +105,62 @@ export async function removeInvalidNumbers(
   });
   return rowCount ?? 0;
 }
+
+/** Days for which a number stays on the list that nobody has: somebody may be about to. */
+const KEPT_DAYS = 90;
+const PAGE = 5000;
+
+/** Where the next page begins. */
+export interface InvalidNumbersCursor {
+  workspaceId: string;
+  phone: string;
+}
+
+/** A page of the primary key; each old number of it by profiles_phone, which a join would read from end to end. */
+const forgetStatement = `
+  with page as materialized (
+    select invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone, invalid_phone_numbers.detected_at
+    from invalid_phone_numbers
+    where (invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone) > ($1::uuid, $2::text)
+    order by invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone
+    limit $3
+  ), gone as (
+    delete from invalid_phone_numbers using page
+    where invalid_phone_numbers.workspace_id = page.workspace_id
+      and invalid_phone_numbers.phone = page.phone
+      and page.detected_at < now() - make_interval(days => $4)
+      and (
+        select profiles.id
+        from profiles
+        where profiles.workspace_id = page.workspace_id
+          and profiles.phone = page.phone
+          and profiles.phone_valid
+        limit 1
+      ) is null
+  )
+  select page.workspace_id as "workspaceId", page.phone
+  from page
+  order by page.workspace_id, page.phone
+  offset $3 - 1`;
+
+/**
+ * Takes numbers off the list that have been on it for 90 days and that nobody has.
+ * @param after what the call before has returned
+ * @returns where the next page begins; undefined: this was the last one
+ */
+export async function forgetInvalidNumbers(
+  pool: Pool,
+  after: InvalidNumbersCursor | undefined,
+): Promise<InvalidNumbersCursor | undefined> {
+  const { rows } = await pool.query<InvalidNumbersCursor>({
+    name: 'forget-invalid-numbers',
+    text: forgetStatement,
+    values: [
+      after?.workspaceId ?? '00000000-0000-0000-0000-000000000000',
+      after?.phone ?? '',
+      PAGE,
+      KEPT_DAYS,
+    ],
+  });
+  return rows[0];
+}

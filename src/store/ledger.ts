@@ -20,24 +20,32 @@ const claimEnvelopesStatement = `
   select
     coalesce((select array_agg(claimed.envelope_id::text) from claimed), '{}') as ids,
     set_config('penstock.parts', 'on', true) as parts,
+    array(
+      select distinct stream_destinations.workspace_id::text
+      from stream_destinations
+      where stream_destinations.workspace_id = any($3::uuid[])
+    ) as streamed,
     ${storeClock} as now`;
 
 /**
  * Claims envelopes for the open transaction: those returned were never applied, and are once it commits.
  * `traces` are kept with them: which requests they carry.
- * `now` is the store's clock, the only one that orders what several workers write.
+ * `now` is the store's clock, the only one that orders what several workers write. `streamed` are those of the workspaces
+ * that have a destination of streams.
  */
 export async function claimEnvelopes(
   tx: Connection,
   envelopes: { id: string; traces: Buffer | undefined }[],
-): Promise<{ claimed: Set<string>; now: string }> {
+  workspaces: string[] = [],
+): Promise<{ claimed: Set<string>; now: string; streamed: Set<string> }> {
   const sorted = [...envelopes].sort((one, other) => (one.id < other.id ? -1 : 1));
-  const { rows } = await tx.query<{ ids: string[]; now: string }>({
+  const { rows } = await tx.query<{ ids: string[]; now: string; streamed: string[] }>({
     name: 'claim-envelopes',
     text: claimEnvelopesStatement,
-    values: [sorted.map(({ id }) => id), sorted.map(({ traces }) => traces ?? null)],
+    values: [sorted.map(({ id }) => id), sorted.map(({ traces }) => traces ?? null), workspaces],
   });
-  return { claimed: new Set(rows[0]!.ids), now: rows[0]!.now };
+  const { ids, now, streamed } = rows[0]!;
+  return { claimed: new Set(ids), now, streamed: new Set(streamed) };
 }
 
 /** An envelope of which a part is applied. */

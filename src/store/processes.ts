@@ -24,12 +24,21 @@ export interface MarkLevel {
   over: boolean;
 }
 
+/** A lane that a worker has open. */
+export interface HeldLane {
+  lane: number;
+  /** When it was opened, in ISO 8601 by the worker's clock. */
+  since: string;
+}
+
 /** What a process says of itself each time. */
 export interface Figures {
   /** Where its /healthz, /readyz and /metrics are, as `host:port`; null: nowhere. */
   address: string | null;
   /** Of a worker: lanes of which it has applied something since ten seconds. In order. */
   lanes: number[];
+  /** Of a worker: those that it has open, in order; null for all others, and for a release that does not say so. */
+  held: HeldLane[] | null;
   /** What it cannot do without and does not have: `redis`, `queue`, `migrations`. */
   missing: string[];
   /** Since its start: accepted by web, applied by a worker, handed to the lanes by sync; 0 for the board. */
@@ -61,12 +70,16 @@ export const BEAT_SECONDS = 5;
 /** Seconds of silence from which on a process counts as gone; it has missed three rows by then. */
 export const SILENT_SECONDS = 20;
 
-/** By primary key. It registers the process, too: a row that was forgotten while the store was away is there again. */
+/**
+ * By primary key. It registers the process, too: a row that was forgotten while the store was away is there again, and what
+ * was counted of it as gone is taken back, since the row counts it once more.
+ */
 const beat = `
+  with beaten as (
   insert into processes (id, name, host, pid, version, address, lanes, missing, objects, objects_per_second,
-    resident_bytes, loop_busy, refused, refused_per_second, marks, started_at, seen_at)
+    resident_bytes, loop_busy, refused, refused_per_second, marks, held, started_at, seen_at)
   values ($1::uuid, $2::text, $3::text, $4::integer, $5::text, $6::text, $7::integer[], $8::text[], $9::bigint,
-    $10::real, $11::bigint, $12::real, $13::bigint, $14::real, $15::jsonb, statement_timestamp(),
+    $10::real, $11::bigint, $12::real, $13::bigint, $14::real, $15::jsonb, $18::jsonb, statement_timestamp(),
     statement_timestamp())
   on conflict (id) do update set
     address = excluded.address,
@@ -79,24 +92,38 @@ const beat = `
     refused = excluded.refused,
     refused_per_second = excluded.refused_per_second,
     marks = excluded.marks,
+    held = excluded.held,
     seen_at = excluded.seen_at
-  returning (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
+  returning xmax = 0 as "isNew"
+  ), back as (
+    update departed_processes set
+      objects = greatest(0, departed_processes.objects - $16::bigint),
+      refused = greatest(0, departed_processes.refused - $17::bigint)
+    from beaten
+    where beaten."isNew" and departed_processes.name = $2::text and ($16::bigint > 0 or $17::bigint > 0)
+  )
+  select (extract(epoch from clock_timestamp()) * 1000)::float8 as now`;
+
+/** What a process has said of itself before. */
+type Told = Pick<Figures, 'objects' | 'refused'>;
 
 /**
  * Says that the process is there, and how it is. The first time registers it.
+ * @param told what it said the last time; absent: it is the first
  * @returns the store's clock, in epoch milliseconds
  */
 export async function beatProcess(
   pool: Pool,
   { id, name, host, pid, version }: FleetProcess,
-  figures: Figures,
+  { told = { objects: 0, refused: 0 }, ...figures }: Figures & { told?: Told | undefined },
 ): Promise<number> {
   const { address, lanes, missing, objects, objectsPerSecond, residentBytes, loopBusy } = figures;
-  const { refused, refusedPerSecond, marks } = figures;
+  const { refused, refusedPerSecond, marks, held } = figures;
   const values = [
     ...[id, name, host, pid, version, address, lanes, missing],
     ...[objects, objectsPerSecond, residentBytes, loopBusy],
     ...[refused, refusedPerSecond, marks && JSON.stringify(marks)],
+    ...[told.objects, told.refused, held && JSON.stringify(held)],
   ];
   const { rows } = await pool.query<{ now: number }>({ name: 'beat-process', text: beat, values });
   return rows[0]!.now;
@@ -144,7 +171,7 @@ const list = `
     processes.lanes, processes.missing, processes.objects::float8 as objects,
     processes.objects_per_second as "objectsPerSecond", processes.resident_bytes::float8 as "residentBytes",
     processes.loop_busy as "loopBusy", processes.refused::float8 as refused,
-    processes.refused_per_second as "refusedPerSecond", processes.marks, processes.started_at as "startedAt", processes.seen_at as "seenAt",
+    processes.refused_per_second as "refusedPerSecond", processes.marks, processes.held, processes.started_at as "startedAt", processes.seen_at as "seenAt",
     greatest(0, extract(epoch from statement_timestamp() - processes.seen_at))::float8 as "silentSeconds"
   from (
     select * from processes order by processes.seen_at desc, processes.id limit $1::integer
@@ -160,6 +187,35 @@ const list = `
 export async function listProcesses(pool: Pick<Pool, 'query'>, limit = 500): Promise<SeenProcess[]> {
   const { rows } = await pool.query<SeenProcess>({ name: 'list-processes', text: list, values: [limit] });
   return rows;
+}
+
+/**
+ * Living workers of one lane: who took it last, since one that was killed still counts as alive for a while. Where nobody
+ * says so, those that have applied something of it lately.
+ */
+export function workersOf(processes: SeenProcess[], lane: number): { worker: SeenProcess; since?: string }[] {
+  const workers = processes.filter(
+    ({ name, silentSeconds }) => name === 'worker' && silentSeconds < SILENT_SECONDS,
+  );
+  const holders = workers.flatMap((worker) => {
+    const since = worker.held?.find((one) => one.lane === lane)?.since;
+    return since === undefined ? [] : [{ worker, since }];
+  });
+  const [latest] = holders.sort((one, other) => other.since.localeCompare(one.since));
+  if (latest) return [latest];
+  return workers
+    .filter(({ held, lanes }) => held === null && lanes.includes(lane))
+    .map((worker) => ({ worker }));
+}
+
+/** Lanes that no living worker has open, in order; empty while one is there that does not say what it has open. */
+export function unworkedLanes(processes: SeenProcess[], lanes: number): number[] {
+  const workers = processes.filter(
+    ({ name, silentSeconds }) => name === 'worker' && silentSeconds < SILENT_SECONDS,
+  );
+  if (workers.some(({ held }) => held === null)) return [];
+  const worked = new Set(workers.flatMap(({ held }) => held?.map(({ lane }) => lane) ?? []));
+  return Array.from({ length: lanes }, (_, lane) => lane).filter((lane) => !worked.has(lane));
 }
 
 const anyWorker = `

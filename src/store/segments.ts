@@ -1,4 +1,6 @@
+import { newId } from '../platform/ids.ts';
 import type { Definition } from '../profile/segment.ts';
+import { type Actor, type AuditAction, audited } from './audit.ts';
 import type { Pool } from './database.ts';
 import { conditionOf } from './segment-conditions.ts';
 
@@ -25,6 +27,7 @@ export interface Looked {
 
 /** Smaller than every id. */
 export const FIRST_ID = '00000000-0000-0000-0000-000000000000';
+const LAST_ID = 'ffffffff-ffff-ffff-ffff-ffffffffffff';
 
 /** By a range of the primary key, then a look-up for each user and filter. */
 const look = (condition: string) => `
@@ -55,7 +58,7 @@ export interface Part {
 
 /** Asks which of some users of a workspace a filter means: a bounded piece of what may be millions. */
 export async function lookAtUsers(
-  pool: Pool,
+  pool: Pick<Pool, 'query'>,
   { workspaceId, definition, after, limit, sample }: Part,
 ): Promise<Looked> {
   const condition = conditionOf(definition, 4);
@@ -99,11 +102,148 @@ const findStatement = `
   where segments.id = $2::uuid and segments.workspace_id = $1::uuid and segments.archived_at is null`;
 
 /** A segment of the workspace that is not archived; undefined: there is none. */
-export async function findSegment(pool: Pool, workspaceId: string, id: string): Promise<Segment | undefined> {
+export async function findSegment(
+  pool: Pick<Pool, 'query'>,
+  workspaceId: string,
+  id: string,
+): Promise<Segment | undefined> {
   const { rows } = await pool.query<Segment>({
     name: 'find-segment',
     text: findStatement,
     values: [workspaceId, id],
   });
   return rows[0];
+}
+
+/** A segment as the console shows it. */
+export interface ShownSegment extends Segment {
+  workspaceId: string;
+  archivedAt: Date | null;
+}
+
+const shownColumns = `
+    segments.id, segments.workspace_id as "workspaceId", segments.name, segments.purpose, segments.definition,
+    segments.created_at as "createdAt", segments.updated_at as "updatedAt", segments.archived_at as "archivedAt"`;
+
+/** By the end of the workspace's part of the primary key. */
+const listShownStatement = `
+  select ${shownColumns}
+  from segments
+  where segments.workspace_id = $1::uuid and segments.id < $2::uuid
+  order by segments.workspace_id desc, segments.id desc
+  limit $3::integer`;
+
+/** A page of a workspace's segments, archived ones too, the newest first. */
+export async function listShownSegments(
+  pool: Pool,
+  workspaceId: string,
+  { before = LAST_ID, limit }: { before?: string | undefined; limit: number },
+): Promise<ShownSegment[]> {
+  const { rows } = await pool.query<ShownSegment>({
+    name: 'list-shown-segments',
+    text: listShownStatement,
+    values: [workspaceId, before, limit],
+  });
+  return rows;
+}
+
+/** By primary key, once for each workspace. */
+const findShownStatement = `
+  select ${shownColumns}
+  from segments
+  where segments.workspace_id = any($1::uuid[]) and segments.id = $2::uuid`;
+
+/** A segment of one of the workspaces, archived or not. */
+export async function findShownSegment(
+  pool: Pool,
+  workspaceIds: readonly string[],
+  id: string,
+): Promise<ShownSegment | undefined> {
+  const { rows } = await pool.query<ShownSegment>({
+    name: 'find-shown-segment',
+    text: findShownStatement,
+    values: [workspaceIds, id],
+  });
+  return rows[0];
+}
+
+/** What a person says of a segment. */
+export interface SegmentWords {
+  name: string;
+  purpose: string;
+  definition: Definition;
+}
+
+/** How a change ends: `taken`: the name is another's, archived or not; `gone`: there is none, or it is archived. */
+export type SegmentEnding = 'done' | 'taken' | 'gone';
+
+const createStatement = `
+  insert into segments (id, workspace_id, name, purpose, definition)
+  values ($1::uuid, $2::uuid, $3::text, $4::text, $5::jsonb)`;
+
+/** By primary key. */
+const updateStatement = `
+  update segments set name = $3::text, purpose = $4::text, definition = $5::jsonb, updated_at = now()
+  where segments.id = $1::uuid and segments.workspace_id = $2::uuid and segments.archived_at is null`;
+
+/** By primary key. The time of the first archiving stands. */
+const archiveStatement = `
+  update segments set archived_at = now()
+  where segments.id = $1::uuid and segments.workspace_id = $2::uuid and segments.archived_at is null`;
+
+interface Change {
+  id: string;
+  workspaceId: string;
+  action: AuditAction;
+  text: string;
+  values: unknown[];
+  detail: Record<string, string>;
+}
+
+async function change(pool: Pool, actor: Actor, one: Change): Promise<SegmentEnding> {
+  const { id, workspaceId, action, text, values, detail } = one;
+  try {
+    return await audited<SegmentEnding>(pool, actor, async (tx) => {
+      const { rowCount } = await tx.query(text, [id, workspaceId, ...values]);
+      const entry = { action, subject: { kind: 'segment', id }, workspaceId, detail };
+      return rowCount === 0 ? { result: 'gone', entries: [] } : { result: 'done', entries: [entry] };
+    });
+  } catch (error) {
+    if ((error as { code?: string }).code === '23505') return 'taken';
+    throw error;
+  }
+}
+
+const valuesOf = ({ name, purpose, definition }: SegmentWords) => [name, purpose, JSON.stringify(definition)];
+
+/** Names a filter. @returns its id, or that the name is taken */
+export async function createSegment(
+  pool: Pool,
+  actor: Actor,
+  { workspaceId, ...words }: SegmentWords & { workspaceId: string },
+): Promise<{ id: string } | 'taken'> {
+  const id = newId();
+  const told = { action: 'segments.create' as const, detail: { name: words.name } };
+  const made = { id, workspaceId, ...told, text: createStatement, values: valuesOf(words) };
+  return (await change(pool, actor, made)) === 'taken' ? 'taken' : { id };
+}
+
+/** Gives a segment that is not archived another name, purpose and filter. */
+export function updateSegment(
+  pool: Pool,
+  actor: Actor,
+  { id, workspaceId, ...words }: SegmentWords & { id: string; workspaceId: string },
+): Promise<SegmentEnding> {
+  const told = { action: 'segments.update' as const, detail: { name: words.name } };
+  return change(pool, actor, { id, workspaceId, ...told, text: updateStatement, values: valuesOf(words) });
+}
+
+/** Archives a segment: nobody can use it any more, and its name stays taken. */
+export function archiveSegment(
+  pool: Pool,
+  actor: Actor,
+  { id, workspaceId, name }: { id: string; workspaceId: string; name: string },
+): Promise<SegmentEnding> {
+  const told = { action: 'segments.archive' as const, detail: { name } };
+  return change(pool, actor, { id, workspaceId, ...told, text: archiveStatement, values: [] });
 }

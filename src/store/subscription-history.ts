@@ -70,11 +70,25 @@ const recordStateChangesStatement = `
     chained.from_state, chained.state_after, $8::timestamptz, chained.request_id
   from chained
   where chained.from_state is distinct from chained.state_after
-  order by chained.place`;
+  order by chained.place
+  returning
+    subscription_history.workspace_id, subscription_history.subject_kind, subscription_history.subject,
+    subscription_history.subscription, subscription_history.from_state, subscription_history.to_state,
+    subscription_history.request_id`;
 
-/** Writes the history of states, all that was said in its order. */
-export async function recordStateChanges(tx: Connection, changes: StateChange[], now: string): Promise<void> {
-  await tx.query({
+/** A state that has changed. */
+export interface RecordedState extends Omit<StateChange, 'how' | 'state'> {
+  from_state: string | null;
+  to_state: string | null;
+}
+
+/** Writes the history of states, all that was said in its order. @returns the changes, in their order */
+export async function recordStateChanges(
+  tx: Connection,
+  changes: StateChange[],
+  now: string,
+): Promise<RecordedState[]> {
+  const { rows } = await tx.query<RecordedState>({
     name: 'record-state-changes',
     text: recordStateChangesStatement,
     values: [
@@ -88,6 +102,7 @@ export async function recordStateChanges(tx: Connection, changes: StateChange[],
       now,
     ],
   });
+  return rows;
 }
 
 /** Whose history it is. */

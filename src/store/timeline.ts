@@ -146,7 +146,8 @@ export async function readTimeline(
  * a name of somebody else before may be among it, as a delete of the user takes it along too.
  */
 const selectLettersOfUserStatement = `
-  select letters.id, letters.kind, letters.reason, letters.state, letters.failed_at as "failedAt"
+  select letters.id, letters.kind, letters.reason, letters.state, letters.failed_at as "failedAt",
+    places.place::text as place
   from (
     select distinct named.place
     from unnest($2::text[]) as names (name)
@@ -154,8 +155,9 @@ const selectLettersOfUserStatement = `
       select named_failures.place
       from named_failures
       where named_failures.workspace_id = $1::uuid and named_failures.name = names.name
+        and named_failures.place < $4::bigint
       order by named_failures.workspace_id desc, named_failures.name desc, named_failures.place desc
-      limit $3::integer
+      limit 2 * $3::integer
     ) as named
   ) as places
   cross join lateral (
@@ -164,7 +166,7 @@ const selectLettersOfUserStatement = `
   cross join lateral (
     select * from kept_dead_letters where kept_dead_letters.id = placed.id limit 1
   ) as letters
-  order by letters.id desc
+  order by places.place desc
   limit $3::integer`;
 
 /** A dead letter about a user. */
@@ -174,18 +176,23 @@ export interface LetterOfUser {
   reason: string;
   state: string;
   failedAt: Date;
+  /** Where it stands in the order in which letters were written: the place behind which a page goes on. */
+  place: string;
 }
+
+/** Larger than every place. */
+const LAST_PLACE = '9223372036854775807';
 
 /** Dead letters under these names (as `identifierText` tells them, and `u:` with the profile's id), the last first. */
 export async function selectLettersOfUser(
   pool: Pool,
   workspaceId: string,
-  { names, limit }: { names: string[]; limit: number },
+  { names, before = LAST_PLACE, limit }: { names: string[]; before?: string | undefined; limit: number },
 ): Promise<LetterOfUser[]> {
   const { rows } = await pool.query<LetterOfUser>({
     name: 'select-letters-of-user',
     text: selectLettersOfUserStatement,
-    values: [workspaceId, names, limit],
+    values: [workspaceId, names, limit, before],
   });
   return rows;
 }

@@ -182,6 +182,15 @@ const statementOf = (fate: Tombstone['fate']) => `
     delete from merged_profiles using settled
     where merged_profiles.workspace_id = settled.workspace_id
       and merged_profiles.profile_id = settled.id
+  ), told as (
+    insert into archive_erasures (workspace_id, since, latest)
+    select distinct settled.workspace_id, now(), now()
+    from settled
+    where (
+      select 1 from archive_files
+      where archive_files.workspace_id = settled.workspace_id and archive_files.object is not null limit 1) is not null
+    order by 1
+    on conflict (workspace_id) do update set latest = greatest(archive_erasures.latest, excluded.latest)
   )`
       : ''
   }
@@ -192,7 +201,8 @@ const statementOf = (fate: Tombstone['fate']) => `
 const statements = { merged: statementOf('merged'), deleted: statementOf('deleted') };
 
 /**
- * Drops those of the tombstones, all of one fate, for which nothing is left to do.
+ * Drops those of the tombstones, all of one fate, for which nothing is left to do. The archive of a workspace is told of
+ * its deleted ones: one that is begun later reads tables in which they have no rows.
  *
  * @returns how many they were
  */

@@ -87,6 +87,7 @@ describe('the fleet', () => {
       refused: 0,
       refusedPerSecond: 0,
       marks: null,
+      held: null,
     },
     ...{ startedAt: new Date(), seenAt: new Date(), silentSeconds: 1 },
     ...change,
@@ -151,6 +152,28 @@ describe('the fleet', () => {
       },
       'error',
       '3 envelopes of lane-0 has been there for 21 s, and no living worker has applied anything of this lane',
+    ],
+    [
+      'a lane that waits, and that no living worker has open',
+      {
+        processes: [process('web'), process('worker', { lanes: [0], held: [] })],
+        lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 40 }],
+      },
+      'error',
+      'for 40 s, and no living worker works this lane',
+    ],
+    [
+      'lanes that no living worker has open, though nothing waits',
+      {
+        installationLanes: 1,
+        processes: [
+          process('web'),
+          process('worker', { held: [] }),
+          process('sync', { silentSeconds: 1, held: null }),
+        ],
+      },
+      'warning',
+      'no living worker works lane-0',
     ],
     ['a loss', { losses: 1 }, 'error', 'lost'],
     ['dead letters', { deadLetters: 2 }, 'warning', '2 wait'],

@@ -21,7 +21,7 @@ beforeAll(async () => {
 
 const figures = {
   ...{ address: '127.0.0.1:3002', lanes: [0], missing: [], objects: 42, objectsPerSecond: 7 },
-  ...{ residentBytes: 90_000_000, loopBusy: 0.5, refused: 0, refusedPerSecond: 0, marks: null },
+  ...{ residentBytes: 90_000_000, loopBusy: 0.5, refused: 0, refusedPerSecond: 0, marks: null, held: null },
 };
 
 /** A fleet as its heartbeats tell of it. */
@@ -166,7 +166,11 @@ describe('penstock status', () => {
         { name: 'web', host: 'h', pid: 7, version: '1.0.0', objects: 42, alive: true },
         { name: 'worker', lanes: [0], resident_bytes: 90_000_000 },
       ],
-      ...{ installation_lanes: 1, lanes: [{ lane: 'lane-0', depth: 0, oldest_seconds: 0 }] },
+      installation_lanes: 1,
+      lanes: [
+        // And not web, whatever its row says.
+        { lane: 'lane-0', depth: 0, oldest_seconds: 0, worked_by: [{ host: 'h', pid: 7, version: '1.0.0' }] },
+      ],
       ...{ accepted_per_second: 7, applied_per_second: 7, dead_letters: 0, losses: 0 },
       syncs: { unfinished: 0, failing: [] },
     });
@@ -179,9 +183,40 @@ describe('penstock status', () => {
     expect(stdout).toMatch(
       /^! no web runs\n\nprocess +host +pid .*\nworker +h +7 +1\.0\.0 +well +0 +7 +90 +50 /,
     );
-    expect(stdout).toContain('lane-0');
+    expect(stdout).toMatch(/^lane-0 +0 +0 s +h 7 \(1\.0\.0\)$/m);
     expect(stdout).toContain('accepted 0/s, applied 7/s');
     expect(stdout.split('\n').length).toBeLessThan(24);
+  });
+
+  test('workers: who works which lanes, since when, how far behind, who is a spare, and what nobody works', async () => {
+    await tellOf(url);
+    const pool = openPool(url, 1);
+    const since = new Date(Date.now() - 300_000).toISOString();
+    const [earlier, later] = ['2026-01-02T03:04:05.000Z', since];
+    const holdings = [[[0, earlier]], [[0, later]], []] as [number, string][][];
+    for (const [pid, lanes] of holdings.entries()) {
+      const held = lanes.map(([lane, taken]) => ({ lane, since: taken }));
+      const self = { id: newId(), name: 'worker' as const, host: 'h', pid, version: '1.0.0' };
+      await beatProcess(pool, self, { ...figures, held });
+    }
+    const command = penstockOn(url, { REDIS_URL: redis });
+    // Who took it last has it: the other was killed a moment ago, or is about to notice.
+    expect(await command.json('workers')).toEqual({
+      installation_lanes: 1,
+      workers: [
+        expect.objectContaining({ pid: 0, alive: true, spare: true, lanes: [] }),
+        expect.objectContaining({
+          ...{ pid: 1, version: '1.0.0', spare: false, started_at: expect.any(String) },
+          lanes: [{ lane: 0, since, depth: 0, oldest_seconds: 0 }],
+        }),
+        expect.objectContaining({ pid: 2, spare: true }),
+      ],
+      lanes_nobody_works: [],
+    });
+    expect((await command.run('workers')).stdout).toMatch(/^h 1 +1\.0\.0 +works +0 +5 min +0 +0 s$/m);
+    await pool.query("update processes set held = '[]'");
+    await pool.end();
+    expect((await command.run('workers')).stdout).toMatch(/^! nobody works lanes 0\n\nworker /);
   });
 
   test('shows the rest while the queue does not answer', async () => {

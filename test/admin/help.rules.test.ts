@@ -47,7 +47,7 @@ const verbs = [
   'dead-letters show',
   'dead-letters replay',
   ...['show', 'set-lanes', 'losses', 'confirm-loss'].map((verb) => `queue ${verb}`),
-  ...['migrate', 'status', 'doctor'],
+  ...['migrate', 'status', 'workers', 'doctor'],
 ];
 
 /** What the command shows, without a process for each. */
@@ -69,7 +69,7 @@ describe('penstock --help', () => {
   test('lists every command and needs no database', async () => {
     const { code, stdout, stderr } = await penstock(['--help']);
     expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
-    for (const command of [...nouns, 'usage', 'migrate', 'status', 'doctor', 'completion'])
+    for (const command of [...nouns, 'usage', 'migrate', 'status', 'workers', 'doctor', 'completion'])
       expect(stdout).toMatch(new RegExp(`^  ${command} `, 'm'));
   });
 

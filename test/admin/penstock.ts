@@ -62,7 +62,8 @@ export function penstockOn(
   through: Run = penstock,
 ): PenstockOn {
   const listed = (args: string | string[]) => (typeof args === 'string' ? args.split(' ') : args);
-  const run = (args: string[]) => through(args, { DATABASE_URL: databaseUrl, ...env });
+  const run = (args: string[]) =>
+    through(args, { DATABASE_URL: databaseUrl, ALLOWED_NETWORKS: '127.0.0.0/8,::1/128', ...env });
   return {
     run: (args) => run(listed(args)),
     async json(args) {

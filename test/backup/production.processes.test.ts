@@ -5,11 +5,11 @@ import { freePort } from '../../src/embedded/address.ts';
 import { statusOf } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { startRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { findPostgresPrograms } from '../setup/installed.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { countSets, drained, OBJECTS, once, sendSet } from './counted.ts';
 import { follow } from './documented.ts';
-import { findPostgresPrograms } from './postgres-programs.ts';
 import { homeWithPasswordOf, startPostgresServer, type TestServer } from './servers.ts';
 
 /** Processes of one installation. */

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createFailedSignIns } from '../../src/board/sessions.ts';
 import { type AuditEntry, recordAudit } from '../../src/store/audit.ts';
 import { forgetAudit, MOST_LOOKED_THROUGH, searchAudit } from '../../src/store/audit-list.ts';
-import { createCompany } from '../setup/access.ts';
+import { createAccount, createCompany } from '../setup/access.ts';
 import { createVisitor } from './browser-session.ts';
 import { type Console, openConsole, page, post } from './console-scene.ts';
 import { log } from './installation.ts';
@@ -126,6 +126,22 @@ test('wrong passwords that could not be told of are counted with the next minute
   await failures.stop();
   const entries = (await told(id)).filter(({ action }) => action === 'sign_ins.fail');
   expect(entries.map(({ detail }) => detail)).toEqual([{ count: 2 }]);
+});
+
+test('who failed to sign in by the provider of one company stands in the audit of that one alone', async () => {
+  const company = await createCompany(pool() as never, `company-${uuidv7()}`);
+  const email = `${uuidv7()}@example.com`;
+  const [ours, theirs] = [
+    await createAccount(pool() as never, DEFAULT_COMPANY, email),
+    await createAccount(pool() as never, company, email),
+  ];
+  const failures = createFailedSignIns(pool(), log);
+  const client = { address: '192.0.2.1', agent: 'a program' };
+  failures.note(email, client, company);
+  failures.note(email, client, '');
+  await failures.stop();
+  const failed = async (id: string) => (await told(id)).map(({ action, detail }) => [action, detail]);
+  expect([await failed(ours), await failed(theirs)]).toEqual([[], [['sign_ins.fail', { count: 1 }]]]);
 });
 
 describe('the page', () => {

@@ -77,6 +77,18 @@ export async function troublesOf(page: Page, screens = everyScreen): Promise<str
   return found;
 }
 
+/** The same without axe, which has seen each page: whose it is changes words alone. */
+export async function looksOf(page: Page): Promise<string[]> {
+  const [wide, broad, title, images] = await page.evaluate<[number, string, string, number]>(
+    `[document.documentElement.scrollWidth - innerWidth, ${TOO_WIDE}, document.title, document.images.length]`,
+  );
+  return [
+    ...(wide > 0 ? [`${wide} px too wide by ${broad}`] : []),
+    ...(title === 'run' ? ['a script of the data has run'] : []),
+    ...(images > 0 ? ['an image of the data is there'] : []),
+  ];
+}
+
 /** A console in which each name, value and reason may be hostile, with the addresses of each kind of its pages. */
 export async function openHostileConsole() {
   const scene = await openConsole();
@@ -126,6 +138,11 @@ export async function openHostileConsole() {
     'insert into sync_row_errors (job_id, number, reason, identifier, payload) values ($1, 2, $2, $2, $2)',
     ...[run, hostile],
   );
+  const segment = uuidv7();
+  await query(
+    'insert into segments (id, workspace_id, name, purpose, definition) values ($1, $2, $3, $3, $4)',
+    ...[segment, hall, hostile, { all: [{ custom_attribute: script, equals: hostile }] }],
+  );
   const { key } = await makeApiKey(database, tester, {
     ...{ workspaceId: hall, name: hostile, permissions: ['users.track'], ipAllowlist: [] },
   });
@@ -160,6 +177,9 @@ export async function openHostileConsole() {
     ...['/syncs', '/syncs?workspace=school', `/syncs/${scene.integration}`, `/syncs/${integration}`],
     ...[`/syncs/${scene.integration}/runs/${scene.run}`, `/syncs/${integration}/runs/${run}`],
     ...['/groups?workspace=school', '/groups?workspace=shop&user=user-1', `/groups?workspace=${hall}`],
+    ...['/streams', '/streams?workspace=school', '/exports', '/exports?workspace=school'],
+    ...['/segments?workspace=school', `/segments?workspace=${hall}`, `/segments/${scene.segment}`],
+    ...[`/segments/${segment}`, '/dead-letters?state=discarded&kind=events'],
     ...['/preference-centers?workspace=school', `/preference-centers?workspace=${hall}`],
     ...[`/preference-centers/${scene.center}`, `/preference-centers/${center}`],
     `/preference-centers/${scene.center}?user=user-1&${screens}`,

@@ -36,6 +36,14 @@ describe('groups', () => {
     await scene.query('delete from subscription_states');
   });
 
+  test.each(['/groups', '/preference-centers'])(
+    '%s goes on behind a name that no database can hold',
+    async (path) => {
+      const looks = await arriveWith('manage_subscription_groups', 'view_preference_centers');
+      expect((await page(looks, `${path}?after=%00a%ed%a0%80`)).status).toBe(200);
+    },
+  );
+
   test('by an address nobody is found without the right to see it', async () => {
     await scene.createUser(scene.shop, 'eve@example.com');
     const looks = await arriveWith('manage_subscription_groups', 'view_user_profile');

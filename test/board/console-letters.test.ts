@@ -10,7 +10,7 @@ beforeAll(async () => {
 afterAll(() => scene.installation.stop());
 
 describe('dead letters', () => {
-  test('stand in groups by workspace, kind and reason, each counted in full, beyond two thousand', async () => {
+  test('stand in groups by workspace, kind and reason, counted, and each listed beyond two thousand', async () => {
     const reason = `flood ${uuidv7()}`;
     await scene.query(
       `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason)
@@ -24,11 +24,20 @@ describe('dead letters', () => {
     expect(rows).toHaveLength(2);
     expect(rows[0]).toMatch(/purchases.*2,345/s);
     expect(rows[1]).toMatch(/events.*>1</s);
+    // Of many groups each is counted as far as its share of a page; the page of one counts on.
+    await scene.query(
+      `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason)
+       select gen_random_uuid(), $1, 'r', 'events', 'j', '{}', 'cause ' || n from generate_series(1, 8) as n`,
+      scene.school,
+    );
+    const among = await page(scene.operator, `/dead-letters?workspace=${scene.school}`);
+    expect(among.text.split('<tr>').find((row) => /purchases/.test(row))).toContain('more than 500');
     // Page by page to the last.
     let path: string | undefined = /href="([^"]+group=[^"]+)"/.exec(rows[0]!)![1]!.replaceAll('&amp;', '&');
     let letters = 0;
     for (; path; ) {
       const group: string = (await page(scene.operator, path)).text;
+      expect(group).toContain('2,345 waiting');
       letters += [...group.matchAll(/name="id"/g)].length;
       path = /rel="next" href="([^"]+)"/.exec(group)?.[1]?.replaceAll('&amp;', '&');
     }
@@ -121,6 +130,25 @@ describe('dead letters', () => {
       expect((await page(scene.operator, list({ after: group }))).status).toBe(404);
       expect((await read(scene.installation.database, id)).state).toBe('waiting');
     });
+  });
+
+  test('those that were discarded are listed by their kind, page by page', async () => {
+    await scene.query(
+      `insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, state)
+       select uuid_v7_floor(now() - n * interval '1 ms'), $1, 'r', case n % 2 when 0 then 'events' else 'purchases' end,
+         'j', '{}', 'reason', 'discarded' from generate_series(1, 130) as n`,
+      scene.school,
+    );
+    let path: string | undefined = `/dead-letters?workspace=${scene.school}&state=discarded&kind=purchases`;
+    let [letters, pages] = [0, 0];
+    for (; path; pages++) {
+      const { text } = await page(scene.operator, path);
+      letters += [...text.matchAll(/<code>purchases<\/code>/g)].length;
+      expect(text).not.toContain('<code>events</code>');
+      path = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
+    }
+    expect([letters, pages]).toEqual([65, 2]);
+    await scene.query('delete from dead_letters where workspace_id = $1', scene.school);
   });
 
   test('many are chosen and replayed, each once', async () => {

@@ -4,7 +4,7 @@ import { pages } from '../../src/board/pages/index.ts';
 import { createCompany } from '../setup/access.ts';
 import { createVisitor } from './browser-session.ts';
 import { type Console, html, openConsole, page, post } from './console-scene.ts';
-import { DEFAULT_COMPANY, type Visitor } from './people.ts';
+import { DEFAULT_COMPANY, inWorkspace, type Visitor } from './people.ts';
 
 let scene: Console;
 beforeAll(async () => {
@@ -28,28 +28,10 @@ describe('who may ask for which page', () => {
     'company admin': async () => (await scene.people.arrive(['admin'])).visitor,
     'company settings': async () => (await scene.people.arrive(['manage_company_settings'])).visitor,
     'adds workspaces': async () => (await scene.people.arrive(['add_remove_app_groups'])).visitor,
-    'workspace admin': inShopWith('admin'),
+    ...Object.fromEntries(
+      Object.entries(inWorkspace).map(([name, permissions]) => [name, inShopWith(...permissions)]),
+    ),
     nothing: async () => (await scene.people.arrive()).visitor,
-    'basic access': inShopWith('basic_access'),
-    'views users': inShopWith('view_user_profile'),
-    'views whom': inShopWith('view_user_profile', 'view_pii'),
-    'only pii': inShopWith('view_pii'),
-    exports: inShopWith('view_user_profile', 'view_pii', 'export_user_data'),
-    'exports masked': inShopWith('view_user_profile', 'export_user_data'),
-    edits: inShopWith('view_user_profile', 'edit_user_data'),
-    imports: inShopWith('view_user_profile', 'import_update_user_data'),
-    developer: inShopWith('dev_console'),
-    'event log': inShopWith('view_event_user_log'),
-    mends: inShopWith('dev_console', 'edit_user_data'),
-    syncs: inShopWith('edit_cloud_data_ingestion'),
-    integrations: inShopWith('manage_external_integrations'),
-    'sees usage': inShopWith('view_usage_data'),
-    'sees limits': inShopWith('view_api_limits'),
-    'manages groups': inShopWith('manage_subscription_groups'),
-    'views centers': inShopWith('view_preference_centers'),
-    'edits centers': inShopWith('edit_preference_centers'),
-    'looks at keys': inShopWith('view_api_keys'),
-    'makes keys': inShopWith('edit_api_keys'),
     'a permission set': async () => {
       const id = uuidv7();
       await scene.query(
@@ -87,13 +69,15 @@ describe('who may ask for which page', () => {
   const anyone = Object.keys(roles);
   const users = [
     ...[...all, 'views users', 'views whom', 'exports', 'exports masked', 'edits', 'imports'],
-    'a permission set',
+    ...['a permission set', 'counts segments'],
   ];
+  const editors = [...all, 'edits', 'imports'];
   const delivery = [...all, 'developer', 'event log', 'mends'];
   const syncs = [...all, 'syncs', 'integrations'];
   /** Who administers a company; of another one, its own. */
   const company = ['operator', 'company admin', 'company settings', 'another company'];
   const groups = [...all, 'manages groups'];
+  const segments = [...all, 'sees segments', 'edits segments', 'archives segments', 'counts segments'];
   const centers = [...all, 'views centers', 'edits centers'];
   const usage = [...all, 'sees usage', 'sees limits'];
   const keyMakers = [...all, 'makes keys'];
@@ -114,20 +98,8 @@ describe('who may ask for which page', () => {
     ['get /users', () => '/users?q=user-1', users, 200, 200],
     ['get /users/:service_id', () => `/users/${scene.user}`, users, 200, 404],
     ['get /users/:service_id/export', () => `/users/${scene.user}/export`, [...all, 'exports'], 200, 404],
-    [
-      'get /users/:service_id/delete',
-      () => `/users/${scene.user}/delete`,
-      [...all, 'edits', 'imports'],
-      200,
-      404,
-    ],
-    [
-      'post /users/:service_id/delete',
-      () => `/users/${scene.user}/delete`,
-      [...all, 'edits', 'imports'],
-      400,
-      404,
-    ],
+    ['get /users/:service_id/delete', () => `/users/${scene.user}/delete`, editors, 200, 404],
+    ['post /users/:service_id/delete', () => `/users/${scene.user}/delete`, editors, 400, 404],
     ['get /requests', () => '/requests', delivery, 200, 200],
     ['get /requests/:id', async () => `/requests/${await requestOf(scene.shop)}`, delivery, 200, 404],
     ['get /dead-letters', () => '/dead-letters', delivery, 200, 200],
@@ -157,8 +129,15 @@ describe('who may ask for which page', () => {
       200,
       404,
     ],
+    ['get /streams', () => '/streams', syncs, 200, 200],
+    ['post /streams', () => '/streams', syncs, 400, 400],
     ['get /groups', () => '/groups', groups, 200, 200],
     ['get /groups', () => '/groups?workspace=shop&user=user-1', all, 200, 404],
+    ['get /segments', () => '/segments', segments, 200, 200],
+    ['post /segments', () => '/segments', segments, 400, 400],
+    ['get /segments/:id', () => `/segments/${scene.segment}`, segments, 200, 404],
+    ['post /segments/:id', () => `/segments/${scene.segment}`, segments, 400, 404],
+    ['get /exports', () => '/exports', segments, 200, 200],
     ['get /preference-centers', () => '/preference-centers', centers, 200, 200],
     ['get /preference-centers/:id', () => `/preference-centers/${scene.center}`, centers, 200, 404],
     ['get /preference-centers/:id', () => `/preference-centers/${scene.center}?user=user-1`, all, 200, 404],
@@ -283,8 +262,9 @@ describe('who may ask for which page', () => {
     };
     expect(await namesFor('operator')).toEqual([
       '/',
-      ...['/users', '/requests', '/dead-letters', '/syncs', '/groups', '/preference-centers', '/workspaces'],
-      '/keys',
+      ...['/users', '/requests', '/dead-letters', '/syncs', '/streams', '/groups', '/segments', '/exports'],
+      '/preference-centers',
+      ...['/workspaces', '/keys'],
       '/accounts',
       '/audit',
       '/queues',

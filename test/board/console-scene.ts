@@ -119,6 +119,24 @@ export async function openConsole() {
   const { key } = await makeApiKey(installation.database, tester, {
     ...{ workspaceId: shop, name: 'till', permissions: ['users.track'], ipAllowlist: [] },
   });
+  const [segment, stream] = [uuidv7(), uuidv7()];
+  await query(
+    `insert into stream_destinations (workspace_id, id, name, kind, settings, position, failures, last_error, failed_at)
+     values ($1, $2, 'crm', 'webhook', '{"url": "https://crm.example.com/in?token=4711"}', 0, 3, '503 Service Unavailable', now())`,
+    ...[shop, stream],
+  );
+  await query(
+    `insert into segments (id, workspace_id, name, purpose, definition)
+     values ($1, $2, 'Teal', 'The letter', '{"custom_attribute": "colour", "equals": "teal"}')`,
+    ...[segment, shop],
+  );
+  const asked = ['Teal-1', 'https://hooks.example/in?token=4711', '503 of the callback'];
+  await query(
+    `insert into segment_exports (workspace_id, id, segment_id, object_prefix, fields, output_format, callback,
+       state, users, files, bytes, requested_at, ended_at, last_error)
+     values ($1, $2, $3, $4, '{email}', 'zip', $5, 'ready', 12, 1, 3456, now(), now(), $6)`,
+    ...[shop, uuidv7(), segment, ...asked],
+  );
   return {
     ...{
       installation,
@@ -130,7 +148,7 @@ export async function openConsole() {
       letterIn,
       recordPast,
     },
-    ...{ shop, school, user, integration, run, key: key.id, group, center },
+    ...{ shop, school, user, integration, run, key: key.id, group, center, segment, stream },
   };
 }
 

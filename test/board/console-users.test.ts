@@ -18,6 +18,7 @@ describe('users', () => {
   test('are found by each of their identifiers, by the beginning of an external id, and by no other text', async () => {
     const id = await scene.createUser(scene.shop, 'Zoë:1', 'zoe@gmail.com');
     const path = `/users/${toServiceId(id)}`;
+    await scene.query("update profiles set phone = '+14155550123' where id = $1", id);
     await scene.query(
       "insert into user_aliases values ($1, 'crm', 'Z-1', $2, now()), ($1, 'loyalty', 'L:7', $2, now())",
       ...[scene.shop, id],
@@ -37,6 +38,7 @@ describe('users', () => {
       'loyalty:L:7',
       'L:7',
       'ZOE@gmail.com',
+      '+1 415 555 0123',
       toServiceId(id),
     ])
       expect([text, await found(text)]).toEqual([text, expect.arrayContaining([path])]);
@@ -87,6 +89,60 @@ describe('users', () => {
       path = /rel="next" href="([^"]+)"/.exec(text)?.[1]?.replaceAll('&amp;', '&');
     }
     expect(seen).toEqual(deeds.map(({ n }) => `deed-${n}-`));
+  });
+
+  test('long lists of a page are seen to their end, page by page', async () => {
+    const email = 'lists@gmail.com';
+    const id = await scene.createUser(scene.shop, 'lists', email);
+    const { shop } = scene;
+    const insert = (target: string, values: string, most: number) =>
+      scene.query(`insert into ${target} select ${values} from generate_series(1, ${most}) as n`, shop, id);
+    await insert('user_aliases', "$1::uuid, 'label ' || n, 'alias-' || n, $2::uuid, now()", 40);
+    await insert('deprecated_external_ids', "$1::uuid, 'earlier-' || n, $2::uuid, now()", 30);
+    await insert('push_tokens', "$1::uuid, 'app', 'token-' || n, 'device-' || n, $2::uuid, now()", 60);
+    await insert('event_summaries', "$1::uuid, $2::uuid, 'counted-' || n, now(), now(), 3, now()", 26);
+    for (let n = 0; n < 23; n++)
+      await scene.letterIn(shop, { identifiers: [{ external_id: 'lists' }], reason: `letter-${n}-` });
+    const first = `/users/${toServiceId(id)}?workspace=${shop}`;
+    for (const [what, next, most] of [
+      [/(?:alias|earlier)-\d+/g, /href="([^"]+names_from=[^"]+)">and/, 70],
+      [/device-\d+/g, /href="([^"]+devices_from=[^"]+)">and/, 60],
+      [/counted-\d+/g, /href="([^"]+counted_from=[^"]+)">and/, 26],
+      [/letter-\d+-/g, /href="([^"]+letters_before=[^"]+)">Older/, 23],
+    ] as const) {
+      const seen: string[] = [];
+      for (let path: string | undefined = first; path !== undefined; ) {
+        const { text } = await page(scene.operator, path);
+        seen.push(...[...text.matchAll(what)].map(([name]) => name));
+        path = next.exec(text)?.[1]?.replaceAll('&amp;', '&').split('#')[0];
+      }
+      expect([String(what), seen.length, new Set(seen).size]).toEqual([String(what), most, most]);
+    }
+  });
+
+  test('a timeline tells of changes of subscriptions among the events, by their time', async () => {
+    const id = await scene.createUser(scene.shop, 'changes', 'changes@gmail.com');
+    const at = (minutes: number) => new Date(Date.now() - minutes * 60_000);
+    for (const [name, minutes] of [
+      ['before it', 30],
+      ['behind it', 10],
+    ] as const)
+      await scene.query(
+        "insert into events values ($1, $2, $3, $4, now(), 'app', '{}')",
+        ...[scene.shop, uuidv7({ msecs: at(minutes).getTime() }), id, name],
+      );
+    await scene.query(
+      `insert into subscription_history (workspace_id, subject_kind, subject, subscription, to_state, changed_at, request_id)
+       values ($1, 'email', 'changes@gmail.com', $2, 'unsubscribed', $3, 'request')`,
+      ...[scene.shop, scene.group, at(20)],
+    );
+    const { text } = await page(scene.operator, `/users/${toServiceId(id)}?workspace=${scene.shop}`);
+    const timeline = text.slice(text.indexOf('id="timeline"'));
+    const places = ['behind it', 'unsubscribed', 'before it'].map((one) => timeline.indexOf(one));
+    expect([places.every((place) => place > 0), [...places].sort((one, other) => one - other)]).toEqual([
+      true,
+      places,
+    ]);
   });
 
   test('who was merged leads to whoever took this one in; who was never there is not found', async () => {

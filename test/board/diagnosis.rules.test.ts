@@ -8,7 +8,7 @@ import type { MarkLevel, SeenProcess } from '../../src/store/processes.ts';
 const one = (name: SeenProcess['name'], change: Partial<SeenProcess> = {}): SeenProcess => ({
   ...{ id: name, name, host: 'w-7', pid: 42, version: '0.1.0', address: null, lanes: [], missing: [] },
   ...{ objects: 0, objectsPerSecond: 0, residentBytes: 1, loopBusy: 0, silentSeconds: 1 },
-  ...{ refused: 0, refusedPerSecond: 0, marks: null },
+  ...{ refused: 0, refusedPerSecond: 0, marks: null, held: null },
   ...{ startedAt: new Date(0), seenAt: new Date(0) },
   ...change,
 });
@@ -82,6 +82,15 @@ const cases: [name: string, change: Partial<Findings>, tone: string, sentence: R
     { lanes: stuck },
     'bad',
     /^Lanes stand still though 1 worker runs: 121 jobs wait/,
+  ],
+  [
+    'lanes that nobody has taken',
+    {
+      lanes: stuck,
+      processes: [one('web'), one('worker', { held: [{ lane: 1, since: '2026-01-02T03:04:05.000Z' }] })],
+    },
+    'bad',
+    /^Nobody works lane 0 though 1 worker runs: 121 jobs wait/,
   ],
   [
     'workers behind',

@@ -23,7 +23,7 @@ const figures: Figures = {
     residentBytes: 1,
     loopBusy: 0,
   },
-  ...{ refused: 10, refusedPerSecond: 1, marks: null },
+  ...{ refused: 10, refusedPerSecond: 1, marks: null, held: null },
 };
 const processOf = (name: 'web' | 'worker') =>
   ({ id: newId(), name, host: 'h', pid: 7, version: '1.0.0' }) as const;

@@ -62,3 +62,32 @@ export function createPeople({ database: { pool } }: Installation, board: Board)
 
 /** The status of a look at the queues. */
 export const looks = async (visitor: Visitor) => (await visitor.get('/queues/api/queues')).status;
+
+/** Roles of one workspace: permissions that SCIM has given there, by a name for them. */
+export const inWorkspace: Record<string, string[]> = {
+  'workspace admin': ['admin'],
+  'basic access': ['basic_access'],
+  'views users': ['view_user_profile'],
+  'views whom': ['view_user_profile', 'view_pii'],
+  'only pii': ['view_pii'],
+  exports: ['view_user_profile', 'view_pii', 'export_user_data'],
+  'exports masked': ['view_user_profile', 'export_user_data'],
+  edits: ['view_user_profile', 'edit_user_data'],
+  imports: ['view_user_profile', 'import_update_user_data'],
+  developer: ['dev_console'],
+  'event log': ['view_event_user_log'],
+  mends: ['dev_console', 'edit_user_data'],
+  syncs: ['edit_cloud_data_ingestion'],
+  integrations: ['manage_external_integrations'],
+  'sees usage': ['view_usage_data'],
+  'sees limits': ['view_api_limits'],
+  'manages groups': ['manage_subscription_groups'],
+  'sees segments': ['view_segments'],
+  'edits segments': ['edit_segments'],
+  'archives segments': ['archive_segments'],
+  'counts segments': ['view_segments', 'view_user_profile'],
+  'views centers': ['view_preference_centers'],
+  'edits centers': ['edit_preference_centers'],
+  'looks at keys': ['view_api_keys'],
+  'makes keys': ['edit_api_keys'],
+};

@@ -27,6 +27,8 @@ test('a preview keeps its words and its looks, and nothing that leads somewhere 
       '<img data-src="/p.png" data-srcset="/q.png 2x"><video data-poster=/x>',
     ],
     ['<svg><a xlink:href="/x"><image href=/x>', '<svg><a data-xlink:href="/x"><image data-href=/x>'],
+    // Within a drawing a title is markup, as browsers read it.
+    ['<svg><title><a href="/x"></a></title></svg>', '<svg><title><a data-href="/x"></a></title></svg>'],
     ['<iframe src></iframe><object data=/x>', '<iframe data-src></iframe><object data-data=/x>'],
     ['<a b="1"href=/x>', '<a b="1"data-href=/x>'],
   ];

@@ -138,7 +138,9 @@ describe('bodies and errors of every operation', () => {
           const { status: refused, body } = await accept(operation, holding(max + 1));
           expect(refused).toBe(400);
           const texts: string[] = (operation.refusals ?? []).map((entry) => errors[entry].message);
-          if (operation.refusals && !operation.auth) expect(texts).toContain(body.message);
+          const isOfRule =
+            body.message?.startsWith(`'${name}' is not valid: `) && body.message.includes(`at most ${max} `);
+          if (operation.refusals && !operation.auth && !isOfRule) expect(texts).toContain(body.message);
         },
       );
     });

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { examples, languages } from '../../src/docs/examples.ts';
 import { readGuides, renderGuide } from '../../src/docs/guides.ts';
+import { createSearch } from '../../src/docs/search.ts';
 import { createSite } from '../../src/docs/site.ts';
 import { openApiDocument } from '../../src/edge/openapi.ts';
 import { allOperations } from '../../src/operations/index.ts';
@@ -172,6 +173,13 @@ describe('the search', () => {
     expect(page).not.toContain('<img');
     expect(page).toContain('Nothing for “&quot;&gt;&lt;img');
     expect(await site.search('')).toContain('Search guides and reference');
+  });
+
+  test('takes a word with hyphens for several, of which it asks for eight', async () => {
+    const asked = 'one-two-three-four-five-six-seven-eight-nine';
+    const text = asked.replaceAll('-', ' ').replace(' nine', '');
+    const search = await createSearch([{ title: 'T', heading: 'H', path: '/p', text }]);
+    expect(search(asked)).toHaveLength(1);
   });
 
   test('does no more for a long question than for a short one', async () => {

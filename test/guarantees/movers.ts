@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { expect } from 'vitest';
 import { waitUntil } from '../setup/fixtures.ts';
+import { describeFleet } from '../setup/fleet-state.ts';
 import { countProcessed, type Fleet, watchWorkers } from './fleet.ts';
 import { createClient } from './keep-alive-client.ts';
 
@@ -79,6 +80,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
       await waitUntil(() => acknowledged >= goal, {
         what: `${requests} more acknowledged requests`,
         deadline,
+        explain: () => describeFleet(fleet),
       });
     },
     /** Lets every client finish its request, and waits until all that was accepted is worked off. */
@@ -89,6 +91,7 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
       await waitUntil(async () => (await countProcessed(fleet)) >= accepted, {
         what: `${accepted} objects to be applied`,
         deadline,
+        explain: () => describeFleet(fleet),
       });
     },
   };

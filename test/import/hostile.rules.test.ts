@@ -1,9 +1,13 @@
-import { mkdirSync } from 'node:fs';
+import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { gzipSync } from 'node:zlib';
 import { expect, test } from 'vitest';
 import { openInput } from '../../src/import/input.ts';
 import { MOST_ROW_BYTES } from '../../src/import/records.ts';
+import { isSameFile, requireFree, usualPath } from '../../src/import/refused-rows.ts';
+import { restAfter } from '../../src/import/yielding.ts';
+import { unzstd } from '../../src/import/zstd.ts';
+import { createRecordScanner } from '../../src/integrations/csv-scanner.ts';
 import { fileOf, readRows, zipOf } from './scene.ts';
 
 const opened = (file: string) => openInput(file, { scratchBytes: 100_000_000 });
@@ -88,7 +92,6 @@ test.each([
     zipOf([{ name: 'a.csv', content: 'x'.repeat(100_000), said: Buffer.from('external_id\n') }]),
     'a.csv is not what was packed',
   ],
-  ['Avro', Buffer.from('Obj\x01\x04', 'latin1'), 'is Avro, which is not read'],
   ['gzip of nothing', gzipSync(''), 'is empty'],
 ])('a file that is %s is refused as a whole, by its name, before a row is read', async (_, content, rule) => {
   const file = fileOf('users.csv', content);
@@ -121,4 +124,120 @@ test('a folder and a file that is not there are refused', async () => {
   mkdirSync(folder);
   await expect(opened(folder)).rejects.toThrow(`${folder} is no file`);
   await expect(opened(`${folder}/none.csv`)).rejects.toThrow('none.csv cannot be read: ENOENT');
+});
+
+test('a long line of quotes is looked through once, not once for each quote', () => {
+  const chunk = Buffer.from(`${'"a",'.repeat(50_000)}\nb\n`);
+  let asked = 0;
+  chunk.indexOf = function (this: Buffer, ...search: Parameters<Buffer['indexOf']>) {
+    if (search[0] === 0x0a) asked += 1;
+    return Buffer.prototype.indexOf.apply(this, search);
+  } as Buffer['indexOf'];
+  const ends: number[] = [];
+  createRecordScanner(',').scan(chunk, (end) => ends.push(end));
+  expect(ends).toEqual([200_001, 200_003]);
+  expect(asked).toBeLessThan(5);
+});
+
+test('an object of thousands of properties is mapped in time that its size bounds', async () => {
+  const members = Array.from({ length: 10_000 }, (_, n) => `"properties.p${n}":${n}`).join(',');
+  const file = fileOf('events.ndjson', `{"id":"a","name":"n","time":"2026-01-31T12:00:00Z",${members}}\n`);
+  const before = process.cpuUsage();
+  const { sent } = await readRows(file, { type: 'events', layout: 'ndjson', map: 'external_id=id' });
+  const { user } = process.cpuUsage(before);
+  expect(Object.keys((sent[0] as { properties: object }).properties)).toHaveLength(10_000);
+  // With a copy for each member it takes ten times as long.
+  expect(user / 1000).toBeLessThan(2000);
+});
+
+/** A frame of Zstandard around bytes as they are, and what its head says of the memory that it takes. */
+function zstdFrame(content: string, { window, size }: { window?: number; size?: bigint } = {}): Buffer {
+  const block = Buffer.alloc(3);
+  block.writeUIntLE((content.length << 3) | 1, 0, 3);
+  const long = Buffer.alloc(8);
+  if (size !== undefined) long.writeBigUInt64LE(size);
+  const head =
+    window !== undefined
+      ? Buffer.of(0x00, window)
+      : size !== undefined
+        ? Buffer.concat([Buffer.of(0xe0), long])
+        : Buffer.of(0x20, content.length);
+  return Buffer.concat([Buffer.from('28b52ffd', 'hex'), head, block, Buffer.from(content)]);
+}
+
+async function unpackedZstd(bytes: Buffer, step: number): Promise<string> {
+  async function* chunks(): AsyncGenerator<Buffer> {
+    for (let at = 0; at < bytes.length; at += step) yield bytes.subarray(at, at + step);
+  }
+  let text = '';
+  for await (const chunk of unzstd(chunks())) text += chunk.toString();
+  return text;
+}
+
+test.each([1, 7, 1000])(
+  'each frame of Zstandard is judged before it is unpacked, in pieces of %i bytes',
+  async (step) => {
+    const skippable = Buffer.concat([Buffer.from('502a4d1804000000', 'hex'), Buffer.from('skip')]);
+    const harmless = [zstdFrame('external_id\n'), skippable, zstdFrame('ada\n')];
+    expect(await unpackedZstd(Buffer.concat(harmless), step)).toBe('external_id\nada\n');
+    for (const hostile of [zstdFrame('x', { window: 31 << 3 }), zstdFrame('x', { size: 2n ** 40n })])
+      await expect(unpackedZstd(Buffer.concat([...harmless, hostile]), step)).rejects.toThrow(
+        'unpacking it takes more than',
+      );
+  },
+);
+
+test('entries of a zip that lie over one another are refused, whatever they would unpack to', async () => {
+  const archive = zipOf([
+    { name: 'a.csv', content: 'external_id\nada\n' },
+    { name: 'b.csv', content: 'external_id\nbob\n' },
+  ]);
+  // The second of the list leads to the bytes of the first.
+  const second = archive.lastIndexOf(Buffer.from('PK\x01\x02', 'latin1'));
+  archive.writeUInt32LE(0, second + 42);
+  await expect(opened(fileOf('users.zip', archive))).rejects.toThrow('lies over what follows it');
+});
+
+test('refused rows never go over the file itself, by whatever name, nor over what another import has written', async () => {
+  const file = fileOf('users.csv', 'external_id\nada\n');
+  const folder = path.dirname(file);
+  const [linked, symbolic] = [path.join(folder, 'linked'), path.join(folder, 'symbolic')];
+  linkSync(file, linked);
+  symlinkSync(file, symbolic);
+  for (const name of [file, linked, symbolic, `${folder}/../${path.basename(folder)}/users.csv`])
+    expect(isSameFile(name, file)).toBe(true);
+  expect(isSameFile(path.join(folder, 'none'), file)).toBe(false);
+
+  const rejects = path.join(folder, 'rejects.ndjson');
+  await requireFree(rejects, undefined);
+  await requireFree('/dev/null', undefined);
+  for (const [content, own, isFree] of [
+    ['{"file":"users.csv","row":1}\n', undefined, false],
+    ['{"file":"users.csv","row":1}\n', 'users.csv', true],
+    ['{"file":"users.csv: a.csv","row":1}\n', 'users.csv', true],
+    ['{"file":"us', 'users.csv', true],
+    ['{"file":"other.csv","row":1}\n', 'users.csv', false],
+    ['external_id\n', 'users.csv', false],
+    ['', undefined, true],
+  ] as const) {
+    writeFileSync(rejects, content);
+    const judged = requireFree(rejects, own);
+    if (isFree) await judged;
+    else await expect(judged).rejects.toThrow(`${rejects} is there already`);
+  }
+});
+
+test('refused rows of objects of a bucket have a file each, by the whole key', () => {
+  const of = (name: string) => usualPath({ path: '/tmp/copy', name }, false);
+  expect(of('s3://rows/a/1.csv')).toBe('rows_a_1.csv.rejects.ndjson');
+  expect(of('s3://rows/b/1.csv')).toBe('rows_b_1.csv.rejects.ndjson');
+  const [one, other] = ['1', '2'].map((end) => of(`s3://rows/${'ä'.repeat(400)}${end}`));
+  expect(one).not.toBe(other);
+  expect(Buffer.byteLength(one!)).toBeLessThan(255);
+  expect(usualPath({ path: '/a/b.csv', name: '/a/b.csv' }, true)).toBe('/a/b.csv.dry-run.rejects.ndjson');
+});
+
+test('an import that has waited for a queue which was away rests no longer than behind any work', () => {
+  expect(restAfter(100)).toBe(300);
+  expect(restAfter(60_000)).toBe(2000);
 });

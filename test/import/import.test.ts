@@ -43,9 +43,10 @@ beforeAll(async () => {
 const header = 'external_id,name,time,n\n';
 const eventRow = (n: number) => `user${n % 7},event-${n},2026-01-31T12:00:00Z,${n}\n`;
 const events = (count: number) => header + Array.from({ length: count }, (_, n) => eventRow(n)).join('');
-const importing = (file: string, ...more: string[]) => [
-  ...['import', file, '--workspace', 'shop', '--type', 'events', ...more],
-];
+const onEvents = ['--workspace', 'shop', '--type', 'events'];
+const importing = (file: string, ...more: string[]) => ['import', file, ...onEvents, ...more];
+const said = (options: Record<string, string>) =>
+  Object.entries(options).flatMap(([option, value]) => [`--${option}`, value]);
 const lately = async (prefix: string) =>
   (await inLane()).map(({ name }) => name).filter((name) => name.startsWith(prefix));
 
@@ -173,8 +174,12 @@ test('an import that was begun in another way is not gone on with; by a new name
   await on.json(importing(file));
   await pool.query('update imports set finished_at = null, rows_done = 1 where file = $1', [file]);
   expectRefusal(await on.run(importing(file, '--ignore', 'n')), file, 'was begun in another way', '--name');
+  // Which of its members comes first says nothing.
+  const turned = `select json_object_agg(key, value order by key desc) from json_each(reading)`;
+  await pool.query(`update imports set reading = (${turned}) where file = $1`, [file]);
+  expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported', rows: 3 }]);
   await on.json(importing(file, '--ignore', 'n', '--name', 'once more'));
-  expect(await lately('other-')).toHaveLength(6);
+  expect(await lately('other-')).toHaveLength(8);
   const another = fileOf('another.csv', events(4));
   expectRefusal(await on.run(importing(another, '--name', 'once more')), 'is another file than');
 });
@@ -205,15 +210,8 @@ test('objects of a bucket are fetched one after the other; one that was imported
   writeFileSync(path.join(folder, '_unfinished.csv'), 'x');
   const bucket = await fill(folder, 'exports/');
   const secret = fileOf('secret', `${credentials.secret_access_key}\n`);
-  const access = [
-    '--region',
-    'us-east-1',
-    '--endpoint',
-    endpoint,
-    '--access-key-id',
-    credentials.access_key_id,
-  ];
-  const from = (place: string) => importing(place, ...access, '--secret-file', secret);
+  const access = { region: 'us-east-1', endpoint, 'access-key-id': credentials.access_key_id };
+  const from = (place: string) => importing(place, ...said({ ...access, 'secret-file': secret }));
   expect((await on.json(from(`s3://${bucket}/exports/1.csv`))).imports).toMatchObject([
     { file: `s3://${bucket}/exports/1.csv`, state: 'imported', rows: 20 },
   ]);
@@ -228,10 +226,8 @@ test('objects of a bucket are fetched one after the other; one that was imported
     'there is no object under the prefix "exports/3.csv"',
   );
   expectRefusal(await on.run(from('s3://nowhere/x.csv')), 'bucket nowhere', 'NoSuchBucket');
-  expectRefusal(
-    await on.run(importing(`s3://${bucket}/exports/`)),
-    's3:// needs --region and --access-key-id',
-  );
+  const keyless = await on.run(importing(`s3://${bucket}/exports/`));
+  expectRefusal(keyless, 's3:// needs --region and --access-key-id');
 });
 
 test('a bucket that cannot be reached, and a wrong key, are said in one line', async () => {
@@ -239,20 +235,64 @@ test('a bucket that cannot be reached, and a wrong key, are said in one line', a
   const from = (endpoint: string) =>
     importing(
       's3://rows/x.csv',
-      '--region',
-      'us-east-1',
-      '--endpoint',
-      endpoint,
-      '--access-key-id',
-      'S3RVER',
-      '--secret-file',
-      secret,
+      ...said({ region: 'us-east-1', endpoint, 'access-key-id': 'S3RVER', 'secret-file': secret }),
     );
-  expectRefusal(
-    await on.run(from('http://127.0.0.1:1')),
-    'bucket rows at http://127.0.0.1:1',
-    'ECONNREFUSED',
-  );
+  const nowhere = 'http://127.0.0.1:1';
+  expectRefusal(await on.run(from(nowhere)), `bucket rows at ${nowhere}`, 'ECONNREFUSED');
   expectRefusal(await on.run(from(await startStrictS3())), 'bucket rows', 'SignatureDoesNotMatch');
   expectRefusal(await on.run(from('ftp://x')), '--endpoint is a URL that starts with http:// or https://');
+});
+
+test('a file of refused rows that is there is not written over, unless told; the source never', async () => {
+  const content = `${header}u,over-1,never,1\n`;
+  const file = fileOf('over.csv', content);
+  const rejects = `${file}.rejects.ndjson`;
+  writeFileSync(rejects, 'of somebody\n');
+  expectRefusal(await on.run(importing(file)), `${rejects} is there already`, '--force');
+  expect(readFileSync(rejects, 'utf8')).toBe('of somebody\n');
+  // Nothing was begun: the same holds of a second try.
+  expectRefusal(await on.run(importing(file)), `${rejects} is there already`);
+  expectRefusal(await on.run(importing(file, '--rejects', file, '--force')), 'which would be written over');
+  expect(readFileSync(file, 'utf8')).toBe(content);
+  expect((await on.run(importing(file, '--force'))).code).toBe(2);
+  expect(readFileSync(rejects, 'utf8')).toContain('over-1');
+});
+
+test('an import that ends early leaves nothing of its rows in the outbox', async () => {
+  const file = fileOf('early.csv', `${events(5000).replaceAll('event-', 'early-')}u,early-bad,never,1\n`);
+  expectRefusal(await on.run(importing(file, '--rejects', '/dev/full')), 'its disk is full');
+  const { rows } = await pool.query('select * from imports where file = $1', [file]);
+  expect(rows[0].rows_done).toBeGreaterThan(0);
+  expect(rows[0]).toMatchObject({ staged: null, envelope_ids: [], finished_at: null });
+});
+
+test('imports are listed a page at a time, and one that is dropped begins again; that is audited', async () => {
+  const file = fileOf('drop.csv', events(2).replaceAll('event-', 'drop-'));
+  await on.json(importing(file));
+  const { imports } = await on.json(['import', 'list', '--workspace', 'shop']);
+  const last = imports.at(-1);
+  expect(last).toMatchObject({
+    workspace: 'shop',
+    file,
+    state: 'imported',
+    rows: 2,
+    accepted: 2,
+    refused: 0,
+  });
+  const page = await on.json(['import', 'list', '--limit', '1']);
+  expect(page).toMatchObject({ imports: [{ id: imports[0].id }], next: imports[0].id });
+  expect((await on.json(['import', 'list', '--after', imports.at(-2).id])).imports).toEqual([last]);
+
+  const { rows } = await pool.query('select workspace_id, key from imports where id = $1', [last.id]);
+  const key = { workspaceId: rows[0].workspace_id, key: rows[0].key };
+  expectRefusal(
+    (await aloneWithImport(pool, key, () => on.run(['import', 'drop', last.id])))!,
+    'at this moment',
+  );
+  expect(await on.json(['import', 'drop', last.id])).toMatchObject({ id: last.id, state: 'dropped' });
+  expectRefusal(await on.run(['import', 'drop', last.id]), 'there is no import');
+  const { rows: told } = await pool.query("select detail from audit where action = 'imports.drop'");
+  expect(told).toEqual([{ detail: { file, rows: 2 } }]);
+  expect((await on.json(importing(file))).imports).toMatchObject([{ state: 'imported', rows: 2 }]);
+  expectRefusal(await on.run(['import', file, '--type', 'events']), '--workspace is required');
 });

@@ -202,4 +202,15 @@ describe('braze-currents', () => {
       [3, 'time'],
     ]);
   });
+
+  test('an event_type that is no text is one refused row', async () => {
+    const { refused } = await read(
+      { event_type: { toString: 1 }, id: 'a', time, external_user_id: 'ada' },
+      { event_type: 7, id: 'b', time, external_user_id: 'ada' },
+    );
+    expect(refused.map(({ reason }) => reason)).toEqual([
+      expect.stringContaining(`'event_type' is not valid: {"toString":1} is not brought in`),
+      expect.stringContaining(`'event_type' is not valid: 7 is not brought in`),
+    ]);
+  });
 });

@@ -1,6 +1,7 @@
 import { type AddressInfo, createServer, type Socket } from 'node:net';
 import { afterAll, expect, test } from 'vitest';
 import { openPostgres } from '../../src/integrations/postgres-source.ts';
+import { createReach } from '../../src/platform/reach.ts';
 import { endure, type Ordeal } from './hostile.ts';
 
 const int16 = (value: number) => {
@@ -104,7 +105,7 @@ async function read(behave: Behaviour): Promise<Ordeal> {
     openPostgres(
       { type: 'postgres', host: '127.0.0.1', port, database: 'd', table: 't', tls: 'off' },
       { user: 'u', password: 'p' },
-      { serviceIdField: 'service_id', scratchBytes: 1, refusedNetworks: 'none', patience },
+      { serviceIdField: 'service_id', scratchBytes: 1, reach: createReach({ refused: 'none' }), patience },
     ),
   );
 }
@@ -253,7 +254,7 @@ test('500 rows of the longest kind are read without being in memory together', a
       openPostgres(
         { type: 'postgres', host: '127.0.0.1', port, database: 'd', table: 't', tls: 'off' },
         { user: 'u', password: 'p' },
-        { serviceIdField: 'service_id', scratchBytes: 1, refusedNetworks: 'none', patience },
+        { serviceIdField: 'service_id', scratchBytes: 1, reach: createReach({ refused: 'none' }), patience },
       ),
     async (batch) => {
       most = Math.max(most, batch.length);

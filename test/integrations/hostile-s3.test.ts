@@ -3,6 +3,7 @@ import type { AddressInfo } from 'node:net';
 import { gzipSync } from 'node:zlib';
 import { afterAll, expect, test } from 'vitest';
 import { openBucket } from '../../src/integrations/bucket.ts';
+import { createReach } from '../../src/platform/reach.ts';
 import { endure, type Ordeal } from './hostile.ts';
 
 interface Service {
@@ -27,7 +28,7 @@ async function serve(answer: RequestListener): Promise<Service> {
 
 function read(
   { endpoint }: Service,
-  more: { refusedNetworks?: string; scratchBytes?: number } = {},
+  { refused = 'none', ...more }: { refused?: string; scratchBytes?: number } = {},
 ): Promise<Ordeal> {
   return endure(() =>
     openBucket(
@@ -36,7 +37,7 @@ function read(
       {
         serviceIdField: 'service_id',
         scratchBytes: 10_000_000,
-        refusedNetworks: 'none',
+        reach: createReach({ refused, setting: 'SYNC_REFUSED_NETWORKS' }),
         patience: { connect: 1000, silence: 500, list: 3000, window: 500 },
         ...more,
       },
@@ -174,7 +175,7 @@ test('an address in SYNC_REFUSED_NETWORKS is not connected to, also where a name
   const service = await serve((_, response) => void response.end(listOf(['a.csv'])));
   const byName = { ...service, endpoint: service.endpoint.replace('127.0.0.1', 'localhost') };
   for (const to of [service, byName]) {
-    const { error } = await read(to, { refusedNetworks: '10.0.0.0/8,127.0.0.0/8,::1/128' });
+    const { error } = await read(to, { refused: '10.0.0.0/8,127.0.0.0/8,::1/128' });
     expect(error).toMatchObject({
       reason: 'config',
       message: expect.stringMatching(/SYNC_REFUSED_NETWORKS/),

@@ -12,6 +12,7 @@ import type {
 } from '../../src/integrations/definition.ts';
 import { openSource } from '../../src/integrations/open-source.ts';
 import type { Source, SourceRow } from '../../src/integrations/source.ts';
+import { createReach } from '../../src/platform/reach.ts';
 import { createBareDatabase, temporaryFolder } from '../setup/fixtures.ts';
 import { leaveBehind } from '../setup/left-behind.ts';
 import { startS3 } from './s3.ts';
@@ -192,7 +193,7 @@ export function open(
   serviceIdField = 'service_id',
   scratchBytes = 10_737_418_240,
 ): Promise<Source> {
-  const options = { serviceIdField, scratchBytes, refusedNetworks: '169.254.0.0/16,fe80::/10' };
+  const options = { serviceIdField, scratchBytes, reach: createReach({ refused: 'metadata' }) };
   return openSource(stocked.definition, stocked.credentials, options);
 }
 

@@ -1,4 +1,5 @@
 import type { Registry } from 'prom-client';
+import { addProxyMetric } from '../../src/edge/copies.ts';
 import { addFleetMetrics, type FleetSources } from '../../src/edge/fleet-metrics.ts';
 import { createLoadShedding, highWaterMarks, type Loads } from '../../src/edge/load-shedding.ts';
 import { createEdgeMetrics } from '../../src/edge/metrics.ts';
@@ -13,7 +14,10 @@ import {
 import { addLossMetric } from '../../src/queue/loss.ts';
 import type { ProcessName } from '../../src/store/processes.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
+import { createStreamMetrics } from '../../workers/streams/metrics.ts';
 import { createSyncMetrics } from '../../workers/sync/context.ts';
+import { createRetentionMetrics } from '../../workers/sync/retention.ts';
+import { createExportMetric } from '../../workers/sync/segment-exports.ts';
 
 const zero = () => 0;
 const loads: Loads = {
@@ -33,16 +37,22 @@ export function registries(): Record<ProcessName, Registry> {
     connection: {},
     depth: { lanes: async () => [] },
     oldest: { ages: () => undefined, standstill: zero },
+    lanes: 1,
     dataDir: '.',
   };
   addFleetMetrics(web, sources as unknown as FleetSources);
   const worker = createWorkerMetrics().registry;
   addOldestMetric(worker, () => undefined);
-  const found = { web, worker, sync: createSyncMetrics().registry, board: createRegistry('board') };
+  const sync = createSyncMetrics().registry;
+  createStreamMetrics(sync);
+  createExportMetric(sync);
+  createRetentionMetrics(sync);
+  const found = { web, worker, sync, board: createRegistry('board') };
   for (const registry of Object.values(found)) {
     addDependencyMetric(registry, () => []);
     addClockMetric(registry, () => undefined);
     addLossMetric(registry, () => undefined);
+    addProxyMetric(registry);
     addSpanMetric(registry, { exported: 0 });
   }
   return found;

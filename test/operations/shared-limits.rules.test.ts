@@ -52,6 +52,7 @@ test('reading states, series of events, segments and all of /email share the def
       '/sms/invalid_phone_numbers/remove',
       '/subscription/status/get',
       '/subscription/user/status',
+      '/users/export/segment',
     ],
   });
 });

@@ -30,6 +30,7 @@ const figures: Figures = {
     refused: 7,
     refusedPerSecond: 1.5,
     marks: { queue_depth: { value: 1, mark: 2, unit: 'jobs', over: false } },
+    held: [{ lane: 0, since: '2026-01-02T03:04:05.000Z' }],
   },
 };
 const workerOn = (host: string) => ({ id: newId(), name: 'worker', host, pid: 7, version: '1.2.3' }) as const;
@@ -90,6 +91,19 @@ test('a process that runs is in the fleet, and leaves it when it ends: what it h
   await heartbeat.stop();
   expect(await listProcesses(pool)).toEqual([]);
   expect(await readFleetCounters(pool, 1)).toMatchObject({ accepted: 9, refused: 2 });
+});
+
+test('a process that was silent for hours, and forgotten, is counted once when it is heard again', async () => {
+  const one = workerOn('frozen');
+  const before = (await readFleetCounters(pool, 1)).accepted;
+  const web = { ...one, name: 'web' as const };
+  await beatProcess(pool, web, { ...figures, objects: 40, refused: 3 });
+  await pool.query("update processes set seen_at = now() - interval '2 hours' where id = $1", [one.id]);
+  await forgetProcesses(pool);
+  expect((await readFleetCounters(pool, 1)).accepted).toBe(before + 40);
+  await beatProcess(pool, web, { ...figures, objects: 42, refused: 3, told: { objects: 40, refused: 3 } });
+  expect((await readFleetCounters(pool, 1)).accepted).toBe(before + 42);
+  await pool.query('delete from processes where id = $1', [one.id]);
 });
 
 test('a store that is away takes nothing from the process but its row', async () => {

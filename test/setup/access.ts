@@ -87,6 +87,15 @@ export function createAccess(pool: pg.Pool) {
         const integration = await createIntegration(pool, workspaceId);
         request.path = request.path!.replace(EXAMPLE_INTEGRATION, integration);
       }
+      // One export of a segment runs at a time.
+      if (operation.id === 'users.export.segment') {
+        const segment_id = uuidv7();
+        await pool.query(
+          `insert into segments (id, workspace_id, name, definition) values ($1::uuid, $2, $1::uuid::text, '{"all": []}')`,
+          [segment_id, workspaceId],
+        );
+        request.json = { ...(request.json as Record<string, Json>), segment_id };
+      }
       if (operation.auth !== 'scim') return request;
       const { rows } = await pool.query('select name, company_id from workspaces where id = $1', [
         workspaceId,

@@ -2,6 +2,7 @@ import { get } from 'node:http';
 import path from 'node:path';
 import pg from 'pg';
 import { freePort } from '../../src/embedded/address.ts';
+import { describeFleet } from './fleet-state.ts';
 import { isLong } from './length.ts';
 import { startProcess, type TestProcess } from './processes.ts';
 import { startRedis, type TestRedis } from './redis.ts';
@@ -84,6 +85,8 @@ export async function startFleetOn(
       STALLED_INTERVAL_MS: '500',
       // A machine that is busy with other tests is no reason for 503.
       QUEUE_TIMEOUT_MS: '10000',
+      // Where sources and receivers of tests are.
+      ALLOWED_NETWORKS: '127.0.0.0/8,::1/128',
       LOG_LEVEL: 'warn',
       ...env,
     },
@@ -192,7 +195,8 @@ export async function countProcessed({ pool }: Fleet): Promise<number> {
 }
 
 /** Resolves when every lane has applied another envelope. @returns milliseconds */
-export async function everyLaneMoves({ pool, env }: Fleet, deadline: number): Promise<number> {
+export async function everyLaneMoves(fleet: Fleet, deadline: number): Promise<number> {
+  const { pool, env } = fleet;
   const read = async () => {
     const { rows } = await pool.query<{ lane: number; envelopes: string }>(
       'select lane, envelopes from lane_totals',
@@ -208,7 +212,7 @@ export async function everyLaneMoves({ pool, env }: Fleet, deadline: number): Pr
         now.size === Number(env.LANES) && [...now].every(([lane, count]) => count > (before.get(lane) ?? 0))
       );
     },
-    { what: 'every lane to move', deadline },
+    { what: 'every lane to move', deadline, explain: () => describeFleet(fleet) },
   );
   return Date.now() - started;
 }

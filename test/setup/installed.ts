@@ -1,5 +1,5 @@
 import { execFile } from 'node:child_process';
-import { accessSync, constants } from 'node:fs';
+import { accessSync, constants, existsSync, readdirSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 
@@ -29,6 +29,12 @@ const PROMTOOL: Program = {
   missing: 'no promtool to try the alerts and the pages of metrics with',
 };
 const CURL: Program = { names: ['curl'], package: 'curl', missing: 'no curl to run the examples with' };
+const JAVA: Program = {
+  names: ['java'],
+  package: 'default-jre-headless',
+  missing: 'no Java (17 or newer) to run a Kafka broker with',
+};
+const MAVEN: Program = { names: ['mvn'], package: 'maven', missing: 'no Maven to fetch a Kafka broker with' };
 
 /**
  * The browser on the PATH. Where there is none it is installed, if that is allowed: as root, with Debian's
@@ -46,6 +52,12 @@ export const findCurl = () => find(CURL);
 /** As `findChromium`. */
 export const findPromtool = () => find(PROMTOOL);
 
+/** As `findChromium`. */
+export const findJava = () => find(JAVA);
+
+/** As `findChromium`. */
+export const findMaven = () => find(MAVEN);
+
 /** As `findChromium`; one for whose users there is a completion. */
 export const findShell = (name: 'bash' | 'zsh' | 'fish') =>
   find({ names: [name], package: name, missing: `no ${name} to complete words in` });
@@ -53,6 +65,25 @@ export const findShell = (name: 'bash' | 'zsh' | 'fish') =>
 /** As `findChromium`: makes a terminal for a program that runs in it. */
 export const findScript = () =>
   find({ names: ['script'], package: 'bsdutils', missing: 'no script to make a terminal with' });
+
+/** Programs of one version: a server, and what dumps it. */
+const NEEDED = ['initdb', 'postgres', 'pg_dump', 'pg_restore', 'createdb'];
+
+/** Where Debian puts them; elsewhere they are on the PATH. */
+const DEBIAN = '/usr/lib/postgresql';
+
+/**
+ * The folder of an installed Postgres with pg_dump, the newest; undefined where there is none. The one from npm has no
+ * pg_dump, and that of another version refuses it.
+ */
+export function findPostgresPrograms(): string | undefined {
+  const versions = existsSync(DEBIAN) ? readdirSync(DEBIAN) : [];
+  const folders = [
+    ...versions.sort((one, other) => Number(other) - Number(one)).map((one) => path.join(DEBIAN, one, 'bin')),
+    ...foldersOnPath(),
+  ];
+  return folders.find((folder) => NEEDED.every((name) => isExecutable(path.join(folder, name))));
+}
 
 async function find(program: Program): Promise<string> {
   const found = onPath(program.names);
@@ -78,9 +109,10 @@ async function install(name: string): Promise<void> {
   }
 }
 
+const foldersOnPath = () => (process.env.PATH ?? '').split(path.delimiter).filter(Boolean);
+
 function onPath(names: string[]): string | undefined {
-  const folders = (process.env.PATH ?? '').split(path.delimiter).filter(Boolean);
-  return names.flatMap((name) => folders.map((folder) => path.join(folder, name))).find(isExecutable);
+  return names.flatMap((name) => foldersOnPath().map((folder) => path.join(folder, name))).find(isExecutable);
 }
 
 function isExecutable(file: string): boolean {

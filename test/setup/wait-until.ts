@@ -10,6 +10,8 @@ export interface WaitOptions {
   deadline?: number;
   /** Of what is so for a moment only: it is asked as often after a minute as in the beginning. */
   fleeting?: boolean;
+  /** What stands in the error beside `what`: how things are when the wait was in vain. */
+  explain?(): Promise<string>;
 }
 
 /**
@@ -19,7 +21,7 @@ export interface WaitOptions {
  */
 export async function waitUntil<T>(
   condition: () => T | Promise<T>,
-  { what, deadline = 60_000, fleeting = false }: WaitOptions,
+  { what, deadline = 60_000, fleeting = false, explain }: WaitOptions,
 ): Promise<NonNullable<T>> {
   const begin = Date.now();
   let last: unknown;
@@ -32,7 +34,12 @@ export async function waitUntil<T>(
       last = error;
     }
     const waited = Date.now() - begin;
-    if (waited > deadline) throw new Error(`waited ${deadline} ms in vain for ${what}`, { cause: last });
+    if (waited > deadline) {
+      const found = await explain?.().catch(String);
+      throw new Error(`waited ${deadline} ms in vain for ${what}${found ? `\n${found}` : ''}`, {
+        cause: last,
+      });
+    }
     await sleep(fleeting ? SOONEST : Math.min(Math.max(SOONEST, waited / 10), LATEST));
   }
 }

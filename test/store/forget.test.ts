@@ -1,6 +1,7 @@
 import type pg from 'pg';
 import { v5 as uuidv5, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { forgetInvalidNumbers } from '../../src/store/invalid-phone-numbers.ts';
 import { forgetEnvelopes } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { forgetEndedExpected } from '../../src/store/sync-boundary.ts';
@@ -55,6 +56,24 @@ test('outcomes are forgotten a day after they were decided, and no sooner', asyn
   );
   await forgetOutcomes(pool);
   expect(await idsOf('outcomes', 'object_id')).toEqual([late, young].sort());
+});
+
+test('invalid numbers are forgotten when they are old and nobody has them, page by page', async () => {
+  await pool.query(
+    `insert into invalid_phone_numbers (workspace_id, phone, reason, detected_at)
+     select $1, given.phone, 'deactivated', now() - make_interval(days => given.days)
+     from (values ('+14155550001', 91), ('+14155550002', 89), ('+14155550003', 91)) as given (phone, days)`,
+    [workspaceId],
+  );
+  await pool.query(
+    `insert into profiles (workspace_id, id, phone, phone_valid, created_at, updated_at)
+     select $1, $2, '+14155550003', true, now(), now()`,
+    [workspaceId, uuidv7()],
+  );
+  expect(await forgetInvalidNumbers(pool, { workspaceId, phone: '+14155550001' })).toBeUndefined();
+  expect(await idsOf('invalid_phone_numbers', 'phone')).toHaveLength(3);
+  expect(await forgetInvalidNumbers(pool, undefined)).toBeUndefined();
+  expect(await idsOf('invalid_phone_numbers', 'phone')).toEqual(['+14155550002', '+14155550003']);
 });
 
 /** A run of an integration of its own, and a row that an attempt at it has still to pass over. */

@@ -101,6 +101,27 @@ test('a migration does not stand before a table that is held: others use it mean
   }
 });
 
+test('a migration that is chosen to end a deadlock is tried again', async () => {
+  const { url } = await createDatabase();
+  const name = '0018_synced_rows_with_warnings';
+  const undo = `alter table sync_row_errors drop column synced cascade; delete from _prisma_migrations where migration_name = '${name}'`;
+  await query(url, undo);
+  // The first time somebody else's deadlock is ended by ending this one; the second time nobody is in the way.
+  await query(
+    url,
+    `create sequence public.tries;
+     create function stand_in_the_way() returns event_trigger language plpgsql as $$
+     begin
+       if nextval('public.tries') = 1 then raise exception 'deadlock detected' using errcode = '40P01'; end if;
+     end $$;
+     create event trigger stand_in_the_way on ddl_command_start execute function stand_in_the_way()`,
+  );
+  const told: string[] = [];
+  const patience = { wait: 100, pause: 20, most: 20_000, tell: (reason: string) => told.push(reason) };
+  expect(await migrate(url, 'postgres', patience)).toEqual([name]);
+  expect(told).toEqual([expect.stringContaining('deadlock detected')]);
+});
+
 test('a job that goes from active back to waiting keeps its place', async () => {
   const { url } = await createDatabase();
   const state = async (id: string) =>

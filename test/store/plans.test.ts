@@ -12,6 +12,8 @@ import { longReads, small, usedElsewhere } from './plans/allowed.ts';
 import { type Filled, fill } from './plans/fill.ts';
 import { ofDelivery } from './plans/of-delivery.ts';
 import { ofIdentity } from './plans/of-identity.ts';
+import { ofRetention } from './plans/of-retention.ts';
+import { ofStreams } from './plans/of-streams.ts';
 import { ofSubscriptions } from './plans/of-subscriptions.ts';
 import { ofSyncs } from './plans/of-syncs.ts';
 import { ofUsers } from './plans/of-users.ts';
@@ -64,7 +66,17 @@ async function undone<T>({ pool }: Database, work: (tx: Connection) => Promise<T
 async function sendEverything(tx: Connection): Promise<void> {
   const recording = recordingOn(tx);
   ({ sent, lines } = recording);
-  for (const asking of [ofUsers, ofIdentity, ofSubscriptions, ofDelivery, ofWorkspaces, ofSyncs]) {
+  const asked = [
+    ofUsers,
+    ofIdentity,
+    ofSubscriptions,
+    ofDelivery,
+    ofWorkspaces,
+    ofSyncs,
+    ofRetention,
+    ofStreams,
+  ];
+  for (const asking of asked) {
     for (const call of asking(recording.store, filled)) {
       await tx.query('savepoint filled');
       await call();

@@ -1,7 +1,8 @@
 import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/package-root.ts';
+import { askSnapshot, readSnapshot } from '../../tools/supply/advisories.ts';
 import {
   exceptions,
   forbiddenLicences,
@@ -54,4 +55,28 @@ test('SECURITY.md counts them as they are', () => {
   const page = readFileSync(path.join(packageRoot, 'SECURITY.md'), 'utf8');
   const [, counted, of] = /npm counts (\d+) places in the lock file, of (\d+) packages/.exec(page) ?? [];
   expect([Number(counted), Number(of)]).toEqual([places, packages.length]);
+});
+
+describe('the snapshot of advisories', () => {
+  const snapshot = readSnapshot();
+  const page = readFileSync(path.join(packageRoot, 'SECURITY.md'), 'utf8');
+
+  test('was asked about every package of production and no other, and knows of none that is not explained', () => {
+    expect(Object.keys(snapshot.packages)).toEqual([...new Set(packages.map(({ name }) => name))].sort());
+    const { advisories, unknown } = askSnapshot(snapshot, packages);
+    expect(unknown).toEqual([]);
+    expect(advisories.filter(({ ids }) => !ids.some((id) => page.includes(id)))).toEqual([]);
+  });
+
+  test('has a date, which SECURITY.md tells', () => {
+    expect(new Date(snapshot.date).getTime()).toBeLessThan(Date.now());
+    expect(page).toContain(`generated/advisories.json](generated/advisories.json) as of ${snapshot.date}`);
+  });
+
+  test('finds an advisory of a version that has one, and a package that nobody has looked up', () => {
+    const [first] = packages;
+    const ofMarked = { ...first!, name: 'marked', version: '0.3.5' };
+    expect(askSnapshot(snapshot, [ofMarked]).advisories[0]).toMatchObject({ package: 'marked 0.3.5' });
+    expect(askSnapshot(snapshot, [{ ...first!, name: 'unheard-of' }]).unknown).toEqual(['unheard-of']);
+  });
 });

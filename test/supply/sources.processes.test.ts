@@ -2,7 +2,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/package-root.ts';
-import { askDatabase } from '../../tools/supply/audit.ts';
+import { askDatabase } from '../../tools/supply/advisories.ts';
 import { productionPackages } from '../../tools/supply/packages.ts';
 import { billOfMaterials } from '../../tools/supply/sbom.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';

@@ -5,7 +5,7 @@ import type { Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
-import { startTracing, stopTracing, tracing } from '../../src/platform/tracing.ts';
+import { startTracing, stopTracing, traceRequests, tracing } from '../../src/platform/tracing.ts';
 import { MOST_LINKS, traceFlush, traceTransaction } from '../../src/queue/spans.ts';
 import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
 import { PostgresClient } from '../../src/store/database.ts';
@@ -60,12 +60,17 @@ describe('off', () => {
   test.each([
     ['without an endpoint', {}],
     ['where the SDK is disabled', { OTEL_EXPORTER_OTLP_ENDPOINT: 'http://a', OTEL_SDK_DISABLED: 'true' }],
-  ])('nothing is traced %s, and connections stay as they are', async (_, environment) => {
-    await startTracing(readConfig(environment), self);
-    expect(tracing).toBeUndefined();
-    expect(Object.hasOwn(new PostgresClient(), 'query')).toBe(false);
-    expect((await apply([traceparentOf()])).ids).toEqual({});
-  });
+  ])(
+    'nothing is traced %s: connections and handlers of requests are the very ones that they were',
+    async (_, environment) => {
+      await startTracing(readConfig(environment), self);
+      expect(tracing).toBeUndefined();
+      expect(Object.hasOwn(new PostgresClient(), 'query')).toBe(false);
+      const handle = () => {};
+      expect(traceRequests(handle)).toBe(handle);
+      expect((await apply([traceparentOf()])).ids).toEqual({});
+    },
+  );
 
   test('no file but one imports the SDK, and that one is loaded when there is a collector', () => {
     const files = ['src', 'workers'].flatMap((folder) =>

@@ -12,7 +12,9 @@ import { exported } from '../monitoring/exported.ts';
 function commandsOf(command: Command, words: string[] = []): string[] {
   const name = words.join(' ');
   const own =
-    command.commands.length === 0 ? [name, ...command.options.map(({ long }) => `${name} ${long}`)] : [];
+    command.commands.length === 0 || command.registeredArguments.length > 0
+      ? [name, ...command.options.map(({ long }) => `${name} ${long}`)]
+      : [];
   return [...own, ...command.commands.flatMap((one) => commandsOf(one, [...words, one.name()]))];
 }
 

@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { checkEnvelopes } from '../../src/admin/doctor/fleet.ts';
 import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
+import { newId } from '../../src/platform/ids.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { connectProducer, connectWorker } from '../../src/queue/connection.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
@@ -40,7 +41,7 @@ describe.each(['redis', 'postgres'] as const)('an envelope of a later release in
     const coalescer = createCoalescer(pool, { metrics, log });
     const fences = createFences({ pool, lanes: config.LANES, metrics, log });
     const news = listenForFenceNews(databaseUrl, fences.hear, log);
-    const parts = { connection, observer, coalescer, fences, config, databaseUrl, log };
+    const parts = { id: newId(), connection, observer, coalescer, fences, config, databaseUrl, log };
     const lanes = startLanes({ ...parts, ...(reads !== undefined && { reads }) });
     running.push({
       lanes,

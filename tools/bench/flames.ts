@@ -1,7 +1,9 @@
 /**
- * Draws what web and worker do at full load: a flame graph of each, from `node --cpu-prof`, at 75 objects per request.
+ * Draws what web and worker do at full load: a flame graph of each, from `node --cpu-prof`, at 75 objects per request
+ * unless told; traced: every request is, and sent to a collector of the bench's own.
  *
  *   npm run flames
+ *   npm run flames -- --objects 1 --traced
  *
  * Writes generated/flame-edge.svg and generated/flame-worker.svg, and prints the functions that take most themselves. Being
  * watched costs the processes something: for figures there is `npm run bench`.
@@ -20,7 +22,7 @@ import { startOurs } from './ours.ts';
 import { measurePipeline } from './pipeline.ts';
 import { describeFigure } from './report.ts';
 import { seedUsers } from './seed.ts';
-import { CONNECTIONS_OF_75, sizeOf } from './size.ts';
+import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, sizeOf } from './size.ts';
 import { warmUp } from './warm-up.ts';
 
 const drawings = [
@@ -28,23 +30,34 @@ const drawings = [
   { process: 'worker', file: 'flame-worker.svg' },
 ];
 
+interface Options {
+  output: string;
+  seconds: number;
+  objects: number;
+  traced: boolean;
+}
+
 async function main(): Promise<void> {
-  const { output, seconds } = new Command('npm run flames --')
-    .description('Draw a flame graph of web and of worker at 75 objects per request.')
+  const options = new Command('npm run flames --')
+    .description('Draw a flame graph of web and of worker at full load.')
     .option('--seconds <number>', 'length of the load', Number, 8)
+    .option('--objects <number>', 'objects per request', Number, 75)
+    .option('--traced', 'while every request is traced', false)
     .option('--output <folder>', 'where the drawings go', path.join(packageRoot, 'generated'))
     .parse(process.argv)
-    .opts<{ output: string; seconds: number }>();
-  if (!(seconds > 0)) throw new Error('--seconds is a number above 0');
+    .opts<Options>();
+  const { output, seconds, objects } = options;
+  if (!(seconds > 0 && objects >= 1)) throw new Error('--seconds and --objects are numbers above 0');
+  const what = `${objects} per request${options.traced ? ', traced' : ''}`;
   const environment = await startEnvironment();
   try {
     const profiles = path.join(environment.folder, 'profiles');
-    const span = await profileLoad(profiles, seconds, environment);
+    const span = await profileLoad(profiles, options, environment);
     mkdirSync(output, { recursive: true });
     for (const { process: name, file } of drawings) {
       const profile: CpuProfile = JSON.parse(readFileSync(path.join(profiles, `${name}.cpuprofile`), 'utf8'));
       const stacks = sumStacks(profile, span);
-      writeFileSync(path.join(output, file), drawFlames(stacks, `${name}, 75 objects per request`));
+      writeFileSync(path.join(output, file), drawFlames(stacks, `${name}, ${what}`));
       process.stdout.write(`\n${name} (${file}), share of its processor time in the function itself\n`);
       for (const { share, frame } of heaviest(stacks))
         process.stdout.write(`${(share * 100).toFixed(1).padStart(6)} %  ${frame}\n`);
@@ -57,20 +70,24 @@ async function main(): Promise<void> {
 /** Leaves the profiles in the folder. @returns when the load was, without the warm-up before it */
 async function profileLoad(
   profiles: string,
-  seconds: number,
+  { seconds, objects, traced }: Options,
   environment: Awaited<ReturnType<typeof startEnvironment>>,
 ): Promise<Span> {
   const size = sizeOf(seconds);
   // A machine that is watched must not end the measurement with a 503.
-  const settings = { QUEUE_TIMEOUT_MS: '5000' };
+  const settings = {
+    QUEUE_TIMEOUT_MS: '5000',
+    ...(traced ? { OTEL_EXPORTER_OTLP_ENDPOINT: await environment.collector() } : {}),
+  };
   const ours = await startOurs(environment, settings, { name: 'flames', redis: 0, profiles });
   try {
     await seedUsers(ours, size.users);
     await warmUp(ours, environment, size, Number.POSITIVE_INFINITY);
     const from = now();
-    const shape = { objects: 75, connections: CONNECTIONS_OF_75, maxRequests: Number.POSITIVE_INFINITY };
+    const connections = objects === 1 ? CONNECTIONS_OF_1 : CONNECTIONS_OF_75;
+    const shape = { objects, connections, maxRequests: Number.POSITIVE_INFINITY };
     const figure = await measurePipeline(ours, environment, { ...size, ...shape });
-    process.stdout.write(describeFigure(1, 'ours-75, watched', figure));
+    process.stdout.write(describeFigure(1, `ours-${objects}${traced ? '-traced' : ''}, watched`, figure));
     return { from, to: now() };
   } finally {
     await ours.stop();

@@ -13,6 +13,7 @@ const TWO_WORKERS = 1;
 const TWO_LANES = 2;
 const FOUR_LANES = [3, 4];
 const FIRST_SCRATCH = 5;
+const STREAMED = 13;
 const TRACED = { '0.01': 14, '1': 15 };
 
 type Settings = Record<string, string>;
@@ -35,6 +36,8 @@ export interface Fleets {
   fourLanes(workers: number): Promise<Contender>;
   /** `ours`, whose spans go to a collector for this share of the requests. */
   traced(share: keyof typeof TRACED): Promise<Contender>;
+  /** `ours` with a sync process that sends everything on to two webhooks. */
+  streamed(): Promise<Contender>;
   /** `ours`, without users, on tables that the rows of one purpose may fill as they like. */
   scratch(purpose: string): Promise<Contender>;
   stop(): Promise<void>;
@@ -95,6 +98,10 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
     scratch,
     traced: (share) => tracedFleets[share](),
     ours: once(async () => warm(await startOurs(environment, settings, { name: 'ours', redis: OURS }))),
+    streamed: once(async () => {
+      const streamsTo = await environment.collector();
+      return warm(await startOurs(environment, settings, { name: 'streamed', redis: STREAMED, streamsTo }));
+    }),
     embedded: once(async () =>
       warm(await startOurs(environment, { ...settings, LANES: '1' }, { name: 'embedded' })),
     ),

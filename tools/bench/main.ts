@@ -32,6 +32,7 @@ import { pipelineRows } from './rows/pipelines.ts';
 import { queueMemoryRow } from './rows/queue-memory.ts';
 import { soakRow } from './rows/soak.ts';
 import { startRows } from './rows/starts.ts';
+import { streamedRows } from './rows/streamed.ts';
 import { syncRow } from './rows/sync.ts';
 import { tracedRows } from './rows/traced.ts';
 import { type Size, sizeOf } from './size.ts';
@@ -73,6 +74,7 @@ async function main(): Promise<void> {
       sync.row,
       ...starts.rows,
       ...(options.traced ? tracedRows(fleets, environment, size) : []),
+      ...(options.streamed ? streamedRows(fleets, environment, size) : []),
       ...(options.pinned ? pinnedRows(fleets, environment, size) : []),
       ...(options.curve ? loadCurveRows(fleets, environment, size) : []),
       ...(options.soak === undefined ? [] : [soakRow(fleets, environment, { size, minutes: options.soak })]),

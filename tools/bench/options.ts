@@ -24,6 +24,7 @@ export interface BenchOptions {
   pinned: boolean;
   /** Whether it is also measured what traces cost. */
   traced: boolean;
+  streamed: boolean;
   /** Minutes of full load during which memory is watched. */
   soak?: number;
 }
@@ -59,6 +60,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
     .option('--curve', 'also at 10 to 100 % of full load; draws generated/throughput-latency.svg', false)
     .option('--pinned', 'also one worker and two while Postgres has a core of its own (needs taskset)', false)
     .option('--traced', 'also while one request in a hundred, and while every request is traced', false)
+    .option('--streamed', 'also while everything is sent on to two webhooks', false)
     .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
     .option(
       '--postgres <folder>',

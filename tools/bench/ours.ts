@@ -4,10 +4,14 @@ import path from 'node:path';
 import pg from 'pg';
 import { bootstrap } from '../../src/admin/bootstrap.ts';
 import { freePort } from '../../src/embedded/address.ts';
+import { encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
+import { newId } from '../../src/platform/ids.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { parseProcfile } from '../../src/start/processes.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
+import { createDestination } from '../../src/store/stream-destinations.ts';
+import { newWebhookSecret } from '../../src/streams/webhook.ts';
 import { observeDatabase } from '../load/database-observer.ts';
 import type { Contender, StoredCounts } from './contender.ts';
 import type { Environment } from './environment.ts';
@@ -40,6 +44,8 @@ interface Place {
   /** Its Redis database; without one the queue is in Postgres. */
   redis?: number;
   workers?: number;
+  /** A `sync` process as well, and two streams of the workspace to webhooks there. */
+  streamsTo?: string;
   /** Folder for a CPU profile of each process, written when it ends: `web.cpuprofile`, `worker.cpuprofile`. */
   profiles?: string;
 }
@@ -70,7 +76,7 @@ export async function startOurs(
       ? []
       : ['--cpu-prof', `--cpu-prof-dir=${place.profiles}`, `--cpu-prof-name=${process}.cpuprofile`];
   const start = (
-    process: 'web' | 'worker',
+    process: 'web' | 'worker' | 'sync',
     own: { number?: number; env?: typeof env; readyUrl?: string | undefined } = {},
   ) => {
     const { nodeArgs, file } = procfile.find(({ name }) => name === process)!;
@@ -90,13 +96,25 @@ export async function startOurs(
   for (let number = 2; number <= (place.workers ?? 1); number++) {
     more.push(await start('worker', { number, env: { ...env, WORKER_PORT: '0' } }));
   }
+  const startStreams = async (url: string) => {
+    const own = {
+      ...env,
+      SYNC_PORT: String(await freePort()),
+      INTEGRATION_KEY: randomBytes(32).toString('base64'),
+      ALLOWED_NETWORKS: '127.0.0.0/8',
+    };
+    await createStreams(databaseUrl, url, own.INTEGRATION_KEY);
+    return start('sync', { env: own, readyUrl: `http://127.0.0.1:${own.SYNC_PORT}/healthz` });
+  };
   const startWeb = (readyUrl?: string) => start('web', { readyUrl });
   let web = await startWeb(`http://127.0.0.1:${port}/readyz`);
+  const sync = place.streamsTo ? await startStreams(place.streamsTo) : undefined;
+  if (sync) more.push(sync);
   const observer = await observeDatabase(databaseUrl, key);
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
   const pids: Record<string, number> = { web: web.pid, worker: worker.pid };
-  more.forEach(({ pid }, index) => {
-    pids[`worker${index + 2}`] = pid;
+  more.forEach((each, index) => {
+    pids[each === sync ? 'sync' : `worker${index + 2}`] = each.pid;
   });
   return {
     name: place.name,
@@ -129,6 +147,23 @@ export async function startOurs(
       await Promise.all([observer.stop(), pool.end(), ...processes.map((each) => each.stop())]);
     },
   };
+}
+
+/** Two, as people have: a warehouse and a tool. */
+async function createStreams(databaseUrl: string, url: string, integrationKey: string): Promise<void> {
+  const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
+  try {
+    const { rows } = await pool.query<{ id: string }>('select id from workspaces');
+    for (const name of ['one', 'two']) {
+      const id = newId();
+      const credentials = { webhook_secret: newWebhookSecret() };
+      const secret = encryptCredentials(credentials, id, keysOf(integrationKey));
+      const made = { workspaceId: rows[0]!.id, id, name, kind: 'webhook', settings: { url }, secret };
+      if (!(await createDestination(pool, made))) throw new Error('the stream was not made');
+    }
+  } finally {
+    await pool.end();
+  }
 }
 
 async function prepareWorkspace(databaseUrl: string, key: string): Promise<void> {

@@ -92,10 +92,13 @@ async function measure(
     await one('select id from dead_letters limit 1'),
     await one('select request_id from dead_letters limit 1'),
   ];
+  const groups = await (await visitor.get('/dead-letters', { accept: 'text/html' })).text();
+  const group = /href="(\/dead-letters\?[^"]*group=[^"]+)"/.exec(groups)![1]!.replaceAll('&amp;', '&');
   /** By the names under which they are told. */
   const named: Record<string, string> = {
     '/users/<who has the events>': `/users/${await userOf(1)}`,
     '/users/<another>': `/users/${await userOf(users)}`,
+    '/dead-letters?group=<one of 5,000>': group,
     '/dead-letters/<id>': `/dead-letters/${letter}`,
     '/requests/<id>': `/requests/${request}`,
     '/workspaces/<id>': `/workspaces/${await one("select id from workspaces where name = 'default'")}`,
@@ -116,6 +119,7 @@ async function measure(
       '/dead-letters',
       '/syncs',
       '/groups',
+      '/segments',
       '/preference-centers',
       '/workspaces',
     ],
@@ -137,7 +141,7 @@ async function measure(
     }
   }
   process.stdout.write(
-    `${'page'.padEnd(34)}${'p50'.padStart(8)}${'p95'.padStart(8)} ms${'KB'.padStart(7)}\n`,
+    `${'page'.padEnd(36)}${'p50'.padStart(8)}${'p95'.padStart(8)} ms${'KB'.padStart(7)}\n`,
   );
   for (const [place, taken] of times) {
     const sorted = taken.toSorted((one, other) => one - other);
@@ -145,7 +149,7 @@ async function measure(
       sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * share))]!.toFixed(1);
     const kilobytes = (sizes.get(place)! / 1024).toFixed(0);
     process.stdout.write(
-      `${(shown.get(place) ?? place).padEnd(34)}${at(0.5).padStart(8)}${at(0.95).padStart(8)}   ${kilobytes.padStart(7)}\n`,
+      `${(shown.get(place) ?? place).padEnd(36)}${at(0.5).padStart(8)}${at(0.95).padStart(8)}   ${kilobytes.padStart(7)}\n`,
     );
   }
   const slow = [...times].filter(

@@ -16,6 +16,8 @@ export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['ours-75-identity', 'ours-75'],
   ['ours-75-sampled', 'ours-75'],
   ['ours-75-traced', 'ours-75'],
+  ['ours-75-streamed', 'ours-75'],
+  ['ours-1-streamed', 'ours-1'],
   ['ours-1-sampled', 'ours-1'],
   ['ours-1-traced', 'ours-1'],
 ];

@@ -11,6 +11,8 @@ export function describeFigure(round: number, name: string, { value, unit, detai
   if (detail.accept_p50_ms) {
     parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
   }
+  if (detail.streamLagSeconds !== undefined)
+    parts.push(`receivers had it ${detail.streamLagSeconds.toFixed(1)} s later`);
   if (detail.readable_p99_ms) {
     const half = detail.readable_p50_ms === undefined ? '' : `p50 ${detail.readable_p50_ms.toFixed(1)} `;
     parts.push(`readable ${half}p99 ${detail.readable_p99_ms.toFixed(1)} ms`);

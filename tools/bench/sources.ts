@@ -15,6 +15,7 @@ import { DuckDBInstance } from '@duckdb/node-api';
 import pg from 'pg';
 import type { Credentials, FileFormat, SourceDefinition } from '../../src/integrations/definition.ts';
 import { openSource } from '../../src/integrations/open-source.ts';
+import { createReach } from '../../src/platform/reach.ts';
 
 const TABLE = 'penstock_bench';
 const [first, second] = process.argv.slice(2);
@@ -55,7 +56,7 @@ async function read({ definition, credentials }: Task): Promise<void> {
   const source = await openSource(definition, credentials, {
     serviceIdField: 'service_id',
     scratchBytes: 10_737_418_240,
-    refusedNetworks: 'none',
+    reach: createReach({ refused: 'none' }),
   });
   let rows = 0;
   let early = 0;

@@ -194,3 +194,53 @@ export async function seedPreferenceCenter(
     { what: 'the link of a user' },
   );
 }
+
+const segments = [
+  [
+    'Readers in Germany',
+    {
+      all: [
+        { attribute: 'country', equals: 'DE' },
+        { event: 'read', last_in_days: 30 },
+      ],
+    },
+  ],
+  ['Never bought', { none: [{ any_purchase: true }] }],
+  ['Gold', { custom_attribute: 'plan', in: ['gold', 'platinum'] }],
+] as const;
+
+/** Accounts, teams, permission sets and segments. @returns the id of a request that has a dead letter */
+export async function seedPeople({ pool }: Installation): Promise<{ request: string }> {
+  const [{ id: workspace, company_id: company }] = (
+    await pool.query("select id, company_id from workspaces where name = 'default'")
+  ).rows;
+  for (const [name, definition] of segments)
+    await pool.query(
+      'insert into segments (id, workspace_id, name, definition) values (uuid_v7_floor(now()), $1, $2, $3)',
+      [workspace, name, JSON.stringify(definition)],
+    );
+  const people = ['Ada Lovelace', 'Grace Hopper', 'Edsger Dijkstra', 'Barbara Liskov'];
+  for (const [given, family] of people.map((name) => name.split(' ') as [string, string]))
+    await pool.query(
+      `insert into accounts (id, company_id, user_name, email, given_name, family_name, department, app_groups)
+       values (gen_random_uuid(), $1, $2, $2, $3, $4, 'Messaging', '[]')`,
+      [company, `${given.toLowerCase()}@example.com`, given, family],
+    );
+  for (const [name, permissions] of [
+    ['Analysts', ['view_user_profile', 'view_usage_data', 'view_segments']],
+    ['Support', ['view_user_profile', 'view_pii', 'view_event_user_log']],
+  ])
+    await pool.query(
+      'insert into permission_sets (id, company_id, name, permissions) values (gen_random_uuid(), $1, $2, $3)',
+      [company, name, permissions],
+    );
+  for (const name of ['Berlin', 'London'])
+    await pool.query('insert into teams (id, workspace_id, name) values (gen_random_uuid(), $1, $2)', [
+      workspace,
+      name,
+    ]);
+  const { rows } = await pool.query(
+    'select request_id as request from dead_letters order by id desc limit 1',
+  );
+  return rows[0];
+}

@@ -6,7 +6,7 @@ import { type Browser, chromium, type Page } from 'playwright-core';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { findChromium } from '../../test/setup/installed.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';
-import { seedHistory, seedPreferenceCenter, seedUsers, startTrickle } from './data.ts';
+import { seedHistory, seedPeople, seedPreferenceCenter, seedUsers, startTrickle } from './data.ts';
 import { type Installation, startInstallation } from './installation.ts';
 
 // Writes the pictures of generated/screenshots, of a Penstock with made-up data that this starts in a temporary folder and
@@ -71,6 +71,7 @@ async function takeAll(penstock: Installation, browser: Browser): Promise<void> 
   await page.waitForURL(`${url}/`);
   await take([{ name: 'health', at: url }]);
   await seedHistory(penstock);
+  const { request } = await seedPeople(penstock);
   await page.goto(`${url}/users?q=ada.lovelace`);
   const user_ = await page.getByRole('link', { name: 'ada.lovelace', exact: true }).getAttribute('href');
   await page.goto(`${url}/workspaces`);
@@ -82,6 +83,11 @@ async function takeAll(penstock: Installation, browser: Browser): Promise<void> 
     { name: 'dead-letters', at: `${url}/dead-letters`, size: LOW },
     { name: 'syncs-dark', at: `${url}/syncs`, scheme: 'dark', size: LOW },
     { name: 'workspace', at: `${url}${workspace}` },
+    { name: 'request', at: `${url}/requests/${request}`, size: LOW },
+    { name: 'keys', at: `${url}/keys`, size: LOW },
+    { name: 'segments', at: `${url}/segments`, size: LOW },
+    { name: 'accounts', at: `${url}/accounts`, size: LOW },
+    { name: 'teams-dark', at: `${url}/teams`, scheme: 'dark', size: LOW },
     { name: 'audit', at: `${url}/audit` },
     { name: 'docs', at: penstock.docs },
     { name: 'docs-operation-dark', at: `${penstock.docs}/reference/users.track`, scheme: 'dark' },

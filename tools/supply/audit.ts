@@ -1,19 +1,17 @@
 import { spawnSync } from 'node:child_process';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { parseArgs } from 'node:util';
-import { satisfies } from 'semver';
-import { parse } from 'yaml';
 import { packageRoot } from '../../src/platform/package-root.ts';
-import { type ProductionPackage, productionPackages } from './packages.ts';
-
-/** An advisory that concerns a package of production. */
-export interface Advisory {
-  package: string;
-  /** As sources call it: CVE, GHSA. */
-  ids: string[];
-  title: string;
-}
+import {
+  type Advisory,
+  askDatabase,
+  askSnapshot,
+  readSnapshot,
+  SNAPSHOT,
+  takeSnapshot,
+} from './advisories.ts';
+import { productionPackages } from './packages.ts';
 
 /** What a source says; `advisories` is undefined where it does not answer. */
 interface Answer {
@@ -47,28 +45,29 @@ function askRegistry(): Answer {
   };
 }
 
-/**
- * Looks into a copy of a database on this machine: a folder `npm/<package>/<id>.yml` as GitLab's advisory database has it.
- * @throws {Error} when there is no such folder
- */
-export function askDatabase(folder: string, packages: ProductionPackage[]): Advisory[] {
-  const npm = path.join(folder, 'npm');
-  if (!existsSync(npm)) throw new Error(`${npm} is not there: name a copy of GitLab's advisory database`);
-  return packages.flatMap(({ name, version }) => {
-    const of = path.join(npm, name);
-    if (!existsSync(of)) return [];
-    return readdirSync(of)
-      .filter((file) => file.endsWith('.yml'))
-      .map((file) => parse(readFileSync(path.join(of, file), 'utf8')))
-      .filter(({ affected_range: range }) => satisfies(version, range, { includePrerelease: true }))
-      .map(({ identifiers, title }) => ({ package: `${name} ${version}`, ids: identifiers, title }));
-  });
-}
+const options = {
+  database: { type: 'string' },
+  offline: { type: 'boolean' },
+  'take-snapshot': { type: 'string' },
+} as const;
 
 function main(): number {
-  const { values } = parseArgs({ options: { database: { type: 'string' } } });
+  const { values } = parseArgs({ options });
   const packages = productionPackages();
-  const answers = [askRegistry()];
+  const date = values['take-snapshot'];
+  if (date !== undefined) {
+    if (!values.database || !/^\d{4}-\d\d-\d\d$/.test(date))
+      throw new Error('a snapshot is taken by --database <folder> --take-snapshot <its date as YYYY-MM-DD>');
+    writeFileSync(SNAPSHOT, `${JSON.stringify(takeSnapshot(values.database, packages, date), null, 1)}\n`);
+  }
+  const answers = values.offline ? [] : [askRegistry()];
+  if (values.offline) {
+    const snapshot = readSnapshot();
+    const { advisories, unknown } = askSnapshot(snapshot, packages);
+    const source = `${snapshot.source} as of ${snapshot.date}`;
+    if (unknown.length === 0) answers.push({ source, advisories });
+    else answers.push({ source, reason: `it was not asked about ${unknown.join(', ')}` });
+  }
   if (values.database)
     answers.push({ source: values.database, advisories: askDatabase(values.database, packages) });
   const explained = readFileSync(path.join(packageRoot, 'SECURITY.md'), 'utf8');
@@ -90,7 +89,8 @@ function main(): number {
   if (answers.some(({ advisories }) => advisories)) return open > 0 ? 1 : 0;
   process.stdout.write(
     'No source of advisories answers: nothing is known of today. SECURITY.md says what was reviewed, and when; a copy of\n' +
-      "GitLab's advisory database is looked into by npm run audit -- --database <folder>\n",
+      "GitLab's advisory database is looked into by npm run audit -- --database <folder>, and the one that is kept\n" +
+      'in generated/advisories.json by npm run audit -- --offline\n',
   );
   return 2;
 }

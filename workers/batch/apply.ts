@@ -1,7 +1,9 @@
 import type { Connection } from '../../src/store/database.ts';
+import type { StreamEntry } from '../../src/store/stream-log.ts';
 import type { Refused } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { load } from './load.ts';
+import { toStreamEntries } from './stream-entries.ts';
 import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
@@ -29,22 +31,32 @@ export interface Applied {
   leavesTombstones: boolean;
   /** Objects whose user goes by a name of another lane. */
   namedElsewhere: WorkItem[];
+  /** For the log of streams. */
+  entries: StreamEntry[];
 }
 
 export function nothingApplied(): Applied {
-  return { count: 0, size: SMALL_ROUND, refused: [], leavesTombstones: false, namedElsewhere: [] };
+  return {
+    count: 0,
+    size: SMALL_ROUND,
+    refused: [],
+    leavesTombstones: false,
+    namedElsewhere: [],
+    entries: [],
+  };
 }
 
 /** Adds what came next. */
 export function addApplied(
   sum: Applied,
-  { count, size, refused, leavesTombstones, namedElsewhere }: Applied,
+  { count, size, refused, leavesTombstones, namedElsewhere, entries }: Applied,
 ): void {
   sum.count += count;
   sum.size = size;
   sum.refused.push(...refused);
   sum.leavesTombstones ||= leavesTombstones;
   sum.namedElsewhere.push(...namedElsewhere);
+  sum.entries = sum.entries.concat(entries);
 }
 
 /** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
@@ -61,6 +73,8 @@ export interface Terms {
   /** Objects that the first round looks at; absent: all. */
   size?: number;
   poison: Poison;
+  /** Workspaces whose changes go into the log of streams; absent: none. */
+  streamed?: ReadonlySet<string>;
 }
 
 /** Applies all of them: see `applySome`. */
@@ -89,7 +103,11 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs a reload after each load');
-    await writeChanges(tx, changes, terms.now);
+    const states = await writeChanges(tx, changes, terms.now);
+    if (terms.streamed && terms.streamed.size > 0)
+      applied.entries = applied.entries.concat(
+        toStreamEntries({ changes, states, round: round.slice(0, folded) }, terms.streamed),
+      );
     applied.refused.push(...changes.refused);
     applied.namedElsewhere.push(...changes.namedElsewhere);
     applied.leavesTombstones ||= changes.identity.merges.length + changes.identity.deletes.length > 0;

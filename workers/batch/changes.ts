@@ -55,7 +55,7 @@ export interface IdentityChanges {
   renamedAliases: RenamedAlias[];
   externalIds: NewExternalId[];
   deprecated: DeprecatedExternalId[];
-  undeprecated: { workspace_id: string; external_id: string }[];
+  undeprecated: { workspace_id: string; external_id: string; profile_id: string }[];
   merges: MergePair[];
   deleted: HeldProfile[];
   /** The deletes themselves, whether they found anybody or not. */

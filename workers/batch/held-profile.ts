@@ -137,6 +137,8 @@ export class HeldProfile {
   isPlain = false;
   /** Place in the batch of the last object that named it; -1: none. */
   touched = -1;
+  /** Place in the batch of the last object that changed it; -1: none. */
+  changedAt = -1;
   /** An identity operation has changed who it is: nothing more is folded into it before that is written. */
   sealed = false;
   /** The labels of its aliases; undefined: not looked up. */
@@ -194,5 +196,6 @@ export class HeldProfile {
   change(ordinal: number): void {
     this.#changed = true;
     this.touched = ordinal;
+    this.changedAt = ordinal;
   }
 }

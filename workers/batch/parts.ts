@@ -1,3 +1,4 @@
+import { validate as isUuid } from 'uuid';
 import { encodeTraces } from '../../src/jobs/traces.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import {
@@ -50,14 +51,18 @@ export interface Claimed {
   /** Places of objects, by the envelope's id; one that was never cut is missing. */
   left: ReadonlyMap<string, ReadonlySet<number>>;
   now: string;
+  /** Workspaces that have a destination of streams. */
+  streamed: ReadonlySet<string>;
 }
 
 /** Claims each envelope once, however often it is among those that were handed in. */
 export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
   const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
   const envelopes = deliveries.map(({ id, envelope }) => ({ id, traces: encodeTraces(envelope) }));
-  const [{ claimed, now }, cut] = await sendTogether(tx, [
-    () => claimEnvelopes(tx, envelopes),
+  // Nobody has looked at the envelopes yet: what is no id has no destination.
+  const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isUuid(id));
+  const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
+    () => claimEnvelopes(tx, envelopes, workspaces),
     () =>
       readCutEnvelopes(
         tx,
@@ -68,6 +73,7 @@ export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed>
     mine: deliveries.filter(({ id }) => claimed.has(id)),
     left: new Map(cut.map(({ id, left }) => [id, new Set(left)])),
     now,
+    streamed,
   };
 }
 

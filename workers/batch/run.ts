@@ -11,12 +11,14 @@ import {
 } from '../../src/store/database.ts';
 import { markReplayed, selectDeadLetters } from '../../src/store/dead-letters.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
+import { appendLog } from '../../src/store/stream-log.ts';
 import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
 import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
 import { tallyLanes, tallyUsage } from './report.ts';
+import { byWorkspace } from './stream-entries.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** What is applied of a batch at once. */
@@ -53,8 +55,8 @@ export function applyBisecting(
   deliveries: Delivery[],
   { suspicion, part }: { suspicion: Suspicion; part: Part },
 ): Promise<BatchResult> {
-  const apply: Apply = async (tx, items, { now, until }) => {
-    const applied = await bisect(tx, items, { ...suspicion, now, until });
+  const apply: Apply = async (tx, items, { now, until, streamed }) => {
+    const applied = await bisect(tx, items, { ...suspicion, now, until, ...(streamed && { streamed }) });
     // What fails from here on is no object's doing.
     suspicion.inHand([]);
     return applied;
@@ -121,15 +123,19 @@ function described(result: BatchResult): Record<string, string | number> {
 async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
-  const { mine, now } = claimed;
+  const { mine, now, streamed } = claimed;
   if (mine.length === 0) return { kind: 'skipped' };
 
   const opened = withoutDone(open(mine), claimed.left);
-  const terms = { now, until: started + given.part.milliseconds, poison: new Map() };
-  const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left } = await play(tx, opened, {
-    ...given,
-    terms,
-  });
+  const terms = { now, until: started + given.part.milliseconds, poison: new Map(), streamed };
+  const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left, entries } = await play(
+    tx,
+    opened,
+    {
+      ...given,
+      terms,
+    },
+  );
   const replayed =
     opened.replayed.size === 0
       ? []
@@ -142,6 +148,8 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
     () => replayed.length > 0 && markReplayed(tx, replayed),
     () => usage.length > 0 && countUsage(tx, usage),
     () => countLanes(tx, tallyLanes(mine, counts)),
+    // The last: who waits for this transaction has later ids.
+    ...byWorkspace(entries).map((some) => () => appendLog(tx, some, now)),
   ]);
   if (marked && !replayed.every((id) => marked.has(id) || beforeDelete.has(id))) {
     // What was looked up after that may have been made anew. Another try leaves it out.

@@ -37,7 +37,7 @@ import {
 } from '../../src/store/profiles.ts';
 import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
 import { movePushTokens, upsertPushTokens } from '../../src/store/push-tokens.ts';
-import { recordStateChanges } from '../../src/store/subscription-history.ts';
+import { type RecordedState, recordStateChanges } from '../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,
   setSubscriptionStates,
@@ -53,8 +53,9 @@ import { tallySeries } from './tally-series.ts';
  * objects.
  *
  * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
+ * @returns the states that have changed
  */
-export async function writeChanges(tx: Connection, changes: Changes, now: string): Promise<void> {
+export async function writeChanges(tx: Connection, changes: Changes, now: string): Promise<RecordedState[]> {
   const made: NewProfile[] = [];
   const updated: ProfileUpdate[] = [];
   const customized: CustomAttributesUpdate[] = [];
@@ -75,6 +76,7 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
   const takenGroupStates = states.groupStates('taken');
   const droppedGroupStates = states.groupStates('dropped');
   const series = tallySeries(changes.events, changes.purchases);
+  let recorded: RecordedState[] = [];
   await sendTogether(tx, [
     // Before the round's own marks.
     () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
@@ -94,10 +96,13 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
     () => droppedGroupStates.length > 0 && dropSubscriptionStates(tx, droppedGroupStates),
     () => bounces.length > 0 && setHardBounces(tx, bounces, now),
     // Behind the states, whose rows it needs locked.
-    () => states.changes.length > 0 && recordStateChanges(tx, states.changes, now),
+    async () => {
+      if (states.changes.length > 0) recorded = await recordStateChanges(tx, states.changes, now);
+    },
     () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
     () => writeIdentity(tx, changes.identity, now),
   ]);
+  return recorded;
 }
 
 function toNewProfile(profile: HeldProfile): NewProfile {

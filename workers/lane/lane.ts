@@ -68,6 +68,8 @@ export function startLane(lane: number, context: LaneContext): Lane {
   const stopping = stop.signal;
   /** No job is taken any more. */
   let closing = false;
+  /** No fence is stood at any more. */
+  let stopped = false;
 
   const queue = openQueue<WireEnvelope>(connection, laneName(lane));
   const waiting = waitingIn(connection, queue);
@@ -212,10 +214,11 @@ export function startLane(lane: number, context: LaneContext): Lane {
     name: `lane ${lane}`,
     leaveFence() {
       leaving.abort();
-      leaving = new AbortController();
+      if (!stopped) leaving = new AbortController();
     },
     async stop() {
       const closed = close();
+      stopped = true;
       leaving.abort();
       await closed;
       prefetch.forget();

@@ -1,13 +1,14 @@
 import type { Config } from '../../src/platform/config.ts';
-import type { Service } from '../../src/platform/lifecycle.ts';
+import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
-import { rest } from '../../src/platform/poll.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
 import { keepAnswering } from '../../src/queue/redis.ts';
 import { READS } from '../../src/queue/wire.ts';
 import type { PostgresClient } from '../../src/store/database.ts';
 import { holdSession } from '../../src/store/held-session.ts';
+import type { HeldLane } from '../../src/store/processes.ts';
 import { type Lane, type LaneContext, startLane } from './lane.ts';
+import { shareLanes, type WorkedLane } from './share.ts';
 import { startWatchdog } from './watchdog.ts';
 
 /** The share of a stop's deadline after which the batch in hand is given up. */
@@ -20,10 +21,14 @@ const STAND_BACK_MS = 5000;
 const WARN_MS = 60_000;
 
 export interface LanesOptions extends LaneContext {
+  /** Of the process, a UUID. */
+  id: string;
   config: LaneContext['config'] & Pick<Config, 'SHUTDOWN_TIMEOUT_MS'>;
   databaseUrl: string;
   /** Another connection, through which the watchdog asks the queue. */
   observer: QueueConnection;
+  /** Called when a lane has been opened or closed. */
+  onChange?(): void;
 }
 
 export interface Lanes extends Service {
@@ -31,6 +36,8 @@ export interface Lanes extends Service {
   leaveFences(): void;
   /** Lanes that came to an envelope of a version that this worker does not read, as far as they have not gone on since. */
   unreadable(): Unreadable[];
+  /** Lanes that this process works at present, in order. */
+  held(): HeldLane[];
 }
 
 export interface Unreadable {
@@ -40,19 +47,13 @@ export interface Unreadable {
   reads: number;
 }
 
-/** A lane that may have to be left to workers of a later release. */
-interface OpenLane extends Service {
-  /** Resolves when it has come to an envelope that this worker does not read. */
-  left: Promise<void>;
-}
-
 /**
- * All lanes of this process, each under the watchdog, and behind a lease where the queue lives in Postgres. Stopped,
- * each finishes the batch in hand; one that cannot be finished, because the store is away, is left to another worker.
+ * The lanes of this process, each under the watchdog: on Redis its share of those of the fleet, and where the queue lives
+ * in Postgres those of which it has the lease. Stopped, each finishes the batch in hand; one that cannot be finished, because the store is away, is left to another worker.
  * So is one that has come to an envelope of a later release: its order stands, and nothing behind it overtakes it.
  */
 export function startLanes(options: LanesOptions): Lanes {
-  const { connection, observer, coalescer, config, databaseUrl, log, reads = READS } = options;
+  const { id, connection, observer, coalescer, config, databaseUrl, log, reads = READS } = options;
   /** By their numbers. */
   const open: (Lane | undefined)[] = [];
   const watches = [connection, observer].map((one) => keepAnswering(one, config.LOCK_DURATION_MS, log));
@@ -76,29 +77,51 @@ export function startLanes(options: LanesOptions): Lanes {
     );
   }
 
-  const openLane = (lane: number): OpenLane => {
-    let leave = () => {};
-    const left = new Promise<void>((resolve) => {
+  /** By lane. */
+  const held = new Map<number, HeldLane>();
+
+  function note(lane: number, isHeld: boolean): void {
+    if (isHeld) held.set(lane, { lane, since: new Date().toISOString() });
+    else held.delete(lane);
+    options.onChange?.();
+  }
+
+  const openLane = (lane: number): WorkedLane => {
+    let leave = (_version: number) => {};
+    const left = new Promise<number>((resolve) => {
       leave = resolve;
     });
     const onUnreadable = (version: number) => {
       noteUnreadable(lane, version);
-      leave();
+      leave(version);
     };
     const service = watchdog.watch(lane, () => {
       open[lane] = startLane(lane, { ...options, onUnreadable });
       return open[lane];
     });
-    return { ...service, left };
+    note(lane, true);
+    return {
+      ...service,
+      left,
+      stop() {
+        note(lane, false);
+        return service.stop();
+      },
+    };
   };
   const leaseLane = (lane: number): Service =>
     withLaneLease({
       ...{ databaseUrl, lane, log, patience: config.LOCK_DURATION_MS },
       start: () => openLane(lane),
     });
-  const lanes = Array.from({ length: config.LANES }, (_, lane) =>
-    connection.kind === 'postgres' ? leaseLane(lane) : openAgain(lane, () => openLane(lane)),
-  );
+  const lanes = observer.redis
+    ? [
+        shareLanes({
+          ...{ redis: observer.redis, id, lanes: config.LANES, reads, log },
+          ...{ lockDuration: config.LOCK_DURATION_MS, standBack: STAND_BACK_MS, open: openLane },
+        }),
+      ]
+    : Array.from({ length: config.LANES }, (_, lane) => leaseLane(lane));
 
   return {
     name: 'lanes',
@@ -113,6 +136,7 @@ export function startLanes(options: LanesOptions): Lanes {
         .filter(([, found]) => isThere(found))
         .map(([lane, { version }]) => ({ lane, version, reads }));
     },
+    held: () => [...held.values()].sort((one, other) => one.lane - other.lane),
     async stop() {
       const patience = new Promise<void>((resolve) => {
         setTimeout(() => {
@@ -122,47 +146,6 @@ export function startLanes(options: LanesOptions): Lanes {
       });
       await Promise.race([patience, Promise.all(lanes.map((lane) => lane.stop()))]);
       for (const watch of [watchdog, ...watches]) await watch.stop();
-    },
-  };
-}
-
-/** Works a lane until it has to be left to others, and again after a rest. */
-function openAgain(lane: number, start: () => OpenLane): Service {
-  const stopping = new AbortController();
-  const { signal } = stopping;
-  let service = start();
-  const running = run();
-
-  async function run(): Promise<void> {
-    for (;;) {
-      await leftOrStopped(service.left);
-      if (signal.aborted) return service.stop();
-      // The queue may be away; the next one waits for it.
-      await service.stop().catch(() => {});
-      await rest(STAND_BACK_MS, signal);
-      if (signal.aborted) return;
-      service = start();
-    }
-  }
-
-  /** Leaves no listener behind, however often the lane is left. */
-  function leftOrStopped(left: Promise<void>): Promise<void> {
-    return new Promise((resolve) => {
-      const end = () => {
-        signal.removeEventListener('abort', end);
-        resolve();
-      };
-      signal.addEventListener('abort', end);
-      void left.then(end);
-      if (signal.aborted) end();
-    });
-  }
-
-  return {
-    name: `lane ${lane}`,
-    async stop() {
-      stopping.abort();
-      await running;
     },
   };
 }
@@ -182,7 +165,7 @@ export interface LaneLease {
   /** Milliseconds after which a silent holder loses the lease: frozen, or on a machine that is gone. */
   patience: number;
   /** Begins to work the lane; what it returns is stopped when the lease is lost. */
-  start(): Service & { left?: Promise<void> };
+  start(): Service & { left?: Promise<unknown> };
   log: Log;
 }
 
@@ -193,6 +176,7 @@ export interface LaneLease {
  */
 export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneLease): Service {
   let isLeft = false;
+  let ends = false;
   const stop = holdSession({
     databaseUrl,
     options: { options: `-c idle_session_timeout=${patience}` },
@@ -208,11 +192,22 @@ export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneL
         isLeft = true;
       });
       await Promise.race([lost, leaves ?? lost]);
-      await service.stop();
+      const stopped = service.stop();
+      // One that hangs may never end: nothing waits for it but the end of the process.
+      await within(patience, stopped).catch(() => {
+        if (!ends) log.warn({ lane }, 'a lane hangs as it is closed; it is given up');
+      });
+      if (ends) await stopped;
     },
     report: (error) => log.warn({ err: error, lane }, 'the lease of a lane could not be asked for'),
   });
-  return { name: `lane ${lane}`, stop };
+  return {
+    name: `lane ${lane}`,
+    stop() {
+      ends = true;
+      return stop();
+    },
+  };
 }
 
 async function acquired(client: PostgresClient, lane: number): Promise<boolean> {

@@ -14,6 +14,7 @@ import { analyzeGrown, type Pool } from '../../src/store/database.ts';
 import { ensurePartitions } from '../../src/store/events.ts';
 import { forgetArrivals } from '../../src/store/fences.ts';
 import { forgetKeys } from '../../src/store/idempotency-keys.ts';
+import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/invalid-phone-numbers.ts';
 import { forgetCutEnvelopes, forgetEnvelopes, readApplied } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { forgetSessions } from '../../src/store/sessions.ts';
@@ -81,6 +82,9 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
       log.error({ lane: queue.name, jobs: news }, 'jobs of a lane have failed and have not taken effect');
   }
 
+  /** The list of invalid numbers is gone through a page at a time. */
+  let invalidNumbers: InvalidNumbersCursor | undefined;
+
   async function tidyStore(): Promise<void> {
     await ensurePartitions(pool);
     await forgetEnvelopes(pool, config.LEDGER_DAYS);
@@ -91,6 +95,7 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
     await forgetAudit(pool, config.AUDIT_DAYS);
     await forgetSessions(pool);
     await forgetKeyUsage(pool);
+    invalidNumbers = await forgetInvalidNumbers(pool, invalidNumbers);
   }
 
   await ensurePartitions(pool);

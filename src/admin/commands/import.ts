@@ -1,14 +1,15 @@
 import path from 'node:path';
-import { Presets, SingleBar } from 'cli-progress';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Preview, Wanted } from '../../import/import-file.ts';
 import { ImportError, type Input } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
-import { type BucketAccess, type Opening, openInputs } from '../../import/open-inputs.ts';
+import { type Opening, openInputs } from '../../import/open-inputs.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
-import { isSameFile } from '../../import/refused-rows.ts';
+import { isSameFile, usualPath } from '../../import/refused-rows.ts';
 import type { RowOptions } from '../../import/rows.ts';
 import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
+import type { BucketAccess } from '../../integrations/bucket-client.ts';
+import { reachOfSources } from '../../platform/reach.ts';
 import { addVerb, Refusal } from '../command.ts';
 import {
   addSecretOptions,
@@ -17,8 +18,9 @@ import {
   type SecretOptions,
 } from '../integrations/source-options.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
-import { printJson, printPage, type Row, table } from '../output.ts';
+import { printJson, printPage, type Row, showRows, table } from '../output.ts';
 import type { QueueContext } from '../queue.ts';
+import { addImportRecords } from './import-records.ts';
 
 /** First rows that a dry run shows. */
 const SHOWN = 5;
@@ -27,7 +29,7 @@ const SHOWN = 5;
 const SOME_REFUSED = 2;
 
 interface Options extends SecretOptions {
-  workspace: string;
+  workspace?: string;
   type?: ImportType;
   format?: Layout | VendorName;
   map?: Mapped[];
@@ -39,6 +41,7 @@ interface Options extends SecretOptions {
   region?: string;
   endpoint?: string;
   accessKeyId?: string;
+  force?: boolean;
   dryRun?: boolean;
   json?: boolean;
 }
@@ -53,7 +56,7 @@ export function addImport(program: Command): void {
       '<files...>',
       'files, or objects of a bucket as s3://bucket/key, or all beneath s3://bucket/folder/',
     )
-    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .option('--workspace <workspace>', 'name or id of the workspace; required')
     .addOption(
       new Option('--type <type>', 'what the rows are, where the format does not say it').choices(types),
     )
@@ -69,12 +72,14 @@ export function addImport(program: Command): void {
     .option('--update-existing-only', 'make no user who is not there')
     .option('--name <name>', 'know the import by this name instead of by what the file holds')
     .option('--rejects <file>', 'where refused rows go; beside the file unless told')
+    .option('--force', 'write refused rows over a file that is there')
     .option('--region <region>', 's3: region of the bucket')
     .option('--endpoint <url>', 's3: address of a service other than AWS')
     .option('--access-key-id <id>', 's3: who reads it')
     .option('--dry-run', `show what the first ${SHOWN} rows become, judge all, and send none`)
     .action(importFiles);
   addSecretOptions(verb);
+  addImportRecords(verb);
 }
 
 function collectMap(text: string, before: Mapped[] = []): Mapped[] {
@@ -86,7 +91,8 @@ function collectNames(text: string, before: string[] = []): string[] {
 }
 
 async function importFiles(files: string[], options: Options): Promise<void> {
-  const { json, rejects, name } = options;
+  const { json, rejects, name, workspace } = options;
+  if (workspace === undefined) throw new Refusal('--workspace is required: whose users they are');
   // Loaded here alone: few other commands need the queue.
   const { withQueue } = await import('../queue.ts');
   const isMany = files.length > 1 || files.some((file) => /^s3:.*\/$/s.test(file));
@@ -97,7 +103,7 @@ async function importFiles(files: string[], options: Options): Promise<void> {
   process.once('SIGINT', leave).once('SIGTERM', leave);
   try {
     await withInstallation(async (installation) => {
-      const { id: workspaceId } = await findWorkspace(installation.database, options.workspace);
+      const { id: workspaceId } = await findWorkspace(installation.database, workspace);
       const results: Row[] = [];
       async function each(queue?: QueueContext): Promise<void> {
         const job = { installation, workspaceId, options, leaving: leaving.signal, queue };
@@ -144,7 +150,7 @@ function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'qu
   let credentials: BucketAccess['credentials'] | undefined;
   return {
     scratchBytes: config.SYNC_SCRATCH_BYTES,
-    refusedNetworks: config.SYNC_REFUSED_NETWORKS,
+    reach: reachOfSources(config),
     leaving,
     async accessTo() {
       if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');
@@ -159,11 +165,17 @@ function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'qu
 }
 
 function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wanted {
-  const { map = [], ignore = [], delimiter, updateExistingOnly = false, name, rejects, dryRun } = options;
-  // Beside a copy of an object nobody would find it.
-  const beside =
-    input.path === input.name ? input.path : input.name.replace(/^s3:\/\//, '').replaceAll('/', '_');
-  const refusedPath = rejects ?? `${beside}${dryRun ? '.dry-run' : ''}.rejects.ndjson`;
+  const {
+    map = [],
+    ignore = [],
+    delimiter,
+    updateExistingOnly = false,
+    name,
+    rejects,
+    dryRun,
+    force,
+  } = options;
+  const refusedPath = rejects ?? usualPath(input, dryRun === true);
   if (isSameFile(refusedPath, input.path))
     throw new Refusal(`--rejects is ${input.name} itself, which would be written over: name another file`);
   const serviceIdField = installation.config.SERVICE_ID_FIELD;
@@ -171,6 +183,8 @@ function wantedOf(input: Input, { workspaceId, options, installation }: Job): Wa
     ...{ input, workspaceId, updateExistingOnly, name },
     options: { map, ignore, delimiter, serviceIdField, ...formOf(input, options) },
     refusedPath,
+    // What a dry run has written it writes again.
+    isForced: force === true || (dryRun === true && rejects === undefined),
   };
 }
 
@@ -182,7 +196,7 @@ function formOf(input: Input, { format, type }: Options): Pick<RowOptions, 'layo
     return { layout: (format as Layout | undefined) ?? layoutOf(input), type, vendor };
   }
   const form = vendorFormats[vendor];
-  const layout = input.kind === 'parquet' ? 'parquet' : form.layout;
+  const layout = tableOf(input) ?? form.layout;
   if (type && !form.types.includes(type))
     throw new Refusal(
       `--type ${type} does not go with --format ${vendor}${form.types.length > 0 ? `, which has ${form.types.join(' or ')}` : ': each row says what it is'}`,
@@ -196,9 +210,14 @@ const endings: Record<string, Layout> = {
   ...{ '.ndjson': 'ndjson', '.jsonl': 'ndjson', '.json': 'ndjson', '.parquet': 'parquet' },
 };
 
+/** What a file's first bytes say of its rows. */
+const tableOf = ({ kind }: Pick<Input, 'kind'>): Layout | undefined =>
+  layouts.find((layout) => layout === kind);
+
 /** @throws {ImportError} when the name does not tell */
 function layoutOf({ name, innerName, kind }: Input): Layout {
-  if (kind === 'parquet') return 'parquet';
+  const table = tableOf({ kind });
+  if (table) return table;
   const layout = endings[path.extname(innerName.toLowerCase().replace(/\.(gz|zst)$/, ''))];
   if (layout) return layout;
   throw new ImportError(`${name}: its name does not say how its rows are written; say it with --format`);
@@ -268,27 +287,4 @@ async function bringIn(
     throw new Refusal(`${input.name}: stopped behind row ${rows}; run the same command again to go on`);
   const state = end === 'known' ? 'imported before' : 'imported';
   return { file: input.name, state, rows, accepted, refused, warned, rejects: shownPath(refused, wanted) };
-}
-
-/** A bar on stderr, drawn only on a terminal, with rows, their rate, and the time that is left. */
-function showRows(input: Input) {
-  const bar = new SingleBar(
-    {
-      format: `${path.basename(input.name)} {bar} {percentage}%, {rows} rows, {rate}/s, {eta_formatted} left`,
-      ...{ stream: process.stderr, hideCursor: true, etaBuffer: 50 },
-    },
-    Presets.shades_classic,
-  );
-  let [before, started] = [0, performance.now()];
-  return {
-    begin(rows: number): void {
-      [before, started] = [rows, performance.now()];
-      bar.start(input.length, 0, { rows, rate: 0 });
-    },
-    move(rows: number): void {
-      const rate = Math.round(((rows - before) * 1000) / Math.max(1, performance.now() - started));
-      bar.update(input.read(), { rows, rate });
-    },
-    stop: () => bar.stop(),
-  };
 }

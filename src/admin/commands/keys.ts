@@ -1,10 +1,12 @@
+import { readFileSync } from 'node:fs';
 import type { Command } from 'commander';
+import { messageOf } from '../../platform/log.ts';
 import { permissions } from '../../schemas/api-permissions.ts';
 import { apiKeyColumns, makeApiKey, revokeApiKey, type ShownApiKey } from '../../store/api-keys.ts';
 import type { Database } from '../../store/database.ts';
 import { parseId, parseIpAllowlist, parseName, parsePermissions } from '../arguments.ts';
 import { commandLine } from '../audit.ts';
-import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
+import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
@@ -22,6 +24,7 @@ export function addKeys(program: Command): void {
     .requiredOption('--workspace <workspace>', 'name or id of the workspace it opens')
     .requiredOption('--permissions <list>', 'names with commas between them, or all', parsePermissions)
     .option('--name <name>', 'what a person calls it', parseName, 'API key')
+    .option('--secret-file <path>', 'file with a secret that clients have already, or - for standard input')
     .option(
       '--ip-allowlist <list>',
       'addresses and subnets, with commas between them, that it works from (default: any)',
@@ -51,17 +54,39 @@ interface CreateOptions {
   workspace: string;
   permissions: string[];
   name: string;
+  secretFile?: string;
   ipAllowlist?: string[];
   json?: boolean;
 }
 
+/** Characters of a secret that somebody else chose: fewer could be guessed, and more are no header. */
+const SECRET = /^[\x21-\x7e]{32,500}$/;
+
+/** Never an argument: those of a program are seen by everybody on its machine. @throws {Refusal} */
+function readSecret(path: string): string {
+  let text: string;
+  try {
+    text = readFileSync(path === '-' ? 0 : path, 'utf8');
+  } catch (error) {
+    throw new Refusal(`--secret-file: ${messageOf(error)}`);
+  }
+  const secret = text.trim();
+  if (!SECRET.test(secret))
+    throw new Refusal('--secret-file: a secret has 32 to 500 characters without spaces, on one line');
+  return secret;
+}
+
 async function create(options: CreateOptions): Promise<void> {
+  const { secretFile } = options;
+  const own = secretFile === undefined ? undefined : readSecret(secretFile);
   await withInstallation(async ({ database }) => {
     const workspace = await findWorkspace(database, options.workspace);
     const { name, permissions: given, ipAllowlist = [] } = options;
     const { secret, key } = await makeApiKey(database, commandLine(), {
       ...{ workspaceId: workspace.id, name, permissions: given, ipAllowlist },
-    });
+      ...(own !== undefined && { secret: own }),
+    }).catch(refuseTaken('a key has this secret already'));
+    if (own !== undefined) return printRow(options.json, rowOf(key));
     printRow(
       options.json,
       { api_key: secret, ...rowOf(key) },

@@ -6,12 +6,13 @@ import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { type Definition, describe, InvalidDefinition, readDefinition } from '../../profile/segment.ts';
 import type { Database } from '../../store/database.ts';
+import { listExports } from '../../store/segment-exports.ts';
 import { FIRST_ID, lookAtUsers } from '../../store/segments.ts';
 import { parseCount, parseId, parseName } from '../arguments.ts';
 import { change } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
 import { findWorkspace, withInstallation } from '../lookup.ts';
-import { addList, printRow, type Row } from '../output.ts';
+import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
 
 /** Users of one statement: a few hundredths of a second, and others go on meanwhile. */
 const PAGE = 5000;
@@ -74,6 +75,15 @@ export function addSegments(program: Command): void {
     .option(definition, words, parseDefinition)
     .option('--sample <number>', 'users that are shown', parseCount, 10)
     .action(preview);
+  addVerb(noun, 'exports', {
+    sentence:
+      'List the exports that /users/export/segment was asked for, the newest first, and what is wrong with them.',
+    example: 'segments exports --workspace default',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .option('--limit <number>', 'exports at most', parseCount, 50)
+    .option('--after <id>', 'go on behind this export', parseId)
+    .action(exports);
   addVerb(noun, 'archive', {
     sentence: 'Archive a segment: nobody can use it any more, and its name stays taken.',
     example: 'segments archive 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
@@ -191,6 +201,28 @@ async function definitionOf({ prisma }: Database, workspaceId: string, id: strin
   const segment = await prisma.segment.findFirst({ where: { id, workspaceId } });
   if (segment === null) throw unknown(id);
   return segment.definition as unknown as Definition;
+}
+
+interface ExportsOptions {
+  workspace: string;
+  limit: number;
+  after?: string;
+  json?: boolean;
+}
+
+async function exports({ workspace, limit, after, json }: ExportsOptions): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id: workspaceId } = await findWorkspace(database, workspace);
+    const found = await listExports(database.pool, workspaceId, { before: after, limit: limit + 1 });
+    const { shown, next } = pageOf(found, limit, ({ id }) => id);
+    const rows = shown.map((one) => ({
+      ...{ export_id: one.id, segment_id: one.segmentId, requested_at: one.requestedAt.toISOString() },
+      ...{ state: one.state, users: one.users, files: one.files, bytes: one.bytes },
+      ...{ object_prefix: one.objectPrefix, ended_at: one.endedAt?.toISOString() ?? null },
+      ...{ callback: one.callback, told_at: one.toldAt?.toISOString() ?? null, error: one.lastError },
+    }));
+    printPage(json, 'exports', { rows, next });
+  });
 }
 
 async function archive(id: string, { json }: { json?: boolean }): Promise<void> {

@@ -1,6 +1,7 @@
 import type { Command } from 'commander';
+import { rangesOf } from '../../platform/numbers.ts';
 import { rest } from '../../platform/poll.ts';
-import { SILENT_SECONDS } from '../../store/processes.ts';
+import { SILENT_SECONDS, workersOf } from '../../store/processes.ts';
 import { parseCount } from '../arguments.ts';
 import { addVerb } from '../command.ts';
 import { type FleetNow, lookAtFleet } from '../doctor/fleet.ts';
@@ -77,8 +78,13 @@ function documentOf(now: FleetNow) {
     })),
     installation_lanes: installationLanes,
     lanes:
-      lanes?.map(({ lane, depth, oldestSeconds }) => ({ lane, depth, oldest_seconds: oldestSeconds })) ??
-      null,
+      lanes?.map(({ lane, depth, oldestSeconds }, number) => ({
+        ...{ lane, depth, oldest_seconds: oldestSeconds },
+        worked_by: workersOf(processes, number).map(({ worker, since = null }) => ({
+          ...{ host: worker.host, pid: worker.pid, version: worker.version },
+          ...{ started_at: worker.startedAt.toISOString(), since },
+        })),
+      })) ?? null,
     accepted_per_second: rateOf(now, 'web'),
     applied_per_second: rateOf(now, 'worker'),
     objects_applied: objects,
@@ -108,7 +114,7 @@ function screenOf(now: FleetNow): string {
       pid: one.pid,
       version: one.version,
       state: stateOf(one),
-      lanes: one.lanes.join(','),
+      lanes: rangesOf(one.held?.map(({ lane }) => lane) ?? one.lanes),
       'objects/s': Math.round(one.objectsPerSecond),
       MB: Math.round(one.residentBytes / 1e6),
       'busy %': Math.round(one.loopBusy * 100),
@@ -116,7 +122,12 @@ function screenOf(now: FleetNow): string {
     }),
   );
   const laneRows = (lanes ?? []).map(
-    ({ lane, depth, oldestSeconds }): Row => ({ lane, depth, oldest: duration(oldestSeconds) }),
+    ({ lane, depth, oldestSeconds }, number): Row => ({
+      ...{ lane, depth, oldest: duration(oldestSeconds) },
+      'worked by': workersOf(processes, number)
+        .map(({ worker: { host, pid, version } }) => `${host} ${pid} (${version})`)
+        .join(', '),
+    }),
   );
   const parts = [
     troubles.map((trouble) => `! ${trouble}\n`).join(''),
@@ -137,7 +148,7 @@ function stateOf({ silentSeconds, missing }: FleetNow['processes'][number]): str
 }
 
 /** As `3 d`, `4 h`, `5 min`, `6 s`. */
-function duration(seconds: number): string {
+export function duration(seconds: number): string {
   const units = [
     [86_400, 'd'],
     [3600, 'h'],

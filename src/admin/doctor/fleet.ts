@@ -6,7 +6,7 @@ import { READS, versionOf } from '../../queue/wire.ts';
 import { readTotals } from '../../store/counters.ts';
 import type { Pool } from '../../store/database.ts';
 import { listLosses, readLanes } from '../../store/installation.ts';
-import { listProcesses, type SeenProcess, SILENT_SECONDS } from '../../store/processes.ts';
+import { listProcesses, type SeenProcess, SILENT_SECONDS, unworkedLanes } from '../../store/processes.ts';
 import { readSyncState } from '../../store/sync-lists.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
 
@@ -110,16 +110,28 @@ function judgeLanes({ lanes, installationLanes, processes }: FleetNow, configure
         `Set LANES=${installationLanes}, or change it by penstock queue set-lanes ${configured}.`,
       ),
     );
+  const nobodys = new Set(unworkedLanes(processes, installationLanes ?? 0).map(laneName));
   const workers = processes.filter((one) => one.name === 'worker' && one.silentSeconds < SILENT_SECONDS);
   const worked = new Set(workers.flatMap((worker) => worker.lanes.map(laneName)));
   for (const { lane, oldestSeconds, depth } of lanes ?? []) {
     if (oldestSeconds <= (worked.has(lane) ? LONG_WAIT : UNWORKED_WAIT)) continue;
     const age = `the oldest of ${depth} envelopes of ${lane} has been there for ${Math.round(oldestSeconds)} s`;
-    const unworked = worked.has(lane)
-      ? ''
-      : ', and no living worker has applied anything of this lane for 10 s';
+    const unworked = nobodys.has(lane)
+      ? ', and no living worker works this lane'
+      : worked.has(lane)
+        ? ''
+        : ', and no living worker has applied anything of this lane for 10 s';
     findings.push(error('lanes', `${age}${unworked}`, 'See PenstockLaneStuck in docs/runbook.md.'));
   }
+  // That there is none at all is said of the processes.
+  if (workers.length > 0 && nobodys.size > 0 && findings.length === 0)
+    findings.push(
+      warning(
+        'lanes',
+        `no living worker works ${[...nobodys].join(', ')}`,
+        'Workers take such a lane within five seconds: look again, then at their logs.',
+      ),
+    );
   return findings.length > 0 ? findings : [ok('lanes', 'nothing waits for long in any lane')];
 }
 

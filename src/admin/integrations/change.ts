@@ -5,6 +5,7 @@ import {
   type IntegrationKind,
 } from '../../integrations/definition.ts';
 import { type SourceColumn, SourceError } from '../../integrations/source.ts';
+import { reachOfSources } from '../../platform/reach.ts';
 import { integrationKeys } from '../../processes/secrets.ts';
 import { audited } from '../../store/audit.ts';
 import { deleteIfIdle, type SelectedIntegration } from '../../store/integrations.ts';
@@ -161,7 +162,7 @@ function tryWith(
     credentials,
     serviceIdField: config.SERVICE_ID_FIELD,
     scratchBytes: config.SYNC_SCRATCH_BYTES,
-    refusedNetworks: config.SYNC_REFUSED_NETWORKS,
+    reach: reachOfSources(config),
   });
 }
 

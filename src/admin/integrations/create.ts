@@ -10,6 +10,7 @@ import {
 } from '../../integrations/definition.ts';
 import { openSource } from '../../integrations/open-source.ts';
 import { type SourceColumn, SourceError } from '../../integrations/source.ts';
+import { type Reach, reachOfSources } from '../../platform/reach.ts';
 import { integrationKeys } from '../../processes/secrets.ts';
 import { change } from '../audit.ts';
 import { codeOf, PENSTOCK, Refusal } from '../command.ts';
@@ -26,8 +27,8 @@ export interface Tried {
   serviceIdField: string;
   /** Bytes of disk that its files may take. */
   scratchBytes: number;
-  /** Addresses that are not connected to. */
-  refusedNetworks: string;
+  /** Addresses that may be connected to. */
+  reach: Reach;
 }
 
 /**
@@ -40,10 +41,10 @@ export async function trySource({
   credentials,
   serviceIdField,
   scratchBytes,
-  refusedNetworks,
+  reach,
 }: Tried): Promise<SourceColumn[]> {
   try {
-    const opened = await openSource(source, credentials, { serviceIdField, scratchBytes, refusedNetworks });
+    const opened = await openSource(source, credentials, { serviceIdField, scratchBytes, reach });
     try {
       const columns = await opened.describe();
       checkColumns(kind, columns, serviceIdField);
@@ -112,7 +113,7 @@ async function whyNot(
       credentials,
       serviceIdField: config.SERVICE_ID_FIELD,
       scratchBytes: config.SYNC_SCRATCH_BYTES,
-      refusedNetworks: config.SYNC_REFUSED_NETWORKS,
+      reach: reachOfSources(config),
     });
     return undefined;
   } catch (error) {

@@ -1,10 +1,10 @@
 import { createHash } from 'node:crypto';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import {
+  type Counted,
   type DeadLetterGroup,
   findGroup,
   type GroupName,
-  MAX_COUNTED,
   MAX_LOOKED,
   selectGroups,
 } from '../../store/dead-letter-groups.ts';
@@ -26,16 +26,15 @@ const digestOf = ({ kind, reason }: GroupName) =>
 /** Characters of a reason that are told apart: what it is asked to begin with has no more. */
 const MOST_OF_BEGINNING = 120;
 
-/** What waits is also chosen by kind, and by how its reason begins where a reason is shown at all. */
+/** All are chosen by kind; what waits by how its reason begins, too, where a reason is shown at all. */
 export function filters(
   { viewer, workspaces, query }: Visit<PageServices>,
   { chosen, state }: { chosen: Workspace | undefined; state: string },
 ): Part {
   const waits = state === '';
-  if (!waits && workspaces.length < 2) return undefined;
   const mayRead = (chosen ? [chosen] : workspaces).some(({ id }) => viewer.can('pii', id));
   return html`<form class="row" method="get" action="/dead-letters">${workspaceChoice(workspaces, chosen)}
-${waits && html`<label>Kind <input name="kind" value="${query('kind')}" maxlength="60" autocomplete="off"></label>`}
+<label>Kind <input name="kind" value="${query('kind')}" maxlength="60" autocomplete="off"></label>
 ${waits && mayRead && html`<label>Reason begins with <input name="reason" value="${query('reason')}" maxlength="${MOST_OF_BEGINNING}" autocomplete="off"></label>`}
 <input type="hidden" name="state" value="${state}"><button>Show</button></form>`;
 }
@@ -85,13 +84,13 @@ export async function groupOf(
 }
 
 /** More than are counted are told as such. */
-const counted = (number: number) =>
-  number > MAX_COUNTED ? `more than ${count(MAX_COUNTED, '', '').trim()}` : count(number, '', '').trim();
+export const counted = ({ count: number, isMore }: Counted) =>
+  `${isMore ? 'more than ' : ''}${count(number, '', '').trim()}`;
 
 function groupTable(groups: DeadLetterGroup[], { viewer, workspaces }: Visit<PageServices>): Html {
   const names = new Map(workspaces.map(({ id, name }) => [id, name]));
   const several = workspaces.length > 1;
-  const rows = groups.map(({ workspaceId, kind, reason, count: number, oldest, newest }) => [
+  const rows = groups.map(({ workspaceId, kind, reason, oldest, newest, ...number }) => [
     html`<a href="${pathWith('/dead-letters', { workspace: workspaceId, group: keyOf({ workspaceId, kind, reason, oldest }) })}">${viewer.can('pii', workspaceId) ? reason : `${kind} ${MASK}`}</a>`,
     html`<code>${kind}</code>`,
     ...(several ? [names.get(workspaceId)] : []),

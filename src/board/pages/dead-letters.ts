@@ -1,17 +1,18 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { replayDeadLetters } from '../../queue/dead-letters.ts';
-import { discardDeadLetters } from '../../store/dead-letter-actions.ts';
+import { discardDeadLetters, selectClosed } from '../../store/dead-letter-actions.ts';
 import {
+  type Counted,
+  countGroup,
   type GroupName,
   type ListedLetter,
-  selectClosed,
   selectOfGroup,
 } from '../../store/dead-letter-groups.ts';
 import { selectDeadLetters } from '../../store/dead-letters.ts';
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, count, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
-import { filters, groupOf, groupsOf } from './dead-letter-groups.ts';
+import { counted, filters, groupOf, groupsOf } from './dead-letter-groups.ts';
 
 const PAGE = 50;
 
@@ -60,24 +61,30 @@ async function contentOf(
   const ids = chosen ? [chosen.id] : workspaces.map(({ id }) => id);
   const before = UUID.test(query('before')) ? query('before') : undefined;
   if (state === 'replaying' || state === 'discarded') {
-    const letters = await selectClosed(pool, ids, { state, before, limit: PAGE + 1 });
+    const kind = query('kind') || undefined;
+    const letters = await selectClosed(pool, ids, { state, kind, before, limit: PAGE + 1 });
     const next = letters.length > PAGE ? letters[PAGE - 1]!.id : undefined;
     return letters.length === 0
       ? empty(
-          'None',
+          kind === undefined ? 'None' : 'None of this kind',
           state === 'discarded'
             ? 'What a person gives up is kept here with the reason.'
             : 'Nothing is on its way through the lanes again.',
         )
       : html`${closedTable(viewer, letters.slice(0, PAGE), state)}
-${next && nextPage('/dead-letters', { state, workspace: chosen?.id, before: next })}`;
+${next && nextPage('/dead-letters', { state, kind, workspace: chosen?.id, before: next })}`;
   }
   if (state !== '') throw new Sorry(404, 'Dead letters are waiting, replaying or discarded.');
   if (query('group') !== '' && chosen) {
     const key = query('group');
     const group = await groupOf(visit, [chosen.id], key);
-    const letters = group ? await selectOfGroup(pool, { ...group, before, limit: PAGE + 1 }) : [];
-    return ofGroup({ viewer, workspace: chosen, key, group, letters });
+    const [letters, number] = group
+      ? await Promise.all([
+          selectOfGroup(pool, { ...group, before, limit: PAGE + 1 }),
+          countGroup(pool, group),
+        ])
+      : [[], undefined];
+    return ofGroup({ viewer, workspace: chosen, key, group, number, letters });
   }
   return groupsOf(visit, chosen, ids);
 }
@@ -88,13 +95,14 @@ interface OfGroup {
   key: string;
   /** Absent: the letter that stands for it is gone, or has failed again for another reason. */
   group: GroupName | undefined;
+  number: Counted | undefined;
   letters: ListedLetter[];
 }
 
-function ofGroup({ viewer, workspace, key, group, letters }: OfGroup): Part {
+function ofGroup({ viewer, workspace, key, group, number, letters }: OfGroup): Part {
   const self = { workspace: workspace.id, group: key };
   const head = html`<p><a href="${pathWith('/dead-letters', { workspace: workspace.id })}">All reasons</a></p>
-${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reason : MASK}</h2><p class="faint">${group.kind} in ${workspace.name}</p>`}`;
+${group && html`<h2 class="wrap">${viewer.can('pii', workspace.id) ? group.reason : MASK}</h2><p class="faint">${group.kind} in ${workspace.name}${number && html` · ${counted(number)} waiting`}</p>`}`;
   if (letters.length === 0)
     return html`${head}${
       group

@@ -1,6 +1,6 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
-import { grouped } from '../../platform/numbers.ts';
-import { type SeenProcess, SILENT_SECONDS } from '../../store/processes.ts';
+import { grouped, rangesOf } from '../../platform/numbers.ts';
+import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
 import type { Page, PageServices } from '../console.ts';
 import { diagnose } from '../diagnosis.ts';
 import { type FleetState, living, MOST_LETTERS, type StoreState } from '../fleet.ts';
@@ -115,7 +115,7 @@ function processTable(processes: SeenProcess[] | undefined): Html {
       `${rounded(one.objectsPerSecond)}/s`,
       `${rounded(one.residentBytes / MB)} MB`,
       `${Math.round(one.loopBusy * 100)} %`,
-      one.lanes.join(', '),
+      rangesOf(one.held?.map(({ lane }) => lane) ?? one.lanes),
       one.version,
       moment(one.startedAt),
     ]),
@@ -128,7 +128,7 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
       'Unknown',
       'The queue does not say what waits. The sentence above says why, as far as it is known.',
     );
-  const workers = living(processes, 'worker');
+  const nobodys = new Set(unworkedLanes(processes, lanes.length));
   return table(
     'Lanes',
     [
@@ -139,16 +139,18 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
       'Worked by',
     ],
     lanes.map(({ depth, oldestSeconds }, lane) => {
-      const worker = workers.find((one) => one.lanes.includes(lane));
+      const [worked] = workersOf(processes, lane);
       const rate = rates?.lanes[lane];
       return [
         html`<a href="/queues/queue/lane-${lane}">${lane}</a>`,
         grouped(depth),
         depth === 0 ? '' : duration(oldestSeconds),
         rate === undefined ? '' : `${rounded(rate)} objects/s`,
-        worker
-          ? `${worker.host}, pid ${worker.pid}`
-          : html`<span class="faint">${depth === 0 ? 'idle' : 'nobody in the last 10 s'}</span>`,
+        worked
+          ? `${worked.worker.host}, pid ${worked.worker.pid}`
+          : nobodys.has(lane)
+            ? badge('nobody', depth === 0 ? 'warn' : 'bad')
+            : html`<span class="faint">${depth === 0 ? 'idle' : 'nobody in the last 10 s'}</span>`,
       ];
     }),
   );

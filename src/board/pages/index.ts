@@ -10,6 +10,7 @@ import { accountPages } from './accounts.ts';
 import { auditPages } from './audit.ts';
 import { deadLetterPages } from './dead-letter.ts';
 import { deadLetterListPages } from './dead-letters.ts';
+import { exportPages } from './exports.ts';
 import { groupPages } from './groups.ts';
 import { healthPages } from './health.ts';
 import { historyPages } from './history.ts';
@@ -17,7 +18,9 @@ import { keyPages } from './keys.ts';
 import { permissionSetPages } from './permission-sets.ts';
 import { preferenceCenterPages } from './preference-centers.ts';
 import { requestPages } from './requests.ts';
+import { segmentPages } from './segments.ts';
 import { sessionPages } from './sessions.ts';
+import { streamPages } from './streams.ts';
 import { syncPages } from './sync.ts';
 import { syncListPages } from './syncs.ts';
 import { teamPages } from './teams.ts';
@@ -38,7 +41,10 @@ export const pages: Page<PageServices>[] = [
   ...deadLetterPages,
   ...syncListPages,
   ...syncPages,
+  ...streamPages,
   ...groupPages,
+  ...segmentPages,
+  ...exportPages,
   ...preferenceCenterPages,
   ...workspacePages,
   ...keyPages,

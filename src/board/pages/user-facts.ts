@@ -1,15 +1,19 @@
 import { html, type Part } from '../../platform/html.ts';
+import { grouped } from '../../platform/numbers.ts';
 import { toServiceId } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import type { StoredUser } from '../../store/export.ts';
-import type { MergedProfile } from '../../store/timeline.ts';
+import { MAX_MERGED, type MergedProfile } from '../../store/timeline.ts';
 import { badge, brief, count, empty, facts, MASK, moment, table, tree } from '../layout.ts';
 import { shownExternalId } from './users.ts';
 
 /** What a user's page says of the user, part by part. With `pii` false, nothing that tells who it is. */
 
-/** Rows of each short list: names, devices, kinds of events. */
+/** Rows of a page of each short list: names, devices, kinds of events. */
 export const MOST = 25;
+
+/** Earlier external ids that are read. */
+export const MOST_RENAMED = 1000;
 
 export function profile(user: StoredUser, pii: boolean): Part {
   const mask = (value: Json | undefined): Part =>
@@ -78,54 +82,76 @@ export function subscriptions(user: StoredUser): Part {
 <p class="faint pager">How they came about stands in the timeline.</p>`;
 }
 
+/** A page of a list that the address asks for: where it begins, and where the other pages are. */
+export interface Slice {
+  from: number;
+  path(from: number): string;
+}
+
+/** The part of a list that a page shows; from the last one on, where it begins behind the end. */
+function sliceOf<One>(all: readonly One[], { from, path }: Slice) {
+  const first = Math.max(0, Math.min(from, Math.floor((all.length - 1) / MOST) * MOST));
+  const shown = all.slice(first, first + MOST);
+  const behind = first + shown.length;
+  const left = all.length - behind;
+  const pager =
+    all.length > MOST &&
+    html`<p class="pager">${grouped(first + 1)} to ${grouped(behind)}${first > 0 && html` <a href="${path(Math.max(0, first - MOST))}">those before</a>`}${left > 0 && html` <a href="${path(behind)}">and ${grouped(left)} more</a>`}</p>`;
+  return { shown, pager };
+}
+
 interface Names {
   user: StoredUser;
   merged: MergedProfile[];
   renamed: { externalId: string; renamedAt: Date }[];
   pii: boolean;
+  slice: Slice;
 }
 
-export function names({ user, merged, renamed, pii }: Names): Part {
+export function names({ user, merged, renamed, pii, slice }: Names): Part {
   const aliases = (user.user_aliases ?? []) as unknown as { alias_name: string; alias_label: string }[];
-  const rows: Part[][] = [
-    ...aliases
-      .slice(0, MOST)
-      .map((one) => ['Alias', `${one.alias_label}: ${pii ? one.alias_name : MASK}`, '']),
-    ...renamed
-      .slice(0, MOST)
-      .map((one) => ['Earlier external id', shownExternalId(one.externalId, pii), moment(one.renamedAt)]),
-    ...merged
-      .slice(0, MOST)
-      .map((one) => [
-        'Merged into this user',
-        html`<span class="id">${toServiceId(one.id)}</span>`,
-        moment(one.mergedAt),
-      ]),
+  const all: (() => Part[])[] = [
+    ...aliases.map((one) => () => ['Alias', `${one.alias_label}: ${pii ? one.alias_name : MASK}`, '']),
+    ...renamed.map((one) => () => [
+      'Earlier external id',
+      shownExternalId(one.externalId, pii),
+      moment(one.renamedAt),
+    ]),
+    ...merged.map((one) => () => [
+      'Merged into this user',
+      html`<span class="id">${toServiceId(one.id)}</span>`,
+      moment(one.mergedAt),
+    ]),
   ];
-  if (rows.length === 0)
+  if (all.length === 0)
     return empty(
       'No other names',
       'Neither alias nor earlier external id, and nobody was merged into this user.',
     );
-  const left = [aliases, renamed, merged].reduce((sum, list) => sum + Math.max(0, list.length - MOST), 0);
-  return html`${table('Names', ['Kind', 'Name', 'Since'], rows)}${left > 0 && html`<p class="faint pager">${left} or more others are not shown.</p>`}`;
+  const { shown, pager } = sliceOf(all, slice);
+  return html`${table(
+    'Names',
+    ['Kind', 'Name', 'Since'],
+    shown.map((row) => row()),
+  )}${pager}
+${renamed.length > MOST_RENAMED && html`<p class="faint pager">These are ${grouped(MOST_RENAMED)} earlier external ids of more: an export has all.</p>`}
+${merged.length > MAX_MERGED && html`<p class="faint pager">These are ${grouped(MAX_MERGED)} merged users of more.</p>`}`;
 }
 
-export function devices(user: StoredUser, pii: boolean): Part {
+export function devices(user: StoredUser, pii: boolean, slice: Slice): Part {
   const tokens = user.push_tokens ?? [];
   if (tokens.length === 0)
     return empty(
       'None',
       html`Push tokens come as <code>push_tokens</code> in <code>POST /users/track</code>.`,
     );
-  const rows = tokens
-    .slice(0, MOST)
-    .map(({ app, device_id, token }) => [
-      app,
-      html`<span class="id">${pii ? device_id : MASK}</span>`,
-      html`<span class="id">${pii ? `${token.slice(0, 24)}${token.length > 24 ? '…' : ''}` : MASK}</span>`,
-    ]);
-  return html`${table('Devices', ['App', 'Device', 'Push token'], rows)}${tokens.length > MOST && html`<p class="faint pager">${count(tokens.length - MOST, 'other')} not shown.</p>`}`;
+  const { shown, pager } = sliceOf(tokens, slice);
+  const rows = shown.map(({ app, device_id, token }) => [
+    app,
+    html`<span class="id">${pii ? device_id : MASK}</span>`,
+    html`<span class="id">${pii ? `${token.slice(0, 24)}${token.length > 24 ? '…' : ''}` : MASK}</span>`,
+  ]);
+  return html`${table('Devices', ['App', 'Device', 'Push token'], rows)}${pager}`;
 }
 
 interface Summary {
@@ -135,7 +161,7 @@ interface Summary {
   count: number;
 }
 
-export function summaries(user: StoredUser): Part {
+export function summaries(user: StoredUser, slice: Slice): Part {
   const [events, purchases] = [user.custom_events, user.purchases].map(
     (one) => (one ?? []) as unknown as Summary[],
   ) as [Summary[], Summary[]];
@@ -144,12 +170,13 @@ export function summaries(user: StoredUser): Part {
     ...purchases.map((one) => ({ kind: 'Purchase', ...one })),
   ];
   if (all.length === 0) return empty('Nothing yet', 'Events and purchases are counted by their name here.');
-  const shown = all.sort((one, other) => (one.last < other.last ? 1 : -1)).slice(0, MOST);
+  all.sort((one, other) => (one.last < other.last ? 1 : -1));
+  const { shown, pager } = sliceOf(all, slice);
   const revenue = Object.entries(user.revenue ?? {}).map(([currency, sum]) => `${sum} ${currency}`);
   return html`${table(
     'What was counted',
     ['Kind', 'Name', { name: 'Times', number: true }, 'First', 'Last'],
     shown.map((one) => [one.kind, one.name, count(one.count, '', ''), moment(one.first), moment(one.last)]),
   )}${revenue.length > 0 && html`<p class="pager">Revenue: ${revenue.join(', ')}</p>`}
-${all.length > MOST && html`<p class="faint pager">The ${MOST} that came last are shown, of ${count(all.length, 'name')}.</p>`}`;
+${pager}`;
 }

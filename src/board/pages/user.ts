@@ -9,7 +9,16 @@ import { MAX_MERGED, selectLettersOfUser, selectMerged, selectRenamed } from '..
 import type { Viewer, Workspace } from '../access.ts';
 import { chosenWorkspace, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, empty, MASK, moment, nextPage, pathWith, table } from '../layout.ts';
-import { attributes, devices, MOST, names, profile, subscriptions, summaries } from './user-facts.ts';
+import {
+  attributes,
+  devices,
+  MOST,
+  MOST_RENAMED,
+  names,
+  profile,
+  subscriptions,
+  summaries,
+} from './user-facts.ts';
 import { readEntries, timeline } from './user-timeline.ts';
 import { shownExternalId, userPath } from './users.ts';
 
@@ -83,7 +92,7 @@ const show: Page<PageServices> = {
         ],
       }),
       selectMerged(pool, workspace.id, id),
-      selectRenamed(pool, { workspaceId: workspace.id, profileId: id, limit: MOST + 1 }),
+      selectRenamed(pool, { workspaceId: workspace.id, profileId: id, limit: MOST_RENAMED + 1 }),
     ]);
     if (!user) throw new Sorry(404, 'This user has just been deleted.');
     const subjects = subjectsOf(user);
@@ -94,39 +103,54 @@ const show: Page<PageServices> = {
         subjects,
         query,
       }),
-      selectLettersOfUser(pool, workspace.id, { names: namesOf(user), limit: LETTERS }),
+      selectLettersOfUser(pool, workspace.id, {
+        names: namesOf(user),
+        limit: LETTERS + 1,
+        before: /^\d{1,18}$/.test(query('letters_before')) ? query('letters_before') : undefined,
+      }),
     ]);
     const title =
       user.external_id === null ? toServiceId(id) : shownExternalId(user.external_id as string, pii);
     const self = userPath(viewer, { id, workspaceId: workspace.id });
+    const path = self.split('?')[0]!;
+    const other = (asked: Record<string, string>) =>
+      `${pathWith(path, { workspace: query('workspace'), ...asked })}#${Object.keys(asked)[0]!.split('_')[0]}`;
+    const sliceOf = (list: string) => ({
+      from: /^\d{1,6}$/.test(query(`${list}_from`)) ? Number(query(`${list}_from`)) : 0,
+      path: (from: number) => other({ [`${list}_from`]: String(from) }),
+    });
+    const isMore = letters.length > LETTERS;
     const body = html`<h1>${title}</h1>
 <p class="lead">User of the workspace ${workspace.name} · service id <span class="id">${toServiceId(id)}</span></p>
 ${actions(viewer, seen)}
 ${profile(user, pii)}
 <h2>Custom attributes</h2>${attributes(user, pii)}
 <h2>Subscriptions</h2>${subscriptions(user)}
-<h2>Names</h2>${names({ user, merged, renamed, pii })}
-<h2>Devices</h2>${devices(user, pii)}
-<h2>What was counted</h2>${summaries(user)}
-<h2>Dead letters</h2>${
+<h2 id="names">Names</h2>${names({ user, merged, renamed, pii, slice: sliceOf('names') })}
+<h2 id="devices">Devices</h2>${devices(user, pii, sliceOf('devices'))}
+<h2 id="counted">What was counted</h2>${summaries(user, sliceOf('counted'))}
+<h2 id="letters">Dead letters</h2>${
       letters.length === 0
         ? empty('None', 'Everything that was accepted for this user could be applied.')
         : table(
             'Dead letters about the user',
             ['Kind', 'Reason', 'State', 'Failed'],
-            letters.map((letter) => [
-              viewer.can('delivery', workspace.id)
-                ? html`<a href="/dead-letters/${letter.id}">${letter.kind}</a>`
-                : letter.kind,
-              pii ? letter.reason : MASK,
-              badge(letter.state, letter.state === 'waiting' ? 'bad' : 'calm'),
-              moment(letter.failedAt),
-            ]),
+            letters
+              .slice(0, LETTERS)
+              .map((letter) => [
+                viewer.can('delivery', workspace.id)
+                  ? html`<a href="/dead-letters/${letter.id}">${letter.kind}</a>`
+                  : letter.kind,
+                pii ? letter.reason : MASK,
+                badge(letter.state, letter.state === 'waiting' ? 'bad' : 'calm'),
+                moment(letter.failedAt),
+              ]),
           )
     }
+${isMore && html`<p class="pager"><a href="${other({ letters_before: letters[LETTERS - 1]!.place })}">Older dead letters</a></p>`}
 <h2 id="timeline">Timeline</h2>
 ${timeline(entries.shown, pii)}
-${entries.next && nextPage(self.split('?')[0]!, { workspace: query('workspace'), ...entries.next })}`;
+${entries.next && nextPage(path, { workspace: query('workspace'), ...entries.next })}`;
     return { title: typeof title === 'string' ? title : toServiceId(id), body };
   },
 };

@@ -6,10 +6,16 @@ export const small: Record<string, string> = {
   api_keys: 'a few per workspace',
   rate_limits: 'a few per workspace',
   segments: 'tens per workspace',
+  retention_policies: 'one per workspace',
+  archive_files: 'a few per workspace and month that has gone',
+  archive_erasures: 'one per workspace',
+  retention_failures: 'a row per month with which the retention fails now',
+  retention_runs: 'one row',
   token_buckets: 'a few per workspace',
   subscription_groups: 'tens per workspace',
   integrations: 'tens per workspace',
   preference_centers: 'a few per workspace',
+  stream_destinations: 'at most ten per workspace',
   preference_link_keys: 'one per workspace',
   scim_tokens: 'a few per company',
   teams: 'a few per workspace',
@@ -31,6 +37,9 @@ export const small: Record<string, string> = {
 const PREFIX = 'what begins with a text';
 const PAGE = 'a page, in the order of the index';
 const OLD = 'what is old enough to go';
+const OPEN = 'by the index of open exports: at most MAX_OPEN_EXPORTS of an owner';
+
+const BY_KEY = 'sent by openRetentionPool alone, whose sessions read no table from end to end';
 
 /** What may be read of a large table besides single rows, and why it stays short. */
 export const longReads: Record<string, string> = {
@@ -62,7 +71,22 @@ export const longReads: Record<string, string> = {
   'audit-list.ts searchAudit: a range of audit_pkey': 'as many as one search looks through',
   'audit-list.ts searchAudit: all of audit_pkey': 'as many as one search looks through, from its end',
   'invalid-phone-numbers.ts listInvalidNumbers: a range of invalid_phone_numbers_detected': PAGE,
+  'partitions.ts ownersIn: all of events': BY_KEY,
+  'retention.ts countStretch: all of events': BY_KEY,
+  'retention.ts countStretch: all of purchases': BY_KEY,
+  'retention.ts deleteRows: all of events': BY_KEY,
+  'retention.ts deleteRows: all of purchases': BY_KEY,
+  'retention.ts findNextId: all of events': BY_KEY,
+  'retention.ts findNextId: all of purchases': BY_KEY,
+  'retention.ts readStretch: all of events': BY_KEY,
+  'retention.ts readStretch: all of purchases': BY_KEY,
   'segments.ts lookAtUsers: a range of profiles_pkey': PAGE,
+  'invalid-phone-numbers.ts forgetInvalidNumbers: a range of invalid_phone_numbers_pkey': PAGE,
+  'segment-export-leases.ts leaseExports: what one owner has in segment_exports': OPEN,
+  'segment-exports.ts forgetExports: a range of segment_exports_requested': OLD,
+  'segment-exports.ts listExpired: a range of segment_exports_expiry': OLD,
+  'segment-exports.ts listExports: a range of segment_exports_pkey': PAGE,
+  'segment-exports.ts requestSegmentExport: what one owner has in segment_exports': OPEN,
   'sessions.ts forgetSessions: a range of sessions_end': OLD,
   'sessions.ts listSessions: a range of sessions_company': PAGE,
   'sessions.ts listSessions: a range of sessions_end': 'holds who has signed in within twelve hours',
@@ -71,6 +95,11 @@ export const longReads: Record<string, string> = {
   'ledger.ts findTraces: a range of ledger_pkey': 'the time in which the request can have been applied',
   'ledger.ts forgetEnvelopes: a range of ledger_pkey': OLD,
   'idempotency-keys.ts forgetKeys: a range of idempotency_keys_created': OLD,
+  'stream-destinations.ts leaseDestinations: a range of stream_log_pkey': 'the first of the range',
+  'stream-destinations.ts listDestinations: a range of stream_log_pkey': 'the first of the range',
+  'stream-destinations.ts replayFrom: a range of stream_log_at': 'the first of one workspace behind a time',
+  'stream-log.ts trimLog: a range of stream_log_at': OLD,
+  'stream-log.ts readLog: a range of stream_log_pkey': PAGE,
   'outcomes.ts forgetOutcomes: a range of outcomes_pkey': OLD,
   'tombstones.ts selectTombstones: a range of removed_profiles_pkey': PAGE,
   'email-listing.ts listEmails: a range of email_addresses_hard_bounced': PAGE,

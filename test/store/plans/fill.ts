@@ -101,6 +101,12 @@ const rows: Record<string, string> = {
     (array['users.delete', 'users.export'])[n % 2 + 1], 'user', 'user' || n`,
   'api_key_usage (workspace_id, api_key_id, day, bucket, requests)': `
     ${owner}, filled_id('key', n % 40), (now() at time zone 'UTC')::date - n / 80, 'bucket' || n / 40 % 2, 1`,
+  'stream_log (workspace_id, at, kinds, profile_ids, ids)': `
+    ${owner}, ${instant}, 'e', array[filled_id('user', n)], array[filled_id('object', n)]`,
+  'segment_exports (workspace_id, id, segment_id, object_prefix, fields, output_format, state, due_at, requested_at)': `
+    ${owner}, filled_id('export', n), filled_id('segment', n), 'prefix' || n, '{email}', 'zip',
+    case n % 500 when 0 then 'open' else 'ready' end, case n % 250 when 0 then ${instant} end,
+    now() - n * interval '1 minute'`,
   'sessions (id, secret_hash, company_id, account_id, epoch, began_at, ends_at)': `
     filled_id('session', n), ${digest}, filled_id('company', n / ${ACCOUNTS}), filled_id('account', n), 0,
     ${instant}, ${instant} + interval '12 hours'`,
@@ -130,6 +136,10 @@ const few: Record<string, [count: number, values: string]> = {
   'integrations (id, workspace_id, name, kind, warehouse_type, status, source, schedule)': [
     20,
     `filled_id('integration', n), ${owner}, 'integration' || n, 'attributes', 'postgres', 'active', '{}', '0 * * * *'`,
+  ],
+  'stream_destinations (workspace_id, id, name, kind, settings, position)': [
+    20,
+    `${owner}, filled_id('stream', n), 'stream' || n, 'webhook', '{}', n`,
   ],
   'teams (id, workspace_id, name)': [40, "filled_id('team', n), filled_id('workspace', n), 'team' || n"],
   'permission_sets (id, company_id, name, permissions)': [

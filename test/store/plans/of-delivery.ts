@@ -2,13 +2,13 @@ import { createHash } from 'node:crypto';
 import { newId } from '../../../src/platform/ids.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../../src/store/blocked-external-ids.ts';
 import { countLanes, countUsage, readTotals, readUsageToday } from '../../../src/store/counters.ts';
-import { discardDeadLetters, mendDeadLetter, readLetter } from '../../../src/store/dead-letter-actions.ts';
 import {
-  findGroup,
+  discardDeadLetters,
+  mendDeadLetter,
+  readLetter,
   selectClosed,
-  selectGroups,
-  selectOfGroup,
-} from '../../../src/store/dead-letter-groups.ts';
+} from '../../../src/store/dead-letter-actions.ts';
+import { findGroup, selectGroups, selectOfGroup } from '../../../src/store/dead-letter-groups.ts';
 import {
   claimWaitingForReplay,
   countWaiting,
@@ -57,6 +57,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
       claimEnvelopes(
         store,
         [newId(), newId()].map((one) => ({ id: one, traces: undefined })),
+        [workspaceId],
       ),
     () => readApplied(store, envelopes),
     () => readCutEnvelopes(store, envelopes),
@@ -108,6 +109,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => findGroup(store, deadLetters[0]!),
     () => selectOfGroup(store, { workspaceId, kind: 'events', reason: 'reason', limit: 50 }),
     () => selectClosed(store, [workspaceId], { state: 'discarded', limit: 50 }),
+    () => selectClosed(store, [workspaceId], { state: 'discarded', kind: 'events', limit: 50 }),
     () => discardDeadLetters(store, deadLetters, { by: 'ada@example.com', reason: 'hopeless', actor }),
     () =>
       mendDeadLetter(store, deadLetters[0]!, {

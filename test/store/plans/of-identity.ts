@@ -18,6 +18,7 @@ import {
 } from '../../../src/store/external-ids.ts';
 import { bringFailures, eraseFailures, strikeOffNames } from '../../../src/store/failures-of-users.ts';
 import {
+  forgetInvalidNumbers,
   listInvalidNumbers,
   markInvalidNumbers,
   removeInvalidNumbers,
@@ -46,10 +47,11 @@ export const ofIdentity: Asking = (store, { workspaceId, users }) => {
   const pairs = [{ ...workspace, merged_id: merged.id, kept_id: kept.id, request_id: newId() }];
   const alias = { alias_label: 'label', old_alias_name: 'alias2', new_alias_name: 'new' };
   return [
+    () => forgetInvalidNumbers(store, undefined),
     () => deprecateExternalIds(store, [{ ...workspace, external_id: 'new', profile_id: kept.id }], now),
     () => removeDeprecatedExternalIds(store, [{ ...workspace, external_id: 'old2' }]),
     () => setExternalIds(store, [{ ...workspace, id: kept.id, external_id: 'new', ordinal: 0 }], now),
-    () => renameAliases(store, [{ ...workspace, ...alias }]),
+    () => renameAliases(store, [{ ...workspace, ...alias, profile_id: kept.id }]),
     () => mergeProfiles(store, pairs, now),
     () => mergeEventSummaries(store, pairs, 100),
     () => mergePurchaseSummaries(store, pairs, 100),

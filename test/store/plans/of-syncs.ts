@@ -1,9 +1,11 @@
 import { newId } from '../../../src/platform/ids.ts';
 import {
   aloneWithImport,
+  dropImport,
   findImport,
   finishImport,
   insertImport,
+  listImports,
   stageEnvelopes,
 } from '../../../src/store/imports.ts';
 import { setIntegrationStatus } from '../../../src/store/integrations.ts';
@@ -65,6 +67,13 @@ export const ofSyncs: Asking = (
     () => stageEnvelopes(store, key, step),
     () => finishImport(store, key, 0),
     () => aloneWithImport(store, key, async () => {}),
+    () => listImports(store, { workspaceId, after: begun.id, limit: 10 }),
+    () =>
+      dropImport(
+        store,
+        { ...begun, ...step.progress, workspace: '', startedAt: new Date(), finishedAt: null },
+        { kind: 'operator', name: 'ada', via: 'command_line' },
+      ),
     () => startRun(store, { id: newId(), integrationId, askedBy: 'api' }),
     () => findRun(store, runId),
     () => findUnfinishedRuns(store),

@@ -25,7 +25,17 @@ import {
 } from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
 import { findPushTokens, upsertPushTokens } from '../../../src/store/push-tokens.ts';
-import { findSegment, listSegments, lookAtUsers } from '../../../src/store/segments.ts';
+import {
+  archiveSegment,
+  createSegment,
+  findSegment,
+  findShownSegment,
+  listSegments,
+  listShownSegments,
+  lookAtUsers,
+  updateSegment,
+} from '../../../src/store/segments.ts';
+import { inSnapshot } from '../../../src/store/snapshot.ts';
 import {
   readTimeline,
   selectLettersOfUser,
@@ -33,6 +43,8 @@ import {
   selectRenamed,
 } from '../../../src/store/timeline.ts';
 import type { Asking } from './asking.ts';
+
+const tester = { kind: 'operator', name: 'ada', via: 'console' } as const;
 
 /** Who they are, what they do, what is told of them. */
 export const ofUsers: Asking = (store, { workspaceId, users }) => {
@@ -152,9 +164,18 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
           ],
         }),
       }),
+    () => inSnapshot(store, 'place', async () => {}),
     () => listSegments(store, workspaceId, { newest: true, limit: 100, offset: 100 }),
     () => listSegments(store, workspaceId, { newest: false, limit: 100, offset: 100 }),
     () => findSegment(store, workspaceId, newId()),
+    () => listShownSegments(store, workspaceId, { limit: 50 }),
+    () => findShownSegment(store, [workspaceId], newId()),
+    () => createSegment(store, tester, { workspaceId, name: 'All', purpose: '', definition: { all: [] } }),
+    () =>
+      updateSegment(store, tester, {
+        ...{ id: newId(), workspaceId, name: 'Every', purpose: '', definition: { all: [] } },
+      }),
+    () => archiveSegment(store, tester, { id: newId(), workspaceId, name: 'All' }),
     () => listNames(store, workspaceId, { kind: 'event', limit: 250, offset: 250 }),
     () =>
       readSeries(store, workspaceId, {

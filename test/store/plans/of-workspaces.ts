@@ -74,7 +74,7 @@ const member = { id: newId(), name: 'web', host: 'host', pid: 1 };
 const worker = { ...member, name: 'worker' as const, version: '1.0.0' };
 const figures = {
   ...{ address: 'host:1', lanes: [0], missing: ['redis'], objects: 1, objectsPerSecond: 1 },
-  ...{ residentBytes: 1, loopBusy: 0.5, refused: 0, refusedPerSecond: 0, marks: {} },
+  ...{ residentBytes: 1, loopBusy: 0.5, refused: 0, refusedPerSecond: 0, marks: {}, held: [] },
 };
 const fleet = {
   ...{ accepted: 1, refused: 1, deadLetters: 1, applied: [1, 1], depth: [1, 1], oldestSeconds: [1, 1] },

@@ -17,6 +17,8 @@ export interface Access {
   index?: string;
   /** What is looked up in the index; empty: it is read from end to end. */
   condition: string;
+  /** Of the index, in its order; absent where the order says nothing: it is no B-tree. */
+  columns?: string[] | undefined;
 }
 
 /**
@@ -24,17 +26,33 @@ export interface Access {
  * few rows are missing: of the month that has just begun, or of the next, a plan says nothing.
  */
 export async function readCatalog(pool: Pool) {
-  const { rows } = await pool.query<{ name: string; root: string; table: string | null; few: boolean }>(`
+  const { rows } = await pool.query<{
+    name: string;
+    root: string;
+    table: string | null;
+    few: boolean;
+    columns: string[] | null;
+  }>(`
     select
       pg_class.relname as name,
       pg_class.relispartition and pg_class.reltuples < 1000 as few,
       coalesce(pg_partition_root(pg_class.oid), pg_class.oid)::regclass::text as root,
-      coalesce(pg_partition_root(pg_index.indrelid), pg_index.indrelid)::regclass::text as table
+      coalesce(pg_partition_root(pg_index.indrelid), pg_index.indrelid)::regclass::text as table,
+      (
+        select array_agg(regexp_replace(pg_get_indexdef(pg_class.oid, place, true), ' COLLATE .*', '') order by place)
+        from generate_series(1, pg_index.indnkeyatts) as place
+        join pg_am on pg_am.oid = pg_class.relam and pg_am.amname = 'btree'
+      ) as columns
     from pg_class
     left join pg_index on pg_index.indexrelid = pg_class.oid
     where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind in ('r', 'p', 'i', 'I')`);
   return new Map(
-    rows.filter(({ few }) => !few).map(({ name, root, table }) => [name, { root, table: table ?? root }]),
+    rows
+      .filter(({ few }) => !few)
+      .map(({ name, root, table, columns }) => [
+        name,
+        { root, table: table ?? root, columns: columns ?? undefined },
+      ]),
   );
 }
 
@@ -46,7 +64,8 @@ export function* accesses(plan: Plan, catalog: Catalog): Iterable<Access> {
   const whole = plan['Node Type'] === 'Seq Scan' ? plan['Relation Name'] : undefined;
   const found = catalog.get(index ?? whole ?? '');
   if (found && index !== undefined) {
-    yield { table: found.table, index: found.root, condition: plan['Index Cond'] ?? '' };
+    const { table, root, columns } = found;
+    yield { table, index: root, condition: plan['Index Cond'] ?? '', columns };
   } else if (found) {
     yield { table: found.table, condition: '' };
   }
@@ -76,19 +95,28 @@ const OWNER = /^(workspace_id|company_id|uuid_send\(workspace_id\))$/;
  * What is read besides single rows: a table or an index from end to end, all that one owner has in a table, or a range
  * of an index. Undefined: something is looked up.
  */
-export function longRead({ table, index, condition }: Access): string | undefined {
+export function longRead({ table, index, condition, columns: ordered }: Access): string | undefined {
   if (condition === '') return `all of ${index ?? table}`;
   const parts = condition
     .split(' AND ')
     .map((part) => /^\(*(.+?) (\S*[=<>@]\S*) (.*?)\)*$/.exec(part)!.slice(1));
-  const [columns, bounds] = [new Set<string>(), new Set<string>()];
+  const [ranges, bounds, equal] = [new Set<string>(), new Set<string>(), new Set<string>()];
   for (const [column, operator, value] of parts as [string, string, string][]) {
-    if (OWNER.test(column)) continue;
     // From a value to the same value is as good as equal to it.
     const isEqual = !/[<>]/.test(operator.replace('@>', '')) || bounds.has(`${column} ${value}`);
-    if (isEqual) return undefined;
-    columns.add(column);
+    const row = /^ROW\((.*)\)$/.exec(column)?.[1]?.split(', ');
+    for (const name of row ?? [column]) {
+      if (isEqual) equal.add(name);
+      else if (row || !OWNER.test(name)) ranges.add(name);
+    }
     bounds.add(`${column} ${value}`);
   }
-  return columns.size === 0 ? `what one owner has in ${table}` : `a range of ${index}`;
+  // What stands behind a column of which nothing is known is looked for in all that the columns before it have.
+  const gap = ordered?.findIndex((column) => !equal.has(column)) ?? -1;
+  const used = gap === -1 ? [...equal] : ordered!.slice(0, gap);
+  if (used.some((column) => !OWNER.test(column))) return undefined;
+  // A plan may write an expression in other words than the index: it is taken for the one that comes next.
+  const isBehind = (column: string) => ordered!.indexOf(column) > gap;
+  if (gap >= 0 && [...ranges].every(isBehind)) return `what one owner has in ${table}`;
+  return ranges.size === 0 ? `what one owner has in ${table}` : `a range of ${index}`;
 }

@@ -10,6 +10,11 @@ const apart: Record<string, string> = {
   'database.ts inTransaction': 'begins and ends transactions',
   'held-session.ts keepBeating': 'asks for nothing',
   'activity-series.ts recountSeries': 'is told to by hand, and reads everything on purpose',
+  'partitions.ts detachPartition': 'takes a partition out of its table, behind which nobody waits for long',
+  'partitions.ts countDetached':
+    'reads all of a partition on purpose, which nobody else reads or writes any more',
+  'partitions.ts dropDetached': 'drops a partition that was detached',
+  'retention-runs.ts aloneWithRetention': 'takes an advisory lock',
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',
 };
 

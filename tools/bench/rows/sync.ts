@@ -51,6 +51,7 @@ export function syncRow(
         DATABASE_URL: ours.databaseUrl,
         SYNC_PORT: String(port),
         INTEGRATION_KEY: key,
+        ALLOWED_NETWORKS: '127.0.0.0/8,::1/128',
         ...settings,
       },
       { folder: environment.folder, readyUrl: `http://127.0.0.1:${port}/readyz` },

@@ -6,4 +6,5 @@ export * from '../../../src/store/ledger.ts';
 export const claimEnvelopes: typeof claim = async (_tx, envelopes) => ({
   claimed: new Set(envelopes.map(({ id }) => id)),
   now: new Date().toISOString(),
+  streamed: new Set(),
 });

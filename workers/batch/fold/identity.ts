@@ -84,7 +84,9 @@ function foldAliasUpdate(
   const taken = profiles.find(workspaceId, to);
   if (holder === RELOAD || taken === RELOAD) return RELOAD;
   if (!holder || taken) return undefined;
-  identity.renamedAliases.push({ workspace_id: workspaceId, alias_label, old_alias_name, new_alias_name });
+  const { id: profile_id } = holder;
+  const renamed = { workspace_id: workspaceId, alias_label, old_alias_name, new_alias_name, profile_id };
+  identity.renamedAliases.push(renamed);
   profiles.sealIdentifier(workspaceId, from);
   profiles.sealIdentifier(workspaceId, to);
   return undefined;
@@ -149,7 +151,7 @@ function foldRemove(
       : undefined;
   identity.outcomes.push({ object_id, ...(error !== undefined && { error }) });
   if (error !== undefined) return undefined;
-  identity.undeprecated.push({ workspace_id: workspaceId, external_id });
+  identity.undeprecated.push({ workspace_id: workspaceId, external_id, profile_id: holder!.id });
   profiles.sealIdentifier(workspaceId, { external_id });
   return undefined;
 }

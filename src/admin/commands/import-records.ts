@@ -1,0 +1,69 @@
+import type { Command } from 'commander';
+import { aloneWithImport, dropImport, type ListedImport, listImports } from '../../store/imports.ts';
+import { parseCount, parseId } from '../arguments.ts';
+import { commandLine } from '../audit.ts';
+import { addVerb, Refusal } from '../command.ts';
+import { findWorkspaceId, withInstallation } from '../lookup.ts';
+import { pageOf, printPage, printRow, type Row } from '../output.ts';
+
+/** Adds what looks at imports that were begun, and forgets one. */
+export function addImportRecords(noun: Command): void {
+  addVerb(noun, 'list', {
+    sentence: 'List the imports that were begun, the oldest first.',
+    example: 'import list --workspace default --json',
+  })
+    .option('--workspace <workspace>', 'only imports of this workspace (name or id)')
+    .option('--limit <number>', 'most imports to show', parseCount, 100)
+    .option('--after <id>', 'go on behind this import', parseId)
+    .action(list);
+  addVerb(noun, 'drop', {
+    sentence:
+      'Forget an import: its file begins again from the first row, and rows that the queue does not have yet are lost.',
+    example: 'import drop 019a2f6e-6f0b-7c3e-9d5a-3f1b2c4d5e6f',
+  })
+    .argument('<id>', 'id of the import', parseId)
+    .action(drop);
+}
+
+async function list(_: unknown, command: Command): Promise<void> {
+  const { workspace, limit, after, json } = command.optsWithGlobals<{
+    workspace?: string;
+    limit: number;
+    after?: string;
+    json?: boolean;
+  }>();
+  await withInstallation(async ({ database }) => {
+    const workspaceId = await findWorkspaceId(database, workspace);
+    const found = await listImports(database.pool, {
+      ...(workspaceId !== undefined && { workspaceId }),
+      ...(after !== undefined && { after }),
+      limit: limit + 1,
+    });
+    const { shown, next } = pageOf(found, limit, (last) => last.id);
+    printPage(json, 'imports', { rows: shown.map(rowOf), next });
+  });
+}
+
+async function drop(id: string, _: unknown, command: Command): Promise<void> {
+  const { json } = command.optsWithGlobals<{ json?: boolean }>();
+  await withInstallation(async ({ database: { pool } }) => {
+    const [found] = await listImports(pool, { id, limit: 1 });
+    if (!found) throw new Refusal(`there is no import ${id}`);
+    const dropped = await aloneWithImport(pool, found, async () => {
+      await dropImport(pool, found, commandLine());
+      return true;
+    });
+    if (!dropped) throw new Refusal(`${found.file}: a process brings it in at this moment; end that first`);
+    printRow(json, { ...rowOf(found), state: 'dropped' });
+  });
+}
+
+function rowOf({ id, workspace, file, startedAt, finishedAt, ...counts }: ListedImport): Row {
+  const { rows, accepted, refused } = counts;
+  return {
+    ...{ id, workspace, file, state: finishedAt ? 'imported' : 'unfinished' },
+    ...{ rows, accepted, refused },
+    started_at: startedAt.toISOString(),
+    finished_at: finishedAt?.toISOString() ?? null,
+  };
+}

@@ -1,0 +1,248 @@
+import type { Command } from 'commander';
+import { type Retention, requireStore } from '../../retention/files.ts';
+import { firstKept } from '../../retention/months.ts';
+import { openArchive } from '../../retention/open.ts';
+import {
+  countRows,
+  eachWorkspace,
+  MOST_COUNTED,
+  monthsKept,
+  planRetention,
+  readClocks,
+} from '../../retention/plan.ts';
+import { ERASE_AFTER_DAYS, eraseDeleted, restoreMonth } from '../../retention/restore.ts';
+import { runRetention } from '../../retention/run.ts';
+import { setPolicy } from '../../store/archive-files.ts';
+import { audited, recordAudit } from '../../store/audit.ts';
+import { openRetentionPool } from '../../store/retention.ts';
+import { listFailures, noteFinished, type RetentionFailure } from '../../store/retention-runs.ts';
+import { parseCount } from '../arguments.ts';
+import { commandLine } from '../audit.ts';
+import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
+import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
+import { printPage, printRow, type Row } from '../output.ts';
+
+const HELD_DAYS = 30;
+const MOST_MONTHS = 1200;
+
+export function addRetention(program: Command): void {
+  const noun = addNoun(program, 'retention', {
+    sentence: 'Keep events and purchases for so many months, archive those that go, and bring them back.',
+    example: 'retention show',
+  });
+  addVerb(noun, 'show', {
+    sentence: 'Show what each workspace keeps, and what of it is archived.',
+    example: 'retention show',
+  }).action(show);
+  addVerb(noun, 'set', {
+    sentence: 'Say how many months a workspace keeps.',
+    example: 'retention set --workspace default --months 24',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .requiredOption(
+      '--months <months>',
+      'a number; forever; or default, as many as RETENTION_MONTHS says',
+      parseMonths,
+    )
+    .action(set);
+  addVerb(noun, 'plan', {
+    sentence: 'List the months that the next run lets go, and change nothing.',
+    example: 'retention plan',
+  }).action(plan);
+  addVerb(noun, 'run', {
+    sentence: 'Archive the months that are older than what is kept, and drop them; safe to repeat.',
+    example: 'retention run --dry-run',
+  })
+    .option('--dry-run', 'only list what would go')
+    .option('--without-archive', 'drop them for good, without an archive')
+    .action(run);
+  addVerb(noun, 'restore', {
+    sentence: 'Bring a month back from the archive, without deleted users; safe to repeat.',
+    example: 'retention restore --workspace default --month 2025-03',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .requiredOption('--month <month>', 'as 2025-03', parseMonth)
+    .option('--days <days>', 'for so many days no run lets it go again', parseCount, HELD_DAYS)
+    .action(restore);
+  addVerb(noun, 'erase', {
+    sentence: `Erase deleted users from the archive now; by schedule it is done ${ERASE_AFTER_DAYS} days after a delete.`,
+    example: 'retention erase --workspace default',
+  })
+    .requiredOption('--workspace <workspace>', 'name or id of the workspace')
+    .action(erase);
+}
+
+type Months = { months: number | null | undefined };
+
+function parseMonths(text: string): Months {
+  if (text === 'forever') return { months: null };
+  if (text === 'default') return { months: undefined };
+  const months = /^\d{1,4}$/.test(text) ? Number(text) : 0;
+  if (months < 1 || months > MOST_MONTHS)
+    throw new Refusal(`--months must be 1 to ${MOST_MONTHS}, forever or default (it is '${text}')`);
+  return { months };
+}
+
+function parseMonth(text: string): string {
+  if (/^\d{4}-(0[1-9]|1[0-2])$/.test(text)) return text;
+  throw new Refusal(`--month must be a month as 2025-03 (it is '${text}')`);
+}
+
+async function withRetention(
+  work: (retention: Retention, installation: Installation) => Promise<void>,
+): Promise<void> {
+  await withInstallation(async (installation) => {
+    const { config, databaseUrl } = installation;
+    const store = await openArchive(config);
+    const pool = openRetentionPool(databaseUrl);
+    const log = { info() {}, error: tellFailure };
+    const options = { pool, store, months: config.RETENTION_MONTHS, log };
+    await work(options, installation).finally(async () => {
+      store?.close();
+      await pool.end();
+    });
+  });
+}
+
+/** A month that fails is told as it fails, beside what the run prints at its end. */
+function tellFailure(fields: { err: unknown; month?: string; kind?: string; workspace_id?: string }): void {
+  const { err, month, kind, workspace_id } = fields;
+  process.stderr.write(`${month} ${kind} of workspace ${workspace_id}: ${describeFailure(err)}\n`);
+}
+
+async function show({ json }: { json?: boolean }): Promise<void> {
+  await withRetention(async (retention) => {
+    const rows: Row[] = [];
+    const clocks = await readClocks(retention);
+    const failures = new Map<string, RetentionFailure[]>();
+    for await (const failure of listFailures(retention.pool))
+      failures.set(failure.workspaceId, [...(failures.get(failure.workspaceId) ?? []), failure]);
+    for await (const workspace of eachWorkspace(retention)) {
+      const months = monthsKept(workspace, retention.months);
+      rows.push({
+        workspace: workspace.name,
+        months: months ?? 'forever',
+        set_for: workspace.own ? 'the workspace' : 'all',
+        keeps_from: months === undefined ? null : firstKept(clocks, months),
+        ...{ archived_months: workspace.archived, first: workspace.first, last: workspace.last },
+        ...{ rows: workspace.rows, bytes: workspace.bytes, unfinished_files: workspace.unfinished },
+        deletes_since: workspace.deletesSince?.toISOString() ?? null,
+        failing_months: failures.get(workspace.workspaceId)?.length ?? 0,
+        failure: failures.get(workspace.workspaceId)?.[0]?.reason ?? null,
+      });
+    }
+    printPage(json, 'workspaces', { rows, next: null });
+  });
+}
+
+async function set({
+  workspace,
+  months: { months },
+  json,
+}: {
+  workspace: string;
+  months: Months;
+  json?: boolean;
+}): Promise<void> {
+  await withInstallation(async ({ database }) => {
+    const { id, name } = await findWorkspace(database, workspace);
+    const kept = months === undefined ? 'default' : (months ?? 'forever');
+    await audited(database.pool, commandLine(), async (tx) => {
+      await setPolicy(tx, id, months);
+      const entry = { action: 'retention.set', subject: { kind: 'workspace', id }, workspaceId: id } as const;
+      return { result: undefined, entries: [{ ...entry, detail: { months: kept } }] };
+    });
+    printRow(json, { workspace: name, months: kept });
+  });
+}
+
+async function plan({ json }: { json?: boolean }): Promise<void> {
+  await withRetention(async (retention) => {
+    const rows: Row[] = [];
+    for (const due of (await planRetention(retention)).due) {
+      const count = await countRows(retention, due);
+      rows.push({
+        ...{ workspace: due.workspace, month: due.month, kind: due.kind },
+        rows: count >= MOST_COUNTED ? `${MOST_COUNTED} or more` : count,
+      });
+    }
+    printPage(json, 'months', { rows, next: null });
+  });
+}
+
+interface RunOptions {
+  dryRun?: boolean;
+  withoutArchive?: boolean;
+  json?: boolean;
+}
+
+async function run({ dryRun, withoutArchive, json }: RunOptions): Promise<void> {
+  if (dryRun) return plan({ ...(json && { json }) });
+  await withRetention(async (retention) => {
+    if (!retention.store && !withoutArchive)
+      throw new Refusal(
+        'there is no archive: set ARCHIVE_URL to a folder or to s3://bucket/prefix, or give --without-archive to drop the months for good',
+      );
+    const done = alone(await runRetention(retention, withoutArchive ? 'discard' : 'archive'));
+    await noteFinished(retention.pool);
+    if (done.months > 0 || done.dropped > 0)
+      await recordAudit(retention.pool, commandLine(), [
+        {
+          action: 'retention.run',
+          subject: { kind: 'archive', id: 'all' },
+          detail: { ...done, archive: !withoutArchive },
+        },
+      ]);
+    printRow(json, { ...done });
+    requireWhole(done);
+  });
+}
+
+/** What was done is printed; a script sees all the same that it was not all. */
+function requireWhole({ failed }: { failed: number }): void {
+  if (failed > 0)
+    throw new Refusal(`${failed} months failed, and the others went on; see ${PENSTOCK} retention show`);
+}
+
+async function restore(options: {
+  workspace: string;
+  month: string;
+  days: number;
+  json?: boolean;
+}): Promise<void> {
+  const { workspace, month, days, json } = options;
+  await withRetention(async (retention, { database }) => {
+    requireStore(retention.store);
+    const { id, name } = await findWorkspace(database, workspace);
+    const done = alone(await restoreMonth(retention, { workspaceId: id, month, days }));
+    if (done.files === 0) throw new Refusal(`the archive has no files of ${name} of ${month}`);
+    await recordAudit(retention.pool, commandLine(), [
+      {
+        action: 'retention.restore',
+        subject: { kind: 'workspace', id },
+        workspaceId: id,
+        detail: { month, ...done },
+      },
+    ]);
+    printRow(json, { workspace: name, month, ...done });
+  });
+}
+
+async function erase({ workspace, json }: { workspace: string; json?: boolean }): Promise<void> {
+  await withRetention(async (retention, { database }) => {
+    requireStore(retention.store);
+    const { id, name } = await findWorkspace(database, workspace);
+    const done = alone(await eraseDeleted(retention, { workspaceId: id }));
+    const entry = { action: 'retention.erase', subject: { kind: 'workspace', id } } as const;
+    await recordAudit(retention.pool, commandLine(), [{ ...entry, workspaceId: id, detail: { ...done } }]);
+    printRow(json, { workspace: name, ...done });
+    requireWhole(done);
+  });
+}
+
+function alone<T>(done: T | undefined): T {
+  if (done !== undefined) return done;
+  throw new Refusal(
+    `another process is at the retention just now; try again later, and see ${PENSTOCK} retention show`,
+  );
+}

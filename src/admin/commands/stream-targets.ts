@@ -1,0 +1,111 @@
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import type { Credentials } from '../../integrations/definition.ts';
+import type { Config } from '../../platform/config.ts';
+import { refusalOfUrl } from '../../platform/outgoing.ts';
+import { RefusedAddress, reachOf } from '../../platform/reach.ts';
+import type { Json } from '../../profile/json.ts';
+import {
+  hostOf,
+  refusalOfBrokers,
+  refusalOfTopic,
+  type SaslMechanism,
+  saslMechanisms,
+} from '../../streams/kafka.ts';
+import type { DestinationKind } from '../../streams/open-destination.ts';
+import { newWebhookSecret, refusalOfSecret } from '../../streams/webhook.ts';
+import { Refusal } from '../command.ts';
+import { namesSecret, readSecret, type SecretOptions } from '../integrations/source-options.ts';
+
+/** Where a stream goes to, as the command line says it. */
+export interface TargetOptions extends SecretOptions {
+  url?: string;
+  kafka?: string[];
+  topic?: string;
+  tls?: boolean;
+  sasl?: SaslMechanism;
+  user?: string;
+}
+
+export interface Target {
+  kind: DestinationKind;
+  settings: Record<string, Json>;
+  credentials?: Credentials;
+  /** Made here, to be shown once. */
+  newSecret?: string;
+}
+
+export function addTargetOptions(command: Command): Command {
+  return command
+    .option('--url <url>', 'webhook: where its messages are sent by POST', parse(refusalOfUrl))
+    .option('--kafka <brokers>', 'Kafka: brokers that are asked first, as host:port,host:port', parseBrokers)
+    .option('--topic <topic>', 'Kafka: its topic, which has to be there', parse(refusalOfTopic))
+    .option('--tls', 'Kafka: speak TLS, with authorities that Node knows (NODE_EXTRA_CA_CERTS)')
+    .addOption(new Option('--sasl <mechanism>', 'Kafka: how it is asked who we are').choices(saslMechanisms))
+    .option('--user <name>', 'Kafka: who we are; the password is the secret')
+    .option(
+      '--secret-env <variable>',
+      'variable that holds the secret (default for a webhook: a new one is made)',
+    )
+    .option('--secret-file <file>', 'file that holds it; - is standard input');
+}
+
+const parse = (refusalOf: (text: string) => string | undefined) => (text: string) => {
+  const whyNot = refusalOf(text);
+  if (whyNot) throw new InvalidArgumentError(`It ${whyNot}.`);
+  return text;
+};
+
+function parseBrokers(text: string): string[] {
+  const brokers = text.split(',').map((one) => one.trim());
+  const whyNot = refusalOfBrokers(brokers);
+  if (whyNot) throw new InvalidArgumentError(`They ${whyNot}.`);
+  return brokers;
+}
+
+/** @throws {Refusal} for what contradicts itself, is missing, or may not be reached */
+export async function readTarget(options: TargetOptions, config: Config): Promise<Target> {
+  const { url, kafka } = options;
+  if ((url === undefined) === (kafka === undefined)) throw new Refusal('give one of --url and --kafka');
+  if (kafka) return readKafka({ ...options, kafka }, config);
+  for (const name of ['topic', 'tls', 'sasl', 'user'] as const)
+    if (options[name] !== undefined) throw new Refusal(`--${name} goes with --kafka`);
+  requireAllowed(new URL(url!).hostname, config);
+  const isGiven = namesSecret(options);
+  const secret = isGiven ? await readSecret(options, 'Secret') : newWebhookSecret();
+  const whyNot = refusalOfSecret(secret);
+  if (whyNot) throw new Refusal(`the secret ${whyNot}`);
+  const credentials = { webhook_secret: secret };
+  return { kind: 'webhook', settings: { url: url! }, credentials, ...(!isGiven && { newSecret: secret }) };
+}
+
+async function readKafka(
+  {
+    kafka: brokers,
+    topic,
+    tls = false,
+    sasl: mechanism,
+    user,
+    ...options
+  }: TargetOptions & { kafka: string[] },
+  config: Config,
+): Promise<Target> {
+  if (topic === undefined) throw new Refusal('--kafka needs --topic');
+  for (const broker of brokers) requireAllowed(hostOf(broker), config);
+  if ((mechanism === undefined) !== (user === undefined)) throw new Refusal('--sasl and --user go together');
+  if (mechanism === undefined || user === undefined) {
+    if (namesSecret(options))
+      throw new Refusal('a secret of Kafka is a password: it goes with --sasl and --user');
+    return { kind: 'kafka', settings: { brokers, topic, tls } };
+  }
+  const credentials = { user, password: await readSecret(options, `Password of ${user}`) };
+  return { kind: 'kafka', settings: { brokers, topic, tls, sasl: { mechanism, user } }, credentials };
+}
+
+function requireAllowed(host: string, config: Config): void {
+  try {
+    reachOf(config).requireAllowed(host);
+  } catch (error) {
+    if (error instanceof RefusedAddress) throw new Refusal(error.message);
+    throw error;
+  }
+}

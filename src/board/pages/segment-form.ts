@@ -1,0 +1,180 @@
+import { type Html, html, type Part } from '../../platform/html.ts';
+import { toServiceId } from '../../profile/identifier.ts';
+import type { Json } from '../../profile/json.ts';
+import {
+  asksWho,
+  type Definition,
+  describe,
+  InvalidDefinition,
+  readDefinition,
+} from '../../profile/segment.ts';
+import { storable } from '../../store/database.ts';
+import { FIRST_ID, lookAtUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
+import type { Viewer, Workspace } from '../access.ts';
+import { lacking, type PageServices, Sorry, type Visit } from '../console.ts';
+import { count, MASK, pathWith } from '../layout.ts';
+
+const MAX_NAME = 255;
+const MAX_PURPOSE = 1000;
+
+/** Characters of a filter as JSON; its form may have more bytes, since it is packed as one of an address. */
+const MAX_DEFINITION = 100_000;
+export const FORM_BYTES = 4 * MAX_DEFINITION;
+
+/** Users of one statement; and milliseconds after which a count waits for somebody who wants more. */
+const LOOKED_AT = 1000;
+const COUNT_MS = 1000;
+
+/** Counts at a time: each keeps Postgres busy for a second. */
+const MOST_COUNTS = 2;
+
+/** Users of whom a count shows the ids. */
+const SAMPLE = 10;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+let counts = 0;
+
+/** What a form says, and what came of it. */
+export interface Shown {
+  given?: Record<(typeof fields)[number], string>;
+  problem?: string | undefined;
+  counted?: Part;
+}
+
+const fields = ['name', 'purpose', 'definition'] as const;
+
+export const problemOf = ({ problem }: Shown): Part =>
+  problem !== undefined && html`<p class="banner bad" role="alert">${problem} Nothing has changed.</p>`;
+
+/** Cut where a table has it. What would tell who somebody is stays hidden. */
+export function inWords(definition: Definition, pii: boolean, most = MAX_DEFINITION): string {
+  if (!pii && asksWho(definition)) return MASK;
+  const words = describe(definition);
+  return words.length > most ? `${words.slice(0, most)}…` : words;
+}
+
+interface Form {
+  action: string;
+  given: NonNullable<Shown['given']>;
+  /** Of a segment that there is. */
+  segment?: ShownSegment;
+}
+
+export function form(viewer: Viewer, workspace: Workspace, { action, given, segment }: Form): Part {
+  const mayEdit = viewer.can('edit_segments', workspace.id);
+  const mayCount = viewer.can('users', workspace.id);
+  if (!mayEdit && !mayCount) return undefined;
+  return html`<form class="stack card" method="post" action="${action}"><input type="hidden" name="workspace" value="${workspace.id}">
+<p class="faint">Filters are explained at <code>/docs/guides/segments</code> of the API, and in <code>docs/segments.md</code>.</p>
+<label>Filter as JSON <textarea name="definition" rows="8" maxlength="${MAX_DEFINITION}" spellcheck="false" autocomplete="off" required>${given.definition}</textarea></label>
+${
+  mayEdit &&
+  html`<label>Name, unlike that of any other segment of the workspace <input name="name" value="${given.name}" maxlength="${MAX_NAME}" autocomplete="off"></label>
+<label>What it is for <input name="purpose" value="${given.purpose}" maxlength="${MAX_PURPOSE}" autocomplete="off"></label>`
+}
+<p class="actions">${mayCount && html`<button name="action" value="count">Count whom it means</button>`}
+${mayEdit && html`<button class="main" name="action" value="${segment ? 'update' : 'create'}">${segment ? 'Change the segment' : 'Make the segment'}</button>`}</p></form>`;
+}
+
+/** @throws {InvalidDefinition} naming the place and the rule */
+function readFilter(text: string): Definition {
+  if (text.length > MAX_DEFINITION)
+    throw new InvalidDefinition(`'definition' has at most ${MAX_DEFINITION} characters.`);
+  let given: Json;
+  try {
+    given = JSON.parse(text) as Json;
+  } catch (error) {
+    const { message } = error as Error;
+    const [, at] = /position (\d+)/.exec(message) ?? [];
+    // What stands in a wrong place is quoted with what is around it, and has no position then.
+    if (at === undefined && !/end of JSON/.test(message))
+      throw new InvalidDefinition(`'definition' is no JSON: ${message.slice(0, 200)}.`);
+    const lines = text.slice(0, at === undefined ? text.length : Number(at)).split('\n');
+    throw new InvalidDefinition(
+      `'definition' is no JSON from line ${lines.length}, character ${lines.at(-1)!.length + 1} on.`,
+    );
+  }
+  try {
+    return readDefinition(given);
+  } catch (error) {
+    throw error instanceof InvalidDefinition ? new InvalidDefinition(`${error.message}.`) : error;
+  }
+}
+
+/** @throws {InvalidDefinition} naming the field and its rule */
+export function readWords({ field }: Visit<PageServices>): SegmentWords {
+  const definition = readFilter(field('definition'));
+  const [name, purpose] = [storable(field('name').trim()), storable(field('purpose').trim())];
+  if (name === '' || name.length > MAX_NAME)
+    throw new InvalidDefinition(`'name' has 1 to ${MAX_NAME} characters.`);
+  if (purpose.length > MAX_PURPOSE)
+    throw new InvalidDefinition(`'purpose' has at most ${MAX_PURPOSE} characters.`);
+  return { name, purpose, definition };
+}
+
+export const TAKEN = 'Another segment of the workspace has this name already; archived ones keep theirs.';
+
+/** The page again, with what was written and why it will not do. */
+export async function tryAgain(
+  { field }: Visit<PageServices>,
+  work: () => Promise<{ to: string } | { counted: Part }>,
+  again: (shown: Shown) => Promise<{ title: string; body: Html }>,
+) {
+  const given = { name: field('name'), purpose: field('purpose'), definition: field('definition') };
+  try {
+    const done = await work();
+    return 'to' in done ? done : await again({ given, counted: done.counted });
+  } catch (error) {
+    if (!(error instanceof InvalidDefinition)) throw error;
+    return { ...(await again({ given, problem: error.message })), status: 400 };
+  }
+}
+
+/** Looks at users for a second, from where the last look has ended. */
+export async function countMembers(
+  visit: Visit<PageServices>,
+  workspace: Workspace,
+  action: string,
+): Promise<Part> {
+  const { services, viewer, field } = visit;
+  const workspaceId = workspace.id;
+  if (!viewer.can('users', workspaceId)) throw lacking('users');
+  const definition = readFilter(field('definition'));
+  if (asksWho(definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
+  if (counts >= MOST_COUNTS) throw new Sorry(503, 'Others count at this moment. Try again in a second.');
+  const number = (name: string) => (/^\d{1,12}$/.test(field(name)) ? Number(field(name)) : 0);
+  let [users, matched] = [number('users'), number('matched')];
+  let after: string | undefined = UUID.test(field('after')) ? field('after') : FIRST_ID;
+  const sample: string[] = [];
+  const until = performance.now() + COUNT_MS;
+  counts++;
+  try {
+    do {
+      const part = { workspaceId, definition, after, limit: LOOKED_AT, sample: SAMPLE - sample.length };
+      const looked = await lookAtUsers(services.database.pool, part);
+      users += looked.read;
+      matched += looked.matched;
+      sample.push(...looked.sample);
+      after = looked.read < LOOKED_AT ? undefined : looked.last;
+    } while (after !== undefined && performance.now() < until);
+  } finally {
+    counts--;
+  }
+  const kept = { workspace: workspaceId, definition: field('definition'), name: field('name') };
+  const hidden = {
+    ...kept,
+    purpose: field('purpose'),
+    after,
+    users: String(users),
+    matched: String(matched),
+  };
+  return html`<div class="card" role="status"><p><strong>${count(matched, 'user')}</strong> of ${count(users, 'user')} that were looked at${after === undefined ? ': all of the workspace.' : ', the oldest first.'}</p>
+<p class="wrap">${describe(definition)}</p>
+${sample.length > 0 && html`<p>Among them: ${sample.map((id) => html`<a class="id" href="${pathWith(`/users/${toServiceId(id)}`, { workspace: workspaceId })}">${toServiceId(id)}</a> `)}</p>`}
+${
+  after !== undefined &&
+  html`<form method="post" action="${action}">${Object.entries(hidden).map(([name, value]) => html`<input type="hidden" name="${name}" value="${value}">`)}
+<p class="actions"><button name="action" value="count">Count on</button></p></form>`
+}</div>`;
+}

@@ -1,0 +1,205 @@
+import { type Html, html } from '../../platform/html.ts';
+import { asksWho, InvalidDefinition } from '../../profile/segment.ts';
+import {
+  archiveSegment,
+  createSegment,
+  findShownSegment,
+  listShownSegments,
+  type ShownSegment,
+  updateSegment,
+} from '../../store/segments.ts';
+import type { Viewer, Workspace } from '../access.ts';
+import { chosenWorkspace, lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
+import { badge, empty, facts, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
+import { presentWorkspace } from './groups.ts';
+import {
+  countMembers,
+  FORM_BYTES,
+  form,
+  inWords,
+  problemOf,
+  readWords,
+  type Shown,
+  TAKEN,
+  tryAgain,
+} from './segment-form.ts';
+
+const PAGE = 50;
+
+/** Characters of a filter in words, in a list. */
+const MOST_WORDS = 300;
+
+const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+
+const list: Page<PageServices> = {
+  method: 'get',
+  path: '/segments',
+  right: 'segments',
+  async handle(visit) {
+    const workspace = await presentWorkspace(visit);
+    return { title: 'Segments', body: await listPage(visit, workspace) };
+  },
+};
+
+async function listPage(visit: Visit<PageServices>, workspace: Workspace, shown: Shown = {}): Promise<Html> {
+  const { services, viewer, workspaces, query } = visit;
+  const before = UUID.test(query('before')) ? query('before') : undefined;
+  const found = await listShownSegments(services.database.pool, workspace.id, { before, limit: PAGE + 1 });
+  const pii = viewer.can('pii', workspace.id);
+  const rows = found
+    .slice(0, PAGE)
+    .map((one) => [
+      html`<a href="${pathOf(one)}">${one.name}</a>`,
+      html`<span class="wrap">${inWords(one.definition, pii, MOST_WORDS)}</span>`,
+      one.archivedAt === null ? badge('active', 'good') : badge('archived'),
+      moment(one.createdAt),
+    ]);
+  return html`<h1>Segments</h1>
+<p class="lead">Named filters over the users of the workspace ${workspace.name}. Who is in one is found when somebody asks, never stored.</p>
+${problemOf(shown)}
+${workspaces.length > 1 && html`<form class="row" method="get" action="/segments">${workspaceChoice(workspaces, workspace, { mayBeAll: false })}<button>Show</button></form>`}
+${
+  rows.length === 0
+    ? empty(
+        'No segments',
+        viewer.can('edit_segments', workspace.id)
+          ? 'Write a filter below, count whom it means, and name it.'
+          : 'Whoever has the permission “edit_segments” makes one.',
+      )
+    : table('Segments', ['Name', 'Filter', 'State', 'Made'], rows)
+}
+${found.length > PAGE && nextPage('/segments', { workspace: workspace.id, before: found[PAGE - 1]!.id })}
+<h2>A filter</h2>${shown.counted}
+${form(viewer, workspace, { action: '/segments', given: shown.given ?? { name: '', purpose: '', definition: '{"all": []}' } })}`;
+}
+
+const pathOf = ({ id, workspaceId }: ShownSegment) => pathWith(`/segments/${id}`, { workspace: workspaceId });
+
+const make: Page<PageServices> = {
+  method: 'post',
+  path: '/segments',
+  right: 'segments',
+  mostBytes: FORM_BYTES,
+  async handle(visit) {
+    const { services, viewer, actor, field, findWorkspace } = visit;
+    const workspace = await findWorkspace(field('workspace'));
+    if (!workspace) throw new Sorry(400, "'workspace' is the id of one in which you may see segments.");
+    return tryAgain(
+      visit,
+      async () => {
+        if (field('action') === 'count')
+          return { counted: await countMembers(visit, workspace, '/segments') };
+        if (field('action') !== 'create') throw new Sorry(400, "'action' is count or create.");
+        if (!viewer.can('edit_segments', workspace.id)) throw lacking('edit_segments');
+        const words = { workspaceId: workspace.id, ...readWords(visit) };
+        const made = await createSegment(services.database.pool, actor, words);
+        if (made === 'taken') throw new InvalidDefinition(TAKEN);
+        return { to: pathWith(`/segments/${made.id}`, { workspace: workspace.id, done: 'named' }) };
+      },
+      async (shown) => ({ title: 'Segments', body: await listPage(visit, workspace, shown) }),
+    );
+  },
+};
+
+/** @throws {Sorry} when there is none in a workspace of the viewer's */
+async function findOne(visit: Visit<PageServices>): Promise<{ segment: ShownSegment; workspace: Workspace }> {
+  const { services, workspaces, params, field } = visit;
+  const id = params.id ?? '';
+  const chosen =
+    field('workspace') === '' ? await chosenWorkspace(visit) : await visit.findWorkspace(field('workspace'));
+  const among = chosen ? [chosen] : workspaces;
+  const ids = among.map((one) => one.id);
+  const segment = UUID.test(id) ? await findShownSegment(services.database.pool, ids, id) : undefined;
+  const workspace = among.find((one) => one.id === segment?.workspaceId);
+  if (!segment || !workspace) throw new Sorry(404, 'There is no such segment in your workspaces.');
+  return { segment, workspace };
+}
+
+interface One {
+  segment: ShownSegment;
+  workspace: Workspace;
+}
+
+function segmentPage(viewer: Viewer, { segment, workspace }: One, shown: Shown = {}): Html {
+  const pii = viewer.can('pii', workspace.id);
+  const mayRead = pii || !asksWho(segment.definition);
+  const isActive = segment.archivedAt === null;
+  const { name, purpose, definition } = segment;
+  const given = shown.given ?? { name, purpose, definition: JSON.stringify(definition, null, 2) };
+  const mayArchive = isActive && viewer.can('archive_segments', workspace.id);
+  return html`<h1>${name}</h1>
+<p class="lead">Segment of the workspace <a href="${pathWith('/segments', { workspace: workspace.id })}">${workspace.name}</a></p>
+${problemOf(shown)}
+<div class="card">${facts([
+    ['Means users with', html`<span class="wrap">${inWords(definition, pii)}</span>`],
+    ['For', purpose],
+    ['Id, as clients send it', html`<span class="id">${segment.id}</span>`],
+    ['State', isActive ? badge('active', 'good') : badge('archived')],
+    ['Made', moment(segment.createdAt)],
+    ['Changed', moment(segment.updatedAt)],
+    ['Archived', segment.archivedAt && moment(segment.archivedAt)],
+  ])}</div>
+${!mayRead && html`<p class="lead">The filter asks for what tells who somebody is: it is shown with the permission “view_pii”.</p>`}
+${shown.counted}
+${isActive && mayRead && html`<h2>Its filter</h2>${form(viewer, workspace, { action: `/segments/${segment.id}`, given, segment })}`}
+${
+  mayArchive &&
+  html`<h2>Archive</h2><p class="lead">Nobody can use it any more, and its name stays taken.</p>
+<form class="stack card" method="post" action="/segments/${segment.id}"><input type="hidden" name="workspace" value="${workspace.id}">
+<label>Type archive to confirm <input name="confirm" autocomplete="off" spellcheck="false" data-word="archive" required></label>
+<p class="actions"><button class="danger" name="action" value="archive">Archive the segment</button></p></form>`
+}`;
+}
+
+const show: Page<PageServices> = {
+  method: 'get',
+  path: '/segments/:id',
+  right: 'segments',
+  async handle(visit) {
+    const one = await findOne(visit);
+    return { title: one.segment.name, body: segmentPage(visit.viewer, one) };
+  },
+};
+
+const act: Page<PageServices> = {
+  method: 'post',
+  path: '/segments/:id',
+  right: 'segments',
+  mostBytes: FORM_BYTES,
+  async handle(visit) {
+    const { services, viewer, actor, field } = visit;
+    const one = await findOne(visit);
+    const { id, workspaceId, name } = one.segment;
+    const path = `/segments/${id}`;
+    return tryAgain(
+      visit,
+      async () => {
+        const back = (done: string) => ({ to: pathWith(path, { workspace: workspaceId, done }) });
+        switch (field('action')) {
+          case 'count':
+            return { counted: await countMembers(visit, one.workspace, path) };
+          case 'update': {
+            if (!viewer.can('edit_segments', workspaceId)) throw lacking('edit_segments');
+            if (asksWho(one.segment.definition) && !viewer.can('pii', workspaceId)) throw lacking('pii');
+            const words = { id, workspaceId, ...readWords(visit) };
+            const ending = await updateSegment(services.database.pool, actor, words);
+            if (ending === 'taken') throw new InvalidDefinition(TAKEN);
+            return back(ending === 'done' ? 'changed' : 'as_before');
+          }
+          case 'archive': {
+            if (!viewer.can('archive_segments', workspaceId)) throw lacking('archive_segments');
+            if (field('confirm').trim() !== 'archive')
+              throw new Sorry(400, "Type 'archive' to confirm. Nothing has changed.");
+            const ending = await archiveSegment(services.database.pool, actor, { id, workspaceId, name });
+            return back(ending === 'done' ? 'archived' : 'as_before');
+          }
+          default:
+            throw new Sorry(400, "'action' is count, update or archive.");
+        }
+      },
+      async (shown) => ({ title: name, body: segmentPage(viewer, one, shown) }),
+    );
+  },
+};
+
+export const segmentPages = [list, make, show, act];

@@ -1,0 +1,249 @@
+import {
+  Agent as HttpAgent,
+  request as httpRequest,
+  type IncomingHttpHeaders,
+  type IncomingMessage,
+  type RequestOptions,
+} from 'node:http';
+import { Counter, type Registry } from 'prom-client';
+import type { Operation } from '../operations/operation.ts';
+import { newId } from '../platform/ids.ts';
+import { within } from '../platform/lifecycle.ts';
+import { type Log, messageOf } from '../platform/log.ts';
+import { backOff, rest } from '../platform/poll.ts';
+
+/** Headers of one connection, which end with it (RFC 9110 §7.6.1), and those that the next one makes anew. */
+const OF_THE_CONNECTION = new Set([
+  ...['connection', 'keep-alive', 'proxy-connection', 'proxy-authenticate', 'proxy-authorization'],
+  ...['te', 'trailer', 'transfer-encoding', 'upgrade', 'expect', 'host', 'content-length'],
+]);
+
+/** Bytes of an answer that is compared; a longer one is of no operation that changes users. */
+const MOST_ANSWER_BYTES = 1_048_576;
+
+/** Milliseconds for which a copy is tried, and for which a stop waits for those under way. */
+const COPY_MS = 60_000;
+const FAREWELL_MS = 1000;
+const FIRST_RETRY_MS = 50;
+const LONGEST_RETRY_MS = 2000;
+
+/** Of a message that a difference is told with. */
+const MOST_CHARACTERS = 200;
+
+/** How a request of an operation that changes users ended here, beside there. */
+export type Outcome =
+  | 'same'
+  | 'late'
+  | 'errors_differ'
+  | 'refused_here'
+  | 'not_kept'
+  | 'refused_there'
+  | 'failed_there'
+  | 'forwarded';
+
+export type Headers = Record<string, string | string[]>;
+
+/** An answer, whole. */
+export interface Received {
+  status: number;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+}
+
+/** A request whose body is there, to be sent twice. */
+export interface Copied {
+  request: IncomingMessage;
+  operation: Operation;
+  body: Buffer;
+  /** Its client was answered before it had taken effect. */
+  isLate?: boolean;
+}
+
+interface CopyOptions {
+  /** Of the door for copies, on the loopback address. */
+  port: number;
+  /** Of bodies that wait for an answer. */
+  mostBytes: number;
+  registry: Registry;
+  log: Log;
+}
+
+export function addProxyMetric(registry: Registry): Counter<'operation' | 'outcome'> {
+  return new Counter({
+    name: 'penstock_proxied_requests_total',
+    help: 'Requests that PROXY_UPSTREAM was asked, by operation (other: not copied) and by how they ended here beside there.',
+    labelNames: ['operation', 'outcome'],
+    registers: [registry],
+  });
+}
+
+/**
+ * Carries out here what the upstream has taken, and says where the two have judged it differently. A copy has an
+ * Idempotency-Key: it takes effect once, however often it is sent.
+ */
+export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
+  const outcomes = addProxyMetric(registry);
+  const agent = new HttpAgent({ keepAlive: true, maxSockets: 256 });
+  const own: RequestOptions = { host: '127.0.0.1', port, agent };
+  const leaving = new AbortController();
+  const underWay = new Set<Promise<void>>();
+  let held = 0;
+
+  /** `done` resolves when it has taken effect, or will not; never rejects. `isLate`: its client has not waited for it. */
+  function keep(copied: Copied, there: Received): { done: Promise<void>; isLate(): void } {
+    const copy = { ...copied, isLate: false };
+    const done = copyOf(copy, there);
+    underWay.add(done);
+    void done.finally(() => underWay.delete(done));
+    return {
+      done,
+      isLate() {
+        copy.isLate = true;
+      },
+    };
+  }
+
+  async function copyOf(copy: Copied, there: Received): Promise<void> {
+    const { body } = copy;
+    if (held + body.length > mostBytes) return tell(copy, there, { error: 'too much waits to be copied' });
+    held += body.length;
+    const headers = {
+      ...endToEnd(copy.request.headers, body.length),
+      'accept-encoding': 'identity',
+      host: copy.request.headers.host ?? 'localhost',
+      'idempotency-key': copy.request.headers['idempotency-key'] ?? `proxy-${newId()}`,
+      ...forwardedBy(copy.request),
+    };
+    const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS);
+    const until = performance.now() + COPY_MS;
+    let here: Received | { error: string };
+    do {
+      here = await carryOut(copy, headers);
+      const isPassing = 'error' in here || here.status >= 500 || here.status === 429;
+      if (!isPassing || leaving.signal.aborted) break;
+      await rest(nextWait(), leaving.signal);
+    } while (performance.now() < until);
+    held -= body.length;
+    tell(copy, there, here);
+  }
+
+  function carryOut({ request, body }: Copied, headers: Headers): Promise<Received | { error: string }> {
+    return new Promise((resolve) => {
+      const failed = (error: unknown) => resolve({ error: messageOf(error) });
+      const { method, url: path } = request;
+      const sent = httpRequest({ ...own, method: method!, path: path!, headers }, (answer) => {
+        received(answer).then(resolve, failed);
+      });
+      sent.setTimeout(COPY_MS, () => sent.destroy(new Error('no answer in time')));
+      sent.on('error', failed);
+      sent.end(body);
+    });
+  }
+
+  /** Counts how a copy ended, and says where the two differ: neither holds what a client sent but in the messages. */
+  function tell(
+    { operation, isLate = false }: Copied,
+    there: Received,
+    here: Received | { error: string },
+  ): void {
+    const [theirs, ours] = [saidBy(there), 'error' in here ? undefined : saidBy(here)];
+    const judged = outcomeOf(here, theirs, ours);
+    const outcome = judged === 'same' && isLate ? 'late' : judged;
+    count(operation.id, outcome);
+    if (judged === 'same') return;
+    const line = {
+      ...{ operation: operation.id, outcome, upstream_status: there.status, upstream_errors: theirs.errors },
+      ...('error' in here
+        ? { error: here.error }
+        : { request_id: here.headers['x-request-id'], status: here.status, errors: ours!.errors }),
+      ...(ours?.message && { message: ours.message }),
+    };
+    if (outcome === 'not_kept') log.error(line, 'a request that the upstream took was not kept');
+    else log.warn(line, 'the upstream and we have judged a request differently');
+  }
+
+  function count(operation: string, outcome: Outcome): void {
+    outcomes.inc({ operation, outcome });
+  }
+
+  return {
+    keep,
+    count,
+    async stop() {
+      await within(FAREWELL_MS, Promise.all(underWay)).catch(() => {});
+      leaving.abort();
+      await Promise.all(underWay);
+      agent.destroy();
+    },
+  };
+}
+
+function outcomeOf(
+  here: Received | { error: string },
+  theirs: { errors: number },
+  ours: { errors: number } | undefined,
+): Outcome {
+  if ('error' in here || here.status >= 500 || here.status === 429) return 'not_kept';
+  if (here.status >= 300) return 'refused_here';
+  return theirs.errors === ours!.errors ? 'same' : 'errors_differ';
+}
+
+/** Headers that go on from one end to the other. */
+export function endToEnd(headers: IncomingHttpHeaders, length?: number): Headers {
+  const named = new Set((headers.connection ?? '').split(',').map((name) => name.trim().toLowerCase()));
+  const kept: Headers = {};
+  for (const [name, value] of Object.entries(headers))
+    if (value !== undefined && !OF_THE_CONNECTION.has(name) && !named.has(name)) kept[name] = value;
+  const bytes = length === undefined ? headers['content-length'] : String(length);
+  if (bytes !== undefined) kept['content-length'] = bytes;
+  return kept;
+}
+
+/** What a proxy adds: allowlists of keys see the client, and links have the scheme by which it came. */
+export function forwardedBy({ headers, socket }: IncomingMessage): Headers {
+  const { 'x-forwarded-for': addresses, 'x-forwarded-proto': schemes } = headers;
+  const join = (...entries: unknown[]) => entries.flat().filter(Boolean).join(', ');
+  return {
+    'x-forwarded-for': join(addresses, socket.remoteAddress),
+    'x-forwarded-proto': join(schemes, 'http'),
+  };
+}
+
+/** @returns nothing for one that is longer; the rest of it is left where it is */
+export async function readAll(
+  request: IncomingMessage,
+  mostBytes: number,
+  came: (bytes: number) => void = () => {},
+): Promise<Buffer | undefined> {
+  if (Number(request.headers['content-length'] ?? 0) > mostBytes) return undefined;
+  const chunks: Buffer[] = [];
+  let bytes = 0;
+  for await (const chunk of request.iterator({ destroyOnReturn: false })) {
+    bytes += chunk.length;
+    if (bytes > mostBytes) return undefined;
+    came(chunk.length);
+    chunks.push(chunk);
+  }
+  return Buffer.concat(chunks);
+}
+
+export async function received(answer: IncomingMessage): Promise<Received> {
+  const body = await readAll(answer, MOST_ANSWER_BYTES);
+  if (body === undefined) {
+    answer.destroy();
+    throw new Error(`an answer has more than ${MOST_ANSWER_BYTES} bytes`);
+  }
+  return { status: answer.statusCode!, headers: answer.headers, body };
+}
+
+/** What an answer says of the objects; one that is packed or no JSON says nothing. */
+function saidBy({ body, status }: Received): { errors: number; message?: string } {
+  try {
+    const { errors, message } = JSON.parse(body.toString('utf8'));
+    const said = { errors: Array.isArray(errors) ? errors.length : 0 };
+    if (status < 300 || typeof message !== 'string') return said;
+    return { ...said, message: message.slice(0, MOST_CHARACTERS) };
+  } catch {
+    return { errors: 0 };
+  }
+}

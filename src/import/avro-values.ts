@@ -1,0 +1,215 @@
+import type { Json } from '../profile/json.ts';
+
+/** What cannot be read of an Avro file; the message has no name of the file. */
+export class BrokenAvro extends Error {
+  override name = 'BrokenAvro';
+}
+
+/** Types that no other type is part of. */
+export const plain = ['null', 'boolean', 'int', 'long', 'float', 'double', 'bytes', 'string'] as const;
+
+/** What a whole number or bytes stand for. */
+export type Meaning = 'date' | 'millis' | 'micros' | { scale: number };
+
+/** A type of a schema, ready to be read by. */
+export type AvroType =
+  | { kind: (typeof plain)[number]; meaning?: Meaning | undefined }
+  | { kind: 'record'; fields: { name: string; type: AvroType }[] }
+  | { kind: 'enum'; symbols: string[] }
+  | { kind: 'array' | 'map'; items: AvroType }
+  | { kind: 'union'; branches: AvroType[] }
+  | { kind: 'fixed'; bytes: number; meaning?: Meaning | undefined };
+
+/** How deep values may lie within one another: a type may hold itself. */
+const MOST_DEPTH = 64;
+
+/** Values for each byte of a block: some take none, and a schema may have thousands of those. */
+const MOST_VALUES_PER_BYTE = 16;
+const HARMLESS_VALUES = 10_000;
+
+/** Reads the values of one block, from the first byte on. */
+export interface AvroValues {
+  /**
+   * The next value, as JSON has it.
+   * @param most characters of it as a text; with more it is passed over
+   * @returns undefined: it has more
+   * @throws {BrokenAvro}
+   */
+  next(type: AvroType, most: number): Json | undefined;
+  isAtEnd(): boolean;
+}
+
+export function readValues(block: Buffer): AvroValues {
+  let at = 0;
+  let values = 0;
+  const mostValues = HARMLESS_VALUES + MOST_VALUES_PER_BYTE * block.length;
+  /** Characters that the value in hand may still have. */
+  let room = 0;
+
+  function take(bytes: number): number {
+    if (bytes < 0 || bytes > block.length - at) throw new BrokenAvro('a block ends within a row');
+    at += bytes;
+    return at - bytes;
+  }
+
+  function long(): number | bigint {
+    let low = 0;
+    for (let shift = 0; shift < 28; shift += 7) {
+      const byte = block[take(1)]!;
+      low += (byte & 0x7f) * 2 ** shift;
+      if (byte < 0x80) return low % 2 === 0 ? low / 2 : -(low + 1) / 2;
+    }
+    let all = BigInt(low);
+    for (let shift = 28n; shift < 70n; shift += 7n) {
+      const byte = block[take(1)]!;
+      all |= BigInt(byte & 0x7f) << shift;
+      if (byte >= 0x80) continue;
+      const value = (all & 1n) === 0n ? all >> 1n : -((all + 1n) >> 1n);
+      return value >= Number.MIN_SAFE_INTEGER && value <= Number.MAX_SAFE_INTEGER ? Number(value) : value;
+    }
+    throw new BrokenAvro('a number has more than 64 bits');
+  }
+
+  /** Of bytes, of items, or of a branch. */
+  function count(): number {
+    const value = long();
+    if (typeof value === 'bigint') throw new BrokenAvro('a length is none');
+    return value;
+  }
+
+  function* items(): Generator<void> {
+    for (;;) {
+      let left = count();
+      if (left === 0) return;
+      if (left < 0) {
+        left = -left;
+        // The bytes of all of them, for who passes over them.
+        count();
+      }
+      // One that takes no byte could be there any number of times.
+      if (left > block.length - at) throw new BrokenAvro('a list has more values than the block has bytes');
+      for (; left > 0; left--) yield;
+    }
+  }
+
+  function text(): string {
+    const bytes = count();
+    const from = take(bytes);
+    room -= bytes;
+    return room < 0 ? '' : block.toString('utf8', from, from + bytes);
+  }
+
+  function bytesOf(length: number, meaning: Meaning | undefined): string {
+    const from = take(length);
+    room -= length;
+    if (room < 0) return '';
+    const bytes = block.subarray(from, from + length);
+    return typeof meaning === 'object' ? decimal(bytes, meaning.scale) : bytes.toString('base64');
+  }
+
+  function read(type: AvroType, depth: number): Json {
+    values += 1;
+    if (values > mostValues) throw new BrokenAvro('a block has far more values than bytes');
+    if (depth > MOST_DEPTH) throw new BrokenAvro(`a row is nested deeper than ${MOST_DEPTH}`);
+    room -= 2;
+    switch (type.kind) {
+      case 'null':
+        return null;
+      case 'boolean':
+        return block[take(1)] !== 0;
+      case 'int':
+      case 'long':
+        return wholeNumber(long(), type.meaning);
+      case 'float':
+        return finite(block.readFloatLE(take(4)));
+      case 'double':
+        return finite(block.readDoubleLE(take(8)));
+      case 'string':
+        return text();
+      case 'bytes':
+        return bytesOf(count(), type.meaning);
+      case 'fixed':
+        return bytesOf(type.bytes, type.meaning);
+      case 'enum': {
+        const symbol = type.symbols[count()];
+        if (symbol === undefined) throw new BrokenAvro('a row has a symbol that its schema has not');
+        room -= symbol.length;
+        return symbol;
+      }
+      case 'union': {
+        const branch = type.branches[count()];
+        if (!branch) throw new BrokenAvro('a row has a branch that its schema has not');
+        return read(branch, depth + 1);
+      }
+      case 'array': {
+        const list: Json[] = [];
+        for (const _ of items()) {
+          const value = read(type.items, depth + 1);
+          if (room >= 0) list.push(value);
+        }
+        return list;
+      }
+      case 'map': {
+        const members: Record<string, Json> = {};
+        for (const _ of items()) {
+          const name = text();
+          const value = read(type.items, depth + 1);
+          if (room >= 0) set(members, name, value);
+        }
+        return members;
+      }
+      case 'record': {
+        const members: Record<string, Json> = {};
+        for (const field of type.fields) {
+          room -= field.name.length;
+          const value = read(field.type, depth + 1);
+          if (room >= 0) set(members, field.name, value);
+        }
+        return members;
+      }
+    }
+  }
+
+  return {
+    next(type, most) {
+      room = most;
+      const value = read(type, 0);
+      return room < 0 ? undefined : value;
+    },
+    isAtEnd: () => at === block.length,
+  };
+}
+
+/** A member as an assignment makes it, also by the name `__proto__`. */
+function set(members: Record<string, Json>, name: string, value: Json): void {
+  if (name !== '__proto__') members[name] = value;
+  else Object.defineProperty(members, name, { value, enumerable: true, configurable: true, writable: true });
+}
+
+/** JSON has no other numbers. */
+const finite = (value: number): number | null => (Number.isFinite(value) ? value : null);
+
+const DAY_MS = 86_400_000;
+const MOST_TIME_MS = 8.64e15;
+
+/** One that a number of JavaScript cannot hold is a text. */
+function wholeNumber(value: number | bigint, meaning: Meaning | undefined): Json {
+  if (meaning === undefined || typeof meaning === 'object')
+    return typeof value === 'bigint' ? String(value) : value;
+  const number = Number(value);
+  const time = meaning === 'date' ? number * DAY_MS : meaning === 'micros' ? number / 1000 : number;
+  if (Math.abs(time) > MOST_TIME_MS) return String(value);
+  const iso = new Date(time).toISOString();
+  return meaning === 'date' ? iso.slice(0, iso.indexOf('T')) : iso;
+}
+
+/** Bytes of a decimal: a number of so many digits would take the square of them in time. */
+const MOST_DECIMAL_BYTES = 64;
+
+function decimal(bytes: Buffer, scale: number): string {
+  if (bytes.length === 0 || bytes.length > MOST_DECIMAL_BYTES) return bytes.toString('base64');
+  const value = BigInt.asIntN(bytes.length * 8, BigInt(`0x${bytes.toString('hex')}`));
+  const digits = String(value < 0n ? -value : value).padStart(scale + 1, '0');
+  const point = digits.length - scale;
+  return `${value < 0n ? '-' : ''}${digits.slice(0, point)}${scale > 0 ? `.${digits.slice(point)}` : ''}`;
+}

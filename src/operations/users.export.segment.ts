@@ -1,0 +1,179 @@
+import { randomUUID } from 'node:crypto';
+import { ApiError, BadRequest } from '../errors.ts';
+import { refusalOfUrl } from '../platform/outgoing.ts';
+import type { Json } from '../profile/json.ts';
+import { findUnstorable, uuidOf } from '../profile/values.ts';
+import type { Schema } from '../schemas/compile.ts';
+import { requireLinkKey } from '../store/preference-centers.ts';
+import { MAX_OPEN_EXPORTS, requestSegmentExport } from '../store/segment-exports.ts';
+import { findSegment } from '../store/segments.ts';
+import { signDownload } from './export/download-link.ts';
+import { userFields } from './export/user-fields.ts';
+import type { DirectOperation } from './operation.ts';
+import { EXAMPLE_SEGMENT } from './segments.details.ts';
+
+/** Hours for which the link of an export opens its file, once that is whole. */
+export const LINK_HOURS = 4;
+
+/** Days before today that an event or a purchase is told of. */
+export const RECENT_DAYS = 90;
+
+const MAX_FIELDS = 200;
+const MAX_ATTRIBUTES = 500;
+
+/**
+ * POST /users/export/segment: writes down that everyone of a segment is wanted as files; a sync process makes them.
+ *
+ * @param serviceIdField wire name of the service id
+ */
+export function usersExportSegment(serviceIdField: string): DirectOperation {
+  const known = Object.keys(userFields(serviceIdField));
+
+  return {
+    kind: 'direct',
+    id: 'users.export.segment',
+    method: 'POST',
+    path: '/users/export/segment',
+    permission: 'users.export.segment',
+    bucket: 'default',
+    summary: 'Export the users of a segment',
+    description: `Everyone of a segment as files with a JSON object a line, as of one moment, made behind the answer. Where this installation writes exports to a bucket, one file for every 5,000 users under \`segment-export/SEGMENT_ID/YYYY-MM-DD/\` and the \`object_prefix\`; else one ZIP file with all of them at \`url\`, which answers 404 until it is whole and opens it for ${LINK_HOURS} hours from then on. One export of a segment at a time, and ${MAX_OPEN_EXPORTS} of a workspace. \`custom_events\` and \`purchases\` are those of the last ${RECENT_DAYS} days, with the counts of all time. Fields without data are left out.`,
+    body: bodySchema(known),
+    replies: { 201: { description: 'The export has been asked for.', schema: replySchema } },
+    refusals: ['unknownSegment', 'exportRunning', 'tooManyExports'],
+    example: {
+      body: {
+        segment_id: EXAMPLE_SEGMENT,
+        callback_endpoint: 'https://app.example/exported',
+        fields_to_export: ['external_id', 'email', 'purchases'],
+        output_format: 'zip',
+      },
+      reply: {
+        message: 'success',
+        object_prefix: 'bb8e2a91-c4aa-478b-b3f2-a4ee91731ad1-1769861045',
+        url: 'https://penstock.example/exports/AAEBnBPsoWl7fpVJ8Vf0Ixk',
+      },
+    },
+
+    async handle({ workspaceId, requestId: id, now }, { body }, { database, downloads }) {
+      const segmentId = uuidOf(textOf(body, 'segment_id') ?? requireField('segment_id'));
+      const chosen = chooseFields(body, known);
+      const callback = readCallback(body);
+      const segment = segmentId && (await findSegment(database.pool, workspaceId, segmentId));
+      if (!segmentId || !segment) throw new ApiError('unknownSegment');
+      const url = downloads.isBucket
+        ? null
+        : downloads.urlOf(
+            signDownload({ workspaceId, exportId: id }, await requireLinkKey(database, workspaceId)),
+          );
+      const made = await requestSegmentExport(database.pool, {
+        ...{ workspaceId, id, segmentId, url, callback, ...chosen },
+        objectPrefix: `${randomUUID()}-${Math.floor(now / 1000)}`,
+        // A link leads to a ZIP file always.
+        outputFormat: downloads.isBucket && body.output_format === 'gzip' ? 'gzip' : 'zip',
+      });
+      if (made === 'running') throw new ApiError('exportRunning');
+      if (made === 'many') throw new ApiError('tooManyExports');
+      return {
+        status: 201,
+        body: {
+          message: 'success',
+          object_prefix: made.objectPrefix,
+          ...(made.url !== null && { url: made.url }),
+        },
+      };
+    },
+  };
+}
+
+function requireField(name: string): never {
+  throw new BadRequest(`'${name}' is required`);
+}
+
+/** Clients send null and an empty text for none. */
+function textOf(body: Record<string, Json>, name: string): string | undefined {
+  const value = body[name];
+  return typeof value === 'string' && value !== '' ? value : undefined;
+}
+
+function readCallback(body: Record<string, Json>): string | null {
+  const callback = textOf(body, 'callback_endpoint');
+  if (callback === undefined) return null;
+  const whyNot =
+    refusalOfUrl(callback) ?? (findUnstorable(callback) && 'must not have NUL or half a character');
+  if (whyNot) throw new BadRequest(`'callback_endpoint' ${whyNot}`);
+  return callback;
+}
+
+/**
+ * Names that we have no data for are passed over: clients ask for more than one service knows.
+ * @throws {BadRequest} when nothing is left
+ */
+function chooseFields(body: Record<string, Json>, known: string[]) {
+  const named = new Set(body.fields_to_export as string[] | null | undefined);
+  const wanted = (body.custom_attributes_to_export ?? []) as string[];
+  if (named.size === 0) requireField('fields_to_export');
+  const fields = known.filter((name) => named.has(name));
+  const all = named.has('custom_attributes');
+  if (!all && wanted.length > 0) fields.push('custom_attributes');
+  if (fields.length === 0)
+    throw new BadRequest(`'fields_to_export' names no field of a user; there are ${known.join(', ')}`);
+  const attributes = wanted.filter((name) => !findUnstorable(name));
+  return { fields, attributes: all || wanted.length === 0 ? null : attributes };
+}
+
+function bodySchema(known: string[]): Schema {
+  return {
+    type: 'object',
+    properties: {
+      segment_id: {
+        type: ['string', 'null'],
+        description: 'As /segments/list tells it. Required.',
+        rule: 'it must be a string',
+      },
+      callback_endpoint: {
+        type: ['string', 'null'],
+        description:
+          'Where `{"success": true}` is posted once the files are whole, with the `url` where there is one.',
+        rule: 'it must be a string',
+      },
+      fields_to_export: {
+        type: ['array', 'null'],
+        maxItems: MAX_FIELDS,
+        items: { type: 'string', rule: 'it must be a string' },
+        description: `Which fields of a user; one at least. Known: ${known.join(', ')}. Other names are passed over.`,
+        rule: `it must be an array of at most ${MAX_FIELDS} strings`,
+      },
+      custom_attributes_to_export: {
+        type: ['array', 'null'],
+        maxItems: MAX_ATTRIBUTES,
+        items: { type: 'string', rule: 'it must be a string' },
+        description:
+          'Names of the custom attributes that are wanted alone; with `custom_attributes` among the fields all are.',
+        rule: `it must be an array of at most ${MAX_ATTRIBUTES} strings`,
+      },
+      output_format: {
+        enum: ['zip', 'gzip', null],
+        description: 'Of files in a bucket; `zip` if absent. What a link leads to is a ZIP file.',
+        rule: "it must be 'zip' or 'gzip'",
+      },
+    },
+  };
+}
+
+const replySchema: Schema = {
+  type: 'object',
+  required: ['message', 'object_prefix'],
+  properties: {
+    message: { const: 'success' },
+    object_prefix: {
+      type: 'string',
+      description: 'A random UUID and the second of the request: what names of files begin with.',
+    },
+    url: {
+      type: 'string',
+      description:
+        'Where the file will be. Absent where exports go to a bucket. Whoever has it needs no API key.',
+    },
+  },
+};

@@ -1,0 +1,48 @@
+const NETWORK = '[0-9A-Fa-f.:]+/[0-9]{1,3}';
+
+/** Settings of what we connect to for somebody else. */
+export const outgoingSettings = {
+  REFUSED_NETWORKS: {
+    type: 'string',
+    default: '',
+    unit: '',
+    description:
+      'Addresses that are connected to for nobody, also where a name leads to them: for webhooks, callbacks, buckets, and sources of syncs and imports. Networks as 10.0.0.0/8 and the words private (all that is no public address: private, loopback, link-local, multicast and others), metadata (what cloud machines ask for credentials) or none, with commas between. Empty: private, and metadata with the embedded Postgres. Equal on every process and for the admin command.',
+    pattern: `^((none|metadata|private|${NETWORK})( *, *(metadata|private|${NETWORK}))*)?$`,
+    rule: 'must be networks as 10.0.0.0/8, private or metadata, with commas between, or none',
+  },
+  ALLOWED_NETWORKS: {
+    type: 'string',
+    default: '',
+    unit: '',
+    description:
+      'Exceptions of REFUSED_NETWORKS, as the networks that your own warehouses and receivers are in: networks as 10.1.0.0/16, with commas between. Equal on every process and for the admin command.',
+    pattern: `^(${NETWORK}( *, *${NETWORK})*)?$`,
+    rule: 'must be networks as 10.1.0.0/16, with commas between',
+  },
+  SYNC_REFUSED_NETWORKS: {
+    type: 'string',
+    default: '',
+    unit: '',
+    description:
+      'Instead of REFUSED_NETWORKS for sources of syncs and imports, which the operator alone names: networks as 10.0.0.0/8, private or metadata, with commas between; none: any may be reached. Empty: REFUSED_NETWORKS. ALLOWED_NETWORKS are exceptions here, too.',
+    pattern: `^((none|metadata|private|${NETWORK})( *, *(metadata|private|${NETWORK}))*)?$`,
+    rule: 'must be networks as 10.0.0.0/8, private or metadata, with commas between, or none',
+  },
+  STREAM_LOG_DAYS: {
+    type: 'integer',
+    default: 7,
+    minimum: 1,
+    maximum: 365,
+    unit: 'days',
+    description:
+      'How long the log of streams is kept, of workspaces that have a destination: what a destination has not got by then it never gets.',
+  },
+  SEGMENT_EXPORT_URL: {
+    type: 'string',
+    default: '',
+    unit: '',
+    description:
+      'Where POST /users/export/segment writes: s3://bucket/prefix, or the path of a folder that web and sync share; unless told, the folder segment-exports of DATA_DIR. Equal on every web and sync process.',
+  },
+} as const;

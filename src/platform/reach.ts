@@ -1,0 +1,155 @@
+import { type LookupAddress, lookup as lookUp } from 'node:dns';
+import { BlockList, isIP, type LookupFunction } from 'node:net';
+
+/** Which addresses we connect to for somebody else: sources of syncs, webhooks, callbacks, buckets. */
+export interface Reach {
+  /** For connections: a name that leads to a refused address has no address. */
+  lookup: LookupFunction;
+  /** @throws {RefusedAddress} when the host is an address, and a refused one; in brackets or not */
+  requireAllowed(host: string): void;
+}
+
+/** Nobody but the operator can mend it; the message names the address and the setting, and holds no secret. */
+export class RefusedAddress extends Error {
+  override name = 'RefusedAddress';
+}
+
+/** The settings that say it. An empty DATABASE_URL is the embedded Postgres: an installation for trying. */
+export interface AddressSettings {
+  readonly DATABASE_URL: string;
+  readonly REFUSED_NETWORKS: string;
+  readonly ALLOWED_NETWORKS: string;
+  readonly SYNC_REFUSED_NETWORKS: string;
+}
+
+/** Those that cloud machines ask for credentials, and what is of this link alone. */
+const METADATA = [
+  ...['169.254.0.0/16', 'fe80::/10', 'fd00:ec2::254/128', 'fd20:ce::254/128'],
+  ...['100.100.100.200/32', '168.63.129.16/32', '192.0.0.192/32'],
+].join(',');
+
+/** What is no public address of one host, by the registries of IANA for special purposes. */
+const PRIVATE = [
+  // Public by its number, and of Azure's hosts alone.
+  '168.63.129.16/32',
+  ...['0.0.0.0/8', '10.0.0.0/8', '100.64.0.0/10', '127.0.0.0/8', '169.254.0.0/16', '172.16.0.0/12'],
+  ...['192.0.0.0/24', '192.0.2.0/24', '192.88.99.0/24', '192.168.0.0/16', '198.18.0.0/15'],
+  ...['198.51.100.0/24', '203.0.113.0/24', '224.0.0.0/4', '240.0.0.0/4'],
+  ...['::/127', '64:ff9b:1::/48', '100::/64', '2001::/23', '2001:db8::/32', '3fff::/20', '5f00::/16'],
+  ...['fc00::/7', 'fe80::/10', 'fec0::/10', 'ff00::/8'],
+].join(',');
+
+const WORDS: Readonly<Record<string, string>> = { none: '', metadata: METADATA, private: PRIVATE };
+
+/** For what users of the API or of an account may name: webhooks, callbacks, buckets. */
+export function reachOf(settings: AddressSettings): Reach {
+  const { DATABASE_URL, REFUSED_NETWORKS, ALLOWED_NETWORKS } = settings;
+  return createReach({
+    refused: REFUSED_NETWORKS || (DATABASE_URL === '' ? 'metadata' : 'private'),
+    allowed: ALLOWED_NETWORKS,
+    setting: 'REFUSED_NETWORKS',
+  });
+}
+
+/** For sources of syncs and imports, which the operator alone names: SYNC_REFUSED_NETWORKS stands before the others. */
+export function reachOfSources(settings: AddressSettings): Reach {
+  const { SYNC_REFUSED_NETWORKS: refused, ALLOWED_NETWORKS: allowed } = settings;
+  return refused ? createReach({ refused, allowed, setting: 'SYNC_REFUSED_NETWORKS' }) : reachOf(settings);
+}
+
+/** Networks as 10.0.0.0/8 and words of `WORDS`, with commas between. `setting` is what an error names. */
+export interface AddressRule {
+  refused: string;
+  allowed?: string;
+  setting?: string;
+}
+
+/**
+ * Judges addresses when the connection is made, so that a name that leads elsewhere by then is judged as well.
+ * @throws {Error} naming what is no network
+ */
+export function createReach({ refused, allowed = '', setting = 'REFUSED_NETWORKS' }: AddressRule): Reach {
+  const [refusing, allowing] = [networksOf(refused), networksOf(allowed)];
+
+  function isRefused(address: string): boolean {
+    // What cannot be read is judged by nobody later.
+    const forms = formsOf(address);
+    return forms.length === 0 || forms.some((form) => holds(refusing, form) && !holds(allowing, form));
+  }
+
+  function refusalOf(host: string, address: string): RefusedAddress {
+    const where = host === address ? address : `${host}, which is ${address},`;
+    return new RefusedAddress(
+      `${where} is in a network that ${setting} refuses; ALLOWED_NETWORKS has exceptions`,
+    );
+  }
+
+  return {
+    lookup(host, options, callback) {
+      lookUp(host, { ...options, all: true }, (error: Error | null, found: LookupAddress[]) => {
+        if (error) return callback(error, '', 0);
+        const reached = found.filter(({ address }) => !isRefused(address));
+        const [first] = reached;
+        if (!first) return callback(refusalOf(host, found[0]?.address ?? 'nowhere'), '', 0);
+        if (options.all) callback(null, reached);
+        else callback(null, first.address, first.family);
+      });
+    },
+    requireAllowed(host) {
+      const address = host.replace(/^\[(.*)\]$/, '$1');
+      if (isIP(address) !== 0 && isRefused(address)) throw refusalOf(address, address);
+    },
+  };
+}
+
+/** @throws {Error} naming what is no network */
+export function networksOf(list: string): BlockList {
+  const networks = new BlockList();
+  const named = list.split(',').flatMap((name) => (WORDS[name.trim()] ?? name).split(','));
+  for (const network of named.map((name) => name.trim()).filter(Boolean)) {
+    const [address = '', prefix] = network.split('/');
+    try {
+      networks.addSubnet(address, Number(prefix), isIP(address) === 6 ? 'ipv6' : 'ipv4');
+    } catch (cause) {
+      throw new Error(`${network} is no network`, { cause });
+    }
+  }
+  return networks;
+}
+
+function holds(networks: BlockList, address: string): boolean {
+  return networks.check(address, isIP(address) === 6 ? 'ipv6' : 'ipv4');
+}
+
+/** The address, and the IPv4 address that it leads to by a rule of translation; none of what is no address. */
+function formsOf(address: string): string[] {
+  const plain = address.replace(/%.*$/s, '');
+  if (isIP(plain) === 4) return [plain];
+  if (isIP(plain) !== 6) return [];
+  const groups = groupsOf(plain);
+  const beginsWith = (...start: number[]) => start.every((group, index) => groups[index] === group);
+  const ipv4 = (at: number) =>
+    [groups[at]!, groups[at + 1]!].flatMap((group) => [group >> 8, group & 255]).join('.');
+  const zeros = [0, 0, 0, 0];
+  const inner = [];
+  // Compatible, mapped and translated; that of loopback and of nowhere is none.
+  if (beginsWith(...zeros, 0, 0) && groups[6] !== 0) inner.push(ipv4(6));
+  if (beginsWith(...zeros, 0, 0xffff) || beginsWith(...zeros, 0xffff, 0)) inner.push(ipv4(6));
+  // NAT64, 6to4, ISATAP.
+  if (beginsWith(0x64, 0xff9b, ...zeros)) inner.push(ipv4(6));
+  if (beginsWith(0x2002)) inner.push(ipv4(1));
+  if ((groups[4]! & 0xfdff) === 0 && groups[5] === 0x5efe) inner.push(ipv4(6));
+  return [plain, ...inner];
+}
+
+/** @param address an IPv6 address in any of its forms */
+function groupsOf(address: string): number[] {
+  const { hostname } = new URL(`http://[${address}]/`);
+  const [before, after] = hostname
+    .slice(1, -1)
+    .split('::')
+    .map((half) => half.split(':').filter(Boolean));
+  const tail = after ?? [];
+  const gap = Array.from({ length: 8 - before!.length - tail.length }, () => '0');
+  return [...before!, ...gap, ...tail].map((group) => Number.parseInt(group, 16));
+}

@@ -1,0 +1,232 @@
+import type { Pool } from './database.ts';
+import type { ActivityTable } from './erasures.ts';
+
+export type ArchiveState = 'archiving' | 'verified' | 'removed' | 'restored' | 'replaced';
+
+/** What of whose month it is. */
+export interface ArchivedMonth {
+  workspaceId: string;
+  kind: ActivityTable;
+  /** `2026-01`, by the time of acceptance, UTC. */
+  month: string;
+}
+
+/** A row of the index of the archive. */
+export interface ArchiveFile extends ArchivedMonth {
+  id: string;
+  state: ArchiveState;
+  /** Its key in the archive; null: the rows went without one. */
+  object: string | null;
+  rows: number;
+  least: string | null;
+  greatest: string | null;
+  checksum: string;
+  bytes: number;
+  sha256: string | null;
+  /** Of restored ones, whether a run may touch them again. */
+  held: boolean;
+}
+
+const columns = `archive_files.workspace_id as "workspaceId", archive_files.kind,
+    to_char(archive_files.month, 'YYYY-MM') as month, archive_files.id, archive_files.state, archive_files.object,
+    archive_files.rows, archive_files.least, archive_files.greatest, archive_files.checksum::text as checksum,
+    archive_files.bytes, archive_files.sha256,
+    archive_files.state = 'restored' and archive_files.restored_until > now() as held`;
+
+/** By primary key, a page in its order. */
+const listFilesStatement = `
+  select ${columns}
+  from archive_files
+  where ($1::uuid is null or archive_files.workspace_id = $1)
+    and (archive_files.workspace_id, archive_files.id) > ($2::uuid, $3::uuid)
+    and archive_files.state = any($4::text[])
+  order by archive_files.workspace_id, archive_files.id
+  limit $5::integer`;
+
+const NIL = '00000000-0000-0000-0000-000000000000';
+const PAGE = 500;
+
+/** The files in these states, of one workspace or of all. */
+export async function* listFiles(
+  pool: Pool,
+  states: readonly ArchiveState[],
+  workspaceId?: string,
+): AsyncGenerator<ArchiveFile> {
+  let after = { workspaceId: NIL, id: NIL };
+  for (;;) {
+    const values = [workspaceId ?? null, after.workspaceId, after.id, states, PAGE];
+    const { rows } = await pool.query<ArchiveFile>({ text: listFilesStatement, values });
+    yield* rows;
+    if (rows.length < PAGE) return;
+    after = rows.at(-1)!;
+  }
+}
+
+/** By primary key. */
+const filesOfMonthStatement = `
+  select ${columns}
+  from archive_files
+  where archive_files.workspace_id = $1::uuid
+    and archive_files.month = ($2::text || '-01')::date
+    and archive_files.kind = $3::text
+  order by archive_files.id`;
+
+/** Every file of a month, in the order in which they were begun. */
+export async function filesOfMonth(
+  pool: Pool,
+  { workspaceId, month, kind }: ArchivedMonth,
+): Promise<ArchiveFile[]> {
+  const values = [workspaceId, month, kind];
+  const { rows } = await pool.query<ArchiveFile>({ text: filesOfMonthStatement, values });
+  return rows;
+}
+
+const insertFileStatement = `
+  insert into archive_files (workspace_id, month, kind, id, state, object, rows)
+  values ($1::uuid, ($2::text || '-01')::date, $3::text, $4::uuid, $5::text, $6::text, $7::bigint)`;
+
+/** Notes a file before it is written, so that none is ever forgotten; or rows that went without one. */
+export async function insertFile(
+  pool: Pick<Pool, 'query'>,
+  file: ArchivedMonth & { id: string; state: ArchiveState; object: string | null; rows?: number },
+): Promise<void> {
+  const { workspaceId, month, kind, id, state, object, rows = 0 } = file;
+  await pool.query({
+    text: insertFileStatement,
+    values: [workspaceId, month, kind, id, state, object, rows],
+  });
+}
+
+/** By primary key. */
+const verifyFileStatement = `
+  update archive_files set state = $5::text, rows = $6::bigint, least = $7::uuid, greatest = $8::uuid,
+    checksum = $9::numeric, bytes = $10::bigint, sha256 = $11::text, changed_at = now(),
+    restored_until = (
+      select former.restored_until from archive_files as former
+      where former.workspace_id = $1::uuid and former.month = ($2::text || '-01')::date and former.kind = $3::text
+        and former.id = $12::uuid)
+  where archive_files.workspace_id = $1::uuid and archive_files.month = ($2::text || '-01')::date
+    and archive_files.kind = $3::text and archive_files.id = $4::uuid and archive_files.state = 'archiving'`;
+
+/** What was found when a file was read back. */
+export interface VerifiedFile {
+  rows: number;
+  least: string | null;
+  greatest: string | null;
+  checksum: string;
+  bytes: number;
+  sha256: string;
+}
+
+/**
+ * The file that was being written was read back.
+ * @param former the file whose place it takes, and state it has
+ */
+export async function verifyFile(
+  pool: Pick<Pool, 'query'>,
+  file: ArchivedMonth & { id: string } & VerifiedFile,
+  former?: Pick<ArchiveFile, 'id' | 'state'>,
+): Promise<void> {
+  const { workspaceId, month, kind, id, rows, least, greatest, checksum, bytes, sha256 } = file;
+  const values = [
+    ...[workspaceId, month, kind, id, former?.state ?? 'verified', rows, least, greatest, checksum],
+    ...[bytes, sha256, former?.id ?? null],
+  ];
+  const { rowCount } = await pool.query({ text: verifyFileStatement, values });
+  if (rowCount !== 1) throw new Error(`the file ${id} of the archive was discarded by another run`);
+}
+
+/** By primary key. */
+const setStateStatement = `
+  update archive_files set state = $5::text, changed_at = now(),
+    restored_until = case when $5 = 'restored' then now() + make_interval(days => $6::integer) end
+  where archive_files.workspace_id = $1::uuid and archive_files.month = ($2::text || '-01')::date
+    and archive_files.kind = $3::text and archive_files.id = $4::uuid`;
+
+/** @param days of restored ones: for so long no run touches the month */
+export async function setFileState(
+  pool: Pick<Pool, 'query'>,
+  { workspaceId, month, kind, id }: ArchivedMonth & { id: string },
+  { state, days = 0 }: { state: ArchiveState; days?: number },
+): Promise<void> {
+  await pool.query({ text: setStateStatement, values: [workspaceId, month, kind, id, state, days] });
+}
+
+/** By primary key. */
+const removeFileStatement = `
+  delete from archive_files
+  where archive_files.workspace_id = $1::uuid and archive_files.month = ($2::text || '-01')::date
+    and archive_files.kind = $3::text and archive_files.id = $4::uuid`;
+
+/** Strikes a file off the index; its object is gone. */
+export async function removeFile(
+  pool: Pool,
+  { workspaceId, month, kind, id }: ArchivedMonth & { id: string },
+): Promise<void> {
+  await pool.query({ text: removeFileStatement, values: [workspaceId, month, kind, id] });
+}
+
+/** Of each workspace by primary key: what lies in the archive, by state. */
+const summarizeStatement = `
+  select workspaces.id as "workspaceId", workspaces.name, policy.workspace_id is not null as own, policy.months,
+    coalesce(sum(file.rows) filter (where file.object is not null), 0)::float8 as rows,
+    coalesce(sum(file.bytes), 0)::float8 as bytes,
+    count(distinct file.month) filter (where file.object is not null)::integer as archived,
+    count(file.id) filter (where file.state in ('archiving', 'verified', 'replaced'))::integer as unfinished,
+    to_char(min(file.month), 'YYYY-MM') as first, to_char(max(file.month), 'YYYY-MM') as last,
+    (select archive_erasures.since from archive_erasures where archive_erasures.workspace_id = workspaces.id)
+      as "deletesSince"
+  from workspaces
+  left join retention_policies as policy on policy.workspace_id = workspaces.id
+  left join archive_files as file on file.workspace_id = workspaces.id
+  where workspaces.id > $1::uuid
+  group by workspaces.id, workspaces.name, policy.workspace_id, policy.months
+  order by workspaces.id
+  limit $2::integer`;
+
+/** A workspace, what it keeps, and what of it is archived. */
+export interface RetentionOfWorkspace {
+  workspaceId: string;
+  name: string;
+  /** Whether it has a number of its own; `months` is that, null for ever. */
+  own: boolean;
+  months: number | null;
+  rows: number;
+  bytes: number;
+  /** Months. */
+  archived: number;
+  /** Files that a run has yet to finish. */
+  unfinished: number;
+  first: string | null;
+  last: string | null;
+  /** The first delete that has not reached the archive. */
+  deletesSince: Date | null;
+}
+
+/** A page of the workspaces, in the order of their ids. */
+export async function summarizeRetention(
+  pool: Pool,
+  { after = NIL, limit }: { after?: string | undefined; limit: number },
+): Promise<RetentionOfWorkspace[]> {
+  const { rows } = await pool.query<RetentionOfWorkspace>({
+    text: summarizeStatement,
+    values: [after, limit],
+  });
+  return rows;
+}
+
+const setPolicyStatement = `
+  insert into retention_policies (workspace_id, months) values ($1::uuid, $2::integer)
+  on conflict (workspace_id) do update set months = excluded.months, updated_at = now()`;
+
+const dropPolicyStatement = 'delete from retention_policies where retention_policies.workspace_id = $1::uuid';
+
+/** @param months null: for ever; undefined: as many as all keep */
+export async function setPolicy(
+  tx: Pick<Pool, 'query'>,
+  workspaceId: string,
+  months: number | null | undefined,
+): Promise<void> {
+  if (months === undefined) await tx.query({ text: dropPolicyStatement, values: [workspaceId] });
+  else await tx.query({ text: setPolicyStatement, values: [workspaceId, months] });
+}

@@ -1,0 +1,143 @@
+import { rest } from '../platform/poll.ts';
+import type { ArchiveFile } from './archive-files.ts';
+import { setFileState } from './archive-files.ts';
+import { type Connection, inTransaction, type Pool } from './database.ts';
+import type { ActivityTable } from './erasures.ts';
+import { keyChecksum } from './retention.ts';
+
+/** A month of a table, as `ensure_month_partitions` names them. */
+export interface Partition {
+  name: string;
+  kind: ActivityTable;
+  /** `2026-01`. */
+  month: string;
+  /** Absent from the table: it was detached, and is not dropped yet. */
+  isDetached: boolean;
+}
+
+const listPartitionsStatement = `
+  select pg_class.relname as name, not pg_class.relispartition as "isDetached"
+  from pg_class
+  where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind = 'r'
+    and pg_class.relname ~ '^(events|purchases)_[0-9]{4}_(0[1-9]|1[0-2])$'
+  order by pg_class.relname`;
+
+/** Every month that has a partition, or had one that is not dropped yet. */
+export async function listPartitions(pool: Pool): Promise<Partition[]> {
+  const { rows } = await pool.query<Pick<Partition, 'name' | 'isDetached'>>({
+    text: listPartitionsStatement,
+  });
+  return rows.map(({ name, isDetached }) => {
+    const [kind, year, month] = name.split('_') as [ActivityTable, string, string];
+    return { name, kind, month: `${year}-${month}`, isDetached };
+  });
+}
+
+/** By primary key, a look-up for each. */
+const ownersStatement = (name: string) => `
+  with recursive owners as (
+    (select ${name}.workspace_id from ${name} order by ${name}.workspace_id, ${name}.id limit 1)
+    union all
+    select following.workspace_id
+    from owners
+    cross join lateral (
+      select ${name}.workspace_id
+      from ${name}
+      where ${name}.workspace_id > owners.workspace_id
+      order by ${name}.workspace_id, ${name}.id
+      limit 1
+    ) as following
+  )
+  select owners.workspace_id as id from owners`;
+
+/** Workspaces that have rows in a partition. */
+export async function ownersIn(pool: Pool, { name }: Partition): Promise<string[]> {
+  const { rows } = await pool.query<{ id: string }>({ text: ownersStatement(name) });
+  return rows.map(({ id }) => id);
+}
+
+/** Milliseconds for which others may wait behind a detach, and for which it lets them go on. */
+const LOCK_TIMEOUT = 100;
+const PAUSE = 400;
+const TRIES = 240;
+
+const isOldStatement =
+  "select $1::text < to_char((now() at time zone 'UTC') - interval '1 month', 'YYYY-MM') as old";
+
+/**
+ * Takes a partition out of its table, but never that of this month or of the one before. It waits for the lock a tenth of a second, gives way, and tries again: who writes or
+ * reads never waits longer. (`concurrently` is no way: Postgres refuses it beside a default partition.)
+ * @throws {Error} when somebody has kept the table for two minutes
+ */
+export async function detachPartition(
+  pool: Pool,
+  { name, kind, month }: Partition,
+  { signal, tries = TRIES }: { signal?: AbortSignal | undefined; tries?: number } = {},
+): Promise<void> {
+  async function detach(tx: Connection): Promise<void> {
+    const { rows } = await tx.query<{ old: boolean }>({ text: isOldStatement, values: [month] });
+    if (!rows[0]!.old) throw new Error(`${name} is not old enough to be detached`);
+    await tx.query(`alter table ${kind} detach partition ${name}`);
+  }
+  for (let tried = 1; ; tried += 1) {
+    signal?.throwIfAborted();
+    try {
+      await inTransaction(pool, detach, { statement: 10_000, lock: LOCK_TIMEOUT });
+      return;
+    } catch (error) {
+      if ((error as { code?: string }).code !== '55P03') throw error;
+      if (tried >= tries)
+        throw new Error(
+          `${name} could not be detached: a long transaction, as a backup is, holds ${kind}; the next run goes on`,
+          { cause: error },
+        );
+    }
+    await rest(PAUSE, signal);
+  }
+}
+
+/** All of it: nobody else reads or writes it any more. */
+const countDetachedStatement = (name: string) => `
+  select ${name}.workspace_id as "workspaceId", count(*)::float8 as rows, ${keyChecksum(`${name}.id`)} as checksum
+  from ${name}
+  group by ${name}.workspace_id
+  order by ${name}.workspace_id`;
+
+export interface CountedOwner {
+  workspaceId: string;
+  rows: number;
+  /** As of the files of the archive: it adds up over them. */
+  checksum: string;
+}
+
+/** Milliseconds: a month of very many rows takes minutes, and none takes hours. */
+const COUNT_LIMITS = { statement: 7_200_000, lock: 10_000 };
+
+export async function countDetached(pool: Pool, { name }: Partition): Promise<CountedOwner[]> {
+  return inTransaction(
+    pool,
+    async (tx) => (await tx.query<CountedOwner>({ text: countDetachedStatement(name) })).rows,
+    COUNT_LIMITS,
+  );
+}
+
+/** Milliseconds; somebody who reads the detached partition, as a backup does, lets the next run drop it. */
+const DROP_LIMITS = { statement: 120_000, lock: 10_000 };
+
+/** Drops a detached partition, and says of its files that their rows are gone; or neither. */
+export async function dropDetached(
+  pool: Pool,
+  { name }: Partition,
+  files: readonly ArchiveFile[],
+): Promise<void> {
+  async function drop(tx: Connection): Promise<void> {
+    const { rows } = await tx.query<{ attached: boolean }>({
+      text: 'select pg_class.relispartition as attached from pg_class where pg_class.oid = to_regclass($1)',
+      values: [name],
+    });
+    if (rows[0]?.attached) throw new Error(`${name} is not detached`);
+    await tx.query(`drop table if exists ${name}`);
+    for (const file of files) await setFileState(tx, file, { state: 'removed' });
+  }
+  await inTransaction(pool, drop, DROP_LIMITS);
+}

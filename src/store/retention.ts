@@ -1,0 +1,251 @@
+import { type Connection, openPool, type Pool } from './database.ts';
+import type { ActivityTable } from './erasures.ts';
+
+/** Aggregate over the texts of a column; src/object-store/parquet-reading.ts has the same of a file. */
+export const keyChecksum = (column: string) =>
+  `coalesce(sum(('x' || substr(md5(${column}::text), 1, 15))::bit(60)::bigint), 0)::text`;
+
+const time = (table: string) =>
+  `to_char(${table}."time" at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') as "time"`;
+
+/** What a row is archived as, in the order of its columns. */
+const selected = {
+  events: (table: string) =>
+    `${table}.id, ${table}.profile_id, ${table}.name, ${time(table)}, ${table}.app_id, ${table}.properties::text as properties`,
+  purchases: (table: string) =>
+    `${table}.id, ${table}.profile_id, ${table}.product_id, ${table}.currency, ${table}.price::text as price,
+    ${table}.quantity, ${time(table)}, ${table}.app_id, ${table}.properties::text as properties`,
+};
+
+/** An event or a purchase as texts; `quantity` is a number. */
+export type ActivityRow = { id: string; profile_id: string } & Record<string, string | number | null>;
+
+/** Rows of one workspace: ids behind `after` and before `before`. */
+export interface Stretch {
+  workspaceId: string;
+  after: string;
+  before: string;
+}
+
+/** By primary key, the next in its order. */
+const findNextStatement = (table: ActivityTable) => `
+  select ${table}.id
+  from ${table}
+  where ${table}.workspace_id = $1::uuid and ${table}.id > $2::uuid and ${table}.id < $3::uuid
+  order by ${table}.workspace_id, ${table}.id
+  limit 1`;
+
+/** The first row of a stretch. */
+export async function findNextId(
+  pool: Pool,
+  table: ActivityTable,
+  { workspaceId, after, before }: Stretch,
+): Promise<string | undefined> {
+  const values = [workspaceId, after, before];
+  const { rows } = await pool.query<{ id: string }>({ text: findNextStatement(table), values });
+  return rows[0]?.id;
+}
+
+/** By primary key, at most $4. */
+const countStretchStatement = (table: ActivityTable) => `
+  select count(*)::integer as rows
+  from (
+    select
+    from ${table}
+    where ${table}.workspace_id = $1::uuid and ${table}.id > $2::uuid and ${table}.id < $3::uuid
+    order by ${table}.workspace_id, ${table}.id
+    limit $4::integer
+  ) as counted`;
+
+/** Rows of a stretch, up to a limit. */
+export async function countStretch(
+  pool: Pool,
+  table: ActivityTable,
+  { workspaceId, after, before, limit }: Stretch & { limit: number },
+): Promise<number> {
+  const values = [workspaceId, after, before, limit];
+  const { rows } = await pool.query<{ rows: number }>({ text: countStretchStatement(table), values });
+  return rows[0]!.rows;
+}
+
+/** By primary key, a page in its order. */
+const readStretchStatement = (kind: ActivityTable, table: string) => `
+  select ${selected[kind](table)}
+  from ${table}
+  where ${table}.workspace_id = $1::uuid and ${table}.id > $2::uuid and ${table}.id < $3::uuid
+  order by ${table}.workspace_id, ${table}.id
+  limit $4::integer`;
+
+/** @param from a partition that was detached; absent: the table */
+export async function readStretch(
+  pool: Pick<Pool, 'query'>,
+  { kind, from = kind }: { kind: ActivityTable; from?: string },
+  { workspaceId, after, before, limit }: Stretch & { limit: number },
+): Promise<ActivityRow[]> {
+  const values = [workspaceId, after, before, limit];
+  const { rows } = await pool.query<ActivityRow>({ text: readStretchStatement(kind, from), values });
+  return rows;
+}
+
+/** By primary key; the bounds spare a look into the other months. */
+const deleteRowsStatement = (table: string) => `
+  delete from ${table}
+  where ${table}.workspace_id = $1::uuid and ${table}.id = any($2::uuid[])
+    and ${table}.id >= $3::uuid and ${table}.id <= $4::uuid`;
+
+/** @param ids in their order */
+export async function deleteRows(
+  pool: Pick<Pool, 'query'>,
+  table: string,
+  { workspaceId, ids }: { workspaceId: string; ids: readonly string[] },
+): Promise<number> {
+  const values = [workspaceId, ids, ids[0], ids.at(-1)];
+  const { rowCount } = await pool.query({ text: deleteRowsStatement(table), values });
+  return rowCount ?? 0;
+}
+
+const given = {
+  events: {
+    columns: ['name', 'time', 'app_id', 'properties'],
+    casts: ['text', 'timestamptz', 'text', 'jsonb'],
+  },
+  purchases: {
+    columns: ['product_id', 'currency', 'price', 'quantity', 'time', 'app_id', 'properties'],
+    casts: ['text', 'text', 'numeric', 'integer', 'timestamptz', 'text', 'jsonb'],
+  },
+};
+
+/**
+ * By primary keys. An owner is there, or was merged: whoever was deleted is neither, or has a tombstone. Owners are locked
+ * against a delete, which otherwise might not see the rows of this transaction. What is there already stays.
+ */
+function insertOwnedStatement(kind: ActivityTable): string {
+  const { columns, casts } = given[kind];
+  const names = columns.map((name) => `"${name}"`);
+  return `
+  with given as materialized (
+    select *
+    from unnest($2::uuid[], $3::uuid[], ${columns.map((_, index) => `$${index + 4}::text[]`).join(', ')})
+      as given (id, profile_id, ${names.join(', ')})
+  ), present as materialized (
+    select profiles.id
+    from profiles
+    where profiles.workspace_id = $1::uuid and profiles.id = any($3::uuid[])
+    order by profiles.id
+    for key share
+  ), merged as materialized (
+    select merged_profiles.profile_id as id
+    from merged_profiles
+    where merged_profiles.workspace_id = $1::uuid and merged_profiles.profile_id = any($3::uuid[])
+      and not exists (
+        select from removed_profiles
+        where removed_profiles.workspace_id = $1::uuid and removed_profiles.profile_id = merged_profiles.profile_id
+          and removed_profiles.fate = 'deleted')
+    order by merged_profiles.profile_id
+    for key share of merged_profiles
+  ), owned as materialized (
+    select given.*
+    from given
+    where given.profile_id in (select present.id from present union all select merged.id from merged)
+  ), inserted as (
+    insert into ${kind} (workspace_id, id, profile_id, ${names.join(', ')})
+    select $1::uuid, owned.id, owned.profile_id, ${names.map((name, index) => `owned.${name}::${casts[index]}`).join(', ')}
+    from owned
+    on conflict do nothing
+    returning 1
+  )
+  select
+    (select count(*) from inserted)::integer as inserted,
+    (select count(*) from given)::integer - (select count(*) from owned)::integer as "ofDeleted"`;
+}
+
+/** Puts rows back, without their sums: those were kept. Rows of deleted users are left out. */
+export async function insertOwned(
+  tx: Pick<Connection, 'query'>,
+  kind: ActivityTable,
+  { workspaceId, rows }: { workspaceId: string; rows: readonly ActivityRow[] },
+): Promise<{ inserted: number; ofDeleted: number }> {
+  const names = ['id', 'profile_id', ...given[kind].columns];
+  const values = [workspaceId, ...names.map((name) => rows.map((row) => row[name] ?? null))];
+  const result = await tx.query<{ inserted: number; ofDeleted: number }>({
+    text: insertOwnedStatement(kind),
+    values,
+  });
+  return result.rows[0]!;
+}
+
+/** By primary keys. */
+const findDeletedStatement = `
+  select wanted.id
+  from unnest($2::uuid[]) as wanted (id)
+  where (
+      select 1 from removed_profiles
+      where removed_profiles.workspace_id = $1::uuid and removed_profiles.profile_id = wanted.id
+        and removed_profiles.fate = 'deleted' limit 1) is not null
+    or ((select 1 from profiles where profiles.workspace_id = $1::uuid and profiles.id = wanted.id limit 1) is null
+      and (
+        select 1 from merged_profiles
+        where merged_profiles.workspace_id = $1::uuid and merged_profiles.profile_id = wanted.id limit 1) is null)`;
+
+/** Those among the profiles who were deleted: they have a tombstone, or are neither there nor merged into somebody. */
+export async function findDeleted(
+  pool: Pool,
+  workspaceId: string,
+  profileIds: readonly string[],
+): Promise<string[]> {
+  const values = [workspaceId, profileIds];
+  const { rows } = await pool.query<{ id: string }>({ text: findDeletedStatement, values });
+  return rows.map(({ id }) => id);
+}
+
+/**
+ * Deletes have to reach the archive of the workspace when the first of them is so many days old. One that has no file, as
+ * its months went without an archive, has nothing to be erased from.
+ */
+const dueErasuresStatement = `
+  select archive_erasures.workspace_id as id
+  from archive_erasures
+  where archive_erasures.since <= now() - make_interval(days => $1::integer)
+    and exists (
+      select from archive_files
+      where archive_files.workspace_id = archive_erasures.workspace_id and archive_files.object is not null)
+  order by archive_erasures.workspace_id`;
+
+export async function dueErasures(pool: Pool, days: number): Promise<string[]> {
+  const { rows } = await pool.query<{ id: string }>({ text: dueErasuresStatement, values: [days] });
+  return rows.map(({ id }) => id);
+}
+
+const finishErasureStatement = `
+  with later as (
+    update archive_erasures set since = $2::timestamptz
+    where archive_erasures.workspace_id = $1::uuid and archive_erasures.latest >= $2::timestamptz
+  )
+  delete from archive_erasures
+  where archive_erasures.workspace_id = $1::uuid and archive_erasures.latest < $2::timestamptz`;
+
+/**
+ * Everything that was deleted before the instant is erased from the archive of the workspace.
+ * @param before of Postgres's clock, as `readClock` gives it
+ */
+export async function finishErasure(pool: Pool, workspaceId: string, before: string): Promise<void> {
+  await pool.query({ text: finishErasureStatement, values: [workspaceId, before] });
+}
+
+/** Milliseconds of one statement: a page, a file's row. The count of a detached partition has its own. */
+const STATEMENT_TIMEOUT = 600_000;
+
+/**
+ * A pool for months that go. Every page goes along the primary key, planned for its bounds: neither a month is sorted for
+ * each of its pages, nor a table read for some of its rows. No statement goes on without end.
+ */
+export function openRetentionPool(databaseUrl: string): Pool {
+  return openPool(databaseUrl, 2, {
+    session: {
+      ...{ enable_seqscan: 'off', enable_bitmapscan: 'off', enable_hashjoin: 'off', enable_mergejoin: 'off' },
+      ...{ plan_cache_mode: 'force_custom_plan', jit: 'off' },
+      // The session of the lease rests while a file is written.
+      ...{ statement_timeout: STATEMENT_TIMEOUT, idle_session_timeout: 0 },
+    },
+  });
+}

@@ -1,0 +1,159 @@
+import type { Pool } from './database.ts';
+import type { ExportCounts, NewSegmentExport } from './segment-exports.ts';
+
+/** What a process needs for writing an export, or for telling of it. */
+export interface LeasedExport extends NewSegmentExport {
+  tries: number;
+  lastError: string | null;
+  requestedAt: Date;
+  endedAt: Date | null;
+}
+
+const leasedColumns = `
+    segment_exports.workspace_id::text as "workspaceId", segment_exports.id::text,
+    segment_exports.segment_id::text as "segmentId", segment_exports.object_prefix as "objectPrefix",
+    segment_exports.fields, segment_exports.attributes, segment_exports.output_format as "outputFormat",
+    segment_exports.url, segment_exports.callback, segment_exports.tries,
+    segment_exports.last_error as "lastError", segment_exports.requested_at as "requestedAt",
+    segment_exports.ended_at as "endedAt"`;
+
+/** By the index of what is due. */
+const leaseStatement = (order: string) => `
+  with due as (
+    select segment_exports.workspace_id, segment_exports.id
+    from segment_exports
+    where segment_exports.state = $4::text and segment_exports.due_at <= clock_timestamp()
+    order by ${order}
+    limit $3::integer
+    for update skip locked
+  )
+  update segment_exports
+  set
+    leased_by = $1::uuid, due_at = clock_timestamp() + $2::integer * interval '1 millisecond',
+    tries = segment_exports.tries + 1
+  from due
+  where segment_exports.workspace_id = due.workspace_id and segment_exports.id = due.id
+  returning ${leasedColumns}`;
+
+/** Workspaces have their turn: the one of which the fewest are being written, and of its own the oldest. */
+const fairly = `(
+      select count(*)
+      from segment_exports as others
+      where others.workspace_id = segment_exports.workspace_id
+        and others.state = 'open' and others.leased_by is not null
+    ), segment_exports.id`;
+
+const leaseStatements = {
+  open: leaseStatement(fairly),
+  ready: leaseStatement('segment_exports.due_at'),
+} as const;
+
+/**
+ * A lease: for so many milliseconds nobody else writes it (`open`) or tells of it (`ready`). Each counts as a try.
+ * @param process who leases, a UUID that was used for no other lease
+ */
+export async function leaseExports(
+  pool: Pool,
+  state: keyof typeof leaseStatements,
+  { process, milliseconds, limit }: { process: string; milliseconds: number; limit: number },
+): Promise<LeasedExport[]> {
+  const { rows } = await pool.query<LeasedExport>({
+    name: `lease-${state}-exports`,
+    text: leaseStatements[state],
+    values: [process, milliseconds, limit, state],
+  });
+  return rows;
+}
+
+/** Whose lease it is. */
+export interface ExportLease {
+  process: string;
+  workspaceId: string;
+  id: string;
+}
+
+const mine = `
+  where segment_exports.workspace_id = $2::uuid
+    and segment_exports.id = $3::uuid
+    and segment_exports.leased_by = $1::uuid`;
+
+const renewStatement = `
+  update segment_exports
+  set
+    due_at = clock_timestamp() + $4::integer * interval '1 millisecond',
+    users = $5::bigint, files = $6::integer, bytes = $7::bigint
+  ${mine}`;
+
+/** Keeps a lease, and says how far it has come. @returns false when it is another's */
+export async function renewExport(
+  pool: Pool,
+  { process, workspaceId, id }: ExportLease,
+  { users, files, bytes, milliseconds }: ExportCounts & { milliseconds: number },
+): Promise<boolean> {
+  const values = [process, workspaceId, id, milliseconds, users, files, bytes];
+  const { rowCount } = await pool.query({ name: 'renew-export', text: renewStatement, values });
+  return rowCount === 1;
+}
+
+const finishStatement = `
+  update segment_exports
+  set
+    state = 'ready', users = $4::bigint, files = $5::integer, bytes = $6::bigint, ended_at = now(),
+    tries = 1, last_error = null,
+    due_at = case when segment_exports.callback is null then null
+      else clock_timestamp() + $8::integer * interval '1 millisecond' end,
+    expires_at = case when segment_exports.url is null then null
+      else clock_timestamp() + $7::integer * interval '1 millisecond' end
+  ${mine} and segment_exports.state = 'open'
+  returning ${leasedColumns}`;
+
+/**
+ * The files are whole: the link opens from now on, for so long. Who is to be told is told under the same lease.
+ * @returns undefined when the lease is another's
+ */
+export async function finishExport(
+  pool: Pool,
+  { process, workspaceId, id }: ExportLease,
+  { users, files, bytes, linkMs, milliseconds }: ExportCounts & { linkMs: number; milliseconds: number },
+): Promise<LeasedExport | undefined> {
+  const values = [process, workspaceId, id, users, files, bytes, linkMs, milliseconds];
+  const { rows } = await pool.query<LeasedExport>({ name: 'finish-export', text: finishStatement, values });
+  return rows[0];
+}
+
+const giveBackStatement = `
+  update segment_exports
+  set
+    leased_by = null, due_at = clock_timestamp() + $4::integer * interval '1 millisecond',
+    last_error = coalesce($5::text, segment_exports.last_error),
+    tries = segment_exports.tries - case when $5::text is null then 1 else 0 end
+  ${mine}`;
+
+/** Gives a lease back, until the next try. Without an error it was no try. */
+export async function giveBackExport(
+  pool: Pool,
+  { process, workspaceId, id }: ExportLease,
+  { retryMs, error }: { retryMs: number; error?: string },
+): Promise<void> {
+  const values = [process, workspaceId, id, retryMs, error ?? null];
+  await pool.query({ name: 'give-back-export', text: giveBackStatement, values });
+}
+
+const endStatement = `
+  update segment_exports
+  set
+    leased_by = null, due_at = null, last_error = $4::text,
+    state = case when segment_exports.state = 'open' then 'failed' else segment_exports.state end,
+    ended_at = coalesce(segment_exports.ended_at, now()),
+    told_at = case when $4::text is null then now() end
+  ${mine}`;
+
+/** Nothing more is done: whoever was to be told was, or why the writing or telling has failed for good. */
+export async function endExport(
+  pool: Pool,
+  { process, workspaceId, id }: ExportLease,
+  error: string | null,
+): Promise<void> {
+  const values = [process, workspaceId, id, error];
+  await pool.query({ name: 'end-export', text: endStatement, values });
+}

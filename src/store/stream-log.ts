@@ -1,0 +1,267 @@
+import type { Json } from '../profile/json.ts';
+import { uuidArray } from './arrays.ts';
+import type { Connection, Pool } from './database.ts';
+
+/** Event, purchase, attributes, subscription, identity. */
+export type StreamKind = 'e' | 'p' | 'a' | 's' | 'i';
+
+/** Something that took effect. */
+export interface StreamEntry {
+  workspaceId: string;
+  kind: StreamKind;
+  /** NIL where it is about no single user. */
+  profileId: string;
+  /** Of the event or purchase; of everything else its own, a UUID. */
+  id: string;
+  /** Absent for events and purchases, which are read from their tables. */
+  detail?: Json;
+}
+
+const appendLogStatement = `
+  insert into stream_log (workspace_id, at, kinds, profile_ids, ids, details)
+  values ($1::uuid, $2::timestamptz, $3::text, $4::uuid[], $5::uuid[], $6::json)`;
+
+/**
+ * Appends what a transaction has done in one workspace: its last statement, so that whoever waited for it to commit has the
+ * later id.
+ * @param now the store's clock at the start of the batch
+ */
+export async function appendLog(tx: Connection, entries: StreamEntry[], now: string): Promise<void> {
+  const details: Record<number, Json> = {};
+  let anyDetail = false;
+  let kinds = '';
+  for (let place = 0; place < entries.length; place++) {
+    const { kind, detail } = entries[place]!;
+    kinds += kind;
+    if (detail === undefined) continue;
+    details[place] = detail;
+    anyDetail = true;
+  }
+  await tx.query({
+    name: 'append-stream-log',
+    text: appendLogStatement,
+    values: [
+      entries[0]!.workspaceId,
+      now,
+      kinds,
+      uuidArray(entries, ({ profileId }) => profileId),
+      uuidArray(entries, ({ id }) => id),
+      anyDetail ? JSON.stringify(details) : null,
+    ],
+  });
+}
+
+/**
+ * The horizon: ids up to it are decided, since every transaction that may have taken one has ended. Ids are taken before
+ * COMMIT and so become visible in another order; a row is read when no smaller id can come any more. A transaction has
+ * its xid before it takes an id, so that those that were under way when the ids were looked at are older than an xid
+ * that is taken then. A long transaction anywhere in the cluster holds the horizon back, if it has written something.
+ */
+export interface HorizonWatch {
+  /** Ids up to this one are decided. */
+  horizon(): string;
+  /** @returns whether it has moved */
+  look(): Promise<boolean>;
+}
+
+const lastIdStatement = `select case when is_called then last_value else 0 end::text as last from stream_log_id`;
+/** The first of an own transaction each: an id of a transaction is taken only where there are new rows. */
+const takeXidStatement = 'select pg_current_xact_id()::text as xid';
+const oldestStatement = 'select pg_snapshot_xmin(pg_current_snapshot())::text as oldest';
+
+export function watchHorizon(pool: Pool): HorizonWatch {
+  let decided = '0';
+  let asked: { last: string; xid: bigint } | undefined;
+  let underWay: Promise<boolean> | undefined;
+
+  async function text<Name extends string>(statement: string, name: Name): Promise<string> {
+    const { rows } = await pool.query<Record<Name, string>>(statement);
+    return rows[0]![name];
+  }
+
+  async function settle(): Promise<boolean> {
+    if (!asked || BigInt(await text(oldestStatement, 'oldest')) <= asked.xid) return false;
+    decided = asked.last;
+    asked = undefined;
+    return true;
+  }
+
+  async function lookOnce(): Promise<boolean> {
+    const moved = await settle();
+    if (asked) return moved;
+    const last = await text(lastIdStatement, 'last');
+    if (last === decided) return moved;
+    asked = { last, xid: BigInt(await text(takeXidStatement, 'xid')) };
+    return (await settle()) || moved;
+  }
+
+  return {
+    horizon: () => decided,
+    // Several ask at once: they share one look.
+    look() {
+      underWay ??= lookOnce().finally(() => {
+        underWay = undefined;
+      });
+      return underWay;
+    },
+  };
+}
+
+export interface LogRow {
+  id: string;
+  at: Date;
+  kinds: string;
+  profileIds: string[];
+  ids: string[];
+  details: Record<string, Json> | null;
+}
+
+/**
+ * By a range of the primary key. `kinds` has a letter an entry, and its length is known without it. What is large of a row
+ * is fetched for those alone that are given.
+ */
+const readLogStatement = `
+  select
+    next.id::text, next.at, next.kinds, next.profile_ids::text[] as "profileIds", next.ids::text[] as ids, next.details
+  from (
+    select
+      stream_log.*, sum(octet_length(stream_log.kinds)) over (order by stream_log.id) - octet_length(stream_log.kinds)
+        as before
+    from (
+      select * from stream_log
+      where stream_log.workspace_id = $1::uuid
+        and stream_log.id > $2::bigint
+        and stream_log.id <= $3::bigint
+      order by stream_log.id
+      limit $4
+    ) as stream_log
+  ) as next
+  where next.before < $5::bigint
+  order by next.id`;
+
+/** The next rows that are decided, in their order: one, and more while those before have fewer than `entries`. */
+export async function readLog(
+  pool: Pool,
+  workspaceId: string,
+  { after, horizon, limit, entries }: { after: string; horizon: string; limit: number; entries: number },
+): Promise<LogRow[]> {
+  const { rows } = await pool.query<LogRow>({
+    name: 'read-stream-log',
+    text: readLogStatement,
+    values: [workspaceId, after, horizon, limit, entries],
+  });
+  return rows;
+}
+
+/**
+ * What there is of entries, by their whole primary keys: with the ids alone each would cost a walk through all that the
+ * workspace has. Under whom a row was written it stays, also when that user is merged. JSON texts, so that numbers stay
+ * as they are.
+ */
+const readActivityStatement = `
+  select events.id::text, jsonb_build_object(
+    'name', events.name, 'time', events."time", 'app_id', events.app_id, 'properties', events.properties)::text as data
+  from unnest($2::uuid[], $3::uuid[]) as wanted (profile_id, id)
+  join events
+    on events.workspace_id = $1::uuid and events.profile_id = wanted.profile_id and events.id = wanted.id
+  union all
+  select purchases.id::text, jsonb_build_object(
+    'product_id', purchases.product_id, 'currency', purchases.currency, 'price', purchases.price,
+    'quantity', purchases.quantity, 'time', purchases."time", 'app_id', purchases.app_id,
+    'properties', purchases.properties)::text
+  from unnest($4::uuid[], $5::uuid[]) as wanted (profile_id, id)
+  join purchases
+    on purchases.workspace_id = $1::uuid and purchases.profile_id = wanted.profile_id and purchases.id = wanted.id`;
+
+/** Of an event or a purchase. */
+export interface ActivityKey {
+  profileId: string;
+  id: string;
+}
+
+/** Events and purchases that are still there; those of deleted users are not. */
+export async function readActivity(
+  pool: Pool,
+  workspaceId: string,
+  { events, purchases }: { events: ActivityKey[]; purchases: ActivityKey[] },
+): Promise<Map<string, string>> {
+  const columns = (keys: ActivityKey[]) => [
+    uuidArray(keys, ({ profileId }) => profileId),
+    uuidArray(keys, ({ id }) => id),
+  ];
+  const { rows } = await pool.query<{ id: string; data: string }>({
+    name: 'read-stream-activity',
+    text: readActivityStatement,
+    values: [workspaceId, ...columns(events), ...columns(purchases)],
+  });
+  return new Map(rows.map(({ id, data }) => [id, data]));
+}
+
+/** By the primary keys of profiles and merged_profiles. Who was merged has another's external id from then on. */
+const readNamesStatement = `
+  select wanted.id::text, profiles.external_id as "externalId"
+  from unnest($2::uuid[]) as wanted (id)
+  join profiles on profiles.workspace_id = $1::uuid and profiles.id = wanted.id
+  union all
+  select wanted.id::text, null
+  from unnest($2::uuid[]) as wanted (id)
+  join merged_profiles on merged_profiles.workspace_id = $1::uuid and merged_profiles.profile_id = wanted.id`;
+
+/** External ids by profile; a profile that was deleted is missing. */
+export async function readNames(
+  pool: Pool,
+  workspaceId: string,
+  profileIds: string[],
+): Promise<Map<string, string | null>> {
+  const { rows } = await pool.query<{ id: string; externalId: string | null }>({
+    name: 'read-stream-names',
+    text: readNamesStatement,
+    values: [workspaceId, profileIds],
+  });
+  return new Map(rows.map(({ id, externalId }) => [id, externalId]));
+}
+
+/** By a range of the index on the time; the destinations are few. */
+const trimLogStatement = `
+  with old as materialized (
+    select stream_log.workspace_id, stream_log.id
+    from stream_log
+    where stream_log.at < now() - make_interval(days => $1)
+    order by stream_log.at
+    limit $2
+  ), gone as (
+    delete from stream_log using old
+    where stream_log.workspace_id = old.workspace_id and stream_log.id = old.id
+    returning stream_log.workspace_id, stream_log.id
+  ), missed as (
+    select stream_destinations.workspace_id, stream_destinations.id, count(*) as rows
+    from gone
+    join stream_destinations
+      on stream_destinations.workspace_id = gone.workspace_id and stream_destinations.position < gone.id
+    group by stream_destinations.workspace_id, stream_destinations.id
+  ), told as (
+    update stream_destinations
+    set lost = stream_destinations.lost + missed.rows, lost_at = now()
+    from missed
+    where stream_destinations.workspace_id = missed.workspace_id and stream_destinations.id = missed.id
+    returning stream_destinations.id::text
+  )
+  select
+    (select count(*) from gone) as gone,
+    coalesce((select array_agg(told.id) from told), '{}') as lost`;
+
+/**
+ * Forgets rows of the log that are older than `days`, a slice of them, and notes with each destination what of them it has
+ * not got.
+ */
+export async function trimLog(
+  pool: Pool,
+  days: number,
+  limit: number,
+): Promise<{ gone: number; lost: string[] }> {
+  const { rows } = await pool.query<{ gone: number; lost: string[] }>({
+    text: trimLogStatement,
+    values: [days, limit],
+  });
+  return rows[0]!;
+}

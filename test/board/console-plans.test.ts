@@ -1,0 +1,277 @@
+import { readdirSync, readFileSync } from 'node:fs';
+import path from 'node:path';
+import { afterAll, beforeAll, describe, expect, test, vi } from 'vitest';
+import { createAccounts } from '../../src/board/accounts.ts';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { toServiceId } from '../../src/profile/identifier.ts';
+import { pack } from '../../src/queue/pack.ts';
+import { findNamed, findTeams } from '../../src/store/accounts.ts';
+import { auditAccountIn, inTime } from '../../src/store/audit.ts';
+import { PostgresClient } from '../../src/store/database.ts';
+import { requireLinkKey } from '../../src/store/preference-centers.ts';
+import { createAccount } from '../setup/access.ts';
+import { small } from '../store/plans/allowed.ts';
+import { type Filled, fill } from '../store/plans/fill.ts';
+import { accesses, explainCustom, longRead, readCatalog } from '../store/plans/read.ts';
+import { createVisitor } from './browser-session.ts';
+import { page, post } from './console-scene.ts';
+import { createInstallation, type Installation, log, tester } from './installation.ts';
+import { createPeople } from './people.ts';
+
+/** What Prisma reads of a large table besides single rows, and why it stays short. */
+const longReads: Record<string, string> = {
+  'a range of usage_pkey: SELECT SUM("public"."usage"."attributes") AS "_sum$attributes", SUM("public"."usage"."even':
+    'a row per day and lane, of 30 days',
+};
+
+/** Statements that Prisma has sent. */
+const sent = new Map<string, unknown[]>();
+/** Each `file:line` of src/board and src/store that has asked Prisma for something. */
+const lines = new Set<string>();
+
+const ASKING =
+  /\b(?:prisma|tx)\s*\.\w+\.(?:find|create|update|delete|upsert|count|groupBy|aggregate)\w*\(|\.\$(?:query|execute)Raw/;
+
+/** A client whose questions are noted where they are asked: what they become is sent later, by nobody in particular. */
+function noting<T extends object>(client: T): T {
+  const note = () => {
+    const stack = new Error().stack!.matchAll(/\/(src\/(?:board|store)\/[\w/-]+\.ts):(\d+)/g);
+    for (const [, file, line] of stack) lines.add(`${file}:${line}`);
+  };
+  const model = (given: object) =>
+    new Proxy(given, {
+      get: (target, name) => {
+        const found = Reflect.get(target, name);
+        if (typeof found !== 'function') return found;
+        return (...values: unknown[]) => {
+          note();
+          return found.apply(target, values);
+        };
+      },
+    });
+  return new Proxy(client, {
+    get(target, name) {
+      const found: unknown = Reflect.get(target, name);
+      if (name === '$transaction')
+        return (work: unknown, ...rest: unknown[]) =>
+          (found as (...given: unknown[]) => unknown).call(
+            target,
+            typeof work === 'function' ? (tx: object) => work(noting(tx)) : work,
+            ...rest,
+          );
+      if (typeof found === 'function' && /Raw/.test(String(name)))
+        return (...values: unknown[]) => {
+          note();
+          return found.apply(target, values);
+        };
+      return typeof found === 'object' && found !== null && !String(name).startsWith('_')
+        ? model(found)
+        : found;
+    },
+  });
+}
+
+/** Prisma asks for rows as arrays, and nothing else does. */
+function noteStatements() {
+  const query = PostgresClient.prototype.query as (...given: unknown[]) => unknown;
+  return vi.spyOn(PostgresClient.prototype, 'query').mockImplementation(function (
+    this: unknown,
+    ...given: unknown[]
+  ) {
+    const [first, values] = given as [{ text?: string; rowMode?: string; values?: unknown[] }, unknown[]?];
+    if (first?.rowMode === 'array' && /^\s*(select|with|insert|update|delete)\b/i.test(first.text ?? ''))
+      sent.set(first.text!, values ?? first.values ?? []);
+    return query.apply(this, given);
+  } as never);
+}
+
+let installation: Installation;
+let filled: Filled;
+beforeAll(async () => {
+  installation = await createInstallation('postgres');
+  const { database } = installation;
+  filled = await fill(database.pool);
+  database.prisma = noting(database.prisma);
+  const spy = noteStatements();
+  try {
+    await visitEverything();
+  } finally {
+    spy.mockRestore();
+  }
+}, 120_000);
+afterAll(() => installation.stop());
+
+/** Every page and every action, by BOARD_USER and by people of a company; what Prisma's callers have besides. */
+async function visitEverything(): Promise<void> {
+  const { database } = installation;
+  const { workspaceId, integrationId, oldRunId, users } = filled;
+  const query = async (text: string, ...values: unknown[]) => (await database.pool.query(text, values)).rows;
+  const board = await installation.startBoard();
+  const people = createPeople(installation, board);
+  const operator = createVisitor(board);
+  await operator.signIn();
+  const [{ id: owner }] = await query('select company_id as id from workspaces where id = $1', workspaceId);
+  const set = newId();
+  await query(
+    "insert into permission_sets (id, company_id, name, permissions) values ($1, $2, 'Looks', '{admin}')",
+    ...[set, owner],
+  );
+  const appGroups = [{ workspace: workspaceId, permissions: [], permissionSet: set, teams: [] }];
+  const admin = (await people.arrive(['admin'], { company: owner })).visitor;
+  const member = (await people.arrive([], { company: owner, appGroups })).visitor;
+  const center = newId();
+  await query(
+    `insert into preference_centers (workspace_id, id, name, title, page_html, confirmation_html, state)
+     values ($1, $2, 'Choices', 'Choices', '<p>Hello</p>', '', 'active')`,
+    ...[workspaceId, center],
+  );
+  const [{ id: key }] = await query('select id from api_keys where workspace_id = $1', workspaceId);
+  const [{ id: team, name: teamName }] = await query(
+    'select id, name from teams where workspace_id = $1',
+    workspaceId,
+  );
+  const [user] = users;
+  const sentBy = {
+    request_id: newId(),
+    workspace_id: workspaceId,
+    accepted_at: new Date().toISOString(),
+    key_id: key,
+  };
+  const event = { kind: 'events', id: newId(), index: 0, identifier: { external_id: 'ada' }, name: 'seen' };
+  const objects = [{ ...event, time: sentBy.accepted_at } as AcceptedObject];
+  await installation.producer.add(pack([{ request: sentBy, objects, bytes: 100 }], 1, 100));
+  const account = await createAccount(database.pool as never, owner, 'grace@example.com');
+  const [{ id: waiting, request_id: request }] = await query(
+    "select id, request_id from dead_letters where workspace_id = $1 and state = 'waiting' limit 1",
+    workspaceId,
+  );
+  const service = toServiceId(user!.id);
+  const within = `workspace=${workspaceId}`;
+  const paths = [
+    ...['/', '/history', '/users', `/users?q=${user!.external_id}`, `/users/${service}?${within}`],
+    ...[
+      '/requests',
+      `/requests/${sentBy.request_id}?${within}`,
+      `/requests/${request}?${within}`,
+      '/dead-letters',
+      '/dead-letters?state=discarded',
+    ],
+    ...[
+      `/dead-letters/${waiting}`,
+      '/syncs',
+      `/syncs/${integrationId}`,
+      `/syncs/${integrationId}/runs/${oldRunId}`,
+    ],
+    ...['/groups', `/groups?${within}&after=a`, '/preference-centers', `/preference-centers/${center}`],
+    ...[
+      `/preference-centers/${center}/preview?user=${user!.external_id}`,
+      '/workspaces',
+      '/workspaces?q=shop1',
+    ],
+    ...[
+      `/workspaces?after=${newId()}`,
+      `/workspaces/${workspaceId}`,
+      '/keys',
+      `/keys?${within}&before=${newId()}`,
+    ],
+    ...[`/keys/${key}`, '/accounts', `/accounts?company=${owner}&q=who`, `/accounts?company=${newId()}`],
+    ...[
+      `/accounts/${account}`,
+      '/teams',
+      `/teams?company=${owner}&sets_before=${newId()}&teams_before=${newId()}`,
+    ],
+    ...[
+      `/teams/${team}`,
+      `/permission-sets/${set}`,
+      '/audit',
+      `/audit?company=${newId()}`,
+      '/sessions?of=all',
+    ],
+  ];
+  for (const one of paths)
+    for (const visitor of [operator, admin, member]) {
+      const { status, text } = await page(visitor, one);
+      if (status >= 500) throw new Error(`${one}: ${text}`);
+    }
+  const act = async (where: string, fields: Record<string, string>) => {
+    const { status } = await post(admin, where, fields);
+    if (status >= 400) throw new Error(`${where} ${JSON.stringify(fields)}: ${status}`);
+  };
+  await act('/keys', { workspace: workspaceId, name: 'till', permission: 'users.track' });
+  const [made] = await query("select id, identifier from api_keys where name = 'till'");
+  await act(`/keys/${made.id}`, { confirm: made.identifier });
+  const limit = { bucket: 'scim', requests: '5', window_seconds: '5' };
+  for (const action of ['set', 'reset'])
+    await post(operator, `/workspaces/${workspaceId}`, { action, ...limit });
+  await act('/teams', { action: 'make_team', company: owner, workspace: workspaceId, name: 'Berlin' });
+  const give = { workspace: workspaceId };
+  await act(`/accounts/${account}/permissions`, { action: 'give_set', ...give, set });
+  await act(`/accounts/${account}/permissions`, {
+    action: 'give_team',
+    ...give,
+    team: teamName,
+    permission: 'admin',
+  });
+  await page(admin, `/accounts/${account}`);
+  await act(`/accounts/${account}`, { action: 'invite' });
+  await act(`/accounts/${account}`, { action: 'uninvite' });
+  const invited = await createAccount(database.pool as never, owner, 'ada@example.com');
+  const token = await people.invite(invited);
+  await createVisitor(board).get(`/invitation?token=${token}`);
+  await people.accept(token);
+  await createAccounts(database, log).signInProved(
+    { email: 'ada@example.com', company: owner },
+    { client: { address: undefined, agent: 'Firefox' }, previous: undefined },
+  );
+  await requireLinkKey(database, workspaceId);
+  await findNamed(database.prisma, 'workspaces', { companyId: owner, names: ['shop2'], ids: [newId()] });
+  await findTeams(database.prisma, [{ workspaceId, name: teamName, id: team }]);
+  const told = auditAccountIn(database.prisma, tester, {
+    ...{ account: { id: account, companyId: owner, version: 1 }, action: 'accounts.change' },
+  });
+  await inTime(database.prisma, told, database.prisma.account.findMany({ where: { id: account } }));
+  // More than a page knows by name: one of the others is looked up.
+  await query(
+    "insert into workspaces (id, name, company_id) select gen_random_uuid(), 'another ' || n, $1 from generate_series(1, 1000) as n",
+    owner,
+  );
+  for (const which of [workspaceId, 'shop1']) await page(admin, `/workspaces?q=${which}`);
+}
+
+function linesThatAsk(): string[] {
+  return ['src/board', 'src/store'].flatMap((folder) =>
+    readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
+      .filter((name) => name.endsWith('.ts'))
+      .flatMap((name) => {
+        const file = path.posix.join(folder, name);
+        const text = readFileSync(path.join(packageRoot, file), 'utf8').split('\n');
+        return text.flatMap((line, index) => (ASKING.test(line) ? [`${file}:${index + 1}`] : []));
+      }),
+  );
+}
+
+describe('of every question that the console asks Prisma, on a filled database,', () => {
+  test('the statements are known here', () => {
+    expect(linesThatAsk().filter((line) => !lines.has(line))).toEqual([]);
+    expect(sent.size).toBeGreaterThan(40);
+  });
+
+  test('none reads much of a large table, but for those named with a reason', async () => {
+    const { pool } = installation.database;
+    const catalog = await readCatalog(pool);
+    const tx = await pool.connect();
+    const long = new Set<string>();
+    try {
+      for (const [text, values] of sent)
+        for (const access of accesses(await explainCustom(tx, { site: '', text, values }), catalog)) {
+          const read = access.table in small ? undefined : longRead(access);
+          if (read !== undefined) long.add(`${read}: ${text.slice(0, 90)}`);
+        }
+    } finally {
+      tx.release();
+    }
+    expect([...long].sort()).toEqual(Object.keys(longReads).sort());
+  });
+});

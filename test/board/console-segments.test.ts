@@ -1,0 +1,139 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Console, openConsole, page, post } from './console-scene.ts';
+import type { Visitor } from './people.ts';
+
+let scene: Console;
+beforeAll(async () => {
+  scene = await openConsole();
+  await scene.query(
+    `insert into profiles (workspace_id, id, external_id, country, created_at, updated_at)
+     select $1, uuid_v7_floor(now() - n * interval '1 s'), 'from-' || n, 'DE', now(), now() from generate_series(1, 2500) as n`,
+    scene.shop,
+  );
+});
+afterAll(() => scene.installation.stop());
+
+const german = '{"attribute": "country", "equals": "DE"}';
+const sends = async (visitor: Visitor, path: string, fields: Record<string, string>) => {
+  const answer = await post(visitor, path, { workspace: scene.shop, ...fields });
+  return { status: answer.status, text: await answer.text(), to: answer.headers.get('location') ?? '' };
+};
+const arrives = async (...permissions: string[]) =>
+  (await scene.people.arrive([], { appGroups: [{ workspace: scene.shop, permissions, teams: [] }] })).visitor;
+const actionsOf = async (id: string) =>
+  (await scene.query('select action, detail from audit where subject_id = $1 order by id', id)).map(
+    ({ action, detail }) => [action, detail],
+  );
+
+describe('a segment', () => {
+  test('is counted and sampled before it has a name, made, changed and archived, and the audit says so', async () => {
+    const counted = await sends(scene.operator, '/segments', { action: 'count', definition: german });
+    expect([counted.status, counted.text.replaceAll(/<[^>]*>/g, '')]).toEqual([
+      200,
+      expect.stringContaining('2,500 users of 2,501 users that were looked at: all of the workspace.'),
+    ]);
+    expect([...counted.text.matchAll(/href="\/users\//g)]).toHaveLength(10);
+    expect(counted.text).not.toContain('Count on');
+    const words = { name: 'Germans', purpose: 'A letter', definition: german };
+    const { to } = await sends(scene.operator, '/segments', { action: 'create', ...words });
+    const [, id] = /^\/segments\/([0-9a-f-]{36})\?/.exec(to)!;
+    const path = `/segments/${id}`;
+    const { text } = await page(scene.operator, path);
+    for (const shown of ['Germans', 'A letter', 'attribute country equals', id!])
+      expect([shown, text.includes(shown)]).toEqual([shown, true]);
+    const changed = { ...words, name: 'In Germany' };
+    expect((await sends(scene.operator, path, { action: 'update', ...changed })).to).toContain(
+      'done=changed',
+    );
+    expect((await sends(scene.operator, path, { action: 'archive', confirm: 'no' })).status).toBe(400);
+    expect((await sends(scene.operator, path, { action: 'archive', confirm: 'archive' })).to).toContain(
+      'archived',
+    );
+    expect((await sends(scene.operator, path, { action: 'update', ...words })).to).toContain('as_before');
+    expect((await page(scene.operator, `/segments?workspace=${scene.shop}`)).text).toContain('archived');
+    expect(await actionsOf(id!)).toEqual([
+      ['segments.create', { name: 'Germans' }],
+      ['segments.update', { name: 'In Germany' }],
+      ['segments.archive', { name: 'In Germany' }],
+    ]);
+  });
+
+  test('is counted on from where a count has ended', async () => {
+    const [{ after }] = await scene.query(
+      'select id as after from profiles where workspace_id = $1 order by id offset 1999 limit 1',
+      scene.shop,
+    );
+    const { text } = await sends(scene.operator, '/segments', {
+      ...{ action: 'count', definition: german, after, users: '2000', matched: '2000' },
+    });
+    expect(text.replaceAll(/<[^>]*>/g, '')).toContain('2,500 users of 2,501 users');
+  });
+
+  test.each([
+    ['{"all": [', "'definition' is no JSON from line 1, character 10 on."],
+    ['{"all": [\n{"attribute": x}]}', "'definition' is no JSON: Unexpected token"],
+    ['{"all": [{"event": "read", "last_in_days": 0}]}', 'definition.all[0].last_in_days is not valid'],
+    ['{"all": [\n{"event" "x"}]}', "'definition' is no JSON from line 2, character 10 on."],
+    ['{"attribute": "password", "equals": "x"}', 'definition.attribute is not valid'],
+  ])(
+    'that says %s is refused with the place and the rule, and stays in the form',
+    async (definition, says) => {
+      const { status, text } = await sends(scene.operator, '/segments', {
+        action: 'create',
+        name: 'N',
+        definition,
+      });
+      const shown = text.replaceAll('&#39;', "'").replaceAll('&quot;', '"');
+      expect([status, shown.includes(says), shown.includes(definition)]).toEqual([400, true, true]);
+    },
+  );
+
+  test('has a name that no other one has', async () => {
+    const { status, text } = await sends(scene.operator, '/segments', {
+      ...{ action: 'create', name: 'Teal', definition: german },
+    });
+    expect([status, text]).toEqual([400, expect.stringContaining('has this name already')]);
+  });
+
+  test('is made, changed and archived by whom SCIM allows it, and confirms nobody to who may not know', async () => {
+    const [looks, counts, archives] = [
+      await arrives('view_segments'),
+      await arrives('edit_segments', 'view_user_profile'),
+      await arrives('archive_segments'),
+    ];
+    const path = `/segments/${scene.segment}`;
+    for (const visitor of [looks, counts, archives])
+      for (const place of [path, '/segments']) {
+        const { status, text } = await page(visitor, place);
+        expect([place, status, text.includes('Teal'), text.includes('colour')]).toEqual([
+          place,
+          200,
+          true,
+          false,
+        ]);
+      }
+    const statusOf = async (visitor: Visitor, where: string, fields: Record<string, string>) =>
+      (await sends(visitor, where, { name: 'Other', definition: german, ...fields })).status;
+    for (const action of ['create', 'count'])
+      expect(await statusOf(looks, '/segments', { action })).toBe(403);
+    expect(await statusOf(looks, path, { action: 'archive', confirm: 'archive' })).toBe(403);
+    expect(await statusOf(archives, path, { action: 'update' })).toBe(403);
+    expect(await statusOf(counts, path, { action: 'update' })).toBe(403);
+    expect(await statusOf(counts, '/segments', { action: 'count' })).toBe(200);
+    const who = '{"none": [{"attribute": "email", "equals": "ada@gmail.com"}]}';
+    expect(await statusOf(counts, '/segments', { action: 'count', definition: who })).toBe(403);
+    expect(await statusOf(archives, path, { action: 'archive', confirm: 'archive' })).toBe(303);
+    expect((await actionsOf(scene.segment)).map(([action]) => action)).toEqual(['segments.archive']);
+  });
+});
+
+test('an export says of which segment it is, what was written and what is wrong, without what opens anything', async () => {
+  const { text } = await page(scene.operator, '/exports?workspace=shop');
+  const words = text.replaceAll(/<[^>]*>/g, ' ').replaceAll(/\s+/g, ' ');
+  expect(words).toMatch(
+    /Teal whole 12 1 3,456 .* no link hooks\.example, not reached 503 of the callback Teal-1/,
+  );
+  expect(text).not.toContain('4711');
+  const { text: none } = await page(scene.operator, '/exports?workspace=school');
+  expect(none).toContain('POST /users/export/segment');
+});

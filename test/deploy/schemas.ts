@@ -1,0 +1,66 @@
+/** An object of Kubernetes. */
+export interface Manifest {
+  apiVersion: string;
+  kind: string;
+  metadata: { name: string; namespace?: string; labels?: Record<string, string> };
+}
+
+/** Packages that are made of the schemas which Kubernetes and the two operators publish, by API group. */
+const packages: Record<string, string> = {
+  'keda.sh': '@kubernetes-models/keda',
+  'monitoring.coreos.com': '@kubernetes-models/prometheus-operator',
+};
+
+type Model = new (object: object) => { validate(): void };
+
+/**
+ * What of an object its schema does not allow, as `/spec/replicas: …`. Schemas of Kubernetes let every further name pass,
+ * where a cluster says “unknown field”: a name that the schema's check never looks at is one that it does not know.
+ * @throws where no package has its kind
+ */
+export async function faultsOf(object: Manifest): Promise<string[]> {
+  const [group, version] = object.apiVersion.includes('/')
+    ? object.apiVersion.split('/')
+    : ['', object.apiVersion];
+  const home = packages[group!] ?? 'kubernetes-models';
+  const place = [home, group!.replace(/^(?:rbac|storage)$/, '$&.k8s.io'), version].filter(Boolean).join('/');
+  const models = (await import(place)) as Record<string, Model>;
+  const Model = models[object.kind];
+  if (!Model) throw new Error(`${place} has no ${object.kind}`);
+  const known = new Set<string>();
+  // It copies what it is made of, and so would have looked at everything.
+  const model = new Model(object);
+  for (const [name, value] of Object.entries(object))
+    Object.assign(model, { [name]: watch(value, `/${name}`, known) });
+  const faults: string[] = [];
+  try {
+    model.validate();
+  } catch (error) {
+    faults.push((error as Error).message);
+  }
+  for (const [name, value] of Object.entries(object))
+    for (const at of pathsOf(value, `/${name}`)) if (!known.has(at)) faults.push(`${at} is not known`);
+  return faults;
+}
+
+/** The value, which says of each of its members that it was looked at. */
+function watch(value: unknown, at: string, known: Set<string>): unknown {
+  if (typeof value !== 'object' || value === null) return value;
+  return new Proxy(value, {
+    get(target, name) {
+      const member = Reflect.get(target, name);
+      if (typeof name === 'symbol' || !Object.hasOwn(target, name)) return member;
+      known.add(`${at}/${name}`);
+      return watch(member, `${at}/${name}`, known);
+    },
+  });
+}
+
+/** Of all members below a value. */
+function pathsOf(value: unknown, at: string): string[] {
+  if (typeof value !== 'object' || value === null) return [];
+  return Object.entries(value).flatMap(([name, member]) => [
+    `${at}/${name}`,
+    ...pathsOf(member, `${at}/${name}`),
+  ]);
+}

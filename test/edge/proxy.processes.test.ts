@@ -1,0 +1,208 @@
+import { createServer, type IncomingHttpHeaders, request, type Server, type ServerResponse } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
+import { type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { send } from '../setup/api.ts';
+import { liftLimits } from '../setup/examples.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+
+interface Asked {
+  method: string;
+  url: string;
+  headers: IncomingHttpHeaders;
+  body: Buffer;
+}
+
+/** Another service of the same API: what it was asked, and how it answers. */
+let upstream: Server;
+const asked: Asked[] = [];
+let answer: (response: ServerResponse) => void;
+
+const SUCCESS = { attributes_processed: 1, message: 'success' };
+
+/** As a service of another vendor does: with a header of its own, and words that are not ours. */
+function says(status: number, body: unknown) {
+  return (response: ServerResponse) => {
+    response.writeHead(status, { 'Content-Type': 'application/json', 'X-Theirs': 'yes' });
+    response.end(JSON.stringify(body));
+  };
+}
+
+let fleet: Fleet;
+let port: number;
+let key: string;
+beforeAll(async () => {
+  upstream = createServer(async (received, response) => {
+    const chunks: Buffer[] = [];
+    for await (const chunk of received) chunks.push(chunk);
+    const { method = '', url = '', headers } = received;
+    asked.push({ method, url, headers, body: Buffer.concat(chunks) });
+    answer(response);
+  });
+  await new Promise<void>((resolve) => upstream.listen(0, '127.0.0.1', resolve));
+  const address = `http://127.0.0.1:${(upstream.address() as AddressInfo).port}/v1`;
+  fleet = await startFleet('redis', {
+    edges: 1,
+    workers: 1,
+    env: { PROXY_UPSTREAM: address, PROXY_TIMEOUT_MS: '1000' },
+  });
+  await liftLimits(fleet.pool, fleet.workspace.id);
+  port = fleet.edges[0]!.port;
+  key = fleet.workspace.key;
+});
+afterAll(async () => {
+  await fleet.stop();
+  upstream.closeAllConnections();
+  upstream.close();
+});
+beforeEach(() => {
+  asked.length = 0;
+  answer = says(201, SUCCESS);
+});
+
+const track = (json: Record<string, never> | object) =>
+  send(port, { path: '/users/track', key, json: json as never });
+const named = (external_id: string) => ({ attributes: [{ external_id, first_name: 'Ada' }] });
+
+async function kept(externalId: string): Promise<number> {
+  const { rows } = await fleet.pool.query(
+    'select count(*)::integer as count from profiles where external_id = $1',
+    [externalId],
+  );
+  return rows[0].count;
+}
+
+async function outcomes(): Promise<Record<string, number>> {
+  const text = await (await fetch(`http://127.0.0.1:${port}/metrics`)).text();
+  const lines = text.matchAll(
+    /^penstock_proxied_requests_total\{operation="([^"]+)",outcome="([^"]+)"\} (\d+)/gm,
+  );
+  return Object.fromEntries(
+    [...lines].map(([, operation, outcome, n]) => [`${operation} ${outcome}`, Number(n)]),
+  );
+}
+
+/** The outcomes that came since. */
+async function added(before: Record<string, number>): Promise<string[]> {
+  return Object.entries(await outcomes()).flatMap(([name, n]) => (n > (before[name] ?? 0) ? [name] : []));
+}
+
+describe('a client', () => {
+  test('gets what the upstream says, and the upstream what the client sent, whatever it is', async () => {
+    answer = says(418, { theirs: 'ü' });
+    const response = await fetch(`http://127.0.0.1:${port}/messages/send?a=%20b`, {
+      method: 'PUT',
+      headers: { 'X-Mine': 'yes', 'Content-Type': 'text/plain' },
+      body: 'any',
+    });
+    expect(response.status).toBe(418);
+    expect(response.headers.get('x-theirs')).toBe('yes');
+    expect(await response.json()).toEqual({ theirs: 'ü' });
+    const [one] = asked;
+    expect(one).toMatchObject({ method: 'PUT', url: '/v1/messages/send?a=%20b', body: Buffer.from('any') });
+    expect(one!.headers).toMatchObject({ 'x-mine': 'yes', 'content-type': 'text/plain' });
+  });
+
+  test('gets an answer of any length, and an answer in the words of the upstream for what is copied', async () => {
+    const long = 'x'.repeat(9_000_000);
+    answer = (response) => response.end(long);
+    const text = await (await fetch(`http://127.0.0.1:${port}/users/export/ids`, { method: 'POST' })).text();
+    expect(text === long).toBe(true);
+    answer = says(201, { ...SUCCESS, theirs: 1 });
+    const { status, body, headers } = await track(named('words'));
+    expect([status, body.theirs, headers.get('x-theirs')]).toEqual([201, 1, 'yes']);
+  });
+
+  test('is told that the upstream is away or silent, and nothing is kept of what it may not have taken', async () => {
+    const before = await outcomes();
+    answer = (response) => void response.destroy();
+    expect((await track(named('away'))).status).toBe(502);
+    answer = () => {};
+    expect((await track(named('silent'))).status).toBe(504);
+    expect(await added(before)).toEqual(['users.track failed_there']);
+    expect([await kept('away'), await kept('silent')]).toEqual([0, 0]);
+  });
+
+  test('asks one thing at a time: a body in pieces is no request of its own, by whichever method it comes', async () => {
+    const inner = 'GET /smuggled HTTP/1.1\r\nHost: a\r\n\r\n';
+    const answered = await new Promise<number>((resolve, reject) => {
+      const sent = request(
+        { host: '127.0.0.1', port, path: '/any', method: 'GET', headers: { 'Transfer-Encoding': 'chunked' } },
+        (response) => {
+          response.resume();
+          response.on('end', () => resolve(response.statusCode!));
+        },
+      );
+      sent.on('error', reject);
+      sent.end(inner);
+    });
+    expect(answered).toBe(201);
+    expect(asked.map(({ url, body }) => [url, String(body)])).toEqual([['/v1/any', inner]]);
+  });
+
+  test('finds probes, numbers and documentation here', async () => {
+    const paths = ['/readyz', '/metrics', '/openapi.json', '/docs'];
+    const answers = await Promise.all(paths.map((path) => fetch(`http://127.0.0.1:${port}${path}`)));
+    expect(answers.map(({ status }) => status)).toEqual([200, 200, 200, 200]);
+    expect(asked).toEqual([]);
+  });
+});
+
+describe('a copy', () => {
+  test('takes effect here once the upstream has taken it, and not when it has refused it', async () => {
+    const before = await outcomes();
+    expect((await track(named('taken'))).status).toBe(201);
+    await waitUntil(async () => (await kept('taken')) === 1, { what: 'the copy' });
+    answer = says(400, { message: 'theirs' });
+    expect((await track(named('refused'))).body).toEqual({ message: 'theirs' });
+    expect(await added(before)).toEqual(['users.track same', 'users.track refused_there']);
+    expect(await kept('refused')).toBe(0);
+  });
+
+  test('that is judged differently is told, by operation and without what the client sent', async () => {
+    const before = await outcomes();
+    await track({
+      attributes: [{ external_id: 'judged', first_name: 'Ada' }, { first_name: 'nobody-4711' }],
+    });
+    await send(port, { path: '/users/track', key: 'a-key-of-theirs-alone', json: named('strange') });
+    expect((await added(before)).sort()).toEqual(['users.track errors_differ', 'users.track refused_here']);
+    await waitUntil(async () => (await kept('judged')) === 1, { what: 'the copy' });
+    const told = () => fleet.edges[0]!.log.filter(({ outcome }) => /differ|here/.test(String(outcome)));
+    await waitUntil(() => told().length === 2, { what: 'two lines' });
+    const lines = told();
+    expect(lines.find(({ outcome }) => outcome === 'errors_differ')).toMatchObject({
+      ...{ operation: 'users.track', upstream_status: 201, upstream_errors: 0, status: 201, errors: 1 },
+      request_id: expect.any(String),
+    });
+    expect(lines.find(({ outcome }) => outcome === 'refused_here')).toMatchObject({ status: 401 });
+    expect(JSON.stringify(lines)).not.toContain('4711');
+  });
+
+  test('waits for a queue that is away, once, while the client has its answer within 2 s', async () => {
+    const before = await outcomes();
+    process.kill(fleet.redis!.pid, 'SIGSTOP');
+    const begun = performance.now();
+    expect(
+      (await track({ events: [{ external_id: 'late', name: 'read', time: new Date().toISOString() }] }))
+        .status,
+    ).toBe(201);
+    expect(performance.now() - begun).toBeLessThan(2000);
+    process.kill(fleet.redis!.pid, 'SIGCONT');
+    const events = async () =>
+      (
+        await fleet.pool.query(
+          `select count(*)::integer as count from events join profiles on profiles.id = events.profile_id
+           where profiles.external_id = 'late'`,
+        )
+      ).rows[0].count;
+    await waitUntil(async () => (await events()) > 0, { what: 'the copy' });
+    await waitUntil(async () => (await added(before)).includes('users.track late'), { what: 'its outcome' });
+    expect(await events()).toBe(1);
+  });
+
+  test('of more than MAX_BODY_BYTES is refused before it is sent anywhere', async () => {
+    const { status } = await send(port, { path: '/users/track', key, raw: ' '.repeat(4_194_305) });
+    expect(status).toBe(413);
+    expect(asked).toEqual([]);
+  });
+});

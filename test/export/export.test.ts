@@ -1,0 +1,202 @@
+import { createHash } from 'node:crypto';
+import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
+import path from 'node:path';
+import { gunzipSync } from 'node:zlib';
+import pg from 'pg';
+import { v7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { exportUsers } from '../../src/export/export-users.ts';
+import { MANIFEST, type Progress, type Wanted } from '../../src/export/progress.ts';
+import type { ObjectStore } from '../../src/object-store/object-store.ts';
+import { openObjectStore } from '../../src/object-store/open-object-store.ts';
+import { createReach } from '../../src/platform/reach.ts';
+import { inSnapshot } from '../../src/store/snapshot.ts';
+import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
+import { startS3 } from '../integrations/s3.ts';
+import { createDatabase, temporaryFolder } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+
+const USERS = 23;
+let pool: pg.Pool;
+let on: PenstockOn;
+let workspaceId: string;
+
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  pool = new pg.Pool({ connectionString: url, max: 4 });
+  pool.on('error', () => {});
+  afterAll(() => pool.end());
+  on = penstockOn(url);
+  workspaceId = (await createWorkspace(pool)).id;
+  const other = (await createWorkspace(pool, 'other')).id;
+  for (let user = 0; user < USERS; user += 1)
+    await insert(workspaceId, `user${user}`, user % 2 ? 'DE' : 'FR');
+  await insert(other, 'stranger', 'DE');
+});
+
+const insert = (workspace: string, externalId: string, country: string) =>
+  pool.query(
+    `insert into profiles (workspace_id, id, external_id, country, custom_attributes, created_at, updated_at)
+     values ($1, $2, $3, $4, '{"points": 1}', now(), now())`,
+    [workspace, v7(), externalId, country],
+  );
+
+const all = (): Wanted => ({
+  ...{ workspace: { id: workspaceId, name: 'shop' }, segment: null },
+  fields: ['external_id', 'country', 'custom_attributes'],
+});
+
+const folderStore = (folder: string) =>
+  openObjectStore(folder, {
+    reach: createReach({ refused: 'none' }),
+    accessTo: () => {
+      throw new Error('no bucket');
+    },
+  });
+
+/** Few users a page and a file, so that there are several of both. */
+const run = (store: ObjectStore, more: { leaving?: AbortSignal; onProgress?(): void } = {}) =>
+  exportUsers(all(), {
+    ...{ pool, store, serviceIdField: 'service_id', usersOfFile: 6, lookedAt: 3 },
+    ...{ leaving: new AbortController().signal, ...more },
+  });
+
+function rowsIn(folder: string): { external_id: string }[] {
+  const names = readdirSync(folder).filter((name) => name.endsWith('.gz'));
+  const texts = names.sort().map((name) => gunzipSync(readFileSync(path.join(folder, name))).toString());
+  return texts.flatMap((text) =>
+    text
+      .trimEnd()
+      .split('\n')
+      .map((line) => JSON.parse(line)),
+  );
+}
+
+const manifestOf = (folder: string): Progress =>
+  JSON.parse(readFileSync(path.join(folder, MANIFEST), 'utf8'));
+
+const everyone = Array.from({ length: USERS }, (_, user) => `user${user}`);
+
+test('every user of the workspace is exported once, by id, in files that the manifest counts and proves', async () => {
+  const folder = temporaryFolder();
+  await run(await folderStore(folder));
+  const rows = rowsIn(folder);
+  expect(rows.map(({ external_id }) => external_id)).toEqual(everyone);
+  expect(rows[0]).toEqual({ external_id: 'user0', country: 'FR', custom_attributes: { points: 1 } });
+  const { users, files, moments } = manifestOf(folder);
+  expect([users, moments.length, files.map((file) => file.users)]).toEqual([USERS, 1, [6, 6, 6, 5]]);
+  for (const { key, bytes, sha256 } of files) {
+    const content = readFileSync(path.join(folder, key));
+    expect([content.length, createHash('sha256').update(content).digest('hex')]).toEqual([bytes, sha256]);
+  }
+  expect(readdirSync(folder)).not.toContain('unfinished.json');
+});
+
+test('an export that ends in the middle of a file goes on behind its last whole one, and says since when which rows hold', async () => {
+  const folder = temporaryFolder();
+  const store = await folderStore(folder);
+  let puts = 0;
+  const dying: ObjectStore = {
+    ...store,
+    async put(key, from, options) {
+      if (key.endsWith('.gz')) puts += 1;
+      if (puts < 3) return store.put(key, from, options);
+      async function* half() {
+        for await (const chunk of from) {
+          yield chunk;
+          throw new Error('the machine is gone');
+        }
+      }
+      return store.put(key, half(), options);
+    },
+  };
+  await expect(run(dying)).rejects.toThrow('the machine is gone');
+  expect(rowsIn(folder).map(({ external_id }) => external_id)).toEqual(everyone.slice(0, 12));
+  expect(readdirSync(folder)).not.toContain(MANIFEST);
+  const whole = readFileSync(path.join(folder, 'users-000001.ndjson.gz'));
+  await run(store);
+  expect(rowsIn(folder).map(({ external_id }) => external_id)).toEqual(everyone);
+  expect(readFileSync(path.join(folder, 'users-000001.ndjson.gz'))).toEqual(whole);
+  const { moments } = manifestOf(folder);
+  expect(moments.map(({ first_file }) => first_file)).toEqual([
+    'users-000001.ndjson.gz',
+    'users-000003.ndjson.gz',
+  ]);
+  expect(moments[0]!.as_of < moments[1]!.as_of).toBe(true);
+});
+
+test('what is written while an export runs is not in it', async () => {
+  const folder = temporaryFolder();
+  let writing: Promise<unknown> | undefined;
+  await run(await folderStore(folder), {
+    onProgress() {
+      writing ??= pool.query(
+        `update profiles set country = 'IT' where workspace_id = $1 and external_id = 'user22'`,
+        [workspaceId],
+      );
+    },
+  });
+  await writing;
+  expect(rowsIn(folder).at(-1)).toMatchObject({ external_id: 'user22', country: 'FR' });
+});
+
+test("a place is one process's at a time, and of one export", async () => {
+  const store = await folderStore(temporaryFolder());
+  const refused = inSnapshot(pool, store.where, () => run(store).catch((error: Error) => error.message));
+  expect(await refused).toMatch(/another process exports to/);
+  const leaving = AbortSignal.abort(new Error('left'));
+  await expect(run(store, { leaving })).rejects.toThrow('left');
+  await run(store);
+  await expect(run(store)).rejects.toThrow('has a whole export already');
+  const other = await folderStore(temporaryFolder());
+  let users = 0;
+  const left = new AbortController();
+  const stopped = run(other, {
+    leaving: left.signal,
+    onProgress() {
+      users += 3;
+      if (users > 9) left.abort(new Error('left'));
+    },
+  });
+  await expect(stopped).rejects.toThrow('left');
+  const wanted = { ...all(), fields: ['email'] };
+  const differently = exportUsers(wanted, {
+    ...{ pool, store: other, serviceIdField: 'service_id', leaving: new AbortController().signal },
+  });
+  await expect(differently).rejects.toThrow('of another fields');
+});
+
+test('penstock export writes those of a segment, to a folder or a bucket, and says what is in the way', async () => {
+  const { segment_id } = await on.json([
+    ...['segments', 'create', '--workspace', 'shop', '--name', 'Germans'],
+    ...['--definition', '{"attribute":"country","equals":"DE"}'],
+  ]);
+  const folder = path.join(temporaryFolder(), 'germans');
+  const command = ['export', '--workspace', 'shop', '--segment', segment_id, '--fields', 'external_id'];
+  const said = await on.json([...command, '--to', folder]);
+  expect(said).toMatchObject({ to: folder, users: 11, users_cut: 0, files: 1, moments: 1 });
+  expect(rowsIn(folder)[0]).toEqual({ external_id: 'user1' });
+  const { rows: told } = await pool.query("select detail from audit where action = 'exports.begin'");
+  expect(told).toEqual([{ detail: { to: folder, segment_id, fields: ['external_id'] } }]);
+  expectRefusal(await on.run([...command, '--to', folder]), 'has a whole export already');
+  expectRefusal(await on.run([...command, '--to', 'gs://x']), '--to');
+  expectRefusal(await on.run([...command, '--to', 's3://bucket/x']), 'S3_REGION');
+  expectRefusal(
+    await on.run(['export', '--workspace', 'shop', '--to', folder, '--fields', 'nick']),
+    "'nick'",
+  );
+  writeFileSync(path.join(folder, '..', 'file'), '');
+  expectRefusal(
+    await on.run([...command, '--to', path.join(folder, '..', 'file')]),
+    'is a file, not a folder',
+  );
+
+  const s3 = await startS3();
+  const bucket = await s3.fill(temporaryFolder(), '');
+  const secret = path.join(temporaryFolder(), 'secret');
+  writeFileSync(secret, s3.credentials.secret_access_key);
+  const access = ['--region', 'eu-central-1', '--endpoint', s3.endpoint, '--secret-file', secret];
+  const key = ['--access-key-id', s3.credentials.access_key_id];
+  const to = ['--to', `s3://${bucket}/germans`];
+  expect(await on.json([...command, ...to, ...access, ...key])).toMatchObject({ users: 11, files: 1 });
+});

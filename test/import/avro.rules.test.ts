@@ -1,0 +1,274 @@
+import { readFileSync, writeFileSync } from 'node:fs';
+import { crc32 } from 'node:zlib';
+import avsc from 'avsc';
+import { expect, test } from 'vitest';
+import { readSchema } from '../../src/import/avro-schema.ts';
+import { readValues } from '../../src/import/avro-values.ts';
+import { ImportError, openInput } from '../../src/import/input.ts';
+import { MOST_ROW_BYTES } from '../../src/import/records.ts';
+import { unsnappy } from '../../src/import/snappy.ts';
+import { fileOf, readRows } from './scene.ts';
+
+/** A file as another program writes it. */
+async function avroOf(schema: object, rows: readonly unknown[], codec = 'deflate'): Promise<string> {
+  const file = fileOf('events.avro', '');
+  const parseHook = (one: avsc.Schema) => avsc.Type.forSchema(one, { wrapUnions: false });
+  const codecs = { ...avsc.streams.BlockEncoder.defaultCodecs(), snappy: packSnappy };
+  const options = { parseHook, codec, codecs, blockSize: 4096 };
+  const encoder = new avsc.streams.BlockEncoder(schema as avsc.Schema, options);
+  const chunks: Buffer[] = [];
+  await new Promise((resolve, reject) => {
+    encoder.on('data', (chunk: Buffer) => chunks.push(chunk));
+    encoder.on('end', resolve).on('error', reject);
+    for (const row of rows) encoder.write(row);
+    encoder.end();
+  });
+  writeFileSync(file, Buffer.concat(chunks));
+  return file;
+}
+
+/** Literals alone, which any reader of Snappy takes, and the checksum that Avro puts behind them. */
+function packSnappy(bytes: Buffer, callback: (error: null, packed: Buffer) => void): void {
+  const head = Buffer.alloc(3, 0x80);
+  head[0] = (bytes.length & 0x7f) | 0x80;
+  head[1] = ((bytes.length >> 7) & 0x7f) | 0x80;
+  head[2] = bytes.length >> 14;
+  const tag = Buffer.from([61 << 2, (bytes.length - 1) & 0xff, (bytes.length - 1) >> 8]);
+  const sum = Buffer.alloc(4);
+  sum.writeUInt32BE(crc32(bytes));
+  callback(null, Buffer.concat([head, tag, bytes, sum]));
+}
+
+const nullable = (type: unknown) => ['null', type];
+const record = (fields: Record<string, unknown>, name = 'row') => ({
+  ...{ type: 'record', name },
+  fields: Object.entries(fields).map(([field, type]) => ({ name: field, type })),
+});
+
+/** https://www.braze.com/docs/user_guide/data_and_analytics/braze_currents/event_glossary/customer_behavior_events/ */
+const customEvent = record({
+  ...{ id: 'string', user_id: 'string', external_user_id: nullable('string'), app_id: nullable('string') },
+  ...{ time: 'int', name: 'string', properties: nullable('string'), ad_tracking: nullable('boolean') },
+});
+
+test.each(['null', 'deflate', 'snappy'])(
+  'Currents in Avro, packed by %s: each row is an event',
+  async (codec) => {
+    const rows = Array.from({ length: 500 }, (_, n) => ({
+      ...{ id: `e${n}`, user_id: '0123456789abcdef01234567', external_user_id: `u${n}`, app_id: null },
+      ...{ time: 1477502783, name: 'viewed', properties: JSON.stringify({ n }), ad_tracking: true },
+    }));
+    const file = await avroOf(customEvent, rows, codec);
+    const { accepted, refused } = await readRows(file, {
+      vendor: 'braze-currents',
+      type: 'events',
+      layout: 'avro',
+    });
+    expect(refused).toEqual([]);
+    expect(accepted).toHaveLength(500);
+    expect(accepted[499]).toMatchObject({
+      ...{ kind: 'events', identifier: { external_id: 'u499' }, name: 'viewed', properties: { n: 499 } },
+      time: '2016-10-26T17:26:23.000Z',
+    });
+  },
+);
+
+test('rows of Avro are what the API takes: null says nothing, and no value is changed', async () => {
+  const inner = record({ a: 'string' }, 'inner');
+  const schema = record({
+    ...{ external_id: 'string', gone: nullable('string'), big: 'long', small: 'long', ratio: 'double' },
+    ...{ ok: 'boolean', list: { type: 'array', items: 'string' }, members: { type: 'map', values: 'int' } },
+    ...{ place: inner, places: { type: 'array', items: 'inner' } },
+    kind: { type: 'enum', name: 'kind', symbols: ['A', 'B'] },
+    day: { type: 'int', logicalType: 'date' },
+    at: { type: 'long', logicalType: 'timestamp-millis' },
+    price: { type: 'bytes', logicalType: 'decimal', precision: 6, scale: 2 },
+  });
+  const row = {
+    ...{ external_id: 'ä', gone: null, big: 2 ** 52, small: -65, ratio: 1.5, ok: true, list: ['x', 'y'] },
+    ...{ members: { one: 1 }, place: { a: 'b' }, places: [{ a: 'c' }], kind: 'B', day: 20_000 },
+    ...{ at: 1_700_000_000_000, price: Buffer.from([0xfb, 0x2e]) },
+  };
+  const { sent, refused } = await readRows(await avroOf(schema, [row]), { layout: 'avro' });
+  expect(refused).toEqual([]);
+  expect(sent).toEqual([
+    {
+      ...{ external_id: 'ä', big: 2 ** 52, small: -65, ratio: 1.5, ok: true, list: ['x', 'y'], kind: 'B' },
+      ...{ members: { one: 1 }, place: { a: 'b' }, places: [{ a: 'c' }], day: '2024-10-04' },
+      ...{ at: '2023-11-14T22:13:20.000Z', price: '-12.34' },
+    },
+  ]);
+  const long = readSchema(JSON.stringify(record({ n: 'long' })));
+  const most = Buffer.from('feffffffffffffffff01', 'hex');
+  expect(readValues(most).next(long, 100)).toEqual({ n: '9223372036854775807' });
+});
+
+test('a row of Avro that is too long is refused alone, also one that a few bytes make long', async () => {
+  const symbol = `S${'x'.repeat(200_000)}`;
+  const symbols = { type: 'enum', name: 'kind', symbols: [symbol] };
+  const schema = record({ external_id: 'string', list: { type: 'array', items: symbols } });
+  const rows = [
+    ['a', 1],
+    ['b', 3000],
+    ['c', 0],
+  ] as const;
+  const file = await avroOf(
+    schema,
+    rows.map(([external_id, count]) => ({ external_id, list: Array(count).fill(symbol) })),
+  );
+  const { sent, refused } = await readRows(file, { layout: 'avro' });
+  expect(sent.map((one) => (one as { external_id: string }).external_id)).toEqual(['a', 'c']);
+  expect(refused).toEqual([
+    { row: 2, field: null, reason: `the row is longer than ${MOST_ROW_BYTES} bytes` },
+  ]);
+});
+
+const zigzag = (value: number): Buffer => {
+  const bytes: number[] = [];
+  let rest = value >= 0 ? value * 2 : -value * 2 - 1;
+  for (; rest >= 128; rest = Math.floor(rest / 128)) bytes.push((rest % 128) | 0x80);
+  return Buffer.from([...bytes, rest]);
+};
+const counted = (content: string | Buffer) =>
+  Buffer.concat([zigzag(Buffer.from(content).length), Buffer.from(content)]);
+const SYNC = Buffer.alloc(16, 7);
+const headOf = (schema: unknown, codec = 'null') =>
+  Buffer.concat([
+    Buffer.from('Obj\x01', 'latin1'),
+    ...[
+      zigzag(2),
+      counted('avro.schema'),
+      counted(typeof schema === 'string' ? schema : JSON.stringify(schema)),
+    ],
+    ...[counted('avro.codec'), counted(codec), zigzag(0), SYNC],
+  ]);
+const blockOf = (rows: number, bytes: Buffer, said = bytes.length) =>
+  Buffer.concat([zigzag(rows), zigzag(said), bytes, SYNC]);
+const users = record({ external_id: 'string' });
+const manyNulls = record(Object.fromEntries(Array.from({ length: 9000 }, (_, n) => [`f${n}`, 'null'])));
+const nested = (depth: number): unknown =>
+  depth === 0 ? 'int' : { type: 'array', items: nested(depth - 1) };
+
+test.each<[string, Buffer, string]>([
+  ['no schema', headOf('{'), 'its schema is no JSON'],
+  ['no records', headOf('"int"'), 'its rows are no records'],
+  ['a schema that is nested deeply', headOf(record({ a: nested(40) })), 'nested deeper than 32'],
+  [
+    'a schema of thousands of types',
+    headOf(record(Object.fromEntries(Array.from({ length: 10_001 }, (_, n) => [`f${n}`, 'int'])))),
+    'more than 10000 types',
+  ],
+  ['a type that is nowhere', headOf(record({ a: 'other' })), 'no type other'],
+  ['another codec', headOf(users, 'bzip2'), 'packed in a way that is not read (bzip2)'],
+  ['a head that is cut', headOf(users).subarray(0, 30), 'its head is broken'],
+  [
+    'a head of a length that is none',
+    Buffer.from('4f626a0102feffffffffffffffff01', 'hex'),
+    'its head is broken',
+  ],
+  [
+    'a block that is cut',
+    Buffer.concat([headOf(users), blockOf(1, counted('a')).subarray(0, 9)]),
+    'it was cut',
+  ],
+  ['a block of a terabyte', Buffer.concat([headOf(users), blockOf(1, counted('a'), 2 ** 40)]), 'are read'],
+  ['a block of a negative length', Buffer.concat([headOf(users), blockOf(1, counted('a'), -5)]), 'are read'],
+  [
+    'more rows than bytes',
+    Buffer.concat([headOf(users), blockOf(2 ** 40, counted('a'))]),
+    'more rows than bytes',
+  ],
+  [
+    'fewer rows than bytes',
+    Buffer.concat([headOf(users), blockOf(1, Buffer.from('\x02a\x02b'))]),
+    'more bytes than its rows',
+  ],
+  [
+    'a text that goes on behind its block',
+    Buffer.concat([headOf(users), blockOf(1, zigzag(2 ** 40))]),
+    'ends within a row',
+  ],
+  [
+    'a list of so many nothings',
+    Buffer.concat([
+      headOf(record({ a: { type: 'array', items: 'null' } })),
+      blockOf(1, Buffer.concat([zigzag(2 ** 40), zigzag(0)])),
+    ]),
+    'more values than the block has bytes',
+  ],
+  [
+    'lists of records of thousands of nothings',
+    Buffer.concat([
+      headOf(record({ rows: { type: 'array', items: manyNulls } })),
+      blockOf(1, Buffer.concat([zigzag(5000), Buffer.alloc(6000)])),
+    ]),
+    'far more values than bytes',
+  ],
+  [
+    'a row that holds itself without end',
+    Buffer.concat([headOf(record({ inner: nullable('row') })), blockOf(1, Buffer.alloc(1000, 2))]),
+    'nested deeper than 64',
+  ],
+  [
+    'a block that is no deflate',
+    Buffer.concat([headOf(users, 'deflate'), blockOf(1, Buffer.alloc(9, 0xff))]),
+    'cannot be unpacked',
+  ],
+  [
+    'a block that is no Snappy',
+    Buffer.concat([headOf(users, 'snappy'), blockOf(1, Buffer.from('040001aabbccdd', 'hex'))]),
+    'cannot be unpacked',
+  ],
+])('an Avro file with %s is refused as a whole, by its name', async (_, content, rule) => {
+  const file = fileOf('hostile.avro', content);
+  const opened = openInput(file, { scratchBytes: 1_000_000 });
+  await expect(opened).rejects.toThrow(rule);
+  await expect(opened).rejects.toThrow(file);
+});
+
+test('Avro with some bytes changed is read or refused, and nothing else', async () => {
+  const row = {
+    id: 'e',
+    user_id: 'u',
+    external_user_id: 'x',
+    app_id: null,
+    time: 1,
+    name: 'n',
+    properties: null,
+    ad_tracking: null,
+  };
+  const whole = readFileSync(await avroOf(customEvent, Array(50).fill(row), 'null'));
+  let refused = 0;
+  let seed = 20_261_123;
+  const random = (most: number) => {
+    seed = (seed * 1_103_515_245 + 12_345) % 2_147_483_648;
+    return Math.floor((seed / 2_147_483_648) * most);
+  };
+  for (let time = 0; time < 60; time++) {
+    const bytes = Buffer.from(whole);
+    for (let change = 0; change < 3; change++) bytes[4 + random(bytes.length - 4)] = random(256);
+    await readRows(fileOf('changed.avro', bytes), {
+      vendor: 'braze-currents',
+      type: 'events',
+      layout: 'avro',
+    }).catch((error) => {
+      expect(error).toBeInstanceOf(ImportError);
+      refused += 1;
+    });
+  }
+  expect(refused).toBeGreaterThan(5);
+});
+
+test('Snappy copies what was written before, also over itself, and nothing from before the beginning', () => {
+  // A literal "ab", then eight bytes from two bytes back.
+  expect(unsnappy(Buffer.from([10, 1 << 2, 0x61, 0x62, (4 << 2) | 1, 2]), 100).toString()).toBe('ababababab');
+  expect(unsnappy(Buffer.from([5, 1 << 2, 0x61, 0x62, (2 << 2) | 2, 2, 0]), 100).toString()).toBe('ababa');
+  for (const hostile of [
+    [10, 1 << 2, 0x61, 0x62, (4 << 2) | 1, 3],
+    [2, (5 << 2) | 1, 1],
+    [255, 255, 255, 255, 15],
+    [5, 0, 0x61],
+    [3, 62 << 2, 0xff],
+  ])
+    expect(() => unsnappy(Buffer.from(hostile), 100)).toThrow();
+});

@@ -1,0 +1,195 @@
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { createLaneShares } from '../../src/queue/lane-shares.ts';
+import { startRedis, waitUntil } from '../setup/fixtures.ts';
+
+let redis: Redis;
+beforeAll(async () => {
+  redis = new Redis((await startRedis()).url);
+});
+beforeEach(async () => void (await redis.flushall()));
+afterAll(() => redis.disconnect());
+
+/** A worker that opens and closes at once what it is told to. */
+function worker({ lanes = 64, reads = 1, lease = 60_000 } = {}) {
+  const shares = createLaneShares(redis, { id: newId(), lanes, reads, lease });
+  let open: number[] = [];
+  return {
+    shares,
+    open: () => open,
+    async leaveToLater(lane: number, milliseconds: number) {
+      open = open.filter((one) => one !== lane);
+      await shares.leaveToLater(lane, 2, milliseconds);
+    },
+    async beat(leaves = false) {
+      const own = await shares.beat(open, leaves);
+      const closed = open.filter((lane) => !own.includes(lane));
+      open = own;
+      for (const lane of closed) await shares.giveBack(lane);
+    },
+  };
+}
+
+type Worker = ReturnType<typeof worker>;
+
+/** So many rounds of heartbeats; nobody ever has what another has. */
+async function rounds(workers: Worker[], count = 3): Promise<void> {
+  for (let round = 0; round < count; round++)
+    for (const one of workers) {
+      await one.beat();
+      const all = workers.flatMap(({ open }) => open());
+      expect(new Set(all).size).toBe(all.length);
+    }
+}
+
+const sizes = (workers: Worker[]) => workers.map(({ open }) => open().length).sort((a, b) => a - b);
+const everyLane = (workers: Worker[]) => workers.flatMap(({ open }) => open()).sort((a, b) => a - b);
+const upTo = (count: number) => Array.from({ length: count }, (_, lane) => lane);
+
+test('one worker has all lanes at its first heartbeat', async () => {
+  const alone = worker();
+  await alone.beat();
+  expect(alone.open()).toEqual(upTo(64));
+});
+
+test.for([
+  [64, 8],
+  [64, 5],
+  [10, 4],
+  [200, 7],
+  [3, 5],
+  [1, 3],
+])(
+  '%i lanes over %i workers: shares differ by one at most, as they come and as they go',
+  async ([lanes, count]) => {
+    const workers: Worker[] = [];
+    const isEven = () => {
+      const [least, most] = [Math.floor(lanes! / workers.length), Math.ceil(lanes! / workers.length)];
+      expect(everyLane(workers)).toEqual(upTo(lanes!));
+      expect([sizes(workers)[0], sizes(workers).at(-1)]).toEqual([least, most]);
+    };
+    for (let come = 0; come < count!; come++) {
+      workers.push(worker({ lanes: lanes! }));
+      await rounds(workers);
+      isEven();
+    }
+    while (workers.length > 1) {
+      const leaving = workers.splice(workers.length >> 1, 1)[0]!;
+      await leaving.beat(true);
+      await leaving.shares.end();
+      await rounds(workers, 2);
+      isEven();
+    }
+  },
+);
+
+test('who stays keeps its lanes: no more change hands than have to', async () => {
+  const workers = [worker(), worker(), worker(), worker()];
+  await rounds(workers);
+  const before = workers.map(({ open }) => open());
+  await rounds(workers);
+  expect(workers.map(({ open }) => open())).toEqual(before);
+  const fifth = worker();
+  await rounds([...workers, fifth]);
+  for (const [index, one] of workers.entries())
+    expect(before[index]!.filter((lane) => one.open().includes(lane))).toEqual(one.open());
+});
+
+test('a worker that is silent for its lease has no lane any more; back, it closes them and has its share again', async () => {
+  const frozen = worker({ lease: 300 });
+  const other = worker({ lease: 300 });
+  await rounds([frozen, other]);
+  await waitUntil(
+    async () => {
+      await other.beat();
+      return other.open().length === 64;
+    },
+    { what: 'all lanes at the other', deadline: 3000 },
+  );
+  expect(frozen.open()).toHaveLength(32);
+  await frozen.beat();
+  expect(frozen.open()).toEqual([]);
+  await rounds([other, frozen], 2);
+  expect(sizes([frozen, other])).toEqual([32, 32]);
+});
+
+test('a worker that leaves keeps a lane from others until it is closed, and has none given any more', async () => {
+  const [leaving, other] = [worker({ lanes: 4 }), worker({ lanes: 4 })];
+  await rounds([leaving, other]);
+  const [first, second] = leaving.open();
+  await leaving.shares.beat(leaving.open(), true);
+  await other.beat();
+  expect(other.open()).toHaveLength(2);
+  await leaving.shares.giveBack(first!);
+  await other.beat();
+  expect(other.open()).toContain(first);
+  expect(other.open()).not.toContain(second);
+  expect(await leaving.shares.beat([second!], true)).toEqual([]);
+});
+
+test('a lane that was given and never opened, since the answer got lost, is free for others when it is to go', async () => {
+  const [deaf, other, third] = [worker({ lanes: 6 }), worker({ lanes: 6 }), worker({ lanes: 6 })];
+  await deaf.shares.beat([]);
+  await other.beat();
+  await deaf.shares.beat([]);
+  await rounds([other], 1);
+  expect(other.open()).toHaveLength(3);
+  await third.beat();
+  await deaf.shares.beat([], true);
+  await rounds([other, third]);
+  expect(everyLane([other, third])).toEqual(upTo(6));
+});
+
+test('what Redis has forgotten is shared out as it was', async () => {
+  const workers = [worker(), worker(), worker()];
+  await rounds(workers);
+  const before = workers.map(({ open }) => open());
+  await redis.flushall();
+  await rounds(workers);
+  expect(workers.map(({ open }) => open())).toEqual(before);
+});
+
+test('a lane with an envelope of a later release goes to who reads it, beyond its share, or waits', async () => {
+  const older = [worker({ lanes: 4 }), worker({ lanes: 4 })];
+  await rounds(older);
+  const [lane] = older[0]!.open();
+  await older[0]!.leaveToLater(lane!, 60_000);
+  await rounds(older);
+  expect(everyLane(older)).not.toContain(lane);
+  const later = worker({ lanes: 4, reads: 2 });
+  await later.beat();
+  expect(later.open()).toContain(lane);
+  await rounds([...older, later]);
+  expect(everyLane([...older, later])).toEqual(upTo(4));
+  // Its end comes, and it is a lane as any other.
+  await later.leaveToLater(lane!, 0);
+  await rounds([...older, later]);
+  expect(everyLane([...older, later])).toEqual(upTo(4));
+});
+
+test('what a killed worker had in work is handed out again with its lane, and nothing of one that closed it', async () => {
+  const lockOf = (lane: number) => `{penstock}:lane-${lane}:job:lock`;
+  const killed = worker({ lanes: 2, lease: 200 });
+  await killed.beat();
+  for (const lane of [0, 1]) {
+    await redis.lpush(`{penstock}:lane-${lane}:active`, 'job');
+    await redis.set(lockOf(lane), 'token');
+  }
+  const other = worker({ lanes: 2 });
+  await other.beat();
+  await killed.beat();
+  await other.beat();
+  expect(other.open()).toHaveLength(1);
+  expect(await redis.exists(lockOf(other.open()[0]!))).toBe(1);
+  const [left] = killed.open();
+  await waitUntil(
+    async () => {
+      await other.beat();
+      return other.open().length === 2;
+    },
+    { what: 'the take-over', deadline: 3000 },
+  );
+  expect(await redis.exists(lockOf(left!))).toBe(0);
+  expect(await redis.smembers(`{penstock}:lane-${left}:stalled`)).toEqual(['job']);
+});

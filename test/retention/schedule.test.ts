@@ -1,0 +1,37 @@
+import { Registry } from 'prom-client';
+import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { createRetentionMetrics, lookAtRetention } from '../../workers/sync/retention.ts';
+import { temporaryFolder } from '../setup/left-behind.ts';
+import * as at from './scene.ts';
+import { begin, end, fill, nextMonth } from './scene.ts';
+
+beforeAll(begin);
+afterAll(end);
+beforeEach(nextMonth);
+
+test('the schedule says when it came to its end and what fails, and waits where there is no archive', async () => {
+  await fill(2);
+  const registry = new Registry();
+  const metrics = createRetentionMetrics(registry);
+  await at.pool.query('delete from retention_runs');
+  const [log, told] = [{ info() {}, error: (...given: unknown[]) => told.push(given) }, [] as unknown[]];
+  const look = (ARCHIVE_URL: string) =>
+    lookAtRetention({
+      ...{ pool: at.pool, signal: undefined, metrics, log: log as never },
+      config: { ...readConfig({}), RETENTION_MONTHS: 0, ARCHIVE_URL },
+    });
+  const shown = async () => (await registry.metrics()).match(/^penstock_.* \d+$/gm);
+  await look('');
+  expect(told).toEqual([[expect.anything(), expect.stringContaining('ARCHIVE_URL')]]);
+  expect(await shown()).toContain('penstock_retention_overdue 2');
+  expect(await at.scene.rows('select from retention_runs')).toEqual([]);
+  await look('/dev/null/archive');
+  expect(await shown()).toContain('penstock_retention_failing{task="archive"} 2');
+  expect(await shown()).toContain('penstock_retention_failures_total{task="archive"} 2');
+  await at.pool.query('update retention_failures set next_at = now()');
+  await look(temporaryFolder());
+  expect(await shown()).toContain('penstock_retention_failing{task="archive"} 0');
+  expect(await shown()).toContain('penstock_retention_overdue 0');
+  expect(await at.scene.rows('select from retention_runs')).toHaveLength(1);
+});

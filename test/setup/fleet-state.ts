@@ -1,0 +1,66 @@
+import { Redis } from 'ioredis';
+import { type Fleet, OBSERVER } from './fleet.ts';
+
+/** Of each worker's log. */
+const LINES = 12;
+
+/**
+ * What a reader wants to know of a fleet that stands still: what each session waits for, what each lane holds and who
+ * works it, and the last words of the workers.
+ */
+export async function describeFleet({ pool, redis, workers, env }: Fleet): Promise<string> {
+  const { rows: totals } = await pool.query('select lane, envelopes from lane_totals order by lane');
+  const { rows: sessions } = await pool.query(
+    `select application_name as name, pid, state, wait_event_type || ':' || wait_event as waits_for,
+       round(extract(epoch from now() - xact_start)::numeric, 1) as seconds, pg_blocking_pids(pid) as behind,
+       left(query, 100) as query
+     from pg_stat_activity
+     where datname = current_database() and application_name <> $1 and state <> 'idle'`,
+    [OBSERVER],
+  );
+  const lanes = redis ? await lanesOnRedis(redis.url, Number(env.LANES)) : await lanesOnPostgres(pool);
+  const said = workers.map(({ name, log }) => ({ name, log: log.slice(-LINES) }));
+  return [totals, sessions, lanes, said].map((part) => JSON.stringify(part)).join('\n');
+}
+
+async function lanesOnRedis(url: string, lanes: number): Promise<unknown> {
+  const redis = new Redis(url, { maxRetriesPerRequest: 1 });
+  redis.on('error', () => {});
+  try {
+    const shares = '{penstock}:shares';
+    const keys = await redis.keys('{penstock}:lane-*:*');
+    const held = Array.from({ length: lanes }, async (_, lane) => {
+      const key = `{penstock}:lane-${lane}`;
+      const [waiting, active, meta] = await Promise.all([
+        redis.lrange(`${key}:wait`, -2, -1),
+        redis.lrange(`${key}:active`, 0, -1),
+        redis.hgetall(`${key}:meta`),
+      ]);
+      return { lane, waiting, deep: await redis.llen(`${key}:wait`), active, meta };
+    });
+    return {
+      time: await redis.time(),
+      workers: await redis.zrange(`${shares}:workers`, '0', '-1', 'WITHSCORES'),
+      owners: await redis.hgetall(`${shares}:owners`),
+      later: await redis.hgetall(`${shares}:later`),
+      locks: keys.filter((key) => /:(lock|stalled|stalled-check)$/.test(key)),
+      lanes: await Promise.all(held),
+    };
+  } finally {
+    redis.disconnect();
+  }
+}
+
+async function lanesOnPostgres(pool: Fleet['pool']): Promise<unknown> {
+  const { rows: leases } = await pool.query(
+    `select objid as lane, pid, application_name as name
+     from pg_locks join pg_stat_activity using (pid) where locktype = 'advisory' and objsubid = 2`,
+  );
+  const { rows: jobs } = await pool.query(
+    `select queue, state, count(*)::integer as jobs, min(seq) as first_seq,
+       (array_agg(id || ' ' || name || ' stalled ' || stalled_count || ' lock ' ||
+         coalesce((locked_until_ms - extract(epoch from clock_timestamp()) * 1000)::integer::text, '-') order by seq))[1:3] as first
+     from bullmq.job group by queue, state order by queue, state`,
+  );
+  return { leases, jobs };
+}

@@ -1,0 +1,86 @@
+import { newId } from '../../../src/platform/ids.ts';
+import {
+  endExport,
+  finishExport,
+  giveBackExport,
+  leaseExports,
+  renewExport,
+} from '../../../src/store/segment-export-leases.ts';
+import {
+  findDownload,
+  forgetExports,
+  listExpired,
+  listExports,
+  noteRemoved,
+  requestSegmentExport,
+} from '../../../src/store/segment-exports.ts';
+import {
+  advanceDestination,
+  createDestination,
+  giveBackDestination,
+  leaseDestinations,
+  listDestinations,
+  readDestinationSecret,
+  removeDestination,
+  replayFrom,
+  setDestinationState,
+} from '../../../src/store/stream-destinations.ts';
+import {
+  appendLog,
+  readActivity,
+  readLog,
+  readNames,
+  trimLog,
+  watchHorizon,
+} from '../../../src/store/stream-log.ts';
+import type { Asking } from './asking.ts';
+
+/** What is sent on and what is exported, and how far it has come. */
+export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
+  const id = newId();
+  const one = { workspaceId, id };
+  const leased = { ...one, lease: newId() };
+  const moved = { position: '3', place: 0, delivered: 1, milliseconds: 1000 };
+  const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
+  const ids = users.map((user) => user.id);
+  const asked = {
+    ...{ ...one, segmentId: id, objectPrefix: 'x', fields: ['email'], attributes: null },
+    ...{ outputFormat: 'zip' as const, url: null, callback: null },
+  };
+  const counts = { users: 1, files: 1, bytes: 1, milliseconds: 1000 };
+  const lease = { process: newId(), milliseconds: 1000, limit: 2 };
+  const held = { ...one, process: lease.process };
+  const keys = objects.map((object) => ({ profileId: ids[0]!, id: object }));
+  return [
+    () => createDestination(store, { ...one, name: 'crm', kind: 'webhook', settings: {}, secret: null }),
+    () => listDestinations(store, { workspaceId, limit: 10 }),
+    () => readDestinationSecret(store, one),
+    () => setDestinationState(store, one, 'paused'),
+    () => replayFrom(store, one, new Date()),
+    () => leaseDestinations(store, { milliseconds: 1000, limit: 10 }),
+    () => advanceDestination(store, leased, moved),
+    () => giveBackDestination(store, leased),
+    () => removeDestination(store, one),
+    () => appendLog(store, [entry], new Date().toISOString()),
+    () => readLog(store, workspaceId, { after: '5', horizon: '9000', limit: 8, entries: 500 }),
+    () => readActivity(store, workspaceId, { events: keys, purchases: keys }),
+    () => readNames(store, workspaceId, ids),
+    () => trimLog(store, 7, 500),
+    () => watchHorizon(store).look(),
+    async () => {
+      await requestSegmentExport(store, asked);
+      return requestSegmentExport(store, { ...asked, id: newId() });
+    },
+    () => leaseExports(store, 'open', lease),
+    () => leaseExports(store, 'ready', lease),
+    () => renewExport(store, held, counts),
+    () => finishExport(store, held, { ...counts, linkMs: 1000 }),
+    () => giveBackExport(store, held, { retryMs: 1000 }),
+    () => endExport(store, held, null),
+    () => findDownload(store, one),
+    () => listExports(store, workspaceId, { limit: 10 }),
+    () => listExpired(store, { milliseconds: 1000, limit: 10 }),
+    () => noteRemoved(store, { ...one, objectPrefix: 'x' }),
+    () => forgetExports(store, 10),
+  ];
+};

@@ -1,0 +1,133 @@
+import type { ServerResponse } from 'node:http';
+import { NIL } from 'uuid';
+import { expect, test, vi } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { replayFrom } from '../../src/store/stream-destinations.ts';
+import { appendLog, readLog, trimLog } from '../../src/store/stream-log.ts';
+import { openReader } from '../../workers/streams/read.ts';
+import { event } from '../workers/batch.ts';
+import { startReceiver } from './receiver.ts';
+
+import { apply, cursorOf, deliverStreams, pool, soon, stream, useStore } from './scene.ts';
+
+useStore();
+
+test('several processes share the streams, and each message is delivered once while nobody dies', async () => {
+  const receiver = await startReceiver();
+  const { workspace, state } = await stream(receiver.url);
+  const running = [deliverStreams(), deliverStreams()];
+  for (let index = 0; index < 30; index++)
+    await apply(workspace, ...Array.from({ length: 40 }, (_, n) => event(`user-${n}`, `event-${index}`)));
+  await soon(async () => (await state()).delivered >= 1200);
+  for (const one of running) await one.stop();
+  const ids = receiver.messages().map(({ id }) => id);
+  expect([ids.length, new Set(ids).size]).toEqual([1200, 1200]);
+});
+
+test('what a time has brought is delivered again, with the same ids', async () => {
+  const receiver = await startReceiver();
+  const again = await stream(receiver.url);
+  await apply(again.workspace, event('ada', 'one'));
+  const running = deliverStreams();
+  await soon(async () => receiver.messages().length === 1);
+  await replayFrom(pool, again, new Date(0));
+  await soon(async () => receiver.messages().length === 2);
+  await running.stop();
+  expect(new Set(receiver.messages().map(({ id }) => id)).size).toBe(1);
+  expect(receiver.taken[0]!.headers['webhook-id']).toBe(receiver.taken[1]!.headers['webhook-id']);
+});
+
+test('what began at a time is delivered again also where its id is smaller than that of what began before it', async () => {
+  const again = await stream('http://127.0.0.1:9');
+  const { workspaceId } = again;
+  const entry = { workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} };
+  // The second began first and took longer; the third is behind both.
+  const times = ['08:00:05', '08:00:00', '08:00:09', '07:00:00'];
+  for (const time of times) await appendLog(pool as never, [entry], `2026-11-23T${time}Z`);
+  const { rows } = await pool.query<{ id: number }>(
+    'select id from stream_log where workspace_id = $1 order by id',
+    [workspaceId],
+  );
+  await replayFrom(pool, again, new Date('2026-11-23T08:00:00Z'));
+  expect(Number((await cursorOf(again)).position)).toBe(rows[0]!.id - 1);
+});
+
+test('a batch that was under way while the cursor was set back does not move it', async () => {
+  const receiver = await startReceiver();
+  const again = await stream(receiver.url);
+  await apply(again.workspace, event('ada', 'one'));
+  const held: ServerResponse[] = [];
+  receiver.answer = (response) => void held.push(response);
+  const running = deliverStreams();
+  await soon(async () => held.length === 1);
+  await replayFrom(pool, again, new Date(0));
+  // The same process has it again, by another lease.
+  await soon(async () => held.length === 2);
+  const { position } = await cursorOf(again);
+  held[0]!.writeHead(204).end();
+  held[1]!.writeHead(500).end();
+  await soon(async () => (await again.state()).failures === 1);
+  expect(await cursorOf(again)).toEqual({ position, place: 0 });
+  expect(await again.state()).toMatchObject({ delivered: 0 });
+  await running.stop();
+});
+
+test('a stream that always has more gives its place to who has waited longer', async () => {
+  await pool.query('delete from stream_destinations');
+  const [busy, other] = await Promise.all([startReceiver(), startReceiver()]);
+  const always = await stream(busy.url);
+  const waiting = await stream(other.url);
+  // Each batch makes another one.
+  let index = 0;
+  busy.answer = (response) =>
+    void apply(always.workspace, event('ada', `event-${index++}`)).then(() => response.writeHead(204).end());
+  await apply(always.workspace, event('ada'));
+  const running = deliverStreams({ turnMs: 200, atOnce: 1 });
+  await soon(async () => busy.asked > 0);
+  await apply(waiting.workspace, event('ben'));
+  await soon(async () => other.messages().length === 1);
+  const asked = busy.asked;
+  await soon(async () => busy.asked > asked);
+  busy.answer = undefined;
+  await running.stop();
+});
+
+test('rows of the log are read once, and no more of them than hold a page', async () => {
+  const { workspaceId } = await stream('http://127.0.0.1:9');
+  const now = new Date().toISOString();
+  const entry = () => ({ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} });
+  const sizes = [300, 1700, 1, 2];
+  const rows = sizes.map((size) => Array.from({ length: size }, entry));
+  for (const entries of rows) await appendLog(pool as never, entries, now);
+  const sent = vi.spyOn(pool, 'query');
+  const read = openReader(pool, workspaceId, { position: '0', place: 0 });
+  const ids: string[] = [];
+  const looks: number[] = [];
+  for (let page = await read('999999999'); page; page = await read('999999999')) {
+    ids.push(...page.read.map(({ message }) => message.id));
+    const logs = sent.mock.calls.filter(([given]) => (given as { name?: string }).name === 'read-stream-log');
+    looks.push(logs.length);
+    // Another lease goes on from anywhere.
+    const again = await openReader(pool, workspaceId, page.end)('999999999');
+    if (page.end.place > 0) expect(again!.read[0]!.message.id).toBe(rows.flat()[ids.length]!.id);
+    sent.mockClear();
+  }
+  sent.mockRestore();
+  expect(ids).toEqual(rows.flat().map(({ id }) => id));
+  expect(looks).toEqual([1, 0, 0, 0, 1]);
+  const two = await readLog(pool, workspaceId, {
+    ...{ after: '0', horizon: '999999999', limit: 10 },
+    entries: 500,
+  });
+  expect(two.map((row) => row.ids.length)).toEqual([300, 1700]);
+});
+
+test('what is trimmed before it was delivered is told, with how much it was', async () => {
+  const late = await stream('http://127.0.0.1:9');
+  await apply(late.workspace, event('ada'));
+  await pool.query("update stream_log set at = now() - interval '8 days' where workspace_id = $1", [
+    late.workspaceId,
+  ]);
+  expect(await trimLog(pool, 7, 100)).toMatchObject({ lost: [late.id] });
+  expect(await late.state()).toMatchObject({ lost: 1, lostAt: expect.any(Date) });
+});

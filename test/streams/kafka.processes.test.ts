@@ -1,0 +1,115 @@
+import { Consumer, type Message, MessagesStreamModes, stringDeserializers } from '@platformatic/kafka';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { createReach } from '../../src/platform/reach.ts';
+import { DeliveryError } from '../../src/streams/destination.ts';
+import { openKafka } from '../../src/streams/kafka.ts';
+import type { Message as StreamMessage } from '../../src/streams/message.ts';
+import { startKafka, type TestKafka } from '../setup/kafka.ts';
+import { event } from '../workers/batch.ts';
+import { apply, deliverStreams, soon, streamTo, useStore } from './scene.ts';
+
+useStore();
+
+const TOPIC = 'user-data';
+let kafka: TestKafka;
+let consumer: Consumer<string, string, string, string>;
+const taken: Message<string, string, string, string>[] = [];
+
+beforeAll(async () => {
+  kafka = await startKafka();
+  await kafka.admin.createTopics({ topics: [TOPIC], partitions: 3, replicas: 1 });
+}, 180_000);
+
+async function listen() {
+  const deserializers = stringDeserializers;
+  consumer = new Consumer({
+    clientId: 'reader',
+    groupId: 'readers',
+    bootstrapBrokers: [kafka.broker],
+    deserializers,
+  });
+  const messages = await consumer.consume({ topics: [TOPIC], mode: MessagesStreamModes.EARLIEST });
+  messages.on('data', (message) => void taken.push(message));
+  messages.on('error', () => {});
+}
+afterAll(() => consumer?.close(true));
+
+const settings = () => ({ brokers: [kafka.broker], topic: TOPIC, tls: false });
+
+test('each message is in its user’s partition, in order, with the id and the type in its headers; a broker that was killed costs none of them', async () => {
+  const { workspace, state } = await streamTo({ kind: 'kafka', settings: settings() });
+  const running = deliverStreams();
+  const users = ['ada', 'bob', 'cy', 'dee'];
+  const round = (name: string) => apply(workspace, ...users.map((user) => event(user, name)));
+  for (let index = 0; index < 10; index++) await round(`before-${index}`);
+  await soon(async () => (await state()).delivered >= 40);
+
+  await kafka.kill();
+  for (let index = 0; index < 10; index++) await round(`after-${index}`);
+  await soon(async () => ((await state()).failures ?? 0) > 0);
+  expect((await state()).lastError).toMatch(/ECONNREFUSED|closed|connect/i);
+  await kafka.start();
+  await soon(async () => (await state()).delivered >= 80);
+  await running.stop();
+
+  await listen();
+  const ids = () => new Set(taken.map(({ headers }) => headers.get('id')));
+  await soon(async () => ids().size >= 80);
+  const events = taken.map((message) => ({ ...message, said: JSON.parse(message.value) }));
+  expect(events.filter(({ said, headers }) => said.id !== headers.get('id'))).toEqual([]);
+  expect(new Set(events.map(({ headers }) => headers.get('type')))).toEqual(new Set(['event']));
+  for (const user of users) {
+    const own = events.filter(({ said }) => said.user.external_id === user);
+    expect(new Set(own.map(({ partition }) => partition)).size).toBe(1);
+    expect(new Set(own.map(({ key }) => key)).size).toBe(1);
+    // Again is allowed, out of order is not.
+    const firsts = [...new Set(own.map(({ said }) => said.data.name))];
+    const names = ['before', 'after'].flatMap((when) => Array.from({ length: 10 }, (_, n) => `${when}-${n}`));
+    expect(firsts).toEqual(names);
+  }
+}, 120_000);
+
+const message: StreamMessage = {
+  ...{ id: 'one', type: 'event', time: '2026-11-24T08:00:00.000Z', workspaceId: 'w' },
+  ...{ key: 'ada', user: null, data: '{}' },
+};
+
+/** What is wrong with sending there; undefined: nothing. */
+async function trouble(given: Partial<Parameters<typeof openKafka>[0]>, envelope = '{}') {
+  const destination = openKafka({ ...settings(), reach: createReach({ refused: 'none' }), ...given });
+  try {
+    await destination.deliver(
+      { id: 'b', messages: [message], envelopes: [envelope] },
+      new AbortController().signal,
+    );
+    return undefined;
+  } catch (error) {
+    expect(error).toBeInstanceOf(DeliveryError);
+    return (error as Error).message;
+  } finally {
+    await destination.close();
+  }
+}
+
+test('what keeps messages from a topic is said in a sentence', async () => {
+  const sasl = { mechanism: 'PLAIN', user: 'penstock' } as const;
+  expect(await trouble({ brokers: [kafka.guarded], sasl, password: 'secret' })).toBeUndefined();
+  const sentences = {
+    password: await trouble({ brokers: [kafka.guarded], sasl, password: 'wrong' }),
+    topic: await trouble({ topic: 'nothing' }),
+    networks: await trouble({ reach: createReach({ refused: 'private' }) }),
+    name: await trouble({ brokers: ['kafka.invalid:9092'] }),
+    port: await trouble({ brokers: ['127.0.0.1:9'] }),
+    size: await trouble({}, `"${'x'.repeat(2_000_000)}"`),
+    tls: await trouble({ tls: true, milliseconds: 3000 }),
+  };
+  expect(sentences).toMatchObject({
+    password: expect.stringMatching(/authentication/i),
+    topic: 'there is no topic nothing',
+    networks: expect.stringContaining('REFUSED_NETWORKS'),
+    name: expect.stringContaining('ENOTFOUND'),
+    port: expect.stringContaining('ECONNREFUSED'),
+    size: expect.stringMatching(/large/i),
+    tls: expect.stringMatching(/TLS|SSL|no answer/i),
+  });
+}, 60_000);

@@ -1,0 +1,81 @@
+import { randomBytes } from 'node:crypto';
+import type pg from 'pg';
+import { Registry } from 'prom-client';
+import { afterAll, beforeAll } from 'vitest';
+import { type Credentials, encryptCredentials } from '../../src/integrations/definition.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { createReach } from '../../src/platform/reach.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { createDestination, listDestinations } from '../../src/store/stream-destinations.ts';
+import { openDestination } from '../../src/streams/open-destination.ts';
+import { newWebhookSecret } from '../../src/streams/webhook.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
+import { createStreamMetrics } from '../../workers/streams/metrics.ts';
+import { startStreams } from '../../workers/streams/start.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { createStore, deliver, silent } from '../workers/batch.ts';
+
+const keys = [randomBytes(32)];
+export let pool: pg.Pool;
+export let url: string;
+
+/** A database for the tests of one file. */
+export function useStore(): void {
+  beforeAll(async () => {
+    ({ pool, url } = await createStore());
+  });
+  afterAll(() => pool.end());
+}
+
+export const apply = (workspace: { id: string }, ...objects: Parameters<typeof deliver>[1]) =>
+  applyBatch(pool, [deliver(workspace, objects)], silent);
+
+/** A stream of a new workspace, or of this one, to a receiver. */
+export async function stream(url: string, workspace?: { id: string }) {
+  const webhook_secret = newWebhookSecret();
+  const made = await streamTo({ kind: 'webhook', settings: { url }, secret: { webhook_secret } }, workspace);
+  return { ...made, secret: webhook_secret };
+}
+
+/** A stream of any kind. */
+export async function streamTo(
+  { kind, settings, secret }: { kind: string; settings: Record<string, Json>; secret?: Credentials },
+  workspace?: { id: string },
+) {
+  const { id: workspaceId } = workspace ?? (await createWorkspace(pool, newId()));
+  const id = newId();
+  await createDestination(pool, {
+    ...{ workspaceId, id, name: id, kind, settings },
+    secret: secret ? encryptCredentials(secret, id, keys) : null,
+  });
+  const state = async () => {
+    const all = await listDestinations(pool, { workspaceId, limit: 10 });
+    return all.find((one) => one.id === id)!;
+  };
+  return { id, workspaceId, workspace: { id: workspaceId }, state };
+}
+
+/** What a sync process does for streams; several may run. */
+export function deliverStreams(
+  given: Partial<Parameters<typeof startStreams>[0]['context']> & { atOnce?: number } = {},
+) {
+  const reach = createReach({ refused: 'none' });
+  const { atOnce, ...others } = given;
+  const context = {
+    ...{ pool, log: silent, serviceIdField: 'service_id' },
+    open: (stored: Parameters<typeof openDestination>[0]) => openDestination(stored, { reach, keys }),
+    metrics: createStreamMetrics(new Registry()),
+    ...others,
+  };
+  return startStreams({ context, days: 7, ...(atOnce !== undefined && { atOnce }) });
+}
+
+export async function cursorOf({ workspaceId, id }: { workspaceId: string; id: string }) {
+  const text = 'select position::text, place from stream_destinations where workspace_id = $1 and id = $2';
+  const { rows } = await pool.query<{ position: string; place: number }>(text, [workspaceId, id]);
+  return rows[0]!;
+}
+
+export const soon = (condition: () => Promise<boolean>) =>
+  waitUntil(condition, { what: 'delivery', deadline: 20_000 });

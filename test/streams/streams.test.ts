@@ -1,0 +1,234 @@
+import { describe, expect, test, vi } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { setDestinationState } from '../../src/store/stream-destinations.ts';
+import { appendLog, readLog, watchHorizon } from '../../src/store/stream-log.ts';
+import { DeliveryError } from '../../src/streams/destination.ts';
+import { signatureOf } from '../../src/streams/webhook.ts';
+import { identity, merge, remove } from '../identity/objects.ts';
+import { createWorkspace } from '../setup/workspace.ts';
+import { attributes, event, openPool, purchase, silent } from '../workers/batch.ts';
+import { type Received, startReceiver } from './receiver.ts';
+
+import { apply, deliverStreams, pool, soon, stream, url, useStore } from './scene.ts';
+
+useStore();
+
+const shown = ({ type, user: who, data }: Received) => [
+  type,
+  who?.external_id ?? null,
+  data.name ?? data.product_id ?? data.change ?? data.subscription ?? data.custom_attributes,
+];
+
+describe('what takes effect in a workspace', () => {
+  test('reaches its destination signed, each kind with its data, in order; nothing of other workspaces is kept', async () => {
+    const receiver = await startReceiver();
+    const { workspace, secret, state } = await stream(receiver.url);
+    const other = await createWorkspace(pool, newId());
+    const running = deliverStreams();
+    await apply(other, event('ada'));
+    await apply(
+      workspace,
+      event('ada', 'one'),
+      attributes('ada', { change: undefined, custom: { plan: 'pro' } } as never),
+      attributes('ada', { standard: { email: 'ada@x.com' }, email_subscribe: 'opted_in' } as never),
+      purchase('ada'),
+      event('ben', 'two'),
+    );
+    await apply(
+      workspace,
+      identity('external_id_rename', { current_external_id: 'ben', new_external_id: 'bob' }),
+    );
+    await apply(workspace, merge('bob', 'ada'));
+    await apply(workspace, remove('ada'));
+    await soon(async () => receiver.messages().some(({ data }) => data.change === 'deleted'));
+    await soon(async () => (await state()).lag === 0);
+    await running.stop();
+    const { rows } = await pool.query('select from stream_log where workspace_id = $1', [other.id]);
+    expect(rows).toEqual([]);
+    const { headers, body } = receiver.taken[0]!;
+    const at = Number(headers['webhook-timestamp']);
+    expect(headers['webhook-signature']).toBe(
+      signatureOf(secret, { id: headers['webhook-id'] as string, at, body }),
+    );
+    expect(Math.abs(Date.now() / 1000 - at)).toBeLessThan(60);
+    expect(await state()).toMatchObject({ lag: 0, failures: 0, lost: 0 });
+    const last = receiver.messages().at(-1)!;
+    expect(last).toMatchObject({ type: 'identity', data: { change: 'deleted', external_id: 'ada' } });
+  });
+
+  test('is told with values, before and after', async () => {
+    const receiver = await startReceiver();
+    const { workspace, workspaceId } = await stream(receiver.url);
+    await apply(
+      workspace,
+      event('ada', 'one'),
+      attributes('ada', { standard: { email: 'ada@x.com' }, email_subscribe: 'opted_in' } as never),
+      event('ada', 'two'),
+      purchase('ada'),
+    );
+    await apply(workspace, event('ben', 'three'));
+    await apply(workspace, merge('ben', 'ada'));
+    const running = deliverStreams();
+    await soon(async () => receiver.messages().some(({ data }) => data.change === 'merged'));
+    await running.stop();
+    const messages = receiver.messages();
+    expect(messages.map(shown)).toEqual([
+      ['event', 'ada', 'one'],
+      ['attributes', 'ada', {}],
+      ['event', 'ada', 'two'],
+      ['purchase', 'ada', 'book'],
+      // Behind the objects of its request.
+      ['subscription', null, ''],
+      ['event', null, 'three'],
+      ['identity', null, 'merged_into'],
+      ['identity', 'ada', 'merged'],
+    ]);
+    expect(messages[0]).toMatchObject({
+      workspace_id: workspaceId,
+      user: { service_id: expect.stringMatching(/^[0-9a-f]{24}$/), external_id: 'ada' },
+      data: { name: 'one', properties: null },
+    });
+    expect(messages[1]!.data.attributes).toMatchObject({ email: 'ada@x.com' });
+    expect(messages.at(-1)!.data.from).toBe(messages.at(-2)!.user!.service_id);
+  });
+
+  test('of a user who was deleted before it was delivered is not delivered any more, but the delete', async () => {
+    const receiver = await startReceiver();
+    const { workspace } = await stream(receiver.url);
+    await apply(workspace, event('ada'), attributes('ada', { standard: { first_name: 'Ada' } } as never));
+    await apply(workspace, remove('ada'));
+    const running = deliverStreams();
+    await soon(async () => receiver.messages().length > 0);
+    await running.stop();
+    expect(receiver.messages().map(shown)).toEqual([['identity', null, 'deleted']]);
+  });
+});
+
+describe('the horizon', () => {
+  test('what commits late is not passed over by what has committed before it', async () => {
+    const { workspaceId } = await stream('http://127.0.0.1:9');
+    const watch = watchHorizon(pool);
+    const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
+    const now = new Date().toISOString();
+    const slow = await openPool(url).connect();
+    await slow.query('begin');
+    await appendLog(slow as never, [{ ...entry, id: newId() }], now);
+    await appendLog(pool as never, [entry], now);
+    const read = async () => {
+      await watch.look();
+      await watch.look();
+      return readLog(pool, workspaceId, { after: '0', horizon: watch.horizon(), limit: 10, entries: 10 });
+    };
+    expect(await read()).toEqual([]);
+    // Visible by itself: only the horizon keeps it back.
+    const all = { after: '0', horizon: '999999999', limit: 10, entries: 10 };
+    expect(await readLog(pool, workspaceId, all)).toHaveLength(1);
+    await slow.query('commit');
+    slow.release(true);
+    // Other transactions of the cluster may be under way.
+    await soon(async () => (await read()).length === 2);
+  });
+
+  test('is looked at once by all who ask at once; a look that fails leaves it where it was, and the next one moves it', async () => {
+    const { workspaceId } = await stream('http://127.0.0.1:9');
+    const watch = watchHorizon(pool);
+    const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
+    await appendLog(pool as never, [entry], new Date().toISOString());
+    const sent = vi.spyOn(pool, 'query');
+    await Promise.all(Array.from({ length: 20 }, () => watch.look()));
+    expect(sent.mock.calls.length).toBeLessThanOrEqual(3);
+    sent.mockRestore();
+    await appendLog(pool as never, [{ ...entry, id: newId() }], new Date().toISOString());
+    const before = BigInt(watch.horizon());
+    const failing = vi.spyOn(pool, 'query').mockImplementation(() => Promise.reject(new Error('away')));
+    const looks = await Promise.allSettled([watch.look(), watch.look()]);
+    failing.mockRestore();
+    expect(looks.map(({ status }) => status)).toEqual(['rejected', 'rejected']);
+    expect(BigInt(watch.horizon())).toBe(before);
+    await soon(async () => {
+      await Promise.all([watch.look(), watch.look()]);
+      return BigInt(watch.horizon()) > before;
+    });
+  });
+});
+
+describe('a failure that is not the receiver’s', () => {
+  test('is told as that of Postgres, or as one of our own, which the log has with its stack', async () => {
+    const failures: [Error, string][] = [
+      [
+        new TypeError('x is not a function'),
+        'a mistake of Penstock itself: the log of the sync process has it',
+      ],
+      [new Error('unexpected'), 'a mistake of Penstock itself: the log of the sync process has it'],
+      [
+        Object.assign(new Error('no such table'), { code: '42P01' }),
+        'Postgres answered with the error 42P01',
+      ],
+      [Object.assign(new Error('connect'), { code: 'ECONNREFUSED' }), 'Postgres did not answer'],
+      [Object.assign(new Error('write'), { code: 'EPIPE' }), 'Postgres did not answer'],
+      [new Error('Connection terminated unexpectedly'), 'Postgres did not answer'],
+    ];
+    const streams = await Promise.all(failures.map(() => stream('http://127.0.0.1:9')));
+    for (const { workspace } of streams) await apply(workspace, event('ada'));
+    const told: unknown[] = [];
+    const log = Object.assign(Object.create(silent), {
+      error: ({ err, destination }: { err: Error; destination: string }) => told.push([destination, err]),
+    });
+    const open = ({ id }: { id: string }) => {
+      throw failures[streams.findIndex((one) => one.id === id)]?.[0] ?? new DeliveryError('not asked');
+    };
+    const running = deliverStreams({ open, log });
+    for (const [index, { state }] of streams.entries()) {
+      await soon(async () => (await state()).failures > 0);
+      expect((await state()).lastError).toBe(failures[index]![1]);
+    }
+    await running.stop();
+    expect(told).toContainEqual([streams[0]!.id, failures[0]![0]]);
+    expect(told).toContainEqual([streams[1]!.id, failures[1]![0]]);
+    expect(new Set(told.map((one) => (one as string[])[0])).size).toBe(2);
+  });
+});
+
+describe('a receiver that', () => {
+  test.each<[string, number]>([
+    ['answers 500', 500],
+    ['redirects', 302],
+    ['asks for a pause', 429],
+  ])('%s gets everything later, in order, and holds up nobody else', async (_, status) => {
+    const [bad, good] = await Promise.all([startReceiver(), startReceiver()]);
+    bad.answer = (response) => void response.writeHead(status, { location: good.url }).end();
+    const failing = await stream(bad.url);
+    await stream(good.url, failing.workspace);
+    const running = deliverStreams();
+    const names = Array.from({ length: 20 }, (_, index) => `event-${index}`);
+    for (const name of names) await apply(failing.workspace, event('ada', name), event(name, name));
+    await soon(async () => good.messages().length === 40);
+    await soon(async () => (await failing.state()).failures > 0);
+    expect(await failing.state()).toMatchObject({ lastError: expect.stringContaining(`answered ${status}`) });
+    expect((await failing.state()).lag).toBeGreaterThan(0);
+    expect(good.asked).toBe(good.taken.length);
+    bad.answer = undefined;
+    await setDestinationState(pool, failing, 'paused');
+    await setDestinationState(pool, failing, 'active');
+    await soon(async () => bad.messages().length >= 40);
+    await soon(async () => (await failing.state()).lag === 0);
+    await running.stop();
+    const ada = bad.messages().filter(({ user: who }) => who!.external_id === 'ada');
+    expect(ada.map(({ data }) => data.name)).toEqual(names);
+    expect(bad.messages().map(({ id }) => id)).toEqual(good.messages().map(({ id }) => id));
+    expect(await failing.state()).toMatchObject({ failures: 0, lastError: null, lag: 0 });
+  });
+
+  test('answers 410 is paused, and goes on where it was when it is resumed', async () => {
+    const receiver = await startReceiver();
+    receiver.answer = (response) => void response.writeHead(410).end();
+    const gone = await stream(receiver.url);
+    const running = deliverStreams();
+    await apply(gone.workspace, event('ada'));
+    await soon(async () => (await gone.state()).state === 'paused');
+    receiver.answer = undefined;
+    await setDestinationState(pool, gone, 'active');
+    await soon(async () => receiver.messages().length === 1);
+    await running.stop();
+  });
+});

@@ -1,0 +1,122 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { listProcesses, unworkedLanes } from '../../src/store/processes.ts';
+import type { Circles } from '../../tools/chaos/load/circles.ts';
+import type { Load } from '../../tools/chaos/load/load.ts';
+import { Scene } from '../../tools/chaos/scene.ts';
+import { beginTraffic } from '../../tools/chaos/traffic.ts';
+import { createDatabase, waitUntil } from '../setup/fixtures.ts';
+import { everyLaneMoves, type Fleet, type Member } from '../setup/fleet.ts';
+
+/** Three workers share them as 4, 4 and 3. */
+const LANES = 11;
+
+let scene: Scene;
+let fleet: Fleet;
+let load: Load;
+let circles: Circles;
+let redis: Redis;
+
+beforeAll(async () => {
+  const database = await createDatabase();
+  scene = new Scene({
+    ...{ backend: 'redis', short: true, seed: 11, say() {} },
+    createDatabase: async () => database,
+  });
+  // As a release has them.
+  const env = { LANES: String(LANES), LOCK_DURATION_MS: '5000', STALLED_INTERVAL_MS: '1000' };
+  ({ fleet, load, circles } = await beginTraffic(scene, { edges: 1, workers: 3, env }));
+  redis = new Redis(fleet.redis!.url);
+});
+afterAll(async () => {
+  redis?.disconnect();
+  await scene?.stop();
+});
+
+/** Blocking connections of all workers to lanes. */
+async function blocking(): Promise<number> {
+  const list = (await redis.client('LIST')) as string;
+  return list.split('\n').filter((line) => / cmd=bzpopmin /.test(line)).length;
+}
+
+/** Lanes by the worker that has them, by its pid. */
+async function shares(): Promise<Map<number, number>> {
+  const [owners, all] = await Promise.all([
+    redis.hvals('{penstock}:shares:owners'),
+    listProcesses(fleet.pool),
+  ]);
+  const pids = new Map(all.map(({ id, pid }) => [id, pid]));
+  const found = new Map<number, number>();
+  for (const owner of owners) {
+    const pid = pids.get(owner) ?? 0;
+    found.set(pid, (found.get(pid) ?? 0) + 1);
+  }
+  return found;
+}
+
+/** Resolves when these have all lanes, each as many as another or one more. @returns milliseconds */
+async function untilShared(workers: Member[]): Promise<number> {
+  const from = performance.now();
+  await waitUntil(
+    async () => {
+      const found = await shares();
+      const counts = workers.map(({ pid }) => found.get(pid) ?? 0);
+      const sum = counts.reduce((all, count) => all + count, 0);
+      return sum === LANES && Math.max(...counts) - Math.min(...counts) <= 1;
+    },
+    { what: `even shares of ${workers.length} workers`, deadline: 30_000 },
+  );
+  return performance.now() - from;
+}
+
+test('three workers have even shares, and a blocking connection for each lane and not for each worker of it', async () => {
+  await untilShared(fleet.workers);
+  // One more of each worker is for replays of dead letters.
+  await waitUntil(async () => (await blocking()) <= LANES + 3, { what: 'as few connections as lanes' });
+  await waitUntil(async () => unworkedLanes(await listProcesses(fleet.pool), LANES).length === 0, {
+    what: 'all lanes in the heartbeats',
+  });
+});
+
+test('a worker is asked to end: others have its lanes within a second', async () => {
+  const [leaving, ...others] = fleet.workers as [Member, ...Member[]];
+  const taken = untilShared(others);
+  const ended = fleet.end(leaving, 'SIGTERM');
+  expect(await taken).toBeLessThan(1000);
+  expect((await ended).code).toBe(0);
+  await everyLaneMoves(fleet, 5000);
+  await untilShared([...others, await fleet.startWorker()]);
+});
+
+test('a worker is killed: all lanes are worked again within five seconds, what it had in work too', async () => {
+  const [killed, ...others] = fleet.workers as [Member, ...Member[]];
+  await fleet.end(killed);
+  const moved = await everyLaneMoves(fleet, 10_000);
+  expect(moved).toBeLessThan(5000);
+  expect(await untilShared(others)).toBeLessThan(1000);
+});
+
+test('a worker is frozen: others have its lanes; thawed, it closes them and has its share again', async () => {
+  const [frozen, other] = fleet.workers as [Member, Member];
+  frozen.kill('SIGSTOP');
+  await untilShared([other]);
+  await everyLaneMoves(fleet, 10_000);
+  frozen.kill('SIGCONT');
+  await untilShared([frozen, other]);
+  await waitUntil(async () => (await blocking()) <= LANES + 2, { what: 'closed lanes' });
+});
+
+test('Redis is away for longer than a lease: nobody ends, and the lanes are shared out as before', async () => {
+  process.kill(fleet.redis!.pid, 'SIGSTOP');
+  await sleep(4000);
+  process.kill(fleet.redis!.pid, 'SIGCONT');
+  await untilShared(fleet.workers);
+  await everyLaneMoves(fleet, 20_000);
+}, 60_000);
+
+test('G2, G3: through all of it each object took effect once, and in order', async () => {
+  await load.more(50);
+  await scene.settle(fleet, { load, circles });
+  expect(scene.describeFindings()).toEqual([]);
+});

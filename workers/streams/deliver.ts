@@ -1,0 +1,162 @@
+import { createHash } from 'node:crypto';
+import type { Log } from '../../src/platform/log.ts';
+import { rest } from '../../src/platform/poll.ts';
+import type { Pool } from '../../src/store/database.ts';
+import {
+  advanceDestination,
+  giveBackDestination,
+  type LeasedDestination,
+} from '../../src/store/stream-destinations.ts';
+import { type Batch, DeliveryError, type Destination } from '../../src/streams/destination.ts';
+import { envelopeOf } from '../../src/streams/message.ts';
+import type { StreamMetrics } from './metrics.ts';
+import { type Cursor, openReader, type Page, type Read } from './read.ts';
+
+/** For how long nobody else delivers. Longer than a try takes. */
+export const LEASE_MS = 30_000;
+
+/** A destination that has got everything is looked at so often, and given back after so many looks. */
+const LOOK_MS = 100;
+const LOOKS = 20;
+
+/** One that has always more is given back after so long: others may wait for a place. */
+const TURN_MS = 10_000;
+
+/** Milliseconds before another try: twice as long each time. */
+const FIRST_RETRY_MS = 1000;
+const LONGEST_RETRY_MS = 300_000;
+
+export interface StreamContext {
+  pool: Pool;
+  /** Ids of the log up to it are decided. */
+  horizon(): string;
+  /** @throws {DeliveryError} */
+  open(leased: LeasedDestination): Destination;
+  /** Wire name of the service id. */
+  serviceIdField: string;
+  metrics: StreamMetrics;
+  log: Log;
+  /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */
+  turnMs?: number;
+}
+
+/**
+ * Delivers what is behind the cursor of a leased destination, until it has got everything, has had its
+ * turn, fails, or the lease is gone. It
+ * never rejects: whatever goes wrong is noted with the destination, whose next try is due later.
+ */
+export async function deliverTo(
+  leased: LeasedDestination,
+  context: StreamContext,
+  leaving: AbortSignal,
+): Promise<void> {
+  const { pool, metrics, log } = context;
+  let destination: Destination | undefined;
+  try {
+    destination = context.open(leased);
+    const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
+    if (isStillOurs) await giveBackDestination(pool, leased);
+  } catch (error) {
+    if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));
+    if (error instanceof DeliveryError) metrics.failed(leased);
+    const { said, isOwn } = failureOf(error);
+    const about = { err: error, destination: leased.id, workspace: leased.workspace };
+    if (isOwn) log.error(about, 'a stream was not delivered, by a mistake of this program');
+    else log.warn(about, 'a stream was not delivered');
+    const retryMs = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(leased.failures, 20));
+    const isGone = error instanceof DeliveryError && error.isGone;
+    // Without an answer the lease runs out by itself.
+    await giveBackDestination(pool, leased, { error: said, retryMs, pause: isGone }).catch(() => {});
+  } finally {
+    await destination?.close();
+  }
+}
+
+/** What `pg` says without a code when a connection is gone, or is none. */
+const NO_ANSWER = /connection terminated|timeout exceeded|read timeout|not queryable|connection error/i;
+
+/** What the operator is told: whose fault it is, and nothing that a row holds. */
+function failureOf(error: unknown): { said: string; isOwn: boolean } {
+  if (error instanceof DeliveryError) return { said: error.message, isOwn: false };
+  const { code, message } = error as { code?: unknown; message?: unknown };
+  if (typeof code === 'string' && /^[0-9A-Z]{5}$/.test(code) && !/^E[A-Z]{4}$/.test(code))
+    return { said: `Postgres answered with the error ${code}`, isOwn: false };
+  const isNetwork = typeof code === 'string' && /^(E[A-Z_]+|UNPROVEN_SERVER)$/.test(code);
+  if ((isNetwork && !code.startsWith('ERR_')) || NO_ANSWER.test(String(message)))
+    return { said: 'Postgres did not answer', isOwn: false };
+  return { said: 'a mistake of Penstock itself: the log of the sync process has it', isOwn: true };
+}
+
+interface Delivering extends StreamContext {
+  destination: Destination;
+}
+
+/** @returns whether the lease is still ours */
+async function deliverAll(
+  leased: LeasedDestination,
+  context: Delivering,
+  leaving: AbortSignal,
+): Promise<boolean> {
+  const { pool } = context;
+  const { workspaceId } = leased;
+  const { position, place } = leased;
+  const read = openReader(pool, workspaceId, { position, place });
+  const turn = context.turnMs ?? TURN_MS;
+  const since = performance.now();
+  for (let looks = 0; looks < LOOKS && !leaving.aborted; looks++) {
+    if (performance.now() - since >= turn) return true;
+    const page = await read(context.horizon());
+    if (!page) {
+      await rest(LOOK_MS, leaving);
+      continue;
+    }
+    if (!(await deliverPage(page, { leased, context }, leaving))) return false;
+    looks = -1;
+    // Others have their turn.
+    await rest(0);
+  }
+  return true;
+}
+
+interface Going {
+  leased: LeasedDestination;
+  context: Delivering;
+}
+
+/** @returns false when the lease is gone: somebody else delivers, or nobody is to */
+async function deliverPage({ read, end }: Page, going: Going, leaving: AbortSignal): Promise<boolean> {
+  const { leased, context } = going;
+  const { destination, serviceIdField, metrics } = context;
+  let [batch, envelopes, bytes]: [Read[], string[], number] = [[], [], 0];
+
+  async function send(cursor: Cursor): Promise<boolean> {
+    const messages = batch.map(({ message }) => message);
+    if (messages.length > 0)
+      await destination.deliver({ id: batchId(messages), messages, envelopes }, leaving);
+    [batch, envelopes, bytes] = [[], [], 0];
+    metrics.delivered(leased, messages.length);
+    return advanceDestination(context.pool, leased, {
+      ...cursor,
+      delivered: messages.length,
+      milliseconds: LEASE_MS,
+    });
+  }
+
+  for (const one of read) {
+    const envelope = envelopeOf(one.message, serviceIdField);
+    const size = Buffer.byteLength(envelope);
+    const isFull = batch.length === destination.most.messages || bytes + size > destination.most.bytes;
+    if (batch.length > 0 && isFull && !(await send(batch.at(-1)!.cursor))) return false;
+    batch.push(one);
+    envelopes.push(envelope);
+    bytes += size;
+  }
+  return send(end);
+}
+
+/** The same for the same messages alone: who has got fewer of them once does not take more for a repetition. */
+function batchId(messages: Batch['messages']): string {
+  const hash = createHash('sha256');
+  for (const { id } of messages) hash.update(id);
+  return `msg_${hash.digest('hex').slice(0, 32)}`;
+}

@@ -1,0 +1,141 @@
+import { Counter, Gauge, type Registry } from 'prom-client';
+import type { Config } from '../../src/platform/config.ts';
+import type { Service } from '../../src/platform/lifecycle.ts';
+import type { Log } from '../../src/platform/log.ts';
+import { poll } from '../../src/platform/poll.ts';
+import type { Retention } from '../../src/retention/files.ts';
+import { openArchive } from '../../src/retention/open.ts';
+import { planRetention } from '../../src/retention/plan.ts';
+import { eraseDeleted, planErasures } from '../../src/retention/restore.ts';
+import { runRetention } from '../../src/retention/run.ts';
+import { openRetentionPool } from '../../src/store/retention.ts';
+import { noteFinished, readRetentionState } from '../../src/store/retention-runs.ts';
+
+const LOOK_MS = 3_600_000;
+/** Somebody else may have done what failed here. */
+const READ_MS = 60_000;
+
+type RetentionConfig = Pick<Config, 'RETENTION_MONTHS' | 'ARCHIVE_URL'> & Parameters<typeof openArchive>[0];
+
+/** What a sync process shows of the retention; the gauges are those of the installation, whoever is at it. */
+export function createRetentionMetrics(registry: Registry) {
+  const registers = [registry];
+  const finished = new Gauge({
+    name: 'penstock_retention_last_run_timestamp_seconds',
+    help: 'When a run of the retention last came to its end, whether or not single months failed.',
+    registers,
+  });
+  const overdue = new Gauge({
+    name: 'penstock_retention_overdue',
+    help: 'Months of workspaces, events and purchases apart, that are past their time and still have rows or unfinished files.',
+    registers,
+  });
+  const failing = new Gauge({
+    name: 'penstock_retention_failing',
+    help: 'Months of workspaces, events and purchases apart, with which the last try failed, by task: archive or erase.',
+    labelNames: ['task'],
+    registers,
+  });
+  const failures = new Counter({
+    name: 'penstock_retention_failures_total',
+    help: 'Months with which this process has failed, again at each try, by task: archive, erase, or run for all of it.',
+    labelNames: ['task'],
+    registers,
+  });
+  // A process that has not looked yet knows nothing: absent, never 0.
+  for (const gauge of [finished, overdue]) gauge.remove();
+  return {
+    failed: (task: 'archive' | 'erase' | 'run', months: number) => failures.inc({ task }, months),
+    overdue: (months: number) => overdue.set(months),
+    async read({ pool }: Pick<Retention, 'pool'>): Promise<void> {
+      const { finishedAt, archive, erase } = await readRetentionState(pool);
+      if (finishedAt !== null) finished.set(finishedAt);
+      failing.set({ task: 'archive' }, archive);
+      failing.set({ task: 'erase' }, erase);
+    },
+  };
+}
+
+export type RetentionMetrics = ReturnType<typeof createRetentionMetrics>;
+
+export interface RetentionOptions {
+  databaseUrl: string;
+  config: RetentionConfig;
+  log: Log;
+  metrics: RetentionMetrics;
+}
+
+/**
+ * The retention by schedule: every hour each sync process looks, and one at a time does it. It is apart from the lanes,
+ * since a month that is written takes memory and time.
+ */
+export function startRetention({ databaseUrl, config, log, metrics }: RetentionOptions): Service {
+  const pool = openRetentionPool(databaseUrl);
+  const stopping = new AbortController();
+
+  const poller = poll(
+    LOOK_MS,
+    () => lookAtRetention({ pool, config, log, metrics, signal: stopping.signal }),
+    (error) => {
+      if (stopping.signal.aborted) return;
+      metrics.failed('run', 1);
+      log.error({ err: error }, 'the retention failed; nothing is lost, and the next hour goes on');
+    },
+  );
+  void poller.now();
+  const reader = poll(READ_MS, () => metrics.read({ pool }));
+  return {
+    name: 'retention',
+    async stop() {
+      stopping.abort(new Error('the process stops'));
+      await Promise.all([poller.stop(), reader.stop()]);
+      await pool.end();
+    },
+  };
+}
+
+/** One look: does what is due, unless somebody else is at it, and reads what the metrics show. */
+export async function lookAtRetention({
+  config,
+  metrics,
+  ...given
+}: Omit<RetentionOptions, 'databaseUrl'> & Pick<Retention, 'pool' | 'signal'>): Promise<void> {
+  const { pool, log } = given;
+  const retention = { ...given, months: config.RETENTION_MONTHS, store: undefined, heedsBackOff: true };
+  try {
+    const { due } = await planRetention(retention);
+    const { workspaces, months } = await planErasures(retention, {});
+    const wanted = due.length + workspaces.length + months.length;
+    if (config.ARCHIVE_URL === '' && wanted > 0)
+      log.error(
+        { months: due.length, workspaces_with_deletes: workspaces.length },
+        'the retention waits: ARCHIVE_URL is not set; see docs/retention.md',
+      );
+    else if (wanted === 0 || (await run(retention, { config, metrics }))) await noteFinished(pool);
+  } finally {
+    metrics.overdue((await planRetention(retention)).due.length);
+    await metrics.read(retention);
+  }
+}
+
+/** @returns false while somebody else is at it */
+async function run(
+  retention: Retention,
+  { config, metrics }: Pick<RetentionOptions, 'config' | 'metrics'>,
+): Promise<boolean> {
+  const { log } = retention;
+  const store = await openArchive(config);
+  try {
+    const done = await runRetention({ ...retention, store }, 'archive');
+    metrics.failed('archive', done?.failed ?? 0);
+    if (done !== undefined && done.months + done.failed > 0)
+      log.info({ ...done }, 'months were archived and dropped');
+    const erased = await eraseDeleted({ ...retention, store }, {});
+    metrics.failed('erase', erased?.failed ?? 0);
+    if (erased !== undefined && erased.files + erased.failed > 0)
+      log.info({ ...erased }, 'deleted users were looked for in the archive');
+    return done !== undefined && erased !== undefined;
+  } finally {
+    store?.close();
+  }
+}

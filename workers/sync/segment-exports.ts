@@ -1,0 +1,233 @@
+import { Counter, type Registry } from 'prom-client';
+import { SegmentExportError, writeSegmentExport } from '../../src/export/segment-export.ts';
+import {
+  type ExportFilesSettings,
+  fileOfLink,
+  isBucket,
+  openExportFiles,
+} from '../../src/export/segment-files.ts';
+import { ObjectStoreError } from '../../src/object-store/object-store.ts';
+import { LINK_HOURS } from '../../src/operations/users.export.segment.ts';
+import { newId } from '../../src/platform/ids.ts';
+import type { Service } from '../../src/platform/lifecycle.ts';
+import type { Log } from '../../src/platform/log.ts';
+import { createCaller } from '../../src/platform/outgoing.ts';
+import { poll } from '../../src/platform/poll.ts';
+import { reachOf } from '../../src/platform/reach.ts';
+import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
+import {
+  endExport,
+  finishExport,
+  giveBackExport,
+  type LeasedExport,
+  leaseExports,
+  renewExport,
+} from '../../src/store/segment-export-leases.ts';
+import {
+  type ExportCounts,
+  forgetExports,
+  listExpired,
+  noteRemoved,
+} from '../../src/store/segment-exports.ts';
+
+/** Exports that one process writes at a time, each with a connection of its own; the others wait their turn. */
+const WRITTEN_AT_ONCE = 2;
+/** Receivers that one process tells at a time. */
+const TOLD_AT_ONCE = 4;
+const LOOK_MS = 1000;
+const LEASE_MS = 60_000;
+const RENEW_MS = 15_000;
+
+/** Tries of writing one export: five kills, or a store that is away for some minutes. */
+const MOST_TRIES = 5;
+/** From the request to the end of writing, in all. */
+const MOST_MS = 86_400_000;
+/** A receiver is tried for so long, while the link opens yet. */
+const TELLING_MS = 3_600_000;
+const ANSWER_MS = 15_000;
+const FIRST_RETRY_MS = 5000;
+const LONGEST_RETRY_MS = 300_000;
+const retryAfter = (tries: number) => Math.min(FIRST_RETRY_MS * 2 ** (tries - 1), LONGEST_RETRY_MS);
+
+const LINK_MS = LINK_HOURS * 3_600_000;
+const TIDY_MS = 300_000;
+/** A download may be under way when its link ends. */
+const GRACE_MS = 3_600_000;
+const TIDIED = 100;
+
+export interface SegmentExportsOptions {
+  databaseUrl: string;
+  config: ExportFilesSettings & { SERVICE_ID_FIELD: string };
+  registry: Registry;
+  log: Log;
+}
+
+/** Somebody else has the lease, or this process stops: nothing is to be said of the export. */
+class LeaseLost extends Error {
+  override name = 'LeaseLost';
+}
+
+/**
+ * Writes the exports of segments that the API was asked for, and tells who wants to know. Leases in Postgres share them
+ * among processes; the lease of one that dies runs out, and another begins the export anew.
+ */
+export function startSegmentExports({ databaseUrl, config, registry, log }: SegmentExportsOptions): Service {
+  // Apart from those of syncs: a snapshot holds a connection for as long as its export takes.
+  const pool = openPool(databaseUrl, WRITTEN_AT_ONCE + 2, { session: everyStatementByIndex });
+  const leaving = new AbortController();
+  const caller = createCaller(reachOf(config));
+  const working = { open: new Set<Promise<void>>(), ready: new Set<Promise<void>>() };
+  const ended = createExportMetric(registry);
+  const warn = (error: unknown) => log.warn({ err: error }, 'exports of segments wait for Postgres');
+
+  async function lease(state: 'open' | 'ready', most: number): Promise<void> {
+    const limit = most - working[state].size;
+    if (limit <= 0 || leaving.signal.aborted) return;
+    const process = newId();
+    for (const one of await leaseExports(pool, state, { process, milliseconds: LEASE_MS, limit })) {
+      const work = (state === 'open' ? writeOne(one, process) : tell(one, process)).catch(warn);
+      working[state].add(work);
+      void work.finally(() => working[state].delete(work));
+    }
+  }
+
+  async function writeOne(wanted: LeasedExport, process: string): Promise<void> {
+    const lease = { process, workspaceId: wanted.workspaceId, id: wanted.id };
+    const line = { export_id: wanted.id, workspace_id: wanted.workspaceId, segment_id: wanted.segmentId };
+    const left = wanted.requestedAt.getTime() + MOST_MS - Date.now();
+    if (wanted.tries > MOST_TRIES || left <= 0) {
+      const why = left <= 0 ? 'it was not whole within a day' : `${MOST_TRIES} tries were in vain`;
+      return fail(wanted.lastError === null ? why : `${why}; the last one: ${wanted.lastError}`);
+    }
+    const lost = new AbortController();
+    const late = AbortSignal.timeout(left);
+    const ends = AbortSignal.any([leaving.signal, lost.signal, late]);
+    let reached: ExportCounts = { users: 0, files: 0, bytes: 0 };
+    async function requireMine(counts = reached): Promise<void> {
+      reached = counts;
+      if (await renewExport(pool, lease, { ...counts, milliseconds: LEASE_MS })) return;
+      const error = new LeaseLost('the lease is gone');
+      lost.abort(error);
+      throw error;
+    }
+    const renewing = poll(RENEW_MS, () => requireMine(), warn);
+    try {
+      const counts = await written();
+      if (!counts) return await giveBackExport(pool, lease, { retryMs: FIRST_RETRY_MS });
+      const ready = await finishExport(pool, lease, { ...counts, linkMs: LINK_MS, milliseconds: LEASE_MS });
+      if (!ready) return;
+      ended.inc({ outcome: 'ready' });
+      log.info({ ...line, ...counts, tries: wanted.tries }, 'a segment was exported');
+      if (ready.callback !== null) await tell(ready, process);
+    } catch (error) {
+      if (leaving.signal.aborted) return await giveBackExport(pool, lease, { retryMs: 0 });
+      if (lost.signal.aborted) return;
+      const { message } = error as Error;
+      const isPermanent =
+        error instanceof SegmentExportError ||
+        (error instanceof ObjectStoreError && error.reason === 'config');
+      if (isPermanent || late.aborted)
+        return await fail(late.aborted ? 'it was not whole within a day' : message);
+      log.warn({ ...line, err: error, tries: wanted.tries }, 'an export of a segment is tried again');
+      await giveBackExport(pool, lease, { retryMs: retryAfter(wanted.tries), error: message });
+    } finally {
+      void renewing.stop();
+    }
+
+    async function written(): Promise<ExportCounts | undefined> {
+      const store = await openExportFiles(config);
+      try {
+        return await writeSegmentExport(wanted, {
+          ...{ pool, store, isBucket: isBucket(config), serviceIdField: config.SERVICE_ID_FIELD },
+          ...{ leaving: ends, requireMine },
+          onProgress(counts) {
+            reached = counts;
+          },
+        });
+      } finally {
+        store.close();
+      }
+    }
+
+    async function fail(reason: string): Promise<void> {
+      await endExport(pool, lease, reason);
+      ended.inc({ outcome: 'failed' });
+      log.error({ ...line, reason }, 'an export of a segment has failed');
+    }
+  }
+
+  /** Posts that the files are whole. Whoever is killed between the answer and its note tells once more. */
+  async function tell(ready: LeasedExport, process: string): Promise<void> {
+    const lease = { process, workspaceId: ready.workspaceId, id: ready.id };
+    const error = await post(ready);
+    if (leaving.signal.aborted && error !== null) return giveBackExport(pool, lease, { retryMs: 0 });
+    const retryMs = retryAfter(ready.tries);
+    const isOver = (ready.endedAt?.getTime() ?? 0) + TELLING_MS < Date.now() + retryMs;
+    if (error !== null && !isOver) return giveBackExport(pool, lease, { retryMs, error });
+    await endExport(pool, lease, error);
+    ended.inc({ outcome: error === null ? 'told' : 'not_told' });
+    if (error !== null)
+      log.warn({ export_id: ready.id, error }, 'the callback of an export was not reached, and is given up');
+  }
+
+  /** @returns why it was not taken; null: it was */
+  async function post({ callback, url }: LeasedExport): Promise<string | null> {
+    try {
+      const { status } = await caller.post(callback!, {
+        headers: { 'content-type': 'application/json', 'user-agent': 'penstock' },
+        body: JSON.stringify({ success: true, ...(url !== null && { url }) }),
+        ...{ milliseconds: ANSWER_MS, signal: leaving.signal },
+      });
+      return status >= 200 && status < 300 ? null : `the callback answered ${status}`;
+    } catch (error) {
+      const { name, message } = error as Error;
+      return `callback: ${name === 'TimeoutError' ? `no answer within ${ANSWER_MS / 1000} s` : message}`;
+    }
+  }
+
+  const pollers = [
+    poll(LOOK_MS, () => lease('open', WRITTEN_AT_ONCE), warn),
+    poll(LOOK_MS, () => lease('ready', TOLD_AT_ONCE), warn),
+    poll(TIDY_MS, () => tidyExports(pool, config), warn),
+  ];
+  for (const poller of pollers) void poller.now();
+  return {
+    name: 'segment exports',
+    async stop() {
+      leaving.abort(new LeaseLost('the process stops'));
+      await Promise.all(pollers.map((poller) => poller.stop()));
+      await Promise.all([...working.open, ...working.ready]);
+      caller.close();
+      await pool.end();
+    },
+  };
+}
+
+export function createExportMetric(registry: Registry): Counter<'outcome'> {
+  const ended = new Counter({
+    name: 'penstock_segment_exports_total',
+    help: 'Exports of segments by how they ended in this process: ready, failed (for good), told, not_told (given up).',
+    labelNames: ['outcome'],
+    registers: [registry],
+  });
+  // From the first scrape on, so that the first that fails is seen to grow.
+  for (const outcome of ['ready', 'failed', 'told', 'not_told']) ended.inc({ outcome }, 0);
+  return ended;
+}
+
+/** Removes files whose link has opened nothing for a while, and forgets what became of old exports: some at a time. */
+export async function tidyExports(pool: Pool, config: ExportFilesSettings): Promise<void> {
+  const expired = await listExpired(pool, { milliseconds: GRACE_MS, limit: TIDIED });
+  if (expired.length > 0) {
+    const store = await openExportFiles(config);
+    try {
+      for (const one of expired) {
+        await store.remove(fileOfLink(one));
+        await noteRemoved(pool, one);
+      }
+    } finally {
+      store.close();
+    }
+  }
+  await forgetExports(pool, TIDIED);
+}
