@@ -77,11 +77,16 @@ test('an event is that of who has taken its user in at last, and of nobody who w
   await did(first, 'as first', '2026-01-01T00:00:00Z');
   await did(kept, 'as kept', '2026-01-02T00:00:00Z');
   await did(gone, 'as deleted', '2026-01-03T00:00:00Z');
+  // One who has done nothing under an own id.
+  const [visitor, silent] = [v7(), await user({ external_id: 'silent' })];
+  await merged(visitor, silent);
+  await did(visitor, 'as visitor', '2026-01-04T00:00:00Z');
   const { said, lines } = await exported();
-  expect(said).toMatchObject({ what: 'events', rows: 2, files: 1 });
+  expect(said).toMatchObject({ what: 'events', rows: 3, files: 1 });
   expect(lines.map(({ external_id, name }) => [external_id, name]).sort()).toEqual([
     ['kept', 'as first'],
     ['kept', 'as kept'],
+    ['silent', 'as visitor'],
   ]);
   expect(await findKept(pool as never, workspaceId, [second, first, kept])).toEqual(
     new Map([
