@@ -145,6 +145,8 @@ test('a bad target is refused in one line that names it, and nothing is left the
     rows: 10,
   });
   expectRefusal(await inBucket(one, ...service, ...key), 'has a file purchases.ndjson.gz already');
+  const table = await inBucket(`s3://${bucket}/table`, ...service, ...key, '--format', 'parquet', '--json');
+  expect(JSON.parse(table.stdout)).toMatchObject({ to: `s3://${bucket}/table/`, rows: 10, files: 1 });
 });
 
 const storeOf = (folder: string) =>
