@@ -132,6 +132,22 @@ test('--from and --until choose by the time at which it happened, and a segment 
   await pool.query('delete from events where workspace_id = $1', [workspaceId]);
 });
 
+test('months whose rows lie in the archive are named, since they are not in the export', async () => {
+  for (const [month, kind, state] of [
+    ['2025-02-01', 'events', 'removed'],
+    ['2025-01-01', 'events', 'removed'],
+    ['2025-03-01', 'events', 'restored'],
+    ['2025-04-01', 'purchases', 'removed'],
+  ])
+    await pool.query(
+      `insert into archive_files (workspace_id, month, kind, id, state, object) values ($1, $2, $3, $4, $5, 'a.parquet')`,
+      [workspaceId, month, kind, v7(), state],
+    );
+  await did(await user({ external_id: 'late' }), 'late', '2026-01-01T00:00:00Z');
+  expect((await exported()).said).toMatchObject({ rows: 1, archived_months: ['2025-01', '2025-02'] });
+  await pool.query('delete from events where workspace_id = $1', [workspaceId]);
+});
+
 test('rows in files and pages of any size are those of the workspace, each once, in the order of their keys', async () => {
   const owners = await Promise.all([1, 2, 3].map((n) => user({ external_id: `many ${n}` })));
   for (let n = 0; n < 20; n += 1) await did(owners[n % 3]!, `many ${n}`, '2026-01-01T00:00:00Z');
