@@ -10,6 +10,7 @@ import { watchApplied } from '../src/queue/effects.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
 import { openDestination } from '../src/streams/open-destination.ts';
 import { createStreamMetrics } from './streams/metrics.ts';
+import { openSource } from './streams/source.ts';
 import { startStreams } from './streams/start.ts';
 import { createRowJudge, createRules } from './sync/chunk.ts';
 import { createSyncMetrics, type SyncContext } from './sync/context.ts';
@@ -64,7 +65,7 @@ async function main(): Promise<void> {
     startSyncs({ connection, syncs, context, config }),
     startStreams({
       context: {
-        ...{ pool, log, serviceIdField: config.SERVICE_ID_FIELD },
+        ...{ pool, log, source: openSource(pool, config.SERVICE_ID_FIELD) },
         open: (leased) => openDestination(leased, { reach: reachOf(config), keys: integrationKeys(config) }),
         metrics: createStreamMetrics(metrics.registry),
       },

@@ -252,12 +252,17 @@ const mine = `
     and stream_destinations.leased_by = $1::uuid
     and stream_destinations.state = 'active'`;
 
+/**
+ * Does not wait for the disk: after a crash of Postgres the cursor may be as far behind as half a second, and what was
+ * delivered since comes once more, with its ids.
+ */
 const advanceStatement = `
   update stream_destinations
   set
     position = $4::bigint, place = $5::integer, delivered = stream_destinations.delivered + $6::integer,
     delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
     leased_until = clock_timestamp() + $7::integer * interval '1 millisecond'
+  from (select set_config('synchronous_commit', 'off', true)) as unhurried
   ${mine}`;
 
 /** Moves the cursor behind what was delivered, and keeps the lease. @returns false when the lease is gone, or it is paused */
