@@ -1,6 +1,8 @@
+import { getPriority, setPriority } from 'node:os';
 import { checkColumns } from '../src/integrations/columns.ts';
 import { openTokenBuckets } from '../src/limits/token-buckets.ts';
 import { runProcess } from '../src/platform/lifecycle.ts';
+import type { Log } from '../src/platform/log.ts';
 import { reachOf, reachOfSources } from '../src/platform/reach.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { integrationKeys } from '../src/processes/secrets.ts';
@@ -73,6 +75,16 @@ async function main(): Promise<void> {
     }),
   );
   opened.ready({ concurrency: config.SYNC_CONCURRENCY });
+  giveWay(config.SYNC_NICE, log);
+}
+
+/** A process that is nicer already, since a supervisor made it so, may not become less so. */
+function giveWay(nice: number, log: Log): void {
+  try {
+    if (getPriority() < nice) setPriority(nice);
+  } catch (error) {
+    log.warn({ err: error }, 'this process does not give way to others: SYNC_NICE has no effect');
+  }
 }
 
 runProcess('sync', main);

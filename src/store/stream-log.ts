@@ -107,8 +107,11 @@ export function watchHorizon(pool: Pool): HorizonWatch {
   };
 }
 
+/** What a transaction has done in one workspace, entry by entry. */
 export interface LogRow {
   id: string;
+  /** Behind which id it was looked for: there is none between. */
+  behind: string;
   at: Date;
   kinds: string;
   profileIds: string[];
@@ -118,13 +121,23 @@ export interface LogRow {
   bytes: number;
 }
 
+interface StoredRow {
+  id: string;
+  at: Date;
+  kinds: string;
+  profileIds: string;
+  ids: string;
+  details: string | null;
+}
+
 /**
  * By a range of the primary key. `kinds` has a letter an entry, and its length is known without it. What is large of a row
  * is fetched for those alone that are given.
  */
 const readLogStatement = `
   select
-    next.id::text, next.at, next.kinds, next.profile_ids::text[] as "profileIds", next.ids::text[] as ids, next.details::text as details
+    next.id::text, next.at, next.kinds, array_to_string(next.profile_ids, ',') as "profileIds",
+    array_to_string(next.ids, ',') as ids, next.details::text as details
   from (
     select
       stream_log.*, sum(octet_length(stream_log.kinds)) over (order by stream_log.id) - octet_length(stream_log.kinds)
@@ -147,15 +160,15 @@ export async function readLog(
   workspaceId: string,
   { after, horizon, limit, entries }: { after: string; horizon: string; limit: number; entries: number },
 ): Promise<LogRow[]> {
-  const { rows } = await pool.query<Omit<LogRow, 'details' | 'bytes'> & { details: string | null }>({
+  const { rows } = await pool.query<StoredRow>({
     name: 'read-stream-log',
     text: readLogStatement,
     values: [workspaceId, after, horizon, limit, entries],
   });
-  return rows.map((row) => ({
-    ...row,
-    details: row.details === null ? null : JSON.parse(row.details),
-    bytes: row.details?.length ?? 0,
+  return rows.map(({ id, at, kinds, profileIds, ids, details }, index) => ({
+    ...{ id, behind: rows[index - 1]?.id ?? after, at, kinds },
+    ...{ profileIds: profileIds.split(','), ids: ids.split(',') },
+    ...{ details: details === null ? null : JSON.parse(details), bytes: details?.length ?? 0 },
   }));
 }
 

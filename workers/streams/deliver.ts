@@ -9,8 +9,8 @@ import {
 } from '../../src/store/stream-destinations.ts';
 import { type Batch, DeliveryError, type Destination } from '../../src/streams/destination.ts';
 import type { StreamMetrics } from './metrics.ts';
-import { type Cursor, openReader, type Page, type Read } from './read.ts';
-import type { Source } from './source.ts';
+import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
+import type { Source, Told } from './source.ts';
 
 /** For how long nobody else delivers. Longer than a try takes. */
 export const LEASE_MS = 30_000;
@@ -125,7 +125,7 @@ interface Going {
 async function deliverPage({ read, end }: Page, going: Going, leaving: AbortSignal): Promise<boolean> {
   const { leased, context } = going;
   const { destination, metrics } = context;
-  let [batch, bytes]: [Read[], number] = [[], 0];
+  let [batch, bytes]: [Told[], number] = [[], 0];
 
   async function send(cursor: Cursor): Promise<boolean> {
     const messages = batch.map(({ message }) => message);
@@ -143,11 +143,17 @@ async function deliverPage({ read, end }: Page, going: Going, leaving: AbortSign
 
   for (const one of read) {
     const isFull = batch.length === destination.most.messages || bytes + one.bytes > destination.most.bytes;
-    if (batch.length > 0 && isFull && !(await send(batch.at(-1)!.cursor))) return false;
+    if (batch.length > 0 && isFull && !(await send(lastOf(batch)))) return false;
     batch.push(one);
     bytes += one.bytes;
   }
   return send(end);
+}
+
+/** The cursor behind all of them. */
+function lastOf(batch: Told[]): Cursor {
+  const { row, place } = batch.at(-1)!;
+  return cursorBehind(row, place);
 }
 
 /** The same for the same messages alone: who has got fewer of them once does not take more for a repetition. */

@@ -1,5 +1,5 @@
 import type { LogRow } from '../../src/store/stream-log.ts';
-import type { Source, Told } from './source.ts';
+import type { Part, Source, Told } from './source.ts';
 
 /** Entries that are read at once. */
 const ENTRIES = 500;
@@ -10,14 +10,9 @@ export interface Cursor {
   place: number;
 }
 
-export interface Read extends Told {
-  /** The cursor when it is delivered. */
-  cursor: Cursor;
-}
-
 export interface Page {
-  read: Read[];
-  /** The cursor when all of them are: some entries have nothing to tell any more. */
+  read: Told[];
+  /** The cursor when all of them are delivered: some entries have nothing to tell any more. */
   end: Cursor;
 }
 
@@ -37,24 +32,19 @@ export function openReader(
   return async (horizon) => {
     if (rows.length === 0) rows = await source.rowsBehind(workspaceId, cursor, horizon);
     const [parts, left] = partsOf(rows, cursor, source.partEntries);
-    if (parts.length === 0) return undefined;
-    const told = await source.tell(workspaceId, parts);
-    const read: Read[] = [];
-    for (const [index, { row, first, last }] of parts.entries()) {
-      for (const one of told[index]!)
-        if (one.place >= cursor.place) read.push({ ...one, cursor: behind(row, one.place, cursor.position) });
-      cursor = behind(row, Math.min(first + source.partEntries, last) - 1, cursor.position);
-    }
+    const last = parts.at(-1);
+    if (!last) return undefined;
+    const [begun, ...others] = await source.tell(workspaceId, parts);
+    const read = begun!.filter(({ place }) => place >= cursor.place).concat(...others);
+    cursor = cursorBehind(last.row, last.end - 1);
     rows = left;
     return { read, end: cursor };
   };
 }
 
-/** A stretch of a row's entries: those from `first` on, of `last` that the row has. */
-export interface Part {
-  row: LogRow;
-  first: number;
-  last: number;
+/** The cursor behind an entry of a row. */
+export function cursorBehind({ id, ids, behind }: LogRow, place: number): Cursor {
+  return place + 1 === ids.length ? { position: id, place: 0 } : { position: behind, place: place + 1 };
 }
 
 /** Parts that make a page, and the rows that are left: the first of these may be begun. */
@@ -63,19 +53,13 @@ function partsOf(rows: LogRow[], { place }: Cursor, partEntries: number): [Part[
   let entries = 0;
   let first = place - (place % partEntries);
   for (const [index, row] of rows.entries()) {
-    const last = row.ids.length;
-    for (; first < last; first += partEntries) {
-      const more = Math.min(partEntries, last - first);
-      if (entries > 0 && entries + more > ENTRIES) return [parts, rows.slice(index)];
-      entries += more;
-      parts.push({ row, first, last });
+    for (; first < row.ids.length; first += partEntries) {
+      const end = Math.min(first + partEntries, row.ids.length);
+      if (entries > 0 && entries + end - first > ENTRIES) return [parts, rows.slice(index)];
+      entries += end - first;
+      parts.push({ row, first, end });
     }
     first = 0;
   }
   return [parts, []];
-}
-
-/** The cursor behind an entry of a row that comes after `position`. */
-function behind(row: LogRow, place: number, position: string): Cursor {
-  return place + 1 === row.ids.length ? { position: row.id, place: 0 } : { position, place: place + 1 };
 }

@@ -3,9 +3,15 @@ import { NIL } from 'uuid';
 import { toServiceId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import type { Pool } from '../../src/store/database.ts';
-import { type LogRow, readActivity, readLog, readNames } from '../../src/store/stream-log.ts';
+import {
+  type ActivityKey,
+  type LogRow,
+  readActivity,
+  readLog,
+  readNames,
+} from '../../src/store/stream-log.ts';
 import { envelopeOf, type Message, messageTypes } from '../../src/streams/message.ts';
-import type { Cursor, Part } from './read.ts';
+import type { Cursor } from './read.ts';
 
 /** Rows of the log that are read at once, while those before the last have fewer entries than are looked up at once. */
 const ROWS = 64;
@@ -22,14 +28,21 @@ const MOST_BYTES = 33_554_432;
 /** Of an entry or a message, beside its texts. */
 const OVERHEAD_BYTES = 400;
 
-/** What there is to be told of an entry. */
+/** A stretch of a row's entries: from `first` to before `end`. */
+export interface Part {
+  row: LogRow;
+  first: number;
+  end: number;
+}
+
+/** What there is to be told of an entry: its place in its row. */
 export interface Told {
+  row: LogRow;
+  place: number;
   message: Message;
   /** Its JSON, and the bytes of that. */
   envelope: string;
   bytes: number;
-  /** In the row. */
-  place: number;
 }
 
 /** What is in the log and what it stands for, for all destinations of a process. */
@@ -73,22 +86,31 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
   }
 
   async function lookUp(workspaceId: string, parts: Part[]): Promise<Told[][]> {
-    const entries = parts.map(entriesOf);
-    const all = entries.flat();
-    const allOf = (kind: Entry['kind']) => all.filter((entry) => entry.kind === kind);
-    const profiles = [...new Set(all.map(({ profileId }) => profileId))].filter((id) => id !== NIL);
+    const [events, purchases]: [ActivityKey[], ActivityKey[]] = [[], []];
+    const profiles = new Set<string>();
+    for (const { row, first, end } of parts)
+      for (let place = first; place < end; place++) {
+        const profileId = row.profileIds[place]!;
+        if (row.kinds[place] === 'e') events.push({ profileId, id: row.ids[place]! });
+        if (row.kinds[place] === 'p') purchases.push({ profileId, id: row.ids[place]! });
+        profiles.add(profileId);
+      }
+    profiles.delete(NIL);
     const [activity, names] = await Promise.all([
-      readActivity(pool, workspaceId, { events: allOf('e'), purchases: allOf('p') }),
-      readNames(pool, workspaceId, profiles),
+      readActivity(pool, workspaceId, { events, purchases }),
+      readNames(pool, workspaceId, [...profiles]),
     ]);
-    return entries.map((some) =>
-      some.flatMap((entry) => {
-        const message = messageOf(entry, { workspaceId, activity, names });
-        if (!message) return [];
+    return parts.map(({ row, first, end }) => {
+      const time = row.at.toISOString();
+      const told: Told[] = [];
+      for (let place = first; place < end; place++) {
+        const message = messageOf(row, place, { workspaceId, time, activity, names });
+        if (!message) continue;
         const envelope = envelopeOf(message, serviceIdField);
-        return [{ message, envelope, bytes: Buffer.byteLength(envelope), place: entry.place }];
-      }),
-    );
+        told.push({ row, place, message, envelope, bytes: Buffer.byteLength(envelope) });
+      }
+      return told;
+    });
   }
 
   return {
@@ -101,11 +123,7 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
       const read = await readLog(pool, workspaceId, {
         ...{ after: position, horizon, limit: ROWS, entries: ENTRIES + place },
       });
-      let before = position;
-      for (const row of read) {
-        rows.set(`${workspaceId}/${before}`, row);
-        before = row.id;
-      }
+      for (const row of read) rows.set(`${workspaceId}/${row.behind}`, row);
       return read;
     },
 
@@ -138,29 +156,9 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
   };
 }
 
-interface Entry {
-  kind: keyof typeof messageTypes;
-  profileId: string;
-  id: string;
-  detail: Json | undefined;
-  time: string;
-  place: number;
-}
-
-function entriesOf({ row, first, last }: Part): Entry[] {
-  const { at, kinds, profileIds, ids, details } = row;
-  const time = at.toISOString();
-  const entries: Entry[] = [];
-  for (let place = first; place < Math.min(first + PART_ENTRIES, last); place++)
-    entries.push({
-      ...{ kind: kinds[place] as Entry['kind'], profileId: profileIds[place]!, id: ids[place]! },
-      ...{ detail: details?.[place], time, place },
-    });
-  return entries;
-}
-
 interface Found {
   workspaceId: string;
+  time: string;
   /** JSON, by id. */
   activity: ReadonlyMap<string, string>;
   /** External ids by profile; who was deleted is missing. */
@@ -168,18 +166,32 @@ interface Found {
 }
 
 /** @returns nothing of what is gone */
-function messageOf(entry: Entry, { workspaceId, activity, names }: Found): Message | undefined {
-  const { kind, id, profileId, time } = entry;
+function messageOf(
+  { kinds, profileIds, ids, details }: LogRow,
+  place: number,
+  { workspaceId, time, activity, names }: Found,
+): Message | undefined {
+  const kind = kinds[place] as keyof typeof messageTypes;
+  const profileId = profileIds[place]!;
+  const id = ids[place]!;
   const isActivity = kind === 'e' || kind === 'p';
+  const detail = details?.[place];
   // Who was deleted may not be erased yet.
-  const data = isActivity ? names.has(profileId) && activity.get(id) : dataOf(entry, names);
+  const data = isActivity
+    ? names.has(profileId) && activity.get(id)
+    : dataOf({ kind, profileId, detail }, names);
   if (!data) return undefined;
-  const user =
-    profileId === NIL
-      ? null
-      : { service_id: toServiceId(profileId), external_id: names.get(profileId) ?? null };
-  const key = user?.service_id ?? addressOf(entry);
-  return { id, type: messageTypes[kind], time, workspaceId, key, user, data };
+  const type = messageTypes[kind];
+  if (profileId === NIL) return { id, type, time, workspaceId, key: addressOf(detail), user: null, data };
+  const key = toServiceId(profileId);
+  const user = { service_id: key, external_id: names.get(profileId) ?? null };
+  return { id, type, time, workspaceId, key, user, data };
+}
+
+interface Entry {
+  kind: keyof typeof messageTypes;
+  profileId: string;
+  detail: Json | undefined;
 }
 
 /** What is told of users who were deleted since: that, and whose they were. */
@@ -195,7 +207,7 @@ function dataOf({ kind, profileId, detail }: Entry, names: ReadonlyMap<string, u
   return JSON.stringify(said);
 }
 
-function addressOf({ detail }: Entry): string {
+function addressOf(detail: Json | undefined): string {
   const { email, phone } = detail as { email?: string; phone?: string };
   return email ?? phone ?? '';
 }
