@@ -189,7 +189,6 @@ export interface Lease {
   id: string;
 }
 
-/** What a process needs for delivering. */
 export interface LeasedDestination extends Lease {
   /** Its name. */
   workspace: string;
@@ -252,10 +251,7 @@ const mine = `
     and stream_destinations.leased_by = $1::uuid
     and stream_destinations.state = 'active'`;
 
-/**
- * Does not wait for the disk: after a crash of Postgres the cursor may be as far behind as half a second, and what was
- * delivered since comes once more, with its ids.
- */
+// Does not wait for the disk: what a crash of Postgres takes back of the cursor is delivered once more, with its ids.
 const advanceStatement = `
   update stream_destinations
   set

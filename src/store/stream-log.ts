@@ -107,7 +107,6 @@ export function watchHorizon(pool: Pool): HorizonWatch {
   };
 }
 
-/** What a transaction has done in one workspace, entry by entry. */
 export interface LogRow {
   id: string;
   /** Behind which id it was looked for: there is none between. */
