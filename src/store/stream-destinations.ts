@@ -189,7 +189,6 @@ export interface Lease {
   id: string;
 }
 
-/** What a process needs for delivering. */
 export interface LeasedDestination extends Lease {
   /** Its name. */
   workspace: string;
@@ -252,12 +251,14 @@ const mine = `
     and stream_destinations.leased_by = $1::uuid
     and stream_destinations.state = 'active'`;
 
+// Does not wait for the disk: what a crash of Postgres takes back of the cursor is delivered once more, with its ids.
 const advanceStatement = `
   update stream_destinations
   set
     position = $4::bigint, place = $5::integer, delivered = stream_destinations.delivered + $6::integer,
     delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
     leased_until = clock_timestamp() + $7::integer * interval '1 millisecond'
+  from (select set_config('synchronous_commit', 'off', true)) as unhurried
   ${mine}`;
 
 /** Moves the cursor behind what was delivered, and keeps the lease. @returns false when the lease is gone, or it is paused */

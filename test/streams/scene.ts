@@ -11,6 +11,7 @@ import { openDestination } from '../../src/streams/open-destination.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { createStreamMetrics } from '../../workers/streams/metrics.ts';
+import { openSource } from '../../workers/streams/source.ts';
 import { startStreams } from '../../workers/streams/start.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
@@ -63,7 +64,7 @@ export function deliverStreams(
   const reach = createReach({ refused: 'none' });
   const { atOnce, ...others } = given;
   const context = {
-    ...{ pool, log: silent, serviceIdField: 'service_id' },
+    ...{ pool, log: silent, source: openSource(pool, 'service_id') },
     open: (stored: Parameters<typeof openDestination>[0]) => openDestination(stored, { reach, keys }),
     metrics: createStreamMetrics(new Registry()),
     ...others,

@@ -8,9 +8,9 @@ import {
   type LeasedDestination,
 } from '../../src/store/stream-destinations.ts';
 import { type Batch, DeliveryError, type Destination } from '../../src/streams/destination.ts';
-import { envelopeOf } from '../../src/streams/message.ts';
 import type { StreamMetrics } from './metrics.ts';
-import { type Cursor, openReader, type Page, type Read } from './read.ts';
+import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
+import type { Source, Told } from './source.ts';
 
 /** For how long nobody else delivers. Longer than a try takes. */
 export const LEASE_MS = 30_000;
@@ -32,8 +32,7 @@ export interface StreamContext {
   horizon(): string;
   /** @throws {DeliveryError} */
   open(leased: LeasedDestination): Destination;
-  /** Wire name of the service id. */
-  serviceIdField: string;
+  source: Source;
   metrics: StreamMetrics;
   log: Log;
   /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */
@@ -97,10 +96,9 @@ async function deliverAll(
   context: Delivering,
   leaving: AbortSignal,
 ): Promise<boolean> {
-  const { pool } = context;
   const { workspaceId } = leased;
   const { position, place } = leased;
-  const read = openReader(pool, workspaceId, { position, place });
+  const read = openReader(context.source, workspaceId, { position, place });
   const turn = context.turnMs ?? TURN_MS;
   const since = performance.now();
   for (let looks = 0; looks < LOOKS && !leaving.aborted; looks++) {
@@ -126,14 +124,15 @@ interface Going {
 /** @returns false when the lease is gone: somebody else delivers, or nobody is to */
 async function deliverPage({ read, end }: Page, going: Going, leaving: AbortSignal): Promise<boolean> {
   const { leased, context } = going;
-  const { destination, serviceIdField, metrics } = context;
-  let [batch, envelopes, bytes]: [Read[], string[], number] = [[], [], 0];
+  const { destination, metrics } = context;
+  let [batch, bytes]: [Told[], number] = [[], 0];
 
   async function send(cursor: Cursor): Promise<boolean> {
     const messages = batch.map(({ message }) => message);
+    const envelopes = batch.map(({ envelope }) => envelope);
     if (messages.length > 0)
       await destination.deliver({ id: batchId(messages), messages, envelopes }, leaving);
-    [batch, envelopes, bytes] = [[], [], 0];
+    [batch, bytes] = [[], 0];
     metrics.delivered(leased, messages.length);
     return advanceDestination(context.pool, leased, {
       ...cursor,
@@ -143,20 +142,22 @@ async function deliverPage({ read, end }: Page, going: Going, leaving: AbortSign
   }
 
   for (const one of read) {
-    const envelope = envelopeOf(one.message, serviceIdField);
-    const size = Buffer.byteLength(envelope);
-    const isFull = batch.length === destination.most.messages || bytes + size > destination.most.bytes;
-    if (batch.length > 0 && isFull && !(await send(batch.at(-1)!.cursor))) return false;
+    const isFull = batch.length === destination.most.messages || bytes + one.bytes > destination.most.bytes;
+    if (batch.length > 0 && isFull && !(await send(lastOf(batch)))) return false;
     batch.push(one);
-    envelopes.push(envelope);
-    bytes += size;
+    bytes += one.bytes;
   }
   return send(end);
 }
 
+/** The cursor behind all of them. */
+function lastOf(batch: Told[]): Cursor {
+  const { row, place } = batch.at(-1)!;
+  return cursorBehind(row, place);
+}
+
 /** The same for the same messages alone: who has got fewer of them once does not take more for a repetition. */
 function batchId(messages: Batch['messages']): string {
-  const hash = createHash('sha256');
-  for (const { id } of messages) hash.update(id);
+  const hash = createHash('sha256').update(messages.map(({ id }) => id).join(''));
   return `msg_${hash.digest('hex').slice(0, 32)}`;
 }

@@ -64,7 +64,8 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => appendLog(store, [entry], new Date().toISOString()),
     () => readLog(store, workspaceId, { after: '5', horizon: '9000', limit: 8, entries: 500 }),
     () => readActivity(store, workspaceId, { events: keys, purchases: keys }),
-    () => readNames(store, workspaceId, ids),
+    // Nobody has the last of them: who is missing is looked for among the merged.
+    () => readNames(store, workspaceId, [...ids, newId()]),
     () => trimLog(store, 7, 500),
     () => watchHorizon(store).look(),
     async () => {
