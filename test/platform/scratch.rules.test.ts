@@ -2,14 +2,14 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { makeScratch, tidyScratch } from '../../src/retention/scratch.ts';
+import { makeScratch, tidyScratch } from '../../src/platform/scratch.ts';
 
 test('what a killed process has left in TMPDIR is tidied, and nothing of one that lives or cannot be looked up', async () => {
   const given = process.env.TMPDIR;
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-tidy-'));
   process.env.TMPDIR = folder;
   try {
-    const own = path.basename(await makeScratch());
+    const own = path.basename(await makeScratch('retention'));
     const [space, pid, started] = own.split('-').slice(2);
     const make = (name: string, days = 0) => {
       mkdirSync(path.join(folder, name, '.parquet-x'), { recursive: true });

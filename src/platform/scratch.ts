@@ -3,10 +3,13 @@ import { mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
-const PREFIX = 'penstock-retention-';
+/** Whose work it is that the folder holds. */
+export type ScratchOf = 'retention' | 'export';
+
+const PREFIX = 'penstock-';
 /** Of a process that cannot be looked up, as that of another container: nobody takes a day for a file. */
 const LEFT_MS = 86_400_000;
-const NAME = /^penstock-retention-(\d+)-(\d+)-(\d+)-[A-Za-z0-9]{6}$/;
+const NAME = /^penstock-(?:retention|export)-(\d+)-(\d+)-(\d+)-[A-Za-z0-9]{6}$/;
 
 /** Who is at work: a process id is given again, so its start and the space of ids that it is of belong to it. */
 interface Owner {
@@ -36,13 +39,13 @@ function startOf(pid: string): string | undefined {
 }
 
 /** A folder for nobody else, whose name says whose it is. */
-export function makeScratch(): Promise<string> {
+export function makeScratch(of: ScratchOf): Promise<string> {
   const pid = String(process.pid);
   const owner: Owner = { space: spaceOfIds() ?? '0', pid, started: startOf(pid) ?? '0' };
-  return mkdtemp(path.join(tmpdir(), `${PREFIX}${owner.space}-${owner.pid}-${owner.started}-`));
+  return mkdtemp(path.join(tmpdir(), `${PREFIX}${of}-${owner.space}-${owner.pid}-${owner.started}-`));
 }
 
-/** Removes the folders of processes that are surely dead, killed as they wrote or read a file of the archive. */
+/** Removes the folders of processes that are surely dead, killed as they wrote or read a large file. */
 export async function tidyScratch(): Promise<void> {
   const space = spaceOfIds();
   for (const name of await readdir(tmpdir())) {
