@@ -9,6 +9,7 @@ import { openQueue, type QueueConnection } from './connection.ts';
 import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
+import { whenDisconnected } from './open-redis.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
 import { traceFlush } from './spans.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
@@ -208,7 +209,7 @@ export function createLaneProducer(
    * hand out what is added to it to several workers at once until one of them says so again.
    */
   const limited = new Set<number>();
-  connection.redis?.on('close', () => limited.clear());
+  if (connection.redis) whenDisconnected(connection.redis, () => limited.clear());
 
   async function limitLanes(entries: LaneEntry[]): Promise<void> {
     const lanes = [...new Set(entries.map(({ lane }) => lane))].filter((lane) => !limited.has(lane));
