@@ -42,4 +42,13 @@ export const redisSettings = {
     pattern: '^([^\\s,/@]+(\\s*,\\s*[^\\s,/@]+)*)?$',
     rule: 'must be host:port, with commas between',
   },
+  REDIS_WAIT_REPLICAS: {
+    type: 'integer',
+    default: 0,
+    minimum: 0,
+    maximum: 10,
+    unit: 'replicas',
+    description:
+      'Replicas of Redis that have to hold what was accepted before it is acknowledged (WAIT), so that a failover loses nothing; with fewer in half of QUEUE_TIMEOUT_MS, requests are answered with 503. 0: the disk of the primary is enough.',
+  },
 } as const;

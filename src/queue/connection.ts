@@ -4,6 +4,7 @@ import type { Config } from '../platform/config.ts';
 import { PostgresClient } from '../store/database.ts';
 import { createPostgresBackend, Queue } from './bullmq.ts';
 import { openRedis, type Patience, PREFIX, pingRedis, type RedisClient } from './open-redis.ts';
+import type { Replication } from './replicas.ts';
 
 /** The store that holds accepted objects until they are applied. */
 type QueueKind = 'redis' | 'postgres';
@@ -53,6 +54,8 @@ export interface QueueConnection {
   factory: undefined;
   /** Absent when the queue lives in Postgres. */
   redis: RedisClient | undefined;
+  /** Absent: an add is answered when the server has it on disk. */
+  replication?: Replication;
   /** False while it is known that an add would not be stored now. */
   ready(): boolean;
   /**
@@ -98,6 +101,9 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
       options: { connection: redis, prefix: PREFIX },
       factory: undefined,
       redis,
+      ...(config.REDIS_WAIT_REPLICAS > 0 && {
+        replication: { replicas: config.REDIS_WAIT_REPLICAS, open: () => openRedis(config, patience) },
+      }),
       ready: () => redis.status === 'ready',
       ping: () => pingRedis(redis),
       stop: async () => redis.disconnect(),

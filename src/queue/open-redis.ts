@@ -8,7 +8,7 @@ export type RedisClient = Redis | Cluster;
 export const PREFIX = '{penstock}';
 
 /** Of no meaning for what it holds: asked for where the lanes are, it tells whether that server answers. */
-const ANY_KEY = `${PREFIX}:mark`;
+export const LANES_KEY = `${PREFIX}:mark`;
 
 /** The settings that say where Redis is. */
 export type RedisAddress = Pick<
@@ -119,7 +119,7 @@ export const isCluster = (redis: RedisClient): redis is Cluster => redis instanc
 export async function pingRedis(redis: RedisClient): Promise<void> {
   if (redis.status !== 'ready') throw troubles.get(redis) ?? new Error('not connected');
   // A command without a key goes to any server of a cluster.
-  await (isCluster(redis) ? redis.get(ANY_KEY) : redis.ping());
+  await (isCluster(redis) ? redis.get(LANES_KEY) : redis.ping());
 }
 
 const slotOf = (key: string): number => Number(new Command('get', [key]).getSlot());
@@ -133,7 +133,7 @@ export function serverOf(redis: RedisClient, key: string): Redis | undefined {
 
 /** The servers that have lanes. @throws when nobody is known to have them */
 export function laneServers(redis: RedisClient): Redis[] {
-  const server = serverOf(redis, ANY_KEY);
+  const server = serverOf(redis, LANES_KEY);
   if (!server) throw new Error('no server is known to have the lanes');
   return [server];
 }

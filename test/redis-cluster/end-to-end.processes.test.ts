@@ -23,7 +23,7 @@ beforeAll(async () => {
   fleet = await startFleet('redis', {
     redis: cluster.nodes[0],
     ...{ edges: 1, workers: 2, syncs: 1 },
-    env: { ...cluster.env, BOARD_PASSWORD },
+    env: { ...cluster.env, BOARD_PASSWORD, REDIS_WAIT_REPLICAS: '1' },
   });
 });
 afterAll(async () => {
@@ -59,9 +59,8 @@ test('G1, G3: what is tracked on a cluster takes effect in its order, over all l
       custom_attributes: { step: 3, step_1: true, step_2: true, step_3: true },
       custom_events: [expect.objectContaining({ name: 'seen', count: 3 })],
     });
-  const lanes = new Set(
-    (await cluster.operator.keys('{penstock}:lane-*:meta')).map((key) => key.split(':')[1]),
-  );
+  const keys = await cluster.ask(await cluster.primaryOf(LANES_KEY), 'KEYS', '{penstock}:lane-*:meta');
+  const lanes = new Set((keys as string[]).map((key) => key.split(':')[1]));
   expect(lanes.size).toBe(4);
 });
 
@@ -136,6 +135,7 @@ test('every process says that it is ready, and doctor finds the cluster in order
   expect(ofRedis.map(({ level, finding }) => `${level} ${finding}`)).toEqual([
     expect.stringMatching(`^warning 127.0.0.1:${port}: it has no maxmemory`),
   ]);
+  expect(findings.find(({ check }) => check === 'replicas')).toMatchObject({ level: 'ok' });
   const status = await spawnPenstock(['status', '--json'], fleet.env);
   expect(JSON.parse(status.stdout)).toBeTruthy();
 });

@@ -8,11 +8,14 @@ import { error, type Finding, ok, warning } from './machine.ts';
 import { judgeClock, LONG_LAG } from './stores.ts';
 
 /** Redis: settings, memory, disk, clock, replicas; of a cluster, of each server that has lanes, and its state. */
-export async function checkRedis({ redis }: QueueConnection): Promise<Finding[]> {
+export async function checkRedis({ redis, replication }: QueueConnection): Promise<Finding[]> {
   if (!redis) return [ok('redis', 'there is none: the queue is in Postgres')];
   const findings = isCluster(redis) ? await checkCluster(redis) : [];
   for (const server of laneServers(redis)) {
-    const found = await checkServer(server);
+    const found = [
+      ...(await checkServer(server)),
+      ...(await checkReplicas(server, replication?.replicas ?? 0)),
+    ];
     findings.push(
       ...(isCluster(redis)
         ? found.map((one) => ({ ...one, finding: `${nameOf(server)}: ${one.finding}` }))
@@ -68,6 +71,24 @@ async function checkServer(redis: Redis): Promise<Finding[]> {
   return findings;
 }
 
+async function countReplicas(server: Redis): Promise<number> {
+  return Number(/^connected_slaves:(\d+)/m.exec(await server.info('replication'))?.[1] ?? 0);
+}
+
+async function checkReplicas(server: Redis, wanted: number): Promise<Finding[]> {
+  if (wanted === 0) return [];
+  const found = await countReplicas(server);
+  if (found >= wanted)
+    return [ok('replicas', `${found} replicas are connected, and ${wanted} are waited for`)];
+  return [
+    error(
+      'replicas',
+      `REDIS_WAIT_REPLICAS is ${wanted}, and ${found} are connected: nothing is accepted`,
+      'Bring the replicas back, or lower REDIS_WAIT_REPLICAS.',
+    ),
+  ];
+}
+
 /** Whether every slot is served, and what becomes of the lanes when their server dies. */
 async function checkCluster(redis: Cluster): Promise<Finding[]> {
   const findings: Finding[] = [];
@@ -75,8 +96,7 @@ async function checkCluster(redis: Cluster): Promise<Finding[]> {
   if (state !== 'ok')
     findings.push(error('redis', 'the cluster is down', 'Look at redis-cli --cluster check.'));
   for (const server of laneServers(redis)) {
-    const replicas = Number(/^connected_slaves:(\d+)/m.exec(await server.info('replication'))?.[1] ?? 0);
-    if (replicas > 0) continue;
+    if ((await countReplicas(server)) > 0) continue;
     findings.push(
       warning(
         'redis',
