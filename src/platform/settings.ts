@@ -3,6 +3,7 @@ import { bucketSettings } from './bucket-settings.ts';
 import { consoleSettings } from './console-settings.ts';
 import { outgoingSettings } from './outgoing-settings.ts';
 import { proxySettings } from './proxy-settings.ts';
+import { redisSettings } from './redis-settings.ts';
 import { tracingSettings } from './tracing-settings.ts';
 
 /**
@@ -10,34 +11,7 @@ import { tracingSettings } from './tracing-settings.ts';
  * them; .env.example and the README's table are generated from here.
  */
 export const settings = {
-  REDIS_URL: {
-    ...text(
-      '',
-      '',
-      'Redis or Valkey for the queue and the rate limits; empty: both live in Postgres and in the web process.',
-    ),
-    pattern: '^(rediss?://.+)?$',
-    rule: 'must start with redis:// or rediss://',
-  },
-  QUEUE: {
-    ...text(
-      '',
-      '',
-      'Where accepted objects wait: redis or postgres; empty: in Redis where REDIS_URL is set, else in Postgres. With postgres beside REDIS_URL, Redis holds the rate limits alone. Equal on every process and for the admin command.',
-    ),
-    pattern: '^(redis|postgres)?$',
-    rule: 'must be redis or postgres',
-  },
-  REDIS_SENTINELS: {
-    ...text(
-      '',
-      '',
-      'Sentinels that know where the primary of REDIS_URL is, as host:port with commas between; REDIS_URL then gives user, password, database and TLS, and its host and port are not used.',
-    ),
-    pattern: '^([^\\s,/@]+(\\s*,\\s*[^\\s,/@]+)*)?$',
-    rule: 'must be host:port, with commas between',
-  },
-  REDIS_SENTINEL_NAME: text('mymaster', '', 'Name by which the Sentinels know the primary.'),
+  ...redisSettings,
   DATABASE_URL: {
     ...text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
     pattern: '^(postgres(ql)?://.+)?$',
