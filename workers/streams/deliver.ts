@@ -1,23 +1,20 @@
 import { createHash } from 'node:crypto';
-import type { Log } from '../../src/platform/log.ts';
 import { rest } from '../../src/platform/poll.ts';
-import type { Pool } from '../../src/store/database.ts';
 import {
   advanceDestination,
   giveBackDestination,
   type LeasedDestination,
-} from '../../src/store/stream-destinations.ts';
-import { type Batch, DeliveryError, type Destination } from '../../src/streams/destination.ts';
+} from '../../src/store/stream-leases.ts';
+import {
+  type Batch,
+  DeliveryError,
+  type Destination,
+  type FileDestination,
+} from '../../src/streams/destination.ts';
 import { envelopeOf } from '../../src/streams/message.ts';
-import type { StreamMetrics } from './metrics.ts';
+import { LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
+import { deliverFile } from './deliver-file.ts';
 import { type Cursor, openReader, type Page, type Read } from './read.ts';
-
-/** For how long nobody else delivers. Longer than a try takes. */
-export const LEASE_MS = 30_000;
-
-/** A destination that has got everything is looked at so often, and given back after so many looks. */
-const LOOK_MS = 100;
-const LOOKS = 20;
 
 /** One that has always more is given back after so long: others may wait for a place. */
 const TURN_MS = 10_000;
@@ -25,20 +22,6 @@ const TURN_MS = 10_000;
 /** Milliseconds before another try: twice as long each time. */
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 300_000;
-
-export interface StreamContext {
-  pool: Pool;
-  /** Ids of the log up to it are decided. */
-  horizon(): string;
-  /** @throws {DeliveryError} */
-  open(leased: LeasedDestination): Destination;
-  /** Wire name of the service id. */
-  serviceIdField: string;
-  metrics: StreamMetrics;
-  log: Log;
-  /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */
-  turnMs?: number;
-}
 
 /**
  * Delivers what is behind the cursor of a leased destination, until it has got everything, has had its
@@ -51,10 +34,13 @@ export async function deliverTo(
   leaving: AbortSignal,
 ): Promise<void> {
   const { pool, metrics, log } = context;
-  let destination: Destination | undefined;
+  let destination: Destination | FileDestination | undefined;
   try {
     destination = context.open(leased);
-    const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
+    const isStillOurs =
+      'deliver' in destination
+        ? await deliverAll(leased, { ...context, destination }, leaving)
+        : await deliverFile(leased, { ...context, destination }, leaving);
     if (isStillOurs) await giveBackDestination(pool, leased);
   } catch (error) {
     if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));

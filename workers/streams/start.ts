@@ -1,8 +1,10 @@
 import type { Service } from '../../src/platform/lifecycle.ts';
 import { poll } from '../../src/platform/poll.ts';
-import { leaseDestinations, listDestinations } from '../../src/store/stream-destinations.ts';
+import { listDestinations } from '../../src/store/stream-destinations.ts';
+import { leaseDestinations } from '../../src/store/stream-leases.ts';
 import { trimLog, watchHorizon } from '../../src/store/stream-log.ts';
-import { deliverTo, LEASE_MS, type StreamContext } from './deliver.ts';
+import { LEASE_MS, type StreamContext } from './context.ts';
+import { deliverTo } from './deliver.ts';
 
 /** How often destinations are looked for that have something to get. */
 const LEASE_INTERVAL_MS = 500;
