@@ -43,6 +43,7 @@ const leaseStatement = `
     select stream_destinations.workspace_id, stream_destinations.id
     from stream_destinations
     where stream_destinations.state = 'active'
+      and (stream_destinations.gather_ms > 0) = $3::boolean
       and (stream_destinations.leased_until is null or stream_destinations.leased_until < clock_timestamp())
       and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < clock_timestamp())
       and exists (select ${waiting} limit 1)
@@ -81,15 +82,16 @@ type LeasedRow = Omit<LeasedDestination, 'planned'> & {
  * Leases: for so many milliseconds nobody else delivers. Only those are given that have something to be delivered, and of
  * those that gather only where the oldest thing has waited long enough, or there is enough; first who has waited longest
  * since its last one.
+ * @param of `gathers`: those that gather, else the others
  */
 export async function leaseDestinations(
   pool: Pool,
-  { milliseconds, limit }: { milliseconds: number; limit: number },
+  { milliseconds, limit, gathers }: { milliseconds: number; limit: number; gathers: boolean },
 ): Promise<LeasedDestination[]> {
   const { rows } = await pool.query<LeasedRow>({
     name: 'lease-destinations',
     text: leaseStatement,
-    values: [milliseconds, limit],
+    values: [milliseconds, limit, gathers],
   });
   return rows.map(({ plannedPosition, plannedPlace, ...leased }) => ({
     ...leased,
@@ -164,18 +166,24 @@ const giveBackStatement = `
     failures = case when $4::text is null then stream_destinations.failures else stream_destinations.failures + 1 end,
     last_error = coalesce($4::text, stream_destinations.last_error),
     failed_at = case when $4::text is null then stream_destinations.failed_at else now() end,
-    next_try_at = case when $4::text is null then null
+    next_try_at = case when $5::integer = 0 then null
       else clock_timestamp() + $5::integer * interval '1 millisecond' end,
     state = case when $6::boolean then 'paused' else stream_destinations.state end
   ${mine}`;
 
-/** Gives a lease back, behind everybody who waits: all is delivered, or with an error and when the next try is due. `pause`: none is, until resumed. */
+/**
+ * Gives a lease back, behind everybody who waits: all is delivered, or with an error. The next try is due after `retryMs`
+ * milliseconds, at once unless told; `pause`: none is, until resumed.
+ */
 export async function giveBackDestination(
   pool: Pool,
   { lease, workspaceId, id }: Lease,
-  failure?: { error: string; retryMs: number; pause: boolean },
+  {
+    error = null,
+    retryMs = 0,
+    pause = false,
+  }: { error?: string | null; retryMs?: number; pause?: boolean } = {},
 ): Promise<void> {
-  const { error = null, retryMs = 0, pause = false } = failure ?? {};
   await pool.query({
     name: 'give-back-destination',
     text: giveBackStatement,

@@ -13,7 +13,7 @@ import { writers } from './file-formats.ts';
 import { type FilePlaces, type FilesSettings, folderOf, keyOf, requireFolder } from './file-places.ts';
 
 /** A file, whole. */
-const PATIENCE_MS = 300_000;
+const PATIENCE_MS = 120_000;
 
 /** A name that readers of folders pass over. */
 const CHECK_KEY = '_penstock_test';

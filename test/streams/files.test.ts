@@ -103,8 +103,8 @@ test('Parquet has a row a message, which DuckDB reads back', async () => {
   });
 });
 
-const dueNow = async () =>
-  (await leaseDestinations(pool, { milliseconds: 1, limit: 50 })).map(({ id }) => id);
+const dueNow = async (gathers = true) =>
+  (await leaseDestinations(pool, { milliseconds: 1, limit: 50, gathers })).map(({ id }) => id);
 
 test('nothing is leased for a file before its oldest row is old enough, or there is enough for one', async () => {
   const { id, workspace, workspaceId } = await streamToFiles(await inFolder(), { gatherMs: 240_000 });
@@ -124,17 +124,36 @@ test('nothing is leased for a file before its oldest row is old enough, or there
   await removeDestination(pool, { workspaceId, id });
 });
 
+test('while a transaction holds the log back, a file is looked for more seldom, and comes when it has ended', async () => {
+  const place = await inFolder();
+  const { id, workspace, workspaceId, state } = await streamToFiles(place);
+  const slow = await pool.connect();
+  await slow.query('begin');
+  const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
+  await appendLog(slow as never, [entry], new Date().toISOString());
+  await apply(workspace, event('ada', 'one'));
+  const running = deliverStreams();
+  await soon(async () => (await state()).nextTryAt !== null);
+  expect(await state()).toMatchObject({ failures: 0, lastError: null, delivered: 0 });
+  await slow.query('rollback');
+  slow.release(true);
+  await pool.query('update stream_destinations set next_try_at = null where id = $1', [id]);
+  await soon(async () => (await state()).lag === 0);
+  await running.stop();
+  expect(messagesOf(await place.files()).map(({ data }) => data.name)).toEqual(['one']);
+});
+
 test('a stream that failed and has nothing left to deliver is not leased again and again', async () => {
   const { id, workspace, workspaceId } = await stream('http://127.0.0.1:9');
   await apply(workspace, event('ada'));
   await pool.query('update stream_destinations set failures = 3 where id = $1', [id]);
-  await soon(async () => (await dueNow()).includes(id));
+  await soon(async () => (await dueNow(false)).includes(id));
   await pool.query("update stream_log set at = now() - interval '9 days' where workspace_id = $1", [
     workspaceId,
   ]);
   await trimLog(pool, 7, 100);
   await pool.query('update stream_destinations set leased_until = null where id = $1', [id]);
-  expect(await dueNow()).not.toContain(id);
+  expect(await dueNow(false)).not.toContain(id);
 });
 
 /** Opens as a process does, with what a put does beside. */

@@ -19,14 +19,14 @@ export interface FileContext extends StreamContext {
 /**
  * Delivers one file: the one that was being put, to the same end and by the same name, else what is behind the cursor. Before
  * it is put, its end is stored with the lease; the cursor moves when it is there.
- * @returns whether the lease is still ours
+ * @returns `lost`: the lease is gone; `undecided`: nothing is decided of what waits
  * @throws {DeliveryError}
  */
 export async function deliverFile(
   leased: LeasedDestination,
   context: FileContext,
   leaving: AbortSignal,
-): Promise<boolean> {
+): Promise<'delivered' | 'undecided' | 'lost'> {
   const { pool, log } = context;
   const lost = new AbortController();
   const keeping = poll(
@@ -40,7 +40,7 @@ export async function deliverFile(
   try {
     return await deliverOne(leased, context, AbortSignal.any([leaving, lost.signal]));
   } catch (error) {
-    if (lost.signal.aborted) return false;
+    if (lost.signal.aborted) return 'lost';
     throw error;
   } finally {
     await keeping.stop();
@@ -51,7 +51,7 @@ async function deliverOne(
   leased: LeasedDestination,
   context: FileContext,
   signal: AbortSignal,
-): Promise<boolean> {
+): Promise<'delivered' | 'undecided' | 'lost'> {
   const { pool, destination, metrics, serviceIdField } = context;
   const { workspaceId, planned, fileHour, position, place } = leased;
   const from = { position, place };
@@ -64,7 +64,7 @@ async function deliverOne(
   // What was planned may have been trimmed since.
   const none = planned && { read: [], end: planned };
   const page = first ?? none;
-  if (!page) return true;
+  if (!page) return 'undecided';
   const again = planned && fileHour ? { end: planned, hour: fileHour } : undefined;
   const { gathered, pieces } = gather({
     ...{ from, first: page, next, planned: again, lastHour: fileHour, serviceIdField },
@@ -73,12 +73,13 @@ async function deliverOne(
   try {
     const { end, messages, hour } = gathered;
     if (messages > 0 && hour) {
-      const moved = { milliseconds: LEASE_MS, file: { ...end, hour } };
-      if (!(await renewDestination(pool, leased, moved))) return false;
+      const plan = { milliseconds: LEASE_MS, file: { ...end, hour } };
+      if (!(await renewDestination(pool, leased, plan))) return 'lost';
       await file.put({ workspaceId, hour, from, to: end }, signal);
       metrics.delivered(leased, messages);
     }
-    return await advanceDestination(pool, leased, { ...end, delivered: messages, milliseconds: LEASE_MS });
+    const moved = { ...end, delivered: messages, milliseconds: LEASE_MS };
+    return (await advanceDestination(pool, leased, moved)) ? 'delivered' : 'lost';
   } finally {
     await file.discard();
   }

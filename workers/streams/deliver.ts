@@ -23,6 +23,9 @@ const TURN_MS = 10_000;
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 300_000;
 
+/** Before a file is tried again of which nothing is decided: something that stays open holds the log back. */
+const UNDECIDED_MS = 5000;
+
 /**
  * Delivers what is behind the cursor of a leased destination, until it has got everything, has had its
  * turn, fails, or the lease is gone. It
@@ -37,11 +40,14 @@ export async function deliverTo(
   let destination: Destination | FileDestination | undefined;
   try {
     destination = context.open(leased);
-    const isStillOurs =
-      'deliver' in destination
-        ? await deliverAll(leased, { ...context, destination }, leaving)
-        : await deliverFile(leased, { ...context, destination }, leaving);
-    if (isStillOurs) await giveBackDestination(pool, leased);
+    if ('deliver' in destination) {
+      const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
+      if (isStillOurs) await giveBackDestination(pool, leased);
+    } else {
+      const done = await deliverFile(leased, { ...context, destination }, leaving);
+      if (done !== 'lost')
+        await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
+    }
   } catch (error) {
     if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));
     if (error instanceof DeliveryError) metrics.failed(leased);
