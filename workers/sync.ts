@@ -3,14 +3,14 @@ import { checkColumns } from '../src/integrations/columns.ts';
 import { openTokenBuckets } from '../src/limits/token-buckets.ts';
 import { runProcess } from '../src/platform/lifecycle.ts';
 import type { Log } from '../src/platform/log.ts';
-import { reachOf, reachOfSources } from '../src/platform/reach.ts';
+import { reachOfSources } from '../src/platform/reach.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { integrationKeys } from '../src/processes/secrets.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
 import { watchDepth } from '../src/queue/depth.ts';
 import { watchApplied } from '../src/queue/effects.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
-import { openDestination } from '../src/streams/open-destination.ts';
+import { openDestination, openingBy } from '../src/streams/open-destination.ts';
 import { createStreamMetrics } from './streams/metrics.ts';
 import { openSource } from './streams/source.ts';
 import { startStreams } from './streams/start.ts';
@@ -68,7 +68,7 @@ async function main(): Promise<void> {
     startStreams({
       context: {
         ...{ pool, log, source: openSource(pool, config.SERVICE_ID_FIELD) },
-        open: (leased) => openDestination(leased, { reach: reachOf(config), keys: integrationKeys(config) }),
+        open: (leased) => openDestination(leased, openingBy(config, integrationKeys(config))),
         metrics: createStreamMetrics(metrics.registry),
       },
       days: config.STREAM_LOG_DAYS,

@@ -1,23 +1,20 @@
 import { createHash } from 'node:crypto';
-import type { Log } from '../../src/platform/log.ts';
 import { rest } from '../../src/platform/poll.ts';
-import type { Pool } from '../../src/store/database.ts';
 import {
   advanceDestination,
   giveBackDestination,
   type LeasedDestination,
-} from '../../src/store/stream-destinations.ts';
-import { type Batch, DeliveryError, type Destination } from '../../src/streams/destination.ts';
-import type { StreamMetrics } from './metrics.ts';
+} from '../../src/store/stream-leases.ts';
+import {
+  type Batch,
+  DeliveryError,
+  type Destination,
+  type FileDestination,
+} from '../../src/streams/destination.ts';
+import { LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
+import { deliverFile } from './deliver-file.ts';
 import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
-import type { Source, Told } from './source.ts';
-
-/** For how long nobody else delivers. Longer than a try takes. */
-export const LEASE_MS = 30_000;
-
-/** A destination that has got everything is looked at so often, and given back after so many looks. */
-const LOOK_MS = 100;
-const LOOKS = 20;
+import type { Told } from './source.ts';
 
 /** One that has always more is given back after so long: others may wait for a place. */
 const TURN_MS = 10_000;
@@ -26,18 +23,8 @@ const TURN_MS = 10_000;
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 300_000;
 
-export interface StreamContext {
-  pool: Pool;
-  /** Ids of the log up to it are decided. */
-  horizon(): string;
-  /** @throws {DeliveryError} */
-  open(leased: LeasedDestination): Destination;
-  source: Source;
-  metrics: StreamMetrics;
-  log: Log;
-  /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */
-  turnMs?: number;
-}
+/** Before a file is tried again of which nothing is decided: something that stays open holds the log back. */
+const UNDECIDED_MS = 5000;
 
 /**
  * Delivers what is behind the cursor of a leased destination, until it has got everything, has had its
@@ -50,11 +37,17 @@ export async function deliverTo(
   leaving: AbortSignal,
 ): Promise<void> {
   const { pool, metrics, log } = context;
-  let destination: Destination | undefined;
+  let destination: Destination | FileDestination | undefined;
   try {
     destination = context.open(leased);
-    const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
-    if (isStillOurs) await giveBackDestination(pool, leased);
+    if ('deliver' in destination) {
+      const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
+      if (isStillOurs) await giveBackDestination(pool, leased);
+    } else {
+      const done = await deliverFile(leased, { ...context, destination }, leaving);
+      if (done !== 'lost')
+        await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
+    }
   } catch (error) {
     if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));
     if (error instanceof DeliveryError) metrics.failed(leased);

@@ -55,6 +55,8 @@ export interface Source {
    * deleted are gone, and their attributes are not told any more.
    */
   tell(workspaceId: string, parts: Part[]): Promise<Told[][]>;
+  /** One that shares nothing with others: for who reads beyond what is decided, where rows may come in between. */
+  apart(): Source;
 }
 
 /** @param serviceIdField wire name of the service id */
@@ -115,6 +117,7 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
 
   return {
     partEntries: PART_ENTRIES,
+    apart: () => openSource(pool, serviceIdField),
 
     async rowsBehind(workspaceId, cursor, horizon) {
       const followed = follow(workspaceId, cursor);
