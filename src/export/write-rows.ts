@@ -4,11 +4,13 @@ import path from 'node:path';
 import { loadDuckDb } from '../object-store/duckdb.ts';
 import type { ObjectStore, Written } from '../object-store/object-store.ts';
 import { type ParquetColumn, ParquetError, type ParquetRow, writeParquet } from '../object-store/parquet.ts';
-import { makeScratch, tidyScratch } from '../platform/scratch.ts';
+import { scratchFolders } from '../platform/scratch.ts';
 import type { Json } from '../profile/json.ts';
 import { gzipped } from './packed.ts';
 import type { Format } from './progress.ts';
 import type { ExportedRow } from './source.ts';
+
+const scratch = scratchFolders('export');
 
 export interface FileOptions {
   store: ObjectStore;
@@ -27,7 +29,7 @@ export interface FileOptions {
 export async function prepare(format: Format): Promise<void> {
   if (format !== 'parquet') return;
   await loadDuckDb();
-  await tidyScratch();
+  await scratch.tidy();
 }
 
 /**
@@ -67,7 +69,7 @@ async function writeTable(
   rows: AsyncIterable<ExportedRow>,
   { store, key, columns, signal, onRow }: FileOptions,
 ): Promise<Written> {
-  const folder = await makeScratch('export');
+  const folder = await scratch.make();
   const file = path.join(folder, 'rows.parquet');
   async function* cells(): AsyncGenerator<ParquetRow> {
     for await (const row of rows) yield cellsOf(row, columns, onRow);

@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Redis } from 'ioredis';
 import type { Config } from '../platform/config.ts';
 import type { Log } from '../platform/log.ts';
 import { packageRoot } from '../platform/package-root.ts';
 import { poll } from '../platform/poll.ts';
-import { openProducerRedis, pingRedis, type QueueConnection } from '../queue/connection.ts';
+import { openProducerRedis, type QueueConnection } from '../queue/connection.ts';
+import { isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
 import type { Pool } from '../store/database.ts';
 import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/token-buckets.ts';
 
@@ -30,16 +30,20 @@ export interface TokenBuckets {
 }
 
 /** Buckets in Redis, shared by every edge: one round trip, on Redis's clock. */
-export function redisTokenBuckets(redis: Redis): TokenBuckets {
+export function redisTokenBuckets(redis: RedisClient): TokenBuckets {
   const lua = readFileSync(join(packageRoot, 'src/limits/token-bucket.lua'), 'utf8');
   redis.defineCommand('takeTokens', { numberOfKeys: 1, lua });
   const commands = redis as unknown as {
     takeTokens(key: string, capacity: number, window: number, wanted: number): Promise<number[]>;
   };
+  // No two buckets are used together: on a cluster they are spread over all of its servers.
+  const nameOf = isCluster(redis)
+    ? (key: string) => `penstock:limit:{${key}}`
+    : (key: string) => `{penstock}:limit:${key}`;
   return {
     async take(key, { requests, windowSeconds }, wanted) {
       const [granted, left, untilFull, untilOne, now] = await commands.takeTokens(
-        `{penstock}:limit:${key}`,
+        nameOf(key),
         requests,
         windowSeconds,
         wanted,

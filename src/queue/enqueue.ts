@@ -9,7 +9,9 @@ import { openQueue, type QueueConnection } from './connection.ts';
 import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
+import { type RedisClient, whenDisconnected } from './open-redis.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
+import { isElsewhere, lookForSlots, waitForReplicas } from './replicas.ts';
 import { traceFlush } from './spans.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
@@ -174,6 +176,9 @@ interface Waiting extends Partial<Packable> {
   reject(error: Error): void;
 }
 
+/** Milliseconds before an add is tried again whose lanes another server has, or will have in a moment. */
+const ELSEWHERE_MS = 20;
+
 /**
  * Adds envelopes to lanes in one atomic step (one MULTI on Redis, one statement on Postgres).
  *
@@ -186,12 +191,18 @@ export function createLaneProducer(
   timeout: number,
   log: Log,
 ): LaneProducer & { additions: Additions; stop(): Promise<void> } {
-  const flow = new FlowProducer(connection.options, connection.factory);
+  const { replication } = connection;
+  const own = replication?.open();
+  const flow = new FlowProducer(
+    own ? { ...connection.options, connection: own } : connection.options,
+    connection.factory,
+  );
   flow.on('error', () => {});
   const backend = flow.getBackend() as unknown as {
     addFlow(entries: unknown[]): Promise<FlowAnswer[]>;
   };
   const additions = countAdditions(backend);
+  const replicas = own && waitForReplicas(backend, own, { replicas: replication!.replicas, timeout });
   const addFlow = backend.addFlow.bind(backend);
   backend.addFlow = async (entries) => {
     const answers = await addFlow(entries);
@@ -208,7 +219,7 @@ export function createLaneProducer(
    * hand out what is added to it to several workers at once until one of them says so again.
    */
   const limited = new Set<number>();
-  connection.redis?.on('close', () => limited.clear());
+  for (const redis of [connection.redis, own]) if (redis) whenDisconnected(redis, () => limited.clear());
 
   async function limitLanes(entries: LaneEntry[]): Promise<void> {
     const lanes = [...new Set(entries.map(({ lane }) => lane))].filter((lane) => !limited.has(lane));
@@ -228,10 +239,14 @@ export function createLaneProducer(
       data: encodeEnvelope(envelope),
       opts: { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED },
     }));
-    if (!connection.ready()) throw new QueueUnavailable('the queue is not connected');
+    if (!connection.ready() || (own && own.status !== 'ready'))
+      throw new QueueUnavailable('the queue is not connected');
+    const addOnce = () => flow.addBulk(flows);
+    const addAll = (): Promise<unknown> => (own ? addWhereTheLanesAre(own, addOnce) : addOnce());
     try {
+      if (replicas) await within(timeout, replicas.caughtUp());
       await within(timeout, limitLanes(entries));
-      await within(timeout, flow.addBulk(flows));
+      await within(timeout, addAll());
     } catch (error) {
       if (!isScriptMissing(error))
         throw new QueueUnavailable('the queue did not store the objects', { cause: error });
@@ -240,9 +255,22 @@ export function createLaneProducer(
       log.warn('the queue had lost its scripts; they are loaded again');
       try {
         await within(timeout, loadScripts(entries[0]!.lane));
-        await within(timeout, flow.addBulk(flows));
+        await within(timeout, addAll());
       } catch (second) {
         throw new QueueUnavailable('the queue did not store the objects', { cause: second });
+      }
+    }
+  }
+
+  /** What is added again under the same ids is stored once. */
+  async function addWhereTheLanesAre(redis: RedisClient, addAll: () => Promise<unknown>): Promise<void> {
+    for (const deadline = performance.now() + timeout; ; ) {
+      try {
+        return void (await addAll());
+      } catch (error) {
+        if (!isElsewhere(error) || performance.now() > deadline) throw error;
+        await sleep(ELSEWHERE_MS);
+        await lookForSlots(redis);
       }
     }
   }
@@ -255,7 +283,14 @@ export function createLaneProducer(
     await queue.add(jobs.envelope, nothing, opts).finally(() => queue.close());
   }
 
-  return { add, additions, stop: () => flow.close() };
+  return {
+    add,
+    additions,
+    async stop() {
+      await flow.close();
+      own?.disconnect();
+    },
+  };
 }
 
 function isScriptMissing(error: unknown): boolean {

@@ -99,9 +99,12 @@ export const longReads: Record<string, string> = {
   'ledger.ts findTraces: a range of ledger_pkey': 'the time in which the request can have been applied',
   'ledger.ts forgetEnvelopes: a range of ledger_pkey': OLD,
   'idempotency-keys.ts forgetKeys: a range of idempotency_keys_created': OLD,
-  'stream-destinations.ts leaseDestinations: a range of stream_log_pkey': 'the first of the range',
+  'stream-leases.ts leaseDestinations: a range of stream_log_pkey':
+    'as many as fill a file, at most FULL.rows',
   'stream-destinations.ts listDestinations: a range of stream_log_pkey': 'the first of the range',
-  'stream-destinations.ts replayFrom: a range of stream_log_at': 'the first of one workspace behind a time',
+  'stream-destinations.ts createDestination: a range of stream_log_at':
+    'the first MOST_AT_ONCE behind a time',
+  'stream-destinations.ts replayFrom: a range of stream_log_at': 'the first MOST_AT_ONCE behind a time',
   'stream-log.ts trimLog: a range of stream_log_at': OLD,
   'stream-log.ts readLog: a range of stream_log_pkey': PAGE,
   'outcomes.ts forgetOutcomes: a range of outcomes_pkey': OLD,
