@@ -29,31 +29,68 @@ export interface TokenBuckets {
   take(key: string, size: BucketSize, wanted: number): Promise<Take>;
 }
 
-/** Buckets in Redis, shared by every edge: one round trip, on Redis's clock. */
+/** Takes that leave in one command at most: each is some microseconds of Redis's only thread. */
+const MOST_TAKES = 256;
+
+/** Numbers that the script answers for each bucket. */
+const ANSWERS = 5;
+
+interface WaitingTake {
+  key: string;
+  size: BucketSize;
+  wanted: number;
+  resolve(take: Take): void;
+  reject(error: Error): void;
+}
+
+/**
+ * Buckets in Redis, shared by every edge, on Redis's clock. Takes of any buckets that come while a command is under way
+ * share the next one: a thousand workspaces of a few requests a second each are a few hundred round trips, and as many
+ * writes that Redis brings to disk.
+ */
 export function redisTokenBuckets(redis: Redis): TokenBuckets {
   const lua = readFileSync(join(packageRoot, 'src/limits/token-bucket.lua'), 'utf8');
-  redis.defineCommand('takeTokens', { numberOfKeys: 1, lua });
-  const commands = redis as unknown as {
-    takeTokens(key: string, capacity: number, window: number, wanted: number): Promise<number[]>;
-  };
+  redis.defineCommand('takeTokens', { lua });
+  const commands = redis as unknown as { takeTokens(...given: (string | number)[]): Promise<number[]> };
+  let waiting: WaitingTake[] = [];
+  let isRunning = false;
+
+  async function run(): Promise<void> {
+    isRunning = true;
+    // Takes of the present turn of the event loop join the first command.
+    await undefined;
+    while (waiting.length > 0) {
+      const taken = waiting.splice(0, MOST_TAKES);
+      try {
+        const answers = await commands.takeTokens(
+          taken.length,
+          ...taken.map(({ key }) => `{penstock}:limit:${key}`),
+          ...taken.flatMap(({ size, wanted }) => [size.requests, size.windowSeconds, wanted]),
+        );
+        for (const [index, { resolve }] of taken.entries()) {
+          const [granted, left, untilFull, untilOne, now] = answers.slice(index * ANSWERS) as Five;
+          resolve({ granted, left, untilFull, untilOne, now });
+        }
+      } catch (error) {
+        // What waits behind it would wait as long again; it is refused with it.
+        const refused = [...taken, ...waiting];
+        waiting = [];
+        for (const { reject } of refused) reject(error as Error);
+      }
+    }
+    isRunning = false;
+  }
+
   return {
-    async take(key, { requests, windowSeconds }, wanted) {
-      const [granted, left, untilFull, untilOne, now] = await commands.takeTokens(
-        `{penstock}:limit:${key}`,
-        requests,
-        windowSeconds,
-        wanted,
-      );
-      return {
-        granted: granted!,
-        left: left!,
-        untilFull: untilFull!,
-        untilOne: untilOne!,
-        now: now!,
-      };
-    },
+    take: (key, size, wanted) =>
+      new Promise((resolve, reject) => {
+        waiting.push({ key, size, wanted, resolve, reject });
+        if (!isRunning) void run();
+      }),
   };
 }
+
+type Five = [number, number, number, number, number];
 
 /** What was left of a bucket at a time, in epoch milliseconds. */
 export interface Level {
