@@ -3,6 +3,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fleet, startFleetOn } from '../../test/setup/fleet.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
+import { waitUntil } from '../../test/setup/wait-until.ts';
 import { costBetween, readCpu } from '../bench/cpu.ts';
 import { type Invariant, invariants } from '../chaos/check/finding.ts';
 import type { Load } from '../chaos/load/load.ts';
@@ -46,6 +47,10 @@ export async function measurePoint(
     const loads = tenants.send();
     const stop = () => Promise.all(loads.map((load) => load.stop()));
     // Prepared statements, compiled code.
+    await waitUntil(async () => (await tenants.processed()) > 0, {
+      what: 'the first objects',
+      deadline: 60_000,
+    });
     await sleep(seconds * 500);
     const before = {
       cpu: readCpu(await pidsOf(fleet)),
