@@ -59,7 +59,7 @@ export const longReads: Record<string, string> = {
   'profile-search.ts searchUsers: what one owner has in user_aliases':
     'the first, in the order of the labels',
   'counters.ts readTotals: all of dead_letters_waiting': 'holds those that wait for a person',
-  'credentials.ts findApiKey: what one owner has in blocked_external_ids': 'at most MAX_BLOCKED',
+  'credentials.ts findApiKeys: what one owner has in blocked_external_ids': 'at most MAX_BLOCKED',
   'accounts.ts findAccounts: a range of accounts_family_name': PREFIX,
   'accounts.ts readPage: a range of accounts_family_name': PREFIX,
   'accounts.ts findAccounts: a range of accounts_given_name': PREFIX,
