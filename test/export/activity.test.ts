@@ -77,11 +77,16 @@ test('an event is that of who has taken its user in at last, and of nobody who w
   await did(first, 'as first', '2026-01-01T00:00:00Z');
   await did(kept, 'as kept', '2026-01-02T00:00:00Z');
   await did(gone, 'as deleted', '2026-01-03T00:00:00Z');
+  // One who has done nothing under an own id.
+  const [visitor, silent] = [v7(), await user({ external_id: 'silent' })];
+  await merged(visitor, silent);
+  await did(visitor, 'as visitor', '2026-01-04T00:00:00Z');
   const { said, lines } = await exported();
-  expect(said).toMatchObject({ what: 'events', rows: 2, files: 1 });
+  expect(said).toMatchObject({ what: 'events', rows: 3, files: 1 });
   expect(lines.map(({ external_id, name }) => [external_id, name]).sort()).toEqual([
     ['kept', 'as first'],
     ['kept', 'as kept'],
+    ['silent', 'as visitor'],
   ]);
   expect(await findKept(pool as never, workspaceId, [second, first, kept])).toEqual(
     new Map([
@@ -124,6 +129,22 @@ test('--from and --until choose by the time at which it happened, and a segment 
     ...['--definition', '{"attribute":"country","equals":"DE"}'],
   ]);
   expect(await names('--segment', segment_id)).toEqual(['german 01', 'german 02', 'german 03']);
+  await pool.query('delete from events where workspace_id = $1', [workspaceId]);
+});
+
+test('months whose rows lie in the archive are named, since they are not in the export', async () => {
+  for (const [month, kind, state] of [
+    ['2025-02-01', 'events', 'removed'],
+    ['2025-01-01', 'events', 'removed'],
+    ['2025-03-01', 'events', 'restored'],
+    ['2025-04-01', 'purchases', 'removed'],
+  ])
+    await pool.query(
+      `insert into archive_files (workspace_id, month, kind, id, state, object) values ($1, $2, $3, $4, $5, 'a.parquet')`,
+      [workspaceId, month, kind, v7(), state],
+    );
+  await did(await user({ external_id: 'late' }), 'late', '2026-01-01T00:00:00Z');
+  expect((await exported()).said).toMatchObject({ rows: 1, archived_months: ['2025-01', '2025-02'] });
   await pool.query('delete from events where workspace_id = $1', [workspaceId]);
 });
 

@@ -145,6 +145,8 @@ test('a bad target is refused in one line that names it, and nothing is left the
     rows: 10,
   });
   expectRefusal(await inBucket(one, ...service, ...key), 'has a file purchases.ndjson.gz already');
+  const table = await inBucket(`s3://${bucket}/table`, ...service, ...key, '--format', 'parquet', '--json');
+  expect(JSON.parse(table.stdout)).toMatchObject({ to: `s3://${bucket}/table/`, rows: 10, files: 1 });
 });
 
 const storeOf = (folder: string) =>
@@ -177,8 +179,9 @@ test('a disk that fills up while a file is written leaves whole files alone, and
   };
   await expect(exportRows(wanted, { ...options, store: filling })).rejects.toThrow('its disk is full');
   expect(readdirSync(folder).filter((name) => name.endsWith('.ndjson'))).toEqual(['purchases-000001.ndjson']);
-  const { rows, files } = await exportRows(wanted, { ...options, store });
+  const { rows, files, moments } = await exportRows(wanted, { ...options, store });
   expect([rows, files.map((file) => file.rows)]).toEqual([10, [4, 4, 2]]);
+  expect(moments.map(({ first_file }) => first_file)).toEqual(files.slice(0, 2).map(({ key }) => key));
 });
 
 test('a value that its column cannot hold is named with file, row and field', async () => {
