@@ -4,7 +4,7 @@ import { expect, test } from 'vitest';
 import { readParquet } from '../../src/object-store/parquet-reading.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createReach } from '../../src/platform/reach.ts';
-import { removeDestination, replayFrom } from '../../src/store/stream-destinations.ts';
+import { removeDestination, replayFrom, setDestinationState } from '../../src/store/stream-destinations.ts';
 import { leaseDestinations } from '../../src/store/stream-leases.ts';
 import { appendLog, trimLog } from '../../src/store/stream-log.ts';
 import { DeliveryError, type FileDestination } from '../../src/streams/destination.ts';
@@ -157,7 +157,7 @@ test('a stream that failed and has nothing left to deliver is not leased again a
 });
 
 /** Opens as a process does, with what a put does beside. */
-function opener(puts: (put: () => Promise<void>) => Promise<void>) {
+function opener(puts: (put: () => Promise<void>, signal: AbortSignal) => Promise<void>) {
   const opening = {
     ...{ reach: createReach({ refused: 'none' }), keys: [], serviceIdField: 'service_id' },
     files: { folders: ['/'], bucketAccess: () => ({}) as never },
@@ -168,7 +168,7 @@ function opener(puts: (put: () => Promise<void>) => Promise<void>) {
       ...opened,
       async write(...given) {
         const file = await opened.write(...given);
-        return { ...file, put: (...range) => puts(() => file.put(...range)) };
+        return { ...file, put: (...given) => puts(() => file.put(...given), given[1]) };
       },
     };
   };
@@ -223,6 +223,43 @@ test('who has lost the lease while a file was put does not move the cursor', asy
   await soon(async () => (await again.state()).delivered === 1);
   await running.stop();
   expect(new Set(messagesOf(await place.files()).map(({ id }) => id)).size).toBe(1);
+});
+
+test('a stream that is paused while a file is put lets go of it, and puts the same one when it is resumed', async () => {
+  const place = await inFolder();
+  const paused = await streamToFiles(place);
+  await apply(paused.workspace, event('ada', 'one'));
+  let [begun, ended] = [0, 0];
+  const hanging = deliverStreams({
+    keepMs: 20,
+    open: opener(async (put, signal) => {
+      await put();
+      begun += 1;
+      await new Promise((resolve) => signal.addEventListener('abort', resolve));
+      ended += 1;
+      signal.throwIfAborted();
+    }),
+  });
+  await soon(async () => begun === 1);
+  // Kept meanwhile, whoever else wants it.
+  const leaseOf = async () =>
+    (await pool.query('select leased_until from stream_destinations where id = $1', [paused.id])).rows[0]
+      .leased_until;
+  const first = await leaseOf();
+  await soon(async () => (await leaseOf()) > first);
+  await setDestinationState(pool, paused, 'paused');
+  await soon(async () => ended === 1);
+  await hanging.stop();
+  expect(await paused.state()).toMatchObject({ delivered: 0, failures: 0 });
+  const before = await place.files();
+  await apply(paused.workspace, event('ada', 'two'));
+  await setDestinationState(pool, paused, 'active');
+  await pool.query('update stream_destinations set leased_until = null where id = $1', [paused.id]);
+  const running = deliverStreams();
+  await soon(async () => (await paused.state()).delivered === 2);
+  await running.stop();
+  const files = await place.files();
+  expect([files.length, files[0]]).toEqual([2, before[0]]);
 });
 
 test('a file that was planned, and all of which went meanwhile, holds nothing up', async () => {

@@ -24,4 +24,6 @@ export interface StreamContext {
   log: Log;
   /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */
   turnMs?: number;
+  /** Milliseconds after which the lease of a file is renewed; a third of it unless told. */
+  keepMs?: number;
 }

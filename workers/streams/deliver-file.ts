@@ -27,10 +27,10 @@ export async function deliverFile(
   context: FileContext,
   leaving: AbortSignal,
 ): Promise<'delivered' | 'undecided' | 'lost'> {
-  const { pool, log } = context;
+  const { pool, log, keepMs = LEASE_MS / 3 } = context;
   const lost = new AbortController();
   const keeping = poll(
-    LEASE_MS / 3,
+    keepMs,
     async () => {
       if (!(await renewDestination(pool, leased, { milliseconds: LEASE_MS })))
         lost.abort(new Error('the lease is gone'));
