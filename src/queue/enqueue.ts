@@ -10,16 +10,16 @@ import { createCompany, createFlood, createFlushTurns, type FlushTurns, type InL
 import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
-import { type RedisClient, whenDisconnected } from './open-redis.ts';
+import { whenDisconnected } from './open-redis.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
-import { isElsewhere, lookForSlots, waitForReplicas } from './replicas.ts';
+import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
 import { traceFlush } from './spans.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
 const KEEP_COMPLETED = { age: 3600, count: 25 };
 
-/** A lane entry as BullMQ stores it; what the backend answered for it is `[error, id]`. */
+/** What the backend answered for a lane entry: `[error, id]`. */
 type FlowAnswer = [Error | null, string | number] | undefined;
 
 export interface GroupCommitOptions {
@@ -44,7 +44,6 @@ export interface GroupCommitOptions {
  * QUEUE_TIMEOUT_MS gives an add; 12 MB take Postgres 750 ms.
  */
 const MAX_FLUSH_OBJECTS = 16_000;
-
 const MAX_FLUSH_BYTES = 4_194_304;
 
 /** Waiting jobs per lane from which on the workers count as behind. */
@@ -195,9 +194,6 @@ interface Waiting extends InLine, Partial<Omit<Packable, 'bytes'>> {
   reject(error: Error): void;
 }
 
-/** Milliseconds before an add is tried again whose lanes another server has, or will have in a moment. */
-const ELSEWHERE_MS = 20;
-
 /**
  * Adds envelopes to lanes in one atomic step (one MULTI on Redis, one statement on Postgres).
  *
@@ -260,8 +256,8 @@ export function createLaneProducer(
     }));
     if (!connection.ready() || (own && own.status !== 'ready'))
       throw new QueueUnavailable('the queue is not connected');
-    const addOnce = () => flow.addBulk(flows);
-    const addAll = (): Promise<unknown> => (own ? addWhereTheLanesAre(own, addOnce) : addOnce());
+    const once = () => flow.addBulk(flows);
+    const addAll = (): Promise<unknown> => (own ? addWhereTheLanesAre(own, once, timeout) : once());
     try {
       if (replicas) await within(timeout, replicas.caughtUp());
       await within(timeout, limitLanes(entries));
@@ -277,19 +273,6 @@ export function createLaneProducer(
         await within(timeout, addAll());
       } catch (second) {
         throw new QueueUnavailable('the queue did not store the objects', { cause: second });
-      }
-    }
-  }
-
-  /** What is added again under the same ids is stored once. */
-  async function addWhereTheLanesAre(redis: RedisClient, addAll: () => Promise<unknown>): Promise<void> {
-    for (const deadline = performance.now() + timeout; ; ) {
-      try {
-        return void (await addAll());
-      } catch (error) {
-        if (!isElsewhere(error) || performance.now() > deadline) throw error;
-        await sleep(ELSEWHERE_MS);
-        await lookForSlots(redis);
       }
     }
   }
