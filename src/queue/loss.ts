@@ -193,12 +193,19 @@ export function countAdditions(backend: unknown): Additions {
       if (!counted.has(multi)) {
         counted.add(multi);
         const exec = multi.exec.bind(multi);
-        multi.exec = async () => {
+        const execCounted = async () => {
           multi.incr(ADDITIONS);
           const answers = await exec();
           const [error, count] = answers?.pop() ?? [];
           if (!error && typeof count === 'number') note(count);
           return answers;
+        };
+        let isAgain = false;
+        // Led to another server of a cluster, a transaction is sent once more as it is: by this very function.
+        multi.exec = () => {
+          if (isAgain) return exec();
+          isAgain = true;
+          return execCounted();
         };
       }
       return add(multi, ...given);

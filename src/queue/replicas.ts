@@ -49,13 +49,22 @@ export function waitForReplicas(
   flow.addJobToTransaction = (multi, ...given) => {
     if (!waiting.has(multi)) {
       waiting.add(multi);
-      multi.exec = () => execAndWait(multi);
+      const send: typeof multi.exec = Object.getPrototypeOf(multi).exec;
+      let isAgain = false;
+      // What lost its server is sent once more as it is: by this very function.
+      multi.exec = () => {
+        if (isAgain) return send.call(multi);
+        isAgain = true;
+        return execAndWait(multi, send);
+      };
     }
     return add(multi, ...given);
   };
 
-  async function execAndWait(multi: ChainableCommander): Promise<[Error | null, unknown][] | null> {
-    const send: typeof multi.exec = Object.getPrototypeOf(multi).exec;
+  async function execAndWait(
+    multi: ChainableCommander,
+    send: typeof multi.exec,
+  ): Promise<[Error | null, unknown][] | null> {
     // The first call of a transaction puts EXEC into the pipeline, the second one sends all of it.
     void send.call(multi);
     multi.call('WAIT', replicas, Math.ceil(timeout * SHARE_OF_TIMEOUT));

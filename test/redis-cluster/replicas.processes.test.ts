@@ -8,6 +8,7 @@ import { createLog } from '../../src/platform/log.ts';
 import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { createLaneProducer } from '../../src/queue/enqueue.ts';
 import { type LaneEntry, laneName, QueueUnavailable } from '../../src/queue/lanes.ts';
+import { ADDITIONS } from '../../src/queue/loss.ts';
 import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
 import { LANES_KEY, startRedisCluster, type TestCluster } from '../setup/redis-cluster.ts';
 
@@ -136,6 +137,41 @@ describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
       expect(stored[lane]!.filter((id) => known.has(id))).toEqual(wanted);
     }
   });
+
+  test.each(['0', '1'])(
+    'G1, G3: with %s replicas waited for, adds go on when the slot of the lanes has moved',
+    async (replicas) => {
+      const { connection, producer } = await open({ ...cluster.env, REDIS_WAIT_REPLICAS: replicas });
+      const counted = async () => Number(await connection.redis!.get(ADDITIONS));
+      const before = { counted: await counted(), stored: (await held(connection))[0]!.length };
+      const acknowledged: LaneEntry[][] = [];
+      let ended = false;
+      const adding = (async () => {
+        while (!ended) {
+          const these = entries();
+          await producer.add(these).then(
+            () => acknowledged.push(these),
+            () => sleep(10),
+          );
+        }
+      })();
+      await waitUntil(() => acknowledged.length > 50, { what: 'some adds' });
+      const from = await cluster.primaryOf(LANES_KEY);
+      await cluster.moveSlot(LANES_KEY, await cluster.otherPrimary(from));
+      const then = acknowledged.length;
+      await waitUntil(() => acknowledged.length > then + 50, { what: 'more adds' });
+      ended = true;
+      await adding;
+      const stored = await held(connection);
+      // By this count a loss is noticed: what is sent again counts once.
+      expect((await counted()) - before.counted).toBe(stored[0]!.length - before.stored);
+      for (let lane = 0; lane < LANES; lane++) {
+        const wanted = acknowledged.map((these) => these[lane]!.id);
+        const known = new Set(wanted);
+        expect(stored[lane]!.filter((id) => known.has(id))).toEqual(wanted);
+      }
+    },
+  );
 
   test('G1: without its replica nothing is acknowledged', async () => {
     const { producer } = await open({ ...cluster.env, REDIS_WAIT_REPLICAS: '1' });

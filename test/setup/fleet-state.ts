@@ -1,4 +1,5 @@
-import { Redis } from 'ioredis';
+import { readConfig } from '../../src/platform/config.ts';
+import { laneServers, openRedis } from '../../src/queue/open-redis.ts';
 import { type Fleet, OBSERVER } from './fleet.ts';
 
 /** Of each worker's log. */
@@ -18,17 +19,23 @@ export async function describeFleet({ pool, redis, workers, env }: Fleet): Promi
      where datname = current_database() and application_name <> $1 and state <> 'idle'`,
     [OBSERVER],
   );
-  const lanes = redis ? await lanesOnRedis(redis.url, Number(env.LANES)) : await lanesOnPostgres(pool);
+  const lanes = redis ? await lanesOnRedis(env) : await lanesOnPostgres(pool);
   const said = workers.map(({ name, log }) => ({ name, log: log.slice(-LINES) }));
   return [totals, sessions, lanes, said].map((part) => JSON.stringify(part)).join('\n');
 }
 
-async function lanesOnRedis(url: string, lanes: number): Promise<unknown> {
-  const redis = new Redis(url, { maxRetriesPerRequest: 1 });
-  redis.on('error', () => {});
+/** Milliseconds for one answer. */
+const PATIENCE = 2000;
+
+async function lanesOnRedis(env: Record<string, string>): Promise<unknown> {
+  const config = readConfig(env);
+  const lanes = config.LANES;
+  const redis = openRedis(config, { waits: true, commandTimeout: PATIENCE });
   try {
     const shares = '{penstock}:shares';
-    const keys = await redis.keys('{penstock}:lane-*:*');
+    // Connected from here on: then it is known who has the lanes.
+    await redis.get('{penstock}:mark');
+    const keys = (await Promise.all(laneServers(redis).map((one) => one.keys('{penstock}:lane-*:*')))).flat();
     const held = Array.from({ length: lanes }, async (_, lane) => {
       const key = `{penstock}:lane-${lane}`;
       const [waiting, active, meta] = await Promise.all([

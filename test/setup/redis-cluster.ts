@@ -1,7 +1,8 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
 import { freePort } from '../../src/embedded/address.ts';
-import { Cluster, Redis } from '../../src/queue/bullmq.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { createPartition } from './cut-off.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 import { waitUntil } from './wait-until.ts';
 
@@ -11,19 +12,27 @@ const NODE_TIMEOUT = 1000;
 /** A server of another make, as Valkey's: its file. */
 const SERVER = process.env.TEST_REDIS_SERVER;
 
+/** The key of the lanes by which tests ask where they are. */
+export const LANES_KEY = '{penstock}:mark';
+
 export interface TestCluster {
-  /** Primaries first, as they were made; each keeps its port when it is started again. */
+  /** Each keeps its ports when it is started again. */
   nodes: TestRedis[];
   /** What the processes are given. */
   env: { REDIS_URL: string; REDIS_CLUSTER_NODES: string };
-  /** An operator's own client. */
-  operator: Cluster;
-  /** The index in `nodes` of the primary that has a key now. */
+  /** The index in `nodes` of the primary that has a key now, as most of the nodes see it. */
   primaryOf(key: string): Promise<number>;
   /** The index of a replica of that primary. */
   replicaOf(primary: number): Promise<number>;
+  /** The index of another primary. */
+  otherPrimary(primary: number): Promise<number>;
   /** Asks one node. */
-  ask(index: number, ...command: string[]): Promise<unknown>;
+  ask(index: number, ...command: (string | number)[]): Promise<unknown>;
+  /** Moves the slot of a key to another primary, key by key, as resharding does. */
+  moveSlot(key: string, to: number): Promise<void>;
+  /** Cuts a node off from all others, but not from clients; only where that was asked for. */
+  cutOff(index: number): void;
+  heal(): void;
   /** Starts a node again that was ended. */
   restart(index: number): Promise<void>;
   /** Resolves when every slot is served and each primary has its replicas connected. */
@@ -31,87 +40,156 @@ export interface TestCluster {
   stop(): Promise<void>;
 }
 
-/** The key of the lanes by which tests ask where they are. */
-export const LANES_KEY = '{penstock}:mark';
+interface ClusterOptions {
+  primaries?: number;
+  /** Of each primary. */
+  replicas?: number;
+  canBeCutOff?: boolean;
+}
+
+/** A node as another one sees it. */
+interface Seen {
+  id: string;
+  port: number;
+  flags: string;
+  primary: string;
+  ranges: [number, number][];
+}
 
 /** A Redis Cluster on loopback, each node as production needs it. */
-export async function startRedisCluster({ primaries = 3, replicas = 0 } = {}): Promise<TestCluster> {
-  const count = primaries * (1 + replicas);
-  const buses = new Map<number, number>();
-  async function startNode(before?: TestRedis): Promise<TestRedis> {
-    const bus = (before && buses.get(before.port)) ?? (await freePort());
-    const node = await startRedis({
-      ...(before && { port: before.port, dir: before.dir }),
+export async function startRedisCluster({
+  primaries = 3,
+  replicas = 0,
+  canBeCutOff = false,
+}: ClusterOptions = {}): Promise<TestCluster> {
+  const partition = createPartition();
+  const settings: string[][] = [];
+  /** By which ports the others and clients reach each. */
+  const announced: number[] = [];
+
+  async function startNode(index: number, before?: TestRedis): Promise<TestRedis> {
+    const port = before?.port ?? (await freePort());
+    if (!before) settings[index] = await settingsOf(index, port);
+    return startRedis({
+      port,
+      ...(before && { dir: before.dir }),
       ...(SERVER && { server: SERVER }),
-      args: [
-        ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT)],
-        ...['--cluster-port', String(bus), '--cluster-allow-replica-migration', 'no'],
-        ...['--repl-diskless-sync-delay', '0'],
-      ],
+      args: settings[index]!,
     });
-    buses.set(node.port, bus);
-    return node;
   }
 
-  const nodes = await Promise.all(Array.from({ length: count }, () => startNode()));
-  const addresses = nodes.map(({ port }) => `127.0.0.1:${port}`);
+  async function settingsOf(index: number, port: number): Promise<string[]> {
+    const bus = await freePort();
+    announced[index] = canBeCutOff ? await partition.way(index, port) : port;
+    return [
+      ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT)],
+      ...['--cluster-port', String(bus), '--cluster-allow-replica-migration', 'no'],
+      ...['--repl-diskless-sync-delay', '0'],
+      ...(canBeCutOff
+        ? [
+            ...['--bind-source-addr', partition.sourceOf(index)],
+            ...['--cluster-announce-ip', '127.0.0.1', '--cluster-announce-port', String(announced[index])],
+            ...['--cluster-announce-bus-port', String(await partition.way(index, bus))],
+          ]
+        : []),
+    ];
+  }
+
+  const count = primaries * (1 + replicas);
+  const nodes = await Promise.all(Array.from({ length: count }, (_, index) => startNode(index)));
+  const addresses = announced.map((port) => `127.0.0.1:${port}`);
   await promisify(execFile)('redis-cli', [
     ...['--cluster', 'create', ...addresses],
     ...['--cluster-replicas', String(replicas), '--cluster-yes'],
   ]);
 
-  const operator = new Cluster(
-    nodes.map(({ port }) => ({ host: '127.0.0.1', port })),
-    { slotsRefreshInterval: 500 },
-  );
-  operator.on('error', () => {});
-
-  async function ask(index: number, ...[name, ...given]: string[]): Promise<unknown> {
-    const redis = new Redis(nodes[index]!.url, { maxRetriesPerRequest: 0, commandTimeout: 2000 });
+  async function ask(index: number, ...[name, ...given]: (string | number)[]): Promise<unknown> {
+    const redis = new Redis(nodes[index]!.url, { maxRetriesPerRequest: 0, commandTimeout: 5000 });
     redis.on('error', () => {});
     try {
-      return await redis.call(name!, ...given);
+      return await redis.call(String(name), ...given);
     } finally {
       redis.disconnect();
     }
   }
 
-  const portOf = (line: string) => Number(/:(\d+)@/.exec(line)?.[1]);
-  /** What the first node that answers knows of all. */
-  async function lines(): Promise<string[]> {
-    for (const index of nodes.keys()) {
-      const told = await ask(index, 'CLUSTER', 'NODES').catch(() => undefined);
-      if (told) return String(told).trim().split('\n');
-    }
-    throw new Error('no node answers');
+  async function seenBy(index: number): Promise<Seen[]> {
+    const text = String(await ask(index, 'CLUSTER', 'NODES'));
+    return text
+      .trim()
+      .split('\n')
+      .map((line) => {
+        const [id, address, flags, primary, , , , , ...slots] = line.split(' ');
+        const ranges = slots
+          .filter((slot) => !slot.startsWith('['))
+          .map((range): [number, number] => {
+            const [from, to = from] = range.split('-').map(Number);
+            return [from!, to!];
+          });
+        return {
+          id: id!,
+          port: Number(/:(\d+)@/.exec(address!)![1]),
+          flags: flags!,
+          primary: primary!,
+          ranges,
+        };
+      });
   }
-  const indexOf = (line: string | undefined) => nodes.findIndex(({ port }) => port === portOf(line ?? ''));
+
+  const indexOf = ({ port } = { port: 0 }) => announced.indexOf(port);
+
+  /** What most of those say that answer. */
+  async function byMost(find: (seen: Seen[]) => number): Promise<number> {
+    const votes = new Map<number, number>();
+    for (const index of nodes.keys()) {
+      const seen = await seenBy(index).catch(() => undefined);
+      if (seen) votes.set(find(seen), (votes.get(find(seen)) ?? 0) + 1);
+    }
+    return [...votes].sort(([, one], [, other]) => other - one)[0]?.[0] ?? -1;
+  }
+
+  const slotOf = async (key: string) => {
+    const slots = await Promise.any(nodes.map((_, index) => ask(index, 'CLUSTER', 'KEYSLOT', key)));
+    return Number(slots);
+  };
 
   const cluster: TestCluster = {
     nodes,
-    env: { REDIS_URL: 'redis://cluster', REDIS_CLUSTER_NODES: addresses.slice(0, primaries).join(',') },
-    operator,
+    env: { REDIS_URL: 'redis://any', REDIS_CLUSTER_NODES: addresses.slice(0, primaries).join(',') },
     ask,
     async primaryOf(key) {
-      const slot = Number(await operator.cluster('KEYSLOT', key));
-      const serves = (line: string) =>
-        line
-          .split(' ')
-          .slice(8)
-          .some((range) => {
-            const [from, to = from] = range.split('-').map(Number);
-            return slot >= from! && slot <= to!;
-          });
-      return indexOf((await lines()).find(serves));
+      const slot = await slotOf(key);
+      return byMost((seen) =>
+        indexOf(seen.find(({ ranges }) => ranges.some(([from, to]) => slot >= from && slot <= to))),
+      );
     },
-    async replicaOf(primary) {
-      const all = await lines();
-      const { port } = nodes[primary]!;
-      const [id] = all.find((line) => portOf(line) === port)!.split(' ');
-      return indexOf(all.find((line) => line.split(' ')[3] === id && !/fail/.test(line.split(' ')[2]!)));
+    replicaOf: (primary) =>
+      byMost((seen) => {
+        const of = seen.find(({ port }) => port === announced[primary]);
+        return indexOf(seen.find((one) => one.primary === of?.id && !one.flags.includes('fail')));
+      }),
+    otherPrimary: (primary) =>
+      byMost((seen) =>
+        indexOf(seen.find(({ port, ranges }) => port !== announced[primary] && ranges.length > 0)),
+      ),
+    async moveSlot(key, to) {
+      const slot = await slotOf(key);
+      const from = await cluster.primaryOf(key);
+      const seen = await seenBy(from);
+      const idOf = (index: number) => seen.find(({ port }) => port === announced[index])!.id;
+      await ask(to, 'CLUSTER', 'SETSLOT', slot, 'IMPORTING', idOf(from));
+      await ask(from, 'CLUSTER', 'SETSLOT', slot, 'MIGRATING', idOf(to));
+      for (;;) {
+        const keys = (await ask(from, 'CLUSTER', 'GETKEYSINSLOT', slot, 10)) as string[];
+        if (keys.length === 0) break;
+        await ask(from, 'MIGRATE', '127.0.0.1', announced[to]!, '', 0, 4000, 'KEYS', ...keys);
+      }
+      for (const index of [to, from]) await ask(index, 'CLUSTER', 'SETSLOT', slot, 'NODE', idOf(to));
     },
+    cutOff: partition.cutOff,
+    heal: partition.heal,
     async restart(index) {
-      nodes[index] = await startNode(nodes[index]);
+      nodes[index] = await startNode(index, nodes[index]);
     },
     settled: () =>
       waitUntil(
@@ -128,7 +206,6 @@ export async function startRedisCluster({ primaries = 3, replicas = 0 } = {}): P
         { what: 'the cluster to settle', deadline: 60_000 },
       ).then(() => {}),
     async stop() {
-      operator.disconnect();
       await Promise.all(nodes.map((node) => node.kill()));
     },
   };

@@ -22,6 +22,7 @@ import { badNetwork } from './23-bad-network.ts';
 import { fullDisk } from './24-full-disk.ts';
 import { soak } from './25-soak.ts';
 import { otherRelease } from './26-other-release.ts';
+import { redisCluster } from './30-redis-cluster.ts';
 
 /** In the order of the list of faults. */
 export const scenarios: Scenario[] = [
@@ -31,5 +32,5 @@ export const scenarios: Scenario[] = [
   ...[crossingMerges, races, poison],
   ...[hostileCharacters, hostileNumbers, hostileShapes, hostileNames, largeBodies],
   ...[slowSockets, wrongClocks, sharedLimit, badNetwork, fullDisk],
-  ...[soak, otherRelease],
+  ...[soak, otherRelease, redisCluster],
 ];
