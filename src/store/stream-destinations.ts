@@ -257,7 +257,7 @@ const advanceStatement = `
   set
     position = $4::bigint, place = $5::integer, delivered = stream_destinations.delivered + $6::integer,
     delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
-    leased_until = clock_timestamp() + $7::integer * interval '1 millisecond'
+    leased_until = statement_timestamp() + $7::integer * interval '1 millisecond'
   ${mine}`;
 
 /** Moves the cursor behind what was delivered, and keeps the lease. @returns false when the lease is gone, or it is paused */
@@ -275,12 +275,12 @@ export async function advanceDestination(
 const giveBackStatement = `
   update stream_destinations
   set
-    leased_by = null, leased_until = clock_timestamp(),
+    leased_by = null, leased_until = statement_timestamp(),
     failures = case when $4::text is null then stream_destinations.failures else stream_destinations.failures + 1 end,
     last_error = coalesce($4::text, stream_destinations.last_error),
-    failed_at = case when $4::text is null then stream_destinations.failed_at else now() end,
-    next_try_at = case when $4::text is null then null
-      else clock_timestamp() + $5::integer * interval '1 millisecond' end,
+    failed_at = greatest(stream_destinations.failed_at, now() + case when $4::text is not null then interval '0' end),
+    next_try_at = statement_timestamp()
+      + case when $4::text is not null then $5::integer * interval '1 millisecond' end,
     state = case when $6::boolean then 'paused' else stream_destinations.state end
   ${mine}`;
 
