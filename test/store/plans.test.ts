@@ -13,15 +13,8 @@ import { ofOneWorkspace } from './distributed/one-workspace.ts';
 import { central, copied, distributed, views } from './distributed/tables.ts';
 import { withoutWorkspace } from './distributed/without-workspace.ts';
 import { longReads, small, usedElsewhere } from './plans/allowed.ts';
+import { sendEverything } from './plans/everything.ts';
 import { type Filled, fill } from './plans/fill.ts';
-import { ofDelivery } from './plans/of-delivery.ts';
-import { ofIdentity } from './plans/of-identity.ts';
-import { ofRetention } from './plans/of-retention.ts';
-import { ofStreams } from './plans/of-streams.ts';
-import { ofSubscriptions } from './plans/of-subscriptions.ts';
-import { ofSyncs } from './plans/of-syncs.ts';
-import { ofUsers } from './plans/of-users.ts';
-import { ofWorkspaces } from './plans/of-workspaces.ts';
 import {
   type Access,
   accesses,
@@ -49,7 +42,7 @@ beforeAll(async () => {
   workers = openDatabase(url, 1, { session: everyStatementByIndex });
   filled = await fill(edge.pool);
   catalog = await readCatalog(edge.pool);
-  await undone(edge, sendEverything);
+  ({ sent, lines } = await undone(edge, (tx) => sendEverything(tx, filled)));
   ways = await waysOf(sent);
 });
 afterAll(() => Promise.all([edge.stop(), workers.stop()]));
@@ -63,29 +56,6 @@ async function undone<T>({ pool }: Database, work: (tx: Connection) => Promise<T
   } finally {
     await tx.query('rollback');
     tx.release();
-  }
-}
-
-/** Calls every function of the store, each on the database as it was filled. */
-async function sendEverything(tx: Connection): Promise<void> {
-  const recording = recordingOn(tx);
-  ({ sent, lines } = recording);
-  const asked = [
-    ofUsers,
-    ofIdentity,
-    ofSubscriptions,
-    ofDelivery,
-    ofWorkspaces,
-    ofSyncs,
-    ofRetention,
-    ofStreams,
-  ];
-  for (const asking of asked) {
-    for (const call of asking(recording.store, filled)) {
-      await tx.query('savepoint filled');
-      await call();
-      await tx.query('rollback to savepoint filled');
-    }
   }
 }
 
