@@ -37,6 +37,18 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     expect([...found].filter(([site]) => !(site in refused))).toEqual([]);
     expect(Object.keys(refused).filter((site) => !found.has(site))).toEqual([]);
   });
+
+  test('the partition of a new month lies with the others, on all nodes', async () => {
+    await citus.pool.query("select ensure_month_partitions('2040-01-15', 0)");
+    const { rows } = await citus.pool.query(`
+      select count(*)::integer as shards, count(distinct nodeport)::integer as nodes,
+        count(distinct colocation_id)::integer as groups
+      from citus_shards
+      where table_name in ('events'::regclass, 'events_2040_01'::regclass)`);
+    const [{ shards, nodes, groups }] = rows;
+    expect({ nodes: nodes > 1, groups }).toEqual({ nodes: true, groups: 1 });
+    expect(shards).toBeGreaterThan(2);
+  });
 });
 
 test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
