@@ -139,7 +139,7 @@ export async function verifyFile(
 /** By primary key. */
 const setStateStatement = `
   update archive_files set state = $5::text, changed_at = now(),
-    restored_until = case when $5 = 'restored' then now() + make_interval(days => $6::integer) end
+    restored_until = now() + case when $5 = 'restored' then make_interval(days => $6::integer) end
   where archive_files.workspace_id = $1::uuid and archive_files.month = ($2::text || '-01')::date
     and archive_files.kind = $3::text and archive_files.id = $4::uuid`;
 
@@ -216,8 +216,8 @@ export async function summarizeRetention(
 }
 
 const setPolicyStatement = `
-  insert into retention_policies (workspace_id, months) values ($1::uuid, $2::integer)
-  on conflict (workspace_id) do update set months = excluded.months, updated_at = now()`;
+  insert into retention_policies (workspace_id, months, updated_at) values ($1::uuid, $2::integer, now())
+  on conflict (workspace_id) do update set months = excluded.months, updated_at = excluded.updated_at`;
 
 const dropPolicyStatement = 'delete from retention_policies where retention_policies.workspace_id = $1::uuid';
 

@@ -75,13 +75,40 @@ export function timeArray<Row>(rows: Row[], value: (row: Row) => string): Buffer
     array.writeInt32BE(8, at);
     // Microseconds, which a number does not hold exactly beyond the year 2285.
     const microseconds = milliseconds * 1000;
-    if (Number.isSafeInteger(microseconds)) {
-      array.writeInt32BE(Math.floor(microseconds / 2 ** 32), at + 4);
-      array.writeUInt32BE(microseconds - Math.floor(microseconds / 2 ** 32) * 2 ** 32, at + 8);
-    } else array.writeBigInt64BE(BigInt(milliseconds) * 1000n, at + 4);
+    if (Number.isSafeInteger(microseconds)) writeMicroseconds(array, at + 4, microseconds);
+    else array.writeBigInt64BE(BigInt(milliseconds) * 1000n, at + 4);
     at += 12;
   }
   return array;
+}
+
+/** Milliseconds with their digits, and what may stand behind them: microseconds, of which a Date knows nothing. */
+const FINE = /^(.*\.\d{3})(\d{3})?Z$/;
+
+/**
+ * `timestamptz[]` of times that lie some microseconds behind `start`.
+ * @param start ISO 8601 in UTC with milliseconds or microseconds, as the store tells its clock
+ * @throws {RangeError} for what is none
+ */
+export function laterArray<Row>(start: string, rows: Row[], microseconds: (row: Row) => number): Buffer {
+  const [, coarse, rest = 0] = FINE.exec(start) ?? [];
+  const milliseconds = Date.parse(`${coarse}Z`) - POSTGRES_EPOCH;
+  if (Number.isNaN(milliseconds)) throw new RangeError(`${start} is no time`);
+  const first = milliseconds * 1000 + Number(rest);
+  const array = begin(OID.timestamptz, rows.length, 12 * rows.length);
+  let at = HEADER;
+  for (const row of rows) {
+    array.writeInt32BE(8, at);
+    writeMicroseconds(array, at + 4, first + microseconds(row));
+    at += 12;
+  }
+  return array;
+}
+
+/** @param microseconds exact, up to the year 2285 */
+function writeMicroseconds(into: Buffer, at: number, microseconds: number): void {
+  into.writeInt32BE(Math.floor(microseconds / 2 ** 32), at);
+  into.writeUInt32BE(microseconds - Math.floor(microseconds / 2 ** 32) * 2 ** 32, at + 4);
 }
 
 /** `text[]`; undefined and null become NULL. */

@@ -120,7 +120,7 @@ const closedStatement = (ofKind: string, order: string) => `
   select ${listedColumns}
   from unnest($1::uuid[]) as wanted (workspace_id)
   cross join lateral (
-    select dead_letters.id
+    select dead_letters.workspace_id, dead_letters.id
     from dead_letters
     where dead_letters.workspace_id = wanted.workspace_id
       and dead_letters.state = $2::text and dead_letters.state in ('replaying', 'discarded')
@@ -128,7 +128,7 @@ const closedStatement = (ofKind: string, order: string) => `
     order by dead_letters.workspace_id desc, dead_letters.state desc, ${order} dead_letters.id desc
     limit 2 * $4::integer
   ) as page
-  join kept_dead_letters as letters on letters.id = page.id
+  join kept_dead_letters as letters on letters.workspace_id = page.workspace_id and letters.id = page.id
   order by letters.id desc
   limit $4::integer`;
 

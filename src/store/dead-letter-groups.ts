@@ -242,7 +242,7 @@ const selectOfGroupStatement = `
     order by dead_letters.workspace_id desc, ${KIND} desc, ${REASON} desc, dead_letters.id desc
     limit 2 * $5::integer
   ) as page
-  join kept_dead_letters as letters on letters.id = page.id
+  join kept_dead_letters as letters on letters.workspace_id = $1::uuid and letters.id = page.id
   order by letters.id desc
   limit $5::integer`;
 

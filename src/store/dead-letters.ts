@@ -203,7 +203,7 @@ export async function selectLatestWaiting(
 /** By the index dead_letters_waiting, as far as its bound. */
 const countWaitingStatement = `
   select count(*)::integer as count
-  from (select from dead_letters where dead_letters.state = 'waiting' limit $1::integer) as waiting`;
+  from (select 1 from dead_letters where dead_letters.state = 'waiting' limit $1::integer) as waiting`;
 
 /** How many dead letters of the installation wait for a person, up to `most`. */
 export async function countWaiting(pool: Pool, most: number): Promise<number> {

@@ -1,4 +1,4 @@
-import { integerArray, textArray, uuidArray } from './arrays.ts';
+import { laterArray, textArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { type ProfileRow, profileColumns } from './identifiers.ts';
 import { keysTable, keyValues, MAX_DEPRECATED, type ProfileKey } from './merges.ts';
@@ -88,8 +88,8 @@ export interface NewExternalId {
 const setExternalIdsStatement = `
   update profiles set
     external_id = given.external_id,
-    updated_at = $5::timestamptz + given.ordinal * interval '1 microsecond'
-  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::integer[]) as given (workspace_id, id, external_id, ordinal)
+    updated_at = given.at
+  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[]) as given (workspace_id, id, external_id, at)
   where profiles.workspace_id = given.workspace_id
     and profiles.id = given.id`;
 
@@ -102,8 +102,7 @@ export async function setExternalIds(tx: Connection, ids: NewExternalId[], now: 
       uuidArray(ids, (row) => row.workspace_id),
       uuidArray(ids, (row) => row.id),
       ids.map((row) => row.external_id),
-      integerArray(ids, (row) => row.ordinal),
-      now,
+      laterArray(now, ids, (row) => row.ordinal),
     ],
   });
 }

@@ -21,7 +21,7 @@ export function parseFenceNews(payload: string): FenceNews {
  */
 const announceArrivalStatement = `
   with ledgered as materialized (
-    select exists (select from ledger where ledger.envelope_id = $1::uuid) as passed
+    select exists (select 1 from ledger where ledger.envelope_id = $1::uuid) as passed
   ), announced as (
     insert into fence_arrivals (fence_id, lane)
     select $1::uuid, $2::integer from ledgered where not ledgered.passed
@@ -76,7 +76,7 @@ export async function openFence(pool: Pool, fence: string): Promise<void> {
 /** By primary keys. */
 const readFenceStatement = `
   select
-    exists (select from ledger where ledger.envelope_id = $1::uuid) as passed,
+    exists (select 1 from ledger where ledger.envelope_id = $1::uuid) as passed,
     array(select fence_arrivals.lane from fence_arrivals where fence_arrivals.fence_id = $1::uuid) as arrived`;
 
 export interface FenceState {

@@ -60,7 +60,7 @@ const findKeyStatement = `
     idempotency_keys.status,
     idempotency_keys.body::text as body,
     idempotency_keys.headers,
-    coalesce(idempotency_keys.lease_until > clock_timestamp(), false) as leased
+    coalesce(idempotency_keys.lease_until > statement_timestamp(), false) as leased
   from idempotency_keys
   where ${isKey} and idempotency_keys.created_at > now() - ${KEPT}`;
 
@@ -98,7 +98,7 @@ const insertKeyStatement = `
   insert into idempotency_keys
     (owner_id, operation, key_hash, fingerprint, request_id, lease_until, staged, status, body, headers)
   values
-    ($1, $2, $3, $4, $5, clock_timestamp() + make_interval(secs => $6::float8 / 1000), $7, $8, $9, $10)
+    ($1, $2, $3, $4, $5, statement_timestamp() + make_interval(secs => $6::float8 / 1000), $7, $8, $9, $10)
   on conflict (owner_id, operation, key_hash) do update set
     fingerprint = excluded.fingerprint,
     request_id = excluded.request_id,
@@ -108,7 +108,7 @@ const insertKeyStatement = `
     status = excluded.status,
     body = excluded.body,
     headers = excluded.headers
-  where idempotency_keys.created_at <= now() - ${KEPT}
+  where excluded.created_at - idempotency_keys.created_at >= ${KEPT}
   returning 1`;
 
 export interface Lease {
@@ -173,9 +173,9 @@ export async function recordAnswer(
 /** By primary key. Of several at once, one takes it. */
 const takeLeaseStatement = `
   update idempotency_keys
-  set lease_until = clock_timestamp() + make_interval(secs => $5::float8 / 1000)
+  set lease_until = statement_timestamp() + make_interval(secs => $5::float8 / 1000)
   where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}
-    and idempotency_keys.lease_until <= clock_timestamp()
+    and idempotency_keys.lease_until <= statement_timestamp()
   returning 1`;
 
 /** Goes on, for so many milliseconds, with what somebody began and did not end. @returns false when another does */
@@ -195,7 +195,7 @@ export async function takeLease(
 /** By primary key. */
 const endLeaseStatement = `
   update idempotency_keys
-  set lease_until = clock_timestamp()
+  set lease_until = statement_timestamp()
   where ${isKey} and idempotency_keys.request_id = $4::uuid and ${isOpen}`;
 
 /** Lets whoever comes next go on at once. */

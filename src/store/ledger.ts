@@ -72,10 +72,10 @@ const released = 'delete from ledger where ledger.envelope_id = any($1::uuid[])'
 
 /** Upserts by primary key; sorted by the caller. */
 const upserted = `
-  insert into cut_envelopes (envelope_id, left_places)
-  select cut.id, cut.left_places
+  insert into cut_envelopes (envelope_id, left_places, cut_at)
+  select cut.id, cut.left_places, now()
   from jsonb_to_recordset($1::jsonb) as cut (id uuid, left_places integer[])
-  on conflict (envelope_id) do update set left_places = excluded.left_places, cut_at = now()`;
+  on conflict (envelope_id) do update set left_places = excluded.left_places, cut_at = excluded.cut_at`;
 
 /** Gives claimed envelopes back when the transaction ends: whoever claims them next goes on with them. */
 export async function releaseEnvelopes(tx: Connection, ids: string[]): Promise<void> {

@@ -1,6 +1,6 @@
 import type { StandardAttributes } from '../profile/attribute-rule.ts';
 import type { Json } from '../profile/json.ts';
-import { integerArray, jsonArray, uuidArray } from './arrays.ts';
+import { jsonArray, laterArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
 
@@ -151,9 +151,9 @@ const mergedCustomAttributes = `
 const updateCustomAttributesStatement = `
   update profiles set
     custom_attributes = ${mergedCustomAttributes},
-    updated_at = $6::timestamptz + changed.ordinal * interval '1 microsecond'
-  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::integer[])
-    as changed (workspace_id, id, set, unset, ordinal)
+    updated_at = changed.at
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[])
+    as changed (workspace_id, id, set, unset, at)
   where profiles.workspace_id = changed.workspace_id
     and profiles.id = changed.id`;
 
@@ -170,7 +170,7 @@ export async function updateCustomAttributes(
   });
 }
 
-/** The parameters $1 to $6 of a statement that changes custom attributes. */
+/** The parameters $1 to $5 of a statement that changes custom attributes. */
 function customValues(updates: CustomAttributesUpdate[], now: string): unknown[] {
   return [
     uuidArray(updates, (update) => update.workspace_id),
@@ -180,8 +180,7 @@ function customValues(updates: CustomAttributesUpdate[], now: string): unknown[]
       if (unset.length === 0) return undefined;
       return unset.length <= FEW ? unset : Object.fromEntries(unset.map((name) => [name, true]));
     }),
-    integerArray(updates, (update) => update.ordinal),
-    now,
+    laterArray(now, updates, (update) => update.ordinal),
   ];
 }
 
@@ -213,9 +212,9 @@ const updateProfilesStatement = `
         laid.email_subscribe, laid.push_subscribe
       from jsonb_populate_record(profiles, changed.columns) as laid),
     custom_attributes = ${mergedCustomAttributes},
-    updated_at = $6::timestamptz + changed.ordinal * interval '1 microsecond'
-  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::integer[], $7::jsonb[])
-    as changed (workspace_id, id, set, unset, ordinal, columns)
+    updated_at = changed.at
+  from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::jsonb[], $5::timestamptz[], $6::jsonb[])
+    as changed (workspace_id, id, set, unset, at, columns)
   where profiles.workspace_id = changed.workspace_id
     and profiles.id = changed.id`;
 

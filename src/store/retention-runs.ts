@@ -22,10 +22,16 @@ const PAGE = 500;
 
 const recordFailureStatement = `
   insert into retention_failures (workspace_id, month, kind, task, failures, next_at, reason)
-  values ($1::uuid, ($2::text || '-01')::date, $3::text, $4::text, 1, now() + interval '1 hour', $5::text)
-  on conflict (workspace_id, month, kind, task) do update set failures = retention_failures.failures + 1,
-    failed_at = now(), reason = excluded.reason,
-    next_at = now() + make_interval(hours => least(${MOST_HOURS}, 2 ^ least(retention_failures.failures, 10))::integer)`;
+  select $1::uuid, ($2::text || '-01')::date, $3::text, $4::text, former.failures + 1,
+    now() + make_interval(hours => least(${MOST_HOURS}, 2 ^ least(former.failures, 10))::integer), $5::text
+  from (
+    select coalesce(max(retention_failures.failures), 0) as failures
+    from retention_failures
+    where retention_failures.workspace_id = $1::uuid and retention_failures.month = ($2::text || '-01')::date
+      and retention_failures.kind = $3::text and retention_failures.task = $4::text
+  ) as former
+  on conflict (workspace_id, month, kind, task) do update set failures = excluded.failures,
+    failed_at = excluded.failed_at, reason = excluded.reason, next_at = excluded.next_at`;
 
 /** A try was vain: the next one by schedule is after an hour, then two, four, and so on up to a day. */
 export async function recordFailure(

@@ -80,7 +80,7 @@ const mine = `
 const renewStatement = `
   update segment_exports
   set
-    due_at = clock_timestamp() + $4::integer * interval '1 millisecond',
+    due_at = statement_timestamp() + $4::integer * interval '1 millisecond',
     users = $5::bigint, files = $6::integer, bytes = $7::bigint
   ${mine}`;
 
@@ -100,10 +100,12 @@ const finishStatement = `
   set
     state = 'ready', users = $4::bigint, files = $5::integer, bytes = $6::bigint, ended_at = now(),
     tries = 1, last_error = null,
-    due_at = case when segment_exports.callback is null then null
-      else clock_timestamp() + $8::integer * interval '1 millisecond' end,
-    expires_at = case when segment_exports.url is null then null
-      else clock_timestamp() + $7::integer * interval '1 millisecond' end
+    due_at = case when segment_exports.callback is not null then later.due_at end,
+    expires_at = case when segment_exports.url is not null then later.expires_at end
+  from (
+    select statement_timestamp() + $8::integer * interval '1 millisecond' as due_at,
+      statement_timestamp() + $7::integer * interval '1 millisecond' as expires_at
+  ) as later
   ${mine} and segment_exports.state = 'open'
   returning ${leasedColumns}`;
 
@@ -124,7 +126,7 @@ export async function finishExport(
 const giveBackStatement = `
   update segment_exports
   set
-    leased_by = null, due_at = clock_timestamp() + $4::integer * interval '1 millisecond',
+    leased_by = null, due_at = statement_timestamp() + $4::integer * interval '1 millisecond',
     last_error = coalesce($5::text, segment_exports.last_error),
     tries = segment_exports.tries - case when $5::text is null then 1 else 0 end
   ${mine}`;
@@ -144,8 +146,8 @@ const endStatement = `
   set
     leased_by = null, due_at = null, last_error = $4::text,
     state = case when segment_exports.state = 'open' then 'failed' else segment_exports.state end,
-    ended_at = coalesce(segment_exports.ended_at, now()),
-    told_at = case when $4::text is null then now() end
+    ended_at = least(segment_exports.ended_at, now()),
+    told_at = now() + case when $4::text is null then interval '0' end
   ${mine}`;
 
 /** Nothing more is done: whoever was to be told was, or why the writing or telling has failed for good. */

@@ -108,7 +108,7 @@ const mine = `
 const renewStatement = `
   update stream_destinations
   set
-    leased_until = clock_timestamp() + $4::integer * interval '1 millisecond',
+    leased_until = statement_timestamp() + $4::integer * interval '1 millisecond',
     planned_position = coalesce($5::bigint, stream_destinations.planned_position),
     planned_place = coalesce($6::integer, stream_destinations.planned_place),
     file_hour = coalesce($7::timestamptz, stream_destinations.file_hour)
@@ -145,7 +145,7 @@ const advanceStatement = `
     position = $4::bigint, place = $5::integer, planned_position = null, planned_place = null,
     delivered = stream_destinations.delivered + $6::integer,
     delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
-    leased_until = clock_timestamp() + $7::integer * interval '1 millisecond'
+    leased_until = statement_timestamp() + $7::integer * interval '1 millisecond'
   from (select set_config('synchronous_commit', 'off', true)) as unhurried
   ${mine}`;
 
@@ -164,12 +164,12 @@ export async function advanceDestination(
 const giveBackStatement = `
   update stream_destinations
   set
-    leased_by = null, leased_until = clock_timestamp(),
+    leased_by = null, leased_until = statement_timestamp(),
     failures = case when $4::text is null then stream_destinations.failures else stream_destinations.failures + 1 end,
     last_error = coalesce($4::text, stream_destinations.last_error),
-    failed_at = case when $4::text is null then stream_destinations.failed_at else now() end,
-    next_try_at = case when $5::integer = 0 then null
-      else clock_timestamp() + $5::integer * interval '1 millisecond' end,
+    failed_at = greatest(stream_destinations.failed_at, now() + case when $4::text is not null then interval '0' end),
+    next_try_at = statement_timestamp()
+      + case when $5::integer <> 0 then $5::integer * interval '1 millisecond' end,
     state = case when $6::boolean then 'paused' else stream_destinations.state end
   ${mine}`;
 

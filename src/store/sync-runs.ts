@@ -182,7 +182,7 @@ export async function isCancelled(pool: Pool, jobId: string): Promise<boolean> {
 /** By the index sync_jobs_running. The first time stands. */
 const cancelRunStatement = `
   update sync_jobs
-  set cancelled_at = coalesce(sync_jobs.cancelled_at, now())
+  set cancelled_at = least(sync_jobs.cancelled_at, now())
   where sync_jobs.integration_id = $1::uuid
     and sync_jobs.finished_at is null
   returning sync_jobs.id`;

@@ -161,10 +161,16 @@ const selectLettersOfUserStatement = `
     ) as named
   ) as places
   cross join lateral (
-    select dead_letters.id from dead_letters where dead_letters.place = places.place limit 1
+    select dead_letters.id
+    from dead_letters
+    where dead_letters.workspace_id = $1::uuid and dead_letters.place = places.place
+    limit 1
   ) as placed
   cross join lateral (
-    select * from kept_dead_letters where kept_dead_letters.id = placed.id limit 1
+    select *
+    from kept_dead_letters
+    where kept_dead_letters.workspace_id = $1::uuid and kept_dead_letters.id = placed.id
+    limit 1
   ) as letters
   order by places.place desc
   limit $3::integer`;

@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import {
   integerArray,
   jsonArray,
+  laterArray,
   numericArray,
   textArray,
   timeArray,
@@ -137,4 +138,20 @@ describe('what is not of the type is an error that blames the value, as one of P
   ])('UUID %j', (uuid) => expect(() => uuidArray([uuid], String)).toThrow(RangeError));
   test('time', () => expect(() => timeArray(['soon'], String)).toThrow(RangeError));
   test('integer', () => expect(() => integerArray([2 ** 31], Number)).toThrow(RangeError));
+});
+
+test('times behind a time are exact to the microsecond', async () => {
+  const start = '2026-01-02T03:04:05.678901Z';
+  const { rows } = await database.pool.query(
+    `select array(
+      select to_char(one at time zone 'utc', 'YYYY-MM-DD HH24:MI:SS.US') from unnest($1::timestamptz[]) as one) as told`,
+    [laterArray(start, [0, 1, 99, 321_099], (one) => one)],
+  );
+  expect(rows[0].told).toEqual([
+    '2026-01-02 03:04:05.678901',
+    '2026-01-02 03:04:05.678902',
+    '2026-01-02 03:04:05.679000',
+    '2026-01-02 03:04:06.000000',
+  ]);
+  expect(() => laterArray('yesterday', [1], (one) => one)).toThrow(RangeError);
 });

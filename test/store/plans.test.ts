@@ -8,17 +8,13 @@ import { alias, identity } from '../identity/objects.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { email, says } from '../subscription/scene.ts';
 import { attributes, deliver, event, point, silent } from '../workers/batch.ts';
+import { exceptions, keys } from './distributed/exceptions.ts';
+import { ofOneWorkspace } from './distributed/one-workspace.ts';
+import { central, copied, distributed, views } from './distributed/tables.ts';
+import { withoutWorkspace } from './distributed/without-workspace.ts';
 import { longReads, small, usedElsewhere } from './plans/allowed.ts';
+import { sendEverything } from './plans/everything.ts';
 import { type Filled, fill } from './plans/fill.ts';
-import { ofDelivery } from './plans/of-delivery.ts';
-import { ofExports } from './plans/of-exports.ts';
-import { ofIdentity } from './plans/of-identity.ts';
-import { ofRetention } from './plans/of-retention.ts';
-import { ofStreams } from './plans/of-streams.ts';
-import { ofSubscriptions } from './plans/of-subscriptions.ts';
-import { ofSyncs } from './plans/of-syncs.ts';
-import { ofUsers } from './plans/of-users.ts';
-import { ofWorkspaces } from './plans/of-workspaces.ts';
 import {
   type Access,
   accesses,
@@ -46,7 +42,7 @@ beforeAll(async () => {
   workers = openDatabase(url, 1, { session: everyStatementByIndex });
   filled = await fill(edge.pool);
   catalog = await readCatalog(edge.pool);
-  await undone(edge, sendEverything);
+  ({ sent, lines } = await undone(edge, (tx) => sendEverything(tx, filled)));
   ways = await waysOf(sent);
 });
 afterAll(() => Promise.all([edge.stop(), workers.stop()]));
@@ -60,30 +56,6 @@ async function undone<T>({ pool }: Database, work: (tx: Connection) => Promise<T
   } finally {
     await tx.query('rollback');
     tx.release();
-  }
-}
-
-/** Calls every function of the store, each on the database as it was filled. */
-async function sendEverything(tx: Connection): Promise<void> {
-  const recording = recordingOn(tx);
-  ({ sent, lines } = recording);
-  const asked = [
-    ofUsers,
-    ofIdentity,
-    ofSubscriptions,
-    ofDelivery,
-    ofWorkspaces,
-    ofSyncs,
-    ofRetention,
-    ofStreams,
-    ofExports,
-  ];
-  for (const asking of asked) {
-    for (const call of asking(recording.store, filled)) {
-      await tx.query('savepoint filled');
-      await call();
-      await tx.query('rollback to savepoint filled');
-    }
   }
 }
 
@@ -128,6 +100,37 @@ describe('of every statement of the store, on a filled database,', () => {
       return explainGeneric(tx, statements[0]!);
     });
     expect([...accesses(plan, catalog)].map(longRead)).toContain('what one owner has in push_tokens');
+  });
+});
+
+describe('G7: of every statement of the store', () => {
+  test('each table that lies with its workspace has it from one scalar, but for those named with a reason', async () => {
+    const found = new Set<string>();
+    for (const [text, site] of new Map(sent.map((one) => [one.text, one.site])))
+      for (const table of await withoutWorkspace(ofOneWorkspace(text), { ...distributed, ...views }))
+        found.add(`${site}: ${table}`);
+    expect([...found].sort()).toEqual(Object.keys(exceptions).sort());
+  });
+
+  test("each table is one that lies with its workspace, that every node has, or that is the installation's", async () => {
+    const { rows } = await edge.pool.query<{ name: string }>(`
+      select pg_class.relname as name from pg_class
+      where pg_class.relnamespace = 'public'::regnamespace and pg_class.relkind in ('r', 'p') and not pg_class.relispartition`);
+    const known = [...Object.keys(distributed), ...copied, ...central];
+    expect(rows.map(({ name }) => name).sort()).toEqual(known.sort());
+  });
+
+  test('each key of a table that lies with its workspace has it, but for those named with a reason', async () => {
+    const { rows } = await edge.pool.query<{ table: string; index: string; columns: string[] }>(`
+      select pg_class.relname as table, pg_index.indexrelid::regclass::text as index, array(
+        select pg_attribute.attname::text from pg_attribute
+        where pg_attribute.attrelid = pg_class.oid and pg_attribute.attnum = any(pg_index.indkey)) as columns
+      from pg_index join pg_class on pg_class.oid = pg_index.indrelid
+      where pg_index.indisunique and not pg_class.relispartition`);
+    const found = rows.filter(
+      ({ table, columns }) => table in distributed && !columns.includes(distributed[table]!),
+    );
+    expect(found.map(({ index }) => index).sort()).toEqual(Object.keys(keys).sort());
   });
 });
 

@@ -1,0 +1,25 @@
+/** Of the parser's tree: what is looked at here. */
+// biome-ignore lint/suspicious/noExplicitAny: every member is looked for
+export type Node = any;
+
+const SCALAR = new Set(['ParamRef', 'TypeCast', 'A_Const', 'A_Indirection', 'A_Indices', 'A_Expr']);
+
+/** Whether an expression is made of nothing but what the statement is given. */
+export function isScalarNode(node: Node): boolean {
+  const kinds = Object.entries<Node>(node);
+  return kinds.every(([kind, part]) => {
+    if (!SCALAR.has(kind)) return false;
+    if (kind === 'ParamRef' || kind === 'A_Const') return true;
+    if (kind === 'A_Expr' && part.kind !== 'AEXPR_OP') return false;
+    const inner = [part.arg, part.lexpr, part.rexpr, ...(part.indirection ?? []), part.lidx, part.uidx];
+    return inner.filter(Boolean).every(isScalarNode);
+  });
+}
+
+/** The same expression, wherever it stands in the text. */
+export function withoutPlaces(node: Node): Node {
+  if (Array.isArray(node)) return node.map(withoutPlaces);
+  if (node === null || typeof node !== 'object') return node;
+  const kept = Object.entries(node).filter(([key]) => key !== 'location' && key !== 'typemod');
+  return Object.fromEntries(kept.map(([key, value]) => [key, withoutPlaces(value)]));
+}
