@@ -10,8 +10,8 @@ import {
   readLog,
   readNames,
 } from '../../src/store/stream-log.ts';
+import type { LogPlace } from '../../src/streams/destination.ts';
 import { envelopeOf, type Message, messageTypes } from '../../src/streams/message.ts';
-import type { Cursor } from './read.ts';
 
 /** Rows of the log that are read at once, while those before the last have fewer entries than are looked up at once. */
 const ROWS = 64;
@@ -49,7 +49,7 @@ export interface Told {
 export interface Source {
   partEntries: number;
   /** The next rows that are decided; none when there are none. */
-  rowsBehind(workspaceId: string, cursor: Cursor, horizon: string): Promise<LogRow[]>;
+  rowsBehind(workspaceId: string, cursor: LogPlace, horizon: string): Promise<LogRow[]>;
   /**
    * What each part has to tell. Events and purchases come from their tables as they are now: those of users who were
    * deleted are gone, and their attributes are not told any more.
@@ -76,7 +76,7 @@ export function openSource(pool: Pool, serviceIdField: string): Source {
   const underWay = new Map<string, Promise<Told[]>>();
 
   /** What was read by another that is ahead, as far as it has come. */
-  function follow(workspaceId: string, { position, place }: Cursor): LogRow[] {
+  function follow(workspaceId: string, { position, place }: LogPlace): LogRow[] {
     const found: LogRow[] = [];
     let entries = -place;
     for (let row = rows.get(`${workspaceId}/${position}`); row; row = rows.get(`${workspaceId}/${row.id}`)) {
