@@ -32,7 +32,7 @@ export const settings = {
   ),
   SYNC_NICE: integer(
     10,
-    { minimum: 0, maximum: 19, unit: 'nice value' },
+    { minimum: 0, maximum: 19, unit: 'steps' },
     'Nice value of a sync process once it is ready: on a machine without time to spare, what clients send goes before syncs, streams and exports, which catch up later. 0: all are equal. A sync process on a machine of its own is as fast with any.',
   ),
   SYNC_SCRATCH_BYTES: integer(

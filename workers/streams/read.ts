@@ -1,14 +1,12 @@
 import type { LogRow } from '../../src/store/stream-log.ts';
+import type { LogPlace } from '../../src/streams/destination.ts';
 import type { Part, Source, Told } from './source.ts';
 
 /** Entries that are read at once. */
 const ENTRIES = 500;
 
-/** Behind which row, and how many entries of the next one, everything is delivered. */
-export interface Cursor {
-  position: string;
-  place: number;
-}
+/** Behind which everything is delivered. */
+export type Cursor = LogPlace;
 
 export interface Page {
   read: Told[];
