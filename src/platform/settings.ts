@@ -30,6 +30,11 @@ export const settings = {
     { minimum: 1, maximum: 64, unit: 'runs' },
     'Integrations that one sync process works at a time; a live request may wait behind one chunk of each.',
   ),
+  SYNC_NICE: integer(
+    10,
+    { minimum: 0, maximum: 19, unit: 'nice value' },
+    'Nice value of a sync process once it is ready: on a machine without time to spare, what clients send goes before syncs, streams and exports, which catch up later. 0: all are equal. A sync process on a machine of its own is as fast with any.',
+  ),
   SYNC_SCRATCH_BYTES: integer(
     10_737_418_240,
     { minimum: 1_048_576, maximum: 1_125_899_906_842_624, unit: 'bytes' },

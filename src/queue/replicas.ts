@@ -1,3 +1,4 @@
+import { setTimeout as sleep } from 'node:timers/promises';
 import type { ChainableCommander } from 'ioredis';
 import { isCluster, LANES_KEY, type RedisClient, serverOf } from './open-redis.ts';
 
@@ -96,12 +97,35 @@ export function waitForReplicas(
 }
 
 /** Whether a server says that another one has the slot, or will have. What was to be added is not stored. */
-export const isElsewhere = (error: unknown): boolean =>
+const isElsewhere = (error: unknown): boolean =>
   /^(MOVED|ASK|TRYAGAIN)\b/.test((error as Error | undefined)?.message ?? '');
 
 /** Asks anew who serves which slot. A pipeline with WAIT in it is not led elsewhere by ioredis. */
-export function lookForSlots(redis: RedisClient): Promise<void> {
+function lookForSlots(redis: RedisClient): Promise<void> {
   return isCluster(redis)
     ? new Promise((resolve) => redis.refreshSlotsCache(() => resolve()))
     : Promise.resolve();
+}
+
+/** Milliseconds before an add is tried again whose lanes another server has, or will have in a moment. */
+const ELSEWHERE_MS = 20;
+
+/**
+ * Adds where the lanes are by now: what is added again under the same ids is stored once.
+ * @param timeout milliseconds after which what the last try threw is thrown
+ */
+export async function addWhereTheLanesAre(
+  redis: RedisClient,
+  addAll: () => Promise<unknown>,
+  timeout: number,
+): Promise<void> {
+  for (const deadline = performance.now() + timeout; ; ) {
+    try {
+      return void (await addAll());
+    } catch (error) {
+      if (!isElsewhere(error) || performance.now() > deadline) throw error;
+      await sleep(ELSEWHERE_MS);
+      await lookForSlots(redis);
+    }
+  }
 }

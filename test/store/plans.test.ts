@@ -11,6 +11,7 @@ import { attributes, deliver, event, point, silent } from '../workers/batch.ts';
 import { longReads, small, usedElsewhere } from './plans/allowed.ts';
 import { type Filled, fill } from './plans/fill.ts';
 import { ofDelivery } from './plans/of-delivery.ts';
+import { ofExports } from './plans/of-exports.ts';
 import { ofIdentity } from './plans/of-identity.ts';
 import { ofRetention } from './plans/of-retention.ts';
 import { ofStreams } from './plans/of-streams.ts';
@@ -75,6 +76,7 @@ async function sendEverything(tx: Connection): Promise<void> {
     ofSyncs,
     ofRetention,
     ofStreams,
+    ofExports,
   ];
   for (const asking of asked) {
     for (const call of asking(recording.store, filled)) {
