@@ -16,6 +16,7 @@ import { createProxy } from './edge/proxy.ts';
 import { createRateLimiter } from './edge/rate-limit.ts';
 import { collectGarbage, createReading } from './edge/reading.ts';
 import { addSegmentDownloads, createDownloadSettings } from './edge/segment-downloads.ts';
+import { createTurns } from './edge/turns.ts';
 import { openTokenBuckets } from './limits/token-buckets.ts';
 import { allOperations } from './operations/index.ts';
 import { runProcess } from './platform/lifecycle.ts';
@@ -92,6 +93,7 @@ async function main(): Promise<void> {
     maxPendingObjects: config.MAX_PENDING_OBJECTS,
     maxPendingBytes: config.MAX_PENDING_BYTES,
     backlog: depth.waiting,
+    flushesAtOnce: connection.kind === 'redis' ? 2 : 1,
   });
   const loop = watchLoopLag();
   const reading = createReading({
@@ -147,6 +149,7 @@ async function main(): Promise<void> {
     reading,
     heads,
     rateLimiter,
+    turns: createTurns(),
     queue,
     idempotency: createIdempotency(database.pool, log),
     loadShedding,

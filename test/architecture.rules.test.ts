@@ -15,7 +15,7 @@ const rooms: Record<string, string[]> = {
   jobs: ['profile'],
   integrations: ['platform'],
   'object-store': ['platform', 'integrations'],
-  streams: ['platform', 'integrations'],
+  streams: ['platform', 'integrations', 'object-store'],
   preferences: ['platform', 'profile', 'jobs'],
   store: ['platform', 'profile', 'jobs', 'integrations', 'generated'],
   queue: ['platform', 'profile', 'jobs', 'store'],

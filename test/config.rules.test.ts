@@ -119,6 +119,16 @@ describe('settings', () => {
     });
   });
 
+  test('a cluster has one database and no Sentinels, and REDIS_URL says how it is entered', () => {
+    const REDIS_CLUSTER_NODES = 'one:6379, two,[::1]:6380';
+    const REDIS_URL = 'rediss://user:secret@any';
+    expect(() => readConfig({ REDIS_CLUSTER_NODES })).toThrow('REDIS_CLUSTER_NODES needs REDIS_URL');
+    expect(readConfig({ REDIS_CLUSTER_NODES, REDIS_URL })).toMatchObject({ REDIS_CLUSTER_NODES });
+    expect(() => readConfig({ REDIS_CLUSTER_NODES, REDIS_URL, REDIS_SENTINELS: 'one' })).toThrow('not both');
+    expect(() => readConfig({ REDIS_CLUSTER_NODES, REDIS_URL: `${REDIS_URL}/1` })).toThrow('only the first');
+    expect(() => readConfig({ REDIS_CLUSTER_NODES: 'redis://one', REDIS_URL })).toThrow('host:port');
+  });
+
   test('a SCIM token of the environment comes with its origin, or not at all', () => {
     const token = { BOOTSTRAP_SCIM_TOKEN: 'x'.repeat(16) };
     const origin = { BOOTSTRAP_SCIM_ORIGIN: 'https://idp.example' };

@@ -1,15 +1,18 @@
+import { getPriority, setPriority } from 'node:os';
 import { checkColumns } from '../src/integrations/columns.ts';
 import { openTokenBuckets } from '../src/limits/token-buckets.ts';
 import { runProcess } from '../src/platform/lifecycle.ts';
-import { reachOf, reachOfSources } from '../src/platform/reach.ts';
+import type { Log } from '../src/platform/log.ts';
+import { reachOfSources } from '../src/platform/reach.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { integrationKeys } from '../src/processes/secrets.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
 import { watchDepth } from '../src/queue/depth.ts';
 import { watchApplied } from '../src/queue/effects.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
-import { openDestination } from '../src/streams/open-destination.ts';
+import { openDestination, openingBy } from '../src/streams/open-destination.ts';
 import { createStreamMetrics } from './streams/metrics.ts';
+import { openSource } from './streams/source.ts';
 import { startStreams } from './streams/start.ts';
 import { createRowJudge, createRules } from './sync/chunk.ts';
 import { createSyncMetrics, type SyncContext } from './sync/context.ts';
@@ -64,14 +67,24 @@ async function main(): Promise<void> {
     startSyncs({ connection, syncs, context, config }),
     startStreams({
       context: {
-        ...{ pool, log, serviceIdField: config.SERVICE_ID_FIELD },
-        open: (leased) => openDestination(leased, { reach: reachOf(config), keys: integrationKeys(config) }),
+        ...{ pool, log, source: openSource(pool, config.SERVICE_ID_FIELD) },
+        open: (leased) => openDestination(leased, openingBy(config, integrationKeys(config))),
         metrics: createStreamMetrics(metrics.registry),
       },
       days: config.STREAM_LOG_DAYS,
     }),
   );
   opened.ready({ concurrency: config.SYNC_CONCURRENCY });
+  giveWay(config.SYNC_NICE, log);
+}
+
+/** A process that is nicer already, since a supervisor made it so, may not become less so. */
+function giveWay(nice: number, log: Log): void {
+  try {
+    if (getPriority() < nice) setPriority(nice);
+  } catch (error) {
+    log.warn({ err: error }, 'this process does not give way to others: SYNC_NICE has no effect');
+  }
 }
 
 runProcess('sync', main);

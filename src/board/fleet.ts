@@ -1,5 +1,5 @@
 import type { Config } from '../platform/config.ts';
-import { type Disk, healthOf, type RedisHealth, readDisk } from '../processes/surroundings.ts';
+import { type Disk, type RedisHealth, readDisk, readHealth } from '../processes/surroundings.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneNow, openLaneDepths } from '../queue/depth.ts';
 import type { Database, Pool } from '../store/database.ts';
@@ -153,9 +153,6 @@ export const living = (processes: SeenProcess[], ...names: SeenProcess['name'][]
 async function pingRedis({ redis }: QueueConnection): Promise<FleetState['redis']> {
   if (redis?.status !== 'ready') return undefined;
   const begun = performance.now();
-  const text = await quietly(redis.info());
-  if (text === undefined) return undefined;
-  const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(text)?.[1] ?? 0);
-  const latency = performance.now() - begun;
-  return { latency, used: read('used_memory'), most: read('maxmemory'), ...healthOf(text) };
+  const health = await quietly(readHealth(redis));
+  return health && { latency: performance.now() - begun, ...health };
 }

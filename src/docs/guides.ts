@@ -15,7 +15,7 @@ const shelves = {
   'Run it': [
     ...['docs/console.md', 'docs/operations.md', 'docs/deploy.md', 'docs/settings.md', 'docs/backup.md'],
     ...['docs/retention.md', 'docs/runbook.md', 'docs/reliability.md', 'SECURITY.md', 'docs/upgrade.md'],
-    'docs/stability.md',
+    ...['docs/stability.md', 'docs/scale.md'],
   ],
 };
 
@@ -114,6 +114,8 @@ const plain = createMarked('', { files: new Map(), operations: new Map() });
 function createMarked(file: string, places: Places): Marked {
   const taken = new Map<string, number>();
   const marked = new Marked();
+  // A link in a link would end the outer one before its words.
+  let inLink = false;
   marked.use({
     renderer: {
       html: ({ text }) => (/^\s*<!--/.test(text) ? '' : html`${text}`.text),
@@ -126,7 +128,9 @@ function createMarked(file: string, places: Places): Marked {
         return `<h${depth} id="${id}">${this.parser.parseInline(tokens)}</h${depth}>`;
       },
       link({ href, tokens }) {
+        inLink = true;
         const text = asHtml(this.parser.parseInline(tokens));
+        inLink = false;
         const to = placeOf(href, file, places);
         return to === undefined
           ? html`<span class="elsewhere">${text}</span>`.text
@@ -137,7 +141,7 @@ function createMarked(file: string, places: Places): Marked {
         return to === undefined ? '' : html`<img src="${to}" alt="${text}" loading="lazy">`.text;
       },
       codespan({ text }) {
-        const to = places.operations.get(text);
+        const to = inLink ? undefined : places.operations.get(text);
         return to === undefined
           ? html`<code>${text}</code>`.text
           : html`<a href="${to}"><code>${text}</code></a>`.text;

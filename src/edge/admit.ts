@@ -56,11 +56,12 @@ export async function admit(
     (request as RequestInHand).arriving?.know();
     permit(operation, key);
     // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
-    shed(operation, services);
+    shed(operation, key, services);
     const allowance = await services.rateLimiter.take(key, operation.bucket);
     known = { ...known, allowance };
     if (operation.auth !== 'scim') services.authenticator.count(key, operation.bucket, allowance.allowed);
     limit(allowance);
+    if (operation.kind === 'queued') await services.turns.turn(key.workspaceId);
     const sent = operation.body ? await readSent(operation, request, services) : {};
     const body = validate(endpoint, sent, query);
     // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
@@ -100,9 +101,12 @@ function permit({ permission }: Operation, { permissions }: AnyKey): void {
 }
 
 /** What leaves something behind is refused while there is too much to do. */
-function shed(operation: Operation, services: EdgeServices): void {
+function shed(operation: Operation, { workspaceId }: AnyKey, services: EdgeServices): void {
   if (!stores(operation)) return;
-  const through = operation.kind === 'direct' ? 'store' : operation.givesWay ? 'half-full queue' : 'queue';
+  // Who floods leaves half of the queue to the others.
+  const givesWay =
+    operation.kind === 'queued' && (operation.givesWay || services.queue.isFlooding(workspaceId));
+  const through = operation.kind === 'direct' ? 'store' : givesWay ? 'half-full queue' : 'queue';
   const reason = services.loadShedding.reason(through);
   if (reason) throw new QueueUnavailable(reason);
 }

@@ -2,7 +2,7 @@ import { BlockList, isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
-import { type ApiKeyRow, findApiKey, hashApiKey } from '../store/credentials.ts';
+import { type ApiKeyRow, findApiKey, findApiKeys, hashApiKey } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
 import type { Channel } from '../store/subscription-states.ts';
 
@@ -26,6 +26,8 @@ interface Known {
   failedAt: number;
   /** The last one that was made before its time and brought no new group. */
   inVainAt: number;
+  /** The last request that asked for it. */
+  usedAt: number;
   lookUp: LookUp | undefined;
 }
 
@@ -48,22 +50,33 @@ const PATIENCE = 250;
 /** After a look-up of a key that failed, or that was made before its time and in vain, in ms. */
 const PAUSE = 1000;
 
+/** Keys that are looked up together at least, and at most: fewer are looked up when they are asked for. */
+const LEAST_TOGETHER = 16;
+const MOST_TOGETHER = 1000;
+
+/** Times as long as a key is remembered without being asked for after which it is left to its next request. */
+const IN_USE = 4;
+
 /**
  * The cache of API keys: each by its secret, for `cacheMs`. While Postgres does not answer, fails or takes long, a key
- * that was known stays known for a minute.
+ * that was known stays known for a minute. Keys of many workspaces that are in use are looked up together, before their
+ * time is over.
  */
 export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   const known = new LRUCache<string, Known>({ max: MOST_KEYS });
   /** Apart, so that whoever makes keys up takes away none that opens the door while Postgres is away. */
   const madeUp = new LRUCache<string, Known>({ max: MOST_KEYS });
+  let togetherAt = Number.NEGATIVE_INFINITY;
 
   /** @throws when Postgres does not answer and the key has not been known within the last minute */
   async function find(secret: string, now: number): Promise<ApiKey | undefined> {
     let entry = recall(secret);
     if (!entry) {
-      entry = { key: undefined, at: 0, failedAt: 0, inVainAt: 0, lookUp: undefined };
+      entry = { key: undefined, at: 0, failedAt: 0, inVainAt: 0, usedAt: 0, lookUp: undefined };
       madeUp.set(secret, entry);
     }
+    entry.usedAt = now;
+    if (known.size >= LEAST_TOGETHER && now - togetherAt >= cacheMs / 4) renewTogether(now);
     const fresh = now - entry.at <= cacheMs;
     const isBackingOff = opens(entry, now) && now - entry.failedAt < PAUSE;
     if (!fresh && !isBackingOff) await look(secret, entry, now);
@@ -99,15 +112,44 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     return opens(entry, now) ? entry.lookUp.patience : entry.lookUp.done;
   }
 
+  function learn(
+    secret: string,
+    entry: Known,
+    { row, now }: { row: ApiKeyRow | undefined; now: number },
+  ): void {
+    entry.key = row && toApiKey(row);
+    entry.at = now;
+    entry.failedAt = 0;
+    const [from, to] = entry.key ? [madeUp, known] : [known, madeUp];
+    from.delete(secret);
+    to.set(secret, entry);
+  }
+
+  /** Those in use whose time is half over. Nobody waits for it, and what it does not find out each finds out for itself. */
+  function renewTogether(now: number): void {
+    togetherAt = now;
+    const due: [string, Known][] = [];
+    for (const [secret, entry] of known.entries()) {
+      if (due.length === MOST_TOGETHER) break;
+      const isInUse = now - entry.usedAt <= IN_USE * cacheMs;
+      if (isInUse && now - entry.at > cacheMs / 2 && !entry.lookUp) due.push([secret, entry]);
+    }
+    if (due.length < LEAST_TOGETHER) return;
+    const hashes = due.map(([secret]) => hashApiKey(secret));
+    findApiKeys(pool, hashes).then(
+      (rows) => {
+        // Somebody may have looked for himself meanwhile, and knows more.
+        for (const [place, [secret, entry]] of due.entries())
+          if (entry.at < now && known.peek(secret) === entry) learn(secret, entry, { row: rows[place], now });
+      },
+      () => {},
+    );
+  }
+
   async function lookUp(secret: string, entry: Known, now: number): Promise<void> {
     try {
       const row = await findApiKey(pool, hashApiKey(secret));
-      entry.key = row && toApiKey(row);
-      entry.at = now;
-      entry.failedAt = 0;
-      const [from, to] = entry.key ? [madeUp, known] : [known, madeUp];
-      from.delete(secret);
-      to.set(secret, entry);
+      learn(secret, entry, { row, now });
     } catch (error) {
       entry.failedAt = now;
       if (!opens(entry, now)) throw error;

@@ -108,7 +108,7 @@ function isUnreachable(error: unknown): boolean {
   const { code, message, name } = error as { code?: string; message?: string; name?: string };
   return (
     /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53|55P03|57014)/.test(code ?? '') ||
-    /Connection (is closed|terminated)|Command timed out|max retries|writeable|timeout exceeded|Query read timeout|canceling statement due to/i.test(
+    /Connection (is closed|terminated)|Command timed out|Cluster (redirections|isn't ready)|max retries|writeable|timeout exceeded|Query read timeout|canceling statement due to/i.test(
       message ?? '',
     ) ||
     REDIS_NOT_NOW.test(message ?? '') ||

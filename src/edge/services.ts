@@ -12,6 +12,7 @@ import type { LoadShedding } from './load-shedding.ts';
 import type { EdgeMetrics } from './metrics.ts';
 import type { RateLimiter } from './rate-limit.ts';
 import type { Reading } from './reading.ts';
+import type { Turns } from './turns.ts';
 
 /** What every request is served with. */
 export interface EdgeServices {
@@ -30,6 +31,8 @@ export interface EdgeServices {
   reading: Reading;
   heads: Heads;
   rateLimiter: RateLimiter;
+  /** Of the workspaces whose requests are to be read and planned. */
+  turns: Turns;
   queue: GroupCommit;
   idempotency: Idempotency;
   /** Says why nothing more may be stored, by the queue or straight in the store, if so. */

@@ -1,19 +1,31 @@
 import type { ObjectStore } from '../object-store/object-store.ts';
 import type { Definition } from '../profile/segment.ts';
 
+/** What of a workspace is exported, a file for each kind. */
+export const whats = ['profiles', 'events', 'purchases', 'states'] as const;
+export type What = (typeof whats)[number];
+
+/** How the rows of a file are written; also the ending of its name. */
+export type Format = 'ndjson' | 'ndjson.gz' | 'parquet';
+
 /** What is exported: another export at the same place is another one. */
 export interface Wanted {
+  what: What;
+  format: Format;
   workspace: { id: string; name: string };
   /** Null: all users. */
   segment: { id: string; name: string; definition: Definition } | null;
-  /** Names of the fields, in the order of a row. */
-  fields: string[];
+  /** Of profiles: names of the fields, in the order of a row. Else null. */
+  fields: string[] | null;
+  /** Of events and purchases, ISO 8601: by when it happened, without `until` itself. Null: from the first, to the last. */
+  from: string | null;
+  until: string | null;
 }
 
 /** One file that is whole. */
 export interface ExportedFile {
   key: string;
-  users: number;
+  rows: number;
   bytes: number;
   /** Of the file as it lies there, in hex. */
   sha256: string;
@@ -28,15 +40,16 @@ export interface Moment {
 
 /** How far an export has come, and in the end its manifest. */
 export interface Progress extends Wanted {
-  format: 'ndjson.gz';
-  users: number;
+  rows: number;
   /** Users of whom a list was longer than is read of one user. */
-  users_cut: number;
+  rows_cut: number;
+  /** Months of which rows are in the archive, and so not in the export. */
+  archived_months: string[];
   moments: Moment[];
   files: ExportedFile[];
 }
 
-/** While it goes on: with the id of the last user who was looked at. */
+/** While it goes on: with the place of the last row that was looked at. */
 export interface Unfinished extends Progress {
   after: string;
 }
@@ -48,7 +61,7 @@ const UNFINISHED = 'unfinished.json';
 /** Bytes of a document that is read back: some hundred thousand files. */
 const MOST_BYTES = 67_108_864;
 
-/** What lies at a place cannot be gone on with. */
+/** What lies at a place cannot be gone on with, or the rows are none that can be exported. */
 export class ExportError extends Error {
   override name = 'ExportError';
 }
@@ -63,6 +76,9 @@ export async function finish(store: ObjectStore, { after: _, ...manifest }: Unfi
   return manifest;
 }
 
+/** What one export at a place has to have in common with what another run has left there. */
+const SAME = ['what', 'format', 'workspace', 'segment', 'fields', 'from', 'until'] as const;
+
 /**
  * How far the same export has come at this place; undefined: nothing of one is there.
  * @throws {ExportError} when another export, or a whole one, is there
@@ -73,7 +89,7 @@ export async function findUnfinished(store: ObjectStore, wanted: Wanted): Promis
   const found = await store.stat(UNFINISHED);
   if (!found) return undefined;
   const unfinished = await readUnfinished(store, found.bytes);
-  for (const part of ['workspace', 'segment', 'fields'] as const) {
+  for (const part of SAME) {
     if (JSON.stringify(wanted[part]) !== JSON.stringify(unfinished[part]))
       throw new ExportError(
         `${store.where} has an export that is not finished, of another ${part}; go on with that one, or name another place`,

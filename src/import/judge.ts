@@ -1,5 +1,6 @@
 import { BadRequest } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
+import { emailStatus } from '../operations/email.status.ts';
 import type { Caller, Plan } from '../operations/operation.ts';
 import { subscriptionStatusSetV2 } from '../operations/subscription.status.set.v2.ts';
 import { createAccept } from '../operations/track/accept.ts';
@@ -31,12 +32,13 @@ export interface JudgeOptions {
 }
 
 /**
- * Judges objects by the very code of /users/track, /users/alias/new and /v2/subscription/status/set. The validators are
- * compiled here, once.
+ * Judges objects by the very code of /users/track, /users/alias/new, /v2/subscription/status/set and /email/status. The
+ * validators are compiled here, once.
  */
 export function createJudge({ serviceIdField, longStrings, updateExistingOnly }: JudgeOptions): Judge {
   const accept = createAccept(serviceIdField, longStrings);
   const states = subscriptionStatusSetV2();
+  const addresses = emailStatus();
   const aliases = usersAliasNew();
 
   const tracked =
@@ -50,7 +52,18 @@ export function createJudge({ serviceIdField, longStrings, updateExistingOnly }:
     };
 
   function setState(object: Values, index: number, caller: Caller): Verdict {
-    const { external_id, email, phone, ...setting } = object;
+    const { external_id, email, phone, email_subscribe, ...others } = object;
+    const { user_alias, [serviceIdField]: serviceId, ...setting } = others;
+    const isGroup = isGiven(setting.subscription_group_id);
+    if (isGiven(email_subscribe) && !isGroup)
+      return judgeByPlan(index, () =>
+        addresses.plan(caller, { email: email ?? null, subscription_state: email_subscribe }),
+      );
+    const hasOther = isGiven(user_alias) || isGiven(serviceId);
+    if (isGroup && hasOther && ![external_id, email, phone].some(isGiven)) {
+      const name = { user_alias: user_alias ?? null, [serviceIdField]: serviceId ?? null };
+      return judges.users({ ...name, subscription_groups: [setting] }, index, caller);
+    }
     const listed = (field: string, value: Json | undefined) => isGiven(value) && { [field]: [value] };
     const element = {
       ...setting,

@@ -7,7 +7,7 @@ import type { Layout, Values } from './reader.ts';
 /** One object of the API, and what it is one of. */
 export type Sent = { type: ImportType | 'aliases'; object: Values };
 
-/** A vendor's own form of a file, as far as its public documents show it. */
+/** A vendor's own form of a file, as far as its public documents show it; and our own. */
 interface VendorFormat {
   layout: Layout;
   /** What its rows may be; the first, unless told. None: each row says it. */
@@ -71,30 +71,89 @@ const segmentExport: VendorFormat = {
   layout: 'ndjson',
   types: ['users'],
   columns: none,
-  translate(values) {
-    const object: Values = {};
-    for (const field of TAKEN) if (isGiven(values[field])) object[field] = values[field];
-    if (isRecord(values.custom_attributes))
-      // A custom attribute is none of the fields.
-      for (const [name, value] of Object.entries(values.custom_attributes))
-        if (!Object.hasOwn(object, name) && !TAKEN.includes(name)) object[name] = value;
-    const [longitude, latitude] = Array.isArray(values.last_coordinates) ? values.last_coordinates : [];
-    if (typeof longitude === 'number' && typeof latitude === 'number')
-      object.current_location = { longitude, latitude };
-    const aliases = (Array.isArray(values.user_aliases) ? values.user_aliases : []).filter(isRecord);
-    const [first] = aliases;
-    if (!isGiven(object.external_id) && first) {
-      object.user_alias = { alias_name: first.alias_name ?? null, alias_label: first.alias_label ?? null };
-      object._update_existing_only = false;
-      return { sent: [{ type: 'users', object }] };
+  translate: (values) => ({ sent: userOf(values, TAKEN) }),
+};
+
+/** An exported user as an object of the API, and one for each further alias. */
+function userOf(values: Values, taken: readonly string[]): [Sent, ...Sent[]] {
+  const object: Values = {};
+  for (const field of taken) if (isGiven(values[field])) object[field] = values[field];
+  if (isRecord(values.custom_attributes))
+    // A custom attribute is none of the fields.
+    for (const [name, value] of Object.entries(values.custom_attributes))
+      if (!Object.hasOwn(object, name) && !taken.includes(name)) object[name] = value;
+  const [longitude, latitude] = Array.isArray(values.last_coordinates) ? values.last_coordinates : [];
+  if (typeof longitude === 'number' && typeof latitude === 'number')
+    object.current_location = { longitude, latitude };
+  const aliases = (Array.isArray(values.user_aliases) ? values.user_aliases : []).filter(isRecord);
+  const [first] = aliases;
+  if (!isGiven(object.external_id) && first) {
+    object.user_alias = { alias_name: first.alias_name ?? null, alias_label: first.alias_label ?? null };
+    object._update_existing_only = false;
+    return [{ type: 'users', object }];
+  }
+  const { external_id = null } = object;
+  const sent = aliases.map(({ alias_name = null, alias_label = null }): Sent => {
+    return { type: 'aliases', object: { external_id, alias_name, alias_label } };
+  });
+  return [{ type: 'users', object }, ...sent];
+}
+
+/** Further fields of our own export, which the API takes as it has given them. */
+const OWN_TAKEN = [
+  ...[...TAKEN, 'image_url', 'date_of_first_session', 'date_of_last_session', 'marked_email_as_spam_at'],
+  ...['email_open_tracking_disabled', 'email_click_tracking_disabled', 'facebook', 'twitter'],
+];
+
+/** Texts of JSON in a Parquet file. */
+const STRUCTURES = [
+  ...['user_aliases', 'last_coordinates', 'custom_attributes', 'push_tokens', 'facebook', 'twitter'],
+];
+
+/** Push tokens of one object. */
+const TOKENS_AT_ONCE = 100;
+
+/** What `penstock export` writes of users, as NDJSON or Parquet. Sums, and times of states, are not brought in. */
+const ownExport: VendorFormat = {
+  layout: 'ndjson',
+  types: ['users'],
+  columns: none,
+  translate(given) {
+    const values = { ...given };
+    for (const name of STRUCTURES) {
+      const value = values[name];
+      if (typeof value === 'string') values[name] = parsedOrText(value);
     }
-    const { external_id = null } = object;
-    const sent = aliases.map(({ alias_name = null, alias_label = null }): Sent => {
-      return { type: 'aliases', object: { external_id, alias_name, alias_label } };
-    });
-    return { sent: [{ type: 'users', object }, ...sent] };
+    // A state that nobody has said of an address is told as this one, too.
+    for (const name of ['email_subscribe', 'push_subscribe'])
+      if (values[name] === 'subscribed') delete values[name];
+    const [user, ...aliases] = userOf(values, OWN_TAKEN);
+    const tokens = (Array.isArray(values.push_tokens) ? values.push_tokens : []).filter(isRecord);
+    const own = tokens.map(({ app = null, token = null, device_id = null }) => ({
+      ...{ app_id: app, token, device_id },
+    }));
+    const { external_id, user_alias, email, phone } = user.object;
+    const isNamed = [external_id, user_alias, email, phone].some(isGiven);
+    if (own.length > 0) user.object.push_tokens = own.slice(0, TOKENS_AT_ONCE);
+    // Whom only a device names.
+    if (!isNamed && own.length === 1) user.object.push_token_import = true;
+    const further: Sent[] = [];
+    for (let at = TOKENS_AT_ONCE; at < own.length; at += TOKENS_AT_ONCE) {
+      const push_tokens = own.slice(at, at + TOKENS_AT_ONCE);
+      const name = isGiven(external_id) ? { external_id } : isGiven(user_alias) ? { user_alias } : undefined;
+      further.push({ type: 'users', object: { ...(name ?? { email, phone }), push_tokens } as Values });
+    }
+    return { sent: [user, ...aliases, ...further] };
   },
 };
+
+function parsedOrText(text: string): Json {
+  try {
+    return JSON.parse(text) as Json;
+  } catch {
+    return text;
+  }
+}
 
 const EVENT = 'users.behaviors.CustomEvent';
 const PURCHASE = 'users.behaviors.Purchase';
@@ -155,6 +214,7 @@ export const vendorFormats = {
   'braze-user-import': userImport,
   'braze-segment-export': segmentExport,
   'braze-currents': currents,
+  'penstock-export': ownExport,
 };
 export type VendorName = keyof typeof vendorFormats;
 export const vendorNames = Object.keys(vendorFormats) as VendorName[];

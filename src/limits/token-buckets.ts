@@ -1,11 +1,11 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Redis } from 'ioredis';
 import type { Config } from '../platform/config.ts';
 import type { Log } from '../platform/log.ts';
 import { packageRoot } from '../platform/package-root.ts';
 import { poll } from '../platform/poll.ts';
-import { openProducerRedis, pingRedis, type QueueConnection } from '../queue/connection.ts';
+import { openProducerRedis, type QueueConnection } from '../queue/connection.ts';
+import { isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
 import type { Pool } from '../store/database.ts';
 import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/token-buckets.ts';
 
@@ -29,31 +29,86 @@ export interface TokenBuckets {
   take(key: string, size: BucketSize, wanted: number): Promise<Take>;
 }
 
-/** Buckets in Redis, shared by every edge: one round trip, on Redis's clock. */
-export function redisTokenBuckets(redis: Redis): TokenBuckets {
+/** Takes that leave in one command at most: each is some microseconds of Redis's only thread. */
+const MOST_TAKES = 256;
+
+/** Numbers that the script answers for each bucket. */
+const ANSWERS = 5;
+
+interface WaitingTake {
+  key: string;
+  size: BucketSize;
+  wanted: number;
+  resolve(take: Take): void;
+  reject(error: Error): void;
+}
+
+/** Buckets in Redis, shared by every edge, on Redis's clock. */
+export function redisTokenBuckets(redis: RedisClient): TokenBuckets {
   const lua = readFileSync(join(packageRoot, 'src/limits/token-bucket.lua'), 'utf8');
-  redis.defineCommand('takeTokens', { numberOfKeys: 1, lua });
-  const commands = redis as unknown as {
-    takeTokens(key: string, capacity: number, window: number, wanted: number): Promise<number[]>;
-  };
+  redis.defineCommand('takeTokens', { lua });
+  const commands = redis as unknown as { takeTokens(...given: (string | number)[]): Promise<number[]> };
+
+  async function takeAll(names: string[], takes: Pick<WaitingTake, 'size' | 'wanted'>[]): Promise<Take[]> {
+    const answers = await commands.takeTokens(
+      names.length,
+      ...names,
+      ...takes.flatMap(({ size, wanted }) => [size.requests, size.windowSeconds, wanted]),
+    );
+    return takes.map((_, index) => {
+      const [granted, left, untilFull, untilOne, now] = answers.slice(index * ANSWERS) as Five;
+      return { granted, left, untilFull, untilOne, now };
+    });
+  }
+
+  if (!isCluster(redis)) return sharedTakes(takeAll);
   return {
-    async take(key, { requests, windowSeconds }, wanted) {
-      const [granted, left, untilFull, untilOne, now] = await commands.takeTokens(
-        `{penstock}:limit:${key}`,
-        requests,
-        windowSeconds,
-        wanted,
-      );
-      return {
-        granted: granted!,
-        left: left!,
-        untilFull: untilFull!,
-        untilOne: untilOne!,
-        now: now!,
-      };
+    // No two buckets are used together: they are spread over all servers of the cluster, and no command names two.
+    async take(key, size, wanted) {
+      const [taken] = await takeAll([`penstock:limit:{${key}}`], [{ size, wanted }]);
+      return taken!;
     },
   };
 }
+
+/**
+ * Takes of any buckets that come while a command is under way share the next one: a thousand workspaces of a few requests
+ * a second each are a few hundred round trips, and as many writes that Redis brings to disk.
+ */
+function sharedTakes(takeAll: (names: string[], takes: WaitingTake[]) => Promise<Take[]>): TokenBuckets {
+  let waiting: WaitingTake[] = [];
+  let isRunning = false;
+
+  async function run(): Promise<void> {
+    isRunning = true;
+    // Takes of the present turn of the event loop join the first command.
+    await undefined;
+    while (waiting.length > 0) {
+      const together = waiting.splice(0, MOST_TAKES);
+      try {
+        const names = together.map(({ key }) => `{penstock}:limit:${key}`);
+        const taken = await takeAll(names, together);
+        for (const [index, { resolve }] of together.entries()) resolve(taken[index]!);
+      } catch (error) {
+        // What waits behind it would wait as long again; it is refused with it.
+        const refused = [...together, ...waiting];
+        waiting = [];
+        for (const { reject } of refused) reject(error as Error);
+      }
+    }
+    isRunning = false;
+  }
+
+  return {
+    take: (key, size, wanted) =>
+      new Promise((resolve, reject) => {
+        waiting.push({ key, size, wanted, resolve, reject });
+        if (!isRunning) void run();
+      }),
+  };
+}
+
+type Five = [number, number, number, number, number];
 
 /** What was left of a bucket at a time, in epoch milliseconds. */
 export interface Level {

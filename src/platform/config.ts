@@ -45,6 +45,7 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   if (config.REDIS_SENTINELS && !config.REDIS_URL) {
     throw new ConfigError('wrong setting: REDIS_SENTINELS needs REDIS_URL');
   }
+  requireOneCluster(config);
   if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
     throw new ConfigError('wrong setting: set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither');
   }
@@ -53,6 +54,17 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
   }
   requireNetworks(config);
   return config;
+}
+
+/** A cluster finds its primaries by itself, and has one database. */
+function requireOneCluster({ REDIS_URL, REDIS_SENTINELS, REDIS_CLUSTER_NODES }: Config): void {
+  if (!REDIS_CLUSTER_NODES) return;
+  if (!REDIS_URL) throw new ConfigError('wrong setting: REDIS_CLUSTER_NODES needs REDIS_URL');
+  if (REDIS_SENTINELS)
+    throw new ConfigError('wrong setting: set REDIS_CLUSTER_NODES or REDIS_SENTINELS, not both');
+  if (!URL.canParse(REDIS_URL)) throw new ConfigError('wrong setting: REDIS_URL must be a URL');
+  if (!['', '/', '/0'].includes(new URL(REDIS_URL).pathname))
+    throw new ConfigError('wrong setting: REDIS_URL names a database, and a cluster has only the first');
 }
 
 /** The patterns of the settings have told their form. */

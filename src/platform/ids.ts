@@ -35,3 +35,9 @@ function open(millisecond: number): void {
   begin = `${time.slice(0, 8)}-${time.slice(8)}-7`;
   end = `${random.slice(0, 2)}-${random.slice(2)}`;
 }
+
+/** As `uuid_v7_floor` of Postgres: ids of that millisecond and of later ones are behind it; none is it, since an id has random bits. */
+export function floorOf(milliseconds: number): string {
+  const hex = milliseconds.toString(16).padStart(12, '0');
+  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
+}

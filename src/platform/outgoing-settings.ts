@@ -38,6 +38,15 @@ export const outgoingSettings = {
     description:
       'How long the log of streams is kept, of workspaces that have a destination: what a destination has not got by then it never gets.',
   },
+  STREAM_FOLDERS: {
+    type: 'string',
+    default: '',
+    unit: '',
+    description:
+      'Folders that streams may write files to, with all that is beneath them: paths from the root, with commas between. Unless told, the folder streams of DATA_DIR. Equal on every sync process and for the admin command.',
+    pattern: '^(/[^,]*( *, */[^,]*)*)?$',
+    rule: 'must be paths that begin with a slash, with commas between',
+  },
   SEGMENT_EXPORT_URL: {
     type: 'string',
     default: '',

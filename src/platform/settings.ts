@@ -3,6 +3,7 @@ import { bucketSettings } from './bucket-settings.ts';
 import { consoleSettings } from './console-settings.ts';
 import { outgoingSettings } from './outgoing-settings.ts';
 import { proxySettings } from './proxy-settings.ts';
+import { redisSettings } from './redis-settings.ts';
 import { tracingSettings } from './tracing-settings.ts';
 
 /**
@@ -10,34 +11,7 @@ import { tracingSettings } from './tracing-settings.ts';
  * them; .env.example and the README's table are generated from here.
  */
 export const settings = {
-  REDIS_URL: {
-    ...text(
-      '',
-      '',
-      'Redis or Valkey for the queue and the rate limits; empty: both live in Postgres and in the web process.',
-    ),
-    pattern: '^(rediss?://.+)?$',
-    rule: 'must start with redis:// or rediss://',
-  },
-  QUEUE: {
-    ...text(
-      '',
-      '',
-      'Where accepted objects wait: redis or postgres; empty: in Redis where REDIS_URL is set, else in Postgres. With postgres beside REDIS_URL, Redis holds the rate limits alone. Equal on every process and for the admin command.',
-    ),
-    pattern: '^(redis|postgres)?$',
-    rule: 'must be redis or postgres',
-  },
-  REDIS_SENTINELS: {
-    ...text(
-      '',
-      '',
-      'Sentinels that know where the primary of REDIS_URL is, as host:port with commas between; REDIS_URL then gives user, password, database and TLS, and its host and port are not used.',
-    ),
-    pattern: '^([^\\s,/@]+(\\s*,\\s*[^\\s,/@]+)*)?$',
-    rule: 'must be host:port, with commas between',
-  },
-  REDIS_SENTINEL_NAME: text('mymaster', '', 'Name by which the Sentinels know the primary.'),
+  ...redisSettings,
   DATABASE_URL: {
     ...text('', '', 'Postgres 14 or newer; empty: an embedded Postgres is started under DATA_DIR.'),
     pattern: '^(postgres(ql)?://.+)?$',
@@ -55,6 +29,11 @@ export const settings = {
     4,
     { minimum: 1, maximum: 64, unit: 'runs' },
     'Integrations that one sync process works at a time; a live request may wait behind one chunk of each.',
+  ),
+  SYNC_NICE: integer(
+    10,
+    { minimum: 0, maximum: 19, unit: 'nice value' },
+    'Nice value of a sync process once it is ready: on a machine without time to spare, what clients send goes before syncs, streams and exports, which catch up later. 0: all are equal. A sync process on a machine of its own is as fast with any.',
   ),
   SYNC_SCRATCH_BYTES: integer(
     10_737_418_240,

@@ -2,6 +2,8 @@ import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import type { TLSSocket } from 'node:tls';
 import type { QueueConnection } from '../queue/connection.ts';
+import { memoryOf } from '../queue/depth.ts';
+import { allServers, laneServers, type RedisClient } from '../queue/open-redis.ts';
 import type { Pool, PostgresClient } from '../store/database.ts';
 
 /** A disk that this process writes to. */
@@ -59,7 +61,8 @@ export function createSurroundings({ pool, connection: { redis }, dataDir }: Sur
     /** Of this process's own; never rejects. */
     async local(): Promise<{ certificates: Certificate[]; disks: Disk[] }> {
       await lookAtOne();
-      note('redis', (redis as unknown as { stream?: unknown } | undefined)?.stream);
+      for (const server of redis ? allServers(redis) : [])
+        note('redis', (server as unknown as { stream?: unknown }).stream);
       const disks = [await readDisk('data', dataDir), await readDisk('tmp', tmpdir())];
       return {
         certificates: [...certificates].map(([store, until]) => ({ store, until })),
@@ -70,8 +73,7 @@ export function createSurroundings({ pool, connection: { redis }, dataDir }: Sur
     /** Undefined: there is no Redis, it is away, or it does not tell. */
     async redis(): Promise<RedisHealth | undefined> {
       if (redis?.status !== 'ready') return undefined;
-      const text = await redis.info().catch(() => undefined);
-      return text === undefined ? undefined : healthOf(text);
+      return readHealth(redis).catch(() => undefined);
     },
   };
 }
@@ -92,6 +94,25 @@ export async function readDisk(name: Disk['name'], path: string): Promise<Disk |
   const found = await statfs(path).catch(() => undefined);
   if (!found || found.blocks === 0) return undefined;
   return { name, path, freeBytes: found.bavail * found.bsize, sizeBytes: found.blocks * found.bsize };
+}
+
+/** How the servers are that have lanes, by the worst of them, and the memory of the fullest. @throws when one is away */
+export async function readHealth(redis: RedisClient): Promise<RedisHealth & { used: number; most: number }> {
+  const told = await Promise.all(laneServers(redis).map((server) => server.info()));
+  const healths = told.map(healthOf);
+  const fullness = ({ used, most }: { used: number; most: number }) =>
+    most > 0 ? used / most : used / 2 ** 53;
+  const [fullest] = told.map(memoryOf).sort((one, other) => fullness(other) - fullness(one));
+  const worst = (name: 'lagSeconds' | 'lagBytes') => {
+    const known = healths.map((health) => health[name]).filter((lag) => lag !== undefined);
+    return known.length > 0 && { [name]: Math.max(...known) };
+  };
+  return {
+    writes: healths.every(({ writes }) => writes),
+    ...worst('lagSeconds'),
+    ...worst('lagBytes'),
+    ...fullest!,
+  };
 }
 
 /** Of what INFO says. */

@@ -18,8 +18,9 @@ export const {
   Worker,
 } = require('bullmq') as typeof BullMQ;
 
-export const { Redis } = require('ioredis') as typeof Ioredis;
+export const { Cluster, Command, Redis } = require('ioredis') as typeof Ioredis;
 
 // biome-ignore lint/suspicious/noExplicitAny: as BullMQ has it
 export type Queue<Data = any> = BullMQ.Queue<Data>;
 export type Redis = Ioredis.Redis;
+export type Cluster = Ioredis.Cluster;

@@ -2,7 +2,9 @@ import type { QueueOptions } from 'bullmq';
 import pg from 'pg';
 import type { Config } from '../platform/config.ts';
 import { PostgresClient } from '../store/database.ts';
-import { createPostgresBackend, Queue, Redis } from './bullmq.ts';
+import { createPostgresBackend, Queue } from './bullmq.ts';
+import { openRedis, type Patience, PREFIX, pingRedis, type RedisClient } from './open-redis.ts';
+import type { Replication } from './replicas.ts';
 
 /** The store that holds accepted objects until they are applied. */
 type QueueKind = 'redis' | 'postgres';
@@ -51,7 +53,9 @@ export interface QueueConnection {
    */
   factory: undefined;
   /** Absent when the queue lives in Postgres. */
-  redis: Redis | undefined;
+  redis: RedisClient | undefined;
+  /** Absent: an add is answered when the server has it on disk. */
+  replication?: Replication;
   /** False while it is known that an add would not be stored now. */
   ready(): boolean;
   /**
@@ -66,83 +70,40 @@ export interface QueueConnection {
 /** The schema that BullMQ's own tables live in. */
 export const QUEUE_SCHEMA = 'bullmq';
 
-/** All lanes share a hash tag, so that one atomic add can reach several of them on a Redis Cluster. */
-const PREFIX = '{penstock}';
-
 /**
  * For producers and the dashboard: fails at once while the queue is away, so that a request is answered
  * with 503 and never hangs.
  */
 export function connectProducer(config: Config, databaseUrl: string): QueueConnection {
-  return connect(config, databaseUrl, producerOptions(config));
+  return connect(config, databaseUrl, producerPatience(config));
 }
 
-const producerOptions = ({ QUEUE_TIMEOUT_MS }: Config) => ({
-  maxRetriesPerRequest: 0,
-  enableOfflineQueue: false,
+const producerPatience = ({ QUEUE_TIMEOUT_MS }: Config): Patience => ({
   commandTimeout: QUEUE_TIMEOUT_MS,
+  waits: false,
 });
 
-/** The Redis of REDIS_URL as producers use it: a command fails at once while it is away. */
-export function openProducerRedis(config: Config): Redis {
-  return openRedis(config, producerOptions(config));
+/** The Redis of the settings as producers use it: a command fails at once while it is away. */
+export function openProducerRedis(config: Config): RedisClient {
+  return openRedis(config, producerPatience(config));
 }
-
-/** @throws when it does not answer */
-export async function pingRedis(redis: Redis): Promise<void> {
-  if (redis.status !== 'ready') throw troubles.get(redis) ?? new Error('not connected');
-  await redis.ping();
-}
-
-function openRedis(config: Config, options: object): Redis {
-  const redis = new Redis(config.REDIS_URL, {
-    ...options,
-    retryStrategy: soonAgain,
-    ...sentinelOptions(config),
-  });
-  redis.on('error', (error) => troubles.set(redis, error)).on('ready', () => troubles.delete(redis));
-  return redis;
-}
-
-/** Why a Redis could not be connected to, until it is. */
-const troubles = new WeakMap<Redis, Error>();
 
 /** For workers: waits for the queue to come back. */
 export function connectWorker(config: Config, databaseUrl: string): QueueConnection {
-  return connect(config, databaseUrl, { maxRetriesPerRequest: null });
+  return connect(config, databaseUrl, { waits: true });
 }
 
-const soonAgain = (attempt: number) => Math.min(attempt * 50, 1000);
-
-/** Milliseconds that one Sentinel may take to name the primary before the next is asked. */
-const SENTINEL_PATIENCE = 1000;
-
-/** How the primary is found where Sentinels know it: what they name stands for the host and port of REDIS_URL. */
-function sentinelOptions({ REDIS_URL, REDIS_SENTINELS, REDIS_SENTINEL_NAME }: Config) {
-  if (REDIS_SENTINELS === '') return {};
-  return {
-    sentinels: REDIS_SENTINELS.split(',').map((address) => {
-      const { hostname, port } = new URL(`redis://${address.trim()}`);
-      return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || 26_379 };
-    }),
-    name: REDIS_SENTINEL_NAME,
-    sentinelRetryStrategy: soonAgain,
-    sentinelCommandTimeout: SENTINEL_PATIENCE,
-    enableTLSForSentinelMode: REDIS_URL.startsWith('rediss:'),
-    // A primary that hangs keeps its connections: they leave it when the Sentinels do.
-    failoverDetector: true,
-    sentinelReconnectStrategy: soonAgain,
-  };
-}
-
-function connect(config: Config, databaseUrl: string, redisOptions: object): QueueConnection {
+function connect(config: Config, databaseUrl: string, patience: Patience): QueueConnection {
   if (queueKind(config) === 'redis') {
-    const redis = openRedis(config, redisOptions);
+    const redis = openRedis(config, patience);
     return {
       kind: 'redis',
       options: { connection: redis, prefix: PREFIX },
       factory: undefined,
       redis,
+      ...(config.REDIS_WAIT_REPLICAS > 0 && {
+        replication: { replicas: config.REDIS_WAIT_REPLICAS, open: () => openRedis(config, patience) },
+      }),
       ready: () => redis.status === 'ready',
       ping: () => pingRedis(redis),
       stop: async () => redis.disconnect(),

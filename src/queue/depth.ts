@@ -4,6 +4,7 @@ import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { openQueue, type QueueConnection } from './connection.ts';
 import { laneName } from './lanes.ts';
+import { laneServers } from './open-redis.ts';
 import { createStandstill, type StandstillOptions } from './standstill.ts';
 import { waitingIn } from './waiting.ts';
 
@@ -202,18 +203,23 @@ export type Oldest = ReturnType<typeof watchOldest>;
 
 const MEMORY_REFRESH_MS = 200;
 
-/** How full Redis is: asked for five times a second, so that a request can be refused at once. */
+/** Bytes that a server uses and may use, by its INFO; `most` is 0 where that has no bound. */
+export function memoryOf(info: string): { used: number; most: number } {
+  const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
+  return { used: read('used_memory'), most: read('maxmemory') };
+}
+
+/** How full Redis is, of several servers the fullest: asked for five times a second, so that a request can be refused at once. */
 export function watchMemory({ redis }: QueueConnection) {
   let used = 0;
   let seenAt = Number.NEGATIVE_INFINITY;
   // While Redis is away, or does not tell, adding fails by itself.
   const looks = poll(MEMORY_REFRESH_MS, async () => {
     if (redis?.status !== 'ready') return;
-    const text = await redis.info('memory');
-    const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(text)?.[1] ?? 0);
-    const most = read('maxmemory');
-    used = most > 0 ? read('used_memory') / most : 0;
-    if (most > 0) seenAt = performance.now();
+    const told = await Promise.all(laneServers(redis).map((server) => server.info('memory')));
+    const parts = told.map(memoryOf).filter(({ most }) => most > 0);
+    used = Math.max(0, ...parts.map(({ used, most }) => used / most));
+    if (parts.length > 0) seenAt = performance.now();
   });
   const service: Service = {
     name: 'queue memory',

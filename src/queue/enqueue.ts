@@ -6,17 +6,20 @@ import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { FlowProducer } from './bullmq.ts';
 import { openQueue, type QueueConnection } from './connection.ts';
+import { createCompany, createFlood, createFlushTurns, type FlushTurns, type InLine } from './flush-turns.ts';
 import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
+import { whenDisconnected } from './open-redis.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
+import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
 import { traceFlush } from './spans.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
 const KEEP_COMPLETED = { age: 3600, count: 25 };
 
-/** A lane entry as BullMQ stores it; what the backend answered for it is `[error, id]`. */
+/** What the backend answered for a lane entry: `[error, id]`. */
 type FlowAnswer = [Error | null, string | number] | undefined;
 
 export interface GroupCommitOptions {
@@ -28,6 +31,11 @@ export interface GroupCommitOptions {
   maxPendingBytes: number;
   /** Jobs that wait in the lanes, as last seen. */
   backlog(): number;
+  /**
+   * Flushes on their way at once: with two, those who flood have their own. One where adds that are made at once may take
+   * their places in several lanes in different orders, as on Postgres.
+   */
+  flushesAtOnce?: 1 | 2;
 }
 
 /**
@@ -36,7 +44,6 @@ export interface GroupCommitOptions {
  * QUEUE_TIMEOUT_MS gives an add; 12 MB take Postgres 750 ms.
  */
 const MAX_FLUSH_OBJECTS = 16_000;
-
 const MAX_FLUSH_BYTES = 4_194_304;
 
 /** Waiting jobs per lane from which on the workers count as behind. */
@@ -50,13 +57,16 @@ const LINGER = 2;
 
 /**
  * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add
- * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once.
+ * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once. Workspaces have their
+ * turns (src/queue/flush-turns.ts), and while the workers are behind those who flood wait for each other alone.
  */
 export function createGroupCommit(producer: LaneProducer, options: GroupCommitOptions) {
-  let waiting: Waiting[] = [];
+  const company = createCompany();
+  const flood = createFlood();
+  const calm: Track = { waiting: createFlushTurns(company), flushing: undefined };
+  const flooding: Track = { waiting: createFlushTurns(company), flushing: undefined };
   let pendingObjects = 0;
   let pendingBytes = 0;
-  let flushing: Promise<void> | undefined;
 
   /**
    * Resolves when the objects are on disk.
@@ -65,7 +75,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
    * @throws {QueueUnavailable} when that is not known, or at once when too much is waiting already.
    */
   function enqueue(request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): Promise<LaneEntry[]> {
-    return wait({ request, objects, count: objects.length, bytes });
+    return wait({ owner: request.workspace_id, request, objects, count: objects.length, bytes });
   }
 
   /**
@@ -74,7 +84,8 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
    */
   function add(entries: LaneEntry[], bytes: number): Promise<LaneEntry[]> {
     const count = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
-    return wait({ entries: inPresentLanes(entries, options.lanes), count, bytes });
+    const owner = entries[0]?.envelope.requests[0]?.workspace_id ?? '';
+    return wait({ owner, entries: inPresentLanes(entries, options.lanes), count, bytes });
   }
 
   function wait(what: Omit<Waiting, 'resolve' | 'reject'>): Promise<LaneEntry[]> {
@@ -87,30 +98,46 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     }
     pendingObjects += count;
     pendingBytes += bytes;
+    flood.count(what.owner, count);
     return new Promise((resolve, reject) => {
-      waiting.push({ ...what, resolve, reject });
-      flushing ??= flushAll();
+      const isApart =
+        options.flushesAtOnce === 2 && (flood.has(what.owner) || flooding.waiting.has(what.owner));
+      enter(isApart ? flooding : calm, { ...what, resolve, reject });
     });
   }
 
-  async function flushAll(): Promise<void> {
+  function enter(track: Track, ...some: Waiting[]): void {
+    for (const one of some) track.waiting.push(one);
+    if (some.length > 0) track.flushing ??= flushAll(track);
+  }
+
+  /** Behind a flush of theirs, which is sent first. */
+  function partFlood(): void {
+    for (const owner of flood.owners()) enter(flooding, ...calm.waiting.takeOf(owner));
+  }
+
+  async function flushAll(track: Track): Promise<void> {
+    const { waiting } = track;
     // Let the requests of the present turn of the event loop join the first flush.
     await new Promise(setImmediate);
-    while (waiting.length > 0) {
-      if (options.backlog() >= BEHIND * options.lanes && !fillsEnvelope()) await sleep(LINGER);
-      const batch = takeBatch();
+    while (!waiting.isEmpty()) {
+      const isBehind = options.backlog() >= BEHIND * options.lanes;
+      if (isBehind && !fillsEnvelope()) await sleep(LINGER);
+      const batch = waiting.take({ objects: MAX_FLUSH_OBJECTS, bytes: MAX_FLUSH_BYTES });
+      flood.look(isBehind && company.isThere());
+      for (const one of batch) one.apart = flood.has(one.owner);
       try {
         const entries = entriesOf(batch);
-        await traceFlush(entries, () => producer.add(entries));
+        const added = traceFlush(entries, () => producer.add(entries));
+        if (options.flushesAtOnce === 2) partFlood();
+        await added;
         settle(batch, entries);
       } catch (error) {
         // What waited behind this flush would wait as long again; it is refused with it.
-        const refused = [...batch, ...waiting];
-        waiting = [];
-        settle(refused, error as Error);
+        settle([...batch, ...waiting.takeAll()], error as Error);
       }
     }
-    flushing = undefined;
+    track.flushing = undefined;
   }
 
   function entriesOf(batch: Waiting[]): LaneEntry[] {
@@ -122,19 +149,6 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
 
   function fillsEnvelope(): boolean {
     return pendingObjects >= options.maxEnvelopeObjects || pendingBytes >= MAX_ENVELOPE_BYTES;
-  }
-
-  function takeBatch(): Waiting[] {
-    let objects = 0;
-    let bytes = 0;
-    let count = 0;
-    for (const next of waiting) {
-      objects += next.count;
-      bytes += next.bytes;
-      if (count > 0 && (objects > MAX_FLUSH_OBJECTS || bytes > MAX_FLUSH_BYTES)) break;
-      count++;
-    }
-    return waiting.splice(0, count);
   }
 
   function settle(batch: Waiting[], result: LaneEntry[] | Error): void {
@@ -152,24 +166,30 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     /** One request in envelopes of its own, which are not added yet. */
     pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
       pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
+    /** Whether a workspace has a large part of what is sent, while the workers are behind and others send as well. */
+    isFlooding: (workspaceId: string) => flood.has(workspaceId),
     /** Objects that wait for the queue, those of the flush on its way included. */
     pending: () => pendingObjects,
     /** Bytes of them. */
     pendingBytes: () => pendingBytes,
     /** Resolves when nothing waits any more. */
     async drain(): Promise<void> {
-      while (flushing) await flushing;
+      while (calm.flushing || flooding.flushing) await Promise.all([calm.flushing, flooding.flushing]);
     },
   };
 }
 
 export type GroupCommit = ReturnType<typeof createGroupCommit>;
 
-interface Waiting extends Partial<Packable> {
+/** What waits for a flush, and those on their way, one after the other, until nothing waits. */
+interface Track {
+  waiting: FlushTurns<Waiting>;
+  flushing: Promise<void> | undefined;
+}
+
+interface Waiting extends InLine, Partial<Omit<Packable, 'bytes'>> {
   /** What waits in envelopes of its own; else there are `request` and `objects`. */
   entries?: LaneEntry[];
-  count: number;
-  bytes: number;
   resolve(entries: LaneEntry[]): void;
   reject(error: Error): void;
 }
@@ -186,12 +206,18 @@ export function createLaneProducer(
   timeout: number,
   log: Log,
 ): LaneProducer & { additions: Additions; stop(): Promise<void> } {
-  const flow = new FlowProducer(connection.options, connection.factory);
+  const { replication } = connection;
+  const own = replication?.open();
+  const flow = new FlowProducer(
+    own ? { ...connection.options, connection: own } : connection.options,
+    connection.factory,
+  );
   flow.on('error', () => {});
   const backend = flow.getBackend() as unknown as {
     addFlow(entries: unknown[]): Promise<FlowAnswer[]>;
   };
   const additions = countAdditions(backend);
+  const replicas = own && waitForReplicas(backend, own, { replicas: replication!.replicas, timeout });
   const addFlow = backend.addFlow.bind(backend);
   backend.addFlow = async (entries) => {
     const answers = await addFlow(entries);
@@ -208,7 +234,7 @@ export function createLaneProducer(
    * hand out what is added to it to several workers at once until one of them says so again.
    */
   const limited = new Set<number>();
-  connection.redis?.on('close', () => limited.clear());
+  for (const redis of [connection.redis, own]) if (redis) whenDisconnected(redis, () => limited.clear());
 
   async function limitLanes(entries: LaneEntry[]): Promise<void> {
     const lanes = [...new Set(entries.map(({ lane }) => lane))].filter((lane) => !limited.has(lane));
@@ -228,10 +254,14 @@ export function createLaneProducer(
       data: encodeEnvelope(envelope),
       opts: { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED },
     }));
-    if (!connection.ready()) throw new QueueUnavailable('the queue is not connected');
+    if (!connection.ready() || (own && own.status !== 'ready'))
+      throw new QueueUnavailable('the queue is not connected');
+    const once = () => flow.addBulk(flows);
+    const addAll = (): Promise<unknown> => (own ? addWhereTheLanesAre(own, once, timeout) : once());
     try {
+      if (replicas) await within(timeout, replicas.caughtUp());
       await within(timeout, limitLanes(entries));
-      await within(timeout, flow.addBulk(flows));
+      await within(timeout, addAll());
     } catch (error) {
       if (!isScriptMissing(error))
         throw new QueueUnavailable('the queue did not store the objects', { cause: error });
@@ -240,7 +270,7 @@ export function createLaneProducer(
       log.warn('the queue had lost its scripts; they are loaded again');
       try {
         await within(timeout, loadScripts(entries[0]!.lane));
-        await within(timeout, flow.addBulk(flows));
+        await within(timeout, addAll());
       } catch (second) {
         throw new QueueUnavailable('the queue did not store the objects', { cause: second });
       }
@@ -255,7 +285,14 @@ export function createLaneProducer(
     await queue.add(jobs.envelope, nothing, opts).finally(() => queue.close());
   }
 
-  return { add, additions, stop: () => flow.close() };
+  return {
+    add,
+    additions,
+    async stop() {
+      await flow.close();
+      own?.disconnect();
+    },
+  };
 }
 
 function isScriptMissing(error: unknown): boolean {

@@ -9,6 +9,7 @@ import { forgetMembers, leaveInstallation, meetInstallation, type QueueLoss } fr
 import type { QueueConnection } from './connection.ts';
 import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
 import { type Additions, describeLoss, watchForLoss } from './loss.ts';
+import { whenConnected } from './open-redis.ts';
 
 /** Between two looks. What a process added since the last one, and nobody has applied, can be lost without a trace of it. */
 const LOOK_MS = 2000;
@@ -130,7 +131,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     warned = true;
   }
   const looks = poll(LOOK_MS, look);
-  redis?.on('ready', look);
+  const forget = redis && whenConnected(redis, look);
   additions?.onFall(look);
 
   return {
@@ -145,7 +146,7 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
     }),
     async stop() {
       void looks.stop();
-      redis?.off('ready', look);
+      forget?.();
       again = false;
       // A store that hangs is not waited for.
       await within(FAREWELL_MS, Promise.resolve(looking)).catch(() => {});

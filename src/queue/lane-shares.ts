@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import type { Redis } from 'ioredis';
 import { packageRoot } from '../platform/package-root.ts';
 import { laneName } from './lanes.ts';
+import type { RedisClient } from './open-redis.ts';
 
 /** All in one slot of a Redis Cluster, that of the lanes. */
 const [WORKERS, OWNERS, LATER, VERSION] = ['workers', 'owners', 'later', 'version'].map(
@@ -49,7 +49,7 @@ export interface LaneSharesOptions {
  * and for the number of connections: two workers of one lane are as safe as one, since the queue hands out one job of a
  * lane at a time and the ledger knows what has taken effect.
  */
-export function createLaneShares(redis: Redis, { id, lanes, reads, lease }: LaneSharesOptions) {
+export function createLaneShares(redis: RedisClient, { id, lanes, reads, lease }: LaneSharesOptions) {
   const lua = readFileSync(join(packageRoot, 'src/queue/share-lanes.lua'), 'utf8');
   redis.defineCommand('shareLanes', { numberOfKeys: 4, lua });
   redis.defineCommand('giveLaneBack', { numberOfKeys: 3, lua: giveBack });

@@ -1,4 +1,4 @@
-import type { ChainableCommander, Redis } from 'ioredis';
+import type { ChainableCommander } from 'ioredis';
 import { Gauge, type Registry } from 'prom-client';
 import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
@@ -6,6 +6,7 @@ import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type InstallationState, type QueueLoss, rememberQueue, tellLoss } from '../store/installation.ts';
 import { laneName } from './lanes.ts';
+import type { RedisClient } from './open-redis.ts';
 
 /** Holds an id that the first of our processes leaves in a Redis: with another one, or none, what it held is gone. */
 const MARK = '{penstock}:mark';
@@ -24,7 +25,7 @@ const ACCEPTED_BEFORE_MS = 2000;
 
 export interface LossWatch {
   pool: Pool;
-  redis: Redis;
+  redis: RedisClient;
   lanes: number;
   /** The process. */
   name: string;
@@ -84,7 +85,7 @@ export function watchForLoss({ pool, redis, lanes, name, log, additions, onLoss 
   return { look };
 }
 
-async function readRedis(redis: Redis): Promise<{ mark: string; additions: number }> {
+async function readRedis(redis: RedisClient): Promise<{ mark: string; additions: number }> {
   let [mark, additions] = await redis.mget(MARK, ADDITIONS);
   if (!mark) {
     await redis.set(MARK, newId(), 'NX');
@@ -97,7 +98,7 @@ async function readRedis(redis: Redis): Promise<{ mark: string; additions: numbe
  * When the oldest envelope that waits or is in work was accepted, at the earliest; undefined: there is none.
  * @throws when the lanes move too fast to be seen
  */
-async function readOldest(redis: Redis, lanes: number): Promise<number | undefined> {
+async function readOldest(redis: RedisClient, lanes: number): Promise<number | undefined> {
   for (let attempt = 0; attempt < LOOKS_AT_LANES; attempt++) {
     const keys = await oldestKeys(redis, lanes);
     if (keys.length === 0) return undefined;
@@ -109,7 +110,7 @@ async function readOldest(redis: Redis, lanes: number): Promise<number | undefin
 }
 
 /** Of the job that is next in each lane, and of the one in work. */
-async function oldestKeys(redis: Redis, lanes: number): Promise<string[]> {
+async function oldestKeys(redis: RedisClient, lanes: number): Promise<string[]> {
   const names = Array.from({ length: lanes }, (_, lane) => `{penstock}:${laneName(lane)}`);
   const ids = await Promise.all(
     names.flatMap((name) =>

@@ -6,6 +6,7 @@ import {
   namedIdentifiers,
 } from '../jobs/envelope.ts';
 import { newId } from '../platform/ids.ts';
+import { envelopeId } from './envelope-ids.ts';
 import { identifierKey, type LaneEntry, laneOf } from './lanes.ts';
 
 /**
@@ -40,6 +41,8 @@ export interface Packable {
   request: EnvelopeRequest;
   objects: AcceptedObject[];
   bytes: number;
+  /** Its workspace has envelopes of its own. */
+  apart?: boolean;
 }
 
 /** Most bytes in one envelope, unless one object has more: bounds what a worker takes in hand at once. */
@@ -68,10 +71,11 @@ interface Places {
  */
 export function pack(batch: Packable[], lanes: number, maxObjects: number): LaneEntry[] {
   const filled: Open[] = [];
-  const open = new Map<number, Open>();
+  /** By lane, and by workspace where that stands apart. */
+  const open = new Map<number | string, Open>();
   const places = lanes === 1 ? undefined : placeAll(batch, lanes);
   let place = 0;
-  for (const { request, objects, bytes } of batch) {
+  for (const { request, objects, bytes, apart } of batch) {
     const share = bytes / objects.length;
     const parts = new Map<Open, EnvelopeRequest & { count: number }>();
     let envelope: Open | undefined;
@@ -79,10 +83,11 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
     for (const object of objects) {
       const lane = places ? places.lanes[place++]! : 0;
       if (envelope?.lane !== lane || isFull(envelope, share, maxObjects)) {
-        envelope = open.get(lane);
+        const whose = apart ? `${lane} ${request.workspace_id}` : lane;
+        envelope = open.get(whose);
         if (!envelope || isFull(envelope, share, maxObjects)) {
           envelope = { lane, requests: [], key: undefined, objects: [], bytes: 0 };
-          open.set(lane, envelope);
+          open.set(whose, envelope);
           filled.push(envelope);
         }
         part = parts.get(envelope);
@@ -103,9 +108,9 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
     if (parts.size > 1) for (const one of parts.values()) one.objects = objects.length;
   }
   return filled.flatMap(({ lane, requests, objects }) => {
-    const id = newId();
     const envelope: Envelope = { requests, objects };
-    return places?.fence[0] === lane ? fenceEntries(id, places.fence, envelope) : [{ lane, id, envelope }];
+    if (places?.fence[0] === lane) return fenceEntries(newId(), places.fence, envelope);
+    return [{ lane, id: envelopeId(requests.map(({ workspace_id }) => workspace_id)), envelope }];
   });
 }
 

@@ -1,10 +1,11 @@
 import type { Socket } from 'node:net';
-import type { Redis } from 'ioredis';
 import { ConfigError } from '../platform/config.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
+import type { Redis } from './bullmq.ts';
 import type { QueueConnection } from './connection.ts';
+import { allServers, isCluster, nameOf, pingRedis, type RedisClient, whenConnected } from './open-redis.ts';
 
 /** The settings of a Redis that our promises rest on; undefined: it does not let us read this one. */
 export interface RedisSettings {
@@ -37,34 +38,42 @@ export async function requireRedisSettings({ redis }: QueueConnection, log: Log)
       redis.on('ready', done).on('close', done);
     });
   }
-  if (redis.status === 'ready') await check(redis, log);
-  redis.on('ready', () => {
-    check(redis, log).catch((error: Error) => {
+  const look = (server: Redis) => check(server, isCluster(redis) ? nameOf(server) : undefined, log);
+  if (redis.status === 'ready') await Promise.all(allServers(redis).map(look));
+  whenConnected(redis, (server) => {
+    look(server).catch((error: Error) => {
       log.fatal(error.message);
       process.exit(1);
     });
   });
 }
 
-async function check(redis: Redis, log: Log): Promise<void> {
+/** @param node of a cluster */
+async function check(redis: Redis, node: string | undefined, log: Log): Promise<void> {
   let found: RedisSettings;
   try {
     found = await readRedisSettings(redis);
   } catch (error) {
     // It went away meanwhile, and is looked at again when it comes back.
-    log.warn({ err: error }, 'the settings of Redis could not be read yet');
+    log.warn({ err: error, ...(node && { node }) }, 'the settings of Redis could not be read yet');
     return;
   }
   const { evicts, appends, syncs } = found;
   if (evicts !== undefined && evicts !== 'noeviction') {
     throw new ConfigError(
-      `the Redis of REDIS_URL has maxmemory-policy ${evicts} and may throw accepted objects away; set maxmemory-policy to noeviction`,
+      `the Redis ${node ? `node ${node}` : 'of REDIS_URL'} has maxmemory-policy ${evicts} and may throw accepted objects away; set maxmemory-policy to noeviction`,
     );
   }
   if (evicts === undefined)
-    log.warn('Redis does not tell its maxmemory-policy; it must be noeviction, or accepted objects get lost');
+    log.warn(
+      { ...(node && { node }) },
+      'Redis does not tell its maxmemory-policy; it must be noeviction, or accepted objects get lost',
+    );
   if (appends !== 'yes' || syncs !== 'always')
-    log.warn({ appendonly: appends ?? 'unknown', appendfsync: syncs ?? 'unknown' }, whatACrashLoses(found));
+    log.warn(
+      { appendonly: appends ?? 'unknown', appendfsync: syncs ?? 'unknown', ...(node && { node }) },
+      whatACrashLoses(found),
+    );
 }
 
 /** What is lost in a crash of a Redis with these settings, and what to set. */
@@ -134,10 +143,11 @@ export function keepAnswering({ redis }: QueueConnection, every: number, log: Lo
     if (redis?.status === 'connect') return false;
     // One that is being made takes care of itself.
     if (redis?.status !== 'ready') return true;
-    const asked = within(every, redis.ping());
+    const asked = within(every, pingRedis(redis));
     return asked.then(
       () => true,
-      () => false,
+      // That of a cluster which serves no slot is an answer, too.
+      (error: Error) => /CLUSTERDOWN|TRYAGAIN/.test(error.message),
     );
   }
 
@@ -164,6 +174,8 @@ export function keepAnswering({ redis }: QueueConnection, every: number, log: Lo
 }
 
 /** What has come from Redis on the present connection. */
-function bytesFrom(redis: QueueConnection['redis']): number {
-  return (redis as unknown as { stream?: Socket } | undefined)?.stream?.bytesRead ?? 0;
+function bytesFrom(redis: RedisClient | undefined): number {
+  if (!redis) return 0;
+  const read = (server: Redis) => (server as unknown as { stream?: Socket }).stream?.bytesRead ?? 0;
+  return allServers(redis).reduce((sum, server) => sum + read(server), 0);
 }

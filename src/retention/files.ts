@@ -7,12 +7,15 @@ import type { ObjectStore } from '../object-store/object-store.ts';
 import { type ParquetColumn, ParquetError, type ParquetRow, writeParquet } from '../object-store/parquet.ts';
 import { readBack, readParquet } from '../object-store/parquet-reading.ts';
 import type { Log } from '../platform/log.ts';
+import { scratchFolders } from '../platform/scratch.ts';
 import type { ArchiveFile, VerifiedFile } from '../store/archive-files.ts';
 import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
 import type { ActivityRow } from '../store/retention.ts';
 import { aloneWithRetention, type Lease } from '../store/retention-runs.ts';
-import { makeScratch, tidyScratch } from './scratch.ts';
+
+/** For files on their way into the archive, and out of it. */
+const scratch = scratchFolders('retention');
 
 /** What a run of the retention works with. */
 export interface Retention {
@@ -68,7 +71,7 @@ export function alone<T>(
   work: (leased: Retention) => Promise<T>,
 ): Promise<T | undefined> {
   return aloneWithRetention(retention.pool, async (lease) => {
-    await tidyScratch();
+    await scratch.tidy();
     const signal = retention.signal ? AbortSignal.any([retention.signal, lease.signal]) : lease.signal;
     return work({ ...retention, signal, lease });
   });
@@ -90,7 +93,7 @@ export async function putVerified(
   rows: AsyncIterable<ActivityRow>,
 ): Promise<VerifiedFile> {
   const archive = requireStore(store);
-  const folder = await makeScratch();
+  const folder = await scratch.make();
   try {
     const given = { rows: 0, checksum: 0n };
     async function* counted(): AsyncGenerator<ParquetRow> {
@@ -139,7 +142,7 @@ export async function* readArchived(
 ): AsyncGenerator<ActivityRow[]> {
   const archive = requireStore(store);
   const name = nameOf(archive, object!);
-  const folder = await makeScratch();
+  const folder = await scratch.make();
   const file = path.join(folder, 'rows.parquet');
   try {
     const found = await named(name, [file], async () => {

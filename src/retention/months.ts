@@ -1,3 +1,5 @@
+import { floorOf } from '../platform/ids.ts';
+
 /** A month, UTC: `2026-01`. */
 export type Month = string;
 
@@ -19,12 +21,6 @@ export function following(month: Month): Month {
   const date = new Date(startOf(month));
   date.setUTCMonth(date.getUTCMonth() + 1);
   return monthOfDate(date.getTime());
-}
-
-/** As `uuid_v7_floor` of Postgres; no id is it, since an id has random bits. */
-export function floorOf(milliseconds: number): string {
-  const hex = milliseconds.toString(16).padStart(12, '0');
-  return `${hex.slice(0, 8)}-${hex.slice(8)}-7000-8000-000000000000`;
 }
 
 /** What two clocks say: Postgres's, and this process's, which can only keep months for longer. */

@@ -75,13 +75,14 @@ export interface ApiKeyRow {
   limits: Record<string, { requests: number; windowSeconds: number }>;
 }
 
-/** By the unique index on key_hash. A revoked key is not found. */
-const findApiKeyStatement = `
+/** By the unique index on key_hash, a look-up for each. A revoked key is not found. */
+const findApiKeysStatement = `
   select
+    wanted.place::integer,
     api_keys.id,
     api_keys.workspace_id as "workspaceId",
-    api_keys.permissions,
-    api_keys.ip_allowlist as "ipAllowlist",
+    array_to_json(api_keys.permissions) as permissions,
+    array_to_json(api_keys.ip_allowlist) as "ipAllowlist",
     coalesce((
       select jsonb_object_agg(
         rate_limits.bucket,
@@ -100,17 +101,29 @@ const findApiKeyStatement = `
       where blocked_external_ids.workspace_id = api_keys.workspace_id
         and blocked_external_ids.unblocked_at is null
     ), '[]') as blocked
-  from api_keys
-  where api_keys.key_hash = $1::bytea
-    and api_keys.revoked_at is null`;
+  from unnest($1::bytea[]) with ordinality as wanted (key_hash, place)
+  cross join lateral (
+    select api_keys.*
+    from api_keys
+    where api_keys.key_hash = wanted.key_hash
+      and api_keys.revoked_at is null
+    limit 1
+  ) as api_keys`;
+
+/** Whose each key is, in their order; undefined where there is no such key. */
+export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKeyRow | undefined)[]> {
+  const { rows } = await pool.query<ApiKeyRow & { place: number }>({
+    name: 'find-api-keys',
+    text: findApiKeysStatement,
+    values: [hashes],
+  });
+  const found: (ApiKeyRow | undefined)[] = hashes.map(() => undefined);
+  for (const { place, ...row } of rows) found[place - 1] = row;
+  return found;
+}
 
 export async function findApiKey(pool: Pool, hash: Buffer): Promise<ApiKeyRow | undefined> {
-  const { rows } = await pool.query<ApiKeyRow>({
-    name: 'find-api-key',
-    text: findApiKeyStatement,
-    values: [hash],
-  });
-  return rows[0];
+  return (await findApiKeys(pool, [hash]))[0];
 }
 
 /** By primary key; the array is sorted, so that two edges lock the rows in one order. */

@@ -14,6 +14,8 @@ export interface DestinationRow {
   kind: string;
   settings: Record<string, unknown>;
   state: DestinationState;
+  /** What takes effect is gathered for so many milliseconds; 0: it is delivered at once. */
+  gatherMs: number;
   createdAt: Date;
   delivered: number;
   deliveredAt: Date | null;
@@ -30,9 +32,32 @@ export interface DestinationRow {
 /** The last id that was taken, whether it is visible or not. */
 const lastId = '(select case when is_called then last_value else 0 end from stream_log_id)';
 
+/**
+ * Rows that are looked at for the smallest id behind a time. All that began before a row, and took their ids behind it, were
+ * under way with it: transactions that can be at once, with a row for each workspace that they are about.
+ */
+const MOST_AT_ONCE = 10_000;
+
+/**
+ * Before the smallest id at or behind the time `$n`, by the index on the time. Ids are taken at the end of a transaction and
+ * times at its beginning: the first by time need not be the first by id, and a minute before it is delivered as well.
+ * Rows of other workspaces do as well: an id is a place in all of the log.
+ */
+const positionAt = (time: string) => `coalesce((
+      select min(first.id) - 1
+      from (
+        select stream_log.id
+        from stream_log
+        where stream_log.at >= ${time}::timestamptz - interval '1 minute'
+        order by stream_log.at
+        limit ${MOST_AT_ONCE}
+      ) as first), ${lastId})`;
+
 const createStatement = `
-  insert into stream_destinations (workspace_id, id, name, kind, settings, secret, position)
-  select $1::uuid, $2::uuid, $3::text, $4::text, $5::jsonb, $6::bytea, ${lastId}
+  insert into stream_destinations (workspace_id, id, name, kind, settings, secret, gather_ms, position)
+  select
+    $1::uuid, $2::uuid, $3::text, $4::text, $5::jsonb, $6::bytea, $7::integer,
+    case when $8::timestamptz is null then ${lastId} else ${positionAt('$8')} end
   where (
     select count(*) from stream_destinations where stream_destinations.workspace_id = $1::uuid
   ) < ${MAX_DESTINATIONS}
@@ -45,16 +70,19 @@ export interface NewDestination {
   kind: string;
   settings: object;
   secret: Buffer | null;
+  /** How long what takes effect is gathered; absent: not at all. */
+  gatherMs?: number;
+  /** Begins with what took effect then, or a little before, as far as the log has it; absent: from now on. */
+  from?: Date | undefined;
 }
 
 /**
- * Begins with what takes effect from now on.
  * @returns false when the workspace has as many as it may have
  * @throws 23505 when the name is taken
  */
 export async function createDestination(tx: Connection | Pool, made: NewDestination): Promise<boolean> {
-  const { workspaceId, id, name, kind, settings, secret } = made;
-  const values = [workspaceId, id, name, kind, JSON.stringify(settings), secret];
+  const { workspaceId, id, name, kind, settings, secret, gatherMs = 0, from = null } = made;
+  const values = [workspaceId, id, name, kind, JSON.stringify(settings), secret, gatherMs, from];
   const { rowCount } = await tx.query({ name: 'create-destination', text: createStatement, values });
   return rowCount === 1;
 }
@@ -64,7 +92,7 @@ const listStatement = `
   select
     stream_destinations.workspace_id::text as "workspaceId", workspaces.name as workspace,
     stream_destinations.id::text, stream_destinations.name, stream_destinations.kind,
-    stream_destinations.settings, stream_destinations.state,
+    stream_destinations.settings, stream_destinations.state, stream_destinations.gather_ms as "gatherMs",
     stream_destinations.created_at as "createdAt", stream_destinations.delivered,
     stream_destinations.delivered_at as "deliveredAt", stream_destinations.failures,
     stream_destinations.last_error as "lastError", stream_destinations.failed_at as "failedAt",
@@ -141,30 +169,12 @@ export async function removeDestination(
   await tx.query({ name: 'remove-destination', text: removeStatement, values: [workspaceId, id] });
 }
 
-/**
- * More than the transactions that can be under way at once. All that began before a row, and took their ids behind it,
- * were under way with it: so the smallest id is among so many by time.
- */
-const MOST_AT_ONCE = 1000;
-
-/**
- * The smallest id at or behind the time, by the index on the time; what is of other workspaces is looked past. Ids are
- * taken at the end of a transaction and times at its beginning: the first by time need not be the first by id, and a
- * minute before it is delivered again as well.
- */
 const replayStatement = `
   update stream_destinations
   set
-    position = coalesce((
-      select min(first.id) - 1
-      from (
-        select stream_log.id
-        from stream_log
-        where stream_log.workspace_id = $1::uuid and stream_log.at >= $3::timestamptz - interval '1 minute'
-        order by stream_log.at
-        limit ${MOST_AT_ONCE}
-      ) as first), ${lastId}),
-    place = 0, leased_by = null, leased_until = null, failures = 0, next_try_at = null,
+    position = ${positionAt('$3')},
+    place = 0, planned_position = null, planned_place = null, file_hour = null,
+    leased_by = null, leased_until = null, failures = 0, next_try_at = null,
     lost = 0, lost_at = null
   where stream_destinations.workspace_id = $1::uuid and stream_destinations.id = $2::uuid`;
 
@@ -179,121 +189,4 @@ export async function replayFrom(
 ): Promise<void> {
   const values = [workspaceId, id, at];
   await tx.query({ name: 'replay-destination', text: replayStatement, values });
-}
-
-/** Whose turn it is. A lease is not a process: the cursor may have been set back under one that the process has lost. */
-export interface Lease {
-  /** Of this lease alone. */
-  lease: string;
-  workspaceId: string;
-  id: string;
-}
-
-/** What a process needs for delivering. */
-export interface LeasedDestination extends Lease {
-  /** Its name. */
-  workspace: string;
-  name: string;
-  kind: string;
-  settings: Record<string, unknown>;
-  secret: Buffer | null;
-  position: string;
-  place: number;
-  failures: number;
-}
-
-/** The destinations of an installation are few, and all of them are looked at. */
-const leaseStatement = `
-  with free as (
-    select stream_destinations.workspace_id, stream_destinations.id
-    from stream_destinations
-    where stream_destinations.state = 'active'
-      and (stream_destinations.leased_until is null or stream_destinations.leased_until < clock_timestamp())
-      and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < clock_timestamp())
-      and (stream_destinations.failures > 0 or exists (
-        select from stream_log
-        where stream_log.workspace_id = stream_destinations.workspace_id
-          and stream_log.id > stream_destinations.position))
-    order by stream_destinations.leased_until nulls first
-    limit $2
-    for update skip locked
-  )
-  update stream_destinations
-  set leased_by = gen_random_uuid(), leased_until = clock_timestamp() + $1::integer * interval '1 millisecond'
-  from free
-  join workspaces on workspaces.id = free.workspace_id
-  where stream_destinations.workspace_id = free.workspace_id and stream_destinations.id = free.id
-  returning
-    stream_destinations.leased_by::text as lease,
-    stream_destinations.workspace_id::text as "workspaceId", stream_destinations.id::text,
-    stream_destinations.name, stream_destinations.kind, stream_destinations.settings,
-    stream_destinations.secret, stream_destinations.position::text, stream_destinations.place,
-    stream_destinations.failures, workspaces.name as workspace`;
-
-/**
- * Leases: for so many milliseconds nobody else delivers. Only those are given that have something to be delivered, first
- * who has waited longest since its last one.
- */
-export async function leaseDestinations(
-  pool: Pool,
-  { milliseconds, limit }: { milliseconds: number; limit: number },
-): Promise<LeasedDestination[]> {
-  const { rows } = await pool.query<LeasedDestination>({
-    name: 'lease-destinations',
-    text: leaseStatement,
-    values: [milliseconds, limit],
-  });
-  return rows;
-}
-
-const mine = `
-  where stream_destinations.workspace_id = $2::uuid
-    and stream_destinations.id = $3::uuid
-    and stream_destinations.leased_by = $1::uuid
-    and stream_destinations.state = 'active'`;
-
-const advanceStatement = `
-  update stream_destinations
-  set
-    position = $4::bigint, place = $5::integer, delivered = stream_destinations.delivered + $6::integer,
-    delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
-    leased_until = statement_timestamp() + $7::integer * interval '1 millisecond'
-  ${mine}`;
-
-/** Moves the cursor behind what was delivered, and keeps the lease. @returns false when the lease is gone, or it is paused */
-export async function advanceDestination(
-  pool: Pool,
-  { lease, workspaceId, id }: Lease,
-  moved: { position: string; place: number; delivered: number; milliseconds: number },
-): Promise<boolean> {
-  const { position, place, delivered, milliseconds } = moved;
-  const values = [lease, workspaceId, id, position, place, delivered, milliseconds];
-  const { rowCount } = await pool.query({ name: 'advance-destination', text: advanceStatement, values });
-  return rowCount === 1;
-}
-
-const giveBackStatement = `
-  update stream_destinations
-  set
-    leased_by = null, leased_until = statement_timestamp(),
-    failures = case when $4::text is null then stream_destinations.failures else stream_destinations.failures + 1 end,
-    last_error = coalesce($4::text, stream_destinations.last_error),
-    failed_at = greatest(stream_destinations.failed_at, now() + case when $4::text is not null then interval '0' end),
-    next_try_at = statement_timestamp()
-      + case when $4::text is not null then $5::integer * interval '1 millisecond' end,
-    state = case when $6::boolean then 'paused' else stream_destinations.state end
-  ${mine}`;
-
-/** Gives a lease back, behind everybody who waits: all is delivered, or with an error and when the next try is due. `pause`: none is, until resumed. */
-export async function giveBackDestination(
-  pool: Pool,
-  { lease, workspaceId, id }: Lease,
-  failure?: { error: string; retryMs: number; pause: boolean },
-): Promise<void> {
-  const { error = null, retryMs = 0, pause = false } = failure ?? {};
-  await pool.query({
-    name: 'give-back-destination',
-    text: giveBackStatement,
-    values: [lease, workspaceId, id, error, retryMs, pause],
-  });
 }

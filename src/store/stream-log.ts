@@ -109,11 +109,24 @@ export function watchHorizon(pool: Pool): HorizonWatch {
 
 export interface LogRow {
   id: string;
+  /** Behind which id it was looked for: there is none between. */
+  behind: string;
   at: Date;
   kinds: string;
   profileIds: string[];
   ids: string[];
   details: Record<string, Json> | null;
+  /** Of `details`, as JSON. */
+  bytes: number;
+}
+
+interface StoredRow {
+  id: string;
+  at: Date;
+  kinds: string;
+  profileIds: string;
+  ids: string;
+  details: string | null;
 }
 
 /**
@@ -122,7 +135,8 @@ export interface LogRow {
  */
 const readLogStatement = `
   select
-    next.id::text, next.at, next.kinds, next.profile_ids::text[] as "profileIds", next.ids::text[] as ids, next.details
+    next.id::text, next.at, next.kinds, array_to_string(next.profile_ids, ',') as "profileIds",
+    array_to_string(next.ids, ',') as ids, next.details::text as details
   from (
     select
       stream_log.*, sum(octet_length(stream_log.kinds)) over (order by stream_log.id) - octet_length(stream_log.kinds)
@@ -145,12 +159,16 @@ export async function readLog(
   workspaceId: string,
   { after, horizon, limit, entries }: { after: string; horizon: string; limit: number; entries: number },
 ): Promise<LogRow[]> {
-  const { rows } = await pool.query<LogRow>({
+  const { rows } = await pool.query<StoredRow>({
     name: 'read-stream-log',
     text: readLogStatement,
     values: [workspaceId, after, horizon, limit, entries],
   });
-  return rows;
+  return rows.map(({ id, at, kinds, profileIds, ids, details }, index) => ({
+    ...{ id, behind: rows[index - 1]?.id ?? after, at, kinds },
+    ...{ profileIds: profileIds.split(','), ids: ids.split(',') },
+    ...{ details: details === null ? null : JSON.parse(details), bytes: details?.length ?? 0 },
+  }));
 }
 
 /**
@@ -159,13 +177,13 @@ export async function readLog(
  * as they are.
  */
 const readActivityStatement = `
-  select events.id::text, jsonb_build_object(
+  select events.id::text, json_build_object(
     'name', events.name, 'time', events."time", 'app_id', events.app_id, 'properties', events.properties)::text as data
   from unnest($2::uuid[], $3::uuid[]) as wanted (profile_id, id)
   join events
     on events.workspace_id = $1::uuid and events.profile_id = wanted.profile_id and events.id = wanted.id
   union all
-  select purchases.id::text, jsonb_build_object(
+  select purchases.id::text, json_build_object(
     'product_id', purchases.product_id, 'currency', purchases.currency, 'price', purchases.price,
     'quantity', purchases.quantity, 'time', purchases."time", 'app_id', purchases.app_id,
     'properties', purchases.properties)::text
@@ -197,17 +215,22 @@ export async function readActivity(
   return new Map(rows.map(({ id, data }) => [id, data]));
 }
 
-/** By the primary keys of profiles and merged_profiles. Who was merged has another's external id from then on. */
+/** By the primary key of profiles. */
 const readNamesStatement = `
-  select wanted.id::text, profiles.external_id as "externalId"
+  select profiles.id::text, profiles.external_id as "externalId"
   from unnest($2::uuid[]) as wanted (id)
-  join profiles on profiles.workspace_id = $1::uuid and profiles.id = wanted.id
-  union all
-  select wanted.id::text, null
+  join profiles on profiles.workspace_id = $1::uuid and profiles.id = wanted.id`;
+
+/** By the primary key of merged_profiles. */
+const readMergedStatement = `
+  select merged_profiles.profile_id::text as id
   from unnest($2::uuid[]) as wanted (id)
   join merged_profiles on merged_profiles.workspace_id = $1::uuid and merged_profiles.profile_id = wanted.id`;
 
-/** External ids by profile; a profile that was deleted is missing. */
+/**
+ * External ids by profile: null for one without, and for one that was merged, since another has its external id from then
+ * on. A profile that was deleted is missing.
+ */
 export async function readNames(
   pool: Pool,
   workspaceId: string,
@@ -218,7 +241,17 @@ export async function readNames(
     text: readNamesStatement,
     values: [workspaceId, profileIds],
   });
-  return new Map(rows.map(({ id, externalId }) => [id, externalId]));
+  const names = new Map(rows.map(({ id, externalId }) => [id, externalId]));
+  const missing = profileIds.filter((id) => !names.has(id));
+  if (missing.length === 0) return names;
+  // Merged between the two, it is found by the second.
+  const merged = await pool.query<{ id: string }>({
+    name: 'read-stream-merged',
+    text: readMergedStatement,
+    values: [workspaceId, missing],
+  });
+  for (const { id } of merged.rows) names.set(id, null);
+  return names;
 }
 
 /** By a range of the index on the time; the destinations are few. */

@@ -12,6 +12,47 @@ export interface Destination {
   close(): Promise<void> | void;
 }
 
+/** A place outside for files, opened for a while. */
+export interface FileDestination {
+  /**
+   * Writes what comes as a file, here and for the time being; its memory is bounded whatever comes.
+   * @throws {DeliveryError}; what `pieces` fails with, as it is; the reason of the signal
+   */
+  write(pieces: AsyncIterable<Piece>, signal: AbortSignal): Promise<WrittenFile>;
+  /** Whether files can be put there: puts one. @throws {DeliveryError} */
+  check(signal: AbortSignal): Promise<void>;
+  close(): Promise<void> | void;
+}
+
+/** Messages in their order, and their envelopes as JSON. */
+export type Piece = Pick<Batch, 'messages' | 'envelopes'>;
+
+export interface WrittenFile {
+  /**
+   * Puts the file where it belongs, and over one of the same name: it is there once all of it is on disk, and no part of
+   * it before.
+   * @throws {DeliveryError}; the reason of the signal
+   */
+  put(range: FileRange, signal: AbortSignal): Promise<void>;
+  /** Removes what was written here. */
+  discard(): Promise<void>;
+}
+
+/** What a file is named by. */
+export interface FileRange {
+  workspaceId: string;
+  hour: Date;
+  /** It has what is behind this place of the log, up to the other. */
+  from: LogPlace;
+  to: LogPlace;
+}
+
+/** Behind a row of the log, and so many entries of the next one. */
+export interface LogPlace {
+  position: string;
+  place: number;
+}
+
 export interface Batch {
   /** The same for the same messages: it begins with the same one. */
   id: string;

@@ -25,9 +25,9 @@ export interface Message {
 
 /** The envelope as JSON: `{id, type, time, workspace_id, user, data}`. `field` is the wire name of the service id. */
 export function envelopeOf({ id, type, time, workspaceId, user, data }: Message, field: string): string {
-  const head = JSON.stringify({
-    ...{ id, type, time, workspace_id: workspaceId },
-    user: user && { [field]: user.service_id, external_id: user.external_id },
-  });
-  return `${head.slice(0, -1)},"data":${data}}`;
+  // Ids, types and times have nothing that is escaped in JSON.
+  const who = user
+    ? `{"${field}":"${user.service_id}","external_id":${JSON.stringify(user.external_id)}}`
+    : 'null';
+  return `{"id":"${id}","type":"${type}","time":"${time}","workspace_id":"${workspaceId}","user":${who},"data":${data}}`;
 }

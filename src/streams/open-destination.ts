@@ -1,12 +1,14 @@
 import { decryptCredentials } from '../integrations/definition.ts';
 import { SourceError } from '../integrations/source.ts';
 import { refusalOfUrl } from '../platform/outgoing.ts';
-import type { Reach } from '../platform/reach.ts';
-import { DeliveryError, type Destination } from './destination.ts';
+import { type AddressSettings, type Reach, reachOf } from '../platform/reach.ts';
+import { DeliveryError, type Destination, type FileDestination } from './destination.ts';
+import { type FilePlaces, type FilePlacesSettings, filePlacesOf, isFilesSettings } from './file-places.ts';
+import { openFiles } from './files.ts';
 import { isKafkaSettings, openKafka } from './kafka.ts';
 import { openWebhook } from './webhook.ts';
 
-export const destinationKinds = ['webhook', 'kafka'] as const;
+export const destinationKinds = ['webhook', 'kafka', 'files'] as const;
 export type DestinationKind = (typeof destinationKinds)[number];
 
 /** As it is stored. */
@@ -21,12 +23,25 @@ export interface OpeningOptions {
   reach: Reach;
   /** Any of them decrypts. */
   keys: readonly Buffer[];
+  files: FilePlaces;
+  /** Wire name of the service id. */
+  serviceIdField: string;
+}
+
+/** As the settings of a process have it. @param keys of INTEGRATION_KEY */
+export function openingBy(
+  config: AddressSettings & FilePlacesSettings & { readonly SERVICE_ID_FIELD: string },
+  keys: readonly Buffer[],
+): OpeningOptions {
+  const { SERVICE_ID_FIELD: serviceIdField } = config;
+  return { reach: reachOf(config), keys, files: filePlacesOf(config), serviceIdField };
 }
 
 /** Where it is, for people; an address without its query, which may open something. */
 export function placeOf({ kind, settings }: Pick<StoredDestination, 'kind' | 'settings'>): string {
   if (kind === 'kafka' && isKafkaSettings(settings))
     return `kafka://${settings.brokers.join(',')}/${settings.topic}`;
+  if (kind === 'files' && isFilesSettings(settings)) return settings.to;
   const { url } = settings;
   if (typeof url !== 'string' || !URL.canParse(url)) return kind;
   const { origin, pathname } = new URL(url);
@@ -34,8 +49,16 @@ export function placeOf({ kind, settings }: Pick<StoredDestination, 'kind' | 'se
 }
 
 /** The one place that knows the kinds. @throws {DeliveryError} when it cannot be opened */
-export function openDestination(stored: StoredDestination, { reach, keys }: OpeningOptions): Destination {
+export function openDestination(
+  stored: StoredDestination,
+  { reach, keys, files, serviceIdField }: OpeningOptions,
+): Destination | FileDestination {
   const { kind, settings } = stored;
+  if (kind === 'files') {
+    if (!isFilesSettings(settings)) throw new DeliveryError('its place is none');
+    const account = settings.access_key_id === undefined ? undefined : accountOf(stored, keys);
+    return openFiles({ settings, account, reach, places: files, serviceIdField });
+  }
   if (kind === 'kafka') {
     if (!isKafkaSettings(settings)) throw new DeliveryError('its brokers or its topic are none');
     const { brokers, topic, tls, sasl } = settings;
@@ -59,6 +82,12 @@ function passwordOf(stored: StoredDestination, keys: readonly Buffer[]): string 
   const credentials = credentialsOf(stored, keys);
   if (credentials && 'password' in credentials) return credentials.password;
   throw new DeliveryError('its password is missing');
+}
+
+function accountOf(stored: StoredDestination, keys: readonly Buffer[]) {
+  const credentials = credentialsOf(stored, keys);
+  if (credentials && 'access_key_id' in credentials) return credentials;
+  throw new DeliveryError('its secret access key is missing');
 }
 
 function credentialsOf({ id, secret }: StoredDestination, keys: readonly Buffer[]) {

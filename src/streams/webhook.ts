@@ -9,7 +9,7 @@ const SECRET_BYTES = 32;
 
 /** A request, whole. */
 const PATIENCE_MS = 15_000;
-const MOST = { messages: 100, bytes: 524_288 };
+const MOST = { messages: 500, bytes: 524_288 };
 
 export function newWebhookSecret(): string {
   return `whsec_${randomBytes(SECRET_BYTES).toString('base64')}`;

@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type FleetNow, judgeFleet } from '../../src/admin/doctor/fleet.ts';
-import { type Finding, judgeDisk } from '../../src/admin/doctor/machine.ts';
+import { checkPostgresDisk, type Finding, judgeDisk } from '../../src/admin/doctor/machine.ts';
 import { judgeBloat, judgeClock, judgePostgres } from '../../src/admin/doctor/stores.ts';
 import type { SeenProcess } from '../../src/store/processes.ts';
 
@@ -67,6 +67,17 @@ test('a table is bloated by many dead rows that are much of it', () => {
   expect(judgeBloat(table(10_000, 60_000))[0]).toMatchObject({
     level: 'warning',
     advice: expect.stringContaining('vacuum analyze ledger'),
+  });
+});
+
+test('the disk of a Postgres on this machine is looked at, whether it listens on a socket or on the loopback', async () => {
+  for (const host of ['', '%2Fvar%2Frun%2Fpostgres', '%2fvar', 'localhost', '127.0.0.1', '[::1]'])
+    expect(await checkPostgresDisk(`postgresql://${host}/penstock`, '/')).toMatchObject({
+      finding: expect.stringContaining('of the disk of / is free'),
+    });
+  expect(await checkPostgresDisk('postgresql://db.example/penstock', '/')).toMatchObject({
+    level: 'ok',
+    finding: 'the disk of Postgres (db.example) cannot be seen from here: watch it there',
   });
 });
 

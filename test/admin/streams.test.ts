@@ -1,6 +1,8 @@
 import { randomBytes } from 'node:crypto';
 import { beforeAll, expect, test } from 'vitest';
+import { startS3 } from '../integrations/s3.ts';
 import { createDatabase } from '../setup/fixtures.ts';
+import { temporaryFolder } from '../setup/left-behind.ts';
 import { startReceiver } from '../streams/receiver.ts';
 import { expectRefusal, makeWorkspaces, type PenstockOn, penstockOn } from './penstock.ts';
 
@@ -63,7 +65,7 @@ test('a stream to a topic of Kafka keeps its password to itself; what contradict
   expect(JSON.stringify([made, (await on.run('audit --json --limit 10')).stdout])).not.toContain('hush-hush');
   const refused: [options: string, rule: string][] = [
     [`${kafka} --name a`, '--topic'],
-    [`${kafka} --name a --topic b --url https://example.com`, 'one of --url and --kafka'],
+    [`${kafka} --name a --topic b --url https://example.com`, 'one of --url, --kafka and --to'],
     [`${kafka} --name a --topic b --user us`, '--sasl and --user go together'],
     [`${kafka} --name a --topic b --secret-env PASSWORD`, 'goes with --sasl'],
     [`${create('a', 'https://example.com')} --topic b`, '--topic goes with --kafka'],
@@ -73,4 +75,41 @@ test('a stream to a topic of Kafka keeps its password to itself; what contradict
   for (const [options, rule] of refused) expect((await on.run(options)).stderr).toContain(rule);
   const closed = penstockOn(url, { INTEGRATION_KEY, REFUSED_NETWORKS: 'private', ALLOWED_NETWORKS: '' });
   expectRefusal(await closed.run(`${kafka} --name a --topic b`), 'REFUSED_NETWORKS');
+});
+
+test('a stream to files is made, tried and shown; what contradicts itself, or lies elsewhere, is refused', async () => {
+  const [folder, other] = [temporaryFolder(), temporaryFolder()];
+  const { fill, endpoint, credentials } = await startS3();
+  const bucket = await fill(other, '');
+  const { access_key_id, secret_access_key: SECRET } = credentials;
+  const on = penstockOn(url, { INTEGRATION_KEY, STREAM_FOLDERS: folder, SECRET });
+  const files = 'streams create --workspace shop --name';
+  const lake = `${files} lake --to file://${folder} --format parquet --from 2026-11-23T08:00:00Z`;
+  expect(await on.json(lake)).toMatchObject({ kind: 'files', url: `file://${folder}`, state: 'active' });
+  expect(await on.json('streams test lake --workspace shop')).toMatchObject({ reached: true });
+  const account = `--region eu --endpoint ${endpoint} --access-key-id ${access_key_id} --secret-env SECRET`;
+  const made = await on.json(`${files} s3 --to s3://${bucket}/a ${account} --from beginning`);
+  expect(made).toMatchObject({ kind: 'files', url: `s3://${bucket}/a` });
+  expect(await on.json('streams test s3 --workspace shop')).toMatchObject({ reached: true });
+  const { stdout } = await on.run('audit --json --limit 10');
+  expect(stdout).toContain('2026-11-23T08:00:00.000Z');
+  const refused: [options: string, rule: string][] = [
+    [`${files} a --to file://${other}`, 'STREAM_FOLDERS'],
+    [`${files} a --to ${folder}`, 's3://bucket/prefix or file:///folder'],
+    [`${files} a --to s3://${bucket}`, 'S3_REGION is not set'],
+    [`${files} a --to s3://${bucket} --region eu`, '--access-key-id'],
+    [`${files} a --to file://${folder} --region eu`, 'go with s3://'],
+    [`${files} a --to file://${folder} --secret-env SECRET`, 'goes with --access-key-id'],
+    [`${files} a --url https://example.com --format ndjson`, '--format goes with --to'],
+    [`${files} a --to file://${folder} --topic b`, '--topic goes with --kafka'],
+    [`${files} a --to file://${folder} --from yesterday`, '2026-11-23T08:00:00Z'],
+  ];
+  for (const [options, rule] of refused) expect((await on.run(options)).stderr).toContain(rule);
+  const closed = penstockOn(url, {
+    INTEGRATION_KEY,
+    SECRET,
+    REFUSED_NETWORKS: 'private',
+    ALLOWED_NETWORKS: '',
+  });
+  expectRefusal(await closed.run(`${files} a --to s3://${bucket} ${account}`), 'REFUSED_NETWORKS');
 });

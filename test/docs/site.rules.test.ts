@@ -54,6 +54,13 @@ describe('the pages of the documentation', () => {
     expect(broken).toEqual([]);
   });
 
+  test('no link of a page is without words, those of an operation in a link included', () => {
+    const wordless = [...pages].flatMap(([place, text]) =>
+      [...text.matchAll(/<a [^>]*>\s*(?=<\/a>|<a )/g)].map(([link]) => `${place}: ${link}`),
+    );
+    expect(wordless).toEqual([]);
+  });
+
   test('pictures, styles and scripts are our own; a link to elsewhere is one that a reader follows', () => {
     for (const [place, text] of pages) {
       const loaded = [...text.matchAll(/<(?:img|script|link|iframe)[^>]*?(?:src|href)="([^"]*)"/g)];

@@ -5,7 +5,7 @@ import { gunzipSync } from 'node:zlib';
 import pg from 'pg';
 import { v7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { exportUsers } from '../../src/export/export-users.ts';
+import { type ExportOptions, exportRows } from '../../src/export/export-rows.ts';
 import { MANIFEST, type Progress, type Wanted } from '../../src/export/progress.ts';
 import type { ObjectStore } from '../../src/object-store/object-store.ts';
 import { openObjectStore } from '../../src/object-store/open-object-store.ts';
@@ -42,6 +42,7 @@ const insert = (workspace: string, externalId: string, country: string) =>
   );
 
 const all = (): Wanted => ({
+  ...{ what: 'profiles', format: 'ndjson.gz', from: null, until: null },
   ...{ workspace: { id: workspaceId, name: 'shop' }, segment: null },
   fields: ['external_id', 'country', 'custom_attributes'],
 });
@@ -55,9 +56,9 @@ const folderStore = (folder: string) =>
   });
 
 /** Few users a page and a file, so that there are several of both. */
-const run = (store: ObjectStore, more: { leaving?: AbortSignal; onProgress?(): void } = {}) =>
-  exportUsers(all(), {
-    ...{ pool, store, serviceIdField: 'service_id', usersOfFile: 6, lookedAt: 3 },
+const run = (store: ObjectStore, more: Partial<ExportOptions> = {}) =>
+  exportRows(all(), {
+    ...{ pool, store, serviceIdField: 'service_id', rowsOfFile: 6, lookedAt: 3 },
     ...{ leaving: new AbortController().signal, ...more },
   });
 
@@ -83,8 +84,8 @@ test('every user of the workspace is exported once, by id, in files that the man
   const rows = rowsIn(folder);
   expect(rows.map(({ external_id }) => external_id)).toEqual(everyone);
   expect(rows[0]).toEqual({ external_id: 'user0', country: 'FR', custom_attributes: { points: 1 } });
-  const { users, files, moments } = manifestOf(folder);
-  expect([users, moments.length, files.map((file) => file.users)]).toEqual([USERS, 1, [6, 6, 6, 5]]);
+  const { rows: counted, files, moments } = manifestOf(folder);
+  expect([counted, moments.length, files.map((file) => file.rows)]).toEqual([USERS, 1, [6, 6, 6, 5]]);
   for (const { key, bytes, sha256 } of files) {
     const content = readFileSync(path.join(folder, key));
     expect([content.length, createHash('sha256').update(content).digest('hex')]).toEqual([bytes, sha256]);
@@ -113,14 +114,14 @@ test('an export that ends in the middle of a file goes on behind its last whole 
   await expect(run(dying)).rejects.toThrow('the machine is gone');
   expect(rowsIn(folder).map(({ external_id }) => external_id)).toEqual(everyone.slice(0, 12));
   expect(readdirSync(folder)).not.toContain(MANIFEST);
-  const whole = readFileSync(path.join(folder, 'users-000001.ndjson.gz'));
+  const whole = readFileSync(path.join(folder, 'profiles-000001.ndjson.gz'));
   await run(store);
   expect(rowsIn(folder).map(({ external_id }) => external_id)).toEqual(everyone);
-  expect(readFileSync(path.join(folder, 'users-000001.ndjson.gz'))).toEqual(whole);
+  expect(readFileSync(path.join(folder, 'profiles-000001.ndjson.gz'))).toEqual(whole);
   const { moments } = manifestOf(folder);
   expect(moments.map(({ first_file }) => first_file)).toEqual([
-    'users-000001.ndjson.gz',
-    'users-000003.ndjson.gz',
+    'profiles-000001.ndjson.gz',
+    'profiles-000003.ndjson.gz',
   ]);
   expect(moments[0]!.as_of < moments[1]!.as_of).toBe(true);
 });
@@ -160,7 +161,7 @@ test("a place is one process's at a time, and of one export", async () => {
   });
   await expect(stopped).rejects.toThrow('left');
   const wanted = { ...all(), fields: ['email'] };
-  const differently = exportUsers(wanted, {
+  const differently = exportRows(wanted, {
     ...{ pool, store: other, serviceIdField: 'service_id', leaving: new AbortController().signal },
   });
   await expect(differently).rejects.toThrow('of another fields');
@@ -174,10 +175,16 @@ test('penstock export writes those of a segment, to a folder or a bucket, and sa
   const folder = path.join(temporaryFolder(), 'germans');
   const command = ['export', '--workspace', 'shop', '--segment', segment_id, '--fields', 'external_id'];
   const said = await on.json([...command, '--to', folder]);
-  expect(said).toMatchObject({ to: folder, users: 11, users_cut: 0, files: 1, moments: 1 });
+  expect(said).toMatchObject({ to: folder, rows: 11, rows_cut: 0, files: 1, moments: 1 });
   expect(rowsIn(folder)[0]).toEqual({ external_id: 'user1' });
   const { rows: told } = await pool.query("select detail from audit where action = 'exports.begin'");
-  expect(told).toEqual([{ detail: { to: folder, segment_id, fields: ['external_id'] } }]);
+  expect(told).toEqual([
+    {
+      detail: {
+        ...{ what: 'profiles', to: folder, segment_id, fields: ['external_id'], from: null, until: null },
+      },
+    },
+  ]);
   expectRefusal(await on.run([...command, '--to', folder]), 'has a whole export already');
   expectRefusal(await on.run([...command, '--to', 'gs://x']), '--to');
   expectRefusal(await on.run([...command, '--to', 's3://bucket/x']), 'S3_REGION');
@@ -198,5 +205,5 @@ test('penstock export writes those of a segment, to a folder or a bucket, and sa
   const access = ['--region', 'eu-central-1', '--endpoint', s3.endpoint, '--secret-file', secret];
   const key = ['--access-key-id', s3.credentials.access_key_id];
   const to = ['--to', `s3://${bucket}/germans`];
-  expect(await on.json([...command, ...to, ...access, ...key])).toMatchObject({ users: 11, files: 1 });
+  expect(await on.json([...command, ...to, ...access, ...key])).toMatchObject({ rows: 11, files: 1 });
 });

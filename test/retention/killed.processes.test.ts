@@ -66,14 +66,18 @@ async function heldAt(
       what: `the process at: ${statement}`,
     });
     await work(held);
+  } catch (failed) {
+    // Nothing of it may wait for the next test.
+    held.kill('SIGKILL');
+    throw failed;
   } finally {
     // What the server has got of a process is carried out after its death; COMMIT has not come.
     await holder.query(`select pg_advisory_unlock(${HELD})`);
     holder.release();
+    await held.exit;
+    await isFree();
+    await at.pool.query(`drop trigger held on ${table}`);
   }
-  await held.exit;
-  await isFree();
-  await at.pool.query(`drop trigger held on ${table}`);
   return held;
 }
 

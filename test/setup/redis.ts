@@ -17,13 +17,13 @@ export interface TestRedis {
 
 /** A Redis server as production needs it: every write on disk before its answer, nothing evicted. */
 export async function startRedis(
-  options: { port?: number; dir?: string; args?: string[] } = {},
+  options: { port?: number; dir?: string; args?: string[]; server?: string } = {},
 ): Promise<TestRedis> {
   const port = options.port ?? (await freePort());
   const dir = options.dir ?? temporaryFolder('penstock-redis-');
   const { child, exit } = spawnOnLeash(
     [
-      'redis-server',
+      options.server ?? 'redis-server',
       ...['--port', String(port), '--bind', '127.0.0.1', '--dir', dir, '--save', ''],
       ...['--appendonly', 'yes', '--appendfsync', 'always', '--maxmemory-policy', 'noeviction'],
       ...(options.args ?? []),

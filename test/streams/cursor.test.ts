@@ -5,6 +5,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { replayFrom } from '../../src/store/stream-destinations.ts';
 import { appendLog, readLog, trimLog } from '../../src/store/stream-log.ts';
 import { openReader } from '../../workers/streams/read.ts';
+import { openSource } from '../../workers/streams/source.ts';
 import { event } from '../workers/batch.ts';
 import { startReceiver } from './receiver.ts';
 
@@ -38,6 +39,8 @@ test('what a time has brought is delivered again, with the same ids', async () =
 });
 
 test('what began at a time is delivered again also where its id is smaller than that of what began before it', async () => {
+  // The log is of all workspaces, and this test's times are in the past.
+  await pool.query('delete from stream_log');
   const again = await stream('http://127.0.0.1:9');
   const { workspaceId } = again;
   const entry = { workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} };
@@ -100,7 +103,7 @@ test('rows of the log are read once, and no more of them than hold a page', asyn
   const rows = sizes.map((size) => Array.from({ length: size }, entry));
   for (const entries of rows) await appendLog(pool as never, entries, now);
   const sent = vi.spyOn(pool, 'query');
-  const read = openReader(pool, workspaceId, { position: '0', place: 0 });
+  const read = openReader(openSource(pool, 'service_id'), workspaceId, { position: '0', place: 0 });
   const ids: string[] = [];
   const looks: number[] = [];
   for (let page = await read('999999999'); page; page = await read('999999999')) {
@@ -108,18 +111,64 @@ test('rows of the log are read once, and no more of them than hold a page', asyn
     const logs = sent.mock.calls.filter(([given]) => (given as { name?: string }).name === 'read-stream-log');
     looks.push(logs.length);
     // Another lease goes on from anywhere.
-    const again = await openReader(pool, workspaceId, page.end)('999999999');
+    const again = await openReader(openSource(pool, 'service_id'), workspaceId, page.end)('999999999');
     if (page.end.place > 0) expect(again!.read[0]!.message.id).toBe(rows.flat()[ids.length]!.id);
     sent.mockClear();
   }
   sent.mockRestore();
   expect(ids).toEqual(rows.flat().map(({ id }) => id));
-  expect(looks).toEqual([1, 0, 0, 0, 1]);
+  expect(looks).toEqual([1, 0, 0, 0, 0, 1]);
   const two = await readLog(pool, workspaceId, {
     ...{ after: '0', horizon: '999999999', limit: 10 },
     entries: 500,
   });
   expect(two.map((row) => row.ids.length)).toEqual([300, 1700]);
+});
+
+test('destinations of one workspace that go along together share what is read, and each gets all of it in order', async () => {
+  const { workspaceId } = await stream('http://127.0.0.1:9');
+  const now = new Date().toISOString();
+  const entry = () => ({ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} });
+  const rows = [3, 700, 1, 260].map((size) => Array.from({ length: size }, entry));
+  for (const entries of rows) await appendLog(pool as never, entries, now);
+  const sent = vi.spyOn(pool, 'query');
+  const source = openSource(pool, 'service_id');
+  const start = { position: '0', place: 0 };
+  // The second begins in the middle of a part.
+  const [, middle] = rows;
+  const first = openReader(source, workspaceId, start);
+  const { end } = (await first('999999999'))!;
+  const readers = [first, openReader(source, workspaceId, { ...end, place: end.place + 7 })];
+  const ids: string[][] = [[], []];
+  for (let more = true; more; ) {
+    const pages = await Promise.all(readers.map((read) => read('999999999')));
+    for (const [index, page] of pages.entries())
+      ids[index]!.push(...(page?.read ?? []).map(({ message }) => message.id));
+    more = pages.some(Boolean);
+  }
+  const names = sent.mock.calls.map(([given]) => (given as { name?: string }).name);
+  sent.mockRestore();
+  const all = rows.flat().map(({ id }) => id);
+  const behind = (of: string[]) => all.slice(all.indexOf(of[0]!));
+  expect(ids[0]).toEqual(behind(ids[0]!));
+  expect(ids[1]).toEqual(behind(ids[1]!));
+  expect(ids[1]).toHaveLength(ids[0]!.length - 7);
+  expect(middle!.map(({ id }) => id)).toContain(ids[1]![0]);
+  // Parts: 1 + 3 + 1 + 2, looked up once, and the empty looks at the end.
+  expect(names.filter((name) => name === 'read-stream-names').length).toBeLessThanOrEqual(4);
+});
+
+test('who is deleted is told no more to a destination that comes a second later', async () => {
+  const one = await stream('http://127.0.0.1:9');
+  await apply(one.workspace, event('ada'));
+  const source = openSource(pool, 'service_id');
+  const pages = async () =>
+    (await openReader(source, one.workspaceId, { position: '0', place: 0 })('999999999'))?.read.filter(
+      ({ message }) => message.type === 'event',
+    );
+  expect(await pages()).toHaveLength(1);
+  await pool.query('delete from profiles where workspace_id = $1', [one.workspaceId]);
+  await soon(async () => (await pages())?.length === 0);
 });
 
 test('what is trimmed before it was delivered is told, with how much it was', async () => {

@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { getPriority } from 'node:os';
 import { expect, test } from 'vitest';
 import { encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
 import { newId } from '../../src/platform/ids.ts';
@@ -52,5 +53,12 @@ test('a sync process that is killed while a receiver hangs loses nothing: anothe
     expect(names).toEqual(Array.from({ length: EVENTS }, (_, index) => `event-${index}`));
   }
   await pool.end();
+  await fleet.stop();
+});
+
+test('a sync process gives way to those that take and apply: it is as nice as SYNC_NICE says', async () => {
+  const fleet = await startFleet('postgres', { edges: 0, workers: 0, syncs: 1, env: { SYNC_NICE: '7' } });
+  const { pid } = fleet.syncs[0]!;
+  await waitUntil(() => getPriority(pid) === getPriority() + 7, { what: 'the nice value' });
   await fleet.stop();
 });

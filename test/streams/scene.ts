@@ -1,4 +1,5 @@
 import { randomBytes } from 'node:crypto';
+import { tmpdir } from 'node:os';
 import type pg from 'pg';
 import { Registry } from 'prom-client';
 import { afterAll, beforeAll } from 'vitest';
@@ -7,10 +8,11 @@ import { newId } from '../../src/platform/ids.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { createDestination, listDestinations } from '../../src/store/stream-destinations.ts';
-import { openDestination } from '../../src/streams/open-destination.ts';
+import { type OpeningOptions, openDestination } from '../../src/streams/open-destination.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { createStreamMetrics } from '../../workers/streams/metrics.ts';
+import { openSource } from '../../workers/streams/source.ts';
 import { startStreams } from '../../workers/streams/start.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
@@ -40,13 +42,18 @@ export async function stream(url: string, workspace?: { id: string }) {
 
 /** A stream of any kind. */
 export async function streamTo(
-  { kind, settings, secret }: { kind: string; settings: Record<string, Json>; secret?: Credentials },
+  {
+    kind,
+    settings,
+    secret,
+    ...others
+  }: { kind: string; settings: Record<string, Json>; secret?: Credentials; gatherMs?: number; from?: Date },
   workspace?: { id: string },
 ) {
   const { id: workspaceId } = workspace ?? (await createWorkspace(pool, newId()));
   const id = newId();
   await createDestination(pool, {
-    ...{ workspaceId, id, name: id, kind, settings },
+    ...{ workspaceId, id, name: id, kind, settings, ...others },
     secret: secret ? encryptCredentials(secret, id, keys) : null,
   });
   const state = async () => {
@@ -56,15 +63,26 @@ export async function streamTo(
   return { id, workspaceId, workspace: { id: workspaceId }, state };
 }
 
+function noBucket(): never {
+  throw new Error('no bucket');
+}
+
 /** What a sync process does for streams; several may run. */
 export function deliverStreams(
-  given: Partial<Parameters<typeof startStreams>[0]['context']> & { atOnce?: number } = {},
+  given: Partial<Parameters<typeof startStreams>[0]['context']> & {
+    atOnce?: number;
+    opening?: Partial<OpeningOptions>;
+  } = {},
 ) {
-  const reach = createReach({ refused: 'none' });
-  const { atOnce, ...others } = given;
+  const { atOnce, opening: different, ...others } = given;
+  const opening: OpeningOptions = {
+    ...{ reach: createReach({ refused: 'none' }), keys, serviceIdField: 'service_id' },
+    files: { folders: [tmpdir()], bucketAccess: noBucket },
+    ...different,
+  };
   const context = {
-    ...{ pool, log: silent, serviceIdField: 'service_id' },
-    open: (stored: Parameters<typeof openDestination>[0]) => openDestination(stored, { reach, keys }),
+    ...{ pool, log: silent, source: openSource(pool, 'service_id') },
+    open: (stored: Parameters<typeof openDestination>[0]) => openDestination(stored, opening),
     metrics: createStreamMetrics(new Registry()),
     ...others,
   };

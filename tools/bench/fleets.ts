@@ -4,6 +4,7 @@ import { seedNaive, startNaive } from './naive/start.ts';
 import { startOurs } from './ours.ts';
 import { seedUsers } from './seed.ts';
 import type { Size } from './size.ts';
+import { addTenants, type Tenants } from './tenants.ts';
 import { createTurns } from './turns.ts';
 import { warmUp } from './warm-up.ts';
 
@@ -13,6 +14,7 @@ const TWO_WORKERS = 1;
 const TWO_LANES = 2;
 const FOUR_LANES = [3, 4];
 const FIRST_SCRATCH = 5;
+const TENANTS = 12;
 const STREAMED = 13;
 const TRACED = { '0.01': 14, '1': 15 };
 
@@ -38,6 +40,8 @@ export interface Fleets {
   traced(share: keyof typeof TRACED): Promise<Contender>;
   /** `ours` with a sync process that sends everything on to two webhooks. */
   streamed(): Promise<Contender>;
+  /** `ours` with many workspaces. */
+  tenants(): Promise<Tenants>;
   /** `ours`, without users, on tables that the rows of one purpose may fill as they like. */
   scratch(purpose: string): Promise<Contender>;
   stop(): Promise<void>;
@@ -49,8 +53,8 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
   const settings = { QUEUE_TIMEOUT_MS: '5000', ...asked };
   const started: Promise<Contender>[] = [];
   const turns = createTurns();
-  const once = (start: () => Promise<Contender>) => {
-    let fleet: Promise<Contender> | undefined;
+  const once = <Started extends Contender>(start: () => Promise<Started>) => {
+    let fleet: Promise<Started> | undefined;
     return async () => {
       if (!fleet) {
         turns.pause();
@@ -101,6 +105,10 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
     streamed: once(async () => {
       const streamsTo = await environment.collector();
       return warm(await startOurs(environment, settings, { name: 'streamed', redis: STREAMED, streamsTo }));
+    }),
+    tenants: once(async () => {
+      const place = { name: 'tenants', redis: TENANTS };
+      return addTenants(await startOurs(environment, settings, place), size);
     }),
     embedded: once(async () =>
       warm(await startOurs(environment, { ...settings, LANES: '1' }, { name: 'embedded' })),

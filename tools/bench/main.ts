@@ -34,6 +34,7 @@ import { soakRow } from './rows/soak.ts';
 import { startRows } from './rows/starts.ts';
 import { streamedRows } from './rows/streamed.ts';
 import { syncRow } from './rows/sync.ts';
+import { tenantRows } from './rows/tenants.ts';
 import { tracedRows } from './rows/traced.ts';
 import { type Size, sizeOf } from './size.ts';
 
@@ -73,6 +74,7 @@ async function main(): Promise<void> {
       ...identityRows(fleets, size),
       sync.row,
       ...starts.rows,
+      ...(options.tenants ? tenantRows(fleets, environment, size) : []),
       ...(options.traced ? tracedRows(fleets, environment, size) : []),
       ...(options.streamed ? streamedRows(fleets, environment, size) : []),
       ...(options.pinned ? pinnedRows(fleets, environment, size) : []),

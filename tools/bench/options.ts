@@ -25,6 +25,8 @@ export interface BenchOptions {
   /** Whether it is also measured what traces cost. */
   traced: boolean;
   streamed: boolean;
+  /** Whether many workspaces are compared with one, and one beside another that floods. */
+  tenants: boolean;
   /** Minutes of full load during which memory is watched. */
   soak?: number;
 }
@@ -61,6 +63,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
     .option('--pinned', 'also one worker and two while Postgres has a core of its own (needs taskset)', false)
     .option('--traced', 'also while one request in a hundred, and while every request is traced', false)
     .option('--streamed', 'also while everything is sent on to two webhooks', false)
+    .option('--tenants', 'also a thousand workspaces, and a quiet one beside one that floods', false)
     .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
     .option(
       '--postgres <folder>',

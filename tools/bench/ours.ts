@@ -31,11 +31,12 @@ const countStored = `
     (select count(*) from events)::float8 as events,
     (select count(*) from purchases)::float8 as purchases`;
 
-/** A limit that no measurement meets. */
-const raiseLimit = `
+/** A limit that no measurement meets, for each workspace. */
+export const raiseLimit = `
   insert into rate_limits (workspace_id, bucket, requests, window_seconds)
   select workspaces.id, bucket, 100000000, 60
-  from workspaces, unnest(array['users.track', 'users.identity']) as bucket`;
+  from workspaces, unnest(array['users.track', 'users.identity']) as bucket
+  on conflict do nothing`;
 
 /** Which of several that run in one environment. */
 interface Place {

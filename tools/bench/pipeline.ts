@@ -11,6 +11,8 @@ import { readPeaks, resetPeaks } from './peak-memory.ts';
 export interface Shape {
   objects: number;
   kinds?: readonly TrafficKind[];
+  /** Keys of the workspaces that send, in turn; absent: the contender's own. */
+  keys?: readonly string[];
   /** Every user as often as the others; else few come often. */
   evenly?: boolean;
   connections: number;

@@ -20,4 +20,6 @@ export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['ours-1-streamed', 'ours-1'],
   ['ours-1-sampled', 'ours-1'],
   ['ours-1-traced', 'ours-1'],
+  ['tenants-1000-75', 'tenants-1-75'],
+  ['tenants-1000-1', 'tenants-1-1'],
 ];

@@ -21,6 +21,9 @@ export interface Size {
   waitingBytes: number;
   /** Small envelopes that wait for a worker. */
   waitingEnvelopes: number;
+  /** Workspaces that send side by side, and users of each. */
+  tenants: number;
+  usersOfTenant: number;
 }
 
 /**
@@ -42,6 +45,8 @@ export function sizeOf(seconds: number, syncedRows?: number): Size {
     attributeProfiles: real ? 20_000 : 500,
     waitingBytes: real ? 20_000_000 : 2_000_000,
     waitingEnvelopes: real ? 3000 : 300,
+    tenants: real ? 1000 : 20,
+    usersOfTenant: 200,
   };
 }
 

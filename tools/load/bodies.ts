@@ -80,6 +80,11 @@ export function assignUsers(
   }
 }
 
+/** Lets a message be of the workspace that has this key. @param at where the key that it was made with begins */
+export function assignKey({ bytes }: Message, key: string, at: number): void {
+  bytes.write(key, at, 'latin1');
+}
+
 /** Gives the objects the users `first`, `first` + 1 and so on. */
 export function assignUsersFrom({ bytes, users }: Message, first: number): void {
   users.forEach((at, index) => {

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { Address } from './address.ts';
 import {
+  assignKey,
   assignUsers,
   type BodyOptions,
   type Message,
@@ -19,6 +20,8 @@ import { countAnswer, countError, emptyTally, type Tally } from './tally.ts';
 export interface LoadOptions extends BodyOptions {
   target: Address;
   key: string;
+  /** Keys of several workspaces, in turn, each as long as `key`; absent: that one alone. */
+  keys?: readonly string[];
   /** Sending ends after this time, or after `maxRequests`. */
   seconds: number;
   maxRequests: number;
@@ -57,7 +60,7 @@ const PROGRESS_MS = 250;
 
 /** Sends traffic, then waits until everything accepted is applied. */
 export async function runLoad(options: LoadOptions): Promise<LoadResult> {
-  const { target, key, observer } = options;
+  const { target, key, keys, observer } = options;
   const random = createRandom(Date.now());
   const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
   const pool = makeMessages(POOL + options.connections, head, options, random, Date.now());
@@ -71,6 +74,8 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
   const pace = createPace(options.rate, start, end);
   const elapsed = () => (performance.now() - start) / 1000;
   const progress = setInterval(() => options.onProgress?.(tally, elapsed()), PROGRESS_MS);
+  const keyAt = head.indexOf(key);
+  let turn = 0;
   let left = options.maxRequests;
 
   const probing =
@@ -104,6 +109,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
       if (performance.now() >= end) break;
       const message = takeMessage(pool, random);
       assignUsers(message, options.users, random, options.evenly);
+      if (keys) assignKey(message, keys[turn++ % keys.length]!, keyAt);
       await exchange(connection, message, from);
     }
     connection.close();

@@ -3,6 +3,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
+import { createBeside } from './beside.ts';
 import { type BatchResult, blameOf, createFailures, type Failed, type Left, triesOf } from './failures.ts';
 import type { Delivery } from './open.ts';
 import {
@@ -272,6 +273,11 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
 
   return {
     apply,
+    /** Applies envelopes before their place in the lane: see `createBeside`. */
+    applyBeside: createBeside({
+      ...{ pool, log, report, signal: abandon.signal },
+      mayBegin: (ids) => transactions < connections && !ids.some(apart.knows),
+    }),
     /** From now on the lane hears of it when a batch of its own was cut. */
     follow(lane: number, onCut: OnCut): void {
       followers.set(lane, onCut);

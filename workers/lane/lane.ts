@@ -11,6 +11,7 @@ import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/q
 import type { Coalescer } from '../batch/coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
+import { createOvertaking } from './overtaking.ts';
 import { createPrefetch, type WaitingEnvelope } from './prefetch.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
@@ -27,6 +28,10 @@ const REMOVE_DELAYS = [50, 100, 200, 400, 800];
 
 /** Milliseconds between two lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
+
+/** Milliseconds before a look at who may overtake what is in work; each that finds nobody doubles the pause. */
+const FIRST_PAUSE_MS = 3;
+const LONGEST_PAUSE_MS = 24;
 
 export interface Lane extends Service {
   /** Stands no longer at a fence, if it does: its job, and those of the lanes that it waits for, are gone. */
@@ -49,6 +54,8 @@ export interface LaneContext {
 interface InWork {
   /** Id of the first envelope: that of the job in work. */
   head: string;
+  /** All that was handed in. */
+  deliveries: Delivery[];
   /** Jobs that still wait in the lane, in its order. */
   behind: string[];
   /** Each of what was handed in; more may come while one of them is not resolved. */
@@ -74,6 +81,8 @@ export function startLane(lane: number, context: LaneContext): Lane {
   const queue = openQueue<WireEnvelope>(connection, laneName(lane));
   const waiting = waitingIn(connection, queue);
   const prefetch = createPrefetch(waiting, reads);
+  const overtaking = createOvertaking(waiting, reads);
+  let pause = FIRST_PAUSE_MS;
 
   /** Jobs that took effect together with one in front of them. */
   const early = new Set<string>();
@@ -124,13 +133,48 @@ export function startLane(lane: number, context: LaneContext): Lane {
 
   /** One batch for a job and what was seen behind it, and what is seen later if it takes long. */
   async function applyPrefetched(delivery: Delivery, following: WaitingEnvelope[]): Promise<void> {
-    const first = coalescer.apply(delivery, ...following.map(({ id, envelope }) => deliveryOf(id, envelope)));
-    const mine: InWork = { head: delivery.id, behind: following.map(({ id }) => id), handedIn: [first] };
+    const { along, beside } = overtaking.part(delivery, following);
+    const deliveries = [delivery, ...along.map(({ id, envelope }) => deliveryOf(id, envelope))];
+    const first = coalescer.apply(...deliveries);
+    const behind = along.map(({ id }) => id);
+    const mine: InWork = { head: delivery.id, deliveries, behind, handedIn: [first] };
     inWork = mine;
-    void prefetch.read(following, first);
+    if (beside.length > 0) mine.handedIn.push(applyBeside(beside));
+    void prefetch.read(along, first);
+    void letOvertake(mine, first);
     for (const applied of mine.handedIn) await applied;
     inWork = undefined;
     await removeEarly(mine.behind);
+  }
+
+  /** Until the job and what was applied with it has taken effect, those who wait behind others have their turns beside it. */
+  async function letOvertake(mine: InWork, first: Promise<void>): Promise<void> {
+    let over = false;
+    void first.then(() => {
+      over = true;
+    });
+    for (;;) {
+      await sleep(pause);
+      if (over || closing) return;
+      const found = await overtaking.find(mine.deliveries).catch(() => []);
+      if (over || closing || inWork !== mine) return;
+      pause = found.length > 0 ? FIRST_PAUSE_MS : Math.min(pause * 2, LONGEST_PAUSE_MS);
+      if (found.length === 0) continue;
+      const beside = applyBeside(found);
+      // While the job is in work nobody is handed what is removed.
+      mine.handedIn.push(beside);
+      await beside;
+    }
+  }
+
+  async function applyBeside(found: WaitingEnvelope[]): Promise<void> {
+    prefetch.makeWay();
+    const ids = found.map(({ id }) => id);
+    const done = await coalescer.applyBeside(found.map(({ id, envelope }) => deliveryOf(id, envelope)));
+    if (done === false) overtaking.leave(ids);
+    if (!done) return;
+    prefetch.leaveOut(ids);
+    await removeEarly(ids);
   }
 
   /** A batch that takes long was cut: who shares the lane has a turn between two parts of it. */
@@ -150,6 +194,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
     if (inWork !== mine || closing || more.length === 0 || deliveries.some(({ id }) => id === mine.head))
       return;
     mine.behind.push(...more.map(({ id }) => id));
+    mine.deliveries.push(...deliveries);
     mine.handedIn.push(coalescer.apply(...deliveries));
   }
 

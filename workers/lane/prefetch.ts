@@ -46,6 +46,10 @@ const AT_ONCE = 8;
 const SMALL = 1 / 256;
 const SMALL_AT_ONCE = 32;
 
+/** Milliseconds for which a lane in which somebody overtook is shared, and the part of enough that is enough meanwhile. */
+const SHARED_MS = 1000;
+const SHARED_PART = 1 / 8;
+
 /** An envelope that waits. */
 export interface WaitingEnvelope {
   id: string;
@@ -61,6 +65,8 @@ function createPrefix(reads: number) {
   let behind: WaitingEnvelope[] = [];
   /** How much of what is enough there is: 1 is all of it. */
   let found = 0;
+  /** By `performance.now()`: smaller transactions until then. */
+  let sharedUntil = 0;
   /** As much of one envelope, about: what is read and not taken along has been read in vain. */
   let typical = 1;
 
@@ -116,12 +122,22 @@ function createPrefix(reads: number) {
     // At a fence the lane has to stand itself, and at what another worker has to apply.
     if (!job || job.data?.fence !== undefined || versionOf(job.data) > reads) return false;
     behind.push({ id: job.id, envelope: job.data });
-    found += shareOf(job.data);
+    found += shareOf(job.data) / (performance.now() < sharedUntil ? SHARED_PART : 1);
     typical = found / behind.length;
     return found < 1;
   }
 
-  return { takeFor, takeAll, continuationIn, beginWith, wanted, add, forget };
+  /** These have taken effect before their turn. */
+  function leaveOut(ids: string[]): void {
+    if (next !== undefined && ids.includes(next)) forget();
+    behind = behind.filter(({ id }) => !ids.includes(id));
+  }
+
+  function share(): void {
+    sharedUntil = performance.now() + SHARED_MS;
+  }
+
+  return { takeFor, takeAll, continuationIn, beginWith, wanted, add, forget, leaveOut, share };
 }
 
 /** How much of what is enough an envelope is. */
@@ -240,5 +256,14 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
     return true;
   }
 
-  return { take, takeMore, read, forget };
+  return {
+    take,
+    takeMore,
+    read,
+    forget,
+    /** These have taken effect before their turn, and wait no longer. */
+    leaveOut: prefix.leaveOut,
+    /** Somebody overtakes: for a while less is taken along, so that the next one waits less long. */
+    makeWay: prefix.share,
+  };
 }

@@ -1,8 +1,8 @@
 import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
-import type { Redis } from '../../src/queue/bullmq.ts';
 import { createLaneShares, type LaneSharesOptions } from '../../src/queue/lane-shares.ts';
+import { type RedisClient, whenConnected } from '../../src/queue/open-redis.ts';
 
 /** Milliseconds between two heartbeats: the longest wait for a lane that another worker has given back. */
 const BEAT_MS = 250;
@@ -26,7 +26,7 @@ export interface WorkedLane extends Service {
 
 export interface LaneSharing extends Omit<LaneSharesOptions, 'lease'> {
   /** That of the observer: it fails at once while Redis is away. */
-  redis: Redis;
+  redis: RedisClient;
   /** Milliseconds. */
   lockDuration: number;
   /** Milliseconds for which a lane is left to workers of a later release. */
@@ -124,13 +124,13 @@ export function shareLanes({ redis, lockDuration, standBack, open, log, ...given
     log.warn({ err: error }, 'the lanes cannot be shared out now; this worker keeps those that it has');
   });
   void beating.now();
-  redis.on('ready', beating.now);
+  const forget = whenConnected(redis, () => void beating.now());
 
   return {
     name: 'shares of the lanes',
     async stop() {
       leaves = true;
-      redis.off('ready', beating.now);
+      forget();
       await within(FAREWELL_MS, shares.beat(present(), true)).catch(() => {});
       await Promise.all([...worked.keys()].map((lane) => close(lane)));
       void beating.stop();

@@ -4,6 +4,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
+import { pingRedis } from '../../src/queue/open-redis.ts';
 import { type Waiting, waitingIn } from '../../src/queue/waiting.ts';
 
 /** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
@@ -85,7 +86,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   /** Whether the lanes' own connection is well: if not, a new process would be no better off than a new connection. */
   async function answers(): Promise<boolean> {
     if (!connection.redis) return true;
-    const asked = within(SLOW * lockDuration, connection.redis.ping());
+    const asked = within(SLOW * lockDuration, pingRedis(connection.redis));
     return asked.then(
       () => true,
       () => false,

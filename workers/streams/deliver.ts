@@ -1,23 +1,20 @@
 import { createHash } from 'node:crypto';
-import type { Log } from '../../src/platform/log.ts';
 import { rest } from '../../src/platform/poll.ts';
-import type { Pool } from '../../src/store/database.ts';
 import {
   advanceDestination,
   giveBackDestination,
   type LeasedDestination,
-} from '../../src/store/stream-destinations.ts';
-import { type Batch, DeliveryError, type Destination } from '../../src/streams/destination.ts';
-import { envelopeOf } from '../../src/streams/message.ts';
-import type { StreamMetrics } from './metrics.ts';
-import { type Cursor, openReader, type Page, type Read } from './read.ts';
-
-/** For how long nobody else delivers. Longer than a try takes. */
-export const LEASE_MS = 30_000;
-
-/** A destination that has got everything is looked at so often, and given back after so many looks. */
-const LOOK_MS = 100;
-const LOOKS = 20;
+} from '../../src/store/stream-leases.ts';
+import {
+  type Batch,
+  DeliveryError,
+  type Destination,
+  type FileDestination,
+} from '../../src/streams/destination.ts';
+import { LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
+import { deliverFile } from './deliver-file.ts';
+import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
+import type { Told } from './source.ts';
 
 /** One that has always more is given back after so long: others may wait for a place. */
 const TURN_MS = 10_000;
@@ -26,19 +23,8 @@ const TURN_MS = 10_000;
 const FIRST_RETRY_MS = 1000;
 const LONGEST_RETRY_MS = 300_000;
 
-export interface StreamContext {
-  pool: Pool;
-  /** Ids of the log up to it are decided. */
-  horizon(): string;
-  /** @throws {DeliveryError} */
-  open(leased: LeasedDestination): Destination;
-  /** Wire name of the service id. */
-  serviceIdField: string;
-  metrics: StreamMetrics;
-  log: Log;
-  /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */
-  turnMs?: number;
-}
+/** Before a file is tried again of which nothing is decided: something that stays open holds the log back. */
+const UNDECIDED_MS = 5000;
 
 /**
  * Delivers what is behind the cursor of a leased destination, until it has got everything, has had its
@@ -51,11 +37,17 @@ export async function deliverTo(
   leaving: AbortSignal,
 ): Promise<void> {
   const { pool, metrics, log } = context;
-  let destination: Destination | undefined;
+  let destination: Destination | FileDestination | undefined;
   try {
     destination = context.open(leased);
-    const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
-    if (isStillOurs) await giveBackDestination(pool, leased);
+    if ('deliver' in destination) {
+      const isStillOurs = await deliverAll(leased, { ...context, destination }, leaving);
+      if (isStillOurs) await giveBackDestination(pool, leased);
+    } else {
+      const done = await deliverFile(leased, { ...context, destination }, leaving);
+      if (done !== 'lost')
+        await giveBackDestination(pool, leased, { retryMs: done === 'undecided' ? UNDECIDED_MS : 0 });
+    }
   } catch (error) {
     if (leaving.aborted) return void (await giveBackDestination(pool, leased).catch(() => {}));
     if (error instanceof DeliveryError) metrics.failed(leased);
@@ -97,10 +89,9 @@ async function deliverAll(
   context: Delivering,
   leaving: AbortSignal,
 ): Promise<boolean> {
-  const { pool } = context;
   const { workspaceId } = leased;
   const { position, place } = leased;
-  const read = openReader(pool, workspaceId, { position, place });
+  const read = openReader(context.source, workspaceId, { position, place });
   const turn = context.turnMs ?? TURN_MS;
   const since = performance.now();
   for (let looks = 0; looks < LOOKS && !leaving.aborted; looks++) {
@@ -126,14 +117,15 @@ interface Going {
 /** @returns false when the lease is gone: somebody else delivers, or nobody is to */
 async function deliverPage({ read, end }: Page, going: Going, leaving: AbortSignal): Promise<boolean> {
   const { leased, context } = going;
-  const { destination, serviceIdField, metrics } = context;
-  let [batch, envelopes, bytes]: [Read[], string[], number] = [[], [], 0];
+  const { destination, metrics } = context;
+  let [batch, bytes]: [Told[], number] = [[], 0];
 
   async function send(cursor: Cursor): Promise<boolean> {
     const messages = batch.map(({ message }) => message);
+    const envelopes = batch.map(({ envelope }) => envelope);
     if (messages.length > 0)
       await destination.deliver({ id: batchId(messages), messages, envelopes }, leaving);
-    [batch, envelopes, bytes] = [[], [], 0];
+    [batch, bytes] = [[], 0];
     metrics.delivered(leased, messages.length);
     return advanceDestination(context.pool, leased, {
       ...cursor,
@@ -143,20 +135,22 @@ async function deliverPage({ read, end }: Page, going: Going, leaving: AbortSign
   }
 
   for (const one of read) {
-    const envelope = envelopeOf(one.message, serviceIdField);
-    const size = Buffer.byteLength(envelope);
-    const isFull = batch.length === destination.most.messages || bytes + size > destination.most.bytes;
-    if (batch.length > 0 && isFull && !(await send(batch.at(-1)!.cursor))) return false;
+    const isFull = batch.length === destination.most.messages || bytes + one.bytes > destination.most.bytes;
+    if (batch.length > 0 && isFull && !(await send(lastOf(batch)))) return false;
     batch.push(one);
-    envelopes.push(envelope);
-    bytes += size;
+    bytes += one.bytes;
   }
   return send(end);
 }
 
+/** The cursor behind all of them. */
+function lastOf(batch: Told[]): Cursor {
+  const { row, place } = batch.at(-1)!;
+  return cursorBehind(row, place);
+}
+
 /** The same for the same messages alone: who has got fewer of them once does not take more for a repetition. */
 function batchId(messages: Batch['messages']): string {
-  const hash = createHash('sha256');
-  for (const { id } of messages) hash.update(id);
+  const hash = createHash('sha256').update(messages.map(({ id }) => id).join(''));
   return `msg_${hash.digest('hex').slice(0, 32)}`;
 }

@@ -1,8 +1,10 @@
 import type { Service } from '../../src/platform/lifecycle.ts';
 import { poll } from '../../src/platform/poll.ts';
-import { leaseDestinations, listDestinations } from '../../src/store/stream-destinations.ts';
+import { listDestinations } from '../../src/store/stream-destinations.ts';
+import { leaseDestinations } from '../../src/store/stream-leases.ts';
 import { trimLog, watchHorizon } from '../../src/store/stream-log.ts';
-import { deliverTo, LEASE_MS, type StreamContext } from './deliver.ts';
+import { LEASE_MS, type StreamContext } from './context.ts';
+import { deliverTo } from './deliver.ts';
 
 /** How often destinations are looked for that have something to get. */
 const LEASE_INTERVAL_MS = 500;
@@ -15,12 +17,14 @@ const TRIM_ROWS = 500;
 const MOST_LISTED = 200;
 /** Destinations that one process delivers to at a time: each has a page and a batch in memory. */
 const MOST_AT_ONCE = 16;
+/** Beside those, files: one may take minutes, and has a part of it in memory. */
+const MOST_FILES_AT_ONCE = 8;
 
 export interface StreamsOptions {
   context: Omit<StreamContext, 'horizon'>;
   /** Days that the log is kept. */
   days: number;
-  /** Destinations at a time; 16 unless told. */
+  /** Destinations at a time, those of files aside; 16 unless told. */
   atOnce?: number;
 }
 
@@ -32,33 +36,40 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
   const { pool, metrics, log } = context;
   const leaving = new AbortController();
   const horizon = watchHorizon(pool);
-  const working = new Set<Promise<void>>();
+  const places = [
+    { gathers: false, most: atOnce, working: new Set<Promise<void>>() },
+    { gathers: true, most: MOST_FILES_AT_ONCE, working: new Set<Promise<void>>() },
+  ];
   const failed = (error: unknown) => log.warn({ err: error }, 'streams wait for Postgres');
+
+  async function begin({ gathers, most, working }: (typeof places)[number]): Promise<void> {
+    const limit = most - working.size;
+    if (limit <= 0) return;
+    const leased = await leaseDestinations(pool, { milliseconds: LEASE_MS, limit, gathers });
+    // Who has a lease delivers, and waits for the horizon by itself.
+    if (leased.length > 0) await horizon.look().catch(failed);
+    for (const one of leased) {
+      const work = deliverTo(one, { ...context, horizon: horizon.horizon }, leaving.signal);
+      working.add(work);
+      void work.finally(() => {
+        working.delete(work);
+        // Somebody may wait for the place.
+        if (!leaving.signal.aborted) void leases.now();
+      });
+    }
+  }
 
   const leases = poll(
     LEASE_INTERVAL_MS,
     async () => {
-      const limit = atOnce - working.size;
-      if (limit <= 0) return;
-      const leased = await leaseDestinations(pool, { milliseconds: LEASE_MS, limit });
-      // Who has a lease delivers, and waits for the horizon by itself.
-      if (leased.length > 0) await horizon.look().catch(failed);
-      for (const one of leased) {
-        const work = deliverTo(one, { ...context, horizon: horizon.horizon }, leaving.signal);
-        working.add(work);
-        void work.finally(() => {
-          working.delete(work);
-          // Somebody may wait for the place.
-          if (!leaving.signal.aborted) void leases.now();
-        });
-      }
+      for (const place of places) await begin(place);
     },
     failed,
   );
   const horizons = poll(
     HORIZON_INTERVAL_MS,
     async () => {
-      if (working.size > 0) await horizon.look();
+      if (places.some(({ working }) => working.size > 0)) await horizon.look();
     },
     failed,
   );
@@ -89,7 +100,7 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
     async stop() {
       leaving.abort();
       await Promise.all([leases, horizons, numbers, trims].map((one) => one.stop()));
-      await Promise.all(working);
+      await Promise.all(places.flatMap(({ working }) => [...working]));
     },
   };
 }

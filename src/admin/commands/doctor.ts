@@ -4,7 +4,7 @@ import type { Config } from '../../platform/config.ts';
 import { queueKind } from '../../queue/connection.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { addVerb } from '../command.ts';
-import { checkCertificates } from '../doctor/certificates.ts';
+import { checkCertificates, redisUrls } from '../doctor/certificates.ts';
 import { checkEnvelopes, judgeFleet, lookAtFleet } from '../doctor/fleet.ts';
 import {
   checkDisks,
@@ -14,7 +14,8 @@ import {
   error,
   type Finding,
 } from '../doctor/machine.ts';
-import { attempt, checkPostgres, checkRedis } from '../doctor/stores.ts';
+import { checkRedis } from '../doctor/redis.ts';
+import { attempt, checkPostgres } from '../doctor/stores.ts';
 import { printJson } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
 
@@ -53,7 +54,7 @@ async function checkStores(config: Config): Promise<Finding[]> {
   const { pool } = database;
   try {
     const certificates = await attempt('certificate', 'Correct sslrootcert in DATABASE_URL.', () =>
-      checkCertificates(databaseUrl, config.REDIS_URL),
+      checkCertificates(databaseUrl, redisUrls(config)),
     );
     const postgres = await attempt(
       'postgres',

@@ -1,47 +1,48 @@
-import { Presets, SingleBar } from 'cli-progress';
-import type { Command } from 'commander';
-import { exportUsers } from '../../export/export-users.ts';
-import { ExportError, type Unfinished, type Wanted } from '../../export/progress.ts';
-import type { BucketAccess } from '../../integrations/bucket-client.ts';
-import { type ObjectStore, ObjectStoreError } from '../../object-store/object-store.ts';
-import { accessBySettings, openObjectStore } from '../../object-store/open-object-store.ts';
+import { type Command, InvalidArgumentError, Option } from 'commander';
+import { exportRows, type Reached } from '../../export/export-rows.ts';
+import { ExportError, type Unfinished, type Wanted, type What, whats } from '../../export/progress.ts';
+import { ObjectStoreError } from '../../object-store/object-store.ts';
+import { ParquetError } from '../../object-store/parquet.ts';
 import { userFields } from '../../operations/export/user-fields.ts';
-import { reachOfSources } from '../../platform/reach.ts';
+import { parseTime, toIso } from '../../profile/time.ts';
 import { type AuditEntry, recordAudit } from '../../store/audit.ts';
 import { findSegment } from '../../store/segments.ts';
 import { parseId } from '../arguments.ts';
 import { commandLine } from '../audit.ts';
-import { addVerb, Refusal } from '../command.ts';
-import {
-  addSecretOptions,
-  readSecret,
-  requireEndpoint,
-  type SecretOptions,
-} from '../integrations/source-options.ts';
+import { addVerb, codeOf, describeFailure, Refusal } from '../command.ts';
+import { addSecretOptions } from '../integrations/source-options.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
-import { printRow } from '../output.ts';
+import { printRow, showRows } from '../output.ts';
+import { formats, openTarget, type Target, type TargetOptions } from './export-target.ts';
 
-interface Options extends SecretOptions {
+interface Options extends TargetOptions {
   workspace: string;
-  to: string;
+  what: What;
   segment?: string;
   fields?: string[];
-  region?: string;
-  endpoint?: string;
-  accessKeyId?: string;
+  from?: string;
+  until?: string;
   json?: boolean;
 }
 
 export function addExport(program: Command): void {
   const verb = addVerb(program, 'export', {
     sentence:
-      'Write the users of a workspace, or those of a segment, as gzipped NDJSON; run again after a kill, it goes on.',
-    example: 'export --workspace default --to ./users --fields external_id,email',
+      'Write users, events, purchases or subscription states of a workspace as NDJSON or Parquet; run again after a kill, it goes on.',
+    example: 'export --workspace default --what events --from 2026-01-01 --to ./events',
   })
     .requiredOption('--workspace <workspace>', 'name or id of the workspace')
-    .requiredOption('--to <place>', 'a folder, or s3://bucket/prefix')
-    .option('--segment <id>', 'only users whom this segment means', parseId)
-    .option('--fields <names>', 'fields of a user, with commas between; all unless told', collectNames)
+    .requiredOption(
+      '--to <place>',
+      'a folder, s3://bucket/prefix, or one file: .ndjson, .ndjson.gz, .parquet',
+    )
+    .addOption(new Option('--what <what>', 'what is written').choices(whats).default('profiles'))
+    .addOption(new Option('--format <format>', 'how it is written; ndjson unless told').choices(formats))
+    .option('--no-gzip', 'ndjson: do not pack it')
+    .option('--segment <id>', 'only of users whom this segment means', parseId)
+    .option('--fields <names>', 'profiles: their fields, with commas between; all unless told', collectNames)
+    .option('--from <time>', 'events, purchases: only what has happened since, in ISO 8601', parseInstant)
+    .option('--until <time>', 'events, purchases: only what has happened before, in ISO 8601', parseInstant)
     .option('--region <region>', 's3: region of the bucket')
     .option('--endpoint <url>', 's3: address of a service other than AWS')
     .option('--access-key-id <id>', 's3: who writes it; unless told, the settings S3_* say how it is reached')
@@ -51,6 +52,13 @@ export function addExport(program: Command): void {
 
 const collectNames = (text: string) => text.split(',').map((name) => name.trim());
 
+function parseInstant(text: string): string {
+  const time = parseTime(text);
+  if (time === undefined)
+    throw new InvalidArgumentError('A time is written 2026-01-31T12:00:00Z, or 2026-01-31.');
+  return toIso(time);
+}
+
 async function exportTo(options: Options): Promise<void> {
   const leaving = new AbortController();
   const leave = () => leaving.abort(new ExportError('stopped'));
@@ -58,24 +66,13 @@ async function exportTo(options: Options): Promise<void> {
   try {
     await withInstallation(async (installation) => {
       const wanted = await wantedOf(options, installation);
-      const store = await openStore(options, installation);
-      const bar = showUsers();
+      const target = await openTarget(options, installation);
       try {
-        await recordAudit(installation.database.pool, commandLine(), [auditOf(wanted, store)]);
-        const { users, users_cut, files, moments } = await exportUsers(wanted, {
-          ...{ pool: installation.database.pool, store, leaving: leaving.signal },
-          serviceIdField: installation.config.SERVICE_ID_FIELD,
-          onBegin: (unfinished) => bar.begin(unfinished, { json: options.json, where: store.where }),
-          onProgress: bar.move,
-        }).finally(bar.stop);
-        printRow(options.json, {
-          ...{ to: store.where, users, users_cut, files: files.length, moments: moments.length },
-          bytes: files.reduce((sum, { bytes }) => sum + bytes, 0),
+        await write({ ...wanted, format: target.format }, target, {
+          ...{ installation, options, leaving: leaving.signal },
         });
-      } catch (error) {
-        throw inWords(error, store);
       } finally {
-        store.close();
+        target.store.close();
       }
     });
   } finally {
@@ -83,81 +80,105 @@ async function exportTo(options: Options): Promise<void> {
   }
 }
 
-/** Who has taken the users along, where to, and which of their fields. */
-function auditOf({ workspace, segment, fields }: Wanted, { where }: ObjectStore): AuditEntry {
+interface Job {
+  installation: Installation;
+  options: Options;
+  leaving: AbortSignal;
+}
+
+async function write(wanted: Wanted, { store, file }: Target, job: Job): Promise<void> {
+  const { installation, options, leaving } = job;
+  const { pool } = installation.database;
+  const where = file === undefined ? store.where : `${store.where.replace(/\/$/, '')}/${file}`;
+  const bar = createBar(where, options);
+  await recordAudit(pool, commandLine(), [auditOf(wanted, where)]);
+  const exported = await exportRows(wanted, {
+    ...{ pool, store, file, leaving },
+    serviceIdField: installation.config.SERVICE_ID_FIELD,
+    onBegin: bar.begin,
+    onProgress: bar.move,
+  })
+    .finally(bar.stop)
+    .catch((error) => {
+      throw inWords(error, where, file !== undefined);
+    });
+  const { what, rows, rows_cut, files, moments, archived_months } = exported;
+  printRow(
+    options.json,
+    {
+      ...{ to: where, what, rows, rows_cut, files: files.length, moments: Math.max(1, moments.length) },
+      ...{ bytes: files.reduce((sum, { bytes }) => sum + bytes, 0), archived_months },
+    },
+    archived_months.length > 0
+      ? `Rows that came in ${archived_months.join(', ')} are in the archive, and not in this export.`
+      : undefined,
+  );
+}
+
+/** Who has taken what along, where to, and which of it. */
+function auditOf({ what, workspace, segment, fields, from, until }: Wanted, to: string): AuditEntry {
   return {
     ...{
       action: 'exports.begin',
       workspaceId: workspace.id,
       subject: { kind: 'workspace', id: workspace.id },
     },
-    detail: { to: where, segment_id: segment?.id ?? null, fields },
+    detail: { what, to, segment_id: segment?.id ?? null, fields, from, until },
   };
 }
 
-/** @throws {Refusal} when the segment or a field is not there */
-async function wantedOf(options: Options, { config, database }: Installation): Promise<Wanted> {
+/** @throws {Refusal} when the segment or a field is not there, or an option does not go with what is wanted */
+async function wantedOf(options: Options, installation: Installation): Promise<Omit<Wanted, 'format'>> {
+  const { config, database } = installation;
+  const { what, from = null, until = null } = options;
+  if (what !== 'profiles' && options.fields) throw new Refusal(`--fields goes with --what profiles alone`);
+  if (what !== 'events' && what !== 'purchases' && (from ?? until) !== null)
+    throw new Refusal('--from and --until go with --what events and --what purchases alone');
+  if (from !== null && until !== null && from >= until)
+    throw new Refusal(`--until ${until} is not behind --from ${from}`);
   const { id, name } = await findWorkspace(database, options.workspace);
   const known = Object.keys(userFields(config.SERVICE_ID_FIELD));
-  const fields = options.fields ?? known;
-  const unknown = fields.find((field) => !known.includes(field));
+  const fields = what === 'profiles' ? (options.fields ?? known) : null;
+  const unknown = fields?.find((field) => !known.includes(field));
   if (unknown !== undefined)
     throw new Refusal(`--fields: a user has no field '${unknown}'; there are ${known.join(', ')}`);
-  if (options.segment === undefined) return { workspace: { id, name }, segment: null, fields };
+  const common = { what, workspace: { id, name }, fields, from, until };
+  if (options.segment === undefined) return { ...common, segment: null };
   const segment = await findSegment(database.pool, id, options.segment);
   if (!segment) throw new Refusal(`the workspace has no segment ${options.segment} that is not archived`);
   const { definition } = segment;
-  return { workspace: { id, name }, segment: { id: segment.id, name: segment.name, definition }, fields };
-}
-
-async function openStore(options: Options, { config }: Installation): Promise<ObjectStore> {
-  const { region, endpoint, accessKeyId } = options;
-  async function accessTo(): Promise<BucketAccess> {
-    if (region === undefined && endpoint === undefined && accessKeyId === undefined)
-      return accessBySettings(config);
-    if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');
-    if (endpoint !== undefined) requireEndpoint(endpoint);
-    const secret_access_key = await readSecret(options, `Secret access key of ${accessKeyId}`);
-    return { region, endpoint, credentials: { access_key_id: accessKeyId, secret_access_key } };
-  }
-  try {
-    return await openObjectStore(options.to, { reach: reachOfSources(config), accessTo });
-  } catch (error) {
-    throw error instanceof ObjectStoreError ? new Refusal(`--to: ${error.message}`) : error;
-  }
+  return { ...common, segment: { id: segment.id, name: segment.name, definition } };
 }
 
 /** What is whole stays: a person should know that nothing is lost. */
-function inWords(error: unknown, { where }: ObjectStore): unknown {
+function inWords(error: unknown, where: string, isOneFile: boolean): unknown {
+  const goOn = isOneFile
+    ? 'nothing of it is there: the same command begins it anew'
+    : `files of ${where} that are whole stay: run the same command again to go on`;
   if (error instanceof ExportError && error.message !== 'stopped') return new Refusal(error.message);
-  if (error instanceof ObjectStoreError || error instanceof ExportError)
-    return new Refusal(
-      `${error.message}; files of ${where} that are whole stay: run the same command again to go on`,
-    );
-  return error;
+  if (error instanceof ObjectStoreError || error instanceof ExportError || error instanceof ParquetError)
+    return new Refusal(`${error.message}; ${goOn}`);
+  // Of Postgres, which may have gone away, or a replica that could not keep the moment any longer.
+  const code = codeOf(error);
+  return code === undefined ? error : new Refusal(`${describeFailure(error)} (${code}); ${goOn}`);
 }
 
-/** A line on stderr, drawn only on a terminal: users that were looked at, those that were written, and their rate. */
-function showUsers() {
-  const bar = new SingleBar(
-    {
-      format: '{looked} users looked at, {users} written, {rate}/s, {duration_formatted}',
-      ...{ stream: process.stderr, hideCursor: true },
-    },
-    Presets.shades_classic,
-  );
-  let started = performance.now();
+/** A line on stderr, drawn only on a terminal: of about how many rows how many were looked at, and how fast. */
+function createBar(where: string, { json }: Options) {
+  let [total, looked] = [1, 0];
+  let bar: ReturnType<typeof showRows> | undefined;
   return {
-    begin({ files, users }: Unfinished, { json, where }: { json: boolean | undefined; where: string }): void {
-      started = performance.now();
-      bar.start(1, 0, { looked: 0, users: 0, rate: 0 });
+    begin({ files, rows }: Unfinished, toLook: number): void {
+      total = Math.max(1, toLook);
+      bar = showRows({ name: where, length: total, read: () => Math.min(looked, total) });
+      bar.begin(rows);
       if (files.length > 0 && !json)
-        process.stderr.write(`${where}: goes on behind ${files.length} files with ${users} users\n`);
+        process.stderr.write(`${where}: goes on behind ${files.length} files with ${rows} rows\n`);
     },
-    move({ looked, users }: { looked: number; users: number }): void {
-      const rate = Math.round((users * 1000) / Math.max(1, performance.now() - started));
-      bar.update(0, { looked, users, rate });
+    move(reached: Reached): void {
+      looked = reached.looked;
+      bar?.move(reached.rows);
     },
-    stop: () => bar.stop(),
+    stop: () => bar?.stop(),
   };
 }

@@ -4,6 +4,7 @@ import type { Config } from '../../platform/config.ts';
 import { refusalOfUrl } from '../../platform/outgoing.ts';
 import { RefusedAddress, reachOf } from '../../platform/reach.ts';
 import type { Json } from '../../profile/json.ts';
+import { refusalOfPlace } from '../../streams/file-places.ts';
 import {
   hostOf,
   refusalOfBrokers,
@@ -14,10 +15,11 @@ import {
 import type { DestinationKind } from '../../streams/open-destination.ts';
 import { newWebhookSecret, refusalOfSecret } from '../../streams/webhook.ts';
 import { Refusal } from '../command.ts';
-import { namesSecret, readSecret, type SecretOptions } from '../integrations/source-options.ts';
+import { namesSecret, readSecret } from '../integrations/source-options.ts';
+import { addFileOptions, type FileTargetOptions, fileOptions, readFiles } from './stream-file-target.ts';
 
 /** Where a stream goes to, as the command line says it. */
-export interface TargetOptions extends SecretOptions {
+export interface TargetOptions extends FileTargetOptions {
   url?: string;
   kafka?: string[];
   topic?: string;
@@ -32,16 +34,19 @@ export interface Target {
   credentials?: Credentials;
   /** Made here, to be shown once. */
   newSecret?: string;
+  /** How long what takes effect is gathered; absent: not at all. */
+  gatherMs?: number;
 }
 
 export function addTargetOptions(command: Command): Command {
-  return command
+  const withStreams = command
     .option('--url <url>', 'webhook: where its messages are sent by POST', parse(refusalOfUrl))
     .option('--kafka <brokers>', 'Kafka: brokers that are asked first, as host:port,host:port', parseBrokers)
     .option('--topic <topic>', 'Kafka: its topic, which has to be there', parse(refusalOfTopic))
     .option('--tls', 'Kafka: speak TLS, with authorities that Node knows (NODE_EXTRA_CA_CERTS)')
     .addOption(new Option('--sasl <mechanism>', 'Kafka: how it is asked who we are').choices(saslMechanisms))
-    .option('--user <name>', 'Kafka: who we are; the password is the secret')
+    .option('--user <name>', 'Kafka: who we are; the password is the secret');
+  return addFileOptions(withStreams, parse(refusalOfPlace))
     .option(
       '--secret-env <variable>',
       'variable that holds the secret (default for a webhook: a new one is made)',
@@ -64,11 +69,16 @@ function parseBrokers(text: string): string[] {
 
 /** @throws {Refusal} for what contradicts itself, is missing, or may not be reached */
 export async function readTarget(options: TargetOptions, config: Config): Promise<Target> {
-  const { url, kafka } = options;
-  if ((url === undefined) === (kafka === undefined)) throw new Refusal('give one of --url and --kafka');
+  const { url, kafka, to } = options;
+  if ([url, kafka, to].filter((one) => one !== undefined).length !== 1)
+    throw new Refusal('give one of --url, --kafka and --to');
+  for (const [name, flag] of Object.entries(fileOptions))
+    if (to === undefined && options[name as keyof typeof fileOptions] !== undefined)
+      throw new Refusal(`${flag} goes with --to`);
   if (kafka) return readKafka({ ...options, kafka }, config);
   for (const name of ['topic', 'tls', 'sasl', 'user'] as const)
     if (options[name] !== undefined) throw new Refusal(`--${name} goes with --kafka`);
+  if (to !== undefined) return readFiles({ ...options, to }, config, (host) => requireAllowed(host, config));
   requireAllowed(new URL(url!).hostname, config);
   const isGiven = namesSecret(options);
   const secret = isGiven ? await readSecret(options, 'Secret') : newWebhookSecret();

@@ -1,7 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { v7 } from 'uuid';
 import { type Credentials, encryptCredentials, NoIntegrationKey } from '../../integrations/definition.ts';
-import { reachOf } from '../../platform/reach.ts';
 import { integrationKeys } from '../../processes/secrets.ts';
 import type { Json } from '../../profile/json.ts';
 import { type AuditAction, audited } from '../../store/audit.ts';
@@ -17,7 +16,7 @@ import {
   setDestinationState,
 } from '../../store/stream-destinations.ts';
 import { DeliveryError } from '../../streams/destination.ts';
-import { openDestination, placeOf } from '../../streams/open-destination.ts';
+import { openDestination, openingBy, placeOf } from '../../streams/open-destination.ts';
 import { parseName } from '../arguments.ts';
 import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, Refusal, refuseTaken } from '../command.ts';
@@ -36,12 +35,19 @@ export function addStreams(program: Command): void {
     example: 'streams list --workspace default',
   });
   const creating = addVerb(noun, 'create', {
-    sentence: 'Begin a stream to a webhook, whose secret is shown this once, or to a topic of Kafka.',
+    sentence:
+      'Begin a stream to a webhook, whose secret is shown this once, to a topic of Kafka, or to files of a folder or a bucket.',
     example: 'streams create --workspace default --name crm --url https://crm.example.com/penstock',
   })
     .requiredOption('--workspace <workspace>', 'name or id of its workspace')
     .requiredOption('--name <name>', 'name, unlike that of any other stream of the workspace', parseName);
-  addTargetOptions(creating).action(create);
+  addTargetOptions(creating)
+    .option(
+      '--from <time>',
+      'begin with what took effect at a time, as far as the log has it; beginning: all of it (default: from now on)',
+      parseBeginning,
+    )
+    .action(create);
   addVerb(noun, 'list', {
     sentence: 'List the streams of a workspace, the oldest first.',
     example: 'streams list --workspace default --json',
@@ -71,21 +77,25 @@ function parseTime(text: string): Date {
   return at;
 }
 
+const parseBeginning = (text: string) => (text === 'beginning' ? new Date(0) : parseTime(text));
+
 interface CreateOptions extends OneOptions, TargetOptions {
   name: string;
+  from?: Date;
 }
 
-async function create({ workspace, name, json, ...options }: CreateOptions): Promise<void> {
+async function create({ workspace, name, json, from, ...options }: CreateOptions): Promise<void> {
   await withInstallation(async ({ database, config }) => {
     const { id: workspaceId } = await findWorkspace(database, workspace);
-    const { kind, settings, credentials, newSecret } = await readTarget(options, config);
+    const { kind, settings, credentials, newSecret, gatherMs = 0 } = await readTarget(options, config);
     const id = v7();
     const secret = credentials ? encrypt(credentials, id, config) : null;
-    const made = { workspaceId, id, name, kind, settings, secret };
+    const made = { workspaceId, id, name, kind, settings, secret, gatherMs, from };
+    const begun = from && { from: from.toISOString() };
     await audited(database.pool, commandLine(), async (tx) => {
       if (!(await createDestination(tx, made)))
         throw new Refusal(`the workspace has ${MAX_DESTINATIONS} streams, the most that one may have`);
-      return { result: undefined, entries: [entryOf('streams.create', made, { name, kind })] };
+      return { result: undefined, entries: [entryOf('streams.create', made, { name, kind, ...begun })] };
     }).catch(refuseTaken(`a stream of this workspace is named '${name}' already`));
     const row = rowOf(await find({ workspace, json: true }, id, database));
     printRow(
@@ -144,13 +154,12 @@ async function test(nameOrId: string, options: OneOptions): Promise<void> {
     const found = await find(options, nameOrId, database);
     const secret = await readDestinationSecret(database.pool, found);
     try {
-      const destination = openDestination(
-        { ...found, secret },
-        { reach: reachOf(config), keys: integrationKeys(config) },
-      );
+      const destination = openDestination({ ...found, secret }, openingBy(config, integrationKeys(config)));
+      const { signal } = new AbortController();
       try {
-        const batch = { id: `test_${v7()}`, messages: [], envelopes: [] };
-        await destination.deliver(batch, new AbortController().signal);
+        if ('deliver' in destination)
+          await destination.deliver({ id: `test_${v7()}`, messages: [], envelopes: [] }, signal);
+        else await destination.check(signal);
       } finally {
         await destination.close();
       }

@@ -1,6 +1,7 @@
 import { readFileSync } from 'node:fs';
 import net from 'node:net';
 import tls from 'node:tls';
+import type { Config } from '../../platform/config.ts';
 import { within } from '../../platform/lifecycle.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
 
@@ -27,8 +28,8 @@ interface Encrypted {
  * The certificates of the stores, as far as the settings ask for TLS. They are asked for apart from the connections that do
  * the work: one that is over keeps those out, and then it has to be named.
  */
-export async function checkCertificates(databaseUrl: string, redisUrl: string): Promise<Finding[]> {
-  const servers = [encryptedPostgres(databaseUrl), encryptedRedis(redisUrl)];
+export async function checkCertificates(databaseUrl: string, redisUrls: string[]): Promise<Finding[]> {
+  const servers = [encryptedPostgres(databaseUrl), ...redisUrls.map(encryptedRedis)];
   const found = servers.map(async (server) => (server ? judge(server) : []));
   return (await Promise.all(found)).flat();
 }
@@ -54,6 +55,16 @@ function encryptedRedis(url: string): Encrypted | undefined {
   const { protocol, hostname, port } = new URL(url);
   if (protocol !== 'rediss:') return undefined;
   return { store: 'redis', host: hostname, port: Number(port || 6379), verifies: true };
+}
+
+/** The servers that the settings name, each as REDIS_URL would. */
+export function redisUrls({
+  REDIS_URL,
+  REDIS_CLUSTER_NODES,
+}: Pick<Config, 'REDIS_URL' | 'REDIS_CLUSTER_NODES'>): string[] {
+  if (!REDIS_CLUSTER_NODES || !URL.canParse(REDIS_URL)) return [REDIS_URL];
+  const { protocol } = new URL(REDIS_URL);
+  return REDIS_CLUSTER_NODES.split(',').map((address) => `${protocol}//${address.trim()}`);
 }
 
 async function judge(server: Encrypted): Promise<Finding[]> {

@@ -80,8 +80,9 @@ export async function checkDisks({ DATA_DIR }: Config): Promise<Finding[]> {
   return disks.filter((disk) => disk !== undefined).map(judgeDisk);
 }
 
-/** Hosts that are this machine: a Unix socket has none. */
+/** Hosts that are this machine. The folder of a Unix socket is one as well; in a URL its slashes are escaped. */
 const HERE = ['', 'localhost', '127.0.0.1', '[::1]'];
+const SOCKET = '%2f';
 
 /**
  * The disk of Postgres, where it is one of this machine.
@@ -90,11 +91,12 @@ const HERE = ['', 'localhost', '127.0.0.1', '[::1]'];
  */
 export async function checkPostgresDisk(databaseUrl: string, dataDirectory?: string): Promise<Finding> {
   const hostname = URL.canParse(databaseUrl) ? new URL(databaseUrl).hostname : '';
-  if (HERE.includes(hostname) && dataDirectory) {
+  const onSocket = hostname === '' || hostname.toLowerCase().startsWith(SOCKET);
+  if ((onSocket || HERE.includes(hostname)) && dataDirectory) {
     const disk = await readDisk('data', dataDirectory);
     if (disk) return judgeDisk(disk);
   }
-  const where = hostname === '' ? 'Postgres' : `Postgres (${hostname})`;
+  const where = onSocket ? 'Postgres' : `Postgres (${hostname})`;
   return ok('disk', `the disk of ${where} cannot be seen from here: watch it there`);
 }
 

@@ -1,8 +1,5 @@
 import { messageOf } from '../../platform/log.ts';
 import { skewOf } from '../../processes/heartbeat.ts';
-import { healthOf } from '../../processes/surroundings.ts';
-import type { QueueConnection } from '../../queue/connection.ts';
-import { readRedisSettings, whatACrashLoses } from '../../queue/redis.ts';
 import type { Pool } from '../../store/database.ts';
 import {
   findMissingPartitions,
@@ -27,7 +24,7 @@ const LONG_TRANSACTION = 300;
 const LONG_FENCE = 60;
 
 /** Seconds by which a replica may be behind. */
-const LONG_LAG = 30;
+export const LONG_LAG = 30;
 
 /** A table is bloated from so many dead rows on, if they are more than this part of all. */
 const DEAD_ROWS = 50_000;
@@ -154,55 +151,6 @@ export function judgeBloat(tables: Pick<TableSize, 'table' | 'liveRows' | 'deadR
       `Run vacuum analyze ${table}; look for a long transaction, and let autovacuum come more often (autovacuum_naptime).`,
     ),
   );
-}
-
-/** Redis: settings, memory, disk, clock, replicas. */
-export async function checkRedis({ redis }: QueueConnection): Promise<Finding[]> {
-  if (!redis) return [ok('redis', 'there is none: the queue is in Postgres')];
-  const findings: Finding[] = [];
-  const settings = await readRedisSettings(redis);
-  if (settings.evicts !== undefined && settings.evicts !== 'noeviction')
-    findings.push(
-      error(
-        'redis',
-        `maxmemory-policy is ${settings.evicts}: it throws accepted objects away`,
-        'Set maxmemory-policy noeviction; no process starts on it otherwise.',
-      ),
-    );
-  if (settings.appends !== 'yes' || settings.syncs !== 'always')
-    findings.push(warning('redis', whatACrashLoses(settings), 'Or set QUEUE=postgres.'));
-  const info = await redis.info();
-  const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
-  const [used, most] = [read('used_memory'), read('maxmemory')];
-  if (most === 0)
-    findings.push(
-      warning('redis', 'it has no maxmemory: a flood takes the machine, not a 503', 'Set maxmemory.'),
-    );
-  else if (used / most > 0.7)
-    findings.push(
-      warning(
-        'redis',
-        `${Math.round((used / most) * 100)} % of its maxmemory is used`,
-        'See PenstockRedisFull in docs/runbook.md.',
-      ),
-    );
-  const { writes, lagSeconds = 0 } = healthOf(info);
-  if (!writes) findings.push(error('redis', 'it could not write to its disk', 'Make room on its disk.'));
-  if (lagSeconds > LONG_LAG)
-    findings.push(
-      warning('replication', `a replica of Redis is ${lagSeconds} s behind`, 'Look at its network.'),
-    );
-  const asked = Date.now();
-  const [seconds, microseconds] = await redis.time();
-  findings.push(
-    ...judgeClock('Redis', Number(seconds) * 1000 + Number(microseconds) / 1000, {
-      asked,
-      answered: Date.now(),
-    }),
-  );
-  return findings.some(({ check }) => check === 'redis')
-    ? findings
-    : [ok('redis', 'settings and memory in order'), ...findings];
 }
 
 /** What a check could not look at is a finding of its own. */

@@ -14,7 +14,7 @@ import { presentWorkspace } from './groups.ts';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Seconds behind from which on somebody may have to act. */
+/** Seconds behind, beyond those for which a file is gathered, from which on somebody may have to act. */
 const LATE_SECONDS = 60;
 
 const list: Page<PageServices> = {
@@ -59,7 +59,7 @@ function tableOf(streams: DestinationRow[]): Html {
       stream.state === 'active' ? badge('active', 'good') : badge('paused', 'warn'),
       stream.lag === 0
         ? 'nothing'
-        : stream.lag > LATE_SECONDS
+        : stream.lag > LATE_SECONDS + stream.gatherMs / 1000
           ? badge(duration(stream.lag), 'bad')
           : duration(stream.lag),
       grouped(Number(stream.delivered)),

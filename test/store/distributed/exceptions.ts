@@ -9,6 +9,7 @@ const WORK = 'looks for what is to be done, whosever it is';
 const LISTED = 'a list for people, over several workspaces';
 const PLACES =
   'by the places alone: with the workspace, a plan for tables that nobody has counted walks through it';
+const ORDER = 'a place in the order of the log, which is one for all workspaces';
 const KEY = 'the key says whose it is';
 const TOTAL = 'a number of the whole installation';
 
@@ -26,7 +27,7 @@ export const exceptions: Record<string, string> = {
   'blocked-external-ids.ts findCrowdedProfiles: purchase_summaries': WORK,
   'counters.ts readTotals: dead_letters': TOTAL,
   'counters.ts readUsageToday: usage': TOTAL,
-  'credentials.ts findApiKey: blocked_external_ids': KEY,
+  'credentials.ts findApiKeys: blocked_external_ids': KEY,
   'dead-letter-actions.ts discardDeadLetters: dead_letters': LETTERS,
   'dead-letter-actions.ts discardDeadLetters: kept_dead_letters': LETTERS,
   'dead-letter-actions.ts mendDeadLetter: dead_letters': LETTERS,
@@ -77,8 +78,10 @@ export const exceptions: Record<string, string> = {
   'segment-exports.ts forgetExports: segment_exports': UPKEEP,
   'segment-exports.ts listExpired: segment_exports': WORK,
   'segments.ts findShownSegment: segments': LISTED,
-  'stream-destinations.ts leaseDestinations: stream_destinations': WORK,
-  'stream-destinations.ts leaseDestinations: stream_log': WORK,
+  'stream-destinations.ts createDestination: stream_log': ORDER,
+  'stream-destinations.ts replayFrom: stream_log': ORDER,
+  'stream-leases.ts leaseDestinations: stream_destinations': WORK,
+  'stream-leases.ts leaseDestinations: stream_log': WORK,
   'stream-log.ts trimLog: stream_destinations': UPKEEP,
   'stream-log.ts trimLog: stream_log': UPKEEP,
   'sync-chunks.ts findRefused: kept_dead_letters': LETTERS,

@@ -1,6 +1,7 @@
 import type { Connection } from '../../../src/store/database.ts';
 import type { Filled } from './fill.ts';
 import { ofDelivery } from './of-delivery.ts';
+import { ofExports } from './of-exports.ts';
 import { ofIdentity } from './of-identity.ts';
 import { ofRetention } from './of-retention.ts';
 import { ofStreams } from './of-streams.ts';
@@ -19,6 +20,7 @@ const askings = [
   ofSyncs,
   ofRetention,
   ofStreams,
+  ofExports,
 ];
 
 /**

@@ -137,9 +137,9 @@ const few: Record<string, [count: number, values: string]> = {
     20,
     `filled_id('integration', n), ${owner}, 'integration' || n, 'attributes', 'postgres', 'active', '{}', '0 * * * *'`,
   ],
-  'stream_destinations (workspace_id, id, name, kind, settings, position)': [
+  'stream_destinations (workspace_id, id, name, kind, settings, position, gather_ms)': [
     20,
-    `${owner}, filled_id('stream', n), 'stream' || n, 'webhook', '{}', n`,
+    `${owner}, filled_id('stream', n), 'stream' || n, 'webhook', '{}', n, n % 2 * 1000`,
   ],
   'teams (id, workspace_id, name)': [40, "filled_id('team', n), filled_id('workspace', n), 'team' || n"],
   'permission_sets (id, company_id, name, permissions)': [

@@ -15,16 +15,19 @@ import {
   requestSegmentExport,
 } from '../../../src/store/segment-exports.ts';
 import {
-  advanceDestination,
   createDestination,
-  giveBackDestination,
-  leaseDestinations,
   listDestinations,
   readDestinationSecret,
   removeDestination,
   replayFrom,
   setDestinationState,
 } from '../../../src/store/stream-destinations.ts';
+import {
+  advanceDestination,
+  giveBackDestination,
+  leaseDestinations,
+  renewDestination,
+} from '../../../src/store/stream-leases.ts';
 import {
   appendLog,
   readActivity,
@@ -53,18 +56,26 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
   const keys = objects.map((object) => ({ profileId: ids[0]!, id: object }));
   return [
     () => createDestination(store, { ...one, name: 'crm', kind: 'webhook', settings: {}, secret: null }),
+    () =>
+      createDestination(store, {
+        ...{ workspaceId, id: newId(), name: 'files', kind: 'files', settings: {}, secret: null },
+        ...{ gatherMs: 1000, from: new Date() },
+      }),
     () => listDestinations(store, { workspaceId, limit: 10 }),
     () => readDestinationSecret(store, one),
     () => setDestinationState(store, one, 'paused'),
     () => replayFrom(store, one, new Date()),
-    () => leaseDestinations(store, { milliseconds: 1000, limit: 10 }),
+    () => leaseDestinations(store, { milliseconds: 1000, limit: 10, gathers: false }),
+    () => leaseDestinations(store, { milliseconds: 1000, limit: 10, gathers: true }),
+    () => renewDestination(store, leased, { milliseconds: 1000, file: { ...moved, hour: new Date() } }),
     () => advanceDestination(store, leased, moved),
     () => giveBackDestination(store, leased),
     () => removeDestination(store, one),
     () => appendLog(store, [entry], new Date().toISOString()),
     () => readLog(store, workspaceId, { after: '5', horizon: '9000', limit: 8, entries: 500 }),
     () => readActivity(store, workspaceId, { events: keys, purchases: keys }),
-    () => readNames(store, workspaceId, ids),
+    // Nobody has the last of them: who is missing is looked for among the merged.
+    () => readNames(store, workspaceId, [...ids, newId()]),
     () => trimLog(store, 7, 500),
     () => watchHorizon(store).look(),
     async () => {

@@ -3,7 +3,7 @@ import { type Condition, findAccountPage, findAccounts } from '../../../src/stor
 import { addKeyUsage, forgetKeyUsage, readKeyUsage } from '../../../src/store/api-keys.ts';
 import { audited } from '../../../src/store/audit.ts';
 import { forgetAudit, searchAudit } from '../../../src/store/audit-list.ts';
-import { findApiKey, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
+import { findApiKeys, findScimToken, touchApiKeys, touchScimToken } from '../../../src/store/credentials.ts';
 import { ensurePartitions } from '../../../src/store/events.ts';
 import {
   forgetFleetHistory,
@@ -138,7 +138,7 @@ export const ofWorkspaces: Asking = (
   () => lockLanes(store),
   () => setLanes(store, 2),
   () => ensurePartitions(store),
-  () => findApiKey(store, keyHash),
+  () => findApiKeys(store, [keyHash]),
   () => findTokenBucket(store, { ownerId: workspaceId, bucket: 'default', counter: 'web' }),
   () =>
     keepTokenBuckets(store, [

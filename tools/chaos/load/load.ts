@@ -10,8 +10,10 @@ export interface LoadOptions {
   clients?: number;
   /** About three objects each. */
   peoplePerRequest?: number;
-  /** Objects that may wait to be applied; with more, the clients hold their next requests back. */
+  /** Objects that may wait to be applied; with more, the clients hold their next requests back. Infinity: nobody looks. */
   mostUnapplied?: number;
+  /** What requests pass on their way, to be few at once over several loads; absent: nothing. */
+  pass?<Answer>(send: () => Promise<Answer>): Promise<Answer>;
   /** Milliseconds that a client waits after a request that failed. */
   pause?: number;
   /** Objects a second; absent: as fast as they are answered. */
@@ -46,6 +48,7 @@ const MOST_SURPRISES = 20;
  */
 export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
   const { clients = 8, peoplePerRequest = 3, mostUnapplied = 2000, pause = 50, rate } = options;
+  const pass = options.pass ?? ((send) => send());
   const journal = new Journal();
   const surprises: string[] = [];
   const flights = new Map<string, number>();
@@ -63,7 +66,7 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
 
   async function watchWorkers(): Promise<void> {
     const before = await processedBefore;
-    while (!stopping) {
+    while (!stopping && mostUnapplied < Number.POSITIVE_INFINITY) {
       processed = await countProcessed(fleet).then(
         (count) => count - before,
         () => processed,
@@ -105,7 +108,9 @@ export function startLoad(fleet: Fleet, options: LoadOptions = {}): Load {
         }
       }
       const bytes = toMessage(head, JSON.stringify(body)).bytes;
-      const failed = await exchange({ request, bytes, good, bad, turn, edge, connections, leaving });
+      const failed = await pass(() =>
+        exchange({ request, bytes, good, bad, turn, edge, connections, leaving }),
+      );
       if (failed && !stopping) await sleep(pause);
     }
     for (const connection of connections.values()) connection.close();

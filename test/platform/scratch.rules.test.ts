@@ -2,14 +2,15 @@ import { mkdirSync, mkdtempSync, readdirSync, rmSync, utimesSync } from 'node:fs
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { makeScratch, tidyScratch } from '../../src/retention/scratch.ts';
+import { scratchFolders } from '../../src/platform/scratch.ts';
 
 test('what a killed process has left in TMPDIR is tidied, and nothing of one that lives or cannot be looked up', async () => {
+  const scratch = scratchFolders('retention');
   const given = process.env.TMPDIR;
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-tidy-'));
   process.env.TMPDIR = folder;
   try {
-    const own = path.basename(await makeScratch());
+    const own = path.basename(await scratch.make());
     const [space, pid, started] = own.split('-').slice(2);
     const make = (name: string, days = 0) => {
       mkdirSync(path.join(folder, name, '.parquet-x'), { recursive: true });
@@ -26,7 +27,7 @@ test('what a killed process has left in TMPDIR is tidied, and nothing of one tha
     make(`penstock-retention-${space}-${pid}-1${started}-abcdef`);
     make(`penstock-retention-${space}-99999999-1-abcdef`);
     make(`penstock-retention-1${space}-${pid}-${started}-ghijkl`, 2);
-    await tidyScratch();
+    await scratch.tidy();
     expect(readdirSync(folder).sort()).toEqual(kept.sort());
   } finally {
     if (given === undefined) delete process.env.TMPDIR;

@@ -1,0 +1,163 @@
+import type { Config } from '../platform/config.ts';
+import { Cluster, Command, Redis } from './bullmq.ts';
+
+/** A client of one Redis, or of a Redis Cluster: both take the same commands. */
+export type RedisClient = Redis | Cluster;
+
+/** All lanes share a hash tag, so that one atomic add can reach several of them on a Redis Cluster. */
+export const PREFIX = '{penstock}';
+
+/** Of no meaning for what it holds: asked for where the lanes are, it tells whether that server answers. */
+export const LANES_KEY = `${PREFIX}:mark`;
+
+/** The settings that say where Redis is. */
+export type RedisAddress = Pick<
+  Config,
+  'REDIS_URL' | 'REDIS_SENTINELS' | 'REDIS_SENTINEL_NAME' | 'REDIS_CLUSTER_NODES'
+>;
+
+/** How a client behaves while its server is away. */
+export interface Patience {
+  /** Milliseconds for one command; absent: as long as it takes. */
+  commandTimeout?: number;
+  /** Whether commands wait for the server; else they fail at once. */
+  waits: boolean;
+}
+
+const soonAgain = (attempt: number) => Math.min(attempt * 50, 1000);
+
+/**
+ * Opens a client of the Redis that the settings name. Every client of the code is opened here, so that nothing else
+ * knows whether that is one server, one behind Sentinels, or a cluster.
+ */
+export function openRedis(address: RedisAddress, patience: Patience): RedisClient {
+  const redis = address.REDIS_CLUSTER_NODES ? openCluster(address, patience) : openOne(address, patience);
+  redis.on('error', (error: Error) => troubles.set(redis, reasonOf(error)));
+  redis.on('ready', () => troubles.delete(redis));
+  return redis;
+}
+
+const ofServer = ({ commandTimeout, waits }: Patience) => ({
+  maxRetriesPerRequest: waits ? null : 0,
+  ...(commandTimeout !== undefined && { commandTimeout }),
+});
+
+function openOne(address: RedisAddress, patience: Patience): Redis {
+  return new Redis(address.REDIS_URL, {
+    ...ofServer(patience),
+    enableOfflineQueue: patience.waits,
+    retryStrategy: soonAgain,
+    ...sentinelOptions(address),
+  });
+}
+
+/** Milliseconds between two looks at who serves which slot: a server that went silent says nothing of its successor. */
+const SLOTS_MS = 2000;
+
+/** The same of clients that are many, one for each lane that is worked. */
+const SLOTS_OF_WORKERS_MS = 5000;
+
+/** REDIS_URL gives user, password and TLS; its host and port are not used. */
+function openCluster({ REDIS_URL, REDIS_CLUSTER_NODES }: RedisAddress, patience: Patience): Cluster {
+  const { username, password, protocol } = new URL(REDIS_URL);
+  const isEncrypted = protocol === 'rediss:';
+  return new Cluster(addressesOf(REDIS_CLUSTER_NODES, 6379), {
+    redisOptions: {
+      ...ofServer(patience),
+      ...(username && { username: decodeURIComponent(username) }),
+      ...(password && { password: decodeURIComponent(password) }),
+      ...(isEncrypted && { tls: {} }),
+    },
+    enableOfflineQueue: patience.waits,
+    clusterRetryStrategy: soonAgain,
+    slotsRefreshInterval: patience.waits ? SLOTS_OF_WORKERS_MS : SLOTS_MS,
+    // A certificate names hosts, not addresses.
+    ...(isEncrypted && { dnsLookup: (host, found) => found(null, host) }),
+  });
+}
+
+/** Host and port of each, of a list with commas between. */
+export function addressesOf(list: string, usual: number): { host: string; port: number }[] {
+  return list.split(',').map((address) => {
+    const { hostname, port } = new URL(`redis://${address.trim()}`);
+    return { host: hostname.replace(/^\[|\]$/g, ''), port: Number(port) || usual };
+  });
+}
+
+/** Milliseconds that one Sentinel may take to name the primary before the next is asked. */
+const SENTINEL_PATIENCE = 1000;
+
+/** How the primary is found where Sentinels know it: what they name stands for the host and port of REDIS_URL. */
+function sentinelOptions({ REDIS_URL, REDIS_SENTINELS, REDIS_SENTINEL_NAME }: RedisAddress) {
+  if (REDIS_SENTINELS === '') return {};
+  return {
+    sentinels: addressesOf(REDIS_SENTINELS, 26_379),
+    name: REDIS_SENTINEL_NAME,
+    sentinelRetryStrategy: soonAgain,
+    sentinelCommandTimeout: SENTINEL_PATIENCE,
+    enableTLSForSentinelMode: REDIS_URL.startsWith('rediss:'),
+    // A primary that hangs keeps its connections: they leave it when the Sentinels do.
+    failoverDetector: true,
+    sentinelReconnectStrategy: soonAgain,
+  };
+}
+
+/** Why a Redis could not be connected to, until it is. */
+const troubles = new WeakMap<RedisClient, Error>();
+
+/** A cluster says that it could not be looked at, and keeps to itself why. */
+function reasonOf(error: Error & { lastNodeError?: Error }): Error {
+  return error.lastNodeError ?? error;
+}
+
+export const isCluster = (redis: RedisClient): redis is Cluster => redis instanceof Cluster;
+
+/**
+ * Asks the server that has the lanes.
+ * @throws when it does not answer
+ */
+export async function pingRedis(redis: RedisClient): Promise<void> {
+  if (redis.status !== 'ready') throw troubles.get(redis) ?? new Error('not connected');
+  // A command without a key goes to any server of a cluster.
+  await (isCluster(redis) ? redis.get(LANES_KEY) : redis.ping());
+}
+
+const slotOf = (key: string): number => Number(new Command('get', [key]).getSlot());
+
+/** The server that has a key; undefined: nobody is known to. A replica is one that can be asked, no more. */
+export function serverOf(redis: RedisClient, key: string): Redis | undefined {
+  if (!isCluster(redis)) return redis;
+  const [primary] = redis.slots[slotOf(key)] ?? [];
+  return redis.nodes('all').find(({ options }) => `${options.host}:${options.port}` === primary);
+}
+
+/** The servers that have lanes. @throws when nobody is known to have them */
+export function laneServers(redis: RedisClient): Redis[] {
+  const server = serverOf(redis, LANES_KEY);
+  if (!server) throw new Error('no server is known to have the lanes');
+  return [server];
+}
+
+/** All servers that this client knows, replicas included: each may have the lanes one day. */
+export const allServers = (redis: RedisClient): Redis[] => (isCluster(redis) ? redis.nodes('all') : [redis]);
+
+export const nameOf = ({ options }: Redis): string => `${options.host}:${options.port}`;
+
+/** Calls `listener` whenever a server is connected to, and who it is. @returns what ends that */
+export function whenConnected(redis: RedisClient, listener: (server: Redis) => void): () => void {
+  if (!isCluster(redis)) {
+    const tell = () => listener(redis);
+    redis.on('ready', tell);
+    return () => void redis.off('ready', tell);
+  }
+  const meet = (server: Redis) => void server.on('ready', () => listener(server));
+  for (const server of redis.nodes('all')) meet(server);
+  redis.on('+node', meet);
+  return () => void redis.off('+node', meet);
+}
+
+/** Calls `listener` whenever the connection to a server is lost. */
+export function whenDisconnected(redis: RedisClient, listener: () => void): void {
+  redis.on('close', listener);
+  if (isCluster(redis)) redis.on('-node', listener);
+}

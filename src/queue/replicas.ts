@@ -1,0 +1,122 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import type { ChainableCommander } from 'ioredis';
+import { isCluster, LANES_KEY, type RedisClient, serverOf } from './open-redis.ts';
+
+/** What an acknowledgement waits for beside the disk of the primary. */
+export interface Replication {
+  /** Replicas that have to hold what was added. */
+  replicas: number;
+  /** A client of the producer's own: whoever waits keeps all others of a connection waiting. */
+  open(): RedisClient;
+}
+
+/** What was added may be lost with its primary: it is stored there, and too few replicas have said that they hold it. */
+export class TooFewReplicas extends Error {
+  override name = 'TooFewReplicas';
+  constructor(found: number, wanted: number) {
+    super(`${found} of ${wanted} replicas hold what was added last`);
+  }
+}
+
+/** The part of BullMQ's Redis backend that puts one envelope into a transaction. */
+interface FlowBackend {
+  addJobToTransaction(multi: ChainableCommander, ...given: unknown[]): Promise<unknown>;
+}
+
+/** Part of the time of an add that replicas have; the rest is for the add itself. */
+const SHARE_OF_TIMEOUT = 0.5;
+
+/** Milliseconds for replicas to catch up before anything is added again. */
+const PROBE_MS = 50;
+
+/**
+ * Lets the adds of a backend be answered only once so many replicas hold them: `WAIT` goes behind `EXEC` in the same
+ * pipeline, since it asks for what its own connection wrote, and does not wait inside of a transaction.
+ *
+ * @param backend of BullMQ, on `redis` alone
+ * @param timeout milliseconds of a whole add
+ */
+export function waitForReplicas(
+  backend: unknown,
+  redis: RedisClient,
+  { replicas, timeout }: { replicas: number; timeout: number },
+) {
+  const flow = backend as FlowBackend;
+  const waiting = new WeakSet<ChainableCommander>();
+  let isBehind = false;
+
+  const add = flow.addJobToTransaction.bind(flow);
+  flow.addJobToTransaction = (multi, ...given) => {
+    if (!waiting.has(multi)) {
+      waiting.add(multi);
+      multi.exec = () => execAndWait(multi);
+    }
+    return add(multi, ...given);
+  };
+
+  async function execAndWait(multi: ChainableCommander): Promise<[Error | null, unknown][] | null> {
+    const send: typeof multi.exec = Object.getPrototypeOf(multi).exec;
+    // The first call of a transaction puts EXEC into the pipeline, the second one sends all of it.
+    void send.call(multi);
+    multi.call('WAIT', replicas, Math.ceil(timeout * SHARE_OF_TIMEOUT));
+    const answers = (await send.call(multi)) ?? [];
+    const [error, results] = answers.at(-2) ?? [new Error('no answer')];
+    if (error) throw answers.find(([one]) => one && !/^EXECABORT/.test(one.message))?.[0] ?? error;
+    const [unwaited, held] = answers.at(-1) ?? [];
+    isBehind = Boolean(unwaited) || Number(held) < replicas;
+    if (unwaited) throw unwaited;
+    if (isBehind) throw new TooFewReplicas(Number(held), replicas);
+    return (
+      (results as unknown[] | null)?.map((one) => (one instanceof Error ? [one, undefined] : [null, one])) ??
+      null
+    );
+  }
+
+  return {
+    /**
+     * After an add that too few replicas took, nothing is added before they have caught up: who was answered 503 asks
+     * again, and each time the same would be stored anew.
+     * @throws {TooFewReplicas}
+     */
+    async caughtUp(): Promise<void> {
+      if (!isBehind) return;
+      const held = Number(await serverOf(redis, LANES_KEY)?.call('WAIT', replicas, PROBE_MS));
+      if (!(held >= replicas)) throw new TooFewReplicas(held || 0, replicas);
+      isBehind = false;
+    },
+  };
+}
+
+/** Whether a server says that another one has the slot, or will have. What was to be added is not stored. */
+const isElsewhere = (error: unknown): boolean =>
+  /^(MOVED|ASK|TRYAGAIN)\b/.test((error as Error | undefined)?.message ?? '');
+
+/** Asks anew who serves which slot. A pipeline with WAIT in it is not led elsewhere by ioredis. */
+function lookForSlots(redis: RedisClient): Promise<void> {
+  return isCluster(redis)
+    ? new Promise((resolve) => redis.refreshSlotsCache(() => resolve()))
+    : Promise.resolve();
+}
+
+/** Milliseconds before an add is tried again whose lanes another server has, or will have in a moment. */
+const ELSEWHERE_MS = 20;
+
+/**
+ * Adds where the lanes are by now: what is added again under the same ids is stored once.
+ * @param timeout milliseconds after which what the last try threw is thrown
+ */
+export async function addWhereTheLanesAre(
+  redis: RedisClient,
+  addAll: () => Promise<unknown>,
+  timeout: number,
+): Promise<void> {
+  for (const deadline = performance.now() + timeout; ; ) {
+    try {
+      return void (await addAll());
+    } catch (error) {
+      if (!isElsewhere(error) || performance.now() > deadline) throw error;
+      await sleep(ELSEWHERE_MS);
+      await lookForSlots(redis);
+    }
+  }
+}

@@ -1,0 +1,194 @@
+import type { Pool } from './database.ts';
+
+/** Whose turn it is. A lease is not a process: the cursor may have been set back under one that the process has lost. */
+export interface Lease {
+  /** Of this lease alone. */
+  lease: string;
+  workspaceId: string;
+  id: string;
+}
+
+/** What a process needs for delivering. */
+export interface LeasedDestination extends Lease {
+  /** Its name. */
+  workspace: string;
+  name: string;
+  kind: string;
+  settings: Record<string, unknown>;
+  secret: Buffer | null;
+  position: string;
+  place: number;
+  failures: number;
+  /** Where the file ends that was being put; it is put again as it was. */
+  planned: { position: string; place: number } | undefined;
+  /** The hour that this file stands under, or the last one. */
+  fileHour: Date | null;
+}
+
+/** So many entries are enough for a file, whatever their age, if they stand in so many rows at most. */
+const FULL = { entries: 20_000, rows: 1000 };
+
+const waiting = `
+        from stream_log
+        where stream_log.workspace_id = stream_destinations.workspace_id
+          and stream_log.id > stream_destinations.position
+        order by stream_log.id`;
+
+/**
+ * The destinations of an installation are few, and all of them are looked at. Those that gather are looked at no further
+ * than has to be: a file that is being put, the oldest row, then how many entries there are.
+ */
+const leaseStatement = `
+  with free as (
+    select stream_destinations.workspace_id, stream_destinations.id
+    from stream_destinations
+    where stream_destinations.state = 'active'
+      and (stream_destinations.gather_ms > 0) = $3::boolean
+      and (stream_destinations.leased_until is null or stream_destinations.leased_until < clock_timestamp())
+      and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < clock_timestamp())
+      and exists (select ${waiting} limit 1)
+      and case
+        when stream_destinations.gather_ms = 0 or stream_destinations.planned_position is not null then true
+        when (select stream_log.at ${waiting} limit 1)
+          <= clock_timestamp() - stream_destinations.gather_ms * interval '1 millisecond' then true
+        else (
+          select sum(octet_length(gathered.kinds))
+          from (select stream_log.kinds ${waiting} limit ${FULL.rows}) as gathered) >= ${FULL.entries}
+      end
+    order by stream_destinations.leased_until nulls first
+    limit $2
+    for update skip locked
+  )
+  update stream_destinations
+  set leased_by = gen_random_uuid(), leased_until = clock_timestamp() + $1::integer * interval '1 millisecond'
+  from free
+  join workspaces on workspaces.id = free.workspace_id
+  where stream_destinations.workspace_id = free.workspace_id and stream_destinations.id = free.id
+  returning
+    stream_destinations.leased_by::text as lease,
+    stream_destinations.workspace_id::text as "workspaceId", stream_destinations.id::text,
+    stream_destinations.name, stream_destinations.kind, stream_destinations.settings,
+    stream_destinations.secret, stream_destinations.position::text, stream_destinations.place,
+    stream_destinations.failures, workspaces.name as workspace,
+    stream_destinations.planned_position::text as "plannedPosition",
+    stream_destinations.planned_place as "plannedPlace", stream_destinations.file_hour as "fileHour"`;
+
+type LeasedRow = Omit<LeasedDestination, 'planned'> & {
+  plannedPosition: string | null;
+  plannedPlace: number | null;
+};
+
+/**
+ * Leases: for so many milliseconds nobody else delivers. Only those are given that have something to be delivered, and of
+ * those that gather only where the oldest thing has waited long enough, or there is enough; first who has waited longest
+ * since its last one.
+ * @param of `gathers`: those that gather, else the others
+ */
+export async function leaseDestinations(
+  pool: Pool,
+  { milliseconds, limit, gathers }: { milliseconds: number; limit: number; gathers: boolean },
+): Promise<LeasedDestination[]> {
+  const { rows } = await pool.query<LeasedRow>({
+    name: 'lease-destinations',
+    text: leaseStatement,
+    values: [milliseconds, limit, gathers],
+  });
+  return rows.map(({ plannedPosition, plannedPlace, ...leased }) => ({
+    ...leased,
+    planned: plannedPosition === null ? undefined : { position: plannedPosition, place: plannedPlace ?? 0 },
+  }));
+}
+
+const mine = `
+  where stream_destinations.workspace_id = $2::uuid
+    and stream_destinations.id = $3::uuid
+    and stream_destinations.leased_by = $1::uuid
+    and stream_destinations.state = 'active'`;
+
+const renewStatement = `
+  update stream_destinations
+  set
+    leased_until = statement_timestamp() + $4::integer * interval '1 millisecond',
+    planned_position = coalesce($5::bigint, stream_destinations.planned_position),
+    planned_place = coalesce($6::integer, stream_destinations.planned_place),
+    file_hour = coalesce($7::timestamptz, stream_destinations.file_hour)
+  ${mine}`;
+
+/** The file that is to be put. */
+export interface PlannedFile {
+  /** Where it ends. */
+  position: string;
+  place: number;
+  hour: Date;
+}
+
+/**
+ * Keeps a lease for so many milliseconds more. With a file, that one is put from now on, until the cursor is behind it:
+ * by whoever has the lease then, to the same end.
+ * @returns false when the lease is gone, or it is paused
+ */
+export async function renewDestination(
+  pool: Pool,
+  { lease, workspaceId, id }: Lease,
+  { milliseconds, file }: { milliseconds: number; file?: PlannedFile },
+): Promise<boolean> {
+  const { position = null, place = null, hour = null } = file ?? {};
+  const values = [lease, workspaceId, id, milliseconds, position, place, hour];
+  const { rowCount } = await pool.query({ name: 'renew-destination', text: renewStatement, values });
+  return rowCount === 1;
+}
+
+// Does not wait for the disk: what a crash of Postgres takes back of the cursor is delivered once more, with its ids.
+const advanceStatement = `
+  update stream_destinations
+  set
+    position = $4::bigint, place = $5::integer, planned_position = null, planned_place = null,
+    delivered = stream_destinations.delivered + $6::integer,
+    delivered_at = now(), failures = 0, last_error = null, failed_at = null, next_try_at = null,
+    leased_until = statement_timestamp() + $7::integer * interval '1 millisecond'
+  from (select set_config('synchronous_commit', 'off', true)) as unhurried
+  ${mine}`;
+
+/** Moves the cursor behind what was delivered, and keeps the lease. @returns false when the lease is gone, or it is paused */
+export async function advanceDestination(
+  pool: Pool,
+  { lease, workspaceId, id }: Lease,
+  moved: { position: string; place: number; delivered: number; milliseconds: number },
+): Promise<boolean> {
+  const { position, place, delivered, milliseconds } = moved;
+  const values = [lease, workspaceId, id, position, place, delivered, milliseconds];
+  const { rowCount } = await pool.query({ name: 'advance-destination', text: advanceStatement, values });
+  return rowCount === 1;
+}
+
+const giveBackStatement = `
+  update stream_destinations
+  set
+    leased_by = null, leased_until = statement_timestamp(),
+    failures = case when $4::text is null then stream_destinations.failures else stream_destinations.failures + 1 end,
+    last_error = coalesce($4::text, stream_destinations.last_error),
+    failed_at = greatest(stream_destinations.failed_at, now() + case when $4::text is not null then interval '0' end),
+    next_try_at = statement_timestamp()
+      + case when $5::integer <> 0 then $5::integer * interval '1 millisecond' end,
+    state = case when $6::boolean then 'paused' else stream_destinations.state end
+  ${mine}`;
+
+/**
+ * Gives a lease back, behind everybody who waits: all is delivered, or with an error. The next try is due after `retryMs`
+ * milliseconds, at once unless told; `pause`: none is, until resumed.
+ */
+export async function giveBackDestination(
+  pool: Pool,
+  { lease, workspaceId, id }: Lease,
+  {
+    error = null,
+    retryMs = 0,
+    pause = false,
+  }: { error?: string | null; retryMs?: number; pause?: boolean } = {},
+): Promise<void> {
+  await pool.query({
+    name: 'give-back-destination',
+    text: giveBackStatement,
+    values: [lease, workspaceId, id, error, retryMs, pause],
+  });
+}

@@ -1,0 +1,171 @@
+import { createReadStream } from 'node:fs';
+import { rm, stat } from 'node:fs/promises';
+import path from 'node:path';
+import type { BucketAccess } from '../integrations/bucket-client.ts';
+import type { Credentials } from '../integrations/definition.ts';
+import { type ObjectStore, ObjectStoreError } from '../object-store/object-store.ts';
+import { openObjectStore } from '../object-store/open-object-store.ts';
+import { ParquetError } from '../object-store/parquet.ts';
+import type { Reach } from '../platform/reach.ts';
+import { scratchFolders } from '../platform/scratch.ts';
+import { DeliveryError, type FileDestination, type Piece } from './destination.ts';
+import { writers } from './file-formats.ts';
+import { type FilePlaces, type FilesSettings, folderOf, keyOf, requireFolder } from './file-places.ts';
+
+/** A file, whole. */
+const PATIENCE_MS = 120_000;
+
+/** A name that readers of folders pass over. */
+const CHECK_KEY = '_penstock_test';
+
+const scratch = scratchFolders('streams');
+let tidied: Promise<void> | undefined;
+
+/**
+ * Places of which a try has not come back, as those of a disk behind a network that is gone: the system lets nobody end it. Another
+ * one would hang as well, and each takes one of the few threads that Node has for files.
+ */
+const hanging = new Set<string>();
+
+export interface FilesOptions {
+  settings: FilesSettings;
+  /** Absent: the settings S3_* open its bucket. */
+  account: Extract<Credentials, { access_key_id: string }> | undefined;
+  reach: Reach;
+  places: FilePlaces;
+  serviceIdField: string;
+  milliseconds?: number;
+}
+
+/** Messages as files under a folder or a bucket's prefix, written to a scratch folder and put from there when they are whole. */
+export function openFiles(options: FilesOptions): FileDestination {
+  const { settings, places, reach, serviceIdField, milliseconds = PATIENCE_MS } = options;
+  const { to, format } = settings;
+  const folder = folderOf(to);
+  let opened: Promise<ObjectStore> | undefined;
+
+  async function open(): Promise<ObjectStore> {
+    if (folder !== undefined) requireFolder(folder, places);
+    return openObjectStore(to, { reach, accessTo: () => accessOf(options) });
+  }
+
+  async function putNow(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    opened ??= open();
+    const store = await opened;
+    // Made here, it may be where the disk is to be mounted.
+    if (folder !== undefined) await requireThere(folder);
+    signal.throwIfAborted();
+    await store.put(key, from, { signal });
+  }
+
+  /** Ends with the signal or when it takes too long, also where what it has begun does not. */
+  async function put(key: string, from: AsyncIterable<Uint8Array>, signal: AbortSignal): Promise<void> {
+    if (hanging.has(to)) throw new DeliveryError(`${to}: what was begun before has not come back yet`);
+    const late = AbortSignal.timeout(milliseconds);
+    const ending = AbortSignal.any([signal, late]);
+    let isOver = false;
+    const putting = putNow(key, from, ending).finally(() => {
+      isOver = true;
+      hanging.delete(to);
+    });
+    putting.catch(() => {});
+    try {
+      await Promise.race([putting, aborted(ending)]);
+    } catch (error) {
+      if (signal.aborted) throw signal.reason;
+      if (!late.aborted) throw toDeliveryError(error);
+      if (!isOver) hanging.add(to);
+      throw new DeliveryError(`${to}: a file was not put within ${milliseconds / 1000} s`, { cause: error });
+    }
+  }
+
+  return {
+    async write(pieces, signal) {
+      tidied ??= scratch.tidy().catch(() => {});
+      await tidied;
+      const given = watched(pieces);
+      let own: string | undefined;
+      const discard = async () => {
+        if (own !== undefined) await rm(own, { recursive: true, force: true }).catch(() => {});
+      };
+      try {
+        own = await scratch.make();
+        const file = path.join(own, 'file');
+        await writers[format](given.pieces, { file, serviceIdField, signal });
+        return {
+          put: (range, until) => put(keyOf(range, format), bytesOf(file), until),
+          discard,
+        };
+      } catch (error) {
+        await discard();
+        signal.throwIfAborted();
+        throw given.failure ? given.failure.error : toDeliveryError(error);
+      }
+    },
+    async check(signal) {
+      await put(CHECK_KEY, oneLine(), signal);
+      // Who may write need not be who may remove.
+      await (await opened)?.remove(CHECK_KEY).catch(() => {});
+    },
+    async close() {
+      // What never opened has nothing to be closed.
+      void opened?.then((store) => store.close()).catch(() => {});
+    },
+  };
+}
+
+/** Opened when it is read, and by whoever reads it. */
+async function* bytesOf(file: string): AsyncGenerator<Uint8Array> {
+  yield* createReadStream(file);
+}
+
+async function* oneLine(): AsyncGenerator<Uint8Array> {
+  yield Buffer.from('a test of penstock\n');
+}
+
+async function accessOf({ settings, account, places }: FilesOptions): Promise<BucketAccess> {
+  const { region, endpoint } = settings;
+  if (account === undefined || region === undefined) return places.bucketAccess();
+  return { region, endpoint, credentials: account };
+}
+
+/** @throws {ObjectStoreError} `config` */
+async function requireThere(folder: string): Promise<void> {
+  const found = await stat(folder).catch((error: NodeJS.ErrnoException) => error);
+  if (!(found instanceof Error) && found.isDirectory()) return;
+  const code = found instanceof Error ? ` (${found.code})` : '';
+  throw new ObjectStoreError(
+    'config',
+    `${folder} is no folder that is there${code}: make it, or mount its disk`,
+  );
+}
+
+function aborted(signal: AbortSignal): Promise<never> {
+  return new Promise((_, reject) => {
+    if (signal.aborted) reject(signal.reason);
+    signal.addEventListener('abort', () => reject(signal.reason), { once: true });
+  });
+}
+
+/** Whose failure it was: that of what is written is none of the file. */
+function watched(pieces: AsyncIterable<Piece>) {
+  const given: { pieces: AsyncIterable<Piece>; failure?: { error: unknown } } = { pieces: watching() };
+  async function* watching(): AsyncGenerator<Piece> {
+    try {
+      yield* pieces;
+    } catch (error) {
+      given.failure = { error };
+      throw error;
+    }
+  }
+  return given;
+}
+
+function toDeliveryError(error: unknown): unknown {
+  if (error instanceof DeliveryError) return error;
+  const { code, message } = error as NodeJS.ErrnoException;
+  const isTold = error instanceof ObjectStoreError || error instanceof ParquetError;
+  // Of the scratch folder.
+  const isOfSystem = typeof code === 'string' && /^E[A-Z]+$/.test(code);
+  return isTold || isOfSystem ? new DeliveryError(message, { cause: error }) : error;
+}

@@ -1,0 +1,150 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { Envelope } from '../../src/jobs/envelope.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { within } from '../../src/platform/lifecycle.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { createLaneProducer } from '../../src/queue/enqueue.ts';
+import { type LaneEntry, laneName, QueueUnavailable } from '../../src/queue/lanes.ts';
+import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
+import { LANES_KEY, startRedisCluster, type TestCluster } from '../setup/redis-cluster.ts';
+
+const LANES = 2;
+const TIMEOUT = 1000;
+const stops: (() => unknown)[] = [];
+afterAll(async () => {
+  for (const stop of stops.splice(0).reverse()) await stop();
+});
+
+/** One envelope of nothing for each lane. */
+function entries(): LaneEntry[] {
+  const envelope: Envelope = { requests: [], objects: [] };
+  return Array.from({ length: LANES }, (_, lane) => ({ lane, id: newId(), envelope }));
+}
+
+async function open(env: Record<string, string>) {
+  const config = readConfig({ ...env, LANES: String(LANES), QUEUE_TIMEOUT_MS: String(TIMEOUT) });
+  const connection = connectProducer(config, '');
+  const producer = createLaneProducer(connection, TIMEOUT, createLog('test', 'silent'));
+  await waitUntil(() => connection.ready(), { what: 'the queue' });
+  await waitUntil(() => producer.add(entries()).then(() => true), { what: 'the first add' });
+  stops.push(connection.stop, producer.stop);
+  return { connection, producer };
+}
+
+/** Ids that the lanes hold, in their order. */
+async function held(connection: QueueConnection): Promise<string[][]> {
+  return Promise.all(
+    Array.from({ length: LANES }, async (_, lane) => {
+      const queue = openQueue(connection, laneName(lane));
+      const ids = await queue.getRanges(['waiting'], 0, -1, true);
+      await queue.close();
+      return ids;
+    }),
+  );
+}
+
+describe('with REDIS_WAIT_REPLICAS=1, a primary and a replica', () => {
+  let primary: TestRedis;
+  let replica: TestRedis;
+  let opened: Awaited<ReturnType<typeof open>>;
+  beforeAll(async () => {
+    primary = await startRedis({ args: ['--repl-diskless-sync-delay', '0'] });
+    replica = await startRedis({ args: ['--replicaof', '127.0.0.1', String(primary.port)] });
+    opened = await open({ REDIS_URL: primary.url, REDIS_WAIT_REPLICAS: '1' });
+  });
+
+  test('G1, G5: without its replica nothing is acknowledged, in time, and nothing more is stored until it is back', async () => {
+    const { connection, producer } = opened;
+    process.kill(replica.pid, 'SIGSTOP');
+    try {
+      const before = await held(connection);
+      const first = entries();
+      await expect(within(TIMEOUT, producer.add(first))).rejects.toBeInstanceOf(QueueUnavailable);
+      // It is there, and may take effect: that is what an answer of 503 leaves open.
+      const after = before.map((ids, lane) => [...ids, first[lane]!.id]);
+      expect(await held(connection)).toEqual(after);
+      for (let times = 0; times < 3; times++)
+        await expect(within(TIMEOUT, producer.add(entries()))).rejects.toBeInstanceOf(QueueUnavailable);
+      expect(await held(connection)).toEqual(after);
+    } finally {
+      process.kill(replica.pid, 'SIGCONT');
+    }
+    await waitUntil(() => producer.add(entries()).then(() => true), { what: 'the replica' });
+  });
+
+  test('G1: whoever takes over holds all that was acknowledged', async () => {
+    const { producer } = opened;
+    const acknowledged: LaneEntry[] = [];
+    let ended = false;
+    const adding = (async () => {
+      while (!ended) {
+        const these = entries();
+        await producer.add(these).then(
+          () => acknowledged.push(...these),
+          // While it is away each add fails at once.
+          () => sleep(10),
+        );
+      }
+    })();
+    await waitUntil(() => acknowledged.length > 100, { what: 'some to be acknowledged' });
+    await primary.kill();
+    ended = true;
+    await adding;
+    const connection = connectProducer(readConfig({ REDIS_URL: replica.url, LANES: String(LANES) }), '');
+    stops.push(connection.stop);
+    await waitUntil(() => connection.ready(), { what: 'the replica' });
+    const stored = new Set((await held(connection)).flat());
+    expect(acknowledged.filter(({ id }) => !stored.has(id))).toEqual([]);
+  });
+});
+
+describe('with REDIS_WAIT_REPLICAS=1, a cluster', () => {
+  let cluster: TestCluster;
+  beforeAll(async () => {
+    cluster = await startRedisCluster({ primaries: 3, replicas: 1 });
+    stops.push(cluster.stop);
+  });
+
+  test('G1, G3: adds go on after a failover, and what was acknowledged stands in the lanes in its order', async () => {
+    const { connection, producer } = await open({ ...cluster.env, REDIS_WAIT_REPLICAS: '1' });
+    const acknowledged: LaneEntry[][] = [];
+    const addSome = async (count: number) => {
+      for (const most = acknowledged.length + count; acknowledged.length < most; ) {
+        const these = entries();
+        await producer.add(these).then(
+          () => acknowledged.push(these),
+          () => sleep(10),
+        );
+      }
+    };
+    await addSome(50);
+    const primary = await cluster.primaryOf(LANES_KEY);
+    const replica = await cluster.replicaOf(primary);
+    const over = cluster.ask(replica, 'CLUSTER', 'FAILOVER');
+    await addSome(50);
+    await over;
+    await waitUntil(async () => (await cluster.primaryOf(LANES_KEY)) === replica, { what: 'the failover' });
+    await cluster.settled();
+    await addSome(50);
+    const stored = await held(connection);
+    for (let lane = 0; lane < LANES; lane++) {
+      const wanted = acknowledged.map((these) => these[lane]!.id);
+      const known = new Set(wanted);
+      expect(stored[lane]!.filter((id) => known.has(id))).toEqual(wanted);
+    }
+  });
+
+  test('G1: without its replica nothing is acknowledged', async () => {
+    const { producer } = await open({ ...cluster.env, REDIS_WAIT_REPLICAS: '1' });
+    const replica = await cluster.replicaOf(await cluster.primaryOf(LANES_KEY));
+    const { pid } = cluster.nodes[replica]!;
+    process.kill(pid, 'SIGSTOP');
+    await expect(producer.add(entries()))
+      .rejects.toBeInstanceOf(QueueUnavailable)
+      .finally(() => process.kill(pid, 'SIGCONT'));
+    await waitUntil(() => producer.add(entries()).then(() => true), { what: 'the replica' });
+  });
+});

@@ -1,0 +1,130 @@
+import { chmodSync, mkdirSync, rmdirSync } from 'node:fs';
+import { type FileHandle, open as openFile } from 'node:fs/promises';
+import path from 'node:path';
+import { expect, test, vi } from 'vitest';
+import { accessBySettings } from '../../src/object-store/open-object-store.ts';
+import { createReach } from '../../src/platform/reach.ts';
+import { filePlacesOf } from '../../src/streams/file-places.ts';
+import { openFiles } from '../../src/streams/files.ts';
+import { startS3, startStrictS3 } from '../integrations/s3.ts';
+import { temporaryFolder } from '../setup/left-behind.ts';
+import { event } from '../workers/batch.ts';
+import { inFolder, messagesOf, streamToFiles } from './file-scene.ts';
+import { apply, deliverStreams, pool, soon, useStore } from './scene.ts';
+
+useStore();
+
+const own = { access_key_id: 'S3RVER', secret_access_key: 'S3RVER' };
+const bucket = (endpoint: string, name = 'none') => ({
+  settings: { to: `s3://${name}/lake`, region: 'eu-central-1', endpoint, access_key_id: own.access_key_id },
+  secret: own,
+});
+
+/** A folder in which nobody may write, root neither. */
+function closedFolder(): string {
+  if (process.getuid?.() === 0) return '/sys';
+  const folder = temporaryFolder();
+  chmodSync(folder, 0o500);
+  return folder;
+}
+
+test('what keeps files from their place is said in a sentence, backed off, and holds up nobody else', async () => {
+  const wrong = { access_key_id: 'S3RVER', secret_access_key: 'wrong' };
+  const strict = await startStrictS3();
+  const places = [
+    [{ settings: { to: `file://${temporaryFolder()}/gone` } }, /gone is no folder that is there \(ENOENT\)/],
+    [{ settings: { to: 'file:///etc' } }, /STREAM_FOLDERS/],
+    [{ settings: { to: `file://${closedFolder()}` } }, /cannot be written: .*(no right|only be read)/],
+    [bucket('http://127.0.0.1:9'), /s3:\/\/none\/lake.*ECONNREFUSED/],
+    [bucket((await startS3()).endpoint), /NoSuchBucket/],
+    [{ ...bucket(strict), secret: wrong }, /SignatureDoesNotMatch/],
+    [{ settings: { to: 's3://none/lake' } }, /S3_REGION is not set/],
+  ] as const;
+  const streams = await Promise.all(places.map(([place]) => streamToFiles(place)));
+  const good = await inFolder();
+  const fine = await streamToFiles(good, {}, streams[0]!.workspace);
+  for (const { workspace } of streams) await apply(workspace, event('ada', 'one'));
+  const settings = { S3_REGION: '', S3_ENDPOINT: '', S3_ACCESS_KEY_ID: '', S3_SECRET_ACCESS_KEY: '' };
+  const files = {
+    folders: [path.dirname(temporaryFolder()), '/sys'],
+    bucketAccess: () => accessBySettings(settings),
+  };
+  const running = deliverStreams({ opening: { files } });
+  for (const [index, { state }] of streams.entries()) {
+    await soon(async () => (await state()).failures > 0);
+    const { lastError, nextTryAt, lag, delivered } = await state();
+    expect(lastError).toMatch(places[index]![1]);
+    expect(lastError).not.toContain('wrong');
+    expect([nextTryAt instanceof Date, lag > 0, delivered]).toEqual([true, true, 0]);
+  }
+  await soon(async () => (await fine.state()).delivered === 1);
+  await running.stop();
+  expect(messagesOf(await good.files()).map(({ data }) => data.name)).toEqual(['one']);
+});
+
+/** What the kernel is told of files, through every handle of this process. */
+async function handlePrototype(): Promise<FileHandle> {
+  const handle = await openFile('/dev/null');
+  await handle.close();
+  return Object.getPrototypeOf(handle) as FileHandle;
+}
+
+test('a disk that is full, and one that was not mounted, lose nothing: all comes, in order, when there is room', async () => {
+  const folder = path.join(temporaryFolder(), 'lake');
+  const place = await inFolder(folder);
+  const { workspace, state, id } = await streamToFiles(place);
+  const again = () => pool.query('update stream_destinations set next_try_at = null where id = $1', [id]);
+  await apply(workspace, event('ada', 'one'));
+  const running = deliverStreams();
+  await soon(async () => /no folder/.test((await state()).lastError ?? ''));
+  mkdirSync(folder);
+  const full = vi
+    .spyOn(await handlePrototype(), 'write')
+    .mockRejectedValue(Object.assign(new Error(), { code: 'ENOSPC' }));
+  await apply(workspace, event('ada', 'two'));
+  await again();
+  await soon(async () => /its disk is full/.test((await state()).lastError ?? ''));
+  expect(await place.files()).toEqual([]);
+  full.mockRestore();
+  await again();
+  await soon(async () => (await state()).lag === 0);
+  await running.stop();
+  expect(messagesOf(await place.files()).map(({ data }) => data.name)).toEqual(['one', 'two']);
+  expect(await state()).toMatchObject({ failures: 0, lastError: null });
+});
+
+const { signal } = new AbortController();
+const opened = (to: string, given: Partial<Parameters<typeof openFiles>[0]> = {}) =>
+  openFiles({
+    ...{ settings: { to, format: 'ndjson', region: 'eu', access_key_id: 'a' }, account: own },
+    ...{ reach: createReach({ refused: 'none' }), serviceIdField: 'service_id' },
+    places: filePlacesOf({ STREAM_FOLDERS: '/', DATA_DIR: '/none' } as never),
+    ...given,
+  });
+
+test('a bucket at an address that is refused is not connected to', async () => {
+  const { settings } = bucket('http://169.254.169.254');
+  const files = opened('', {
+    settings: { ...settings, format: 'ndjson' },
+    reach: createReach({ refused: 'metadata' }),
+  });
+  await expect(files.check(signal)).rejects.toThrow('REFUSED_NETWORKS');
+});
+
+test('a place that does not answer is given up after a while, and not asked once more before it has come back', async () => {
+  const folder = temporaryFolder();
+  const releases: (() => void)[] = [];
+  const prototype = await handlePrototype();
+  const { sync } = prototype;
+  const hanging = vi.spyOn(prototype, 'sync').mockImplementation(async function (this: FileHandle) {
+    await new Promise<void>((resolve) => releases.push(resolve));
+    return sync.call(this);
+  });
+  const files = opened(`file://${folder}`, { milliseconds: 50 });
+  await expect(files.check(signal)).rejects.toThrow('was not put within 0.05 s');
+  await expect(files.check(signal)).rejects.toThrow('has not come back yet');
+  hanging.mockRestore();
+  for (const release of releases) release();
+  await vi.waitFor(() => files.check(signal), { timeout: 10_000 });
+  rmdirSync(path.join(folder, '.unfinished'));
+});

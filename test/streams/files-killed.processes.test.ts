@@ -1,0 +1,94 @@
+import { randomBytes } from 'node:crypto';
+import { createServer, request } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { expect, test } from 'vitest';
+import { encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
+import { newId } from '../../src/platform/ids.ts';
+import { createDestination } from '../../src/store/stream-destinations.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
+import { startFleet } from '../guarantees/fleet.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { leaveBehind } from '../setup/left-behind.ts';
+import { deliver, event, openPool, silent } from '../workers/batch.ts';
+import { inBucket, messagesOf } from './file-scene.ts';
+
+const INTEGRATION_KEY = randomBytes(32).toString('base64');
+const USERS = 10;
+const EVENTS = 30;
+
+/** Hands requests on to a bucket; `lost` answers come to nobody. */
+async function startGate() {
+  const gate = { isShut: false, lost: 0, endpoint: '' };
+  const server = createServer((asked, answer) => {
+    const { host, hostname, port } = new URL(gate.endpoint);
+    const { method, url: path, headers } = asked;
+    const onward = request({ hostname, port, method, path, headers: { ...headers, host } }, (response) => {
+      if (gate.isShut && method === 'PUT') {
+        gate.lost += 1;
+        return void response.resume();
+      }
+      answer.writeHead(response.statusCode!, response.headers);
+      response.pipe(answer);
+    });
+    onward.on('error', () => answer.destroy());
+    asked.pipe(onward);
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  leaveBehind(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  const address = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return { gate, address };
+}
+
+test('a sync process that is killed while it puts a file loses nothing and doubles nothing: the file is put again by its name', async () => {
+  const { gate, address } = await startGate();
+  const place = await inBucket(async (endpoint) => {
+    gate.endpoint = endpoint;
+    return address;
+  });
+  const fleet = await startFleet('postgres', { edges: 0, workers: 0, syncs: 1, env: { INTEGRATION_KEY } });
+  const pool = openPool(fleet.env.DATABASE_URL!);
+  const id = newId();
+  await createDestination(pool, {
+    ...{ workspaceId: fleet.workspace.id, id, name: 'lake', kind: 'files', gatherMs: 1 },
+    settings: { ...place.settings, format: 'ndjson' },
+    secret: encryptCredentials(place.secret!, id, keysOf(INTEGRATION_KEY)),
+  });
+  const round = (index: number) => {
+    const objects = Array.from({ length: USERS }, (_, user) => event(`user-${user}`, `event-${index}`));
+    return applyBatch(pool, [deliver(fleet.workspace, objects)], silent);
+  };
+  for (let index = 0; index < EVENTS; index++) {
+    if (index === EVENTS / 2) {
+      await waitUntil(async () => (await place.files()).length > 0, { what: 'the first file' });
+      gate.isShut = true;
+    }
+    await round(index);
+  }
+  await waitUntil(() => gate.lost > 0, { what: 'a file that is there and was not told of' });
+  await fleet.end(fleet.syncs[0]!);
+  const before = await place.files();
+  gate.isShut = false;
+  await pool.query('update stream_destinations set leased_until = now()');
+  await fleet.startSync();
+  await waitUntil(
+    async () => {
+      const { rows } = await pool.query('select delivered from stream_destinations');
+      return Number(rows[0].delivered) === EVENTS * USERS;
+    },
+    { what: 'every message' },
+  );
+  const files = await place.files();
+  const messages = messagesOf(files);
+  expect(messages.length).toBe(EVENTS * USERS);
+  expect(new Set(messages.map((message) => message.id)).size).toBe(EVENTS * USERS);
+  expect(files.slice(0, before.length)).toEqual(before);
+  for (let user = 0; user < USERS; user++) {
+    const own = messages.filter((message) => message.user!.external_id === `user-${user}`);
+    expect(own.map(({ data }) => data.name)).toEqual(Array.from({ length: EVENTS }, (_, n) => `event-${n}`));
+  }
+  await pool.end();
+  await fleet.stop();
+});

@@ -1,0 +1,120 @@
+import { expect, test } from 'vitest';
+import type { LogRow } from '../../src/store/stream-log.ts';
+import type { LogPlace } from '../../src/streams/destination.ts';
+import { keyOf, requireFolder } from '../../src/streams/file-places.ts';
+import { envelopeOf, type Message } from '../../src/streams/message.ts';
+import { gather } from '../../workers/streams/gather.ts';
+import type { Page } from '../../workers/streams/read.ts';
+
+const at = (position: number, place = 0): LogPlace => ({ position: String(position), place });
+
+/** The entry of which this is the cursor when it is delivered: the last of its row, or one of many. */
+function entryBefore({ position, place }: LogPlace): { row: LogRow; place: number } {
+  const row = { at: new Date(), kinds: '', profileIds: [], details: null, bytes: 0 };
+  return place === 0
+    ? { row: { ...row, id: position, behind: '0', ids: ['last'] }, place: 0 }
+    : { row: { ...row, id: 'next', behind: position, ids: Array(place + 1).fill('') }, place: place - 1 };
+}
+
+/** A page of messages at places of the log, each with its time of day. */
+function page(messages: [LogPlace, string][], end: LogPlace): Page {
+  const read = messages.map(([cursor, time]) => {
+    const message: Message = {
+      ...{ id: `${cursor.position}.${cursor.place}`, type: 'event', time: `2026-11-24T${time}Z` },
+      ...{ workspaceId: 'w', key: 'k', user: null, data: '{}' },
+    };
+    const envelope = envelopeOf(message, 'service_id');
+    return { ...entryBefore(cursor), message, envelope, bytes: Buffer.byteLength(envelope) };
+  });
+  return { read, end };
+}
+
+async function gathered(pages: Page[], others: Partial<Parameters<typeof gather>[0]> = {}) {
+  const rest = [...pages];
+  const { gathered: found, pieces } = gather({
+    ...{ from: at(1), first: rest.shift()!, next: async () => rest.shift() },
+    ...{ lastHour: null, ...others },
+  });
+  const ids: string[] = [];
+  for await (const { messages } of pieces) ids.push(...messages.map(({ id }) => id));
+  expect(found.messages).toBe(ids.length);
+  return { ids, end: found.end, hour: found.hour?.toISOString().slice(11, 13), left: rest.length };
+}
+
+test('a file ends with what is decided, with its size, before a later hour, or after so many pages', async () => {
+  const pages = () => [
+    page(
+      [
+        [at(2), '08:00:00'],
+        [at(2, 1), '08:00:01'],
+      ],
+      at(3),
+    ),
+    page(
+      [
+        [at(4), '08:59:59'],
+        [at(5), '09:00:00'],
+      ],
+      at(5),
+    ),
+    page([[at(6), '09:00:01']], at(6)),
+  ];
+  expect(await gathered(pages())).toEqual({ ids: ['2.0', '2.1', '4.0'], end: at(4), hour: '08', left: 1 });
+  expect(await gathered(pages().slice(0, 1))).toEqual({
+    ids: ['2.0', '2.1'],
+    end: at(3),
+    hour: '08',
+    left: 0,
+  });
+  // Hours do not go back.
+  const all = await gathered(pages(), { lastHour: new Date('2026-11-24T09:00:00Z') });
+  expect(all).toEqual({ ids: ['2.0', '2.1', '4.0', '5.0', '6.0'], end: at(6), hour: '09', left: 0 });
+  // One that is larger than a file may be is a file by itself.
+  const small = await gathered(pages(), { most: { bytes: 1, pages: 9 } });
+  expect(small).toEqual({ ids: ['2.0'], end: at(2), hour: '08', left: 2 });
+  const short = await gathered(pages(), { most: { bytes: 10_000, pages: 1 } });
+  expect(short).toMatchObject({ ids: ['2.0', '2.1'], end: at(3), left: 2 });
+});
+
+test('a file that was planned ends where it was to, whatever else would end it, or has gone', async () => {
+  const planned = { end: at(5, 2), hour: new Date('2026-11-24T07:00:00Z') };
+  const pages = [
+    page([[at(2), '08:00:00']], at(3)),
+    page(
+      [
+        [at(5, 1), '09:00:00'],
+        [at(5, 3), '09:00:00'],
+      ],
+      at(5, 3),
+    ),
+  ];
+  const most = { bytes: 1, pages: 1 };
+  expect(await gathered(pages, { planned, most })).toEqual({
+    ...{ ids: ['2.0', '5.1'], end: at(5, 2), hour: '07', left: 0 },
+  });
+  expect(await gathered(pages.slice(0, 1), { planned })).toMatchObject({ ids: ['2.0'], end: at(5, 2) });
+  expect(await gathered([page([], at(9))], { planned })).toMatchObject({ ids: [], end: at(5, 2) });
+});
+
+test('keys are in the order of the log, also within a row', () => {
+  const key = (hour: string, from: LogPlace, to: LogPlace) =>
+    keyOf({ workspaceId: 'w', hour: new Date(`2026-11-24T${hour}:00:00Z`), from, to }, 'ndjson');
+  const keys = [
+    key('08', at(9), at(9, 500)),
+    key('08', at(9, 500), at(10)),
+    key('08', at(10), at(99)),
+    key('09', at(99), at(100)),
+  ];
+  expect(keys[1]).toBe(
+    'workspace=w/date=2026-11-24/hour=08/0000000000000000009.000500-0000000000000000010.ndjson.gz',
+  );
+  expect([...keys].sort()).toEqual(keys);
+});
+
+test('a folder is written to only beneath those that are allowed', () => {
+  const places = { folders: ['/data/streams'], bucketAccess: () => ({}) as never };
+  for (const folder of ['/data/streams', '/data/streams/a', '/data/streams/..a'])
+    expect(() => requireFolder(folder, places)).not.toThrow();
+  for (const folder of ['/data', '/data/streams-2', '/', '/etc'])
+    expect(() => requireFolder(folder, places)).toThrow('STREAM_FOLDERS');
+});

@@ -1,0 +1,41 @@
+import type { Environment } from '../environment.ts';
+import type { BenchRow, Figure } from '../figure.ts';
+import type { Fleets } from '../fleets.ts';
+import { measurePipeline } from '../pipeline.ts';
+import { besideFlood } from '../quiet-neighbour.ts';
+import { CONNECTIONS_OF_1, CONNECTIONS_OF_75, type Size } from '../size.ts';
+
+/**
+ * Many workspaces that send evenly, over one that sends as much and has as many users; and a quiet workspace beside one
+ * that floods.
+ */
+export function tenantRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
+  async function measure(objects: number, workspaces: number): Promise<Figure> {
+    const tenants = await fleets.tenants();
+    return measurePipeline(tenants, environment, {
+      objects,
+      keys: tenants.keys.slice(0, workspaces),
+      users: workspaces === 1 ? size.tenants * size.usersOfTenant : size.usersOfTenant,
+      evenly: true,
+      seconds: size.seconds,
+      connections: objects === 1 ? CONNECTIONS_OF_1 : CONNECTIONS_OF_75,
+      maxRequests: Number.POSITIVE_INFINITY,
+    });
+  }
+  const row = (objects: number, workspaces: number, name: string): BenchRow => ({
+    name,
+    what: `${workspaces} workspace${workspaces === 1 ? '' : 's in turn'}, ${objects} per request: objects/s applied`,
+    measure: () => measure(objects, workspaces),
+  });
+  return [
+    row(75, 1, 'tenants-1-75'),
+    row(75, size.tenants, 'tenants-1000-75'),
+    row(1, 1, 'tenants-1-1'),
+    row(1, size.tenants, 'tenants-1000-1'),
+    {
+      name: 'noisy-neighbour',
+      what: 'a quiet workspace beside one that floods: p99 until it can be read, over the same alone',
+      measure: async () => besideFlood(await fleets.tenants(), size),
+    },
+  ];
+}

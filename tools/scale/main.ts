@@ -1,0 +1,49 @@
+/**
+ * How an installation grows: traffic of many workspaces to fleets of several sizes, on a Postgres, a Redis and processes
+ * of their own. Each is measured undisturbed, then workers are killed while the traffic goes on, and in the end what
+ * clients were told is compared with what is stored (I1 to I5 of `npm run chaos`).
+ *
+ *   npm run scale                                        1 to 8 workers, then 1 to 1,000 workspaces
+ *   npm run scale -- --workers 1,2 --workspaces 1,100    some of them
+ *
+ * Prints objects/s and microseconds of processor time per object. Ends with 1 when an invariant is violated.
+ */
+import { runCommand } from '../../test/setup/run-command.ts';
+import { openArena } from '../chaos/arena.ts';
+import { createRandom } from '../load/random.ts';
+import { readOptions, type ScaleOptions } from './options.ts';
+import { describePoints, measurePoint, type Point, type Shape } from './point.ts';
+
+/** One dimension after the other, while the others stay where they begin; each shape once. */
+function shapesOf({ workers, lanes, workspaces }: ScaleOptions): Shape[] {
+  const first: Shape = { workers: workers[0]!, lanes: lanes[0]!, workspaces: workspaces[0]! };
+  const all = [
+    ...workers.map((value) => ({ ...first, workers: value })),
+    ...lanes.map((value) => ({ ...first, lanes: value })),
+    ...workspaces.map((value) => ({ ...first, workspaces: value })),
+  ];
+  return [...new Map(all.map((shape) => [JSON.stringify(shape), shape])).values()];
+}
+
+async function main(): Promise<void> {
+  const options = readOptions(process.argv);
+  const random = createRandom(options.seed);
+  const points: Point[] = [];
+  const arena = await openArena();
+  try {
+    for (const shape of shapesOf(options)) {
+      const { url, drop } = await arena.createDatabase();
+      const point = await measurePoint(shape, { ...options, url, random });
+      await drop();
+      points.push(point);
+      process.stdout.write(describePoints([point]));
+      for (const example of point.examples) process.stdout.write(`    ${example.slice(0, 400)}\n`);
+    }
+  } finally {
+    await arena.stop();
+  }
+  process.stdout.write(`\n${describePoints(points)}`);
+  if (points.some(({ violations }) => Object.keys(violations).length > 0)) process.exitCode = 1;
+}
+
+await runCommand(main);

@@ -1,0 +1,41 @@
+import { Command, InvalidArgumentError } from 'commander';
+
+/** What is varied; each list alone, while the others are at their first value. */
+export interface ScaleOptions {
+  /** Worker processes. */
+  workers: number[];
+  lanes: number[];
+  workspaces: number[];
+  /** Objects per request, about. */
+  objects: number;
+  /** Of each of the two halves of a point: undisturbed, and with kills. */
+  seconds: number;
+  seed: number;
+}
+
+/** `arguments_` as in `process.argv`. Ends the process with a message when something is wrong. */
+export function readOptions(arguments_: string[]): ScaleOptions {
+  return new Command('npm run scale --')
+    .description(
+      'Send traffic of many workspaces to fleets of several sizes, kill workers, and check what is stored.',
+    )
+    .option('--workers <numbers>', 'worker processes', numbers, [1, 2, 4, 8])
+    .option('--lanes <numbers>', 'lanes', numbers, [8])
+    .option('--workspaces <numbers>', 'workspaces that send evenly', numbers, [1, 10, 100, 1000])
+    .option('--objects <number>', 'objects per request, about', number, 75)
+    .option('--seconds <number>', 'length of each half of a point: undisturbed, and with kills', number, 5)
+    .option('--seed <number>', 'chooses who is killed', number, 1)
+    .addHelpText('after', '\nExample:\n  $ npm run scale -- --workers 1,8 --workspaces 1,1000')
+    .parse(arguments_)
+    .opts<ScaleOptions>();
+}
+
+function number(text: string): number {
+  const value = Number(text);
+  if (!(value > 0)) throw new InvalidArgumentError('It is a number above 0.');
+  return value;
+}
+
+function numbers(text: string): number[] {
+  return text.split(',').map(number);
+}

@@ -1,0 +1,164 @@
+import { readFileSync } from 'node:fs';
+import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { type Fleet, startFleetOn } from '../../test/setup/fleet.ts';
+import { endLeftBehind } from '../../test/setup/left-behind.ts';
+import { waitUntil } from '../../test/setup/wait-until.ts';
+import { costBetween, readCpu } from '../bench/cpu.ts';
+import { type Invariant, invariants } from '../chaos/check/finding.ts';
+import type { Load } from '../chaos/load/load.ts';
+import { pick } from '../load/random.ts';
+import { createTenants } from './tenants.ts';
+
+/** What an installation is made of. */
+export interface Shape {
+  workers: number;
+  lanes: number;
+  workspaces: number;
+}
+
+/** What was measured of it, undisturbed, and found in it after the kills. */
+export interface Point extends Shape {
+  objectsPerSecond: number;
+  /** Microseconds of processor time per object: of each kind of process, and `others_cores`. */
+  cost: Record<string, number>;
+  objects: number;
+  kills: number;
+  violations: Partial<Record<Invariant, number>>;
+  examples: string[];
+}
+
+/** Milliseconds between two kills. */
+const KILL_EVERY = 1500;
+
+/** Findings that are named; there may be as many as objects. */
+const NAMED = 5;
+
+/** One shape: traffic until it is applied, then the same traffic while workers are killed, and a look at all that is stored. */
+export async function measurePoint(
+  shape: Shape,
+  { url, objects, seconds, random }: { url: string; objects: number; seconds: number; random: () => number },
+): Promise<Point> {
+  const fleet = await startFleetOn(url, 'redis', {
+    ...{ edges: 1, workers: shape.workers, env: { LANES: String(shape.lanes) } },
+  });
+  try {
+    const tenants = await createTenants(fleet, shape.workspaces, objects);
+    const loads = tenants.send();
+    const stop = () => Promise.all(loads.map((load) => load.stop()));
+    // Prepared statements, compiled code.
+    await waitUntil(async () => (await tenants.processed()) > 0, {
+      what: 'the first objects',
+      deadline: 60_000,
+    });
+    await sleep(seconds * 500);
+    const before = {
+      cpu: readCpu(await pidsOf(fleet)),
+      objects: await tenants.processed(),
+      at: performance.now(),
+    };
+    await sleep(seconds * 1000);
+    const after = {
+      cpu: readCpu(await pidsOf(fleet)),
+      objects: await tenants.processed(),
+      at: performance.now(),
+    };
+    const rows = after.objects - before.objects;
+    const took = (after.at - before.at) / 1000;
+    const kills = await killWorkers(fleet, { seconds, random });
+    await stop();
+    await tenants.drained();
+    const findings = [...(await tenants.check(loads)), ...surprisesOf(loads)];
+    const violations: Point['violations'] = {};
+    for (const { invariant } of findings) violations[invariant] = (violations[invariant] ?? 0) + 1;
+    return {
+      ...{ ...shape, kills, violations, objectsPerSecond: rows / took },
+      cost: sumOfWorkers(costBetween(before.cpu, after.cpu, 0, { rows, seconds: took })),
+      objects: loads.reduce((sum, { journal }) => sum + journal.acknowledged, 0),
+      examples: findings.slice(0, NAMED).map(({ invariant, what }) => `${invariant}: ${what}`),
+    };
+  } finally {
+    await fleet.stop();
+    await endLeftBehind();
+  }
+}
+
+/** With SIGKILL, one after the other, each followed by another one. */
+async function killWorkers(
+  fleet: Fleet,
+  { seconds, random }: { seconds: number; random: () => number },
+): Promise<number> {
+  const end = performance.now() + seconds * 1000;
+  let kills = 0;
+  while (performance.now() < end) {
+    await fleet.end(pick(random, fleet.workers));
+    kills++;
+    await Promise.all([fleet.startWorker(), sleep(KILL_EVERY)]);
+  }
+  return kills;
+}
+
+/** A reply that does not fit its request breaks what its client may rely on. */
+function surprisesOf(loads: Load[]) {
+  return loads.flatMap(({ surprises }) => surprises.map((what) => ({ invariant: 'I1' as const, what })));
+}
+
+async function pidsOf(fleet: Fleet): Promise<Record<string, number>> {
+  const { rows } = await fleet.pool.query<{ folder: string }>(
+    `select current_setting('data_directory') as folder`,
+  );
+  const postgres = Number(readFileSync(path.join(rows[0]!.folder, 'postmaster.pid'), 'utf8').split('\n')[0]);
+  const workers = fleet.workers.map(({ pid }, index) => [`worker${index}`, pid] as const);
+  return { web: fleet.edges[0]!.pid, ...Object.fromEntries(workers), postgres, redis: fleet.redis!.pid };
+}
+
+/** Names without their prefix, and the workers as one. */
+function sumOfWorkers(cost: Record<string, number>): Record<string, number> {
+  const sums: Record<string, number> = {};
+  for (const [key, value] of Object.entries(cost)) {
+    const name = key.replace('cpu_us_', '').replace(/^worker\d+$/, 'worker');
+    if (name !== 'generator') sums[name] = (sums[name] ?? 0) + value;
+  }
+  return sums;
+}
+
+/** The table of what was measured. */
+export function describePoints(points: Point[]): string {
+  const head = [
+    'workers',
+    'lanes',
+    'workspaces',
+    'objects/s',
+    'web',
+    'worker',
+    'Postgres',
+    'Redis',
+    'µs/object',
+  ];
+  const rows = points.map(
+    ({ workers, lanes, workspaces, objectsPerSecond, cost, objects, kills, violations }) => {
+      const { web = 0, worker = 0, postgres = 0, redis = 0, others_cores = 0 } = cost;
+      const broken = Object.entries(violations).map(([invariant, count]) => `${invariant} ${count}`);
+      return [
+        ...[workers, lanes, workspaces, Math.round(objectsPerSecond)].map((value) =>
+          value.toLocaleString('en'),
+        ),
+        ...[web, worker, postgres, redis, web + worker + postgres + redis].map((value) => value.toFixed(1)),
+        ...[
+          others_cores.toFixed(1),
+          objects.toLocaleString('en'),
+          String(kills),
+          broken.join(', ') || 'hold',
+        ],
+      ];
+    },
+  );
+  const all = [
+    [...head, 'others, cores', 'checked', 'kills', Object.keys(invariants).slice(0, 5).join(' ')],
+    ...rows,
+  ];
+  const widths = all[0]!.map((_, column) => Math.max(...all.map((row) => row[column]!.length)));
+  return all
+    .map((row) => `${row.map((cell, column) => cell.padStart(widths[column]!)).join('  ')}\n`)
+    .join('');
+}

@@ -1,0 +1,157 @@
+import { SHARED, tagIn, tagOf } from '../../src/queue/envelope-ids.ts';
+import type { Waiting } from '../../src/queue/waiting.ts';
+import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
+import { type Delivery, ledgerKey } from '../batch/open.ts';
+import { workspacesOf } from '../batch/parts.ts';
+import type { WaitingEnvelope } from './prefetch.ts';
+
+/** Jobs of a lane whose ids are looked at: what stands behind as many waits until there are fewer. */
+const MOST_JOBS = 4096;
+
+/** Envelopes that are looked into at a time, and of one workspace; objects that are enough for a turn. */
+const MOST_READ = 32;
+const MOST_OF_ONE = 8;
+const ENOUGH_OBJECTS = 1000;
+
+/** Objects of one workspace from which on a transaction takes long enough that the others should not wait for it. */
+const LARGE = 200;
+
+/**
+ * A lane's turns: while it works on envelopes of one workspace, the others have their turn beside it, however much of
+ * that workspace stands in front. What one workspace has in a lane keeps its order, and workspaces have none among each
+ * other. Ids tell whose an envelope is (src/queue/envelope-ids.ts), so that nothing has to be read of what is passed over.
+ *
+ * @param reads latest version of envelopes that is applied
+ */
+export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'jobs'>, reads: number) {
+  /** Envelopes that have to wait for their place: their turn took too long, or failed. */
+  const inPlace = new Set<string>();
+
+  /**
+   * What may be applied beside `inHand`, in the order of the lane: the first envelopes of workspaces that have nothing in
+   * hand. They still wait in the lane.
+   *
+   * @param inHand everything of the lane that is being applied
+   */
+  async function find(inHand: readonly Delivery[]): Promise<WaitingEnvelope[]> {
+    if (!inHand.some(({ id }) => isOfOne(id))) return [];
+    const held = new Set(inHand.map(({ id }) => id));
+    const blocked = new Set(inHand.flatMap(workspacesOf).map(tagOf));
+    const candidates = candidatesIn(await waiting.ids(MOST_JOBS), held, blocked);
+    if (candidates.length === 0) return [];
+    const jobs = await waiting.jobs(candidates);
+    const found: WaitingEnvelope[] = [];
+    let objects = 0;
+    for (const [place, job] of jobs.entries()) {
+      const tags = job && tagsOf(job.data, reads);
+      // What is gone is being applied by somebody else, and what nobody knows may be anybody's.
+      if (!tags || isOther(candidates[place]!, tags)) break;
+      if (inPlace.has(job.id) || tags.some((tag) => blocked.has(tag))) {
+        for (const tag of tags) blocked.add(tag);
+        continue;
+      }
+      found.push({ id: job.id, envelope: job.data });
+      objects += job.data.objects.length;
+      if (objects >= ENOUGH_OBJECTS) break;
+    }
+    return found;
+  }
+
+  /** Ids of envelopes that may be applied, as far as ids tell, up to the first that nothing may overtake. */
+  function candidatesIn(ids: string[], held: ReadonlySet<string>, blocked: ReadonlySet<string>): string[] {
+    const candidates: string[] = [];
+    const counts = new Map<string, number>();
+    for (const id of ids) {
+      if (held.has(id) || held.has(ledgerKey(id))) continue;
+      const tag = tagIn(id);
+      if (tag === undefined) break;
+      if (tag !== SHARED) {
+        const count = counts.get(tag) ?? 0;
+        if (blocked.has(tag) || count === MOST_OF_ONE) continue;
+        counts.set(tag, count + 1);
+      }
+      candidates.push(id);
+      if (candidates.length === MOST_READ) break;
+    }
+    return candidates;
+  }
+
+  /**
+   * Parts what a lane hands out and what was seen behind it where one workspace has much of it: that workspace and the
+   * others are not to wait for each other.
+   *
+   * @returns what is applied with the head, and what may be applied beside; the rest waits
+   */
+  function part(head: Delivery, following: WaitingEnvelope[]): Parted {
+    const flood = floodIn([head, ...following]);
+    if (flood === undefined) return { along: following, beside: [] };
+    const ofFlood = (tags: string[]) => tags.includes(flood);
+    const alone = (tags: string[]) => tags.length === 1 && ofFlood(tags);
+    const others = pick(following, (tags) => !ofFlood(tags));
+    return tagIn(head.id) === flood
+      ? { along: pick(following, alone), beside: others }
+      : { along: others, beside: [] };
+  }
+
+  /** Those of some workspaces, as far as they may be applied before the others. */
+  function pick(envelopes: WaitingEnvelope[], belongs: (tags: string[]) => boolean): WaitingEnvelope[] {
+    const blocked = new Set<string>();
+    const picked: WaitingEnvelope[] = [];
+    for (const one of envelopes) {
+      const tags = tagsOf(one.envelope, reads);
+      if (!tags) break;
+      if (belongs(tags) && !inPlace.has(one.id) && !tags.some((tag) => blocked.has(tag))) picked.push(one);
+      else for (const tag of tags) blocked.add(tag);
+    }
+    return picked;
+  }
+
+  return {
+    find,
+    part,
+    /** These have not taken effect: they wait for their place in the lane. */
+    leave(ids: string[]): void {
+      if (inPlace.size > MOST_JOBS) inPlace.clear();
+      for (const id of ids) inPlace.add(id);
+    },
+  };
+}
+
+interface Parted {
+  along: WaitingEnvelope[];
+  beside: WaitingEnvelope[];
+}
+
+/** The tag of a workspace that has much of these, if others have some as well. */
+function floodIn(envelopes: { id: string; envelope: { objects: unknown } }[]): string | undefined {
+  const counts = new Map<string, number>();
+  for (const { id, envelope } of envelopes) {
+    const tag = tagIn(id);
+    // Of what does not tell whose it is nobody knows what may pass it.
+    if (tag === undefined) return undefined;
+    const count = Array.isArray(envelope?.objects) ? envelope.objects.length : 0;
+    counts.set(tag, (counts.get(tag) ?? 0) + count);
+  }
+  if (counts.size < 2) return undefined;
+  const [largest] = [...counts].filter(([tag]) => tag !== SHARED).sort(([, one], [, other]) => other - one);
+  return largest && largest[1] >= LARGE ? largest[0] : undefined;
+}
+
+/** Whether an envelope is known to be of one workspace. */
+function isOfOne(id: string): boolean {
+  const tag = tagIn(id);
+  return tag !== undefined && tag !== SHARED;
+}
+
+/** Of the workspaces of an envelope; undefined of one that a worker of this release does not apply out of its place. */
+function tagsOf(data: WireEnvelope, reads: number): string[] | undefined {
+  if (!Array.isArray(data?.objects) || !Array.isArray(data.requests)) return undefined;
+  if (data.fence !== undefined || data.replay || versionOf(data) > reads) return undefined;
+  return [...new Set(data.requests.map((request) => tagOf(String(request?.workspace_id))))];
+}
+
+/** Whether an envelope is not of the workspace that its id tells. */
+function isOther(id: string, tags: string[]): boolean {
+  const tag = tagIn(id);
+  return tag !== SHARED && (tags.length !== 1 || tags[0] !== tag);
+}
