@@ -11,7 +11,7 @@ const REFERRED = 'nothing is wrong with it: the tables are empty, and the row th
 export const refused: Record<string, string> = {
   'archive-files.ts summarizeRetention': JOINED,
   'counters.ts readUsageToday': JOINED,
-  'credentials.ts findApiKey': JOINED,
+  'credentials.ts findApiKeys': JOINED,
   'dead-letter-actions.ts discardDeadLetters': LETTERS,
   'dead-letter-actions.ts mendDeadLetter': LETTERS,
   'dead-letter-actions.ts readLetter': LETTERS,
@@ -37,7 +37,7 @@ export const refused: Record<string, string> = {
   'permission-sets.ts makePermissionSet': REFERRED,
   'preference-centers.ts revokeLinks': REFERRED,
   'segment-export-leases.ts leaseExports': SWEEP,
-  'stream-destinations.ts leaseDestinations': SWEEP,
+  'stream-leases.ts leaseDestinations': SWEEP,
   'sync-boundary.ts addToBoundary': REFERRED,
   'sync-chunks.ts findRefused': LETTERS,
   'sync-chunks.ts insertRowErrors': JOINED,
