@@ -9,7 +9,6 @@ const WORK = 'looks for what is to be done, whosever it is';
 const LISTED = 'a list for people, over several workspaces';
 const PLACES =
   'by the places alone: with the workspace, a plan for tables that nobody has counted walks through it';
-const ORDER = 'a place in the order of the log, which is one for all workspaces';
 const KEY = 'the key says whose it is';
 const PLACE = 'an id is a place in all of the log, whosever the row is';
 const TOTAL = 'a number of the whole installation';
