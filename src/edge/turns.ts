@@ -1,3 +1,5 @@
+import { createCompany } from '../queue/flush-turns.ts';
+
 /** Milliseconds of requests' work in one turn of the event loop; then new requests are read from their sockets. */
 const SLICE = 2;
 
@@ -7,11 +9,13 @@ const MOST_AT_ONCE = 8;
 /**
  * Turns of workspaces at the processor: work of requests waits once a turn of the event loop is used up, and goes on in
  * the next, one request of each workspace after the other. So whoever sends little waits for a slice, and not for all
- * that others have sent. With less work than a slice nothing waits.
+ * that others have sent. With less work than a slice nothing waits, and nothing of a workspace that sends alone: in turns
+ * fewer of its requests would leave together.
  */
 export function createTurns(clock: () => number = () => performance.now()) {
   /** What waits, in the order of the workspaces' turns. */
   const lines = new Map<string, (() => void)[]>();
+  const company = createCompany(clock);
   /** When the present turn of the event loop began; undefined: nothing was done in it yet. */
   let began: number | undefined;
   /** Those that have begun in it without waiting. */
@@ -20,7 +24,9 @@ export function createTurns(clock: () => number = () => performance.now()) {
 
   /** To be awaited before work that takes long. Undefined: it may begin at once. */
   function turn(owner: string): Promise<void> | undefined {
+    company.meet(owner);
     if (lines.size === 0) {
+      if (!company.isThere()) return undefined;
       const now = clock();
       if (began === undefined) {
         began = now;

@@ -1,10 +1,17 @@
 import { expect, test } from 'vitest';
 import { createTurns } from '../../src/edge/turns.ts';
 
-/** A clock that goes on by what the work takes. */
-function scene() {
+const nextTurnOfTheLoop = () => new Promise(setImmediate);
+
+/** A clock that goes on by what the work takes. Another workspace has sent something a moment ago, unless nobody has. */
+async function scene({ alone = false } = {}) {
   let now = 0;
   const turns = createTurns(() => now);
+  if (!alone) {
+    await turns.turn('other');
+    await turns.turn('flood');
+    await nextTurnOfTheLoop();
+  }
   const done: string[] = [];
   const work = async (owner: string, milliseconds: number) => {
     await turns.turn(owner);
@@ -15,10 +22,8 @@ function scene() {
   return { turns, done, work };
 }
 
-const nextTurnOfTheLoop = () => new Promise(setImmediate);
-
 test('with a flood waiting, a workspace that comes later is in the next turn', async () => {
-  const { work, done } = scene();
+  const { work, done } = await scene();
   const flood = Array.from({ length: 50 }, () => work('flood', 1));
   await nextTurnOfTheLoop();
   const before = done.length;
@@ -30,7 +35,7 @@ test('with a flood waiting, a workspace that comes later is in the next turn', a
 });
 
 test('requests of one workspace go on in the order in which they came', async () => {
-  const { turns } = scene();
+  const { turns } = await scene();
   const order: number[] = [];
   await Promise.all(
     Array.from({ length: 30 }, async (_, number) => {
@@ -42,7 +47,7 @@ test('requests of one workspace go on in the order in which they came', async ()
 });
 
 test('nobody waits as long as there is little to do', async () => {
-  const { turns } = scene();
+  const { turns } = await scene();
   for (let number = 0; number < 3; number++) {
     expect(turns.turn('one')).toBeUndefined();
     await nextTurnOfTheLoop();
@@ -50,9 +55,16 @@ test('nobody waits as long as there is little to do', async () => {
 });
 
 test('after much work nobody waits again', async () => {
-  const { turns, work } = scene();
+  const { turns, work } = await scene();
   await Promise.all(Array.from({ length: 20 }, () => work('flood', 1)));
   await nextTurnOfTheLoop();
   await nextTurnOfTheLoop();
   expect(turns.turn('one')).toBeUndefined();
+});
+
+test('a workspace that sends alone waits for nobody', async () => {
+  const { turns, work } = await scene({ alone: true });
+  const all = Array.from({ length: 50 }, () => work('one', 1));
+  expect(turns.turn('one')).toBeUndefined();
+  await Promise.all(all);
 });

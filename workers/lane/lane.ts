@@ -29,9 +29,12 @@ const REMOVE_DELAYS = [50, 100, 200, 400, 800];
 /** Milliseconds between two lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
 
-/** Milliseconds before a look at who may overtake what is in work; each that finds nobody doubles the pause. */
+/**
+ * Milliseconds before a look at who may overtake what is in work; each that finds nobody doubles the pause. Where one
+ * workspace sends alone a look is in vain, and costs the lane a round trip.
+ */
 const FIRST_PAUSE_MS = 3;
-const LONGEST_PAUSE_MS = 24;
+const LONGEST_PAUSE_MS = 96;
 
 export interface Lane extends Service {
   /** Stands no longer at a fence, if it does: its job, and those of the lanes that it waits for, are gone. */
