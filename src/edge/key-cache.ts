@@ -2,6 +2,7 @@ import { BlockList, isIPv6 } from 'node:net';
 import { LRUCache } from 'lru-cache';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
+import { together } from '../platform/together.ts';
 import { type ApiKeyRow, findApiKeys, hashApiKey } from '../store/credentials.ts';
 import type { Pool } from '../store/database.ts';
 import type { Channel } from '../store/subscription-states.ts';
@@ -66,7 +67,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   const known = new LRUCache<string, Known>({ max: MOST_KEYS });
   /** Apart, so that whoever makes keys up takes away none that opens the door while Postgres is away. */
   const madeUp = new LRUCache<string, Known>({ max: MOST_KEYS });
-  const findOne = createLookUps(pool);
+  const findOne = together((hashes: Buffer[]) => findApiKeys(pool, hashes), MOST_TOGETHER);
   let togetherAt = Number.NEGATIVE_INFINITY;
 
   /** @throws when Postgres does not answer and the key has not been known within the last minute */
@@ -159,44 +160,6 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   }
 
   return { find, renew };
-}
-
-interface AskedKey {
-  hash: Buffer;
-  resolve(row: ApiKeyRow | undefined): void;
-  reject(error: Error): void;
-}
-
-/** Look-ups that are asked for while one is under way share the next statement: a thousand keys at once are a few. */
-function createLookUps(pool: Pool) {
-  let asking: AskedKey[] = [];
-  let isRunning = false;
-
-  async function run(): Promise<void> {
-    isRunning = true;
-    while (asking.length > 0) {
-      const asked = asking.splice(0, MOST_TOGETHER);
-      try {
-        const rows = await findApiKeys(
-          pool,
-          asked.map(({ hash }) => hash),
-        );
-        for (const [place, { resolve }] of asked.entries()) resolve(rows[place]);
-      } catch (error) {
-        // What was asked for meanwhile would wait as long again.
-        const refused = [...asked, ...asking];
-        asking = [];
-        for (const { reject } of refused) reject(error as Error);
-      }
-    }
-    isRunning = false;
-  }
-
-  return (hash: Buffer): Promise<ApiKeyRow | undefined> =>
-    new Promise((resolve, reject) => {
-      asking.push({ hash, resolve, reject });
-      if (!isRunning) void run();
-    });
 }
 
 /** Whether the key opens the door, if need be without another look. */

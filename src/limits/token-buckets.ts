@@ -4,6 +4,7 @@ import type { Config } from '../platform/config.ts';
 import type { Log } from '../platform/log.ts';
 import { packageRoot } from '../platform/package-root.ts';
 import { poll } from '../platform/poll.ts';
+import { together } from '../platform/together.ts';
 import { openProducerRedis, type QueueConnection } from '../queue/connection.ts';
 import { isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
 import type { Pool } from '../store/database.ts';
@@ -35,12 +36,10 @@ const MOST_TAKES = 256;
 /** Numbers that the script answers for each bucket. */
 const ANSWERS = 5;
 
-interface WaitingTake {
+interface AskedTake {
   key: string;
   size: BucketSize;
   wanted: number;
-  resolve(take: Take): void;
-  reject(error: Error): void;
 }
 
 /** Buckets in Redis, shared by every edge, on Redis's clock. */
@@ -49,7 +48,7 @@ export function redisTokenBuckets(redis: RedisClient): TokenBuckets {
   redis.defineCommand('takeTokens', { lua });
   const commands = redis as unknown as { takeTokens(...given: (string | number)[]): Promise<number[]> };
 
-  async function takeAll(names: string[], takes: Pick<WaitingTake, 'size' | 'wanted'>[]): Promise<Take[]> {
+  async function takeAll(names: string[], takes: Omit<AskedTake, 'key'>[]): Promise<Take[]> {
     const answers = await commands.takeTokens(
       names.length,
       ...names,
@@ -61,50 +60,20 @@ export function redisTokenBuckets(redis: RedisClient): TokenBuckets {
     });
   }
 
-  if (!isCluster(redis)) return sharedTakes(takeAll);
+  if (!isCluster(redis)) {
+    // A thousand workspaces of a few requests a second each are a few hundred round trips, and as many writes to disk.
+    const ask = together((asked: AskedTake[]) => {
+      const names = asked.map(({ key }) => `{penstock}:limit:${key}`);
+      return takeAll(names, asked);
+    }, MOST_TAKES);
+    return { take: (key, size, wanted) => ask({ key, size, wanted }) };
+  }
   return {
     // No two buckets are used together: they are spread over all servers of the cluster, and no command names two.
     async take(key, size, wanted) {
       const [taken] = await takeAll([`penstock:limit:{${key}}`], [{ size, wanted }]);
       return taken!;
     },
-  };
-}
-
-/**
- * Takes of any buckets that come while a command is under way share the next one: a thousand workspaces of a few requests
- * a second each are a few hundred round trips, and as many writes that Redis brings to disk.
- */
-function sharedTakes(takeAll: (names: string[], takes: WaitingTake[]) => Promise<Take[]>): TokenBuckets {
-  let waiting: WaitingTake[] = [];
-  let isRunning = false;
-
-  async function run(): Promise<void> {
-    isRunning = true;
-    // Takes of the present turn of the event loop join the first command.
-    await undefined;
-    while (waiting.length > 0) {
-      const together = waiting.splice(0, MOST_TAKES);
-      try {
-        const names = together.map(({ key }) => `{penstock}:limit:${key}`);
-        const taken = await takeAll(names, together);
-        for (const [index, { resolve }] of together.entries()) resolve(taken[index]!);
-      } catch (error) {
-        // What waits behind it would wait as long again; it is refused with it.
-        const refused = [...together, ...waiting];
-        waiting = [];
-        for (const { reject } of refused) reject(error as Error);
-      }
-    }
-    isRunning = false;
-  }
-
-  return {
-    take: (key, size, wanted) =>
-      new Promise((resolve, reject) => {
-        waiting.push({ key, size, wanted, resolve, reject });
-        if (!isRunning) void run();
-      }),
   };
 }
 
