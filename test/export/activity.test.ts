@@ -1,29 +1,25 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 } from 'uuid';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { exportRows } from '../../src/export/export-rows.ts';
 import type { Wanted } from '../../src/export/progress.ts';
 import { openObjectStore } from '../../src/object-store/open-object-store.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import { toServiceId } from '../../src/profile/identifier.ts';
 import { findKept } from '../../src/store/export-owners.ts';
-import { type PenstockOn, penstockOn } from '../admin/penstock.ts';
-import { createDatabase, temporaryFolder } from '../setup/fixtures.ts';
+import type { PenstockOn } from '../admin/penstock.ts';
+import { temporaryFolder } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
+import { openShop } from './shop.ts';
 
 let pool: pg.Pool;
 let on: PenstockOn;
 let workspaceId: string;
 
 beforeAll(async () => {
-  const { url } = await createDatabase();
-  pool = new pg.Pool({ connectionString: url, max: 4 });
-  pool.on('error', () => {});
-  afterAll(() => pool.end());
-  on = penstockOn(url);
-  workspaceId = (await createWorkspace(pool)).id;
+  ({ pool, on, workspaceId } = await openShop());
 });
 
 interface Person {

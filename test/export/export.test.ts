@@ -2,19 +2,20 @@ import { createHash } from 'node:crypto';
 import { readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 } from 'uuid';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { type ExportOptions, exportRows } from '../../src/export/export-rows.ts';
 import { MANIFEST, type Progress, type Wanted } from '../../src/export/progress.ts';
 import type { ObjectStore } from '../../src/object-store/object-store.ts';
 import { openObjectStore } from '../../src/object-store/open-object-store.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import { inSnapshot } from '../../src/store/snapshot.ts';
-import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
+import { expectRefusal, type PenstockOn } from '../admin/penstock.ts';
 import { startS3 } from '../integrations/s3.ts';
-import { createDatabase, temporaryFolder } from '../setup/fixtures.ts';
+import { temporaryFolder } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
+import { openShop } from './shop.ts';
 
 const USERS = 23;
 let pool: pg.Pool;
@@ -22,12 +23,7 @@ let on: PenstockOn;
 let workspaceId: string;
 
 beforeAll(async () => {
-  const { url } = await createDatabase();
-  pool = new pg.Pool({ connectionString: url, max: 4 });
-  pool.on('error', () => {});
-  afterAll(() => pool.end());
-  on = penstockOn(url);
-  workspaceId = (await createWorkspace(pool)).id;
+  ({ pool, on, workspaceId } = await openShop());
   const other = (await createWorkspace(pool, 'other')).id;
   for (let user = 0; user < USERS; user += 1)
     await insert(workspaceId, `user${user}`, user % 2 ? 'DE' : 'FR');

@@ -1,11 +1,12 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 } from 'uuid';
-import { afterAll, beforeAll, expect, test } from 'vitest';
-import { type PenstockOn, penstockOn } from '../admin/penstock.ts';
-import { createDatabase, temporaryFolder } from '../setup/fixtures.ts';
-import { createGroup, createWorkspace } from '../setup/workspace.ts';
+import { beforeAll, expect, test } from 'vitest';
+import type { PenstockOn } from '../admin/penstock.ts';
+import { temporaryFolder } from '../setup/fixtures.ts';
+import { createGroup } from '../setup/workspace.ts';
+import { openShop } from './shop.ts';
 
 let pool: pg.Pool;
 let on: PenstockOn;
@@ -14,12 +15,7 @@ let email: string;
 let sms: string;
 
 beforeAll(async () => {
-  const { url } = await createDatabase();
-  pool = new pg.Pool({ connectionString: url, max: 4 });
-  pool.on('error', () => {});
-  afterAll(() => pool.end());
-  on = penstockOn(url);
-  workspaceId = (await createWorkspace(pool)).id;
+  ({ pool, on, workspaceId } = await openShop());
   email = await createGroup(pool, workspaceId, 'email');
   sms = await createGroup(pool, workspaceId, 'sms');
   const ada = await user('ada', 'DE', { email: 'ada@example.com', phone: '+442071838750' });

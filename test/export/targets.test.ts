@@ -1,9 +1,9 @@
 import { chmodSync, existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { gunzipSync } from 'node:zlib';
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 } from 'uuid';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { beforeAll, expect, test } from 'vitest';
 import { exportRows } from '../../src/export/export-rows.ts';
 import type { Format, Wanted } from '../../src/export/progress.ts';
 import { writeRows } from '../../src/export/write-rows.ts';
@@ -11,10 +11,10 @@ import { type ObjectStore, ObjectStoreError } from '../../src/object-store/objec
 import { openObjectStore } from '../../src/object-store/open-object-store.ts';
 import { readParquet } from '../../src/object-store/parquet-reading.ts';
 import { createReach } from '../../src/platform/reach.ts';
-import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
+import { expectRefusal, type PenstockOn } from '../admin/penstock.ts';
 import { startS3 } from '../integrations/s3.ts';
-import { createDatabase, temporaryFolder } from '../setup/fixtures.ts';
-import { createWorkspace } from '../setup/workspace.ts';
+import { temporaryFolder } from '../setup/fixtures.ts';
+import { openShop } from './shop.ts';
 
 let pool: pg.Pool;
 let on: PenstockOn;
@@ -22,12 +22,7 @@ let workspaceId: string;
 const command = ['export', '--workspace', 'shop', '--what', 'purchases'];
 
 beforeAll(async () => {
-  const { url } = await createDatabase();
-  pool = new pg.Pool({ connectionString: url, max: 4 });
-  pool.on('error', () => {});
-  afterAll(() => pool.end());
-  on = penstockOn(url);
-  workspaceId = (await createWorkspace(pool)).id;
+  ({ pool, on, workspaceId } = await openShop());
   const id = v7();
   await pool.query(
     `insert into profiles (workspace_id, id, external_id, created_at, updated_at) values ($1, $2, 'ada', now(), now())`,
