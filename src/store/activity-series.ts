@@ -16,7 +16,7 @@ const apps = (table: string) => `
 const hour = (table: string) => `date_bin('1 hour', ${table}."time", '0001-01-01T00:00:00Z'::timestamptz)`;
 
 /**
- * Parts of the statements that record what took effect: they count the rows of \`given\`, which has a \`lane\`. Upserts by
+ * Parts of the statements that record what took effect: they count the rows of `given`, which has a `lane`. Upserts by
  * primary key; the lane is in it, so that no two transactions at once want the same row, and none needs to be sorted.
  */
 export const countGivenEvents = `
