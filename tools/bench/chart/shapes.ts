@@ -5,8 +5,8 @@ import type { Results } from '../results.ts';
 import { linearScale } from './scale.ts';
 
 const WIDTH = 900;
-const LEFT = 360;
-const RIGHT = WIDTH - 150;
+const LEFT = 430;
+const RIGHT = WIDTH - 140;
 const TOP = 52;
 const STEP = 44;
 
