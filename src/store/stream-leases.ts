@@ -19,6 +19,10 @@ export interface LeasedDestination extends Lease {
   position: string;
   place: number;
   failures: number;
+  /** As of `stream_destinations`: milliseconds. */
+  gatherMs: number;
+  /** Milliseconds since 1970, by Postgres's clock. */
+  leasedAt: number;
   /** Where the file ends that was being put; it is put again as it was. */
   planned: { position: string; place: number } | undefined;
   /** The hour that this file stands under, or the last one. */
@@ -69,7 +73,8 @@ const leaseStatement = `
     stream_destinations.workspace_id::text as "workspaceId", stream_destinations.id::text,
     stream_destinations.name, stream_destinations.kind, stream_destinations.settings,
     stream_destinations.secret, stream_destinations.position::text, stream_destinations.place,
-    stream_destinations.failures, workspaces.name as workspace,
+    stream_destinations.failures, stream_destinations.gather_ms as "gatherMs", workspaces.name as workspace,
+    (extract(epoch from clock_timestamp()) * 1000)::double precision as "leasedAt",
     stream_destinations.planned_position::text as "plannedPosition",
     stream_destinations.planned_place as "plannedPlace", stream_destinations.file_hour as "fileHour"`;
 

@@ -15,6 +15,7 @@ import { LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
 import { deliverFile } from './deliver-file.ts';
 import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
 import type { Told } from './source.ts';
+import { agesBy } from './yielding.ts';
 
 /** One that has always more is given back after so long: others may wait for a place. */
 const TURN_MS = 10_000;
@@ -94,9 +95,11 @@ async function deliverAll(
   const read = openReader(context.source, workspaceId, { position, place });
   const turn = context.turnMs ?? TURN_MS;
   const since = performance.now();
+  const ageOf = agesBy(leased);
+  const giveWay = (at: Date) => context.yielding.page(ageOf(at), leaving);
   for (let looks = 0; looks < LOOKS && !leaving.aborted; looks++) {
     if (performance.now() - since >= turn) return true;
-    const page = await read(context.horizon());
+    const page = await read(context.horizon(), giveWay);
     if (!page) {
       await rest(LOOK_MS, leaving);
       continue;

@@ -17,21 +17,23 @@ export interface Page {
 /**
  * Reads what is behind a cursor, a page at a time, and each row of the log once: what a page leaves of a row is kept for
  * the next.
- * @returns gives the next page; nothing when all that is decided was read
+ * @returns gives the next page; nothing when all that is decided was read. `turn` hears when its first row took effect, and
+ * resolves when it is to be looked up
  */
 export function openReader(
   source: Source,
   workspaceId: string,
   start: Cursor,
-): (horizon: string) => Promise<Page | undefined> {
+): (horizon: string, turn?: (at: Date) => Promise<void>) => Promise<Page | undefined> {
   let cursor = start;
   let rows: LogRow[] = [];
 
-  return async (horizon) => {
+  return async (horizon, turn) => {
     if (rows.length === 0) rows = await source.rowsBehind(workspaceId, cursor, horizon);
     const [parts, left] = partsOf(rows, cursor, source.partEntries);
     const last = parts.at(-1);
     if (!last) return undefined;
+    await turn?.(parts[0]!.row.at);
     const [begun, ...others] = await source.tell(workspaceId, parts);
     const read = begun!.filter(({ place }) => place >= cursor.place).concat(...others);
     cursor = cursorBehind(last.row, last.end - 1);
