@@ -219,3 +219,21 @@ test('a cursor in the middle of a row that an earlier release has stored loses n
   const page = await read('999999999');
   expect(page!.read.map(({ message }) => message.id)).toEqual(entries.map(({ id }) => id));
 });
+
+test('after what was delivered the back-off begins anew, also within one lease', async () => {
+  const receiver = await startReceiver();
+  const { id, workspace, state } = await stream(receiver.url);
+  await pool.query('update stream_destinations set failures = 9 where id = $1', [id]);
+  await apply(workspace, event('ada', 'one'));
+  receiver.answer = (response) => {
+    // The next one comes while this one is under way.
+    receiver.answer = (next) => void next.writeHead(500).end();
+    void apply(workspace, event('ada', 'two')).then(() => response.writeHead(204).end());
+  };
+  const running = deliverStreams();
+  await soon(async () => (await state()).failures === 1);
+  await running.stop();
+  const waits =
+    'select round(extract(epoch from next_try_at - failed_at))::float8 as s from stream_destinations where id = $1';
+  expect((await pool.query(waits, [id])).rows).toEqual([{ s: 1 }]);
+});
