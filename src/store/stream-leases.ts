@@ -174,13 +174,18 @@ const giveBackStatement = `
     last_error = coalesce($4::text, stream_destinations.last_error),
     failed_at = greatest(stream_destinations.failed_at, now() + case when $4::text is not null then interval '0' end),
     next_try_at = statement_timestamp()
-      + case when $5::integer <> 0 then $5::integer * interval '1 millisecond' end,
+      + case
+        when $4::text is not null
+          then least($7::integer, $5::integer * 2.0 ^ least(stream_destinations.failures, 20)) * interval '1 millisecond'
+        when $5::integer <> 0 then $5::integer * interval '1 millisecond'
+      end,
     state = case when $6::boolean then 'paused' else stream_destinations.state end
   ${mine}`;
 
 /**
  * Gives a lease back, behind everybody who waits: all is delivered, or with an error. The next try is due after `retryMs`
- * milliseconds, at once unless told; `pause`: none is, until resumed.
+ * milliseconds, at once unless told; after an error in twice as many for each vain one since the last delivery, up to
+ * `mostMs`. `pause`: none is, until resumed.
  */
 export async function giveBackDestination(
   pool: Pool,
@@ -188,12 +193,13 @@ export async function giveBackDestination(
   {
     error = null,
     retryMs = 0,
+    mostMs = retryMs,
     pause = false,
-  }: { error?: string | null; retryMs?: number; pause?: boolean } = {},
+  }: { error?: string | null; retryMs?: number; mostMs?: number; pause?: boolean } = {},
 ): Promise<void> {
   await pool.query({
     name: 'give-back-destination',
     text: giveBackStatement,
-    values: [lease, workspaceId, id, error, retryMs, pause],
+    values: [lease, workspaceId, id, error, retryMs, pause, mostMs],
   });
 }

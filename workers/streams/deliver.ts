@@ -56,10 +56,10 @@ export async function deliverTo(
     const about = { err: error, destination: leased.id, workspace: leased.workspace };
     if (isOwn) log.error(about, 'a stream was not delivered, by a mistake of this program');
     else log.warn(about, 'a stream was not delivered');
-    const retryMs = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(leased.failures, 20));
+    const backOff = { retryMs: FIRST_RETRY_MS, mostMs: LONGEST_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
     // Without an answer the lease runs out by itself.
-    await giveBackDestination(pool, leased, { error: said, retryMs, pause: isGone }).catch(() => {});
+    await giveBackDestination(pool, leased, { error: said, ...backOff, pause: isGone }).catch(() => {});
   } finally {
     await destination?.close();
   }

@@ -29,7 +29,10 @@ export function openReader(
   let rows: LogRow[] = [];
 
   return async (horizon, turn) => {
-    if (rows.length === 0) rows = await source.rowsBehind(workspaceId, cursor, horizon);
+    if (rows.length === 0) {
+      rows = await source.rowsBehind(workspaceId, cursor, horizon);
+      if (rows[0] && !isBegun(rows[0], cursor)) cursor = { ...cursor, place: 0 };
+    }
     const [parts, left] = partsOf(rows, cursor, source.partEntries);
     const last = parts.at(-1);
     if (!last) return undefined;
@@ -42,10 +45,18 @@ export function openReader(
   };
 }
 
-/** The cursor behind an entry of a row. */
-export function cursorBehind({ id, ids, behind }: LogRow, place: number): Cursor {
-  return place + 1 === ids.length ? { position: id, place: 0 } : { position: behind, place: place + 1 };
+/** The cursor behind an entry of a row: within one, its position names that row and no other. */
+export function cursorBehind({ id, ids }: LogRow, place: number): Cursor {
+  return place + 1 === ids.length ? { position: id, place: 0 } : { position: idBefore(id), place: place + 1 };
 }
+
+/**
+ * Whether the row is the one that the place of the cursor counts from. That one may have been trimmed; and a cursor of an
+ * earlier release, behind the row before, does not name it: from there the row is delivered once more.
+ */
+const isBegun = ({ id }: LogRow, { position, place }: Cursor) => place === 0 || position === idBefore(id);
+
+const idBefore = (id: string) => String(BigInt(id) - 1n);
 
 /** Parts that make a page, and the rows that are left: the first of these may be begun. */
 function partsOf(rows: LogRow[], { place }: Cursor, partEntries: number): [Part[], LogRow[]] {
