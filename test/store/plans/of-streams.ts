@@ -85,7 +85,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => findDownload(store, one),
     () => listExports(store, workspaceId, { limit: 10 }),
     () => listExpired(store, { milliseconds: 1000, limit: 10 }),
-    () => noteRemoved(store, { ...one, objectPrefix: 'x' }),
+    () => noteRemoved(store, one),
     () => forgetExports(store, 10),
   ];
 };
