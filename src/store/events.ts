@@ -1,5 +1,6 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
+import { countGivenEvents } from './activity-series.ts';
 import { integerArray, jsonArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
@@ -25,24 +26,26 @@ export interface EventRow {
 }
 
 /**
- * Appends the events, and adds them to the summaries of their profiles. One statement, so that the rows are
- * read once. A summary may be upserted only once: the events are summed up first. Sorted by primary key, so that
+ * Appends the events, and adds them to the summaries of their profiles and to the series of their hours. One statement, so
+ * that the rows are read once. A summary may be upserted only once: the events are summed up first. Sorted by primary key, so that
  * two lanes that meet in a profile lock in one order.
  */
 const recordEventsStatement = `
   with given as materialized (
     select *
-    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[], $8::integer[])
-      as given (workspace_id, id, profile_id, name, "time", app_id, properties, ordinal)
+    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[],
+      $8::integer[], $9::integer[])
+      as given (workspace_id, id, profile_id, name, "time", app_id, properties, ordinal, lane)
   ), appended as (
     insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
     select given.workspace_id, given.id, given.profile_id, given.name, given."time", given.app_id, given.properties
     from given
+  ), counted as (${countGivenEvents}
   )
   insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
   select
     given.workspace_id, given.profile_id, given.name, min(given."time"), max(given."time"), count(*),
-    $9::timestamptz + max(given.ordinal) * interval '1 microsecond'
+    $10::timestamptz + max(given.ordinal) * interval '1 microsecond'
   from given
   group by given.workspace_id, given.profile_id, given.name
   order by given.workspace_id, given.profile_id, given.name
@@ -66,6 +69,7 @@ export async function recordEvents(tx: Connection, events: EventRow[], now: stri
       textArray(events, (event) => event.app_id),
       jsonArray(events, (event) => event.properties),
       integerArray(events, (event) => event.ordinal),
+      integerArray(events, (event) => event.lane),
       now,
     ],
   });

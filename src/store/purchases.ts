@@ -1,5 +1,6 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
+import { countGivenPurchases } from './activity-series.ts';
 import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
@@ -23,15 +24,16 @@ export interface PurchaseRow {
 }
 
 /**
- * Appends the purchases, and adds them to the summaries of their profiles, as `recordEvents` does. Money is
+ * Appends the purchases, and adds them to the summaries of their profiles and to the series, as `recordEvents` does. Money is
  * multiplied and added up here, where it is exact.
  */
 const recordPurchasesStatement = `
   with given as materialized (
     select *
     from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
-      $8::timestamptz[], $9::text[], $10::jsonb[], $11::integer[])
-      as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties, ordinal)
+      $8::timestamptz[], $9::text[], $10::jsonb[], $11::integer[], $12::integer[])
+      as given (
+        workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties, ordinal, lane)
   ), appended as (
     insert into purchases (
       workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)
@@ -39,13 +41,14 @@ const recordPurchasesStatement = `
       given.workspace_id, given.id, given.profile_id, given.product_id, given.currency, given.price, given.quantity,
       given."time", given.app_id, given.properties
     from given
+  ), counted as (${countGivenPurchases}
   )
   insert into purchase_summaries (
     workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
   select
     given.workspace_id, given.profile_id, given.product_id, given.currency, min(given."time"), max(given."time"),
     sum(given.quantity), sum(given.price * given.quantity),
-    $12::timestamptz + max(given.ordinal) * interval '1 microsecond'
+    $13::timestamptz + max(given.ordinal) * interval '1 microsecond'
   from given
   group by given.workspace_id, given.profile_id, given.product_id, given.currency
   order by given.workspace_id, given.profile_id, given.product_id, given.currency
@@ -73,6 +76,7 @@ export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], 
       textArray(purchases, (purchase) => purchase.app_id),
       jsonArray(purchases, (purchase) => purchase.properties),
       integerArray(purchases, (purchase) => purchase.ordinal),
+      integerArray(purchases, (purchase) => purchase.lane),
       now,
     ],
   });
