@@ -13,6 +13,7 @@ import { allOperations } from '../../src/operations/index.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { pack } from '../../src/queue/pack.ts';
 import { callerOf } from '../operations/caller.ts';
+import { lengthOf } from '../setup/length.ts';
 
 const kinds = ['attributes', 'events', 'purchases'] as const;
 const workspaces = [uuidv7(), uuidv7(), uuidv7()];
@@ -60,7 +61,7 @@ test('every request of an envelope is found, with the places of its objects; in 
       });
       expect(findTrace(bytes!, uuidv7(), workspaces[0]!)).toBeUndefined();
     }),
-    { numRuns: 500 },
+    { numRuns: lengthOf({ short: 200, long: 500 }) },
   );
 });
 
