@@ -5,7 +5,7 @@ import type { Results } from '../results.ts';
 import { linearScale } from './scale.ts';
 
 const WIDTH = 900;
-const LEFT = 430;
+const LEFT = 480;
 const RIGHT = WIDTH - 140;
 const TOP = 52;
 const STEP = 44;
