@@ -90,12 +90,26 @@ async function checkReplicas(server: Redis, wanted: number): Promise<Finding[]> 
   ];
 }
 
+/** False where a managed service does not tell. */
+async function needsAllSlots(server: Redis): Promise<boolean> {
+  const told = await server.config('GET', 'cluster-require-full-coverage').catch(() => []);
+  return (told as string[])[1] === 'yes';
+}
+
 /** Whether every slot is served, and what becomes of the lanes when their server dies. */
 async function checkCluster(redis: Cluster, shards: number): Promise<Finding[]> {
   const findings: Finding[] = [];
   const state = /cluster_state:(\w+)/.exec(String(await redis.cluster('INFO')))?.[1];
   if (state !== 'ok')
     findings.push(error('redis', 'the cluster is down', 'Look at redis-cli --cluster check.'));
+  if (shards > 1 && (await needsAllSlots(laneServers(redis, shards)[0]!)))
+    findings.push(
+      warning(
+        'redis',
+        'cluster-require-full-coverage is yes: while one primary is away, no shard accepts anything',
+        'Set cluster-require-full-coverage no on every server.',
+      ),
+    );
   for (const server of laneServers(redis, shards)) {
     if ((await countReplicas(server)) > 0) continue;
     findings.push(
