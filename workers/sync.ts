@@ -10,6 +10,7 @@ import { integrationKeys } from '../src/processes/secrets.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
 import { watchDepth } from '../src/queue/depth.ts';
 import { watchApplied } from '../src/queue/effects.ts';
+import { laneCount } from '../src/queue/shards.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
 import { openDestination, openingBy } from '../src/streams/open-destination.ts';
 import { createStreamMetrics } from './streams/metrics.ts';
@@ -33,10 +34,14 @@ async function main(): Promise<void> {
   const opened = await openWorkingProcess('sync', metrics);
   const { config, log, pool, url, connection, producer, producerConnection, installation, services } = opened;
 
-  const limits = openTokenBuckets(config, producerConnection, { counter: 'sync', pool, log });
+  const limits = openTokenBuckets(config, producerConnection, {
+    ...{ counter: 'sync', pool, log },
+    shardOf: producer.lastShardOf,
+  });
   const syncs = createSyncQueue(producerConnection, config.QUEUE_TIMEOUT_MS);
-  const depth = watchDepth(producerConnection, config.LANES);
-  const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes: config.LANES };
+  const lanes = laneCount(config);
+  const depth = watchDepth(producerConnection, lanes);
+  const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes };
   const context: SyncContext = {
     pool,
     producer: installation.guard(producer),

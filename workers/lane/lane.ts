@@ -4,8 +4,9 @@ import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
-import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { openLane, optionsOfLane, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
+import type { LayoutSettings } from '../../src/queue/shards.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
@@ -45,7 +46,7 @@ export interface LaneContext {
   connection: QueueConnection;
   coalescer: Coalescer;
   fences: Fences;
-  config: Pick<Config, 'LANES' | 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
+  config: LayoutSettings & Pick<Config, 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
   log: Log;
   /** Latest version of envelopes that is applied; absent: that of this release. */
   reads?: number;
@@ -98,7 +99,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
   /** No fence is stood at any more. */
   let stopped = false;
 
-  const queue = openQueue<WireEnvelope>(connection, laneName(lane));
+  const queue = openLane<WireEnvelope>(connection, lane);
   const waiting = waitingIn(connection, queue);
   const prefetch = createPrefetch(waiting, reads);
   const overtaking = createOvertaking(waiting, reads);
@@ -256,7 +257,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
     laneName(lane),
     work,
     {
-      ...connection.options,
+      ...optionsOfLane(connection, lane),
       concurrency: 1,
       lockDuration: config.LOCK_DURATION_MS,
       stalledInterval: config.STALLED_INTERVAL_MS,
