@@ -5,7 +5,7 @@ import { openDatabase } from '../../src/store/open-database.ts';
 import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { distribute } from './distributed/distribute.ts';
-import { ofOneWorkspace } from './distributed/one-workspace.ts';
+import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { refused } from './distributed/refused.ts';
 import { sendEverything } from './plans/everything.ts';
 import { fill } from './plans/fill.ts';

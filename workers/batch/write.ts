@@ -2,6 +2,7 @@ import { namedIdentifiers } from '../../src/jobs/envelope.ts';
 import { addToSeries } from '../../src/store/activity-series.ts';
 import { insertAliases, moveAliases, renameAliases } from '../../src/store/aliases.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
+import { readPlaces } from '../../src/store/distributed.ts';
 import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
 import {
   clearSpamMarks,
@@ -135,6 +136,9 @@ function toCustom(profile: HeldProfile): CustomAttributesUpdate {
  */
 export async function writeIdentity(tx: Connection, changes: IdentityChanges, now: string): Promise<void> {
   const { renamedAliases, externalIds, deprecated, undeprecated, merges, deletes, outcomes } = changes;
+  // Only where it has to be waited for: the statements leave together.
+  const places = merges.length + deletes.length > 0 ? readPlaces(tx) : undefined;
+  if (places) await places;
   await sendTogether(tx, [
     () =>
       renamedAliases.length > 0 &&

@@ -1,5 +1,5 @@
 import type { Pool } from '../../../src/store/database.ts';
-import { copied, distributed } from './tables.ts';
+import { copied, distributed } from '../../../src/store/distributed-tables.ts';
 
 /** Keys that a table has without its workspace as long as it lies on one Postgres. */
 const keysWithWorkspace: Record<string, string> = {
