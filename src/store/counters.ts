@@ -145,12 +145,15 @@ const readUsageApartStatement = `
   join workspaces on workspaces.id = today.workspace_id
   order by workspaces.name`;
 
+async function readUsageApart(pool: Pool): Promise<UsageToday[]> {
+  const today = new Date().toISOString().slice(0, 10);
+  const { rows } = await pool.query<UsageToday>(readUsageApartStatement, [today]);
+  return rows;
+}
+
 /** Objects that took effect today (UTC), per workspace. */
 export async function readUsageToday(pool: Pool): Promise<UsageToday[]> {
-  if (await isDistributed(pool)) {
-    const today = new Date().toISOString().slice(0, 10);
-    return (await pool.query<UsageToday>(readUsageApartStatement, [today])).rows;
-  }
+  if (await isDistributed(pool)) return readUsageApart(pool);
   const { rows } = await pool.query<UsageToday>({ name: 'read-usage-today', text: readUsageTodayStatement });
   return rows;
 }

@@ -121,6 +121,13 @@ const findBlockedStatement = `
   where blocked_external_ids.workspace_id = any($1::uuid[]) and blocked_external_ids.unblocked_at is null
   group by blocked_external_ids.workspace_id`;
 
+async function findBlockedApart(pool: Pool, workspaceIds: string[]): Promise<Map<string, string[]>> {
+  const { rows } = await pool.query<Pick<ApiKeyRow, 'workspaceId' | 'blocked'>>(findBlockedStatement, [
+    workspaceIds,
+  ]);
+  return new Map(rows.map(({ workspaceId, blocked }) => [workspaceId, blocked]));
+}
+
 /** Whose each key is, in their order; undefined where there is no such key. */
 export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKeyRow | undefined)[]> {
   const isApart = await isDistributed(pool);
@@ -130,9 +137,7 @@ export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKey
     values: [hashes],
   });
   if (isApart && rows.length > 0) {
-    const ids = [...new Set(rows.map(({ workspaceId }) => workspaceId))];
-    const found = await pool.query<Pick<ApiKeyRow, 'workspaceId' | 'blocked'>>(findBlockedStatement, [ids]);
-    const blocked = new Map(found.rows.map((row) => [row.workspaceId, row.blocked]));
+    const blocked = await findBlockedApart(pool, [...new Set(rows.map(({ workspaceId }) => workspaceId))]);
     for (const row of rows) row.blocked = blocked.get(row.workspaceId) ?? [];
   }
   const found: (ApiKeyRow | undefined)[] = hashes.map(() => undefined);

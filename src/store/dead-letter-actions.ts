@@ -76,7 +76,8 @@ export async function discardDeadLetters(
   return audited(pool, actor, async (tx) => {
     const rows = await forLetters(tx, await locateLetters(tx, ids), async (keys) => {
       const values = [...letterValues(keys), storable(by), storable(reason)];
-      return (await tx.query<LetterKey>({ name: 'discard-dead-letters', text: discardStatement, values })).rows;
+      return (await tx.query<LetterKey>({ name: 'discard-dead-letters', text: discardStatement, values }))
+        .rows;
     });
     const entries = lettersAudited('dead_letters.discard', rows);
     return { result: rows.map(({ id }) => id), entries };

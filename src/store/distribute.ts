@@ -28,16 +28,8 @@ const functions = `
     and pg_proc.prorettype <> 'trigger'::regtype
     and pg_proc.proname in ('uuid_v7_floor', 'names_of_failure')`;
 
-/**
- * Puts the tables where they lie on a Citus: what grows with its workspace on one node, what is small on all. Each table
- * is a transaction of its own, `profiles` the last, by which everybody knows that it is done. Safe to repeat: it goes on
- * where it was left, and distributes what a later migration has made.
- *
- * @param pool of the coordinator, of one connection
- * @returns names of the tables that were distributed or copied now
- * @throws {NotDistributable} with what is missing
- */
-export async function distribute(pool: Pool): Promise<string[]> {
+/** @throws {NotDistributable} with what is missing; nothing is changed then */
+export async function requireCitus(pool: Pool): Promise<void> {
   const extension = await pool.query<{ found: boolean }>(hasCitus);
   if (!extension.rows[0]!.found)
     throw new NotDistributable(
@@ -48,6 +40,20 @@ export async function distribute(pool: Pool): Promise<string[]> {
     throw new NotDistributable(
       'DISTRIBUTE=citus needs nodes that take shards, and this coordinator knows none: `select citus_add_node(…)`',
     );
+}
+
+/**
+ * Puts the tables where they lie on a Citus: what grows with its workspace on one node, what is small on all. Each table
+ * is a transaction of its own, `profiles` the last, by which everybody knows that it is done. Safe to repeat: it goes on
+ * where it was left, and distributes what a later migration has made.
+ *
+ * @param pool of the coordinator, of one connection
+ * @param tell told of each table, once it is where it belongs
+ * @returns names of the tables that were distributed or copied now
+ * @throws {NotDistributable} with what is missing
+ */
+export async function distribute(pool: Pool, tell: (table: string) => void = () => {}): Promise<string[]> {
+  await requireCitus(pool);
   const there = new Set((await pool.query<{ name: string }>(known)).rows.map(({ name }) => name));
   const isFirst = !there.has('profiles');
   if (isFirst) await prepare(pool);
@@ -56,11 +62,13 @@ export async function distribute(pool: Pool): Promise<string[]> {
     if (there.has(table)) continue;
     await inTransaction(pool, (tx) => copy(tx, table));
     done.push(table);
+    tell(table);
   }
   for (const [table, column] of Object.entries(distributed)) {
     if (there.has(table)) continue;
     await inTransaction(pool, (tx) => spread(tx, table, column));
     done.push(table);
+    tell(table);
   }
   return done;
 }

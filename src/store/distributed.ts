@@ -102,7 +102,11 @@ function sayOneWorkspace(client: pg.PoolClient): void {
 
 /** Whether the tables of the pool's database lie on several nodes: a transaction is then about one workspace. */
 export async function isDistributed(database: pg.Pool | pg.PoolClient): Promise<boolean> {
-  if (!known.has(database) && database instanceof pg.Pool) (await database.connect()).release();
+  const found = known.get(database);
+  // Without the option, as a connection, nobody looks.
+  if (found !== undefined || !(database instanceof pg.Pool) || !('verify' in database.options))
+    return found ?? false;
+  (await database.connect()).release();
   return known.get(database) ?? false;
 }
 

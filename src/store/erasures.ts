@@ -170,15 +170,17 @@ const ownersOfHistoriesStatement = `
   order by dropped_histories.workspace_id
   limit ${WORKSPACES}`;
 
+async function eraseHistoriesApart(pool: Pool, limit: number): Promise<boolean> {
+  const { rows } = await pool.query<{ id: string }>(ownersOfHistoriesStatement);
+  let erased = 0;
+  for (const { id } of rows)
+    erased += (await pool.query({ text: eraseHistoriesOfStatement, values: [limit, id] })).rowCount ?? 0;
+  return erased !== 0;
+}
+
 /** @returns false when none is left that another worker has not in hand */
 export async function eraseHistories(pool: Pool, limit: number): Promise<boolean> {
-  if (await isDistributed(pool)) {
-    const { rows } = await pool.query<{ id: string }>(ownersOfHistoriesStatement);
-    let erased = 0;
-    for (const { id } of rows)
-      erased += (await pool.query({ text: eraseHistoriesOfStatement, values: [limit, id] })).rowCount ?? 0;
-    return erased !== 0;
-  }
+  if (await isDistributed(pool)) return eraseHistoriesApart(pool, limit);
   const { rowCount } = await pool.query({ text: eraseHistoriesStatement, values: [limit] });
   return rowCount !== 0;
 }

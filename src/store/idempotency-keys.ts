@@ -227,13 +227,14 @@ const ownersOfOldStatement = `
   where idempotency_keys.created_at <= now() - ${KEPT}
   limit ${WORKSPACES}`;
 
+async function forgetKeysApart(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<{ id: string }>(ownersOfOldStatement);
+  for (const { id } of rows) await pool.query(forgetKeysOfStatement, [id]);
+}
+
 /** Forgets the keys of the day before, a slice at a time. */
 export async function forgetKeys(pool: Pool): Promise<void> {
-  if (await isDistributed(pool)) {
-    const { rows } = await pool.query<{ id: string }>(ownersOfOldStatement);
-    for (const { id } of rows) await pool.query(forgetKeysOfStatement, [id]);
-    return;
-  }
+  if (await isDistributed(pool)) return forgetKeysApart(pool);
   let deleted: number | null;
   do {
     ({ rowCount: deleted } = await pool.query(forgetKeysStatement));

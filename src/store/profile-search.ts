@@ -126,12 +126,12 @@ export async function searchUsers(
   // Where they lie apart, each workspace has its own best ones, in the order of the workspaces.
   const found = await ofEach(pool, workspaceIds, async (some) => {
     const { rows } = await pool.query<FoundUser>({
-    name: 'search-users',
-    text: searchUsersStatement,
-    values: [
-      ...[some, id, externalId, alias?.label, alias?.name, aliasName, email, phone],
-      ...[prefix, prefix === undefined ? undefined : prefix + LAST_CHARACTER, limit],
-    ],
+      name: 'search-users',
+      text: searchUsersStatement,
+      values: [
+        ...[some, id, externalId, alias?.label, alias?.name, aliasName, email, phone],
+        ...[prefix, prefix === undefined ? undefined : prefix + LAST_CHARACTER, limit],
+      ],
     });
     return rows;
   });

@@ -64,6 +64,21 @@ const leaseOfStatements = {
   ready: leaseStatement('segment_exports.due_at', own),
 } as const;
 
+async function leaseExportsApart(
+  pool: Pool,
+  state: keyof typeof leaseStatements,
+  { process, milliseconds, limit }: { process: string; milliseconds: number; limit: number },
+): Promise<LeasedExport[]> {
+  const leased: LeasedExport[] = [];
+  const { rows: due } = await pool.query<{ id: string }>(dueStatement, [state]);
+  // One of each at a time: workspaces have their turn.
+  for (const { id } of due.slice(0, limit)) {
+    const values = [process, milliseconds, 1, state, id];
+    leased.push(...(await pool.query<LeasedExport>({ text: leaseOfStatements[state], values })).rows);
+  }
+  return leased;
+}
+
 /**
  * A lease: for so many milliseconds nobody else writes it (`open`) or tells of it (`ready`). Each counts as a try.
  * @param process who leases, a UUID that was used for no other lease
@@ -73,16 +88,7 @@ export async function leaseExports(
   state: keyof typeof leaseStatements,
   { process, milliseconds, limit }: { process: string; milliseconds: number; limit: number },
 ): Promise<LeasedExport[]> {
-  if (await isDistributed(pool)) {
-    const leased: LeasedExport[] = [];
-    const { rows: due } = await pool.query<{ id: string }>(dueStatement, [state]);
-    // One of each at a time: workspaces have their turn.
-    for (const { id } of due.slice(0, limit)) {
-      const values = [process, milliseconds, 1, state, id];
-      leased.push(...(await pool.query<LeasedExport>({ text: leaseOfStatements[state], values })).rows);
-    }
-    return leased;
-  }
+  if (await isDistributed(pool)) return leaseExportsApart(pool, state, { process, milliseconds, limit });
   const { rows } = await pool.query<LeasedExport>({
     name: `lease-${state}-exports`,
     text: leaseStatements[state],

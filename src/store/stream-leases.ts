@@ -96,6 +96,32 @@ type LeasedRow = Omit<LeasedDestination, 'planned'> & {
   plannedPlace: number | null;
 };
 
+interface WantedLeases {
+  milliseconds: number;
+  limit: number;
+  gathers: boolean;
+}
+
+async function leaseApart(pool: Pool, { milliseconds, limit, gathers }: WantedLeases): Promise<LeasedRow[]> {
+  const rows: LeasedRow[] = [];
+  const { rows: whose } = await pool.query<{ id: string }>(waitingStatement, [gathers]);
+  for (const { id } of whose) {
+    if (rows.length >= limit) break;
+    const values = [milliseconds, limit - rows.length, gathers, randomUUID(), id];
+    rows.push(...(await pool.query<LeasedRow>({ text: leaseOfStatement, values })).rows);
+  }
+  return rows;
+}
+
+async function leaseAny(pool: Pool, { milliseconds, limit, gathers }: WantedLeases): Promise<LeasedRow[]> {
+  const { rows } = await pool.query<LeasedRow>({
+    name: 'lease-destinations',
+    text: leaseAnyStatement,
+    values: [milliseconds, limit, gathers, randomUUID()],
+  });
+  return rows;
+}
+
 /**
  * Leases: for so many milliseconds nobody else delivers. Only those are given that have something to be delivered, and of
  * those that gather only where the oldest thing has waited long enough, or there is enough; first who has waited longest
@@ -104,22 +130,10 @@ type LeasedRow = Omit<LeasedDestination, 'planned'> & {
  */
 export async function leaseDestinations(
   pool: Pool,
-  { milliseconds, limit, gathers }: { milliseconds: number; limit: number; gathers: boolean },
+  { milliseconds, limit, gathers }: WantedLeases,
 ): Promise<LeasedDestination[]> {
-  const rows: LeasedRow[] = [];
-  if (await isDistributed(pool)) {
-    const { rows: whose } = await pool.query<{ id: string }>(waitingStatement, [gathers]);
-    for (const { id } of whose) {
-      if (rows.length >= limit) break;
-      const values = [milliseconds, limit - rows.length, gathers, randomUUID(), id];
-      rows.push(...(await pool.query<LeasedRow>({ text: leaseOfStatement, values })).rows);
-    }
-  } else {
-    const values = [milliseconds, limit, gathers, randomUUID()];
-    rows.push(
-      ...(await pool.query<LeasedRow>({ name: 'lease-destinations', text: leaseAnyStatement, values })).rows,
-    );
-  }
+  const wanted = { milliseconds, limit, gathers };
+  const rows = await ((await isDistributed(pool)) ? leaseApart(pool, wanted) : leaseAny(pool, wanted));
   return rows.map(({ plannedPosition, plannedPlace, ...leased }) => ({
     ...leased,
     planned: plannedPosition === null ? undefined : { position: plannedPosition, place: plannedPlace ?? 0 },

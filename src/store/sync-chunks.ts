@@ -127,10 +127,7 @@ const ownerOfRunStatement = `
   where sync_jobs.id = $1::uuid`;
 
 /** Whose a run is, by its integration; undefined: it is gone. */
-export async function ownerOfRun(
-  database: Pick<Pool, 'query'>,
-  jobId: string,
-): Promise<string | undefined> {
+export async function ownerOfRun(database: Pick<Pool, 'query'>, jobId: string): Promise<string | undefined> {
   const { rows } = await database.query<{ workspaceId: string }>({
     name: 'owner-of-run',
     text: ownerOfRunStatement,

@@ -1,6 +1,6 @@
 import type { Pool } from './database.ts';
-import { ownerOfRun } from './sync-chunks.ts';
 import type { Channel } from './subscription-states.ts';
+import { ownerOfRun } from './sync-chunks.ts';
 import type { AskedBy } from './sync-runs.ts';
 
 /** A run as the operator sees it; times are ISO 8601 in UTC. */

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiError, BadRequest } from '../../src/errors.ts';
@@ -9,6 +9,7 @@ import type { Caller, QueuedOperation } from '../../src/operations/operation.ts'
 import { subscriptionStatusSetV2 } from '../../src/operations/subscription.status.set.v2.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import { createLog } from '../../src/platform/log.ts';
+import { openPool } from '../../src/store/database.ts';
 import { toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { createGroupCommit } from '../../src/queue/enqueue.ts';
@@ -34,19 +35,17 @@ const known = [serviceIds.withExternalId, serviceIds.withoutExternalId];
 let pool: pg.Pool;
 beforeAll(async () => {
   const { url } = await createDatabase();
-  pool = new pg.Pool({
-    connectionString: url,
-    options: '-c synchronous_commit=off',
-    // As the workers' pool is.
-    pipeline: true,
-  } as pg.PoolConfig);
-  pool.on('error', () => {});
+  pool = openPool(url, 10, { session: { synchronous_commit: 'off' } });
+  // Where tables are distributed, triggers are of their shards.
   await pool.query(`
+    begin;
+    set local citus.enable_unsafe_triggers = on;
     create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
     create trigger refuse before insert on events
       for each row when (new.name = '${POISON}') execute function refuse();
     create trigger refuse before insert or update on profiles
-      for each row when (new.custom_attributes ? '${POISON}') execute function refuse();`);
+      for each row when (new.custom_attributes ? '${POISON}') execute function refuse();
+    commit`);
 });
 afterAll(() => pool.end());
 

@@ -1,4 +1,4 @@
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import type {
   AcceptedAttributes,
@@ -8,6 +8,7 @@ import type {
 } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
+import { openPool as openStore } from '../../src/store/database.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { applyPart } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
@@ -22,11 +23,9 @@ export async function createStore() {
   return { url, pool, workspace: await createWorkspace(pool) };
 }
 
+/** As those of the processes are. */
 export function openPool(connectionString: string): pg.Pool {
-  // Pipelined, as those of the processes are.
-  const pool = new pg.Pool({ connectionString, max: 8, pipeline: true } as pg.PoolConfig);
-  pool.on('error', () => {});
-  return pool;
+  return openStore(connectionString, 8);
 }
 
 /** An envelope with these objects in one request, as a lane delivers it. */
@@ -89,13 +88,17 @@ function named(identifier: Identifier | string): Identifier {
 
 /** Makes the store refuse every event of this name. */
 export async function refuseEvents(pool: pg.Pool, name: string): Promise<void> {
+  // Where tables are distributed, triggers are of their shards.
   await pool.query(`
+    begin;
+    set local citus.enable_unsafe_triggers = on;
     create or replace function refuse() returns trigger language plpgsql as $$
     begin
       raise exception '% is refused', new.name;
     end $$;
     create trigger refuse before insert on events
-      for each row when (new.name = '${name}') execute function refuse()`);
+      for each row when (new.name = '${name}') execute function refuse();
+    commit`);
 }
 
 /** Rows of the store that belong to the workspace, in short: users, points, events, counted events, usage. */

@@ -2,8 +2,8 @@ import { namedIdentifiers } from '../../src/jobs/envelope.ts';
 import { addToSeries } from '../../src/store/activity-series.ts';
 import { insertAliases, moveAliases, renameAliases } from '../../src/store/aliases.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
-import { readPlaces } from '../../src/store/distributed.ts';
 import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
+import { readPlaces } from '../../src/store/distributed.ts';
 import {
   clearSpamMarks,
   dropUnheldAddresses,

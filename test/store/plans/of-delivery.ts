@@ -80,7 +80,8 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     },
     () => readTotals(store),
     () => readUsageToday(store),
-    () => recordOutcomes(store, [
+    () =>
+      recordOutcomes(store, [
         { workspace_id: workspaceId, object_id: newId() },
         { workspace_id: workspaceId, object_id: objects[0]!, error: 'error' },
       ]),
@@ -122,7 +123,8 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
         ...{ object: '{}', by: 'ada@example.com', names: ['x:user2'], actor },
       }),
     () => claimWaitingForReplay(store, deadLetters),
-    () => markReplayed(
+    () =>
+      markReplayed(
         store,
         deadLetters.map((id) => ({ id, workspaceId })),
       ),
