@@ -58,13 +58,17 @@ export async function distribute(pool: Pool, tell: (table: string) => void = () 
   const isFirst = !there.has('profiles');
   if (isFirst) await prepare(pool);
   const done: string[] = [];
+  await pool.query(placesStatement);
   for (const table of copied) {
     if (there.has(table)) continue;
     await inTransaction(pool, (tx) => copy(tx, table));
     done.push(table);
     tell(table);
   }
-  for (const [table, column] of Object.entries(distributed)) {
+  for (const [table, column] of [
+    ['workspace_places', 'workspace_id'],
+    ...Object.entries(distributed),
+  ] as const) {
     if (there.has(table)) continue;
     await inTransaction(pool, (tx) => spread(tx, table, column));
     done.push(table);
@@ -72,6 +76,9 @@ export async function distribute(pool: Pool, tell: (table: string) => void = () 
   }
   return done;
 }
+
+/** Of a distributed Postgres alone: a row for each workspace in the shard where its rows are, for who inserts there. */
+const placesStatement = 'create table if not exists workspace_places (workspace_id uuid primary key)';
 
 async function prepare(pool: Pool): Promise<void> {
   const { rows } = await pool.query<{ found: boolean }>(hasCut);
@@ -90,7 +97,7 @@ async function copy(tx: Connection, table: string): Promise<void> {
 }
 
 /** The table to which all others are colocated. */
-const ANCHOR = Object.keys(distributed)[0]!;
+const ANCHOR = 'workspace_places';
 
 async function spread(tx: Connection, table: string, column: string): Promise<void> {
   await tx.query("set local citus.multi_shard_modify_mode = 'sequential'");

@@ -1,5 +1,5 @@
 import pg from 'pg';
-import { sayWorkspace } from './one-workspace.ts';
+import { type Said, sayWorkspace } from './one-workspace.ts';
 
 /**
  * A distributed Postgres is found out at the first connection of a pool, so that no process has to be told: on one, each
@@ -51,8 +51,12 @@ async function prepare(pool: pg.Pool, client: pg.PoolClient): Promise<void> {
   sayOneWorkspace(client);
 }
 
-/** Where sequences stood when a transaction asked last, by the connection. */
-const placesOf = new WeakMap<object, Map<string, string>>();
+/** What the transaction of a connection has said. */
+interface Saying extends Said {
+  lastValues: Map<string, string>;
+}
+
+const sayings = new WeakMap<object, Saying>();
 
 /** Sequences whose values tell what was written before and what behind. */
 const SEQUENCES = ['failure_places', 'subscription_history_id_seq'];
@@ -64,17 +68,35 @@ const lastValuesStatement = `select ${SEQUENCES.map((name) => `pg_sequence_last_
  * Postgres, where nothing has to be awaited.
  */
 export function readPlaces(tx: pg.PoolClient): Promise<void> | undefined {
-  const places = placesOf.get(tx);
-  if (!places) return undefined;
+  const saying = sayings.get(tx);
+  if (!saying) return undefined;
   return tx.query<Record<string, string | null>>(lastValuesStatement, undefined).then(({ rows }) => {
-    for (const name of SEQUENCES) places.set(name, rows[0]![name] ?? '0');
+    for (const name of SEQUENCES) saying.lastValues.set(name, rows[0]![name] ?? '0');
   });
 }
+
+const takePlaceStatement =
+  'insert into workspace_places (workspace_id) values ($1) on conflict (workspace_id) do nothing';
+
+/**
+ * Says of a transaction on a distributed Postgres, at its beginning, that it is about one workspace: what it inserts goes
+ * to that workspace's shard alone, and it commits in one phase.
+ */
+export async function takePlace(tx: pg.PoolClient, workspaceId: string): Promise<void> {
+  const saying = sayings.get(tx);
+  if (!saying) return;
+  await tx.query({ name: 'take-place', text: takePlaceStatement, values: [workspaceId] });
+  saying.place = workspaceId;
+}
+
+/** What ends a transaction, or begins one: the row of its place may be gone. */
+const BOUND = /^\s*(?:begin|commit|rollback)\b(?!\s+to\b)/i;
 
 // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
 type Query = (...given: any[]) => any;
 
 interface Statement {
+  name?: string;
   text: string;
   values?: unknown[];
   submit?: unknown;
@@ -83,21 +105,30 @@ interface Statement {
 /** From now on the connection's statements are sent in their form for one workspace. */
 function sayOneWorkspace(client: pg.PoolClient): void {
   const query = client.query.bind(client) as Query;
-  const lastValues = new Map<string, string>();
-  placesOf.set(client, lastValues);
+  const saying: Saying = { lastValues: new Map(), place: undefined };
+  sayings.set(client, saying);
   client.query = ((statement: string | Statement, ...given: unknown[]) => {
     const [values] = given;
     if (typeof statement === 'string') {
+      if (BOUND.test(statement)) saying.place = undefined;
       if (!Array.isArray(values)) return query(statement, ...given);
-      const said = sayWorkspace(statement, values, lastValues);
+      const said = sayWorkspace(statement, values, saying);
       return query(said.text, said.values, ...given.slice(1));
     }
     if (typeof statement.submit === 'function' || statement.text === undefined)
       return query(statement, ...given);
     const ofIts = statement.values ?? (Array.isArray(values) ? values : []);
     const rest = Array.isArray(values) ? given.slice(1) : given;
-    return query({ ...statement, ...sayWorkspace(statement.text, ofIts, lastValues) }, ...rest);
+    const said = sayWorkspace(statement.text, ofIts, saying);
+    // A name stands for one text.
+    const name = statement.name && said.isInPlace ? `${statement.name}-in-place` : statement.name;
+    return query({ ...statement, ...(name && { name }), text: said.text, values: said.values }, ...rest);
   }) as typeof client.query;
+}
+
+/** The same of a connection that has been handed out, without waiting. */
+export function liesApart(connection: pg.PoolClient): boolean {
+  return known.get(connection) === true;
 }
 
 /** Whether the tables of the pool's database lie on several nodes: a transaction is then about one workspace. */

@@ -213,6 +213,22 @@ export async function readApplied(pool: Pick<Pool, 'query'>, ids: string[]): Pro
   return new Set(rows.map(({ id }) => id));
 }
 
+/** By primary key. */
+const recordWholeStatement = `
+  insert into ledger (workspace_id, envelope_id)
+  select given.workspace_id, given.envelope_id
+  from unnest($1::uuid[], $2::uuid[]) as given (workspace_id, envelope_id)
+  on conflict do nothing`;
+
+/** Says that envelopes have taken effect of which each workspace had its share: behind all of them. */
+export async function recordWhole(pool: Pool, ids: string[]): Promise<void> {
+  await pool.query({
+    name: 'record-whole',
+    text: recordWholeStatement,
+    values: keyValues(ids.map((id) => ({ id, workspaceId: SHARED }))),
+  });
+}
+
 /** By primary key; locks nothing. */
 const readSharedStatement = `
   select ledger.envelope_id::text as id
@@ -220,7 +236,8 @@ const readSharedStatement = `
   where ledger.workspace_id = $1::uuid and ledger.envelope_id = any($2::uuid[])`;
 
 /**
- * Those of the envelopes that took effect as a whole, whosever their objects are, while the tables lay on one Postgres.
+ * Those of the envelopes that took effect as a whole, whosever their objects are: also while the tables lay on one
+ * Postgres.
  */
 export async function readAppliedWhole(pool: Pool, ids: string[]): Promise<Set<string>> {
   const { rows } = await pool.query<{ id: string }>({

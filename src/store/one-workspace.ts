@@ -101,12 +101,21 @@ interface Sets {
 
 interface Form extends Sets {
   text: string;
+  /** The same for a transaction that has its workspace's row in `workspace_places`; absent: it inserts nothing. */
+  inPlace?: string;
   /** Sequences whose last values are parameters more, behind those of the statement. */
   sequences: string[];
 }
 
 /** Where a sequence stands: a node has no answer, since values are given out at the coordinator. */
 const LAST_VALUE = /pg_sequence_last_value\('(?<sequence>\w+)'\)/g;
+
+/**
+ * A set that is inserted comes from its workspace's shard if a table of it is in the query: it goes there in one statement.
+ * Else it would go by way of the coordinator, and the transaction would need two phases to commit.
+ */
+const INSERTS = /^\s*(?:with claimed as \(\s*)?insert into /;
+const FROM_PLACE = 'workspace_places as place cross join ';
 
 const known = new Map<string, Form>();
 
@@ -128,6 +137,11 @@ function makeForm(text: string): Form {
   const scalars = new Set<string>([...text.matchAll(SCALAR)].map(([, scalar]) => scalar!));
   const arrays = new Set<number>();
   const records = new Map<number, string>();
+  const rowsOf = (name: string, column: string, { scalar, rows }: { scalar: string; rows: string }) =>
+    `(select ${scalar} as ${column}, ${name}.* from ${rows}) as ${name}`;
+  const rowsInPlace = (name: string, column: string, { scalar, rows }: { scalar: string; rows: string }) =>
+    `(select place.workspace_id as ${column}, ${name}.* from ${FROM_PLACE}${rows} where place.workspace_id = ${scalar}) as ${name}`;
+  const inPlace = new Map<string, string>();
   const more = 1 + Math.max(0, ...[...text.matchAll(/\$(\d+)/g)].map(([, place]) => Number(place)));
   let form = text
     .replace(IS_OF, '$1.workspace_id = $2.workspace_id')
@@ -138,7 +152,9 @@ function makeForm(text: string): Form {
       scalars.add(scalar);
       if (columns.trim() === '') return `(select ${scalar} as ${column}) as ${name}`;
       const rows = `unnest(${others.trim()})${ordinality} as ${name} (${columns.trim()})`;
-      return `(select ${scalar} as ${column}, ${name}.* from ${rows}) as ${name}`;
+      const plain = rowsOf(name, column, { scalar, rows });
+      inPlace.set(plain, rowsInPlace(name, column, { scalar, rows }));
+      return plain;
     })
     .replace(RECORDS, (...match) => {
       const { json, place, name, before, column, behind } = match.at(-1);
@@ -146,7 +162,9 @@ function makeForm(text: string): Form {
       records.set(place - 1, column);
       scalars.add(scalar);
       const rows = `${json}_to_recordset($${place}::${json}) as ${name} (${before}${behind})`;
-      return `(select ${scalar} as ${column}, ${name}.* from ${rows}) as ${name}`;
+      const plain = rowsOf(name, column, { scalar, rows });
+      inPlace.set(plain, rowsInPlace(name, column, { scalar, rows }));
+      return plain;
     });
   for (const [table, key] of KEYS)
     if (text.includes(`insert into ${table} `))
@@ -166,47 +184,57 @@ function makeForm(text: string): Form {
   // All workspaces of the statement are the one: each table says so for itself, however deep it stands.
   const [scalar] = scalars;
   if (!scalar) return { text: form, ...sets };
-  return {
-    text: form
-      .replace(
-        EQUAL,
-        (_, one, other) => `${one}.workspace_id = ${scalar} and ${other}.workspace_id = ${scalar}`,
-      )
-      .replace(TUPLE, (tuple, one) => `${one}.workspace_id = ${scalar} and ${tuple}`)
-      .replace(KEPT, (...match) => {
-        const { table, name = `kept_${table}` } = match.at(-1);
-        return `${keptOf(table === 'row_errors' ? 'sync_row_errors' : table, scalar)} as ${name}`;
-      }),
-    ...sets,
-  };
+  form = form
+    .replace(
+      EQUAL,
+      (_, one, other) => `${one}.workspace_id = ${scalar} and ${other}.workspace_id = ${scalar}`,
+    )
+    .replace(TUPLE, (tuple, one) => `${one}.workspace_id = ${scalar} and ${tuple}`)
+    .replace(KEPT, (...match) => {
+      const { table, name = `kept_${table}` } = match.at(-1);
+      return `${keptOf(table === 'row_errors' ? 'sync_row_errors' : table, scalar)} as ${name}`;
+    });
+  if (!INSERTS.test(text) || text.includes(' lateral ')) return { text: form, ...sets };
+  let own = form;
+  for (const [plain, placed] of inPlace) own = own.replaceAll(plain, placed);
+  return { text: form, inPlace: own, ...sets };
+}
+
+/** What a transaction has said before. */
+export interface Said {
+  /** Of sequences, as it has asked for them. */
+  lastValues: ReadonlyMap<string, string>;
+  /** The workspace whose row in `workspace_places` it has. */
+  place: string | undefined;
 }
 
 /**
  * A statement and its parameters in the form for one workspace.
  *
- * @param lastValues of sequences, as the transaction has asked for them
  * @throws {Error} where its sets have rows of several: it would write down all of them for the first
  */
 export function sayWorkspace(
   text: string,
   values: readonly unknown[],
-  lastValues: ReadonlyMap<string, string>,
-): { text: string; values: unknown[] } {
-  const { text: form, arrays, records, sequences } = formOf(text);
+  { lastValues, place }: Said,
+): { text: string; values: unknown[]; isInPlace: boolean } {
+  const { text: plain, inPlace, arrays, records, sequences } = formOf(text);
   const found = new Set<string>();
-  for (const place of arrays) for (const id of workspacesOf(values[place])) found.add(id);
-  for (const { place, column } of records)
-    for (const row of JSON.parse(String(values[place])) as Record<string, string>[]) found.add(row[column]!);
+  for (const at of arrays) for (const id of workspacesOf(values[at])) found.add(id);
+  for (const { place: at, column } of records)
+    for (const row of JSON.parse(String(values[at])) as Record<string, string>[]) found.add(row[column]!);
   const [workspace = NOBODY, ...others] = found;
   if (others.length > 0) throw new Error(`a statement for one workspace is given ${found.size}: ${text}`);
+  const isInPlace = inPlace !== undefined && workspace === place;
+  const form = isInPlace ? inPlace : plain;
   const given = [...values];
-  for (const place of arrays) given[place] = workspace;
+  for (const at of arrays) given[at] = workspace;
   if (records.length > 0) given.push(workspace);
   for (const sequence of sequences) {
     if (!lastValues.has(sequence)) throw new Error(`nobody has asked where ${sequence} stands: ${text}`);
     given.push(lastValues.get(sequence));
   }
-  return { text: form, values: given };
+  return { text: form, values: given, isInPlace };
 }
 
 /** Bytes in front of the elements of a binary array, of one, and of its length. */

@@ -9,11 +9,11 @@ import type { Caller, QueuedOperation } from '../../src/operations/operation.ts'
 import { subscriptionStatusSetV2 } from '../../src/operations/subscription.status.set.v2.ts';
 import { usersTrack } from '../../src/operations/users.track.ts';
 import { createLog } from '../../src/platform/log.ts';
-import { openPool } from '../../src/store/database.ts';
 import { toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { createGroupCommit } from '../../src/queue/enqueue.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
+import { openPool } from '../../src/store/database.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { callerOf } from '../operations/caller.ts';
 import { createDatabase } from '../setup/fixtures.ts';

@@ -4,13 +4,14 @@ import { type Envelope, keysOf, requestPlaces } from '../../src/jobs/envelope.ts
 import { encodeTraces } from '../../src/jobs/traces.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { readAppliedWhole } from '../../src/store/ledger.ts';
+import { SMALL_ROUND } from './apply.ts';
 import type { BatchResult } from './failures.ts';
 import { type Delivery, ownersOf } from './open.ts';
 
 /**
  * On a distributed Postgres a transaction is about one workspace, and an envelope may have objects of several: then each
- * has its share of it, with a ledger row of its own. The last share goes by the envelope's id. So that row says what it
- * says on one Postgres: all of the envelope has taken effect.
+ * has its share of it, with a ledger row of its own. A row by the envelope's id follows behind all of them. So it says what
+ * it says on one Postgres: all of the envelope has taken effect.
  */
 export interface Share {
   workspaceId: string;
@@ -26,22 +27,48 @@ function shareId(id: string, workspaceId: string): string {
   return `${id.slice(0, KEPT)}${createHash('sha256').update(`${id} ${workspaceId}`).digest('hex').slice(0, OWN)}`;
 }
 
-/** Shares in the order of their workspaces, which is the same whatever else a batch holds. */
-export function sharesOf(deliveries: readonly Delivery[]): Share[] {
+/**
+ * Shares in the order in which they have their turn.
+ *
+ * @param late workspaces whose time was over before: they go behind the others, first come, first served
+ */
+export function sharesOf(deliveries: readonly Delivery[], late: ReadonlySet<string> = new Set()): Share[] {
   const shares = new Map<string, Delivery[]>();
   for (const delivery of deliveries) {
-    const owners = [...ownersOf(delivery.envelope)].sort();
+    const owners = ownersOf(delivery.envelope);
     for (const workspaceId of owners) {
-      const id = workspaceId === owners.at(-1) ? delivery.id : shareId(delivery.id, workspaceId);
+      const id = owners.size === 1 ? delivery.id : shareId(delivery.id, workspaceId);
       const share = { ...delivery, id, share: { workspaceId, of: delivery.id } };
       const others = shares.get(workspaceId);
       if (others) others.push(share);
       else shares.set(workspaceId, [share]);
     }
   }
+  const places = new Map([...late].map((workspaceId, place) => [workspaceId, place]));
   return [...shares]
-    .map(([workspaceId, own]) => ({ workspaceId, deliveries: own }))
-    .sort((one, other) => (one.workspaceId < other.workspaceId ? -1 : 1));
+    .map(([workspaceId, own]) => ({ workspaceId, deliveries: own, place: places.get(workspaceId) ?? -1 }))
+    .sort((one, other) => one.place - other.place)
+    .map(({ workspaceId, deliveries: own }) => ({ workspaceId, deliveries: own }));
+}
+
+/** What became of a share whose turn is in another part. */
+export function untouched({ workspaceId, deliveries }: Share): BatchResult {
+  const nothing = { objects: 0, deadLetters: [], leavesTombstones: false, seconds: 0 };
+  return {
+    ...{ kind: 'applied', ...nothing },
+    left: {
+      ...{ envelopes: new Set(deliveries.map(({ id }) => id)), workspaces: new Set([workspaceId]) },
+      ...{ over: new Set<string>(), size: SMALL_ROUND },
+    },
+  };
+}
+
+/** Envelopes of several of which nothing is left. */
+export function endedOf(deliveries: readonly Delivery[], result: BatchResult): string[] {
+  const left = result.kind === 'applied' ? result.left?.envelopes : undefined;
+  return deliveries
+    .filter(({ id, envelope }) => !left?.has(id) && ownersOf(envelope).size > 1)
+    .map(({ id }) => id);
 }
 
 /** The same without what took effect as a whole while the tables lay on one Postgres. */

@@ -10,12 +10,13 @@ import {
   sendTogether,
 } from '../../src/store/database.ts';
 import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
-import { isDistributed } from '../../src/store/distributed.ts';
+import { isDistributed, takePlace } from '../../src/store/distributed.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
+import { recordWhole } from '../../src/store/ledger.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
-import { notAppliedBefore, sharesOf, together } from './by-workspace.ts';
+import { endedOf, notAppliedBefore, type Share, sharesOf, together, untouched } from './by-workspace.ts';
 import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
@@ -115,26 +116,38 @@ async function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<
 }
 
 /**
- * A transaction for each workspace, one after the other. One that fails keeps nothing of those before it: their ledger
- * rows are there when all are tried again.
+ * A transaction for each workspace, one after the other, as long as the time of the part lasts. One that fails keeps nothing
+ * of those before it: their ledger rows are there when all are tried again.
  */
 async function runShares(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
   const until = performance.now() + given.part.milliseconds;
-  const shares = sharesOf(await notAppliedBefore(pool, deliveries));
+  const begun = await notAppliedBefore(pool, deliveries);
+  const { late, isForOthers } = given.part;
+  const shares = sharesOf(begun, late);
+  const isLate = ({ workspaceId }: Share) => late.has(workspaceId);
+  const leavesLate = isForOthers && !shares.every(isLate);
   const results: BatchResult[] = [];
-  for (const share of shares) {
+  for (const [place, share] of shares.entries()) {
+    if ((place > 0 && performance.now() > until) || (leavesLate && isLate(share))) {
+      results.push(untouched(share));
+      continue;
+    }
     const part = { ...given.part, milliseconds: until - performance.now() };
     const apply = async (tx: Connection) => {
       // Who follows what is written by its transactions' numbers looks at the coordinator, where this one needs one early.
       await tx.query('select pg_current_xact_id()');
+      await takePlace(tx, share.workspaceId);
       return attempt(tx, share.deliveries, { ...given, part });
     };
     results.push(await inTransaction(pool, apply, LIMITS));
   }
-  return together(
+  const result = together(
     shares.flatMap((share) => share.deliveries),
     results,
   );
+  const ended = endedOf(begun, result);
+  if (ended.length > 0) await recordWhole(pool, ended);
+  return result;
 }
 
 /** For the span of a transaction. */

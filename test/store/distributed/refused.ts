@@ -15,4 +15,5 @@ export const refused: Record<string, string> = {
   'segment-export-leases.ts leaseExports': APART,
   'stream-leases.ts leaseAny': APART,
   'sync-boundary.ts addToBoundary': REFERRED,
+  'sync-chunks.ts insertRowErrors': REFERRED,
 };

@@ -38,6 +38,7 @@ import {
   readApplied,
   readAppliedWhole,
   readCutEnvelopes,
+  recordWhole,
   releaseEnvelopes,
 } from '../../../src/store/ledger.ts';
 import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store/outcomes.ts';
@@ -63,6 +64,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
       ),
     () => readApplied(store, envelopes),
     () => readAppliedWhole(store, envelopes),
+    () => recordWhole(store, [newId()]),
     () => readCutEnvelopes(store, envelopeKeys),
     () => releaseEnvelopes(store, envelopeKeys),
     () => cutEnvelopes(store, [{ id: newId(), workspaceId, left: [0, 2] }]),

@@ -20,6 +20,7 @@ const apart: Record<string, string> = {
       ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
       ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
       ...['stream-leases.ts leaseApart', 'distributed.ts readPlaces', 'distributed.ts prepare'],
+      ...['events.ts recordEventsApart', 'purchases.ts recordPurchasesApart'],
       ...['distributed.ts lookAt', 'distribute.ts requireCitus', 'distribute.ts distribute'],
       ...['distribute.ts prepare', 'distribute.ts copy', 'distribute.ts spread'],
       ...['distributed-triggers.ts dropFailureTriggers', 'distributed-triggers.ts makeFailureTriggers'],
