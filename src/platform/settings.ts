@@ -21,7 +21,7 @@ export const settings = {
     ...text(
       '',
       '',
-      'citus: release distributes the tables over the nodes of the Citus of DATABASE_URL, by workspace; what is distributed stays so. Empty: one Postgres.',
+      'Whether release distributes the tables by workspace, over the nodes of the Citus of DATABASE_URL: citus. What is distributed stays so. Empty: one Postgres.',
     ),
     enum: ['', 'citus'],
   },

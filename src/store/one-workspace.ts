@@ -220,12 +220,13 @@ export function sayWorkspace(
 ): { text: string; values: unknown[]; isInPlace: boolean } {
   const { text: plain, inPlace, arrays, records, sequences } = formOf(text);
   const found = new Set<string>();
-  for (const at of arrays) for (const id of workspacesOf(values[at])) found.add(id);
+  for (const at of arrays) for (const id of workspacesOf(values[at])) found.add(id.toLowerCase());
   for (const { place: at, column } of records)
-    for (const row of JSON.parse(String(values[at])) as Record<string, string>[]) found.add(row[column]!);
+    for (const row of JSON.parse(String(values[at])) as Record<string, string>[])
+      found.add(row[column]!.toLowerCase());
   const [workspace = NOBODY, ...others] = found;
   if (others.length > 0) throw new Error(`a statement for one workspace is given ${found.size}: ${text}`);
-  const isInPlace = inPlace !== undefined && workspace === place;
+  const isInPlace = inPlace !== undefined && workspace === place?.toLowerCase();
   const form = isInPlace ? inPlace : plain;
   const given = [...values];
   for (const at of arrays) given[at] = workspace;

@@ -19,7 +19,7 @@ import { callerOf } from '../operations/caller.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
-import { applyInParts } from '../workers/batch.ts';
+import { applyInParts, makeTriggers } from '../workers/batch.ts';
 import { canonicalModel, canonicalStore } from './canonical.ts';
 import { SequentialModel, type Wire } from './sequential-model.ts';
 import { groups, POISON, serviceIds, type TrackRequest, trackRequest } from './track-arbitrary.ts';
@@ -36,16 +36,13 @@ let pool: pg.Pool;
 beforeAll(async () => {
   const { url } = await createDatabase();
   pool = openPool(url, 10, { session: { synchronous_commit: 'off' } });
-  // Where tables are distributed, triggers are of their shards.
-  await pool.query(`
-    begin;
-    set local citus.enable_unsafe_triggers = on;
-    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
-    create trigger refuse before insert on events
-      for each row when (new.name = '${POISON}') execute function refuse();
-    create trigger refuse before insert or update on profiles
-      for each row when (new.custom_attributes ? '${POISON}') execute function refuse();
-    commit`);
+  await makeTriggers(pool, [
+    "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$",
+    `create trigger refuse before insert on events
+      for each row when (new.name = '${POISON}') execute function refuse()`,
+    `create trigger refuse before insert or update on profiles
+      for each row when (new.custom_attributes ? '${POISON}') execute function refuse()`,
+  ]);
 });
 afterAll(() => pool.end());
 

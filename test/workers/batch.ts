@@ -8,7 +8,7 @@ import type {
 } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
-import { openPool as openStore } from '../../src/store/database.ts';
+import { inTransaction, openPool as openStore } from '../../src/store/database.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { applyPart } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
@@ -88,17 +88,22 @@ function named(identifier: Identifier | string): Identifier {
 
 /** Makes the store refuse every event of this name. */
 export async function refuseEvents(pool: pg.Pool, name: string): Promise<void> {
-  // Where tables are distributed, triggers are of their shards.
-  await pool.query(`
-    begin;
-    set local citus.enable_unsafe_triggers = on;
-    create or replace function refuse() returns trigger language plpgsql as $$
+  await makeTriggers(pool, [
+    `create or replace function refuse() returns trigger language plpgsql as $$
     begin
       raise exception '% is refused', new.name;
-    end $$;
-    create trigger refuse before insert on events
-      for each row when (new.name = '${name}') execute function refuse();
-    commit`);
+    end $$`,
+    `create trigger refuse before insert on events
+      for each row when (new.name = '${name}') execute function refuse()`,
+  ]);
+}
+
+/** Where tables are distributed triggers are of their shards, and each statement is sent to them by itself. */
+export async function makeTriggers(pool: pg.Pool, statements: string[]): Promise<void> {
+  await inTransaction(pool, async (tx) => {
+    await tx.query('set local citus.enable_unsafe_triggers = on');
+    for (const statement of statements) await tx.query(statement);
+  });
 }
 
 /** Rows of the store that belong to the workspace, in short: users, points, events, counted events, usage. */
