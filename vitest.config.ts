@@ -11,7 +11,7 @@ import { SlowestFiles } from './test/setup/slowest-files.ts';
  * | `*.test.ts` | stores | databases on the run's Postgres, a Redis; the code under test runs in the test's process |
  * | `*.processes.test.ts` | processes | the compiled processes as well, and servers that it may kill |
  *
- * `test/architecture.rules.test.ts` holds each file to its tier. Stores and processes are one project of vitest, so that
+ * `test/tiers.rules.test.ts` holds each file to its tier. Stores and processes are one project of vitest, so that
  * files of either follow each other in the same few processes: see test/setup/order.ts.
  */
 const RULES = 'test/**/*.rules.test.ts';

@@ -1,7 +1,8 @@
-import { readdirSync, readFileSync } from 'node:fs';
+import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { packageRoot } from '../src/platform/package-root.ts';
+import { isOurs, sources } from './setup/sources.ts';
 
 /**
  * Every room of the house, and the rooms beneath it that it may import, in the order in which they build on each other.
@@ -74,40 +75,7 @@ const environment = new Map([
 
 const MOST_LINES = 300;
 
-interface Source {
-  file: string;
-  text: string;
-  /** Files of this repository, and packages by name. */
-  imports: string[];
-  /** Those of them that are not types alone. */
-  values: string[];
-}
-
-const sources = ['src', 'workers', 'tools', 'test'].flatMap(readSources);
 const code = sources.filter(({ file }) => /^(src|workers)\//.test(file));
-
-function readSources(folder: string): Source[] {
-  return readdirSync(path.join(packageRoot, folder), { recursive: true, encoding: 'utf8' })
-    .map((name) => path.posix.join(folder, name.split(path.sep).join('/')))
-    .filter((file) => file.endsWith('.ts') && !/^src\/generated\/|\/node_modules\//.test(file))
-    .map((file) => {
-      const text = readFileSync(path.join(packageRoot, file), 'utf8');
-      return { file, text, imports: importsOf(file, text), values: importsOf(file, withoutTypes(text)) };
-    });
-}
-
-function importsOf(file: string, text: string): string[] {
-  const specifiers = text.matchAll(
-    /(?:^(?:import|export)\b[^'";]*?\bfrom\s+|^import\s+|\bimport\(\s*)'([^']+)'/gm,
-  );
-  return [...specifiers].map(([, specifier]) =>
-    specifier!.startsWith('.') ? path.posix.join(path.posix.dirname(file), specifier!) : specifier!,
-  );
-}
-
-function withoutTypes(text: string): string {
-  return text.replace(/^(?:import|export) type\b[^;]*;|^import \{(?:\s*type \w+,?)+\s*\}[^;]*;/gm, '');
-}
 
 /** The folder under src, or under workers with that word; of the few files beside the folders, their own name. */
 function roomOf(file: string): string {
@@ -116,8 +84,6 @@ function roomOf(file: string): string {
   if (folder === undefined) return path.posix.basename(file, '.ts');
   return top === 'workers' ? `workers/${folder}` : folder;
 }
-
-const isOurs = (name: string) => /^(?:src|workers)\//.test(name);
 
 test('every import of the code is seen', () => {
   const seen = new Set(code.flatMap(({ imports }) => imports));
@@ -238,59 +204,4 @@ test('only the named files look at the environment, and each of them does', () =
 test(`no file has more than ${MOST_LINES} lines`, () => {
   const long = sources.filter(({ text }) => text.split('\n').length > MOST_LINES + 1);
   expect(long.map(({ file }) => file)).toEqual([]);
-});
-
-/** Where a server, or a process, is started: what only the tiers above may reach. */
-const startsServers = ['test/setup/fixtures.ts', 'test/setup/redis.ts'];
-const startsProcesses = [
-  ...['processes', 'fleet', 'npm-start', 'installed', 'postgres-on-port'].map(
-    (name) => `test/setup/${name}.ts`,
-  ),
-  ...['src/embedded/postgres.ts', 'node:child_process'],
-];
-const tiers = [
-  { name: 'rules', files: /\.rules\.test\.ts$/, forbidden: [...startsServers, ...startsProcesses] },
-  { name: 'stores', files: /(?<!\.rules|\.processes)\.test\.ts$/, forbidden: startsProcesses },
-];
-
-/** The way by which a test comes to one of the files, through helpers of the tests and tools; nothing if there is none. */
-function wayTo(forbidden: string[], test: string): string[] | undefined {
-  const byFile = new Map(sources.map((source) => [source.file, source]));
-  const ways: string[][] = [[test]];
-  const seen = new Set<string>();
-  for (const way of ways) {
-    for (const next of byFile.get(way[0]!)?.values ?? []) {
-      if (forbidden.includes(next)) return [next, ...way];
-      // Redis is a server of the run; how it is started is its own affair.
-      if (seen.has(next) || !/^(?:test|tools)\//.test(next) || startsServers.includes(next)) continue;
-      seen.add(next);
-      ways.push([next, ...way]);
-    }
-  }
-  return undefined;
-}
-
-test.each(tiers)(
-  'no test of the $name reaches what starts more than its tier may',
-  ({ files, forbidden }) => {
-    const tests = sources.filter(({ file }) => files.test(file));
-    expect(tests.length).toBeGreaterThan(50);
-    const wrong = tests.map(({ file }) => wayTo(forbidden, file)?.join(' < ')).filter(Boolean);
-    expect(wrong).toEqual([]);
-  },
-);
-
-test('helpers have hooks run for the file that calls them, not for the first one that imports them', () => {
-  const wrong = sources.filter(
-    ({ file, text }) =>
-      file.startsWith('test/') &&
-      !/\.test\.ts$|^test\/setup\/end-left-behind\.ts$/.test(file) &&
-      /^(?:beforeAll|afterAll|beforeEach|afterEach)\(/m.test(text),
-  );
-  expect(wrong.map(({ file }) => file)).toEqual([]);
-});
-
-test('every test of processes starts one, or a server of its own', () => {
-  const tests = sources.map(({ file }) => file).filter((file) => /\.processes\.test\.ts$/.test(file));
-  expect(tests.filter((file) => wayTo(startsProcesses, file) === undefined)).toEqual([]);
 });

@@ -2,7 +2,7 @@ import { once } from 'node:events';
 import { createServer } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { freePort } from '../src/embedded/address.ts';
+import { leasePort } from './setup/ports.ts';
 import { startProcess } from './setup/processes.ts';
 
 /** The exit code of the command and the text that it wrote. */
@@ -36,7 +36,7 @@ describe('the health command of the containers', () => {
   });
 
   test('says where nobody answers', async () => {
-    const port = String(await freePort());
+    const port = String(await leasePort());
     const { code, text } = await check('web', { PORT: port });
     expect(code).toBe(1);
     expect(text).toContain(`health of web: http://127.0.0.1:${port}/healthz does not answer: `);

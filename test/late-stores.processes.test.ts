@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
-import { freePort } from '../src/embedded/address.ts';
 import { createBareDatabase, createDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
+import { leasePort } from './setup/ports.ts';
 import { startProcess } from './setup/processes.ts';
 import { startProxy } from './setup/proxy.ts';
 
@@ -16,7 +16,7 @@ type Env = Record<string, string>;
 
 /** A process of which something is not there yet. */
 async function startWithout(file: string, portSetting: string, env: Env) {
-  const port = await freePort();
+  const port = await leasePort();
   const started = startProcess(file, { ...env, [portSetting]: String(port), BOARD_PASSWORD: 'own' });
   const exit = started.exit.then(({ code, signal }) => {
     throw new Error(`it ended with ${code ?? signal}: ${JSON.stringify(started.log.slice(-3))}`);
@@ -59,7 +59,7 @@ test('each says in one sentence each that Postgres, its tables and Redis are mis
   const { url } = await createBareDatabase();
   const proxy = await startProxy(url);
   proxy.leave();
-  const redisPort = await freePort();
+  const redisPort = await leasePort();
   const env = { DATABASE_URL: proxy.url, REDIS_URL: `redis://127.0.0.1:${redisPort}` };
   const all = await Promise.all(
     processes.map(([, file, portSetting]) => startWithout(file, portSetting, env)),

@@ -1,12 +1,12 @@
 import { spawn, spawnSync } from 'node:child_process';
 import { once } from 'node:events';
 import { expect, onTestFinished, test } from 'vitest';
-import { freePort } from '../src/embedded/address.ts';
 import { createDatabase, waitUntil } from './setup/fixtures.ts';
 import { findScript } from './setup/installed.ts';
+import { leasePort } from './setup/ports.ts';
 
 test('G5: a process that is told to end does so when whoever read its log has gone, as after the end of npm start', async () => {
-  const [{ url }, port] = [await createDatabase(), await freePort()];
+  const [{ url }, port] = [await createDatabase(), await leasePort()];
   const web = spawn(process.execPath, ['dist/src/web.js'], {
     stdio: ['ignore', 'pipe', 'ignore'],
     env: { PATH: process.env.PATH, DATABASE_URL: url, PORT: String(port) },

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { freePort } from '../src/embedded/address.ts';
 import { type Backend, backends, type Fleet, type Member, startFleet } from './guarantees/fleet.ts';
 import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
+import { leasePort } from './setup/ports.ts';
 import { startProcess } from './setup/processes.ts';
 import { type StoreProxy, startProxy } from './setup/proxy.ts';
 
@@ -154,7 +154,7 @@ test.each([
   ['postgres', ['migrations', 'queue']],
 ])('a web process on a database without tables is not ready; queue in %s', async (backend, missing) => {
   const { url: DATABASE_URL } = await createBareDatabase();
-  const PORT = String(await freePort());
+  const PORT = String(await leasePort());
   const redis = backend === 'redis' ? { REDIS_URL: (await startRedis()).url } : {};
   const web = startProcess('dist/src/web.js', { DATABASE_URL, PORT, ...redis });
   await waitUntil(() => ask(Number(PORT)), { what: 'an answer' });

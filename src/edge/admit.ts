@@ -39,7 +39,8 @@ export type Arrived = Omit<Exchange, 'response'> & { requestId: string };
 
 /**
  * Each stage before a request may be carried out, in order: who sends it, may they, is there too much to do, are they
- * within their limit, what do they say, have they said it before. The first stage that refuses it is the last.
+ * within their limit, is it their turn, what do they say, and by which key would they say it again. The first stage that
+ * refuses it is the last.
  */
 export async function admit(
   endpoint: Endpoint,

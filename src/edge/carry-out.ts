@@ -29,15 +29,18 @@ export async function answerQueued(
     key_id: known.keyId,
     ...presentTrace((request as RequestInHand).span),
   };
-  const settle = (plan: Plan, entries: LaneEntry[]) =>
-    settled({ operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) }, services);
+  const answer = (plan: Plan, entries: LaneEntry[]) =>
+    answerAfterEffects(
+      { operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) },
+      services,
+    );
   if (idempotencyKey) {
     const attempt = queuedAttempt({
       queue,
       request: envelopeRequest,
       makePlan: () => makePlan(operation, admitted, services),
       bytesOf: (objects) => bytesOf(request, objects),
-      settle,
+      answer,
       waits: operation.readBackWithin !== undefined,
     });
     return idempotentAnswer(services.idempotency.perform(idempotencyKey, attempt), requestId);
@@ -45,7 +48,7 @@ export async function answerQueued(
 
   const plan = await makePlan(operation, admitted, services);
   const entries = await queue.enqueue(envelopeRequest, plan.objects, bytesOf(request, plan.objects));
-  return settle(plan, entries);
+  return answer(plan, entries);
 }
 
 function makePlan(
@@ -101,8 +104,8 @@ async function planIn(operation: QueuedOperation, caller: Caller, body: Record<s
   const yieldIfLong = createSlices();
   for (let step = steps.next(); ; step = steps.next()) {
     if (step.done) return step.value;
-    const turn = yieldIfLong();
-    if (turn) await turn;
+    const pause = yieldIfLong();
+    if (pause) await pause;
   }
 }
 
@@ -114,17 +117,17 @@ interface Stored {
 }
 
 /** The answer when the objects are on disk; some wait until these have taken effect, or say how they ended. */
-async function settled(
+async function answerAfterEffects(
   { operation: { readBackWithin }, plan, envelopeIds }: Stored,
   { effects }: EdgeServices,
 ): Promise<Answer> {
   const answer: Answer = { reply: plan.reply, accepted: plan.objects.length, rejected: plan.rejected };
   const isLate = readBackWithin !== undefined && !(await effects.awaited(envelopeIds(), readBackWithin));
-  if (!plan.settle) return isLate ? { ...answer, error: UNDECIDED } : answer;
+  if (!plan.replyOf) return isLate ? { ...answer, error: UNDECIDED } : answer;
   const ids = plan.objects.map(({ id }) => id);
   const ended = await effects.outcomes(ids);
   return 'errors' in ended
-    ? { ...answer, reply: plan.settle(ended.errors) }
+    ? { ...answer, reply: plan.replyOf(ended.errors) }
     : { ...answer, error: ended.unknown };
 }
 
@@ -142,7 +145,7 @@ export async function answerDirect(
     if (operation.auth === 'scim') return scimSemaphore.use(caller.workspaceId, work);
     return operation.isLarge ? largeSemaphore.use(caller.workspaceId, work) : work();
   };
-  if (idempotencyKey && operation.isRead) await idempotency.read(idempotencyKey, requestId);
-  if (!idempotencyKey || operation.isRead) return answerOf(await handle(requestId));
+  if (idempotencyKey && operation.readsOnly) await idempotency.read(idempotencyKey, requestId);
+  if (!idempotencyKey || operation.readsOnly) return answerOf(await handle(requestId));
   return idempotentAnswer(idempotency.perform(idempotencyKey, directAttempt(requestId, handle)), requestId);
 }

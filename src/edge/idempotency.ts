@@ -73,12 +73,12 @@ export function createIdempotency(pool: Pool, log: Log) {
       const { reply, requestId } = await other;
       return { ...answerOf(reply), requestId };
     }
-    const kept = settle(key, attempt).finally(() => inHand.delete(name));
+    const kept = carryOutOnce(key, attempt).finally(() => inHand.delete(name));
     inHand.set(name, kept);
     return kept;
   }
 
-  async function settle(key: Key, attempt: Attempt): Promise<Kept> {
+  async function carryOutOnce(key: Key, attempt: Attempt): Promise<Kept> {
     const end = performance.now() + PATIENCE;
     for (const nextPause = backOff(FIRST_PAUSE, LONGEST_PAUSE); ; ) {
       const found = await findKey(pool, key);
@@ -215,7 +215,7 @@ export interface Queued {
   makePlan(): Promise<Plan>;
   bytesOf(objects: AcceptedObject[]): number;
   /** The answer when the envelopes are on disk. */
-  settle(plan: Plan, entries: LaneEntry[]): Promise<Answer>;
+  answer(plan: Plan, entries: LaneEntry[]): Promise<Answer>;
   /** Whether the answer waits until they have taken effect. */
   waits: boolean;
 }
@@ -224,7 +224,7 @@ export interface Queued {
  * A queued request once: its envelopes, whose ids are made here and nowhere else, are written down before the lanes
  * get them. Whoever finds them there hands over the same ones, which the lanes and the ledger know by their ids.
  */
-export function queuedAttempt({ queue, request, makePlan, bytesOf, settle, waits }: Queued): Attempt {
+export function queuedAttempt({ queue, request, makePlan, bytesOf, answer, waits }: Queued): Attempt {
   let own: { plan: Plan; bytes: number } | undefined;
   return {
     async begin() {
@@ -239,14 +239,14 @@ export function queuedAttempt({ queue, request, makePlan, bytesOf, settle, waits
       if (requestId === request.request_id && own) {
         const { plan, bytes } = own;
         await queue.add(entries, bytes);
-        return settle(plan, entries);
+        return answer(plan, entries);
       }
       await queue.add(entries, JSON.stringify(entries).length);
       const accepted = entries.reduce((sum, { envelope }) => sum + envelope.objects.length, 0);
       // How the objects end is what its plan would know: the answer is the one to a caller who has waited in vain.
       return { reply: outbox!.answer, accepted, rejected: 0 };
     },
-    lease: () => HANDING_OVER + (waits || own?.plan.settle ? SETTLING : 0),
+    lease: () => HANDING_OVER + (waits || own?.plan.replyOf ? SETTLING : 0),
   };
 }
 

@@ -186,7 +186,7 @@ function queryParameters(query: Schema | undefined, example: Record<string, stri
 function errorsOf(operation: Operation): ErrorName[] {
   const { method, body, refusals = [], auth } = operation;
   const takesKey = method === 'POST';
-  const isRead = operation.kind === 'direct' && operation.isRead;
+  const isRead = operation.kind === 'direct' && operation.readsOnly;
   return [
     ...(body ? (['malformedBody', 'bodyNotObject', 'bodyTooComplex'] as const) : []),
     ...refusals,

@@ -30,12 +30,13 @@ const columns: Record<'events' | 'purchases', ParquetColumn[]> = {
 export function activitySource(kind: 'events' | 'purchases', reading: Reading): Source {
   const { wanted, connection, serviceIdField, leaving, lookedAt: limit = READ } = reading;
   const { workspace, from, until } = wanted;
-  const since = from === null ? FIRST_ID : floorOf(Math.max(0, Date.parse(from) - CLOCKS_APART_MS));
+  const { since, sinceMonth } = acceptedFrom(from);
 
   async function* pages(begin: string): AsyncGenerator<Page, void> {
     for (let [profileId, id] = begin.split('/') as [string, string]; ; ) {
       leaving.throwIfAborted();
-      const part = { workspaceId: workspace.id, after: { profileId, id }, since, from, until, limit };
+      const after = { profileId, id };
+      const part = { workspaceId: workspace.id, after, since, sinceMonth, from, until, limit };
       const read = await readActivity(connection, kind, part);
       const last = read.at(-1);
       if (!last) return;
@@ -67,6 +68,14 @@ export function activitySource(kind: 'events' | 'purchases', reading: Reading): 
     estimate: (after) =>
       estimateRows(connection, workspace.id, { table: kind, after: after.split('/')[0]!, since }),
   };
+}
+
+/** The first id that what happened from a time on can have, and the first of that month. */
+function acceptedFrom(from: string | null): { since: string; sinceMonth: string } {
+  if (from === null) return { since: FIRST_ID, sinceMonth: FIRST_ID };
+  const date = new Date(Math.max(0, Date.parse(from) - CLOCKS_APART_MS));
+  const month = Date.UTC(date.getUTCFullYear(), date.getUTCMonth());
+  return { since: floorOf(date.getTime()), sinceMonth: floorOf(month) };
 }
 
 /** Without what is not there. */

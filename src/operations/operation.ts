@@ -49,7 +49,10 @@ interface Described {
   permission?: string;
   /** The rate limit that it shares with the other operations of the same bucket. */
   bucket: BucketName;
-  /** It asks by another method than GET, and changes nothing. */
+  /**
+   * It asks by another method than GET, and changes nothing: it is answered anew also where an `Idempotency-Key` promises
+   * one effect.
+   */
   readsOnly?: true;
   summary: string;
   description: string;
@@ -99,14 +102,14 @@ export interface Plan {
   objects: AcceptedObject[];
   /** Objects that were refused. */
   rejected: number;
-  /** The answer once the objects are on disk; with `settle`, the one to a caller who has waited in vain. */
+  /** The answer once the objects are on disk; with `replyOf`, the one to a caller who has waited in vain. */
   reply: Reply;
   /**
    * Makes the answer of how the objects have ended, which the request then waits for. Pure.
    *
    * @param errors by the id of each object that did not take effect, why
    */
-  settle?(errors: ReadonlyMap<string, string>): Reply;
+  replyOf?(errors: ReadonlyMap<string, string>): Reply;
 }
 
 /** What a direct operation reaches. */
@@ -155,8 +158,6 @@ export interface DownloadSettings {
 /** Answered from the store. */
 export interface DirectOperation extends Described {
   kind: 'direct';
-  /** Changes nothing: it is answered anew also where an `Idempotency-Key` promises one effect. */
-  isRead?: true;
   /** Its answer may be large: a few requests at a time are answered, and of one workspace fewer. */
   isLarge?: true;
   handle(caller: Caller, input: DirectInput, resources: Resources): Promise<Reply>;

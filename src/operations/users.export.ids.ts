@@ -30,7 +30,6 @@ export function usersExportIds(serviceIdField: string): DirectOperation {
 
   return {
     kind: 'direct',
-    isRead: true,
     isLarge: true,
     id: 'users.export.ids',
     method: 'POST',

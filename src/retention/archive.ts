@@ -8,7 +8,9 @@ import {
   setFileState,
   verifyFile,
 } from '../store/archive-files.ts';
-import { type ActivityRow, deleteRows, findNextId, readStretch } from '../store/retention.ts';
+import type { Pool } from '../store/database.ts';
+import { partitionWith } from '../store/partitions.ts';
+import { type ActivityRow, BEGINNING, deleteRows, type Place, type RowsOf, readRows } from '../store/retention.ts';
 import {
   CHARACTERS_OF_FILE,
   putVerified,
@@ -41,63 +43,83 @@ export async function discardUnfinished(retention: Retention, month: ArchivedMon
 }
 
 /**
+ * Rows of a partition behind a place, a page at a time, in the order of their keys. Who takes rows away goes on behind them,
+ * too: from the beginning each page would walk past what is gone.
+ */
+export async function* pagesOf(
+  pool: Pick<Pool, 'query'>,
+  of: RowsOf,
+  behind: Place = BEGINNING,
+): AsyncGenerator<ActivityRow[]> {
+  for (let place = behind; ; ) {
+    const page = await readRows(pool, of, { behind: place, limit: PAGE });
+    if (page.length > 0) yield page;
+    if (page.length < PAGE) return;
+    place = placeOf(page.at(-1)!);
+  }
+}
+
+const placeOf = ({ profile_id, id }: ActivityRow): Place => ({ profileId: profile_id, id });
+
+const isBehind = (one: Place, other: Place) =>
+  one.profileId === other.profileId ? one.id > other.id : one.profileId > other.profileId;
+
+/** Where the rows of a month lie: in its partition, or among others in the default one. */
+const rowsOf = async (pool: Pool, { workspaceId, kind, month }: ArchivedMonth): Promise<RowsOf> => ({
+  ...{ workspaceId, kind, from: await partitionWith(pool, { kind, month }) },
+});
+
+/** What may be in a file yet: rows of the month that no pending file has. Rows never change, so that it takes no snapshot. */
+async function* unarchived(retention: Retention, month: ArchivedMonth): AsyncGenerator<ActivityRow> {
+  const { pool, signal } = retention;
+  const pending = (await filesOfMonth(pool, month)).filter(isPending);
+  let { after, before } = idsOf(month.month);
+  let behind = BEGINNING;
+  for (const { last, greatest } of pending) {
+    if (last !== null && isBehind(last, behind)) behind = last;
+    // Of an earlier release, which went by ids: what it had not come to is behind the greatest.
+    if (last === null && greatest !== null && greatest > after) after = greatest;
+  }
+  for await (const page of pagesOf(pool, await rowsOf(pool, month), behind)) {
+    signal?.throwIfAborted();
+    for (const row of page) if (row.id > after && row.id < before) yield row;
+  }
+}
+
+/**
  * Archives the rows of a month that no verified file has, as files that are read back each. What is behind the last of
  * them is new to the archive; what came late before it stays in the table for the next run.
  * @returns rows
  */
 export async function archiveMonth(retention: Retention, month: ArchivedMonth): Promise<number> {
-  const { pool } = retention;
+  const { pool, rowsOfFile = ROWS_OF_FILE, signal, log } = retention;
   await discardUnfinished(retention, month);
-  const pending = (await filesOfMonth(pool, month)).filter(isPending);
-  const { workspaceId, kind } = month;
-  let { after, before } = idsOf(month.month);
-  for (const { greatest } of pending) if (greatest !== null && greatest > after) after = greatest;
-  let archived = 0;
-  while ((await findNextId(pool, kind, { workspaceId, after, before })) !== undefined) {
-    retention.signal?.throwIfAborted();
-    const file = await archiveOne(retention, month, { after, before });
-    if (file.greatest === null) break;
-    archived += file.rows;
-    after = file.greatest;
+  const rows = unarchived(retention, month);
+  let [archived, last] = [0, BEGINNING];
+  let next = await rows.next();
+  async function* fillFile(): AsyncGenerator<ActivityRow> {
+    let [count, characters] = [0, 0];
+    while (!next.done && count < rowsOfFile && characters < CHARACTERS_OF_FILE) {
+      count += 1;
+      for (const value of Object.values(next.value))
+        if (typeof value === 'string') characters += value.length;
+      last = placeOf(next.value);
+      yield next.value;
+      next = await rows.next();
+    }
+  }
+  while (!next.done) {
+    signal?.throwIfAborted();
+    const file = { ...month, id: newId() };
+    const object = objectOf(month, file.id);
+    // Its row is there before its object is, so that none is ever forgotten.
+    await insertFile(pool, { ...file, state: 'archiving', object });
+    const found = await putVerified(retention, { object, kind: month.kind }, fillFile());
+    await verifyFile(pool, { ...file, ...found, last });
+    log.info({ ...month, object, rows: found.rows, bytes: found.bytes }, 'a file was archived');
+    archived += found.rows;
   }
   return archived;
-}
-
-/** The next file of a month. Its row is there before its object is, so that none is ever forgotten. */
-async function archiveOne(
-  retention: Retention,
-  month: ArchivedMonth,
-  bounds: { after: string; before: string },
-): Promise<{ rows: number; greatest: string | null }> {
-  const { pool } = retention;
-  const file = { ...month, id: newId() };
-  const object = objectOf(month, file.id);
-  await insertFile(pool, { ...file, state: 'archiving', object });
-  const found = await putVerified(retention, { object, kind: month.kind }, rowsOf(retention, month, bounds));
-  await verifyFile(pool, { ...file, ...found });
-  retention.log.info({ ...month, object, rows: found.rows, bytes: found.bytes }, 'a file was archived');
-  return found;
-}
-
-/** By pages, until the file is full. Rows never change, so that it takes no snapshot of them all. */
-async function* rowsOf(
-  { pool, rowsOfFile = ROWS_OF_FILE, signal }: Retention,
-  { workspaceId, kind }: ArchivedMonth,
-  { after, before }: { after: string; before: string },
-): AsyncGenerator<ActivityRow> {
-  let [rows, characters, last] = [0, 0, after];
-  while (rows < rowsOfFile && characters < CHARACTERS_OF_FILE) {
-    signal?.throwIfAborted();
-    const limit = Math.min(PAGE, rowsOfFile - rows);
-    const page = await readStretch(pool, { kind }, { workspaceId, after: last, before, limit });
-    for (const row of page) {
-      for (const value of Object.values(row)) if (typeof value === 'string') characters += value.length;
-      yield row;
-    }
-    rows += page.length;
-    if (page.length < limit) return;
-    last = page.at(-1)!.id;
-  }
 }
 
 /**
@@ -116,8 +138,8 @@ export async function removeArchived(
     for await (const rows of readArchived(retention, file)) {
       for (let at = 0; at < rows.length; at += PAGE) {
         await requireLease(retention);
-        const ids = rows.slice(at, at + PAGE).map(({ id }) => id);
-        removed += await deleteRows(pool, from, { workspaceId: month.workspaceId, ids });
+        const page = rows.slice(at, at + PAGE);
+        removed += await deleteRows(pool, from, { workspaceId: month.workspaceId, rows: page });
       }
     }
     await requireLease(retention);
@@ -129,16 +151,16 @@ export async function removeArchived(
 /** Deletes the rows of a month for good, and notes that it did. @returns rows */
 export async function removeUnarchived(retention: Retention, month: ArchivedMonth): Promise<number> {
   const { pool } = retention;
-  const { workspaceId, kind } = month;
-  const bounds = idsOf(month.month);
+  const { after, before } = idsOf(month.month);
   let removed = 0;
   // Noted first: counts of the series are not counted anew from what is left.
   if (!(await filesOfMonth(pool, month)).some(({ object }) => object === null))
     await insertFile(pool, { ...month, id: newId(), state: 'removed', object: null });
-  for (;;) {
+  const of = await rowsOf(pool, month);
+  for await (const page of pagesOf(pool, of)) {
     await requireLease(retention);
-    const page = await readStretch(pool, { kind }, { workspaceId, ...bounds, limit: PAGE });
-    if (page.length === 0) return removed;
-    removed += await deleteRows(pool, kind, { workspaceId, ids: page.map((row) => row.id) });
+    const rows = page.filter(({ id }) => id > after && id < before);
+    if (rows.length > 0) removed += await deleteRows(pool, of.from, { workspaceId: of.workspaceId, rows });
   }
+  return removed;
 }

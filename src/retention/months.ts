@@ -3,11 +3,6 @@ import { floorOf } from '../platform/ids.ts';
 /** A month, UTC: `2026-01`. */
 export type Month = string;
 
-/** The month of an id, which begins with its milliseconds. */
-export function monthOf(id: string): Month {
-  return monthOfDate(Number.parseInt(id.replace('-', '').slice(0, 12), 16));
-}
-
 /** Ids of a month are behind `after` and before `before`. */
 export function idsOf(month: Month): { after: string; before: string } {
   return { after: floorOf(startOf(month)), before: floorOf(startOf(following(month))) };
@@ -17,7 +12,7 @@ function startOf(month: Month): number {
   return Date.parse(`${month}-01T00:00:00Z`);
 }
 
-export function following(month: Month): Month {
+function following(month: Month): Month {
   const date = new Date(startOf(month));
   date.setUTCMonth(date.getUTCMonth() + 1);
   return monthOfDate(date.getTime());

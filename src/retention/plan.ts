@@ -5,17 +5,19 @@ import {
   summarizeRetention,
 } from '../store/archive-files.ts';
 import type { ActivityTable } from '../store/erasures.ts';
-import { countStretch, findNextId } from '../store/retention.ts';
+import type { Pool } from '../store/database.ts';
+import { defaultOf, listPartitions, ownersIn, partitionWith } from '../store/partitions.ts';
+import { BEGINNING, countRows, lookAtMonths, type Place } from '../store/retention.ts';
 import { listFailures, type RetentionFailure, readClock } from '../store/retention-runs.ts';
 import type { Retention } from './files.ts';
-import { type Clocks, firstKept, firstUntouched, following, idsOf, type Month, monthOf } from './months.ts';
+import { type Clocks, firstKept, firstUntouched, idsOf, type Month } from './months.ts';
 
 export const kinds: readonly ActivityTable[] = ['events', 'purchases'];
 
 const PAGE = 100;
 
-/** Of every installation: no id is smaller. */
-const FIRST_ID = '00000000-0000-0000-0000-000000000000';
+/** Rows of the default partition of whose months one statement tells. */
+const LOOKED_AT = 5000;
 
 /** Months that a workspace keeps; undefined: for ever. */
 export function monthsKept(
@@ -67,7 +69,8 @@ export async function readClocks({ pool }: Pick<Retention, 'pool'>): Promise<Clo
 
 /**
  * Months of workspaces that are wholly older than what is kept, and have rows, or files that a run has not finished. A
- * look-up for each; a month that was restored waits until its time is over.
+ * look-up for each, and a walk through what lies in the default partitions; a month that was restored waits until its time is
+ * over.
  */
 export async function planRetention(retention: Retention): Promise<Plan> {
   const { pool, months } = retention;
@@ -88,18 +91,8 @@ export async function planRetention(retention: Retention): Promise<Plan> {
     else if (month < (kept.get(workspaceId) ?? ''))
       found.set(keyOf(file), { workspaceId, kind, month, workspace: names.get(workspaceId)!, waits: false });
   }
-  for (const [workspaceId, until] of kept) {
-    const before = idsOf(until).after;
-    for (const kind of kinds) {
-      for (let after = FIRST_ID; ; ) {
-        const id = await findNextId(pool, kind, { workspaceId, after, before });
-        if (id === undefined) break;
-        const one = { workspaceId, kind, month: monthOf(id), workspace: names.get(workspaceId)! };
-        found.set(keyOf(one), { ...one, waits: false });
-        after = idsOf(following(one.month)).after;
-      }
-    }
-  }
+  for await (const one of monthsBefore(pool, kept))
+    found.set(keyOf(one), { ...one, workspace: names.get(one.workspaceId)!, waits: false });
   for (const key of held) found.delete(key);
   const failed: RetentionFailure[] = [];
   for await (const failure of listFailures(pool)) {
@@ -112,10 +105,34 @@ export async function planRetention(retention: Retention): Promise<Plan> {
   return { due, kept, failed, untouched: firstUntouched(clocks) };
 }
 
+/** Months of which there are rows, before the first that their workspaces keep; some come more than once. */
+async function* monthsBefore(pool: Pool, kept: ReadonlyMap<string, Month>): AsyncGenerator<ArchivedMonth> {
+  const last = [...kept.values()].sort().at(-1) ?? '';
+  for (const partition of await listPartitions(pool)) {
+    const { kind, month, isDetached } = partition;
+    if (isDetached || month >= last) continue;
+    for (const workspaceId of await ownersIn(pool, partition))
+      if (month < (kept.get(workspaceId) ?? '')) yield { workspaceId, kind, month };
+  }
+  for (const kind of kinds) {
+    const from = defaultOf(kind);
+    for (const workspaceId of await ownersIn(pool, { name: from })) {
+      const until = kept.get(workspaceId);
+      if (until === undefined) continue;
+      const before = idsOf(until).after;
+      for (let behind: Place | null = BEGINNING; behind !== null; ) {
+        const look = { behind, before, limit: LOOKED_AT };
+        const { months, place } = await lookAtMonths(pool, { workspaceId, kind, from }, look);
+        for (const month of months) yield { workspaceId, kind, month };
+        behind = place;
+      }
+    }
+  }
+}
+
 /** Rows of a due month, up to MOST_COUNTED. */
-export function countRows(
-  { pool }: Pick<Retention, 'pool'>,
-  { workspaceId, kind, month }: DueMonth,
-): Promise<number> {
-  return countStretch(pool, kind, { workspaceId, ...idsOf(month), limit: MOST_COUNTED });
+export async function countDue({ pool }: Pick<Retention, 'pool'>, due: DueMonth): Promise<number> {
+  const { workspaceId, kind, month } = due;
+  const from = await partitionWith(pool, due);
+  return countRows(pool, { workspaceId, kind, from }, { ...idsOf(month), limit: MOST_COUNTED });
 }

@@ -199,7 +199,7 @@ async function eraseFrom(retention: Retention, file: ArchiveFile): Promise<numbe
     const found = await putVerified(retention, { object, kind }, kept());
     await requireLease(retention);
     await inTransaction(pool, async (tx) => {
-      await verifyFile(tx, { ...successor, ...found }, file);
+      await verifyFile(tx, { ...successor, ...found, last: file.last }, file);
       await setFileState(tx, file, { state: 'replaced' });
     });
   } else {

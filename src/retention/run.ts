@@ -9,11 +9,10 @@ import {
   ownersIn,
   type Partition,
 } from '../store/partitions.ts';
-import { deleteRows, insertOwned, readStretch } from '../store/retention.ts';
-import { archiveMonth, isPending, PAGE, removeArchived, removeUnarchived } from './archive.ts';
+import { deleteRows, insertOwned } from '../store/retention.ts';
+import { archiveMonth, isPending, pagesOf, removeArchived, removeUnarchived } from './archive.ts';
 import { type Attempts, createAttempts, settle } from './attempts.ts';
 import { alone, type Retention, requireLease, requireStore } from './files.ts';
-import { idsOf } from './months.ts';
 import { type DueMonth, keyOf, type Plan, planRetention } from './plan.ts';
 
 /** What a run has done. */
@@ -186,16 +185,11 @@ async function finishDetached(
 async function giveBack(retention: Retention, month: ArchivedMonth, { name }: Partition): Promise<void> {
   const { pool } = retention;
   const { workspaceId, kind } = month;
-  for (;;) {
+  for await (const rows of pagesOf(pool, { workspaceId, kind, from: name })) {
     await requireLease(retention);
-    const left = await inTransaction(pool, async (tx) => {
-      const stretch = { workspaceId, ...idsOf(month.month), limit: PAGE };
-      const rows = await readStretch(tx, { kind, from: name }, stretch);
-      if (rows.length === 0) return false;
+    await inTransaction(pool, async (tx) => {
       await insertOwned(tx, kind, { workspaceId, rows });
-      await deleteRows(tx, name, { workspaceId, ids: rows.map(({ id }) => id) });
-      return true;
+      await deleteRows(tx, name, { workspaceId, rows });
     });
-    if (!left) return;
   }
 }

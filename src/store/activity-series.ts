@@ -3,56 +3,70 @@ import type { Connection, Pool } from './database.ts';
 /** What is counted hour by hour: one event, one product, or all purchases together, whose name is empty. */
 export type SeriesKind = 'event' | 'product' | 'purchases';
 
-/** What a batch adds to one hour of one series. */
-export interface SeriesRow {
-  workspace_id: string;
-  kind: SeriesKind;
-  name: string;
-  /** Empty: of all apps together. */
-  app_id: string;
-  /** ISO 8601. */
-  hour: string;
-  /** Empty for events. */
-  currency: string;
-  lane: number;
-  /** Events, or items bought. */
-  count: number;
-  /** What the items cost, each price with how many were bought at it; empty for events. */
-  prices: number[];
-  quantities: number[];
-}
-
-/**
- * Upserts by primary key, which has the lane in it: no two transactions at once want the same row. Money is multiplied and
- * added up here, where it is exact.
- */
-const addToSeriesStatement = `
-  insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
-  select counted.workspace_id, counted.kind, counted.name, counted.app_id, counted.hour, counted.currency, counted.lane,
-    counted.count, (
-      select coalesce(sum(item.price * item.quantity), 0)
-      from unnest(counted.prices, counted.quantities) as item (price, quantity)
-    )
-  from jsonb_to_recordset($1::jsonb) as counted (
-    workspace_id uuid, kind text, name text, app_id text, hour timestamptz, currency text, lane integer, count bigint,
-    prices numeric[], quantities bigint[])
-  order by counted.workspace_id, counted.kind, counted.name, counted.app_id, counted.hour, counted.currency, counted.lane
-  on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
-    count = activity_series.count + excluded.count,
-    revenue = activity_series.revenue + excluded.revenue`;
-
-/** Counts what took effect. One row per series, hour and lane. */
-export async function addToSeries(tx: Connection, rows: SeriesRow[]): Promise<void> {
-  await tx.query({ name: 'add-to-series', text: addToSeriesStatement, values: [JSON.stringify(rows)] });
-}
-
 /** Longest id of an app that has series of its own, in bytes: it is part of a key. */
-export const MAX_APP_ID = 255;
+const MAX_APP_ID = 255;
 
+/** All apps together, and the one that a row names. */
 const apps = (table: string) => `
   cross join lateral (
     select '' union all select ${table}.app_id where ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID}
   ) as apps (app_id)`;
+
+const appsByFunction = `
+    cross join lateral unnest(case
+      when given.app_id <> '' and octet_length(given.app_id) <= ${MAX_APP_ID} then array['', given.app_id]
+      else array[''] end) as apps (app_id)`;
+
+/** The hour of a row, in UTC. A fifth of what `date_trunc` takes, which looks its zone up for each row. */
+const hour = (table: string) => `date_bin('1 hour', ${table}."time", '0001-01-01T00:00:00Z'::timestamptz)`;
+
+/**
+ * Parts of the statements that record what took effect: they count the rows of `given`, which has a `lane`. Upserts by
+ * primary key; the lane is in it, so that no two transactions at once want the same row, and none needs to be sorted.
+ */
+export const countGivenEvents = `
+    insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)
+    select given.workspace_id, 'event', given.name, apps.app_id, ${hour('given')}, '', given.lane, count(*)
+    from given${apps('given')}
+    group by given.workspace_id, given.name, apps.app_id, 5, given.lane
+    on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
+      count = activity_series.count + excluded.count`;
+
+/** Each product, and all purchases together. Money is multiplied and added up here, where it is exact. */
+export const countGivenPurchases = `
+    insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
+    select given.workspace_id, names.kind, names.name, apps.app_id, ${hour('given')}, given.currency, given.lane,
+      sum(given.quantity), sum(given.price * given.quantity)
+    from given
+    cross join lateral (values ('product', given.product_id), ('purchases', '')) as names (kind, name)${apps('given')}
+    group by given.workspace_id, names.kind, names.name, apps.app_id, 5, given.currency, given.lane
+    on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
+      count = activity_series.count + excluded.count,
+      revenue = activity_series.revenue + excluded.revenue`;
+
+/**
+ * The same as statements of their own, where tables are distributed: a shard takes them whole if what belongs to a row
+ * comes from functions.
+ */
+export const countedFrom = {
+  events: (given: string) => `
+    insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)
+    select given.workspace_id, 'event', given.name, apps.app_id, ${hour('given')}, '', given.lane, count(*)
+    from ${given}${appsByFunction}
+    group by given.workspace_id, given.name, apps.app_id, 5, given.lane
+    on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
+      count = activity_series.count + excluded.count`,
+  purchases: (given: string) => `
+    insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
+    select given.workspace_id, names.kind, names.name, apps.app_id, ${hour('given')}, given.currency, given.lane,
+      sum(given.quantity), sum(given.price * given.quantity)
+    from ${given}
+    cross join lateral unnest(array['product', 'purchases'], array[given.product_id, '']) as names (kind, name)${appsByFunction}
+    group by given.workspace_id, names.kind, names.name, apps.app_id, 5, given.currency, given.lane
+    on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
+      count = activity_series.count + excluded.count,
+      revenue = activity_series.revenue + excluded.revenue`,
+};
 
 /** Whose months have gone from the tables: what is left there would be counted as all. */
 const isWhole = (owner: string) =>

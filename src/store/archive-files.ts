@@ -1,6 +1,7 @@
 import type { Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 import type { ActivityTable } from './erasures.ts';
+import type { Place } from './retention.ts';
 
 export type ArchiveState = 'archiving' | 'verified' | 'removed' | 'restored' | 'replaced';
 
@@ -21,6 +22,8 @@ export interface ArchiveFile extends ArchivedMonth {
   rows: number;
   least: string | null;
   greatest: string | null;
+  /** The place of its last row; null: an earlier release wrote it, in the order of the ids. */
+  last: Place | null;
   checksum: string;
   bytes: number;
   sha256: string | null;
@@ -31,6 +34,8 @@ export interface ArchiveFile extends ArchivedMonth {
 const columns = `archive_files.workspace_id as "workspaceId", archive_files.kind,
     to_char(archive_files.month, 'YYYY-MM') as month, archive_files.id, archive_files.state, archive_files.object,
     archive_files.rows, archive_files.least, archive_files.greatest, archive_files.checksum::text as checksum,
+    case when archive_files.last_id is not null then
+      json_build_object('profileId', archive_files.last_profile_id, 'id', archive_files.last_id) end as last,
     archive_files.bytes, archive_files.sha256,
     archive_files.state = 'restored' and archive_files.restored_until > now() as held`;
 
@@ -102,6 +107,7 @@ export async function insertFile(
 const verifyFileStatement = `
   update archive_files set state = $5::text, rows = $6::bigint, least = $7::uuid, greatest = $8::uuid,
     checksum = $9::numeric, bytes = $10::bigint, sha256 = $11::text, changed_at = now(),
+    last_profile_id = $13::uuid, last_id = $14::uuid,
     restored_until = (
       select former.restored_until from archive_files as former
       where former.workspace_id = $1::uuid and former.month = ($2::text || '-01')::date and former.kind = $3::text
@@ -125,13 +131,13 @@ export interface VerifiedFile {
  */
 export async function verifyFile(
   pool: Pick<Pool, 'query'>,
-  file: ArchivedMonth & { id: string } & VerifiedFile,
+  file: ArchivedMonth & { id: string; last: Place | null } & VerifiedFile,
   former?: Pick<ArchiveFile, 'id' | 'state'>,
 ): Promise<void> {
-  const { workspaceId, month, kind, id, rows, least, greatest, checksum, bytes, sha256 } = file;
+  const { workspaceId, month, kind, id, rows, least, greatest, last, checksum, bytes, sha256 } = file;
   const values = [
     ...[workspaceId, month, kind, id, former?.state ?? 'verified', rows, least, greatest, checksum],
-    ...[bytes, sha256, former?.id ?? null],
+    ...[bytes, sha256, former?.id ?? null, last?.profileId ?? null, last?.id ?? null],
   ];
   const { rowCount } = await pool.query({ text: verifyFileStatement, values });
   if (rowCount !== 1) throw new Error(`the file ${id} of the archive was discarded by another run`);

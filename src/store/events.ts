@@ -1,8 +1,8 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
+import { countGivenEvents } from './activity-series.ts';
 import { integerArray, jsonArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
-import { liesApart } from './distributed.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
 /** Makes this month's partitions and those of the two that follow, if they are not there. */
@@ -26,24 +26,26 @@ export interface EventRow {
 }
 
 /**
- * Appends the events, and adds them to the summaries of their profiles. One statement, so that the rows are
- * read once. A summary may be upserted only once: the events are summed up first. Sorted by primary key, so that
+ * Appends the events, and adds them to the summaries of their profiles and to the series of their hours. One statement, so
+ * that the rows are read once. A summary may be upserted only once: the events are summed up first. Sorted by primary key, so that
  * two lanes that meet in a profile lock in one order.
  */
 const recordEventsStatement = `
   with given as materialized (
     select *
-    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[], $8::integer[])
-      as given (workspace_id, id, profile_id, name, "time", app_id, properties, ordinal)
+    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[],
+      $8::integer[], $9::integer[])
+      as given (workspace_id, id, profile_id, name, "time", app_id, properties, ordinal, lane)
   ), appended as (
     insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
     select given.workspace_id, given.id, given.profile_id, given.name, given."time", given.app_id, given.properties
     from given
+  ), counted as (${countGivenEvents}
   )
   insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
   select
     given.workspace_id, given.profile_id, given.name, min(given."time"), max(given."time"), count(*),
-    $9::timestamptz + max(given.ordinal) * interval '1 microsecond'
+    $10::timestamptz + max(given.ordinal) * interval '1 microsecond'
   from given
   group by given.workspace_id, given.profile_id, given.name
   order by given.workspace_id, given.profile_id, given.name
@@ -53,56 +55,8 @@ const recordEventsStatement = `
     count = event_summaries.count + excluded.count,
     updated_at = excluded.updated_at`;
 
-/**
- * The same as two statements, where tables are distributed: rows of one that goes into two tables would go by way of every
- * node, and the transaction would need two phases to commit.
- */
-const appendEventsStatement = `
-  insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
-  select given.workspace_id, given.id, given.profile_id, given.name, given."time", given.app_id, given.properties
-  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[])
-    as given (workspace_id, id, profile_id, name, "time", app_id, properties)`;
-
-const addToSummariesStatement = `
-  insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
-  select
-    given.workspace_id, given.profile_id, given.name, min(given."time"), max(given."time"), count(*),
-    $6::timestamptz + max(given.ordinal) * interval '1 microsecond'
-  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::integer[])
-    as given (workspace_id, profile_id, name, "time", ordinal)
-  group by given.workspace_id, given.profile_id, given.name
-  order by given.workspace_id, given.profile_id, given.name
-  on conflict (workspace_id, profile_id, name) do update set
-    first = least(event_summaries.first, excluded.first),
-    last = greatest(event_summaries.last, excluded.last),
-    count = event_summaries.count + excluded.count,
-    updated_at = excluded.updated_at`;
-
-async function recordEventsApart(tx: Connection, events: EventRow[], now: string): Promise<void> {
-  const owners = uuidArray(events, (event) => event.workspace_id);
-  const profiles = uuidArray(events, (event) => event.profile_id);
-  const names = textArray(events, (event) => event.name);
-  const times = timeArray(events, (event) => event.time);
-  await Promise.all([
-    tx.query({
-      name: 'append-events',
-      text: appendEventsStatement,
-      values: [
-        ...[owners, uuidArray(events, (event) => event.id), profiles, names, times],
-        ...[textArray(events, (event) => event.app_id), jsonArray(events, (event) => event.properties)],
-      ],
-    }),
-    tx.query({
-      name: 'add-to-event-summaries',
-      text: addToSummariesStatement,
-      values: [owners, profiles, names, times, integerArray(events, (event) => event.ordinal), now],
-    }),
-  ]);
-}
-
 /** @throws 23505 for an event that the profile has already: no id is applied twice */
 export async function recordEvents(tx: Connection, events: EventRow[], now: string): Promise<void> {
-  if (liesApart(tx)) return recordEventsApart(tx, events, now);
   await tx.query({
     name: 'record-events',
     text: recordEventsStatement,
@@ -115,6 +69,7 @@ export async function recordEvents(tx: Connection, events: EventRow[], now: stri
       textArray(events, (event) => event.app_id),
       jsonArray(events, (event) => event.properties),
       integerArray(events, (event) => event.ordinal),
+      integerArray(events, (event) => event.lane),
       now,
     ],
   });

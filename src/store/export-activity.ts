@@ -20,6 +20,8 @@ export interface ActivityPart {
   after: { profileId: string; id: string };
   /** Only ids from this one on, which begin with the time of acceptance. */
   since: string;
+  /** The first id of that month: months before it are not opened, and of the others every row is looked at. */
+  sinceMonth: string;
   /** ISO 8601; by the time at which it happened, without `until` itself. */
   from: string | null;
   until: string | null;
@@ -39,10 +41,10 @@ const activity = {
       'app_id', purchases.app_id, 'properties', purchases.properties)`,
 };
 
-/** A page in the order of the primary key, over all months that begin behind $4. */
+/** A page in the order of the primary key, over the months from $4 on: no row of theirs is passed over uncounted. */
 const readStatement = (table: ActivityTable) => `
   select ${table}.id, ${table}.profile_id as "profileId",
-    case when ($5::timestamptz is null or ${table}."time" >= $5) and ($6::timestamptz is null or ${table}."time" < $6)
+    case when ${table}.id >= $8::uuid and ($5::timestamptz is null or ${table}."time" >= $5) and ($6::timestamptz is null or ${table}."time" < $6)
       then ${activity[table]} end as activity
   from ${table}
   where ${table}.workspace_id = $1::uuid
@@ -55,12 +57,12 @@ const readStatement = (table: ActivityTable) => `
 export async function readActivity(
   pool: Pick<Pool, 'query'>,
   table: ActivityTable,
-  { workspaceId, after, since, from, until, limit }: ActivityPart,
+  { workspaceId, after, since, sinceMonth, from, until, limit }: ActivityPart,
 ): Promise<ActivityOf[]> {
   const { rows } = await pool.query<ActivityOf>({
     name: `export-${table}`,
     text: readStatement(table),
-    values: [workspaceId, after.profileId, after.id, since, from, until, limit],
+    values: [workspaceId, after.profileId, after.id, sinceMonth, from, until, limit, since],
   });
   return rows;
 }

@@ -194,7 +194,7 @@ function makeForm(text: string): Form {
       const { table, name = `kept_${table}` } = match.at(-1);
       return `${keptOf(table === 'row_errors' ? 'sync_row_errors' : table, scalar)} as ${name}`;
     });
-  if (!INSERTS.test(text) || text.includes(' lateral ')) return { text: form, ...sets };
+  if (!INSERTS.test(text) || text.includes(' lateral (')) return { text: form, ...sets };
   let own = form;
   for (const [plain, placed] of inPlace) own = own.replaceAll(plain, placed);
   return { text: form, inPlace: own, ...sets };

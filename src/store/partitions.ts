@@ -34,10 +34,26 @@ export async function listPartitions(pool: Pool): Promise<Partition[]> {
   });
 }
 
+/** Where the rows of a table lie whose month has no partition. */
+export const defaultOf = (kind: ActivityTable) => `${kind}_default`;
+
+const isAttachedStatement = `
+  select pg_class.relispartition as attached from pg_class where pg_class.oid = to_regclass($1::text)`;
+
+/** Where the rows of a month lie: in its partition, or in the default one where it has none. */
+export async function partitionWith(
+  pool: Pool,
+  { kind, month }: Pick<Partition, 'kind' | 'month'>,
+): Promise<string> {
+  const name = `${kind}_${month.replace('-', '_')}`;
+  const { rows } = await pool.query<{ attached: boolean }>({ text: isAttachedStatement, values: [name] });
+  return rows[0]?.attached ? name : defaultOf(kind);
+}
+
 /** By primary key, a look-up for each. */
 const ownersStatement = (name: string) => `
   with recursive owners as (
-    (select ${name}.workspace_id from ${name} order by ${name}.workspace_id, ${name}.id limit 1)
+    (select ${name}.workspace_id from ${name} order by ${name}.workspace_id limit 1)
     union all
     select following.workspace_id
     from owners
@@ -45,7 +61,7 @@ const ownersStatement = (name: string) => `
       select ${name}.workspace_id
       from ${name}
       where ${name}.workspace_id > owners.workspace_id
-      order by ${name}.workspace_id, ${name}.id
+      order by ${name}.workspace_id
       limit 1
     ) as following
   )
@@ -56,7 +72,7 @@ const ownersApartStatement = (name: string) =>
   `select distinct ${name}.workspace_id as id from ${name} order by ${name}.workspace_id`;
 
 /** Workspaces that have rows in a partition. */
-export async function ownersIn(pool: Pool, { name }: Partition): Promise<string[]> {
+export async function ownersIn(pool: Pool, { name }: Pick<Partition, 'name'>): Promise<string[]> {
   const text = (await isDistributed(pool)) ? ownersApartStatement(name) : ownersStatement(name);
   const { rows } = await pool.query<{ id: string }>({ text });
   return rows.map(({ id }) => id);
@@ -137,10 +153,7 @@ export async function dropDetached(
   files: readonly ArchiveFile[],
 ): Promise<void> {
   async function drop(tx: Connection): Promise<void> {
-    const { rows } = await tx.query<{ attached: boolean }>({
-      text: 'select pg_class.relispartition as attached from pg_class where pg_class.oid = to_regclass($1)',
-      values: [name],
-    });
+    const { rows } = await tx.query<{ attached: boolean }>({ text: isAttachedStatement, values: [name] });
     if (rows[0]?.attached) throw new Error(`${name} is not detached`);
     await tx.query(`drop table if exists ${name}`);
     for (const file of files) await setFileState(tx, file, { state: 'removed' });

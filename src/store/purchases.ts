@@ -1,8 +1,8 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
+import { countGivenPurchases } from './activity-series.ts';
 import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
-import { liesApart } from './distributed.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
 export interface PurchaseRow {
@@ -24,15 +24,16 @@ export interface PurchaseRow {
 }
 
 /**
- * Appends the purchases, and adds them to the summaries of their profiles, as `recordEvents` does. Money is
+ * Appends the purchases, and adds them to the summaries of their profiles and to the series, as `recordEvents` does. Money is
  * multiplied and added up here, where it is exact.
  */
 const recordPurchasesStatement = `
   with given as materialized (
     select *
     from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
-      $8::timestamptz[], $9::text[], $10::jsonb[], $11::integer[])
-      as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties, ordinal)
+      $8::timestamptz[], $9::text[], $10::jsonb[], $11::integer[], $12::integer[])
+      as given (
+        workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties, ordinal, lane)
   ), appended as (
     insert into purchases (
       workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)
@@ -40,13 +41,14 @@ const recordPurchasesStatement = `
       given.workspace_id, given.id, given.profile_id, given.product_id, given.currency, given.price, given.quantity,
       given."time", given.app_id, given.properties
     from given
+  ), counted as (${countGivenPurchases}
   )
   insert into purchase_summaries (
     workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
   select
     given.workspace_id, given.profile_id, given.product_id, given.currency, min(given."time"), max(given."time"),
     sum(given.quantity), sum(given.price * given.quantity),
-    $12::timestamptz + max(given.ordinal) * interval '1 microsecond'
+    $13::timestamptz + max(given.ordinal) * interval '1 microsecond'
   from given
   group by given.workspace_id, given.profile_id, given.product_id, given.currency
   order by given.workspace_id, given.profile_id, given.product_id, given.currency
@@ -57,68 +59,8 @@ const recordPurchasesStatement = `
     revenue = purchase_summaries.revenue + excluded.revenue,
     updated_at = excluded.updated_at`;
 
-/** The same as two statements, as of events (`recordEvents`). */
-const appendPurchasesStatement = `
-  insert into purchases (
-    workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)
-  select
-    given.workspace_id, given.id, given.profile_id, given.product_id, given.currency, given.price, given.quantity,
-    given."time", given.app_id, given.properties
-  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
-    $8::timestamptz[], $9::text[], $10::jsonb[])
-    as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)`;
-
-const addToSummariesStatement = `
-  insert into purchase_summaries (
-    workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
-  select
-    given.workspace_id, given.profile_id, given.product_id, given.currency, min(given."time"), max(given."time"),
-    sum(given.quantity), sum(given.price * given.quantity),
-    $9::timestamptz + max(given.ordinal) * interval '1 microsecond'
-  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::numeric[], $6::integer[], $7::timestamptz[],
-    $8::integer[])
-    as given (workspace_id, profile_id, product_id, currency, price, quantity, "time", ordinal)
-  group by given.workspace_id, given.profile_id, given.product_id, given.currency
-  order by given.workspace_id, given.profile_id, given.product_id, given.currency
-  on conflict (workspace_id, profile_id, product_id, currency) do update set
-    first = least(purchase_summaries.first, excluded.first),
-    last = greatest(purchase_summaries.last, excluded.last),
-    count = purchase_summaries.count + excluded.count,
-    revenue = purchase_summaries.revenue + excluded.revenue,
-    updated_at = excluded.updated_at`;
-
-async function recordPurchasesApart(tx: Connection, purchases: PurchaseRow[], now: string): Promise<void> {
-  const owners = uuidArray(purchases, (purchase) => purchase.workspace_id);
-  const profiles = uuidArray(purchases, (purchase) => purchase.profile_id);
-  const products = textArray(purchases, (purchase) => purchase.product_id);
-  const currencies = textArray(purchases, (purchase) => purchase.currency);
-  const prices = numericArray(purchases, (purchase) => purchase.price);
-  const quantities = integerArray(purchases, (purchase) => purchase.quantity);
-  const times = timeArray(purchases, (purchase) => purchase.time);
-  await Promise.all([
-    tx.query({
-      name: 'append-purchases',
-      text: appendPurchasesStatement,
-      values: [
-        ...[owners, uuidArray(purchases, (purchase) => purchase.id), profiles, products, currencies, prices],
-        ...[quantities, times, textArray(purchases, (purchase) => purchase.app_id)],
-        jsonArray(purchases, (purchase) => purchase.properties),
-      ],
-    }),
-    tx.query({
-      name: 'add-to-purchase-summaries',
-      text: addToSummariesStatement,
-      values: [
-        ...[owners, profiles, products, currencies, prices, quantities, times],
-        ...[integerArray(purchases, (purchase) => purchase.ordinal), now],
-      ],
-    }),
-  ]);
-}
-
 /** @throws 23505 for a purchase that the profile has already: no id is applied twice */
 export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: string): Promise<void> {
-  if (liesApart(tx)) return recordPurchasesApart(tx, purchases, now);
   await tx.query({
     name: 'record-purchases',
     text: recordPurchasesStatement,
@@ -134,6 +76,7 @@ export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], 
       textArray(purchases, (purchase) => purchase.app_id),
       jsonArray(purchases, (purchase) => purchase.properties),
       integerArray(purchases, (purchase) => purchase.ordinal),
+      integerArray(purchases, (purchase) => purchase.lane),
       now,
     ],
   });

@@ -20,86 +20,117 @@ const selected = {
 /** An event or a purchase as texts; `quantity` is a number. */
 export type ActivityRow = { id: string; profile_id: string } & Record<string, string | number | null>;
 
-/** Rows of one workspace: ids behind `after` and before `before`. */
-export interface Stretch {
+/** A row in the order of the primary key: of whom, and which. */
+export interface Place {
+  profileId: string;
+  id: string;
+}
+
+/** Before every row. */
+export const BEGINNING: Place = {
+  profileId: '00000000-0000-0000-0000-000000000000',
+  id: '00000000-0000-0000-0000-000000000000',
+};
+
+/** Rows of one workspace in a partition, or in the default one, which has other months as well. */
+export interface RowsOf {
   workspaceId: string;
-  after: string;
-  before: string;
+  kind: ActivityTable;
+  /** The partition. */
+  from: string;
 }
 
-/** By primary key, the next in its order. */
-const findNextStatement = (table: ActivityTable) => `
-  select ${table}.id
-  from ${table}
-  where ${table}.workspace_id = $1::uuid and ${table}.id > $2::uuid and ${table}.id < $3::uuid
-  order by ${table}.workspace_id, ${table}.id
-  limit 1`;
-
-/** The first row of a stretch. */
-export async function findNextId(
-  pool: Pool,
-  table: ActivityTable,
-  { workspaceId, after, before }: Stretch,
-): Promise<string | undefined> {
-  const values = [workspaceId, after, before];
-  const { rows } = await pool.query<{ id: string }>({ text: findNextStatement(table), values });
-  return rows[0]?.id;
-}
-
-/** By primary key, at most $4. */
-const countStretchStatement = (table: ActivityTable) => `
+/** By primary key, at most $4; ids behind $2 and before $3. */
+const countRowsStatement = (table: string) => `
   select count(*)::integer as rows
   from (
     select
     from ${table}
     where ${table}.workspace_id = $1::uuid and ${table}.id > $2::uuid and ${table}.id < $3::uuid
-    order by ${table}.workspace_id, ${table}.id
     limit $4::integer
   ) as counted`;
 
-/** Rows of a stretch, up to a limit. */
-export async function countStretch(
+/** Rows with ids behind `after` and before `before`, up to a limit. */
+export async function countRows(
   pool: Pool,
-  table: ActivityTable,
-  { workspaceId, after, before, limit }: Stretch & { limit: number },
+  { workspaceId, from }: RowsOf,
+  { after, before, limit }: { after: string; before: string; limit: number },
 ): Promise<number> {
   const values = [workspaceId, after, before, limit];
-  const { rows } = await pool.query<{ rows: number }>({ text: countStretchStatement(table), values });
+  const { rows } = await pool.query<{ rows: number }>({ text: countRowsStatement(from), values });
   return rows[0]!.rows;
 }
 
-/** By primary key, a page in its order. */
-const readStretchStatement = (kind: ActivityTable, table: string) => `
+/** A page in the order of the primary key: what it costs is what it has, whatever the month has. */
+const readRowsStatement = (kind: ActivityTable, table: string) => `
   select ${selected[kind](table)}
   from ${table}
-  where ${table}.workspace_id = $1::uuid and ${table}.id > $2::uuid and ${table}.id < $3::uuid
-  order by ${table}.workspace_id, ${table}.id
+  where ${table}.workspace_id = $1::uuid and (${table}.profile_id, ${table}.id) > ($2::uuid, $3::uuid)
+  order by ${table}.workspace_id, ${table}.profile_id, ${table}.id
   limit $4::integer`;
 
-/** @param from a partition that was detached; absent: the table */
-export async function readStretch(
+/** The rows behind a place, of whatever months the partition has. */
+export async function readRows(
   pool: Pick<Pool, 'query'>,
-  { kind, from = kind }: { kind: ActivityTable; from?: string },
-  { workspaceId, after, before, limit }: Stretch & { limit: number },
+  { workspaceId, kind, from }: RowsOf,
+  { behind, limit }: { behind: Place; limit: number },
 ): Promise<ActivityRow[]> {
-  const values = [workspaceId, after, before, limit];
-  const { rows } = await pool.query<ActivityRow>({ text: readStretchStatement(kind, from), values });
+  const values = [workspaceId, behind.profileId, behind.id, limit];
+  const { rows } = await pool.query<ActivityRow>({ text: readRowsStatement(kind, from), values });
   return rows;
 }
 
-/** By primary key; the bounds spare a look into the other months. */
+/** By primary key. The months of a page's rows, and where it ends; null behind the last one. */
+const lookAtMonthsStatement = (table: string) => `
+  with looked as materialized (
+    select ${table}.profile_id, ${table}.id
+    from ${table}
+    where ${table}.workspace_id = $1::uuid and (${table}.profile_id, ${table}.id) > ($2::uuid, $3::uuid)
+    order by ${table}.workspace_id, ${table}.profile_id, ${table}.id
+    limit $5::integer
+  )
+  select
+    array(
+      select distinct
+        to_char(to_timestamp(('x' || left(replace(looked.id::text, '-', ''), 12))::bit(48)::bigint / 1000.0)
+          at time zone 'UTC', 'YYYY-MM')
+      from looked
+      where looked.id < $4::uuid) as months,
+    (
+      select json_build_object('profileId', looked.profile_id, 'id', looked.id)
+      from looked
+      order by looked.profile_id desc, looked.id desc
+      limit 1) as place`;
+
+/** The months that the rows behind a place have, of ids before `before`: of so many rows, and the place of the last one. */
+export async function lookAtMonths(
+  pool: Pool,
+  { workspaceId, from }: RowsOf,
+  { behind, before, limit }: { behind: Place; before: string; limit: number },
+): Promise<{ months: string[]; place: Place | null }> {
+  const { rows } = await pool.query<{ months: string[]; place: Place | null }>({
+    text: lookAtMonthsStatement(from),
+    values: [workspaceId, behind.profileId, behind.id, before, limit],
+  });
+  return rows[0]!;
+}
+
+/** By the whole primary key; the bounds spare a look into the other months. */
 const deleteRowsStatement = (table: string) => `
   delete from ${table}
-  where ${table}.workspace_id = $1::uuid and ${table}.id = any($2::uuid[])
-    and ${table}.id >= $3::uuid and ${table}.id <= $4::uuid`;
+  using unnest($2::uuid[], $3::uuid[]) as gone (profile_id, id)
+  where ${table}.workspace_id = $1::uuid and ${table}.profile_id = gone.profile_id and ${table}.id = gone.id
+    and ${table}.id >= $4::uuid and ${table}.id <= $5::uuid`;
 
-/** @param ids in their order */
+/** @param rows not none */
 export async function deleteRows(
   pool: Pick<Pool, 'query'>,
   table: string,
-  { workspaceId, ids }: { workspaceId: string; ids: readonly string[] },
+  { workspaceId, rows }: { workspaceId: string; rows: readonly Pick<ActivityRow, 'id' | 'profile_id'>[] },
 ): Promise<number> {
-  const values = [workspaceId, ids, ids[0], ids.at(-1)];
+  const ids = rows.map(({ id }) => id);
+  const sorted = [...ids].sort();
+  const values = [workspaceId, rows.map((row) => row.profile_id), ids, sorted[0], sorted.at(-1)];
   const { rowCount } = await pool.query({ text: deleteRowsStatement(table), values });
   return rowCount ?? 0;
 }
@@ -236,8 +267,8 @@ export async function finishErasure(pool: Pool, workspaceId: string, before: str
 const STATEMENT_TIMEOUT = 600_000;
 
 /**
- * A pool for months that go. Every page goes along the primary key, planned for its bounds: neither a month is sorted for
- * each of its pages, nor a table read for some of its rows. No statement goes on without end.
+ * A pool for months that go. Every statement goes along the primary key: no table is read for some of its rows. None goes
+ * on without end.
  */
 export function openRetentionPool(databaseUrl: string): Pool {
   return openPool(databaseUrl, 2, {

@@ -4,9 +4,9 @@ import path from 'node:path';
 import pg from 'pg';
 import { beforeAll, expect, test } from 'vitest';
 import type { Finding } from '../../src/admin/doctor/machine.ts';
-import { freePort } from '../../src/embedded/address.ts';
 import { type OwnPostgres, startOwnPostgres } from '../../tools/chaos/own-postgres.ts';
 import { startRedis, temporaryFolder } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { spawnPenstock } from './spawn-penstock.ts';
 
 const folder = temporaryFolder('penstock-certificates-');
@@ -42,7 +42,7 @@ beforeAll(async () => {
     ['over', 0],
   ] as const)
     makeCertificate(name, days);
-  redisPort = await freePort();
+  redisPort = await leasePort();
   const files = [
     '--tls-cert-file',
     at('short.crt'),

@@ -3,12 +3,12 @@ import path from 'node:path';
 import pg from 'pg';
 import { beforeAll, describe, expect, test } from 'vitest';
 import type { Finding } from '../../src/admin/doctor/machine.ts';
-import { freePort } from '../../src/embedded/address.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { openPool } from '../../src/store/database.ts';
 import { beatProcess, type ProcessName } from '../../src/store/processes.ts';
 import { createBareDatabase, createDatabase, startRedis, temporaryFolder } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { penstock, penstockOn } from './penstock.ts';
 
 let url: string;
@@ -91,7 +91,7 @@ describe('penstock doctor', () => {
   });
 
   test('a Postgres that is away is named by its setting, with the reason and without the password', async () => {
-    const away = `postgresql://p:secret@127.0.0.1:${await freePort()}/penstock`;
+    const away = `postgresql://p:secret@127.0.0.1:${await leasePort()}/penstock`;
     const { errors } = await examine({ DATABASE_URL: away });
     expect(errors).toEqual([
       expect.objectContaining({
@@ -106,7 +106,7 @@ describe('penstock doctor', () => {
   test('a Redis that is away is named by its setting, and Postgres is looked at all the same', async () => {
     const { errors, of } = await examine({
       DATABASE_URL: url,
-      REDIS_URL: `redis://127.0.0.1:${await freePort()}`,
+      REDIS_URL: `redis://127.0.0.1:${await leasePort()}`,
     });
     expect(errors).toEqual([
       expect.objectContaining({ check: 'queue', advice: expect.stringContaining('REDIS_URL') }),
@@ -220,7 +220,7 @@ describe('penstock status', () => {
   });
 
   test('shows the rest while the queue does not answer', async () => {
-    const { stdout } = await penstockOn(url, { REDIS_URL: `redis://127.0.0.1:${await freePort()}` }).run(
+    const { stdout } = await penstockOn(url, { REDIS_URL: `redis://127.0.0.1:${await leasePort()}` }).run(
       'status',
     );
     expect(stdout).toContain('! the queue does not answer\n');

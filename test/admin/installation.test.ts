@@ -1,9 +1,9 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { createBareDatabase, createDatabase, temporaryFolder } from '../setup/fixtures.ts';
 import { startImpostor, tricks } from '../setup/impostor.ts';
+import { leasePort } from '../setup/ports.ts';
 import { expectRefusal, penstock, penstockOn } from './penstock.ts';
 
 describe('the database that a command works on', () => {
@@ -30,7 +30,7 @@ describe('the database that a command works on', () => {
     const folder = temporaryFolder();
     writeFileSync(
       path.join(folder, 'database-url'),
-      `postgresql://p:secret@127.0.0.1:${await freePort()}/penstock`,
+      `postgresql://p:secret@127.0.0.1:${await leasePort()}/penstock`,
     );
     const outcome = await penstock(['workspaces', 'list'], { DATA_DIR: folder });
     expectRefusal(outcome, `no Penstock is running on ${folder}`);
@@ -52,7 +52,7 @@ describe('the database that a command works on', () => {
   );
 
   test('when DATABASE_URL does not answer, the reason is told and the password is not', async () => {
-    const outcome = await penstockOn(`postgresql://p:secret@127.0.0.1:${await freePort()}/penstock`).run(
+    const outcome = await penstockOn(`postgresql://p:secret@127.0.0.1:${await leasePort()}/penstock`).run(
       'usage',
     );
     expectRefusal(outcome, 'the database of DATABASE_URL cannot be reached', 'ECONNREFUSED');

@@ -1,11 +1,11 @@
 import path from 'node:path';
 import pg from 'pg';
 import { describe, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { statusOf } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { startRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { findPostgresPrograms } from '../setup/installed.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { countSets, drained, OBJECTS, once, sendSet } from './counted.ts';
@@ -18,7 +18,7 @@ function openInstallation(DATABASE_URL: string, REDIS_URL: string) {
   const running: TestProcess[] = [];
 
   async function start(file: string, setting: string): Promise<number> {
-    const port = await freePort();
+    const port = await leasePort();
     running.push(startProcess(`dist/${file}`, { ...env, [setting]: String(port) }));
     await waitUntil(async () => (await statusOf(port, '/readyz')) === 200, { what: file });
     return port;

@@ -1,10 +1,10 @@
 import type { BrowserContext, Locator, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { createClient } from '../guarantees/keep-alive-client.ts';
 import { openBrowser } from '../setup/browser.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess } from '../setup/processes.ts';
 import { signIn, troublesOf } from './browser-console.ts';
 
@@ -15,7 +15,7 @@ let browser: BrowserContext;
 let page: Page;
 beforeAll(async () => {
   fleet = await startFleet('redis', { edges: 1, workers: 1 });
-  const port = await freePort();
+  const port = await leasePort();
   const env = { ...fleet.env, BOARD_PORT: String(port), BOARD_PASSWORD: password };
   startProcess('dist/src/board.js', env);
   const url = `http://127.0.0.1:${port}`;

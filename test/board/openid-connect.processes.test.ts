@@ -3,10 +3,10 @@ import { createServer } from 'node:net';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { startBoard } from '../../src/board/server.ts';
-import { freePort } from '../../src/embedded/address.ts';
 import { searchAudit } from '../../src/store/audit-list.ts';
 import { createAccount, createCompany } from '../setup/access.ts';
 import { openBrowser } from '../setup/browser.ts';
+import { leasePort } from '../setup/ports.ts';
 import { createVisitor } from './browser-session.ts';
 import { account, createInstallation, type Installation, log } from './installation.ts';
 import { DEFAULT_COMPANY } from './people.ts';
@@ -29,7 +29,7 @@ async function boardFor(issuer: string, port: number) {
 
 beforeAll(async () => {
   installation = await createInstallation('postgres');
-  const port = await freePort();
+  const port = await leasePort();
   provider = await startProvider(`http://127.0.0.1:${port}/sign-in/oidc/callback`);
   board = await boardFor(provider.issuer, port);
 }, 120_000);
@@ -226,7 +226,7 @@ test('where BOARD_URL is https its cookies never go over http', async () => {
 
 describe('while the provider', () => {
   test('is away, the dashboard starts and takes passwords, and goes on when it comes', async () => {
-    const [port, at] = [await freePort(), await freePort()];
+    const [port, at] = [await leasePort(), await leasePort()];
     const lone = await boardFor(`http://127.0.0.1:${at}`, port);
     try {
       const visitor = createVisitor(lone);
@@ -248,7 +248,7 @@ describe('while the provider', () => {
     silent.listen(0, '127.0.0.1');
     await once(silent, 'listening');
     const { port: at } = silent.address() as { port: number };
-    const lone = await boardFor(`http://127.0.0.1:${at}`, await freePort());
+    const lone = await boardFor(`http://127.0.0.1:${at}`, await leasePort());
     try {
       const began = performance.now();
       const answers = await Promise.all(

@@ -1,15 +1,15 @@
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { describe, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { createDatabase, startRedis, waitUntil } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess } from '../setup/processes.ts';
 import { createVisitor } from './browser-session.ts';
 
 /** Starts the compiled process and waits until it serves. */
 async function startBoardProcess(env: Record<string, string> = {}) {
   const { url: DATABASE_URL } = await createDatabase();
-  const port = await freePort();
+  const port = await leasePort();
   const board = startProcess('dist/src/board.js', { DATABASE_URL, BOARD_PORT: String(port), ...env });
   const url = `http://127.0.0.1:${port}`;
   await waitUntil(async () => (await fetch(`${url}/healthz`)).ok, { what: 'the dashboard' });
@@ -52,7 +52,7 @@ describe('the process board', () => {
   });
 
   test('starts while the queue is away, says so, and shows it when it is back', async () => {
-    const port = await freePort();
+    const port = await leasePort();
     const board = await startBoardProcess({ REDIS_URL: `redis://127.0.0.1:${port}`, BOARD_PASSWORD: 'own' });
     const visitor = createVisitor(board);
     await visitor.signIn('admin', 'own');

@@ -1,8 +1,8 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess } from '../setup/processes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 
@@ -39,7 +39,7 @@ beforeAll(async () => {
 });
 
 async function startEdge(url: string): Promise<number> {
-  const port = await freePort();
+  const port = await leasePort();
   startProcess('dist/src/web.js', { DATABASE_URL: url, PORT: String(port), LOG_LEVEL: 'warn' });
   const ready = () => fetch(`http://127.0.0.1:${port}/readyz`).then(({ ok }) => ok);
   await waitUntil(ready, { what: 'the edge to be ready' });

@@ -1,6 +1,5 @@
 import { writeFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { allOperations } from '../../src/operations/index.ts';
 import { laneOf } from '../../src/queue/lanes.ts';
 import { createRandom, pick } from '../../tools/load/random.ts';
@@ -8,6 +7,7 @@ import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { createAccess } from '../setup/access.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess } from '../setup/processes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { type Figures, largest } from './figures.ts';
@@ -58,7 +58,7 @@ beforeAll(async () => {
   // The lock's duration is the default: what a busy machine makes of a shorter one is another test's.
   const env = { LOCK_DURATION_MS: '5000' };
   fleet = await startFleet('redis', { edges: 1, workers: 1, syncs: 1, env });
-  const board = { BOARD_PORT: String(await freePort()), BOARD_PASSWORD: 'of the test' };
+  const board = { BOARD_PORT: String(await leasePort()), BOARD_PASSWORD: 'of the test' };
   startProcess('dist/src/board.js', { ...fleet.env, ...board });
   neighbour = await createWorkspace(fleet.pool, 'neighbour');
   for (const { id } of [fleet.workspace, neighbour]) await liftLimits(fleet.pool, id);

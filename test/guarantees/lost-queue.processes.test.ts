@@ -1,10 +1,10 @@
 import { rmSync } from 'node:fs';
 import path from 'node:path';
 import { beforeAll, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { expectRefusal, penstock } from '../admin/penstock.ts';
 import { createVisitor, type Visitor } from '../board/browser-session.ts';
 import { startRedis, waitUntil } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
 import { type Fleet, type Member, startFleet } from './fleet.ts';
 import { createClient } from './keep-alive-client.ts';
@@ -22,7 +22,7 @@ beforeAll(async () => {
 });
 
 async function startBoard(): Promise<void> {
-  boardPort = await freePort();
+  boardPort = await leasePort();
   const env = { ...fleet.env, BOARD_PORT: String(boardPort), BOARD_PASSWORD: password };
   board = startProcess('dist/src/board.js', env);
   const url = `http://127.0.0.1:${boardPort}`;

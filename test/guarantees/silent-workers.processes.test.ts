@@ -2,10 +2,10 @@ import { once } from 'node:events';
 import { createServer, connect as dial, type Socket } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { send } from '../setup/api.ts';
 import { startRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { spawnOnLeash } from '../setup/leash.ts';
+import { leasePort } from '../setup/ports.ts';
 import { countProcessed, type Fleet, startFleet } from './fleet.ts';
 
 const time = '2026-01-31T12:00:00Z';
@@ -101,7 +101,7 @@ test('a Redis that is frozen for longer than the watchdog waits ends no process,
 describe('Redis with Sentinels', () => {
   /** Three, as they have to be for a majority. @returns their addresses */
   async function startSentinels(primary: number): Promise<string> {
-    const ports = await Promise.all([freePort(), freePort(), freePort()]);
+    const ports = await Promise.all([leasePort(), leasePort(), leasePort()]);
     const { writeFileSync } = await import('node:fs');
     for (const port of ports) {
       const dir = temporaryFolder('penstock-sentinel-');

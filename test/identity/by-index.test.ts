@@ -128,9 +128,8 @@ it('every statement of identity operations, subscriptions and tombstones goes by
   for (const name of ['clear-spam-marks', 'set-hard-bounces', 'record-state-changes', 'take-email-states']) {
     expect(statements.map((one) => one.name)).toContain(name);
   }
-  // Three read no table, and four are sent to a distributed Postgres alone; the others are of no identity operation, and have their plans in test/store/plans.
+  // Three read no table; the others are of no identity operation, and have their plans in test/store/plans.
   expect(names.filter((name) => !statements.some((one) => one.name === name)).sort()).toEqual([
-    ...['add-to-event-summaries', 'add-to-purchase-summaries', 'append-events', 'append-purchases'],
     'find-alias-labels',
     'find-push-tokens',
     'is-horizon-passed',

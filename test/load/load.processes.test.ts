@@ -2,18 +2,18 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
 import { expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { ratios } from '../../tools/bench/ratios.ts';
 import type { Results } from '../../tools/bench/results.ts';
 import { resolveTarget } from '../../tools/load/address.ts';
 import { createDatabase, startRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { isLong } from '../setup/length.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 
 /** A web and a worker on Redis, as the Procfile has them. */
 async function startPenstock() {
-  const [{ url: databaseUrl }, redis, port] = [await createDatabase(), await startRedis(), await freePort()];
+  const [{ url: databaseUrl }, redis, port] = [await createDatabase(), await startRedis(), await leasePort()];
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
   const { key } = await createWorkspace(pool);
   await pool.end();

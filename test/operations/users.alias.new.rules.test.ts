@@ -23,7 +23,7 @@ test('an alias with an external id is for that user, one without makes an alias-
   ]);
   expect(made!.objects.map(({ index }) => index)).toEqual([0, 1]);
   expect(made!.objects.every(({ id }) => isUuid(id))).toBe(true);
-  expect(made!.settle).toBeUndefined();
+  expect(made!.replyOf).toBeUndefined();
 });
 
 test('the parts may stand in a user_alias, as clients in the field send them', () => {

@@ -20,7 +20,7 @@ test('each id is handed on, also a blocked one; until its outcome is known the a
 
 test('once the outcomes are known, the answer lists what was removed and, in order, what was not, here or in the store', () => {
   const { plan: made } = plan({ external_ids: ['ada', '', 'grace'] });
-  expect(made!.settle!(new Map([[made!.objects[0]!.id, 'not deprecated']]))).toEqual({
+  expect(made!.replyOf!(new Map([[made!.objects[0]!.id, 'not deprecated']]))).toEqual({
     status: 201,
     body: {
       removed_ids: ['grace'],

@@ -39,7 +39,7 @@ test('once the outcomes are known, the answer lists what was renamed and, in ord
   const [first, , last] = made!.objects;
   expect(made).toMatchObject({ rejected: 1, objects: { length: 3 } });
   expect(
-    made!.settle!(
+    made!.replyOf!(
       new Map([
         [first!.id, 'new_external_id is already in use'],
         [last!.id, 'gone'],
@@ -61,7 +61,7 @@ test('once the outcomes are known, the answer lists what was renamed and, in ord
 
 test('a request of which nothing took effect in the store is answered with 201 all the same', () => {
   const { plan: made } = plan({ external_id_renames: rename('ada', 'lovelace') });
-  expect(made!.settle!(new Map([[made!.objects[0]!.id, 'gone']]))).toMatchObject({
+  expect(made!.replyOf!(new Map([[made!.objects[0]!.id, 'gone']]))).toMatchObject({
     status: 201,
     body: { external_ids: [], rename_errors: [refusal(0, 'gone')] },
   });

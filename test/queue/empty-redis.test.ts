@@ -74,7 +74,7 @@ test('a lane that stands at a fence whose other entries are lost goes on with wh
   const applied: unknown[] = [];
   const coalescer: Coalescer = {
     apply: async ({ envelope }) => void applied.push(envelope),
-    applyBeside: async () => false,
+    beside: { apply: async () => false, isFree: () => true },
     follow() {},
     abandon() {},
   };

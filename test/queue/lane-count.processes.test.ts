@@ -1,13 +1,13 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { joinInstallation } from '../../src/queue/installation.ts';
 import { laneOf } from '../../src/queue/lanes.ts';
 import { lockLanes, presentMembers, setLanes } from '../../src/store/installation.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { commit, createInstallation, failedEvent, type Installation, log } from '../board/installation.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess } from '../setup/processes.ts';
 
 const files = {
@@ -46,7 +46,7 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     expect(await show()).toMatchObject({ lanes: 4, processes: [{ name: 'web', pid: process.pid }] });
     for (const [name, file] of Object.entries(files)) {
       const { env } = installation;
-      const ports = { PORT: String(await freePort()), WORKER_PORT: '0', SYNC_PORT: '0' };
+      const ports = { PORT: String(await leasePort()), WORKER_PORT: '0', SYNC_PORT: '0' };
       const other = startProcess(file, { ...env, ...ports, LANES: '1' });
       expect(await other.exit).toMatchObject({ code: 1 });
       const said = other.log.map(({ text }) => text).join('\n');

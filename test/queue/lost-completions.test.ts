@@ -34,7 +34,7 @@ test('a job that took effect is not kept as failed when the queue could not be t
       // From here on, whoever completes the job waits.
       await blocker.query('begin; lock table bullmq.job in access exclusive mode');
     },
-    applyBeside: async () => false,
+    beside: { apply: async () => false, isFree: () => true },
     follow() {},
     abandon() {},
   };

@@ -1,7 +1,7 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { freePort } from '../../src/embedded/address.ts';
 import { Redis } from '../../src/queue/bullmq.ts';
 import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
+import { leasePort } from '../setup/ports.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
 
 const running: TestProcess[] = [];
@@ -18,7 +18,7 @@ describe.each([
 ])('%s', (name, file, port) => {
   async function begin(redisUrl: string): Promise<TestProcess> {
     const { url } = await createDatabase();
-    const env = { DATABASE_URL: url, REDIS_URL: redisUrl, [port]: String(await freePort()) };
+    const env = { DATABASE_URL: url, REDIS_URL: redisUrl, [port]: String(await leasePort()) };
     const process = startProcess(file, env);
     running.push(process);
     return process;
@@ -71,7 +71,7 @@ describe.each([
   });
 
   test('G1: one that was away at the start, and comes with another policy, stops the process too', async () => {
-    const redisPort = await freePort();
+    const redisPort = await leasePort();
     const process = await begin(`redis://127.0.0.1:${redisPort}`);
     // The web runs without its queue, and answers 503; a worker says nothing before it has it.
     await waitUntil(() => process.log.length > 0 || name === 'worker', { what: 'the start' });

@@ -18,6 +18,7 @@ import * as at from './scene.ts';
 import {
   begin,
   content,
+  dying,
   end,
   fill,
   hasTable,
@@ -121,27 +122,6 @@ test('a row that comes between the archive and the detach is not lost: it goes b
   expect(await content()).toEqual([]);
   expect(await restore(store)).toMatchObject({ restored: 29 });
 });
-
-/** The store, whose process is killed at some call. */
-const dying = (store: ObjectStore, call: 'put' | 'get', times: number): ObjectStore => {
-  let left = times;
-  const die = () => {
-    left -= 1;
-    if (left <= 0) throw new Error('killed');
-  };
-  return {
-    ...store,
-    async put(...given) {
-      const written = await store.put(...given);
-      if (call === 'put') die();
-      return written;
-    },
-    async get(...given) {
-      if (call === 'get') die();
-      return store.get(...given);
-    },
-  };
-};
 
 test.each([
   ['an object is put, before it is read back', 'put', 1],

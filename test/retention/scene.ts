@@ -125,3 +125,24 @@ export const states = async (): Promise<string[]> =>
 
 export const restore = (store: ObjectStore, days = 30) =>
   restoreMonth(withStore(store), { workspaceId, month, days });
+
+/** The store, whose process is killed at some call. */
+export const dying = (store: ObjectStore, call: 'put' | 'get', times: number): ObjectStore => {
+  let left = times;
+  const die = () => {
+    left -= 1;
+    if (left <= 0) throw new Error('killed');
+  };
+  return {
+    ...store,
+    async put(...given) {
+      const written = await store.put(...given);
+      if (call === 'put') die();
+      return written;
+    },
+    async get(...given) {
+      if (call === 'get') die();
+      return store.get(...given);
+    },
+  };
+};

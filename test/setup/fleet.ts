@@ -1,9 +1,9 @@
 import { get } from 'node:http';
 import path from 'node:path';
 import pg from 'pg';
-import { freePort } from '../../src/embedded/address.ts';
 import { describeFleet } from './fleet-state.ts';
 import { isLong } from './length.ts';
+import { leasePort } from './ports.ts';
 import { startProcess, type TestProcess } from './processes.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 import { waitUntil } from './wait-until.ts';
@@ -95,16 +95,16 @@ export async function startFleetOn(
     syncs: [],
     boards: [],
     startEdge: async (port, extra, dist = 'dist') =>
-      start(`${dist}/src/web.js`, fleet.edges, { PORT: String(port ?? (await freePort())), ...extra }),
+      start(`${dist}/src/web.js`, fleet.edges, { PORT: String(port ?? (await leasePort())), ...extra }),
     startWorker: async (extra, dist = 'dist') =>
       start(`${dist}/workers/worker.js`, fleet.workers, {
-        WORKER_PORT: String(await freePort()),
+        WORKER_PORT: String(await leasePort()),
         ...extra,
       }),
     startSync: async () =>
-      start('dist/workers/sync.js', fleet.syncs, { SYNC_PORT: String(await freePort()) }),
+      start('dist/workers/sync.js', fleet.syncs, { SYNC_PORT: String(await leasePort()) }),
     startBoard: async () =>
-      start('dist/src/board.js', fleet.boards, { BOARD_PORT: String(await freePort()) }),
+      start('dist/src/board.js', fleet.boards, { BOARD_PORT: String(await leasePort()) }),
     async end(member, signal = 'SIGKILL') {
       const from = Date.now();
       // Whoever is asked to end still answers what it is sent.

@@ -3,11 +3,11 @@ import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { Admin } from '@platformatic/kafka';
-import { freePort } from '../../src/embedded/address.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { findJava, findMaven } from './installed.ts';
 import { spawnOnLeash } from './leash.ts';
 import { leaveBehind, temporaryFolder } from './left-behind.ts';
+import { leasePort } from './ports.ts';
 import { waitUntil } from './wait-until.ts';
 
 const KAFKA = '4.1.2';
@@ -33,7 +33,7 @@ export interface TestKafka {
 export async function startKafka(): Promise<TestKafka> {
   const java = [await findJava(), '-Xmx256m', '-XX:TieredStopAtLevel=1', '-cp', await findClasspath()];
   const dir = temporaryFolder('penstock-kafka-');
-  const [open, guarded, controller] = await Promise.all([freePort(), freePort(), freePort()]);
+  const [open, guarded, controller] = await Promise.all([leasePort(), leasePort(), leasePort()]);
   const settings = path.join(dir, 'server.properties');
   writeFileSync(settings, describe({ dir, open, guarded, controller }));
   const format = [

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
-import { freePort } from '../../src/embedded/address.ts';
 import { temporaryFolder, useMadeCluster, waitUntil } from './fixtures.ts';
+import { leasePort } from './ports.ts';
 import { startProcess, type TestProcess } from './processes.ts';
 
 /** The API key of a first start. */
@@ -18,7 +18,7 @@ export async function endStarted(kept = 0): Promise<void> {
 
 /** A data folder and ports of its own. */
 export async function settings() {
-  const [port, board, worker, sync] = await Promise.all([freePort(), freePort(), freePort(), freePort()]);
+  const [port, board, worker, sync] = await Promise.all([leasePort(), leasePort(), leasePort(), leasePort()]);
   return {
     DATA_DIR: temporaryFolder('penstock-start-'),
     PORT: String(port),

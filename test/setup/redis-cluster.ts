@@ -1,8 +1,8 @@
 import { execFile } from 'node:child_process';
 import { promisify } from 'node:util';
-import { freePort } from '../../src/embedded/address.ts';
 import { Redis } from '../../src/queue/bullmq.ts';
 import { createPartition } from './cut-off.ts';
+import { leasePort } from './ports.ts';
 import { startRedis, type TestRedis } from './redis.ts';
 import { waitUntil } from './wait-until.ts';
 
@@ -68,7 +68,7 @@ export async function startRedisCluster({
   const announced: number[] = [];
 
   async function startNode(index: number, before?: TestRedis): Promise<TestRedis> {
-    const port = before?.port ?? (await freePort());
+    const port = before?.port ?? (await leasePort());
     if (!before) settings[index] = await settingsOf(index, port);
     return startRedis({
       port,
@@ -79,7 +79,7 @@ export async function startRedisCluster({
   }
 
   async function settingsOf(index: number, port: number): Promise<string[]> {
-    const bus = await freePort();
+    const bus = await leasePort();
     announced[index] = canBeCutOff ? await partition.way(index, port) : port;
     return [
       ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT)],

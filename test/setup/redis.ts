@@ -1,7 +1,7 @@
-import { freePort } from '../../src/embedded/address.ts';
 import { Redis } from '../../src/queue/bullmq.ts';
 import { spawnOnLeash } from './leash.ts';
 import { leaveBehind, temporaryFolder } from './left-behind.ts';
+import { leasePort } from './ports.ts';
 import { waitUntil } from './wait-until.ts';
 
 export interface TestRedis {
@@ -19,7 +19,7 @@ export interface TestRedis {
 export async function startRedis(
   options: { port?: number; dir?: string; args?: string[]; server?: string } = {},
 ): Promise<TestRedis> {
-  const port = options.port ?? (await freePort());
+  const port = options.port ?? (await leasePort());
   const dir = options.dir ?? temporaryFolder('penstock-redis-');
   const { child, exit } = spawnOnLeash(
     [

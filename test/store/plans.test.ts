@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
-import type { Connection, Database } from '../../src/store/database.ts';
+import type { Connection, Database, Pool } from '../../src/store/database.ts';
 import { everyStatementByIndex } from '../../src/store/database.ts';
 import { central, copied, distributed, views } from '../../src/store/distributed-tables.ts';
 import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
+import { openRetentionPool } from '../../src/store/retention.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { alias, identity } from '../identity/objects.ts';
 import { createDatabase } from '../setup/fixtures.ts';
@@ -29,6 +30,7 @@ import { linesOfStore, type Session, sessionsOf } from './plans/sources.ts';
 
 let edge: Database;
 let workers: Database;
+let retention: Pool;
 let filled: Filled;
 let catalog: Catalog;
 let sent: Sent[];
@@ -40,15 +42,16 @@ beforeAll(async () => {
   const { url } = await createDatabase();
   edge = openDatabase(url, 1);
   workers = openDatabase(url, 1, { session: everyStatementByIndex });
+  retention = openRetentionPool(url);
   filled = await fill(edge.pool);
   catalog = await readCatalog(edge.pool);
   ({ sent, lines } = await undone(edge, (tx) => sendEverything(tx, filled)));
   ways = await waysOf(sent);
 });
-afterAll(() => Promise.all([edge.stop(), workers.stop()]));
+afterAll(() => Promise.all([edge.stop(), workers.stop(), retention.end()]));
 
 /** Does the work on a connection of its own, and leaves nothing of it. */
-async function undone<T>({ pool }: Database, work: (tx: Connection) => Promise<T>): Promise<T> {
+async function undone<T>({ pool }: Pick<Database, 'pool'>, work: (tx: Connection) => Promise<T>): Promise<T> {
   const tx = await pool.connect();
   try {
     await tx.query('begin');
@@ -70,6 +73,7 @@ async function waysOf(statements: Sent[]): Promise<(Access & { site: string })[]
     }
   };
   await undone(workers, (tx) => plan(tx, 'workers', explainGeneric));
+  await undone({ pool: retention }, (tx) => plan(tx, 'retention', explainCustom));
   await undone(edge, async (tx) => {
     await plan(tx, 'edge', explainCustom);
     // Which may take its place from the sixth time on.
@@ -100,6 +104,19 @@ describe('of every statement of the store, on a filled database,', () => {
       return explainGeneric(tx, statements[0]!);
     });
     expect([...accesses(plan, catalog)].map(longRead)).toContain('what one owner has in push_tokens');
+  });
+
+  test('one that pages in another order than that of its key is found', async () => {
+    const [of, ...rest] = sent.filter(({ site }) => site === 'retention.ts readRows');
+    expect(rest.length).toBeGreaterThan(0);
+    const byId = /\((\w+)\.profile_id, \w+\.id\) > \(\$2::uuid, \$3::uuid\)\s+order by .*/;
+    expect(of!.text).toMatch(byId);
+    const text = of!.text.replace(
+      byId,
+      '$1.id > $2::uuid and $1.id < $3::uuid order by $1.workspace_id, $1.id',
+    );
+    const plan = await undone({ pool: retention }, (tx) => explainCustom(tx, { ...of!, text }));
+    expect([...accesses(plan, catalog)].map(longRead)).toContain('what one owner has in events');
   });
 });
 

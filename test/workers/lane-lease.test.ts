@@ -39,7 +39,12 @@ test('a lane that has just been taken is given up at once', async () => {
   const config = readConfig({ DATABASE_URL: databaseUrl });
   for (let moment = 0; moment < 12; moment++) {
     const connection = connectWorker(config, databaseUrl);
-    const coalescer = { apply: async () => {}, applyBeside: async () => false, follow() {}, abandon() {} };
+    const coalescer = {
+      apply: async () => {},
+      beside: { apply: async () => false, isFree: () => true },
+      follow() {},
+      abandon() {},
+    };
     const context = { connection, coalescer, fences: {} as never, config, log: silent };
     const lane = startLane(moment, context);
     if (moment > 0) await sleep(moment * 3);

@@ -97,7 +97,7 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
   describe('of what is handed out with what was seen behind it', () => {
     const ids = (entries: { id: string }[]) => entries.map(({ id }) => id);
     const part = ([head, ...following]: LaneEntry[]) => {
-      const seen = following.map(({ id, envelope }) => ({ id, envelope }));
+      const seen = following.map(({ id, envelope }) => ({ id, envelope, size: 0 }));
       const { along, beside } = createOvertaking(scene.waiting, READS).part({ ...head!, lane: 0 }, seen);
       return { along: ids(along), beside: ids(beside) };
     };
@@ -166,6 +166,13 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
       const found = await find([of([scene.workspace], ann)], [...many, of([other!], ann)]);
       expect(found).toContain(40);
       expect(found).toHaveLength(9);
+    });
+
+    test('G3: a shared envelope passes no earlier one of its workspaces, also where a look has no room for that', async () => {
+      const [a, b, c] = [scene.workspace, quiet!, other!];
+      const nine = Array.from({ length: 9 }, () => of([b], ann));
+      const found = await find([of([a], ann)], [...nine, of([c], ann), of([b, c], bob), of([c], bob)]);
+      expect(found).toEqual([0, 1, 2, 3, 4, 5, 6, 7, 9]);
     });
 
     test('looks at nothing while all that is in hand is shared: then nobody floods', async () => {

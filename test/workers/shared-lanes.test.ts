@@ -27,7 +27,12 @@ function startWorker() {
   const databaseUrl = 'postgresql://nobody@127.0.0.1:1/nothing';
   const config = readConfig({ DATABASE_URL: databaseUrl, REDIS_URL: url, LANES: String(LANES) });
   const [connection, observer] = [connectWorker(config, databaseUrl), connectProducer(config, databaseUrl)];
-  const coalescer = { apply: async () => {}, applyBeside: async () => false, follow() {}, abandon() {} };
+  const coalescer = {
+    apply: async () => {},
+    beside: { apply: async () => false, isFree: () => true },
+    follow() {},
+    abandon() {},
+  };
   const lanes: Lanes = startLanes({
     ...{
       id: newId(),

@@ -1,5 +1,6 @@
 import { EventEmitter } from 'node:events';
 import type { IncomingMessage, ServerResponse } from 'node:http';
+import { Command } from 'commander';
 import { v7 as uuidv7 } from 'uuid';
 import type { AcceptedObject, EnvelopeRequest } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
@@ -15,23 +16,25 @@ import {
   traceRequests,
   tracing,
 } from '../../src/platform/tracing.ts';
+import { migrate } from '../../src/processes/migrate.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { type Packable, pack } from '../../src/queue/pack.ts';
 import { traceFlush } from '../../src/queue/spans.ts';
 import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
-import { openPool, type Pool } from '../../src/store/database.ts';
-import { endLeftBehind } from '../../test/setup/left-behind.ts';
+import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
+import { runCommand } from '../../test/setup/run-command.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { applyTogether } from '../../workers/batch/run.ts';
-import { startOwnPostgres } from '../chaos/own-postgres.ts';
 import { createRandom } from '../load/random.ts';
 import { goodObject, trafficKinds, USER_MARK } from '../load/traffic.ts';
+import { readCpu } from './cpu.ts';
+import { startEnvironment } from './environment.ts';
 
 /**
- * `npm run batches`: what the road of an object costs web and worker in processor time of their own, without HTTP and
- * queue, in this one process; Postgres's is not counted. It tells in seconds what a change of either brings, which the
- * bench tells of the whole. `-- <rounds>`: how often both are measured; the median counts.
+ * `npm run batches`: what the road of an object costs web and worker in processor time, without HTTP and queue, in this
+ * one process, and what it costs Postgres meanwhile. It tells in seconds what a change of either brings, which the bench
+ * tells of the whole.
  *
  * With OTEL_EXPORTER_OTLP_ENDPOINT, and a collector there, each round has three turns: without traces, with one request in
  * a hundred traced, and with all of them. What spans cost is in it to the end: also packing and sending them.
@@ -125,12 +128,15 @@ async function apply(pool: Pool, texts: string[]): Promise<void> {
   }
 }
 
-/** Microseconds of processor time of this process for each object. */
-async function cost<Result>(envelopes: number, work: () => Promise<Result> | Result) {
-  const before = process.cpuUsage();
+/** Microseconds of processor time for each object: of this process, and of Postgres, which may be behind with ticks of 10 ms. */
+async function cost<Result>(envelopes: number, postgresPid: number, work: () => Promise<Result> | Result) {
+  const objects = envelopes * REQUESTS * EACH * trafficKinds.length;
+  const ofPostgres = () => readCpu({ postgres: postgresPid }).postgres ?? Number.NaN;
+  const [before, postgresBefore] = [process.cpuUsage(), ofPostgres()];
   const result = await work();
   const { user, system } = process.cpuUsage(before);
-  return { result, each: (user + system) / (envelopes * REQUESTS * EACH * trafficKinds.length) };
+  const postgres = ((ofPostgres() - postgresBefore) * 1e6) / objects;
+  return { result, each: (user + system) / objects, postgres };
 }
 
 function median(figures: number[]): number {
@@ -150,9 +156,27 @@ async function traced<Result>(arm: string, work: () => Promise<Result>): Promise
   return result;
 }
 
-async function main(rounds: number): Promise<void> {
-  const { url } = await startOwnPostgres();
-  const setup = openPool(url, 1);
+async function main(): Promise<void> {
+  const { rounds, postgres: programs } = new Command('npm run batches --')
+    .description(
+      'Measure the processor time that an object takes web, worker and Postgres, without HTTP and queue.',
+    )
+    .option('--rounds <number>', 'how often; the median counts', Number, 5)
+    .option('--postgres <folder>', "the Postgres whose programs lie there, not npm's")
+    .parse(process.argv)
+    .opts<{ rounds: number; postgres?: string }>();
+  const environment = await startEnvironment(programs);
+  try {
+    const url = await environment.database('batches');
+    await migrate(url);
+    await measure(rounds, { url, pid: environment.postgresPid });
+  } finally {
+    await environment.stop();
+  }
+}
+
+async function measure(rounds: number, postgres: { url: string; pid: number }): Promise<void> {
+  const setup = openPool(postgres.url, 1);
   const { id } = await createWorkspace(setup);
   await setup.end();
   const bodies = Array.from({ length: 400 }, bodyOf);
@@ -167,32 +191,37 @@ async function main(rounds: number): Promise<void> {
   };
   const applyAll = async (texts: string[]) => {
     // Connections look at their beginning whether there is tracing.
-    const pool = openPool(url, 3);
+    const pool = openPool(postgres.url, 3, { session: everyStatementByIndex });
     await apply(pool, texts);
     await pool.end();
   };
   await applyAll(await acceptAll(WARM_UP));
-  const figures = ARMS.map((arm) => ({ arm, web: [] as number[], worker: [] as number[] }));
+  const figures = ARMS.map((arm) => ({
+    arm,
+    web: [] as number[],
+    worker: [] as number[],
+    postgres: [] as number[],
+  }));
   for (let round = 0; round < rounds; round++) {
-    for (const { arm, web, worker } of figures) {
-      const accepted = await cost(MEASURED, () => traced(arm, () => acceptAll(MEASURED)));
-      const applied = await cost(MEASURED, () => traced(arm, () => applyAll(accepted.result)));
-      web.push(accepted.each);
-      worker.push(applied.each);
+    for (const { arm, ...parts } of figures) {
+      const accepted = await cost(MEASURED, postgres.pid, () => traced(arm, () => acceptAll(MEASURED)));
+      const applied = await cost(MEASURED, postgres.pid, () => traced(arm, () => applyAll(accepted.result)));
+      parts.web.push(accepted.each);
+      parts.worker.push(applied.each);
+      parts.postgres.push(applied.postgres);
       process.stdout.write(
-        `traces ${arm}: web ${accepted.each.toFixed(2)} µs, worker ${applied.each.toFixed(2)} µs\n`,
+        `traces ${arm}: web ${accepted.each.toFixed(2)}, worker ${applied.each.toFixed(2)}, Postgres ${applied.postgres.toFixed(2)} µs\n`,
       );
     }
   }
   const [off] = figures;
-  for (const { arm, web, worker } of figures) {
+  for (const { arm, web, worker, postgres: ofPostgres } of figures) {
     const beside = (of: number[], base: number[]) => of.map((each, round) => (each / base[round]! - 1) * 100);
     const more = `, more than off in the same round: web ${spread(beside(web, off!.web))}, worker ${spread(beside(worker, off!.worker))}`;
     process.stdout.write(
-      `median: traces ${arm}: web ${median(web).toFixed(2)} µs, worker ${median(worker).toFixed(2)} µs an object${arm === 'off' ? '' : more}\n`,
+      `median: traces ${arm}: web ${median(web).toFixed(2)}, worker ${median(worker).toFixed(2)}, Postgres ${median(ofPostgres).toFixed(2)} µs an object${arm === 'off' ? '' : more}\n`,
     );
   }
-  await endLeftBehind();
 }
 
 /** Median, and the middle half. */
@@ -202,4 +231,4 @@ function spread(percent: number[]): string {
   return `${at(0.5)} (${at(0.25)} to ${at(0.75)})`;
 }
 
-await main(Number(process.argv[2] ?? 5));
+await runCommand(main);

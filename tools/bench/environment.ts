@@ -4,11 +4,11 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { Redis } from 'ioredis';
 import pg from 'pg';
-import { freePort } from '../../src/embedded/address.ts';
 import type { Binaries } from '../../src/embedded/server.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { spawnOnLeash } from '../../test/setup/leash.ts';
+import { leasePort } from '../../test/setup/ports.ts';
 import { startPostgresOnPort } from '../../test/setup/postgres-on-port.ts';
 import { startProcess } from './processes.ts';
 
@@ -52,7 +52,7 @@ export async function startEnvironment(programs?: string): Promise<Environment> 
     createLog('test', 'warn'),
     programs === undefined ? undefined : binariesIn(programs),
   );
-  const port = await freePort();
+  const port = await leasePort();
   const redis = spawnOnLeash(
     ['redis-server', '--port', String(port), '--bind', '127.0.0.1', '--dir', folder, ...redisSettings],
     { stdout: 'ignore' },
@@ -93,7 +93,7 @@ export async function startEnvironment(programs?: string): Promise<Environment> 
 
 /** A process of its own: what it takes is its own processor time, beside what is measured. */
 async function startCollector(folder: string) {
-  const url = `http://127.0.0.1:${await freePort()}`;
+  const url = `http://127.0.0.1:${await leasePort()}`;
   const file = path.join(packageRoot, 'dist/tools/bench/collector.js');
   const process = await startProcess(
     'collector',

@@ -3,7 +3,6 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
 import { bootstrap } from '../../src/admin/bootstrap.ts';
-import { freePort } from '../../src/embedded/address.ts';
 import { encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
@@ -12,6 +11,7 @@ import { parseProcfile } from '../../src/start/processes.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createDestination } from '../../src/store/stream-destinations.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';
+import { leasePort } from '../../test/setup/ports.ts';
 import { observeDatabase } from '../load/database-observer.ts';
 import type { Contender, StoredCounts } from './contender.ts';
 import type { Environment } from './environment.ts';
@@ -64,7 +64,7 @@ export async function startOurs(
   const key = `bench-${randomBytes(16).toString('hex')}`;
   await prepareWorkspace(databaseUrl, key);
 
-  const [port, workerPort] = [await freePort(), await freePort()];
+  const [port, workerPort] = [await leasePort(), await leasePort()];
   const env = {
     ...(redisUrl && { REDIS_URL: redisUrl }),
     DATABASE_URL: databaseUrl,
@@ -100,7 +100,7 @@ export async function startOurs(
   const startStreams = async (url: string) => {
     const own = {
       ...env,
-      SYNC_PORT: String(await freePort()),
+      SYNC_PORT: String(await leasePort()),
       INTEGRATION_KEY: randomBytes(32).toString('base64'),
       ALLOWED_NETWORKS: '127.0.0.0/8',
     };

@@ -2,11 +2,11 @@ import { execFile } from 'node:child_process';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { promisify } from 'node:util';
-import { freePort } from '../../src/embedded/address.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { createClient } from '../../test/guarantees/keep-alive-client.ts';
 import { type Backend, backends, startFleetOn } from '../../test/setup/fleet.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
+import { leasePort } from '../../test/setup/ports.ts';
 import { startProcess, type TestProcess } from '../../test/setup/processes.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';
@@ -48,7 +48,7 @@ async function main(): Promise<void> {
   const [letters, throughQueue] = [Number(all), Number(sent)];
   const postgres = await startOwnPostgres();
   const fleet = await startFleetOn(postgres.url, backend as Backend, { edges: 1, workers: 1 });
-  const boardPort = await freePort();
+  const boardPort = await leasePort();
   const board = startProcess('dist/src/board.js', {
     ...fleet.env,
     ...{ BOARD_PORT: String(boardPort), BOARD_USER: 'admin', BOARD_PASSWORD: PASSWORD },

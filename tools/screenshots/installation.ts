@@ -5,9 +5,10 @@ import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { promisify } from 'node:util';
 import pg from 'pg';
-import { freePort, readEmbeddedUrl } from '../../src/embedded/address.ts';
+import { readEmbeddedUrl } from '../../src/embedded/address.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { spawnOnLeash } from '../../test/setup/leash.ts';
+import { leasePort } from '../../test/setup/ports.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';
 
 const PASSWORD = randomBytes(12).toString('hex');
@@ -16,7 +17,7 @@ const PASSWORD = randomBytes(12).toString('hex');
 export async function startInstallation() {
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-screenshots-'));
   const key = randomBytes(24).toString('hex');
-  const [web, board] = await Promise.all([freePort(), freePort()]);
+  const [web, board] = await Promise.all([leasePort(), leasePort()]);
   const env = {
     ...{ DATA_DIR: folder, PORT: String(web), BOARD_PORT: String(board), WORKER_PORT: '0', SYNC_PORT: '0' },
     ...{ BOARD_PASSWORD: PASSWORD, BOOTSTRAP_API_KEY: key, LOG_LEVEL: 'warn', LANES: '4' },

@@ -10,23 +10,25 @@ interface BesideOptions {
   log: Log;
   signal: AbortSignal;
   report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void;
-  /** Whether there is a connection, and nothing is known against these envelopes. */
-  mayBegin(ids: string[]): boolean;
+  hasConnection(): boolean;
+  /** Whether something is known against an envelope. */
+  isSuspect(id: string): boolean;
 }
 
 /**
  * Applies envelopes in a transaction beside those of the coalescer, before their place in the lane: they are of other
  * workspaces than all that stands in front of them. One such transaction at a time, tried once: what does not take effect
  * by it still waits in its lane.
- *
- * @returns a function that says whether all of them have taken effect; undefined: they were not tried, and may be later
  */
-export function createBeside({ pool, log, signal, report, mayBegin }: BesideOptions) {
+export function createBeside({ pool, log, signal, report, hasConnection, isSuspect }: BesideOptions) {
   let isBusy = false;
 
-  return async function applyBeside(deliveries: Delivery[]): Promise<boolean | undefined> {
+  const isFree = () => !isBusy && !signal.aborted && hasConnection();
+
+  /** @returns whether all of them have taken effect; undefined: they were not tried, and may be later */
+  async function apply(deliveries: Delivery[]): Promise<boolean | undefined> {
     const ids = deliveries.map(({ id }) => id);
-    if (isBusy || signal.aborted || !mayBegin(ids)) return undefined;
+    if (!isFree() || ids.some(isSuspect)) return undefined;
     isBusy = true;
     const started = performance.now();
     try {
@@ -39,5 +41,11 @@ export function createBeside({ pool, log, signal, report, mayBegin }: BesideOpti
     } finally {
       isBusy = false;
     }
+  }
+
+  return {
+    apply,
+    /** Whether one may be begun. To be asked before what could be applied is read: that is up to some megabytes. */
+    isFree,
   };
 }

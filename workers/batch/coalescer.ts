@@ -8,7 +8,6 @@ import { type BatchResult, blameOf, createFailures, type Failed, type Left, trie
 import type { Delivery } from './open.ts';
 import {
   byLane,
-  byTurns,
   countObjects,
   type Held,
   inPieces,
@@ -17,6 +16,7 @@ import {
   objectsOf,
   PART_MS,
   type Part,
+  takePieces,
   workspacesOf,
 } from './parts.ts';
 import { reportBatch } from './report.ts';
@@ -152,15 +152,9 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
       held = later;
       return free;
     }
-    const [inFront, behind] = byTurns(free.flatMap(inPieces), late);
-    // Whose time was over has a round at least.
-    let count = Math.min(1, inFront.length);
-    for (let objects = objectsOf(inFront.slice(0, 1)); count < inFront.length; count++) {
-      objects += objectsOf([inFront[count]!]);
-      if (objects > most) break;
-    }
-    held = [...inFront.slice(count), ...behind.slice(1), ...later];
-    return [...inFront.slice(0, count), ...behind.slice(0, 1)];
+    const { taken, left } = takePieces(free, { late, most });
+    held = [...left, ...later];
+    return taken;
   }
 
   /**
@@ -273,10 +267,11 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
 
   return {
     apply,
-    /** Applies envelopes before their place in the lane: see `createBeside`. */
-    applyBeside: createBeside({
+    /** Applies envelopes before their place in the lane. */
+    beside: createBeside({
       ...{ pool, log, report, signal: abandon.signal },
-      mayBegin: (ids) => transactions < connections && !ids.some(apart.knows),
+      hasConnection: () => transactions < connections,
+      isSuspect: apart.knows,
     }),
     /** From now on the lane hears of it when a batch of its own was cut. */
     follow(lane: number, onCut: OnCut): void {

@@ -176,7 +176,9 @@ export interface Held {
 }
 
 /** Each envelope for itself; whoever handed in several hears of the last one. */
-export function inPieces({ deliveries, done }: Held): Held[] {
+export function inPieces(held: Held): Held[] {
+  const { deliveries, done } = held;
+  if (deliveries.length === 1) return [held];
   let left = deliveries.length;
   const doneOne = () => {
     left--;
@@ -217,6 +219,34 @@ export function byTurns(pieces: Held[], late: ReadonlySet<string>): [inFront: He
     for (const turn of turns) waiting.add(turn);
   }
   return [inFront, behind];
+}
+
+/**
+ * Takes what a transaction may hold, envelope by envelope. Of what one workspace has in one lane it is the beginning, since
+ * that takes effect in its order. Those whose time was over go behind the others, and have one envelope at least, unless
+ * something that is left comes before it.
+ *
+ * @param most objects, but for the first envelope
+ */
+export function takePieces(
+  held: Held[],
+  { late, most }: { late: ReadonlySet<string>; most: number },
+): { taken: Held[]; left: Held[] } {
+  const [inFront, behind] = byTurns(held.flatMap(inPieces), late);
+  let count = Math.min(1, inFront.length);
+  for (let objects = objectsOf(inFront.slice(0, 1)); count < inFront.length; count++) {
+    objects += objectsOf([inFront[count]!]);
+    if (objects > most) break;
+  }
+  const left = inFront.slice(count);
+  const waiting = new Set(left.flatMap(({ deliveries }) => deliveries.flatMap(turnsOf)));
+  const [first] = behind;
+  const mayGo = first && !first.deliveries.flatMap(turnsOf).some((turn) => waiting.has(turn));
+  const ofLate = mayGo ? 1 : 0;
+  return {
+    taken: [...inFront.slice(0, count), ...behind.slice(0, ofLate)],
+    left: [...left, ...behind.slice(ofLate)],
+  };
 }
 
 /** Pieces of each lane, in their order. */

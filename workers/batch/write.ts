@@ -1,9 +1,8 @@
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
-import { addToSeries } from '../../src/store/activity-series.ts';
 import { insertAliases, moveAliases, renameAliases } from '../../src/store/aliases.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
-import { readPlaces } from '../../src/store/distributed.ts';
+import { liesApart, readPlaces } from '../../src/store/distributed.ts';
 import {
   clearSpamMarks,
   dropUnheldAddresses,
@@ -38,6 +37,7 @@ import {
 } from '../../src/store/profiles.ts';
 import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
 import { movePushTokens, upsertPushTokens } from '../../src/store/push-tokens.ts';
+import { recordEventsApart, recordPurchasesApart } from '../../src/store/record-apart.ts';
 import { type RecordedState, recordStateChanges } from '../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,
@@ -47,7 +47,6 @@ import {
 import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { HeldProfile } from './held-profile.ts';
-import { tallySeries } from './tally-series.ts';
 
 /**
  * Writes a folded round: a fixed number of statements, whatever the number of objects, and those of its identity
@@ -76,14 +75,15 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
   const groupStates = states.groupStates('set');
   const takenGroupStates = states.groupStates('taken');
   const droppedGroupStates = states.groupStates('dropped');
-  const series = tallySeries(changes.events, changes.purchases);
+  const isApart = liesApart(tx);
   let recorded: RecordedState[] = [];
   await sendTogether(tx, [
     // Before the round's own marks.
     () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
-    () => changes.events.length > 0 && recordEvents(tx, changes.events, now),
-    () => changes.purchases.length > 0 && recordPurchases(tx, changes.purchases, now),
-    () => series.length > 0 && addToSeries(tx, series),
+    () => changes.events.length > 0 && (isApart ? recordEventsApart : recordEvents)(tx, changes.events, now),
+    () =>
+      changes.purchases.length > 0 &&
+      (isApart ? recordPurchasesApart : recordPurchases)(tx, changes.purchases, now),
     () => made.length > 0 && insertProfiles(tx, made, now),
     () => updated.length > 0 && updateProfiles(tx, updated, now),
     () => customized.length > 0 && updateCustomAttributes(tx, customized, now),

@@ -53,16 +53,24 @@ export interface LaneContext {
   onUnreadable?(version: number): void;
 }
 
+/**
+ * Transactions' worth of envelopes that a lane has handed in at most. Where one workspace's take long, those of the others
+ * come and go; its own stay, and more of them would be held in vain.
+ */
+const MOST_IN_HAND = 4;
+
 /** What of a lane is being applied. */
 interface InWork {
   /** Id of the first envelope: that of the job in work. */
   head: string;
-  /** All that was handed in. */
+  /** What was handed in, as far as it may not have taken effect yet. */
   deliveries: Delivery[];
+  /** Their sizes, by id. */
+  sizes: Map<string, number>;
   /** Jobs that still wait in the lane, in its order. */
   behind: string[];
-  /** Each of what was handed in; more may come while one of them is not resolved. */
-  handedIn: Promise<void>[];
+  /** Each of what was handed in and has not taken effect; more may come meanwhile. */
+  handedIn: Set<Promise<void>>;
 }
 
 /**
@@ -138,17 +146,31 @@ export function startLane(lane: number, context: LaneContext): Lane {
   async function applyPrefetched(delivery: Delivery, following: WaitingEnvelope[]): Promise<void> {
     const { along, beside } = overtaking.part(delivery, following);
     const deliveries = [delivery, ...along.map(({ id, envelope }) => deliveryOf(id, envelope))];
-    const first = coalescer.apply(...deliveries);
     const behind = along.map(({ id }) => id);
-    const mine: InWork = { head: delivery.id, deliveries, behind, handedIn: [first] };
+    const mine: InWork = { head: delivery.id, deliveries, sizes: new Map(), behind, handedIn: new Set() };
+    noteSizes(mine, along);
     inWork = mine;
-    if (beside.length > 0) mine.handedIn.push(applyBeside(beside));
+    const first = handIn(mine, coalescer.apply(...deliveries));
+    if (beside.length > 0) void handIn(mine, applyBeside(beside));
     void prefetch.read(along, first);
     void letOvertake(mine, first);
-    for (const applied of mine.handedIn) await applied;
+    while (mine.handedIn.size > 0) await Promise.all(mine.handedIn);
     inWork = undefined;
     await removeEarly(mine.behind);
   }
+
+  /** @param applied never rejects */
+  function handIn({ handedIn }: InWork, applied: Promise<void>): Promise<void> {
+    handedIn.add(applied);
+    void applied.then(() => handedIn.delete(applied));
+    return applied;
+  }
+
+  function noteSizes({ sizes }: InWork, envelopes: WaitingEnvelope[]): void {
+    for (const { id, size } of envelopes) sizes.set(ledgerKey(id), size);
+  }
+
+  const sizeInHand = ({ sizes }: InWork) => [...sizes.values()].reduce((all, size) => all + size, 0);
 
   /** Until the job and what was applied with it has taken effect, those who wait behind others have their turns beside it. */
   async function letOvertake(mine: InWork, first: Promise<void>): Promise<void> {
@@ -159,21 +181,23 @@ export function startLane(lane: number, context: LaneContext): Lane {
     for (;;) {
       await sleep(pause);
       if (over || closing) return;
+      if (!coalescer.beside.isFree()) {
+        pause = longer(pause);
+        continue;
+      }
       const found = await overtaking.find(mine.deliveries).catch(() => []);
       if (over || closing || inWork !== mine) return;
-      pause = found.length > 0 ? FIRST_PAUSE_MS : Math.min(pause * 2, LONGEST_PAUSE_MS);
-      if (found.length === 0) continue;
-      const beside = applyBeside(found);
+      pause = found.length > 0 ? FIRST_PAUSE_MS : longer(pause);
       // While the job is in work nobody is handed what is removed.
-      mine.handedIn.push(beside);
-      await beside;
+      if (found.length > 0) await handIn(mine, applyBeside(found));
     }
   }
 
   async function applyBeside(found: WaitingEnvelope[]): Promise<void> {
+    if (!coalescer.beside.isFree()) return;
     prefetch.makeWay();
     const ids = found.map(({ id }) => id);
-    const done = await coalescer.applyBeside(found.map(({ id, envelope }) => deliveryOf(id, envelope)));
+    const done = await coalescer.beside.apply(found.map(({ id, envelope }) => deliveryOf(id, envelope)));
     if (done === false) overtaking.leave(ids);
     if (!done) return;
     prefetch.leaveOut(ids);
@@ -186,7 +210,10 @@ export function startLane(lane: number, context: LaneContext): Lane {
     if (!mine || closing) return;
     const done = mine.behind.filter((id) => !pending.has(ledgerKey(id)));
     mine.behind = mine.behind.filter((id) => pending.has(ledgerKey(id)));
+    mine.deliveries = mine.deliveries.filter(({ id }) => pending.has(id));
+    for (const id of mine.sizes.keys()) if (!pending.has(id)) mine.sizes.delete(id);
     await removeEarly(done);
+    if (sizeInHand(mine) >= MOST_IN_HAND) return;
     const all = Promise.all(mine.handedIn);
     const more = await prefetch.takeMore(
       mine.behind.map((id) => ({ id })),
@@ -198,7 +225,8 @@ export function startLane(lane: number, context: LaneContext): Lane {
       return;
     mine.behind.push(...more.map(({ id }) => id));
     mine.deliveries.push(...deliveries);
-    mine.handedIn.push(coalescer.apply(...deliveries));
+    noteSizes(mine, more);
+    void handIn(mine, coalescer.apply(...deliveries));
   }
 
   /**
@@ -275,3 +303,5 @@ export function startLane(lane: number, context: LaneContext): Lane {
     },
   };
 }
+
+const longer = (pause: number) => Math.min(pause * 2, LONGEST_PAUSE_MS);

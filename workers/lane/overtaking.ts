@@ -3,15 +3,18 @@ import type { Waiting } from '../../src/queue/waiting.ts';
 import { versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import { type Delivery, ledgerKey } from '../batch/open.ts';
 import { workspacesOf } from '../batch/parts.ts';
-import type { WaitingEnvelope } from './prefetch.ts';
+import { sizeOf, type WaitingEnvelope } from './prefetch.ts';
 
 /** Jobs of a lane whose ids are looked at: what stands behind as many waits until there are fewer. */
 const MOST_JOBS = 4096;
 
-/** Envelopes that are looked into at a time, and of one workspace; objects that are enough for a turn. */
-const MOST_READ = 32;
+/** Envelopes that a look chooses among, and those of one workspace; so many are read at once, since one may have 4 MB. */
+const MOST_CHOSEN = 32;
 const MOST_OF_ONE = 8;
-const ENOUGH_OBJECTS = 1000;
+const READ_AT_ONCE = 8;
+
+/** As much as is enough for a turn: a part of what is enough for a transaction. */
+const ENOUGH = 1 / 4;
 
 /** Objects of one workspace from which on a transaction takes long enough that the others should not wait for it. */
 const LARGE = 200;
@@ -37,29 +40,42 @@ export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'j
     if (!inHand.some(({ id }) => isOfOne(id))) return [];
     const held = new Set(inHand.map(({ id }) => id));
     const blocked = new Set(inHand.flatMap(workspacesOf).map(tagOf));
-    const candidates = candidatesIn(await waiting.ids(MOST_JOBS), held, blocked);
-    if (candidates.length === 0) return [];
-    const jobs = await waiting.jobs(candidates);
+    const { candidates, leftOut } = candidatesIn(await waiting.ids(MOST_JOBS), held, blocked);
     const found: WaitingEnvelope[] = [];
-    let objects = 0;
-    for (const [place, job] of jobs.entries()) {
-      const tags = job && tagsOf(job.data, reads);
-      // What is gone is being applied by somebody else, and what nobody knows may be anybody's.
-      if (!tags || isOther(candidates[place]!, tags)) break;
-      if (inPlace.has(job.id) || tags.some((tag) => blocked.has(tag))) {
-        for (const tag of tags) blocked.add(tag);
-        continue;
+    let enough = ENOUGH;
+    for (let from = 0; from < candidates.length && enough > 0; from += READ_AT_ONCE) {
+      const jobs = await waiting.jobs(candidates.slice(from, from + READ_AT_ONCE));
+      for (const [index, job] of jobs.entries()) {
+        const place = from + index;
+        const tags = job && tagsOf(job.data, reads);
+        // What is gone is being applied by somebody else, and what nobody knows may be anybody's.
+        if (!tags || isOther(candidates[place]!, tags)) return found;
+        const isBehind = (tag: string) => blocked.has(tag) || (leftOut.get(tag) ?? place) < place;
+        if (inPlace.has(job.id) || tags.some(isBehind)) {
+          for (const tag of tags) blocked.add(tag);
+          continue;
+        }
+        const size = sizeOf(job.data);
+        found.push({ id: job.id, envelope: job.data, size });
+        enough -= size;
+        if (enough <= 0) break;
       }
-      found.push({ id: job.id, envelope: job.data });
-      objects += job.data.objects.length;
-      if (objects >= ENOUGH_OBJECTS) break;
     }
     return found;
   }
 
-  /** Ids of envelopes that may be applied, as far as ids tell, up to the first that nothing may overtake. */
-  function candidatesIn(ids: string[], held: ReadonlySet<string>, blocked: ReadonlySet<string>): string[] {
+  /**
+   * Ids of envelopes that may be applied, as far as ids tell, up to the first that nothing may overtake. `leftOut` has
+   * the workspaces of which some were passed over, with the place of the last candidate before that: a shared envelope
+   * behind it may be of such a workspace, too.
+   */
+  function candidatesIn(
+    ids: string[],
+    held: ReadonlySet<string>,
+    blocked: ReadonlySet<string>,
+  ): { candidates: string[]; leftOut: Map<string, number> } {
     const candidates: string[] = [];
+    const leftOut = new Map<string, number>();
     const counts = new Map<string, number>();
     for (const id of ids) {
       if (held.has(id) || held.has(ledgerKey(id))) continue;
@@ -67,13 +83,14 @@ export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'j
       if (tag === undefined) break;
       if (tag !== SHARED) {
         const count = counts.get(tag) ?? 0;
+        if (count === MOST_OF_ONE && !leftOut.has(tag)) leftOut.set(tag, candidates.length - 1);
         if (blocked.has(tag) || count === MOST_OF_ONE) continue;
         counts.set(tag, count + 1);
       }
       candidates.push(id);
-      if (candidates.length === MOST_READ) break;
+      if (candidates.length === MOST_CHOSEN) break;
     }
-    return candidates;
+    return { candidates, leftOut };
   }
 
   /**

@@ -54,6 +54,8 @@ const SHARED_PART = 1 / 8;
 export interface WaitingEnvelope {
   id: string;
   envelope: WireEnvelope;
+  /** See `sizeOf`. */
+  size: number;
 }
 
 /**
@@ -121,8 +123,9 @@ function createPrefix(reads: number) {
   function add(job: { id: string; data: WireEnvelope } | undefined): boolean {
     // At a fence the lane has to stand itself, and at what another worker has to apply.
     if (!job || job.data?.fence !== undefined || versionOf(job.data) > reads) return false;
-    behind.push({ id: job.id, envelope: job.data });
-    found += shareOf(job.data) / (performance.now() < sharedUntil ? SHARED_PART : 1);
+    const size = sizeOf(job.data);
+    behind.push({ id: job.id, envelope: job.data, size });
+    found += size / (performance.now() < sharedUntil ? SHARED_PART : 1);
     typical = found / behind.length;
     return found < 1;
   }
@@ -140,8 +143,8 @@ function createPrefix(reads: number) {
   return { takeFor, takeAll, continuationIn, beginWith, wanted, add, forget, leaveOut, share };
 }
 
-/** How much of what is enough an envelope is. */
-function shareOf(envelope: WireEnvelope): number {
+/** How much of what is enough for a transaction an envelope is: 1 is all of it. */
+export function sizeOf(envelope: WireEnvelope): number {
   // Of whatever a lane held: an envelope of another release may have a shape of its own.
   const objects: unknown = envelope?.objects;
   const count = Array.isArray(objects) ? objects.length : 1;

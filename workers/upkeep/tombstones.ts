@@ -150,8 +150,8 @@ async function settleKeys(pool: Pool, keys: ProfileKey[]): Promise<boolean> {
   const spread = await spreadDeletes(pool, keys, Math.ceil(SLICE / keys.length));
   // Lanes lock dead letters and sums in another order than one transaction here would.
   const failures = await step(pool, keys, { bring: bringDeadLetters, erase: eraseDeadLetters });
-  const rest = await step(pool, keys, { bring: bringAfter, erase });
-  return spread + failures + rest > 0;
+  const others = await step(pool, keys, { bring: bringAfter, erase });
+  return spread + failures + others > 0;
 }
 
 /** @returns false when no history of an address is left to erase that nobody else has in hand */

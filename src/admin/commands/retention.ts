@@ -3,7 +3,7 @@ import { type Retention, requireStore } from '../../retention/files.ts';
 import { firstKept } from '../../retention/months.ts';
 import { openArchive } from '../../retention/open.ts';
 import {
-  countRows,
+  countDue,
   eachWorkspace,
   MOST_COUNTED,
   monthsKept,
@@ -160,7 +160,7 @@ async function plan({ json }: { json?: boolean }): Promise<void> {
   await withRetention(async (retention) => {
     const rows: Row[] = [];
     for (const due of (await planRetention(retention)).due) {
-      const count = await countRows(retention, due);
+      const count = await countDue(retention, due);
       rows.push({
         ...{ workspace: due.workspace, month: due.month, kind: due.kind },
         rows: count >= MOST_COUNTED ? `${MOST_COUNTED} or more` : count,

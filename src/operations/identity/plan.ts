@@ -113,7 +113,7 @@ export function settledPlan<T extends IdentityObject>(
     objects,
     rejected: rejected.length,
     reply: { status: 202, body: { ...bodyOf(new Map()), pending: true } },
-    settle: (failures): Reply => ({ status: 201, body: bodyOf(failures) }),
+    replyOf: (failures): Reply => ({ status: 201, body: bodyOf(failures) }),
   };
 }
 

@@ -39,7 +39,7 @@ const PAGE = 'a page, in the order of the index';
 const OLD = 'what is old enough to go';
 const OPEN = 'by the index of open exports: at most MAX_OPEN_EXPORTS of an owner';
 
-const BY_KEY = 'sent by openRetentionPool alone, whose sessions read no table from end to end';
+const COUNTED = 'as many as are counted, at most MOST_COUNTED, when somebody asks for the plan';
 
 /** What may be read of a large table besides single rows, and why it stays short. */
 export const longReads: Record<string, string> = {
@@ -71,15 +71,14 @@ export const longReads: Record<string, string> = {
   'audit-list.ts searchAudit: a range of audit_pkey': 'as many as one search looks through',
   'audit-list.ts searchAudit: all of audit_pkey': 'as many as one search looks through, from its end',
   'invalid-phone-numbers.ts listInvalidNumbers: a range of invalid_phone_numbers_detected': PAGE,
-  'partitions.ts ownersIn: all of events': BY_KEY,
-  'retention.ts countStretch: all of events': BY_KEY,
-  'retention.ts countStretch: all of purchases': BY_KEY,
-  'retention.ts deleteRows: all of events': BY_KEY,
-  'retention.ts deleteRows: all of purchases': BY_KEY,
-  'retention.ts findNextId: all of events': BY_KEY,
-  'retention.ts findNextId: all of purchases': BY_KEY,
-  'retention.ts readStretch: all of events': BY_KEY,
-  'retention.ts readStretch: all of purchases': BY_KEY,
+  'partitions.ts ownersIn: all of events_pkey': 'its first entry',
+  'partitions.ts ownersIn: what one owner has in events': 'the first of the next owner',
+  'retention.ts countRows: what one owner has in events': COUNTED,
+  'retention.ts countRows: what one owner has in purchases': COUNTED,
+  'retention.ts lookAtMonths: a range of events_pkey': PAGE,
+  'retention.ts lookAtMonths: a range of purchases_pkey': PAGE,
+  'retention.ts readRows: a range of events_pkey': PAGE,
+  'retention.ts readRows: a range of purchases_pkey': PAGE,
   'export-activity.ts readActivity: a range of events_pkey': PAGE,
   'export-activity.ts readActivity: a range of purchases_pkey': PAGE,
   'export-states.ts readEmailStates: a range of email_addresses_pkey': PAGE,

@@ -11,7 +11,7 @@ const NIL = '00000000-0000-0000-0000-000000000000';
 export const ofExports: Asking = (store, { workspaceId, users, group }) => {
   const ids = users.map(({ id }) => id);
   const after = { profileId: ids[0]!, id: NIL };
-  const part = { workspaceId, after, since: NIL, from: null, until: null, limit: 500 };
+  const part = { workspaceId, after, since: NIL, sinceMonth: NIL, from: null, until: null, limit: 500 };
   const definition = readDefinition({
     any: [{ event: 'event2' }, { attribute: 'email', equals: 'a@x.com' }],
   });

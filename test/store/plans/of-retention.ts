@@ -9,16 +9,17 @@ import {
   summarizeRetention,
   verifyFile,
 } from '../../../src/store/archive-files.ts';
-import { listPartitions, ownersIn } from '../../../src/store/partitions.ts';
+import { listPartitions, ownersIn, partitionWith } from '../../../src/store/partitions.ts';
 import {
-  countStretch,
+  BEGINNING,
+  countRows,
   deleteRows,
   dueErasures,
   findDeleted,
-  findNextId,
   finishErasure,
   insertOwned,
-  readStretch,
+  lookAtMonths,
+  readRows,
 } from '../../../src/store/retention.ts';
 import {
   clearFailure,
@@ -30,13 +31,12 @@ import {
 } from '../../../src/store/retention-runs.ts';
 import type { Asking } from './asking.ts';
 
-const NIL = '00000000-0000-0000-0000-000000000000';
-const found = { rows: 1, least: null, greatest: null, checksum: '1', bytes: 1, sha256: 'a' };
+const found = { rows: 1, least: null, greatest: null, last: null, checksum: '1', bytes: 1, sha256: 'a' };
 
 /** Months that go, the index of the archive, and months that come back. */
 export const ofRetention: Asking = (store, { workspaceId, users }) => {
   const file = { workspaceId, month: '2020-01', kind: 'events' as const, id: newId() };
-  const stretch = { workspaceId, after: NIL, before: newId() };
+  const ids = { after: BEGINNING.id, before: newId() };
   const rows = users
     .slice(0, 2)
     .map(({ id }) => ({ id: newId(), profile_id: id, time: '2020-01-01T00:00:00Z' }));
@@ -76,6 +76,7 @@ export const ofRetention: Asking = (store, { workspaceId, users }) => {
     () => setPolicy(store, workspaceId, undefined),
     () => listPartitions(store),
     async () => void (await ownersIn(store, (await listPartitions(store))[0]!)),
+    () => partitionWith(store, file).then(() => {}),
     () => dueErasures(store, 14),
     () => finishErasure(store, workspaceId, new Date().toISOString()),
     ...failures,
@@ -86,10 +87,16 @@ export const ofRetention: Asking = (store, { workspaceId, users }) => {
         rows.map((row) => row.profile_id),
       ),
     ...(['events', 'purchases'] as const).flatMap((kind) => [
-      () => findNextId(store, kind, stretch),
-      () => countStretch(store, kind, { ...stretch, limit: 1000 }),
-      () => readStretch(store, { kind }, { ...stretch, limit: 500 }),
-      () => deleteRows(store, kind, { workspaceId, ids: rows.map(({ id }) => id) }),
+      async () => {
+        const month = new Date(Date.now() - 864e5 * 20).toISOString().slice(0, 7);
+        const of = { workspaceId, kind, from: await partitionWith(store, { kind, month }) };
+        await readRows(store, of, { behind: { profileId: users[0]!.id, id: ids.before }, limit: 500 });
+        await readRows(store, of, { behind: BEGINNING, limit: 500 });
+        await lookAtMonths(store, of, { behind: BEGINNING, before: ids.before, limit: 5000 });
+        await countRows(store, of, { ...ids, limit: 1000 });
+        await deleteRows(store, of.from, { workspaceId, rows });
+      },
+      () => deleteRows(store, kind, { workspaceId, rows }),
       () =>
         insertOwned(store, kind, {
           workspaceId,

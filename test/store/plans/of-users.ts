@@ -1,6 +1,6 @@
 import { newId } from '../../../src/platform/ids.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
-import { addToSeries, listNames, readSeries } from '../../../src/store/activity-series.ts';
+import { listNames, readSeries } from '../../../src/store/activity-series.ts';
 import { findAliasLabels, findByAlias, insertAliases } from '../../../src/store/aliases.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
@@ -135,20 +135,6 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         did.map((one) => ({ ...one, name: 'event2' })),
         now,
       ),
-    () =>
-      addToSeries(store, [
-        {
-          ...{
-            workspace_id: workspaceId,
-            kind: 'product',
-            name: 'name2',
-            app_id: 'app',
-            hour: now,
-            currency: 'USD',
-          },
-          ...{ lane: 0, count: 1, prices: [1.5], quantities: [1] },
-        },
-      ]),
     () =>
       lookAtUsers(store, {
         ...{ workspaceId, after: id, limit: 100, sample: 5 },

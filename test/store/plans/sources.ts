@@ -20,7 +20,7 @@ const apart: Record<string, string> = {
       ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
       ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
       ...['stream-leases.ts leaseApart', 'distributed.ts readPlaces', 'distributed.ts prepare'],
-      ...['events.ts recordEventsApart', 'purchases.ts recordPurchasesApart'],
+      ...['record-apart.ts recordEventsApart', 'record-apart.ts recordPurchasesApart'],
       ...['distributed.ts lookAt', 'distribute.ts requireCitus', 'distribute.ts distribute'],
       ...['distribute.ts prepare', 'distribute.ts copy', 'distribute.ts spread'],
       ...['distributed-triggers.ts dropFailureTriggers', 'distributed-triggers.ts makeFailureTriggers'],
@@ -88,9 +88,9 @@ export function linesOfStore(): string[] {
     .sort();
 }
 
-export type Session = 'workers' | 'edge';
+export type Session = 'workers' | 'edge' | 'retention';
 
-/** Whose sessions send the statements of a function: the workers', those of the edge and the admin, or both. */
+/** Whose sessions send the statements of a function: the workers', those of the edge and the admin, those of the retention. */
 export function sessionsOf(site: string): Session[] {
   const [file, name] = site.split(' ') as [string, string];
   const sessions = new Set<Session>();
@@ -115,13 +115,18 @@ function follow({ file, name, sessions, seen }: Followed): void {
     if (user !== name && mentions.test(text)) follow({ file, name: user, sessions, seen });
   for (const source of sources.filter(({ text }) => importsOf(text, file).some((one) => one === name))) {
     if (!source.file.startsWith('src/store/')) {
-      sessions.add(source.file.startsWith('workers/') ? 'workers' : 'edge');
+      sessions.add(sessionOf(source.file));
       continue;
     }
     const user = source.file.slice('src/store/'.length);
     for (const one of source.declarations)
       if (mentions.test(one.text)) follow({ file: user, name: one.name, sessions, seen });
   }
+}
+
+function sessionOf(file: string): Session {
+  if (file.startsWith('src/retention/')) return 'retention';
+  return file.startsWith('workers/') ? 'workers' : 'edge';
 }
 
 /** Names that a text imports from a file of the store. */

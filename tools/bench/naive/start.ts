@@ -1,8 +1,8 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
-import { freePort } from '../../../src/embedded/address.ts';
 import { packageRoot } from '../../../src/platform/package-root.ts';
+import { leasePort } from '../../../test/setup/ports.ts';
 import type { Contender, StoredCounts } from '../contender.ts';
 import type { Environment } from '../environment.ts';
 import { startProcess } from '../processes.ts';
@@ -22,7 +22,7 @@ export async function startNaive(environment: Environment): Promise<Contender> {
   const pool = new pg.Pool({ connectionString: databaseUrl, max: 1 });
   await pool.query(readFileSync(path.join(packageRoot, 'tools/bench/naive/tables.sql'), 'utf8'));
 
-  const port = await freePort();
+  const port = await leasePort();
   const key = 'naive';
   const env = { REDIS_URL: redisUrl, DATABASE_URL: databaseUrl, PORT: String(port), API_KEY: key };
   const program = (file: string) => path.join(packageRoot, 'dist/tools/bench/naive', file);

@@ -1,6 +1,6 @@
 import path from 'node:path';
-import { freePort } from '../../../src/embedded/address.ts';
 import { packageRoot } from '../../../src/platform/package-root.ts';
+import { leasePort } from '../../../test/setup/ports.ts';
 import { runLoad } from '../../load/run-load.ts';
 import type { Environment } from '../environment.ts';
 import type { BenchRow, Figure } from '../figure.ts';
@@ -10,7 +10,7 @@ import { CONNECTIONS_OF_1, type Size } from '../size.ts';
 /** Nothing is stored: the share of it that a whole pipeline reaches says what the rest costs. */
 export function bareHttpRow({ folder }: Environment, size: Size): BenchRow {
   async function measure(): Promise<Figure> {
-    const port = await freePort();
+    const port = await leasePort();
     const server = await startProcess(
       'bare-http',
       path.join(packageRoot, 'dist/tools/bench/bare-server.js'),

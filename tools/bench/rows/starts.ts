@@ -2,9 +2,9 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { freePort } from '../../../src/embedded/address.ts';
 import { packageRoot } from '../../../src/platform/package-root.ts';
 import { spawnOnLeash } from '../../../test/setup/leash.ts';
+import { leasePort } from '../../../test/setup/ports.ts';
 import type { BenchRow, Figure } from '../figure.ts';
 import type { Fleets } from '../fleets.ts';
 
@@ -22,7 +22,7 @@ export function startRows(fleets: Fleets): { rows: BenchRow[]; stop(): void } {
   let turn = 0;
 
   async function npmStart(): Promise<Figure> {
-    const [port, board, worker] = [await freePort(), await freePort(), await freePort()];
+    const [port, board, worker] = [await leasePort(), await leasePort(), await leasePort()];
     const { PATH, HOME } = process.env;
     const started = performance.now();
     const { child, exit } = spawnOnLeash(['npm', 'start', '--silent'], {

@@ -3,9 +3,9 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { freePort } from '../../../src/embedded/address.ts';
 import { encryptCredentials, keysOf } from '../../../src/integrations/definition.ts';
 import { packageRoot } from '../../../src/platform/package-root.ts';
+import { leasePort } from '../../../test/setup/ports.ts';
 import { type ProbeResult, runProbes } from '../../load/probes.ts';
 import { emptyTally } from '../../load/tally.ts';
 import { residentMegabytes } from '../../resident-megabytes.ts';
@@ -42,7 +42,7 @@ export function syncRow(
   async function start() {
     const ours = await fleets.scratch(FLEET);
     const key = randomBytes(32).toString('base64');
-    const port = await freePort();
+    const port = await leasePort();
     const sync = await startProcess(
       'sync',
       path.join(packageRoot, 'dist/workers/sync.js'),

@@ -25,7 +25,7 @@ export function createCoalescer(...[pool, { log }]: Parameters<typeof create>): 
         await applyBatch(pool, [delivery], log).catch(() => void retry(delivery));
       }
     },
-    applyBeside: async () => false,
+    beside: { apply: async () => false, isFree: () => true },
     follow() {},
     abandon() {},
   };

@@ -1,0 +1,64 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { connectWorker } from '../../src/queue/connection.ts';
+import type { Coalescer, OnCut } from '../../workers/batch/coalescer.ts';
+import type { Delivery } from '../../workers/batch/open.ts';
+import { startLane } from '../../workers/lane/lane.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { event, silent } from './batch.ts';
+import { createFenceScene } from './fence-scene.ts';
+
+let scene: Awaited<ReturnType<typeof createFenceScene>>;
+beforeAll(async () => {
+  scene = await createFenceScene('redis');
+});
+afterAll(() => scene.stop());
+
+/** A lane whose batches are cut when the test says so, and end when it lets them. */
+async function startCutLane() {
+  const config = readConfig(scene.env);
+  const connection = connectWorker(config, scene.env.DATABASE_URL);
+  const handedIn: Delivery[] = [];
+  const ends: (() => void)[] = [];
+  let onCut: OnCut | undefined;
+  const coalescer: Coalescer = {
+    apply(...deliveries) {
+      handedIn.push(...deliveries);
+      return new Promise((end) => ends.push(end));
+    },
+    beside: { apply: async () => undefined, isFree: () => false },
+    follow(_, heard) {
+      onCut = heard;
+    },
+    abandon() {},
+  };
+  const lane = startLane(0, { connection, coalescer, fences: {} as never, config, log: silent });
+  return {
+    handedIn,
+    /** As the coalescer does: these are not applied yet. */
+    cut: (pending: Delivery[]) => onCut!(new Set(pending.map(({ id }) => id))),
+    async end() {
+      for (const end of ends) end();
+      await lane.stop();
+      await connection.stop();
+    },
+  };
+}
+
+const thousand = () => scene.plain(0, ...Array.from({ length: 1000 }, () => event('ann')));
+
+test('G5: a lane whose batch is cut again and again holds no more than a few transactions in hand, and goes on as they end', async () => {
+  await scene.producer.add([scene.plain(0, event('ann'))]);
+  const lane = await startCutLane();
+  await waitUntil(() => lane.handedIn.length === 1, { what: 'the job in work' });
+  const [head] = lane.handedIn;
+  for (let added = 0; added < 30; added++) await scene.producer.add([thousand()]);
+  for (let times = 0; times < 12; times++) await lane.cut(lane.handedIn);
+  const held = lane.handedIn.length;
+  // Four transactions of 4,000 objects, and what was read at once behind that.
+  expect(held).toBeGreaterThan(16);
+  expect(held).toBeLessThanOrEqual(1 + 16 + 4);
+  await lane.cut([head!]);
+  expect(lane.handedIn.length).toBeGreaterThan(held);
+  await lane.end();
+});
