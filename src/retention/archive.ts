@@ -10,7 +10,14 @@ import {
 } from '../store/archive-files.ts';
 import type { Pool } from '../store/database.ts';
 import { partitionWith } from '../store/partitions.ts';
-import { type ActivityRow, BEGINNING, deleteRows, type Place, type RowsOf, readRows } from '../store/retention.ts';
+import {
+  type ActivityRow,
+  BEGINNING,
+  deleteRows,
+  type Place,
+  type RowsOf,
+  readRows,
+} from '../store/retention.ts';
 import {
   CHARACTERS_OF_FILE,
   putVerified,

@@ -4,8 +4,8 @@ import {
   type RetentionOfWorkspace,
   summarizeRetention,
 } from '../store/archive-files.ts';
-import type { ActivityTable } from '../store/erasures.ts';
 import type { Pool } from '../store/database.ts';
+import type { ActivityTable } from '../store/erasures.ts';
 import { defaultOf, listPartitions, ownersIn, partitionWith } from '../store/partitions.ts';
 import { BEGINNING, countRows, lookAtMonths, type Place } from '../store/retention.ts';
 import { listFailures, type RetentionFailure, readClock } from '../store/retention-runs.ts';

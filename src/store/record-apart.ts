@@ -30,7 +30,8 @@ const summarizeEventsStatement = `
     count = event_summaries.count + excluded.count,
     updated_at = excluded.updated_at`;
 
-const countEventsStatement = countedFrom.events(`unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[], $5::integer[])
+const countEventsStatement =
+  countedFrom.events(`unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[], $5::integer[])
     as given (workspace_id, name, "time", app_id, lane)`);
 
 /** @throws 23505 for an event that the profile has already: no id is applied twice */
