@@ -56,7 +56,7 @@ with waiting as (
 update dead_letters
    set state = 'discarded', discarded_at = now(), discarded_by = $3, discard_reason = $4
   from waiting
- where dead_letters.workspace_id = waiting.workspace_id and dead_letters.id = waiting.id
+ where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
 returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
 /** Who closes dead letters, and why: for whoever reads it later. */
@@ -97,7 +97,7 @@ update dead_letters
        mended_at = now(), mended_by = $4,
        identifiers = array(select distinct names.name from unnest(dead_letters.identifiers || $5::text[]) as names (name))
   from waiting
- where dead_letters.workspace_id = waiting.workspace_id and dead_letters.id = waiting.id
+ where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
 returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
 /** What takes an object's place. */

@@ -60,8 +60,7 @@ export interface LetterKey {
 const locateLettersStatement = `
 select dead_letters.id, dead_letters.workspace_id as "workspaceId"
   from dead_letters
- where dead_letters.id = any($1::uuid[])
- order by dead_letters.id`;
+ where dead_letters.id = any($1::uuid[])`;
 
 /** Whose dead letters these are; one that is not there is missing. */
 export async function locateLetters(
@@ -77,9 +76,12 @@ export async function locateLetters(
   return rows;
 }
 
-/** The dead letters of these keys but for what a delete has taken away, from the parameters $1 and $2. */
+/**
+ * The dead letters of these keys but for what a delete has taken away, from the parameters $1 and $2. On one Postgres by their
+ * ids alone, which are the primary key: no index serves this comparison of workspaces.
+ */
 export const lettersTable = `unnest($1::uuid[], $2::uuid[]) as given (workspace_id, id)
-    join kept_dead_letters as letters on letters.workspace_id = given.workspace_id and letters.id = given.id`;
+    join kept_dead_letters as letters on letters.workspace_id is not distinct from given.workspace_id and letters.id = given.id`;
 
 /** The parameters $1 and $2. */
 export const letterValues = (keys: readonly LetterKey[]) => [
@@ -108,7 +110,7 @@ with waiting as (
 update dead_letters
    set state = 'replaying', replays = dead_letters.replays + 1
   from waiting
- where dead_letters.workspace_id = waiting.workspace_id and dead_letters.id = waiting.id
+ where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
 returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
 /** Claims those of the dead letters that wait: each gets the number of its next replay. @returns those */
@@ -146,7 +148,7 @@ with applied as (
 update dead_letters
    set state = 'replayed', replayed_at = now()
   from applied
- where dead_letters.workspace_id = applied.workspace_id and dead_letters.id = applied.id
+ where dead_letters.workspace_id is not distinct from applied.workspace_id and dead_letters.id = applied.id
 returning dead_letters.id`;
 
 /**

@@ -19,7 +19,12 @@ const apart: Record<string, string> = {
     [
       ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
       ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
-      ...['stream-leases.ts leaseApart', 'distributed.ts readPlaces', 'distributed.ts prepare'],
+      ...[
+        'stream-leases.ts leaseApart',
+        'distributed.ts readPlaces',
+        'distributed.ts prepare',
+        'distributed.ts takePlace',
+      ],
       ...['record-apart.ts recordEventsApart', 'record-apart.ts recordPurchasesApart'],
       ...['distributed.ts lookAt', 'distribute.ts requireCitus', 'distribute.ts distribute'],
       ...['distribute.ts prepare', 'distribute.ts copy', 'distribute.ts spread'],
