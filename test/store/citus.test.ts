@@ -36,7 +36,9 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
   afterAll(() => citus.stop());
 
-  test('every statement of the store is planned and run, but for those named with a reason', async () => {
+  test('every statement of the store is planned and run, but for those named with a reason', {
+    timeout: 600_000,
+  }, async () => {
     const found = new Map<string, string>();
     for (const one of sent) {
       const why = await refusal(citus, one);

@@ -127,8 +127,10 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: Attempt): Pr
   const isLate = ({ workspaceId }: Share) => late.has(workspaceId);
   const leavesLate = isForOthers && !shares.every(isLate);
   const results: BatchResult[] = [];
-  for (const [place, share] of shares.entries()) {
-    if ((place > 0 && performance.now() > until) || (leavesLate && isLate(share))) {
+  // What had its turn in an earlier part is skipped, and is none of this one.
+  let hasBegun = false;
+  for (const share of shares) {
+    if ((hasBegun && performance.now() > until) || (leavesLate && isLate(share))) {
       results.push(untouched(share));
       continue;
     }
@@ -139,15 +141,17 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: Attempt): Pr
       await takePlace(tx, share.workspaceId);
       return attempt(tx, share.deliveries, { ...given, part });
     };
-    results.push(await inTransaction(pool, apply, LIMITS));
+    const result = await inTransaction(pool, apply, LIMITS);
+    hasBegun ||= result.kind === 'applied';
+    results.push(result);
   }
-  const result = together(
+  const all = together(
     shares.flatMap((share) => share.deliveries),
     results,
   );
-  const ended = endedOf(begun, result);
+  const ended = endedOf(begun, all);
   if (ended.length > 0) await recordWhole(pool, ended);
-  return result;
+  return all;
 }
 
 /** For the span of a transaction. */
