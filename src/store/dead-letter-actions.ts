@@ -49,7 +49,7 @@ const discardStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
     from ${lettersTable}
-   where letters.state = 'waiting'
+   where letters.id = any($2::uuid[]) and letters.state = 'waiting'
    order by letters.id
      for update of letters
 )
@@ -89,7 +89,7 @@ const mendStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
     from ${lettersTable}
-   where letters.state = 'waiting'
+   where letters.id = any($2::uuid[]) and letters.state = 'waiting'
      for update of letters
 )
 update dead_letters

@@ -103,7 +103,7 @@ const claimWaitingForReplayStatement = `
 with waiting as (
   select letters.workspace_id, letters.id
     from ${lettersTable}
-   where letters.state = 'waiting'
+   where letters.id = any($2::uuid[]) and letters.state = 'waiting'
    order by letters.id
      for update of letters
 )
