@@ -1,14 +1,17 @@
 import { bootstrap } from './admin/bootstrap.ts';
 import { describeFailure } from './admin/command.ts';
 import { type Config, ConfigError, readConfig } from './platform/config.ts';
-import { createLog } from './platform/log.ts';
+import { createLog, type Log } from './platform/log.ts';
 import { migrate, requirePostgres, WAITS_FOR_A_TABLE } from './processes/migrate.ts';
 import { queueKind } from './queue/connection.ts';
+import { openPool, type Pool } from './store/database.ts';
+import { distribute, requireCitus } from './store/distribute.ts';
+import { isDistributed } from './store/distributed.ts';
 import { openDatabase } from './store/open-database.ts';
 
 /**
- * The step before a new version runs: brings the tables of `DATABASE_URL` up to date, makes the first
- * workspace where there is none, and exits 0; with 1 and one line that says why otherwise.
+ * The step before a new version runs: brings the tables of `DATABASE_URL` up to date, distributes them
+ * where `DISTRIBUTE` says so, makes the first workspace where there is none, and exits 0; with 1 and one line that says why otherwise.
  */
 async function release(): Promise<void> {
   const config = readConfig();
@@ -19,14 +22,34 @@ async function release(): Promise<void> {
     );
   }
   await requirePostgres(config.DATABASE_URL);
+  if (config.DISTRIBUTE === 'citus') await withPool(config.DATABASE_URL, requireCitus);
   const applied = await migrate(config.DATABASE_URL, queueKind(config), {
     tell: (reason) => log.warn({ reason }, WAITS_FOR_A_TABLE),
   });
   log.info({ applied }, 'migrated');
+  await distributeTables(config, log);
   const apiKey = await makeFirstWorkspace(config);
   if (apiKey) log.info('made the workspace default');
   if (apiKey && !config.BOOTSTRAP_API_KEY) {
     process.stdout.write(`\nAPI key of the workspace default, shown this once: ${apiKey}\n\n`);
+  }
+}
+
+/** Once distributed, tables that a migration has made are as well, whatever the setting says. */
+async function distributeTables({ DATABASE_URL, DISTRIBUTE }: Config, log: Log): Promise<void> {
+  await withPool(DATABASE_URL, async (pool) => {
+    if (DISTRIBUTE !== 'citus' && !(await isDistributed(pool))) return;
+    const tables = await distribute(pool, (table) => log.info({ table }, 'distributed'));
+    log.info({ tables: tables.length }, 'the tables lie with their workspaces');
+  });
+}
+
+async function withPool(url: string, work: (pool: Pool) => Promise<void>): Promise<void> {
+  const pool = openPool(url, 1);
+  try {
+    await work(pool);
+  } finally {
+    await pool.end();
   }
 }
 

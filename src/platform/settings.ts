@@ -17,6 +17,14 @@ export const settings = {
     pattern: '^(postgres(ql)?://.+)?$',
     rule: 'must start with postgres:// or postgresql://',
   },
+  DISTRIBUTE: {
+    ...text(
+      '',
+      '',
+      'Whether release distributes the tables by workspace, over the nodes of the Citus of DATABASE_URL: citus. What is distributed stays so. Empty: one Postgres.',
+    ),
+    enum: ['', 'citus'],
+  },
   DATA_DIR: text('.penstock', 'path', 'Where the embedded Postgres keeps its data.'),
   HOST: text('127.0.0.1', 'address', 'Address that the web process listens on.'),
   PORT: port(3000, 'Port of the web process.'),

@@ -12,6 +12,11 @@ const apps = (table: string) => `
     select '' union all select ${table}.app_id where ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID}
   ) as apps (app_id)`;
 
+const appsByFunction = `
+    cross join lateral unnest(case
+      when given.app_id <> '' and octet_length(given.app_id) <= ${MAX_APP_ID} then array['', given.app_id]
+      else array[''] end) as apps (app_id)`;
+
 /** The hour of a row, in UTC. A fifth of what `date_trunc` takes, which looks its zone up for each row. */
 const hour = (table: string) => `date_bin('1 hour', ${table}."time", '0001-01-01T00:00:00Z'::timestamptz)`;
 
@@ -38,6 +43,30 @@ export const countGivenPurchases = `
     on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
       count = activity_series.count + excluded.count,
       revenue = activity_series.revenue + excluded.revenue`;
+
+/**
+ * The same as statements of their own, where tables are distributed: a shard takes them whole if what belongs to a row
+ * comes from functions.
+ */
+export const countedFrom = {
+  events: (given: string) => `
+    insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)
+    select given.workspace_id, 'event', given.name, apps.app_id, ${hour('given')}, '', given.lane, count(*)
+    from ${given}${appsByFunction}
+    group by given.workspace_id, given.name, apps.app_id, 5, given.lane
+    on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
+      count = activity_series.count + excluded.count`,
+  purchases: (given: string) => `
+    insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
+    select given.workspace_id, names.kind, names.name, apps.app_id, ${hour('given')}, given.currency, given.lane,
+      sum(given.quantity), sum(given.price * given.quantity)
+    from ${given}
+    cross join lateral unnest(array['product', 'purchases'], array[given.product_id, '']) as names (kind, name)${appsByFunction}
+    group by given.workspace_id, names.kind, names.name, apps.app_id, 5, given.currency, given.lane
+    on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
+      count = activity_series.count + excluded.count,
+      revenue = activity_series.revenue + excluded.revenue`,
+};
 
 /** Whose months have gone from the tables: what is left there would be counted as all. */
 const isWhole = (owner: string) =>

@@ -3,6 +3,7 @@ import { newId } from '../platform/ids.ts';
 import { type Actor, auditIn } from './audit.ts';
 import { describeApiKey, newApiKey } from './credentials.ts';
 import type { Database, Pool } from './database.ts';
+import { forEachWorkspace } from './distributed.ts';
 
 /** All but the hash. */
 const columns = {
@@ -99,17 +100,24 @@ const addKeyUsageStatement = `
 /** Adds requests to those of today, in UTC. */
 export async function addKeyUsage(pool: Pool, counted: readonly CountedRequests[]): Promise<void> {
   if (counted.length === 0) return;
-  await pool.query({
-    name: 'add-key-usage',
-    text: addKeyUsageStatement,
-    values: [
-      counted.map(({ workspaceId }) => workspaceId),
-      counted.map(({ apiKeyId }) => apiKeyId),
-      counted.map(({ bucket }) => bucket),
-      counted.map(({ requests }) => requests),
-      counted.map(({ refused }) => refused),
-    ],
-  });
+  await forEachWorkspace(
+    pool,
+    { given: counted, workspaceOf: ({ workspaceId }) => workspaceId },
+    async (some) => {
+      await pool.query({
+        name: 'add-key-usage',
+        text: addKeyUsageStatement,
+        values: [
+          some.map(({ workspaceId }) => workspaceId),
+          some.map(({ apiKeyId }) => apiKeyId),
+          some.map(({ bucket }) => bucket),
+          some.map(({ requests }) => requests),
+          some.map(({ refused }) => refused),
+        ],
+      });
+      return [];
+    },
+  );
 }
 
 /** A day of a key, or of all keys of a workspace. */

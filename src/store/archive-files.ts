@@ -1,4 +1,5 @@
 import type { Pool } from './database.ts';
+import { isDistributed } from './distributed.ts';
 import type { ActivityTable } from './erasures.ts';
 import type { Place } from './retention.ts';
 
@@ -190,6 +191,36 @@ const summarizeStatement = `
   order by workspaces.id
   limit $2::integer`;
 
+/** The same where they lie apart from the workspaces: of every shard at once, then joined. */
+const summarizeApartStatement = `
+  with page as materialized (
+    select workspaces.id, workspaces.name from workspaces where workspaces.id > $1::uuid order by workspaces.id limit $2::integer
+  ), policy as materialized (
+    select retention_policies.workspace_id, retention_policies.months from retention_policies
+  ), file as materialized (
+    select archive_files.workspace_id,
+      coalesce(sum(archive_files.rows) filter (where archive_files.object is not null), 0)::float8 as rows,
+      coalesce(sum(archive_files.bytes), 0)::float8 as bytes,
+      count(distinct archive_files.month) filter (where archive_files.object is not null)::integer as archived,
+      count(archive_files.id) filter (where archive_files.state in ('archiving', 'verified', 'replaced'))::integer
+        as unfinished,
+      min(archive_files.month) as first, max(archive_files.month) as last
+    from archive_files
+    group by archive_files.workspace_id
+  ), erasure as materialized (
+    select archive_erasures.workspace_id, archive_erasures.since from archive_erasures
+  )
+  select page.id as "workspaceId", page.name, policy.workspace_id is not null as own, policy.months,
+    coalesce(file.rows, 0)::float8 as rows, coalesce(file.bytes, 0)::float8 as bytes,
+    coalesce(file.archived, 0) as archived, coalesce(file.unfinished, 0) as unfinished,
+    to_char(file.first, 'YYYY-MM') as first, to_char(file.last, 'YYYY-MM') as last,
+    erasure.since as "deletesSince"
+  from page
+  left join policy on policy.workspace_id = page.id
+  left join file on file.workspace_id = page.id
+  left join erasure on erasure.workspace_id = page.id
+  order by page.id`;
+
 /** A workspace, what it keeps, and what of it is archived. */
 export interface RetentionOfWorkspace {
   workspaceId: string;
@@ -215,7 +246,7 @@ export async function summarizeRetention(
   { after = NIL, limit }: { after?: string | undefined; limit: number },
 ): Promise<RetentionOfWorkspace[]> {
   const { rows } = await pool.query<RetentionOfWorkspace>({
-    text: summarizeStatement,
+    text: (await isDistributed(pool)) ? summarizeApartStatement : summarizeStatement,
     values: [after, limit],
   });
   return rows;

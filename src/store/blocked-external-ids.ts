@@ -1,4 +1,5 @@
 import type { Pool } from './database.ts';
+import { forEachWorkspace } from './distributed.ts';
 
 /**
  * Most external ids of one workspace that are blocked at once: every edge holds them in memory, and reads them
@@ -93,12 +94,18 @@ const blockIfDummiesStatement = `
  * @returns one entry per workspace that has dummy users who were not blocked yet
  */
 export async function blockIfDummies(pool: Pool, crowded: CrowdedProfile[]): Promise<DummyUsers[]> {
-  const { rows } = await pool.query<DummyUsers>(blockIfDummiesStatement, [
-    crowded.map(({ workspaceId }) => workspaceId),
-    crowded.map(({ profileId }) => profileId),
-    crowded.map(({ things }) => things),
-  ]);
-  return rows;
+  return forEachWorkspace(
+    pool,
+    { given: crowded, workspaceOf: ({ workspaceId }) => workspaceId },
+    async (some) => {
+      const { rows } = await pool.query<DummyUsers>(blockIfDummiesStatement, [
+        some.map(({ workspaceId }) => workspaceId),
+        some.map(({ profileId }) => profileId),
+        some.map(({ things }) => things),
+      ]);
+      return rows;
+    },
+  );
 }
 
 interface CrowdedProfile {

@@ -1,4 +1,5 @@
 import type { Connection, Pool } from './database.ts';
+import { isDistributed } from './distributed.ts';
 
 export interface LaneCount {
   lane: number;
@@ -123,8 +124,36 @@ const readUsageTodayStatement = `
   where today.rows > 0
   order by workspaces.name`;
 
+/** Of every shard at once, of which each goes through its own; the names are those of the coordinator. */
+const readUsageApartStatement = `
+  with today as materialized (
+    select
+      usage.workspace_id,
+      sum(usage.attributes)::float8 as attributes,
+      sum(usage.events)::float8 as events,
+      sum(usage.purchases)::float8 as purchases,
+      sum(usage.identity)::float8 as identity,
+      sum(usage.subscriptions)::float8 as subscriptions
+    from usage
+    where usage.day = $1::date
+    group by usage.workspace_id
+  )
+  select
+    workspaces.name as workspace,
+    today.attributes, today.events, today.purchases, today.identity, today.subscriptions
+  from today
+  join workspaces on workspaces.id = today.workspace_id
+  order by workspaces.name`;
+
+async function readUsageApart(pool: Pool): Promise<UsageToday[]> {
+  const today = new Date().toISOString().slice(0, 10);
+  const { rows } = await pool.query<UsageToday>(readUsageApartStatement, [today]);
+  return rows;
+}
+
 /** Objects that took effect today (UTC), per workspace. */
 export async function readUsageToday(pool: Pool): Promise<UsageToday[]> {
+  if (await isDistributed(pool)) return readUsageApart(pool);
   const { rows } = await pool.query<UsageToday>({ name: 'read-usage-today', text: readUsageTodayStatement });
   return rows;
 }

@@ -1,5 +1,6 @@
 import { createHash, randomBytes } from 'node:crypto';
 import type { Pool } from './database.ts';
+import { isDistributed } from './distributed.ts';
 import type { Channel } from './subscription-states.ts';
 
 interface ApiKeySecret {
@@ -76,7 +77,7 @@ export interface ApiKeyRow {
 }
 
 /** By the unique index on key_hash, a look-up for each. A revoked key is not found. */
-const findApiKeysStatement = `
+const keysStatement = (blocked: string) => `
   select
     wanted.place::integer,
     api_keys.id,
@@ -95,12 +96,7 @@ const findApiKeysStatement = `
       from subscription_groups
       where subscription_groups.workspace_id = api_keys.workspace_id
     ), '{}') as groups,
-    coalesce((
-      select json_agg(blocked_external_ids.external_id)
-      from blocked_external_ids
-      where blocked_external_ids.workspace_id = api_keys.workspace_id
-        and blocked_external_ids.unblocked_at is null
-    ), '[]') as blocked
+    ${blocked} as blocked
   from unnest($1::bytea[]) with ordinality as wanted (key_hash, place)
   cross join lateral (
     select api_keys.*
@@ -110,13 +106,40 @@ const findApiKeysStatement = `
     limit 1
   ) as api_keys`;
 
+const findApiKeysStatement = keysStatement(`coalesce((
+      select json_agg(blocked_external_ids.external_id)
+      from blocked_external_ids
+      where blocked_external_ids.workspace_id = api_keys.workspace_id
+        and blocked_external_ids.unblocked_at is null
+    ), '[]')`);
+
+/** Where what is blocked lies on other nodes than the keys. */
+const findApiKeysApartStatement = keysStatement("'[]'::json");
+const findBlockedStatement = `
+  select blocked_external_ids.workspace_id as "workspaceId", json_agg(blocked_external_ids.external_id) as blocked
+  from blocked_external_ids
+  where blocked_external_ids.workspace_id = any($1::uuid[]) and blocked_external_ids.unblocked_at is null
+  group by blocked_external_ids.workspace_id`;
+
+async function findBlockedApart(pool: Pool, workspaceIds: string[]): Promise<Map<string, string[]>> {
+  const { rows } = await pool.query<Pick<ApiKeyRow, 'workspaceId' | 'blocked'>>(findBlockedStatement, [
+    workspaceIds,
+  ]);
+  return new Map(rows.map(({ workspaceId, blocked }) => [workspaceId, blocked]));
+}
+
 /** Whose each key is, in their order; undefined where there is no such key. */
 export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKeyRow | undefined)[]> {
+  const isApart = await isDistributed(pool);
   const { rows } = await pool.query<ApiKeyRow & { place: number }>({
     name: 'find-api-keys',
-    text: findApiKeysStatement,
+    text: isApart ? findApiKeysApartStatement : findApiKeysStatement,
     values: [hashes],
   });
+  if (isApart && rows.length > 0) {
+    const blocked = await findBlockedApart(pool, [...new Set(rows.map(({ workspaceId }) => workspaceId))]);
+    for (const row of rows) row.blocked = blocked.get(row.workspaceId) ?? [];
+  }
   const found: (ApiKeyRow | undefined)[] = hashes.map(() => undefined);
   for (const { place, ...row } of rows) found[place - 1] = row;
   return found;

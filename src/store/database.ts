@@ -2,6 +2,7 @@ import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
 import { tracing } from '../platform/tracing.ts';
+import { findDistribution } from './distributed.ts';
 import { bindConnects, traceStatements, workFor } from './statement-spans.ts';
 
 /** Another program answers in the server's place: it was told nothing but the names of a role and a database. */
@@ -128,10 +129,11 @@ export function openPool(
   const options = Object.entries(session)
     .map(([name, value]) => `-c ${name}=${value}`)
     .join(' ');
-  const pool = new pg.Pool({
+  const pool: pg.Pool = new pg.Pool({
     Client: PostgresClient,
     connectionString: url,
     options,
+    verify: findDistribution(() => pool),
     max: size,
     connectionTimeoutMillis: patience.connection,
     query_timeout: patience.statement,

@@ -1,7 +1,15 @@
 import { type Actor, audited } from './audit.ts';
 import { type Pool, storable } from './database.ts';
 import { KIND, LAST, type ListedLetter, listedColumns } from './dead-letter-groups.ts';
-import { type LetterKey, lettersAudited } from './dead-letters.ts';
+import {
+  forLetters,
+  type LetterKey,
+  lettersAudited,
+  lettersTable,
+  letterValues,
+  locateLetters,
+} from './dead-letters.ts';
+import { forEachWorkspace } from './distributed.ts';
 
 /** One dead letter, with all that is known of it. */
 export interface WholeLetter extends ListedLetter {
@@ -19,18 +27,19 @@ export interface WholeLetter extends ListedLetter {
 const readLetterStatement = `
   select ${listedColumns},
     octet_length(letters.object::text) as bytes,
-    case when octet_length(letters.object::text) <= $2::integer then letters.object::text end as object,
+    case when octet_length(letters.object::text) <= $3::integer then letters.object::text end as object,
     letters.replayed_at as "replayedAt", letters.discarded_at as "discardedAt",
     letters.mended_at as "mendedAt", letters.mended_by as "mendedBy"
-  from kept_dead_letters as letters
-  where letters.id = $1::uuid`;
+  from ${lettersTable}`;
 
 /** @param most bytes of the object's JSON that are read */
 export async function readLetter(pool: Pool, id: string, most: number): Promise<WholeLetter | undefined> {
+  const keys = await locateLetters(pool, [id]);
+  if (keys.length === 0) return undefined;
   const { rows } = await pool.query<WholeLetter>({
     name: 'read-dead-letter',
     text: readLetterStatement,
-    values: [id, most],
+    values: [...letterValues(keys), most],
   });
   return rows[0];
 }
@@ -38,16 +47,16 @@ export async function readLetter(pool: Pool, id: string, most: number): Promise<
 // Of the view: whatever a delete has taken away is not there. Locks in id order, as every statement on dead letters does.
 const discardStatement = `
 with waiting as (
-  select letters.id
-    from kept_dead_letters as letters
-   where letters.id = any($1::uuid[]) and letters.state = 'waiting'
+  select letters.workspace_id, letters.id
+    from ${lettersTable}
+   where letters.id = any($2::uuid[]) and letters.state = 'waiting'
    order by letters.id
-     for update
+     for update of letters
 )
 update dead_letters
-   set state = 'discarded', discarded_at = now(), discarded_by = $2, discard_reason = $3
+   set state = 'discarded', discarded_at = now(), discarded_by = $3, discard_reason = $4
   from waiting
- where dead_letters.id = waiting.id
+ where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
 returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
 /** Who closes dead letters, and why: for whoever reads it later. */
@@ -65,10 +74,10 @@ export async function discardDeadLetters(
   { by, reason, actor }: Discard,
 ): Promise<string[]> {
   return audited(pool, actor, async (tx) => {
-    const { rows } = await tx.query<LetterKey>({
-      name: 'discard-dead-letters',
-      text: discardStatement,
-      values: [ids, storable(by), storable(reason)],
+    const rows = await forLetters(tx, await locateLetters(tx, ids), async (keys) => {
+      const values = [...letterValues(keys), storable(by), storable(reason)];
+      return (await tx.query<LetterKey>({ name: 'discard-dead-letters', text: discardStatement, values }))
+        .rows;
     });
     const entries = lettersAudited('dead_letters.discard', rows);
     return { result: rows.map(({ id }) => id), entries };
@@ -77,15 +86,18 @@ export async function discardDeadLetters(
 
 // By primary key. The names that the letter had stay: whoever was named is found by a delete, before and after.
 const mendStatement = `
+with waiting as (
+  select letters.workspace_id, letters.id
+    from ${lettersTable}
+   where letters.id = any($2::uuid[]) and letters.state = 'waiting'
+     for update of letters
+)
 update dead_letters
-   set original_object = coalesce(dead_letters.original_object, dead_letters.object), object = $2::json,
-       mended_at = now(), mended_by = $3,
-       identifiers = array(select distinct names.name from unnest(dead_letters.identifiers || $4::text[]) as names (name))
- where dead_letters.id = (
-         select letters.id
-           from kept_dead_letters as letters
-          where letters.id = $1::uuid and letters.state = 'waiting'
-            for update)
+   set original_object = coalesce(dead_letters.original_object, dead_letters.object), object = $3::json,
+       mended_at = now(), mended_by = $4,
+       identifiers = array(select distinct names.name from unnest(dead_letters.identifiers || $5::text[]) as names (name))
+  from waiting
+ where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
 returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
 
 /** What takes an object's place. */
@@ -106,10 +118,9 @@ export async function mendDeadLetter(
   { object, by, names, actor }: Mended,
 ): Promise<boolean> {
   return audited(pool, actor, async (tx) => {
-    const { rows } = await tx.query<LetterKey>({
-      name: 'mend-dead-letter',
-      text: mendStatement,
-      values: [id, object, storable(by), names.map(storable)],
+    const rows = await forLetters(tx, await locateLetters(tx, [id]), async (keys) => {
+      const values = [...letterValues(keys), object, storable(by), names.map(storable)];
+      return (await tx.query<LetterKey>({ name: 'mend-dead-letter', text: mendStatement, values })).rows;
     });
     return { result: rows.length === 1, entries: lettersAudited('dead_letters.mend', rows) };
   });
@@ -151,10 +162,17 @@ export async function selectClosed(
   { state, kind, before = LAST, limit }: ClosedPage,
 ): Promise<ListedLetter[]> {
   const isAny = kind === undefined;
-  const { rows } = await pool.query<ListedLetter>({
-    name: isAny ? 'select-closed-dead-letters' : 'select-closed-of-kind',
-    text: isAny ? selectClosedStatement : selectClosedOfKindStatement,
-    values: [workspaceIds, state, before, limit, ...(isAny ? [] : [storable(kind)])],
-  });
-  return rows;
+  const letters = await forEachWorkspace(
+    pool,
+    { given: workspaceIds, workspaceOf: (id) => id },
+    async (some) => {
+      const { rows } = await pool.query<ListedLetter>({
+        name: isAny ? 'select-closed-dead-letters' : 'select-closed-of-kind',
+        text: isAny ? selectClosedStatement : selectClosedOfKindStatement,
+        values: [some, state, before, limit, ...(isAny ? [] : [storable(kind)])],
+      });
+      return rows;
+    },
+  );
+  return letters.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, limit);
 }

@@ -1,4 +1,5 @@
 import { type Pool, storable } from './database.ts';
+import { forEachWorkspace } from './distributed.ts';
 
 /** Characters of a kind and of a reason that tell groups apart: as the index dead_letters_groups has them. */
 export const KIND = 'left(dead_letters.kind, 60)';
@@ -97,17 +98,20 @@ async function walkGroups(
 ): Promise<MetGroup[]> {
   const from = workspaceIds.filter((id) => after === undefined || id >= after.workspaceId).sort();
   const start = { kind: storable(kind ?? ''), reason: '', id: FIRST };
-  const starts = from.map((id) => (id === after?.workspaceId ? { ...after, id: LAST } : start));
-  const { rows } = await pool.query<MetGroup>({
-    name: 'walk-dead-letter-groups',
-    text: walkGroupsStatement,
-    values: [
-      from,
-      ...[starts.map((one) => one.kind), starts.map((one) => one.reason), starts.map((one) => one.id)],
-      ...[kind === undefined ? null : start.kind, most],
-    ],
+  const met = await forEachWorkspace(pool, { given: from, workspaceOf: (id) => id }, async (some) => {
+    const starts = some.map((id) => (id === after?.workspaceId ? { ...after, id: LAST } : start));
+    const { rows } = await pool.query<MetGroup>({
+      name: 'walk-dead-letter-groups',
+      text: walkGroupsStatement,
+      values: [
+        some,
+        ...[starts.map((one) => one.kind), starts.map((one) => one.reason), starts.map((one) => one.id)],
+        ...[kind === undefined ? null : start.kind, most],
+      ],
+    });
+    return rows;
   });
-  return rows;
+  return met.slice(0, most);
 }
 
 /**
@@ -144,18 +148,20 @@ async function countGroups<Met extends GroupName>(
 ): Promise<(Met & Counted & { newest: string })[]> {
   if (met.length === 0) return [];
   const most = Math.floor(MOST_COUNTED / met.length);
-  const { rows } = await pool.query<{ number: number; count: number; newest: string }>({
-    name: 'count-dead-letter-groups',
-    text: countGroupsStatement,
-    values: [
-      ...[met.map((one) => one.workspaceId), met.map((one) => one.kind), met.map((one) => one.reason)],
-      most,
-    ],
+  return forEachWorkspace(pool, { given: met, workspaceOf: (one) => one.workspaceId }, async (some) => {
+    const { rows } = await pool.query<{ number: number; count: number; newest: string }>({
+      name: 'count-dead-letter-groups',
+      text: countGroupsStatement,
+      values: [
+        ...[some.map((one) => one.workspaceId), some.map((one) => one.kind), some.map((one) => one.reason)],
+        most,
+      ],
+    });
+    return rows.map(({ number, count, newest }) => ({
+      ...some[number - 1]!,
+      ...{ count: Math.min(count, most), isMore: count > most, newest },
+    }));
   });
-  return rows.map(({ number, count, newest }) => ({
-    ...met[number - 1]!,
-    ...{ count: Math.min(count, most), isMore: count > most, newest },
-  }));
 }
 
 /** How many wait in one group, up to 5,000. */

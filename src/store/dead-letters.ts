@@ -2,6 +2,7 @@ import { type Identifier, toProfileId } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { AuditEntry } from './audit.ts';
 import type { Connection, Pool } from './database.ts';
+import { forEachWorkspace } from './distributed.ts';
 
 /**
  * waiting: it needs a person. replaying: it was handed to the workers again and has not been applied yet.
@@ -49,38 +50,82 @@ export function identifierText(identifier: Identifier): string {
   return 'email' in identifier ? `e:${identifier.email}` : `p:${identifier.phone}`;
 }
 
-// A second claim at the same time waits for the row, then no longer finds it waiting. Locks in id order.
-const claimWaitingForReplayStatement = `
-with waiting as (
-  select letters.id
-    from kept_dead_letters as letters
-   where letters.id = any($1::uuid[]) and letters.state = 'waiting'
-   order by letters.id
-     for update
-)
-update dead_letters
-   set state = 'replaying', replays = dead_letters.replays + 1
-  from waiting
- where dead_letters.id = waiting.id
-returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
-
 /** A dead letter by its id, and where it belongs. */
 export interface LetterKey {
   id: string;
   workspaceId: string;
 }
 
-/** Claims those of the dead letters that wait: each gets the number of its next replay. @returns those */
-export async function claimWaitingForReplay(
-  tx: Pick<Pool, 'query'>,
+/** By primary key; of a distributed table by an index of every shard, as who has an id may know no workspace. */
+const locateLettersStatement = `
+select dead_letters.id, dead_letters.workspace_id as "workspaceId"
+  from dead_letters
+ where dead_letters.id = any($1::uuid[])`;
+
+/** Whose dead letters these are; one that is not there is missing. */
+export async function locateLetters(
+  database: Pick<Pool, 'query'>,
   ids: readonly string[],
 ): Promise<LetterKey[]> {
-  const { rows } = await tx.query<LetterKey>({
-    name: 'claim-waiting-for-replay',
-    text: claimWaitingForReplayStatement,
+  if (ids.length === 0) return [];
+  const { rows } = await database.query<LetterKey>({
+    name: 'locate-letters',
+    text: locateLettersStatement,
     values: [ids],
   });
   return rows;
+}
+
+/**
+ * The dead letters of these keys but for what a delete has taken away, from the parameters $1 and $2. On one Postgres by their
+ * ids alone, which are the primary key: no index serves this comparison of workspaces.
+ */
+export const lettersTable = `unnest($1::uuid[], $2::uuid[]) as given (workspace_id, id)
+    join kept_dead_letters as letters on letters.workspace_id is not distinct from given.workspace_id and letters.id = given.id`;
+
+/** The parameters $1 and $2. */
+export const letterValues = (keys: readonly LetterKey[]) => [
+  keys.map(({ workspaceId }) => workspaceId),
+  keys.map(({ id }) => id),
+];
+
+/** Sends a statement about letters, where they lie apart once for each workspace. */
+export function forLetters<Row>(
+  database: Pool | Connection,
+  keys: readonly LetterKey[],
+  send: (some: readonly LetterKey[]) => Promise<Row[]>,
+): Promise<Row[]> {
+  return forEachWorkspace(database, { given: keys, workspaceOf: ({ workspaceId }) => workspaceId }, send);
+}
+
+// A second claim at the same time waits for the row, then no longer finds it waiting. Locks in id order.
+const claimWaitingForReplayStatement = `
+with waiting as (
+  select letters.workspace_id, letters.id
+    from ${lettersTable}
+   where letters.id = any($2::uuid[]) and letters.state = 'waiting'
+   order by letters.id
+     for update of letters
+)
+update dead_letters
+   set state = 'replaying', replays = dead_letters.replays + 1
+  from waiting
+ where dead_letters.workspace_id is not distinct from waiting.workspace_id and dead_letters.id = waiting.id
+returning dead_letters.id, dead_letters.workspace_id as "workspaceId"`;
+
+/** Claims those of the dead letters that wait: each gets the number of its next replay. @returns those */
+export async function claimWaitingForReplay(
+  tx: Pool | Connection,
+  ids: readonly string[],
+): Promise<LetterKey[]> {
+  return forLetters(tx, await locateLetters(tx, ids), async (keys) => {
+    const { rows } = await tx.query<LetterKey>({
+      name: 'claim-waiting-for-replay',
+      text: claimWaitingForReplayStatement,
+      values: letterValues(keys),
+    });
+    return rows;
+  });
 }
 
 /** What the audit says of dead letters with which the same was done. */
@@ -98,12 +143,12 @@ export function lettersAudited(
 // Locks in id order, as every statement on dead letters does. Of the view: whatever a delete has taken away is not there.
 const markReplayedStatement = `
 with applied as (
-  select letters.id from kept_dead_letters as letters where letters.id = any($1::uuid[]) order by letters.id for update
+  select letters.workspace_id, letters.id from ${lettersTable} order by letters.id for update of letters
 )
 update dead_letters
    set state = 'replayed', replayed_at = now()
   from applied
- where dead_letters.id = applied.id
+ where dead_letters.workspace_id is not distinct from applied.workspace_id and dead_letters.id = applied.id
 returning dead_letters.id`;
 
 /**
@@ -111,12 +156,12 @@ returning dead_letters.id`;
  *
  * @returns those that were there: a delete may have taken others away meanwhile
  */
-export async function markReplayed(connection: Connection, ids: readonly string[]): Promise<Set<string>> {
-  if (ids.length === 0) return new Set();
+export async function markReplayed(connection: Connection, keys: readonly LetterKey[]): Promise<Set<string>> {
+  if (keys.length === 0) return new Set();
   const { rows } = await connection.query<{ id: string }>({
     name: 'mark-replayed',
     text: markReplayedStatement,
-    values: [ids],
+    values: letterValues(keys),
   });
   return new Set(rows.map(({ id }) => id));
 }
@@ -144,10 +189,9 @@ export async function selectByRequest(
 
 /** How long a value is stands in front of it: what is too large is not unpacked. */
 const selectDeadLettersStatement = `
-select ${columnsWith(`case when octet_length(letters.object::text) <= $2::integer then letters.object
-    else to_json('more than ' || $2::integer || ' bytes') end`)}
-  from kept_dead_letters as letters
- where letters.id = any($1::uuid[])
+select ${columnsWith(`case when octet_length(letters.object::text) <= $3::integer then letters.object
+    else to_json('more than ' || $3::integer || ' bytes') end`)}
+  from ${lettersTable}
  order by letters.id`;
 
 /** No object has as many. */
@@ -163,41 +207,63 @@ export async function selectDeadLetters(
   ids: readonly string[],
   most = ANY_BYTES,
 ): Promise<DeadLetter[]> {
-  if (ids.length === 0) return [];
-  const { rows } = await database.query<DeadLetter>({
-    name: 'select-dead-letters',
-    text: selectDeadLettersStatement,
-    values: [ids, most],
+  return selectLetters(database, await locateLetters(database, ids), most);
+}
+
+/** The same for who knows whose they are. */
+export async function selectLetters(
+  database: Pool | Connection,
+  keys: readonly LetterKey[],
+  most = ANY_BYTES,
+): Promise<DeadLetter[]> {
+  if (keys.length === 0) return [];
+  const letters = await forLetters(database, keys, async (some) => {
+    const { rows } = await database.query<DeadLetter>({
+      name: 'select-dead-letters',
+      text: selectDeadLettersStatement,
+      values: [...letterValues(some), most],
+    });
+    return rows;
   });
-  return rows;
+  return letters.sort((one, other) => (one.id < other.id ? -1 : 1));
 }
 
 // Reads the partial index dead_letters_waiting from its end: nothing to read while no dead letter waits. However many of
 // a deleted user are being erased just now, it goes no further than twice as far as it has to.
 const selectLatestWaitingStatement = `
-select letters.id, letters.replays
-  from (
-         select dead_letters.id
-           from dead_letters
-          where dead_letters.state = 'waiting'
-          order by dead_letters.id desc
-          limit 2 * $1::integer
-       ) as latest
-  join kept_dead_letters as letters on letters.id = latest.id
- order by letters.id desc
- limit $1::integer`;
+select dead_letters.id, dead_letters.workspace_id as "workspaceId", dead_letters.replays
+  from dead_letters
+ where dead_letters.state = 'waiting'
+ order by dead_letters.id desc
+ limit 2 * $1::integer`;
+
+/** By primary key. */
+const selectKeptStatement = `select letters.id from ${lettersTable}`;
 
 /** The dead letters that wait, the latest accepted first, `limit` at most. */
 export async function selectLatestWaiting(
   pool: Pool,
   limit: number,
 ): Promise<{ id: string; replays: number }[]> {
-  const { rows } = await pool.query({
+  const { rows: latest } = await pool.query<LetterKey & { replays: number }>({
     name: 'select-latest-waiting',
     text: selectLatestWaitingStatement,
     values: [limit],
   });
-  return rows;
+  if (latest.length === 0) return [];
+  const rows = await forLetters(pool, latest, async (keys) => {
+    const found = await pool.query<{ id: string }>({
+      name: 'select-kept-letters',
+      text: selectKeptStatement,
+      values: letterValues(keys),
+    });
+    return found.rows;
+  });
+  const kept = new Set(rows.map(({ id }) => id));
+  return latest
+    .filter(({ id }) => kept.has(id))
+    .slice(0, limit)
+    .map(({ id, replays }) => ({ id, replays }));
 }
 
 /** By the index dead_letters_waiting, as far as its bound. */

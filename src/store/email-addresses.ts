@@ -138,28 +138,39 @@ const clearSpamMarksStatement = `
       and profiles.marked_email_as_spam_at is not null
     order by profiles.id
     for update
-  ), cleared as (
-    update profiles set marked_email_as_spam_at = null
-    from locked
-    where profiles.workspace_id = locked.workspace_id and profiles.id = locked.id
-    returning profiles.workspace_id, profiles.id
   )
+  update profiles set marked_email_as_spam_at = null
+  from locked
+  join marked on marked.workspace_id = locked.workspace_id and marked.id = locked.id
+  where profiles.workspace_id = locked.workspace_id and profiles.id = locked.id
+  returning profiles.workspace_id, profiles.id, marked.request_id`;
+
+const tellClearedStatement = `
   insert into subscription_history (
     workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
   select
-    marked.workspace_id, 'profile', marked.id::text, 'spam', '${marks.spam}', null, $4::timestamptz, marked.request_id
-  from cleared
-  join marked on marked.workspace_id = cleared.workspace_id and marked.id = cleared.id`;
+    cleared.workspace_id, 'profile', cleared.id::text, 'spam', '${marks.spam}', null, $4::timestamptz, cleared.request_id
+  from unnest($1::uuid[], $2::uuid[], $3::text[]) as cleared (workspace_id, id, request_id)`;
 
 /** Takes the mark as spam from everyone who has one of the addresses. It is no update of the profile. */
 export async function clearSpamMarks(tx: Connection, cleared: ClearedSpam[], now: string): Promise<void> {
-  await tx.query({
+  const { rows } = await tx.query<{ workspace_id: string; id: string; request_id: string }>({
     name: 'clear-spam-marks',
     text: clearSpamMarksStatement,
     values: [
       cleared.map(({ workspace_id }) => workspace_id),
       cleared.map(({ email }) => email),
       cleared.map(({ request_id }) => request_id),
+    ],
+  });
+  if (rows.length === 0) return;
+  await tx.query({
+    name: 'tell-cleared-marks',
+    text: tellClearedStatement,
+    values: [
+      rows.map(({ workspace_id }) => workspace_id),
+      rows.map(({ id }) => id),
+      rows.map(({ request_id }) => request_id),
       now,
     ],
   });

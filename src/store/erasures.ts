@@ -1,5 +1,6 @@
 import { uuidArray } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
+import { isDistributed, WORKSPACES } from './distributed.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
 
 /** What hangs on a profile: the columns of its key besides the workspace, and what makes a row the profile's. */
@@ -121,11 +122,11 @@ export async function eraseActivity(
  * By primary keys: a slice of the first history that was dropped, in the order of the table, and that no other worker
  * has in hand. The last slice strikes it off. It has no name, and so is planned anew each time, for the table as it is.
  */
-const eraseHistoriesStatement = `
+const eraseStatement = (own: string) => `
   with dropped as materialized (
     select dropped_histories.workspace_id, dropped_histories.subject_kind, dropped_histories.subject,
       dropped_histories.up_to
-    from dropped_histories
+    from dropped_histories ${own}
     order by dropped_histories.workspace_id, dropped_histories.subject_kind, dropped_histories.subject
     limit 1
     for update skip locked
@@ -159,8 +160,27 @@ const eraseHistoriesStatement = `
   )
   select from dropped`;
 
+const eraseHistoriesStatement = eraseStatement('');
+const eraseHistoriesOfStatement = eraseStatement('where dropped_histories.workspace_id = $2::uuid');
+
+/** The table has a row for each long history that is being erased. */
+const ownersOfHistoriesStatement = `
+  select distinct dropped_histories.workspace_id as id
+  from dropped_histories
+  order by dropped_histories.workspace_id
+  limit ${WORKSPACES}`;
+
+async function eraseHistoriesApart(pool: Pool, limit: number): Promise<boolean> {
+  const { rows } = await pool.query<{ id: string }>(ownersOfHistoriesStatement);
+  let erased = 0;
+  for (const { id } of rows)
+    erased += (await pool.query({ text: eraseHistoriesOfStatement, values: [limit, id] })).rowCount ?? 0;
+  return erased !== 0;
+}
+
 /** @returns false when none is left that another worker has not in hand */
 export async function eraseHistories(pool: Pool, limit: number): Promise<boolean> {
+  if (await isDistributed(pool)) return eraseHistoriesApart(pool, limit);
   const { rowCount } = await pool.query({ text: eraseHistoriesStatement, values: [limit] });
   return rowCount !== 0;
 }

@@ -8,14 +8,15 @@ import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pair
  */
 const renaming = `
   changes as materialized (
-    select slice.place, array_agg(distinct 'u:' || slice.kept_id) as added,
+    select slice.workspace_id, slice.place, array_agg(distinct 'u:' || slice.kept_id) as added,
       coalesce(array_agg(distinct slice.old) filter (where slice.old is not null), '{}') as dropped
     from slice
-    group by slice.place
+    group by slice.workspace_id, slice.place
   ), letters as materialized (
-    select dead_letters.id, changes.added, changes.dropped
+    select dead_letters.workspace_id, dead_letters.id, changes.added, changes.dropped
     from changes
-    join dead_letters on dead_letters.place = changes.place
+    join dead_letters
+      on dead_letters.place = changes.place and dead_letters.workspace_id is not distinct from changes.workspace_id
     order by dead_letters.id
     for update of dead_letters
   ), letters_renamed as (
@@ -24,12 +25,13 @@ const renaming = `
       from unnest(dead_letters.identifiers || letters.added) as named (name)
       where named.name <> all(letters.dropped))
     from letters
-    where dead_letters.id = letters.id
+    where dead_letters.id = letters.id and dead_letters.workspace_id is not distinct from letters.workspace_id
     returning 1
   ), failed_rows as materialized (
-    select sync_row_errors.place, changes.added, changes.dropped
+    select sync_row_errors.workspace_id, sync_row_errors.place, changes.added, changes.dropped
     from changes
-    join sync_row_errors on sync_row_errors.place = changes.place
+    join sync_row_errors
+      on sync_row_errors.place = changes.place and sync_row_errors.workspace_id is not distinct from changes.workspace_id
     order by sync_row_errors.place
     for update of sync_row_errors
   ), rows_renamed as (
@@ -38,14 +40,14 @@ const renaming = `
       from unnest(sync_row_errors.identifiers || failed_rows.added) as named (name)
       where named.name <> all(failed_rows.dropped))
     from failed_rows
-    where sync_row_errors.place = failed_rows.place
+    where sync_row_errors.place = failed_rows.place and sync_row_errors.workspace_id is not distinct from failed_rows.workspace_id
     returning 1
   )`;
 
 /** By primary key and the unique indexes on places: at most $4 of each merged profile. */
 const owned = `
   with slice as materialized (
-    select hit.place, 'u:' || pairs.merged_id as old, pairs.kept_id
+    select pairs.workspace_id, hit.place, 'u:' || pairs.merged_id as old, pairs.kept_id
     from ${pairsTable}
     cross join lateral (
       select named_failures.place
@@ -122,7 +124,7 @@ const statement = `
   with wanted as materialized (
     select * from ${keysTable}
   ), slice as materialized (
-    select distinct hit.place
+    select distinct wanted.workspace_id, hit.place
     from wanted
     cross join lateral (
       select due.place
@@ -150,21 +152,27 @@ const statement = `
       limit $3
     ) as hit
   ), letters as materialized (
-    select dead_letters.id
+    select dead_letters.workspace_id, dead_letters.id
     from slice
-    join dead_letters on dead_letters.place = slice.place
+    join dead_letters
+      on dead_letters.place = slice.place and dead_letters.workspace_id is not distinct from slice.workspace_id
     order by dead_letters.id
     for update of dead_letters
   ), letters_gone as (
-    delete from dead_letters using letters where dead_letters.id = letters.id returning 1
+    delete from dead_letters using letters
+    where dead_letters.id = letters.id and dead_letters.workspace_id is not distinct from letters.workspace_id
+    returning 1
   ), failed_rows as materialized (
-    select sync_row_errors.place
+    select sync_row_errors.workspace_id, sync_row_errors.place
     from slice
-    join sync_row_errors on sync_row_errors.place = slice.place
+    join sync_row_errors
+      on sync_row_errors.place = slice.place and sync_row_errors.workspace_id is not distinct from slice.workspace_id
     order by sync_row_errors.place
     for update of sync_row_errors
   ), rows_gone as (
-    delete from sync_row_errors using failed_rows where sync_row_errors.place = failed_rows.place returning 1
+    delete from sync_row_errors using failed_rows
+    where sync_row_errors.place = failed_rows.place and sync_row_errors.workspace_id is not distinct from failed_rows.workspace_id
+    returning 1
   )
   select ((select count(*) from letters_gone) + (select count(*) from rows_gone))::integer as gone`;
 

@@ -1,4 +1,5 @@
 import type { Pool } from './database.ts';
+import { readApplied } from './ledger.ts';
 
 /** What a Postgres says of itself that our promises, or our speed, rest on. */
 export interface PostgresHealth {
@@ -46,19 +47,25 @@ export async function readPostgresHealth(pool: Pick<Pool, 'query'>): Promise<Pos
 /** `fence_arrivals` holds hardly more than the fences at which a lane waits now. */
 const arrivals = `
   select
-    count(distinct fence_arrivals.fence_id)::integer as fences,
-    coalesce(max(extract(epoch from now() - fence_arrivals.arrived_at)), 0)::float8 as seconds
+    fence_arrivals.fence_id::text as id,
+    max(extract(epoch from now() - fence_arrivals.arrived_at))::float8 as seconds
   from fence_arrivals
   where fence_arrivals.arrived_at < now() - make_interval(secs => $1::integer)
-    and not exists (select from ledger where ledger.envelope_id = fence_arrivals.fence_id)`;
+  group by fence_arrivals.fence_id`;
 
 /** Fences that are not passed and at which a lane has stood for so many seconds, and for how long the oldest has. */
 export async function readStuckFences(
   pool: Pick<Pool, 'query'>,
   afterSeconds: number,
 ): Promise<{ fences: number; seconds: number }> {
-  const { rows } = await pool.query<{ fences: number; seconds: number }>(arrivals, [afterSeconds]);
-  return rows[0]!;
+  const { rows } = await pool.query<{ id: string; seconds: number }>(arrivals, [afterSeconds]);
+  if (rows.length === 0) return { fences: 0, seconds: 0 };
+  const passed = await readApplied(
+    pool,
+    rows.map(({ id }) => id),
+  );
+  const stuck = rows.filter(({ id }) => !passed.has(id));
+  return { fences: stuck.length, seconds: Math.max(0, ...stuck.map(({ seconds }) => seconds)) };
 }
 
 /** As `ensure_month_partitions` names them. */

@@ -1,5 +1,6 @@
 import type { Json } from '../profile/json.ts';
 import type { Pool } from './database.ts';
+import { isDistributed, WORKSPACES } from './distributed.ts';
 
 /** What an Idempotency-Key means: one request of one operation of one owner. */
 export interface Key {
@@ -207,17 +208,33 @@ export async function endLease(pool: Pool, key: Key, requestId: string): Promise
 const SLICE = 1000;
 
 /** By the index on the time. What another worker is deleting is left to it. */
-const forgetKeysStatement = `
+const forgetStatement = (own: (table: string) => string) => `
   delete from idempotency_keys
-  where (owner_id, operation, key_hash) in (
+  where ${own('idempotency_keys')} (owner_id, operation, key_hash) in (
     select old.owner_id, old.operation, old.key_hash
     from idempotency_keys as old
-    where old.created_at <= now() - ${KEPT}
+    where ${own('old')} old.created_at <= now() - ${KEPT}
     limit ${SLICE}
     for update skip locked)`;
 
+const forgetKeysStatement = forgetStatement(() => '');
+const forgetKeysOfStatement = forgetStatement((table) => `${table}.owner_id = $1::uuid and`);
+
+/** Of every shard at once; in no order, since all of them have their turn. */
+const ownersOfOldStatement = `
+  select distinct idempotency_keys.owner_id as id
+  from idempotency_keys
+  where idempotency_keys.created_at <= now() - ${KEPT}
+  limit ${WORKSPACES}`;
+
+async function forgetKeysApart(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<{ id: string }>(ownersOfOldStatement);
+  for (const { id } of rows) await pool.query(forgetKeysOfStatement, [id]);
+}
+
 /** Forgets the keys of the day before, a slice at a time. */
 export async function forgetKeys(pool: Pool): Promise<void> {
+  if (await isDistributed(pool)) return forgetKeysApart(pool);
   let deleted: number | null;
   do {
     ({ rowCount: deleted } = await pool.query(forgetKeysStatement));

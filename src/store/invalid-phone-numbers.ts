@@ -1,4 +1,5 @@
 import type { Connection, Pool } from './database.ts';
+import { forEachWorkspace } from './distributed.ts';
 
 /** Why no message reaches a number: its provider says so, or nobody has it any more. */
 export const invalidReasons = ['provider_error', 'deactivated'] as const;
@@ -116,32 +117,31 @@ export interface InvalidNumbersCursor {
   phone: string;
 }
 
-/** A page of the primary key; each old number of it by profiles_phone, which a join would read from end to end. */
+/** A page of the primary key. */
+const pageStatement = `
+  select
+    invalid_phone_numbers.workspace_id as "workspaceId", invalid_phone_numbers.phone,
+    invalid_phone_numbers.detected_at < now() - make_interval(days => $4) as old
+  from invalid_phone_numbers
+  where (invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone) > ($1::uuid, $2::text)
+  order by invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone
+  limit $3`;
+
+/** By primary key; each number by profiles_phone, which a join would read from end to end. */
 const forgetStatement = `
-  with page as materialized (
-    select invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone, invalid_phone_numbers.detected_at
-    from invalid_phone_numbers
-    where (invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone) > ($1::uuid, $2::text)
-    order by invalid_phone_numbers.workspace_id, invalid_phone_numbers.phone
-    limit $3
-  ), gone as (
-    delete from invalid_phone_numbers using page
-    where invalid_phone_numbers.workspace_id = page.workspace_id
-      and invalid_phone_numbers.phone = page.phone
-      and page.detected_at < now() - make_interval(days => $4)
-      and (
-        select profiles.id
-        from profiles
-        where profiles.workspace_id = page.workspace_id
-          and profiles.phone = page.phone
-          and profiles.phone_valid
-        limit 1
-      ) is null
-  )
-  select page.workspace_id as "workspaceId", page.phone
-  from page
-  order by page.workspace_id, page.phone
-  offset $3 - 1`;
+  delete from invalid_phone_numbers
+  using unnest($1::uuid[], $2::text[]) as page (workspace_id, phone)
+  where invalid_phone_numbers.workspace_id = page.workspace_id
+    and invalid_phone_numbers.phone = page.phone
+    and invalid_phone_numbers.detected_at < now() - make_interval(days => $3)
+    and (
+      select profiles.id
+      from profiles
+      where profiles.workspace_id = page.workspace_id
+        and profiles.phone = page.phone
+        and profiles.phone_valid
+      limit 1
+    ) is null`;
 
 /**
  * Takes numbers off the list that have been on it for 90 days and that nobody has.
@@ -152,9 +152,9 @@ export async function forgetInvalidNumbers(
   pool: Pool,
   after: InvalidNumbersCursor | undefined,
 ): Promise<InvalidNumbersCursor | undefined> {
-  const { rows } = await pool.query<InvalidNumbersCursor>({
-    name: 'forget-invalid-numbers',
-    text: forgetStatement,
+  const { rows: page } = await pool.query<InvalidNumbersCursor & { old: boolean }>({
+    name: 'page-of-invalid-numbers',
+    text: pageStatement,
     values: [
       after?.workspaceId ?? '00000000-0000-0000-0000-000000000000',
       after?.phone ?? '',
@@ -162,5 +162,16 @@ export async function forgetInvalidNumbers(
       KEPT_DAYS,
     ],
   });
-  return rows[0];
+  const given = page.filter(({ old }) => old);
+  if (given.length > 0)
+    await forEachWorkspace(pool, { given, workspaceOf: ({ workspaceId }) => workspaceId }, async (some) => {
+      await pool.query({
+        name: 'forget-invalid-numbers',
+        text: forgetStatement,
+        values: [some.map(({ workspaceId }) => workspaceId), some.map(({ phone }) => phone), KEPT_DAYS],
+      });
+      return [];
+    });
+  const last = page.length < PAGE ? undefined : page.at(-1);
+  return last && { workspaceId: last.workspaceId, phone: last.phone };
 }

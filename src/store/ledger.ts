@@ -1,5 +1,6 @@
 import { idBytes } from '../jobs/traces.ts';
 import type { Connection, Pool } from './database.ts';
+import { isOf } from './one-workspace.ts';
 
 /** The store's clock as SQL: ISO 8601 with microseconds, which a Date would cut off. */
 export const storeClock = `to_char(clock_timestamp() at time zone 'utc', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`;
@@ -11,10 +12,10 @@ export const storeClock = `to_char(clock_timestamp() at time zone 'utc', 'YYYY-M
  */
 const claimEnvelopesStatement = `
   with claimed as (
-    insert into ledger (envelope_id, requests)
-    select given.envelope_id, given.requests
-    from unnest($1::uuid[], $2::bytea[]) as given (envelope_id, requests)
-    on conflict (envelope_id) do nothing
+    insert into ledger (workspace_id, envelope_id, requests)
+    select given.workspace_id, given.envelope_id, given.requests
+    from unnest($1::uuid[], $2::uuid[], $3::bytea[]) as given (workspace_id, envelope_id, requests)
+    on conflict do nothing
     returning ledger.envelope_id
   )
   select
@@ -23,9 +24,27 @@ const claimEnvelopesStatement = `
     array(
       select distinct stream_destinations.workspace_id::text
       from stream_destinations
-      where stream_destinations.workspace_id = any($3::uuid[])
+      where stream_destinations.workspace_id = any($4::uuid[])
     ) as streamed,
     ${storeClock} as now`;
+
+/** In the place of a workspace: objects of several are in it. */
+export const SHARED = '00000000-0000-0000-0000-000000000000';
+
+/** The key of what the store knows of an envelope. */
+export interface EnvelopeKey {
+  id: string;
+  /** Whose all of its objects are; NIL: they are of several workspaces. */
+  workspaceId: string;
+}
+
+/** The table of the keys, from the parameters $1 and $2. */
+const keysTable = 'unnest($1::uuid[], $2::uuid[]) as given (workspace_id, envelope_id)';
+
+const keyValues = (keys: EnvelopeKey[]) => [
+  keys.map(({ workspaceId }) => workspaceId),
+  keys.map(({ id }) => id),
+];
 
 /**
  * Claims envelopes for the open transaction: those returned were never applied, and are once it commits.
@@ -35,69 +54,82 @@ const claimEnvelopesStatement = `
  */
 export async function claimEnvelopes(
   tx: Connection,
-  envelopes: { id: string; traces: Buffer | undefined }[],
+  envelopes: (EnvelopeKey & { traces: Buffer | undefined })[],
   workspaces: string[] = [],
 ): Promise<{ claimed: Set<string>; now: string; streamed: Set<string> }> {
   const sorted = [...envelopes].sort((one, other) => (one.id < other.id ? -1 : 1));
   const { rows } = await tx.query<{ ids: string[]; now: string; streamed: string[] }>({
     name: 'claim-envelopes',
     text: claimEnvelopesStatement,
-    values: [sorted.map(({ id }) => id), sorted.map(({ traces }) => traces ?? null), workspaces],
+    values: [...keyValues(sorted), sorted.map(({ traces }) => traces ?? null), workspaces],
   });
   const { ids, now, streamed } = rows[0]!;
   return { claimed: new Set(ids), now, streamed: new Set(streamed) };
 }
 
 /** An envelope of which a part is applied. */
-export interface CutEnvelope {
-  id: string;
+export interface CutEnvelope extends EnvelopeKey {
   /** Places of the objects that are left; the others are done with. */
   left: number[];
 }
 
-/** By primary key. Of its own: a claim that waited for another transaction sees nothing of what that one wrote. */
+/**
+ * By primary key. Of its own: a claim that waited for another transaction sees nothing of what that one wrote. A worker
+ * of an earlier release says of none whose it is.
+ */
 const selected = `
   select cut_envelopes.envelope_id::text as id, cut_envelopes.left_places as left
-  from cut_envelopes
-  where cut_envelopes.envelope_id = any($1::uuid[])`;
+  from ${keysTable}
+  join cut_envelopes
+    on cut_envelopes.envelope_id = given.envelope_id and ${isOf('cut_envelopes', 'given')}`;
 
 /** What earlier parts of these envelopes, which are claimed, have left; one that was never cut is missing. */
-export async function readCutEnvelopes(tx: Connection, ids: string[]): Promise<CutEnvelope[]> {
-  const { rows } = await tx.query<CutEnvelope>({ name: 'read-cut-envelopes', text: selected, values: [ids] });
+export async function readCutEnvelopes(
+  tx: Connection,
+  keys: EnvelopeKey[],
+): Promise<Pick<CutEnvelope, 'id' | 'left'>[]> {
+  const { rows } = await tx.query<Pick<CutEnvelope, 'id' | 'left'>>({
+    name: 'read-cut-envelopes',
+    text: selected,
+    values: keyValues(keys),
+  });
   return rows;
 }
 
 /** By primary key. */
-const released = 'delete from ledger where ledger.envelope_id = any($1::uuid[])';
+const released = `
+  delete from ledger using ${keysTable}
+  where ledger.workspace_id = given.workspace_id and ledger.envelope_id = given.envelope_id`;
 
 /** Upserts by primary key; sorted by the caller. */
 const upserted = `
-  insert into cut_envelopes (envelope_id, left_places, cut_at)
-  select cut.id, cut.left_places, now()
-  from jsonb_to_recordset($1::jsonb) as cut (id uuid, left_places integer[])
+  insert into cut_envelopes (workspace_id, envelope_id, left_places, cut_at)
+  select cut.workspace_id, cut.id, cut.left_places, now()
+  from jsonb_to_recordset($1::jsonb) as cut (workspace_id uuid, id uuid, left_places integer[])
   on conflict (envelope_id) do update set left_places = excluded.left_places, cut_at = excluded.cut_at`;
 
 /** Gives claimed envelopes back when the transaction ends: whoever claims them next goes on with them. */
-export async function releaseEnvelopes(tx: Connection, ids: string[]): Promise<void> {
-  await tx.query({ name: 'release-envelopes', text: released, values: [ids] });
+export async function releaseEnvelopes(tx: Connection, keys: EnvelopeKey[]): Promise<void> {
+  await tx.query({ name: 'release-envelopes', text: released, values: keyValues(keys) });
 }
 
 /** Notes what is left of envelopes of which a part is done. */
 export async function cutEnvelopes(tx: Connection, cut: CutEnvelope[]): Promise<void> {
   const sorted = [...cut].sort((one, other) => (one.id < other.id ? -1 : 1));
-  await tx.query({
-    name: 'cut-envelopes',
-    text: upserted,
-    values: [JSON.stringify(sorted.map(({ id, left }) => ({ id, left_places: left })))],
-  });
+  const rows = sorted.map(({ workspaceId, id, left }) => ({
+    ...{ workspace_id: workspaceId, id, left_places: left },
+  }));
+  await tx.query({ name: 'cut-envelopes', text: upserted, values: [JSON.stringify(rows)] });
 }
 
 /** By primary key. */
-const dropped = 'delete from cut_envelopes where cut_envelopes.envelope_id = any($1::uuid[])';
+const dropped = `
+  delete from cut_envelopes using ${keysTable}
+  where cut_envelopes.envelope_id = given.envelope_id and ${isOf('cut_envelopes', 'given')}`;
 
 /** Forgets that envelopes were cut, once the ledger knows them. */
-export async function dropCutEnvelopes(tx: Connection, ids: string[]): Promise<void> {
-  await tx.query({ name: 'drop-cut-envelopes', text: dropped, values: [ids] });
+export async function dropCutEnvelopes(tx: Connection, keys: EnvelopeKey[]): Promise<void> {
+  await tx.query({ name: 'drop-cut-envelopes', text: dropped, values: keyValues(keys) });
 }
 
 /**
@@ -172,11 +204,46 @@ const readAppliedStatement = `
   where ledger.envelope_id = any($1::uuid[])`;
 
 /** Those of the envelopes that have taken effect by now. */
-export async function readApplied(pool: Pool, ids: string[]): Promise<Set<string>> {
+export async function readApplied(pool: Pick<Pool, 'query'>, ids: string[]): Promise<Set<string>> {
   const { rows } = await pool.query<{ id: string }>({
     name: 'read-applied',
     text: readAppliedStatement,
     values: [ids],
+  });
+  return new Set(rows.map(({ id }) => id));
+}
+
+/** By primary key. */
+const recordWholeStatement = `
+  insert into ledger (workspace_id, envelope_id)
+  select given.workspace_id, given.envelope_id
+  from unnest($1::uuid[], $2::uuid[]) as given (workspace_id, envelope_id)
+  on conflict do nothing`;
+
+/** Says that envelopes have taken effect of which each workspace had its share: behind all of them. */
+export async function recordWhole(pool: Pool, ids: string[]): Promise<void> {
+  await pool.query({
+    name: 'record-whole',
+    text: recordWholeStatement,
+    values: keyValues(ids.map((id) => ({ id, workspaceId: SHARED }))),
+  });
+}
+
+/** By primary key; locks nothing. */
+const readSharedStatement = `
+  select ledger.envelope_id::text as id
+  from ledger
+  where ledger.workspace_id = $1::uuid and ledger.envelope_id = any($2::uuid[])`;
+
+/**
+ * Those of the envelopes that took effect as a whole, whosever their objects are: also while the tables lay on one
+ * Postgres.
+ */
+export async function readAppliedWhole(pool: Pool, ids: string[]): Promise<Set<string>> {
+  const { rows } = await pool.query<{ id: string }>({
+    name: 'read-applied-whole',
+    text: readSharedStatement,
+    values: [SHARED, ids],
   });
   return new Set(rows.map(({ id }) => id));
 }

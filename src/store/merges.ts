@@ -104,17 +104,22 @@ const sideOf = (id: 'merged_id' | 'kept_id') => `(
     limit 1
   )`;
 
-/** By primary key, each row for itself; both are locked already. A mark as spam that is new to the kept one is history. */
-const mergeProfilesStatement = `
-  with told as (
-    insert into subscription_history (
-      workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
-    select pairs.workspace_id, 'profile', pairs.kept_id::text, 'spam', null, '${marks.spam}', $5::timestamptz, pairs.request_id
+/** By primary key. A mark as spam that is new to the kept one is history. */
+const tellMarksStatement = `
+  with told as materialized (
+    select pairs.workspace_id, pairs.kept_id, pairs.request_id
     from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[]) as pairs (workspace_id, merged_id, kept_id, request_id)
     cross join lateral ${sideOf('merged_id')} as merged
     cross join lateral ${sideOf('kept_id')} as kept
     where merged.marked_email_as_spam_at is not null and kept.marked_email_as_spam_at is null
   )
+  insert into subscription_history (
+    workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
+  select told.workspace_id, 'profile', told.kept_id::text, 'spam', null, '${marks.spam}', $5::timestamptz, told.request_id
+  from told`;
+
+/** By primary key, each row for itself; both are locked already. */
+const mergeProfilesStatement = `
   update profiles set
     ${mergedColumns(mergeRules.profiles, { kept: 'profiles', merged: 'merged' }, apart)},
     latitude = case when profiles.latitude is null then merged.latitude else profiles.latitude end,
@@ -127,11 +132,12 @@ const mergeProfilesStatement = `
 
 /** Gives the kept profiles what they lack, by the rules of `mergeRules`. */
 export async function mergeProfiles(tx: Connection, pairs: MergePair[], now: string): Promise<void> {
-  await tx.query({
-    name: 'merge-profiles',
-    text: mergeProfilesStatement,
-    values: [...pairValues(pairs), pairs.map(({ request_id }) => request_id), now],
-  });
+  const keys = pairValues(pairs);
+  const requests = pairs.map(({ request_id }) => request_id);
+  await Promise.all([
+    tx.query({ name: 'tell-merged-marks', text: tellMarksStatement, values: [...keys, requests, now] }),
+    tx.query({ name: 'merge-profiles', text: mergeProfilesStatement, values: keys }),
+  ]);
 }
 
 /**

@@ -102,7 +102,10 @@ async function applyOnce(
   const adapter = new WholeScripts(pool);
   const bound = bindMigrationAwareSqlAdapterFactory(adapter);
   const engine = await engineModule.SchemaEngine.new({ datamodels: undefined }, () => {}, bound);
-  await pool.query(`begin; set local lock_timeout = ${lockTimeout}`);
+  // The second is of a Citus alone: a transaction that changes several tables there goes through them one by one.
+  await pool.query(
+    `begin; set local lock_timeout = ${lockTimeout}; set local citus.multi_shard_modify_mode = 'sequential'`,
+  );
   try {
     const filters = { externalTables: [], externalEnums: [] };
     const { appliedMigrationNames } = await engine.applyMigrations({ migrationsList, filters });

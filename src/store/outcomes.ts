@@ -36,6 +36,7 @@ export async function readOutcomes(pool: Pool, objectIds: string[]): Promise<Rea
 
 /** How an object ended whose sender waits for it. */
 export interface Outcome {
+  workspace_id: string;
   object_id: string;
   /** Why it did not take effect; absent: it did. */
   error?: string;
@@ -43,9 +44,9 @@ export interface Outcome {
 
 /** A replay may decide an object anew. */
 const recordOutcomesStatement = `
-  insert into outcomes (object_id, error)
-  select given.object_id, given.error
-  from unnest($1::uuid[], $2::text[]) as given (object_id, error)
+  insert into outcomes (workspace_id, object_id, error)
+  select given.workspace_id, given.object_id, given.error
+  from unnest($1::uuid[], $2::uuid[], $3::text[]) as given (workspace_id, object_id, error)
   on conflict (object_id) do update set error = excluded.error, decided_at = excluded.decided_at`;
 
 /** In the transaction that applies the objects: whoever sees an outcome sees its effect. */
@@ -53,6 +54,10 @@ export async function recordOutcomes(tx: Connection, outcomes: Outcome[]): Promi
   await tx.query({
     name: 'record-outcomes',
     text: recordOutcomesStatement,
-    values: [uuidArray(outcomes, (row) => row.object_id), outcomes.map((row) => row.error)],
+    values: [
+      uuidArray(outcomes, (row) => row.workspace_id),
+      uuidArray(outcomes, (row) => row.object_id),
+      outcomes.map((row) => row.error),
+    ],
   });
 }

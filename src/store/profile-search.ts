@@ -1,4 +1,5 @@
 import type { Pool } from './database.ts';
+import { forEachWorkspace } from './distributed.ts';
 
 /** A user as a list shows one. */
 export interface FoundUser {
@@ -107,6 +108,14 @@ const searchUsersStatement = `
   ) as profiles
   order by found.rank, profiles.external_id, profiles.id`;
 
+function ofEach(
+  pool: Pool,
+  workspaceIds: readonly string[],
+  send: (some: readonly string[]) => Promise<FoundUser[]>,
+): Promise<FoundUser[]> {
+  return forEachWorkspace(pool, { given: workspaceIds, workspaceOf: (id) => id }, send);
+}
+
 /** The users of these workspaces whom the text may mean; who is named exactly comes first, and `limit` at most. */
 export async function searchUsers(
   pool: Pool,
@@ -114,15 +123,19 @@ export async function searchUsers(
   { search, limit }: { search: UserSearch; limit: number },
 ): Promise<FoundUser[]> {
   const { externalId, prefix, alias, aliasName, id, email, phone } = search;
-  const { rows } = await pool.query<FoundUser>({
-    name: 'search-users',
-    text: searchUsersStatement,
-    values: [
-      ...[workspaceIds, id, externalId, alias?.label, alias?.name, aliasName, email, phone],
-      ...[prefix, prefix === undefined ? undefined : prefix + LAST_CHARACTER, limit],
-    ],
+  // Where they lie apart, each workspace has its own best ones, in the order of the workspaces.
+  const found = await ofEach(pool, workspaceIds, async (some) => {
+    const { rows } = await pool.query<FoundUser>({
+      name: 'search-users',
+      text: searchUsersStatement,
+      values: [
+        ...[some, id, externalId, alias?.label, alias?.name, aliasName, email, phone],
+        ...[prefix, prefix === undefined ? undefined : prefix + LAST_CHARACTER, limit],
+      ],
+    });
+    return rows;
   });
-  return rows;
+  return found.slice(0, limit);
 }
 
 /** By primary key, in the order in which profiles were made. */
@@ -143,10 +156,13 @@ const newestUsersStatement = `
 
 /** The users of these workspaces who were made last. */
 export async function newestUsers(pool: Pool, workspaceIds: string[], limit: number): Promise<FoundUser[]> {
-  const { rows } = await pool.query<FoundUser>({
-    name: 'newest-users',
-    text: newestUsersStatement,
-    values: [workspaceIds, limit],
+  const found = await ofEach(pool, workspaceIds, async (some) => {
+    const { rows } = await pool.query<FoundUser>({
+      name: 'newest-users',
+      text: newestUsersStatement,
+      values: [some, limit],
+    });
+    return rows;
   });
-  return rows;
+  return found.sort((one, other) => (one.id < other.id ? 1 : -1)).slice(0, limit);
 }

@@ -1,4 +1,5 @@
 import type { Pool } from './database.ts';
+import { isDistributed, WORKSPACES } from './distributed.ts';
 import type { ExportCounts, NewSegmentExport } from './segment-exports.ts';
 
 /** What a process needs for writing an export, or for telling of it. */
@@ -18,18 +19,18 @@ const leasedColumns = `
     segment_exports.ended_at as "endedAt"`;
 
 /** By the index of what is due. */
-const leaseStatement = (order: string) => `
+const leaseStatement = (order: string, own = '') => `
   with due as (
     select segment_exports.workspace_id, segment_exports.id
     from segment_exports
-    where segment_exports.state = $4::text and segment_exports.due_at <= clock_timestamp()
+    where ${own} segment_exports.state = $4::text and segment_exports.due_at <= statement_timestamp()
     order by ${order}
     limit $3::integer
     for update skip locked
   )
   update segment_exports
   set
-    leased_by = $1::uuid, due_at = clock_timestamp() + $2::integer * interval '1 millisecond',
+    leased_by = $1::uuid, due_at = statement_timestamp() + $2::integer * interval '1 millisecond',
     tries = segment_exports.tries + 1
   from due
   where segment_exports.workspace_id = due.workspace_id and segment_exports.id = due.id
@@ -48,6 +49,36 @@ const leaseStatements = {
   ready: leaseStatement('segment_exports.due_at'),
 } as const;
 
+/** Where they lie apart: whose exports are due, first who has waited for longest. */
+const dueStatement = `
+  select segment_exports.workspace_id as id
+  from segment_exports
+  where segment_exports.state = $1::text and segment_exports.due_at <= statement_timestamp()
+  group by segment_exports.workspace_id
+  order by min(segment_exports.due_at)
+  limit ${WORKSPACES}`;
+
+const own = 'segment_exports.workspace_id = $5::uuid and';
+const leaseOfStatements = {
+  open: leaseStatement('segment_exports.id', own),
+  ready: leaseStatement('segment_exports.due_at', own),
+} as const;
+
+async function leaseExportsApart(
+  pool: Pool,
+  state: keyof typeof leaseStatements,
+  { process, milliseconds, limit }: { process: string; milliseconds: number; limit: number },
+): Promise<LeasedExport[]> {
+  const leased: LeasedExport[] = [];
+  const { rows: due } = await pool.query<{ id: string }>(dueStatement, [state]);
+  // One of each at a time: workspaces have their turn.
+  for (const { id } of due.slice(0, limit)) {
+    const values = [process, milliseconds, 1, state, id];
+    leased.push(...(await pool.query<LeasedExport>({ text: leaseOfStatements[state], values })).rows);
+  }
+  return leased;
+}
+
 /**
  * A lease: for so many milliseconds nobody else writes it (`open`) or tells of it (`ready`). Each counts as a try.
  * @param process who leases, a UUID that was used for no other lease
@@ -57,6 +88,7 @@ export async function leaseExports(
   state: keyof typeof leaseStatements,
   { process, milliseconds, limit }: { process: string; milliseconds: number; limit: number },
 ): Promise<LeasedExport[]> {
+  if (await isDistributed(pool)) return leaseExportsApart(pool, state, { process, milliseconds, limit });
   const { rows } = await pool.query<LeasedExport>({
     name: `lease-${state}-exports`,
     text: leaseStatements[state],

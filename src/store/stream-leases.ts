@@ -1,4 +1,6 @@
+import { randomUUID } from 'node:crypto';
 import type { Pool } from './database.ts';
+import { isDistributed, WORKSPACES } from './distributed.ts';
 
 /** Whose turn it is. A lease is not a process: the cursor may have been set back under one that the process has lost. */
 export interface Lease {
@@ -42,19 +44,19 @@ const waiting = `
  * The destinations of an installation are few, and all of them are looked at. Those that gather are looked at no further
  * than has to be: a file that is being put, the oldest row, then how many entries there are.
  */
-const leaseStatement = `
+const leaseStatement = (own: string) => `
   with free as (
     select stream_destinations.workspace_id, stream_destinations.id
     from stream_destinations
-    where stream_destinations.state = 'active'
+    where ${own} stream_destinations.state = 'active'
       and (stream_destinations.gather_ms > 0) = $3::boolean
-      and (stream_destinations.leased_until is null or stream_destinations.leased_until < clock_timestamp())
-      and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < clock_timestamp())
+      and (stream_destinations.leased_until is null or stream_destinations.leased_until < statement_timestamp())
+      and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < statement_timestamp())
       and exists (select ${waiting} limit 1)
       and case
         when stream_destinations.gather_ms = 0 or stream_destinations.planned_position is not null then true
         when (select stream_log.at ${waiting} limit 1)
-          <= clock_timestamp() - stream_destinations.gather_ms * interval '1 millisecond' then true
+          <= statement_timestamp() - stream_destinations.gather_ms * interval '1 millisecond' then true
         else (
           select sum(octet_length(gathered.kinds))
           from (select stream_log.kinds ${waiting} limit ${FULL.rows}) as gathered) >= ${FULL.entries}
@@ -64,7 +66,7 @@ const leaseStatement = `
     for update skip locked
   )
   update stream_destinations
-  set leased_by = gen_random_uuid(), leased_until = clock_timestamp() + $1::integer * interval '1 millisecond'
+  set leased_by = $4::uuid, leased_until = statement_timestamp() + $1::integer * interval '1 millisecond'
   from free
   join workspaces on workspaces.id = free.workspace_id
   where stream_destinations.workspace_id = free.workspace_id and stream_destinations.id = free.id
@@ -78,10 +80,52 @@ const leaseStatement = `
     stream_destinations.planned_position::text as "plannedPosition",
     stream_destinations.planned_place as "plannedPlace", stream_destinations.file_hour as "fileHour"`;
 
+const leaseAnyStatement = leaseStatement('');
+
+/** Where they lie apart: whose destinations may have something to be delivered, first who has waited for longest. */
+const waitingStatement = `
+  select stream_destinations.workspace_id as id
+  from stream_destinations
+  where stream_destinations.state = 'active'
+    and (stream_destinations.gather_ms > 0) = $1::boolean
+    and (stream_destinations.leased_until is null or stream_destinations.leased_until < statement_timestamp())
+    and (stream_destinations.next_try_at is null or stream_destinations.next_try_at < statement_timestamp())
+  group by stream_destinations.workspace_id
+  order by min(stream_destinations.leased_until) nulls first
+  limit ${WORKSPACES}`;
+
+const leaseOfStatement = leaseStatement('stream_destinations.workspace_id = $5::uuid and');
+
 type LeasedRow = Omit<LeasedDestination, 'planned'> & {
   plannedPosition: string | null;
   plannedPlace: number | null;
 };
+
+interface WantedLeases {
+  milliseconds: number;
+  limit: number;
+  gathers: boolean;
+}
+
+async function leaseApart(pool: Pool, { milliseconds, limit, gathers }: WantedLeases): Promise<LeasedRow[]> {
+  const rows: LeasedRow[] = [];
+  const { rows: whose } = await pool.query<{ id: string }>(waitingStatement, [gathers]);
+  for (const { id } of whose) {
+    if (rows.length >= limit) break;
+    const values = [milliseconds, limit - rows.length, gathers, randomUUID(), id];
+    rows.push(...(await pool.query<LeasedRow>({ text: leaseOfStatement, values })).rows);
+  }
+  return rows;
+}
+
+async function leaseAny(pool: Pool, { milliseconds, limit, gathers }: WantedLeases): Promise<LeasedRow[]> {
+  const { rows } = await pool.query<LeasedRow>({
+    name: 'lease-destinations',
+    text: leaseAnyStatement,
+    values: [milliseconds, limit, gathers, randomUUID()],
+  });
+  return rows;
+}
 
 /**
  * Leases: for so many milliseconds nobody else delivers. Only those are given that have something to be delivered, and of
@@ -91,13 +135,10 @@ type LeasedRow = Omit<LeasedDestination, 'planned'> & {
  */
 export async function leaseDestinations(
   pool: Pool,
-  { milliseconds, limit, gathers }: { milliseconds: number; limit: number; gathers: boolean },
+  { milliseconds, limit, gathers }: WantedLeases,
 ): Promise<LeasedDestination[]> {
-  const { rows } = await pool.query<LeasedRow>({
-    name: 'lease-destinations',
-    text: leaseStatement,
-    values: [milliseconds, limit, gathers],
-  });
+  const wanted = { milliseconds, limit, gathers };
+  const rows = await ((await isDistributed(pool)) ? leaseApart(pool, wanted) : leaseAny(pool, wanted));
   return rows.map(({ plannedPosition, plannedPlace, ...leased }) => ({
     ...leased,
     planned: plannedPosition === null ? undefined : { position: plannedPosition, place: plannedPlace ?? 0 },

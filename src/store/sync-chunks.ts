@@ -1,4 +1,5 @@
 import { type Connection, type Pool, storable } from './database.ts';
+import { forLetters, lettersTable, letterValues, locateLetters } from './dead-letters.ts';
 
 /** A row as it is shown beside the reason why it had no effect. */
 export interface ShownRow {
@@ -101,31 +102,49 @@ export async function removeFromOutbox(tx: Connection, jobId: string): Promise<v
 /** By primary key; there are few dead letters. */
 const findRefusedStatement = `
   select letters.id, letters.reason
-  from kept_dead_letters as letters
-  where letters.id = any($1::uuid[])`;
+  from ${lettersTable}`;
 
 /** Why objects could not be applied, by the id of each that could not. */
 export async function findRefused(pool: Pool, objectIds: string[]): Promise<Map<string, string>> {
-  const { rows } = await pool.query<{ id: string; reason: string }>({
-    name: 'find-refused',
-    text: findRefusedStatement,
-    values: [objectIds],
+  const keys = await locateLetters(pool, objectIds);
+  if (keys.length === 0) return new Map();
+  const rows = await forLetters(pool, keys, async (some) => {
+    const found = await pool.query<{ id: string; reason: string }>({
+      name: 'find-refused',
+      text: findRefusedStatement,
+      values: letterValues(some),
+    });
+    return found.rows;
   });
   return new Map(rows.map(({ id, reason }) => [id, reason]));
 }
 
-/** By primary key; each is its integration's workspace's. */
+/** By primary keys. */
+const ownerOfRunStatement = `
+  select integrations.workspace_id as "workspaceId"
+  from sync_jobs
+  join integrations on integrations.id = sync_jobs.integration_id
+  where sync_jobs.id = $1::uuid`;
+
+/** Whose a run is, by its integration; undefined: it is gone. */
+export async function ownerOfRun(database: Pick<Pool, 'query'>, jobId: string): Promise<string | undefined> {
+  const { rows } = await database.query<{ workspaceId: string }>({
+    name: 'owner-of-run',
+    text: ownerOfRunStatement,
+    values: [jobId],
+  });
+  return rows[0]?.workspaceId;
+}
+
+/** By primary key. */
 const insertRowErrorsStatement = `
   insert into sync_row_errors (
     job_id, workspace_id, number, updated_at, identifier, payload, reason, identifiers, synced)
-  select sync_jobs.id, integrations.workspace_id, logged.number, logged.updated_at, logged.identifier, logged.payload, logged.reason,
+  select $1::uuid, $9::uuid, logged.number, logged.updated_at, logged.identifier, logged.payload, logged.reason,
     array(select json_array_elements_text(logged.identifiers)), logged.synced
   from unnest($2::bigint[], $3::text[], $4::text[], $5::text[], $6::text[], $7::json[], $8::boolean[])
     as logged (number, updated_at, identifier, payload, reason, identifiers, synced)
-  cross join sync_jobs
-  join integrations on integrations.id = sync_jobs.integration_id
-  where sync_jobs.id = $1::uuid
-  on conflict (job_id, number) do nothing`;
+  on conflict do nothing`;
 
 /** Writes down why rows had no effect, and what was cut or left out of rows that had one. */
 export async function insertRowErrors(
@@ -134,6 +153,8 @@ export async function insertRowErrors(
   { failed, warned }: { failed: RowError[]; warned: RowError[] },
 ): Promise<void> {
   const rows = [...failed, ...warned];
+  const workspaceId = await ownerOfRun(tx, jobId);
+  if (workspaceId === undefined) return;
   await tx.query({
     name: 'insert-row-errors',
     text: insertRowErrorsStatement,
@@ -146,6 +167,7 @@ export async function insertRowErrors(
       rows.map(({ reason }) => storable(reason)),
       rows.map(({ identifiers = [] }) => JSON.stringify(identifiers.map(storable))),
       rows.map((_, place) => place >= failed.length),
+      workspaceId,
     ],
   });
 }

@@ -1,5 +1,6 @@
 import type { Pool } from './database.ts';
 import type { Channel } from './subscription-states.ts';
+import { ownerOfRun } from './sync-chunks.ts';
 import type { AskedBy } from './sync-runs.ts';
 
 /** A run as the operator sees it; times are ISO 8601 in UTC. */
@@ -275,7 +276,7 @@ const selectRowErrorsStatement = `
   select
     errors.number, errors.synced, errors.updated_at as "updatedAt", errors.identifier, errors.reason, errors.payload
   from kept_row_errors as errors
-  where errors.job_id = $1::uuid and errors.number > $2::bigint
+  where errors.workspace_id = $4::uuid and errors.job_id = $1::uuid and errors.number > $2::bigint
   order by errors.job_id, errors.number
   limit $3::integer`;
 
@@ -285,10 +286,12 @@ export async function selectRowErrors(
   runId: string,
   { after, limit }: { after: number; limit: number },
 ): Promise<RowError[]> {
+  const workspaceId = await ownerOfRun(pool, runId);
+  if (workspaceId === undefined) return [];
   const { rows } = await pool.query<RowError>({
     name: 'select-row-errors',
     text: selectRowErrorsStatement,
-    values: [runId, after, limit],
+    values: [runId, after, limit, workspaceId],
   });
   return rows;
 }

@@ -1,4 +1,5 @@
 import type { Pool } from './database.ts';
+import { forEachWorkspace } from './distributed.ts';
 
 /** The kinds of process that count, each for itself. */
 export type Counter = 'web' | 'sync';
@@ -45,15 +46,18 @@ const upsert = `
 
 /** Writes what is left of buckets, each once. */
 export async function keepTokenBuckets(pool: Pool, buckets: KeptBucket[]): Promise<void> {
-  await pool.query({
-    name: 'keep-token-buckets',
-    text: upsert,
-    values: [
-      buckets.map(({ ownerId }) => ownerId),
-      buckets.map(({ bucket }) => bucket),
-      buckets.map(({ counter }) => counter),
-      buckets.map(({ tokens }) => tokens),
-      buckets.map(({ at }) => at),
-    ],
+  await forEachWorkspace(pool, { given: buckets, workspaceOf: ({ ownerId }) => ownerId }, async (some) => {
+    await pool.query({
+      name: 'keep-token-buckets',
+      text: upsert,
+      values: [
+        some.map(({ ownerId }) => ownerId),
+        some.map(({ bucket }) => bucket),
+        some.map(({ counter }) => counter),
+        some.map(({ tokens }) => tokens),
+        some.map(({ at }) => at),
+      ],
+    });
+    return [];
   });
 }

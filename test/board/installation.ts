@@ -8,7 +8,7 @@ import { connectProducer, connectWorker, type QueueConnection } from '../../src/
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
 import type { Connection, Database } from '../../src/store/database.ts';
-import { markReplayed } from '../../src/store/dead-letters.ts';
+import { locateLetters, markReplayed } from '../../src/store/dead-letters.ts';
 import { type FailedObject, insertDeadLetters } from '../../src/store/failed-objects.ts';
 import type { QueueLoss } from '../../src/store/installation.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
@@ -133,7 +133,7 @@ export async function commit(database: Database, ...rows: FailedObject[]): Promi
 
 /** What the worker does with a replay that works. */
 export async function commitReplayed(database: Database, ids: string[]): Promise<void> {
-  await inTransaction(database, (tx) => markReplayed(tx, ids));
+  await inTransaction(database, async (tx) => markReplayed(tx, await locateLetters(tx, ids)));
 }
 
 async function inTransaction({ pool }: Database, work: (tx: Connection) => Promise<unknown>): Promise<void> {

@@ -36,7 +36,7 @@ describe.each(backends)(
         expect(await fleet.fallen()).toEqual([]);
         return fleet.stop;
       },
-      30_000 * KILLS + 60_000,
+      30_000 * KILLS + 300_000,
     );
 
     test('every request was answered with 201', () => expect(moves.failures).toEqual([]));

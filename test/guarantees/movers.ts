@@ -100,11 +100,15 @@ export function startMoves(fleet: Fleet, { clients = 10 } = {}) {
 export type Moves = ReturnType<typeof startMoves>;
 
 /** Every user is one profile with every step and event, each once, in the order of acknowledgement. */
-export async function expectEveryoneFound({ pool }: Fleet, { movers }: Moves): Promise<void> {
+export async function expectEveryoneFound({ pool, workspace }: Fleet, { movers }: Moves): Promise<void> {
   const { rows } = await pool.query<{ name: string | null; log: number[]; tags: string[] }>(
     `select profiles.external_id as name, coalesce(profiles.custom_attributes -> 'log', '[]') as log,
-            array(select events.properties ->> 'tag' from events where events.profile_id = profiles.id) as tags
-       from profiles`,
+            array(
+              select events.properties ->> 'tag' from events
+              where events.workspace_id = $1 and events.profile_id = profiles.id) as tags
+       from profiles
+      where profiles.workspace_id = $1`,
+    [workspace.id],
   );
   const strangers = rows.filter(({ name }) => name === null);
   expect(strangers, 'profiles made by what came too early').toEqual([]);

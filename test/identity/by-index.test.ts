@@ -128,13 +128,14 @@ it('every statement of identity operations, subscriptions and tombstones goes by
   for (const name of ['clear-spam-marks', 'set-hard-bounces', 'record-state-changes', 'take-email-states']) {
     expect(statements.map((one) => one.name)).toContain(name);
   }
-  // Two read no table; the others are of no identity operation, and have their plans in test/store/plans.
+  // Three read no table; the others are of no identity operation, and have their plans in test/store/plans.
   expect(names.filter((name) => !statements.some((one) => one.name === name)).sort()).toEqual([
     'find-alias-labels',
     'find-push-tokens',
     'is-horizon-passed',
     'read-horizon',
     'record-purchases',
+    'tell-cleared-marks',
     'upsert-push-tokens',
   ]);
   const tx = await database.pool.connect();

@@ -1,5 +1,5 @@
 import fc from 'fast-check';
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { ApiError, BadRequest } from '../../src/errors.ts';
@@ -13,12 +13,13 @@ import { toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { createGroupCommit } from '../../src/queue/enqueue.ts';
 import type { LaneEntry } from '../../src/queue/lanes.ts';
+import { openPool } from '../../src/store/database.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { callerOf } from '../operations/caller.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
-import { applyInParts } from '../workers/batch.ts';
+import { applyInParts, makeTriggers } from '../workers/batch.ts';
 import { canonicalModel, canonicalStore } from './canonical.ts';
 import { SequentialModel, type Wire } from './sequential-model.ts';
 import { groups, POISON, serviceIds, type TrackRequest, trackRequest } from './track-arbitrary.ts';
@@ -34,19 +35,14 @@ const known = [serviceIds.withExternalId, serviceIds.withoutExternalId];
 let pool: pg.Pool;
 beforeAll(async () => {
   const { url } = await createDatabase();
-  pool = new pg.Pool({
-    connectionString: url,
-    options: '-c synchronous_commit=off',
-    // As the workers' pool is.
-    pipeline: true,
-  } as pg.PoolConfig);
-  pool.on('error', () => {});
-  await pool.query(`
-    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
-    create trigger refuse before insert on events
-      for each row when (new.name = '${POISON}') execute function refuse();
-    create trigger refuse before insert or update on profiles
-      for each row when (new.custom_attributes ? '${POISON}') execute function refuse();`);
+  pool = openPool(url, 10, { session: { synchronous_commit: 'off' } });
+  await makeTriggers(pool, [
+    "create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$",
+    `create trigger refuse before insert on events
+      for each row when (new.name = '${POISON}') execute function refuse()`,
+    `create trigger refuse before insert or update on profiles
+      for each row when (new.custom_attributes ? '${POISON}') execute function refuse()`,
+  ]);
 });
 afterAll(() => pool.end());
 

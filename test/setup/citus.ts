@@ -12,9 +12,9 @@ interface Node {
 
 /**
  * An empty database of its own on every node of the Citus that CITUS_URL names. Dropped after the file at the latest.
- * @returns its address at the coordinator
+ * `url`: at the coordinator.
  */
-export async function createCitusDatabase(): Promise<string> {
+export async function createCitusDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
   const name = `test_${randomBytes(6).toString('hex')}`;
   const at = (database: string, node?: Node) => {
     const url = new URL(citusUrl!);
@@ -39,7 +39,7 @@ export async function createCitusDatabase(): Promise<string> {
   await ask(at(name), `select citus_set_coordinator_host('${hostname}', ${Number(port || 5432)})`);
   for (const { nodename, nodeport } of nodes)
     await ask(at(name), `select citus_add_node('${nodename}', ${nodeport})`);
-  return at(name);
+  return { url: at(name), drop };
 }
 
 async function ask<Row extends pg.QueryResultRow>(url: string, statement: string): Promise<Row[]> {

@@ -1,11 +1,20 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
 import { migrate } from '../../src/processes/migrate.ts';
+import { summarizeRetention } from '../../src/store/archive-files.ts';
+import { readUsageToday } from '../../src/store/counters.ts';
+import { findApiKeys } from '../../src/store/credentials.ts';
 import type { Database } from '../../src/store/database.ts';
+import { distribute } from '../../src/store/distribute.ts';
+import { readPlaces } from '../../src/store/distributed.ts';
+import { eraseHistories } from '../../src/store/erasures.ts';
+import { forgetKeys } from '../../src/store/idempotency-keys.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
+import { listPartitions, ownersIn } from '../../src/store/partitions.ts';
+import { leaseExports } from '../../src/store/segment-export-leases.ts';
+import { leaseDestinations } from '../../src/store/stream-leases.ts';
 import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
 import { createDatabase } from '../setup/fixtures.ts';
-import { distribute } from './distributed/distribute.ts';
-import { ofOneWorkspace } from './distributed/one-workspace.ts';
 import { refused } from './distributed/refused.ts';
 import { sendEverything } from './plans/everything.ts';
 import { fill } from './plans/fill.ts';
@@ -20,15 +29,16 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
 
   beforeAll(async () => {
     sent = await everyStatement();
-    // Workers' sessions have plans for whatever they are given: of those a Citus refuses nearly half.
-    const url = await createCitusDatabase();
-    citus = openDatabase(url, 1, { session: { plan_cache_mode: 'auto' } });
+    const { url } = await createCitusDatabase();
     await migrate(url);
+    citus = openDatabase(url, 1);
     await distribute(citus.pool);
   });
   afterAll(() => citus.stop());
 
-  test('every statement of the store is planned and run, but for those named with a reason', async () => {
+  test('every statement of the store is planned and run, but for those named with a reason', {
+    timeout: 600_000,
+  }, async () => {
     const found = new Map<string, string>();
     for (const one of sent) {
       const why = await refusal(citus, one);
@@ -36,6 +46,21 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     }
     expect([...found].filter(([site]) => !(site in refused))).toEqual([]);
     expect(Object.keys(refused).filter((site) => !found.has(site))).toEqual([]);
+  });
+
+  test('what is sent in the place of those is taken, by whoever comes', async () => {
+    const { pool } = citus;
+    const lease = { process: newId(), milliseconds: 1000, limit: 3 };
+    await readUsageToday(pool);
+    await findApiKeys(pool, [Buffer.from('key')]);
+    await eraseHistories(pool, 10);
+    await forgetKeys(pool);
+    for (const state of ['open', 'ready'] as const) await leaseExports(pool, state, lease);
+    for (const gathers of [true, false])
+      await leaseDestinations(pool, { milliseconds: 1000, limit: 3, gathers });
+    const [month] = await listPartitions(pool);
+    await ownersIn(pool, month!);
+    await summarizeRetention(pool, { limit: 10 });
   });
 
   test('the partition of a new month lies with the others, on all nodes', async () => {
@@ -75,7 +100,8 @@ async function refusal({ pool }: Database, { text, values }: Sent): Promise<stri
   try {
     for (let time = 1; time <= TIMES; time++) {
       await tx.query('begin');
-      await tx.query({ name: 'statement', text: ofOneWorkspace(text), values });
+      await readPlaces(tx);
+      await tx.query({ name: 'statement', text, values });
       await tx.query('rollback');
     }
   } catch (error) {

@@ -1,4 +1,4 @@
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import type {
   AcceptedAttributes,
@@ -8,6 +8,7 @@ import type {
 } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
+import { inTransaction, openPool as openStore } from '../../src/store/database.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { applyPart } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
@@ -22,11 +23,9 @@ export async function createStore() {
   return { url, pool, workspace: await createWorkspace(pool) };
 }
 
+/** As those of the processes are. */
 export function openPool(connectionString: string): pg.Pool {
-  // Pipelined, as those of the processes are.
-  const pool = new pg.Pool({ connectionString, max: 8, pipeline: true } as pg.PoolConfig);
-  pool.on('error', () => {});
-  return pool;
+  return openStore(connectionString, 8);
 }
 
 /** An envelope with these objects in one request, as a lane delivers it. */
@@ -89,13 +88,22 @@ function named(identifier: Identifier | string): Identifier {
 
 /** Makes the store refuse every event of this name. */
 export async function refuseEvents(pool: pg.Pool, name: string): Promise<void> {
-  await pool.query(`
-    create or replace function refuse() returns trigger language plpgsql as $$
+  await makeTriggers(pool, [
+    `create or replace function refuse() returns trigger language plpgsql as $$
     begin
       raise exception '% is refused', new.name;
-    end $$;
-    create trigger refuse before insert on events
-      for each row when (new.name = '${name}') execute function refuse()`);
+    end $$`,
+    `create trigger refuse before insert on events
+      for each row when (new.name = '${name}') execute function refuse()`,
+  ]);
+}
+
+/** Where tables are distributed triggers are of their shards, and each statement is sent to them by itself. */
+export async function makeTriggers(pool: pg.Pool, statements: string[]): Promise<void> {
+  await inTransaction(pool, async (tx) => {
+    await tx.query('set local citus.enable_unsafe_triggers = on');
+    for (const statement of statements) await tx.query(statement);
+  });
 }
 
 /** Rows of the store that belong to the workspace, in short: users, points, events, counted events, usage. */

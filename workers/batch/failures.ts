@@ -173,7 +173,9 @@ export async function recordRefused(tx: Connection, refused: Refused[]): Promise
   if (awaited.length === 0) return;
   await recordOutcomes(
     tx,
-    awaited.map(({ item, reason }) => ({ object_id: item.object.id, error: reason })),
+    awaited.map(({ item, reason }) => ({
+      ...{ workspace_id: item.workspaceId, object_id: item.object.id, error: reason },
+    })),
   );
 }
 

@@ -29,6 +29,8 @@ export interface Delivery {
   /** LANES of who delivers it; absent: one. */
   lanes?: number;
   envelope: Envelope;
+  /** Only what this workspace has in it, on a distributed Postgres (workers/batch/by-workspace.ts); absent: all of it. */
+  share?: { workspaceId: string; of: string };
 }
 
 /** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
@@ -58,7 +60,7 @@ export function open(deliveries: Delivery[]): Opened {
   }
 
   function openOne(delivery: Delivery): void {
-    const { id: envelope, lane, lanes = 1 } = delivery;
+    const { id: envelope, lane, lanes = 1, share } = delivery;
     const { requests, objects } = delivery.envelope;
     const places = requestPlaces(delivery.envelope);
     const known = requests.map(isKnown);
@@ -67,6 +69,7 @@ export function open(deliveries: Delivery[]): Opened {
       const named = places[place] as number;
       // It may name anything: `length` is no place.
       const request = known[named] === true ? requests[named] : undefined;
+      if (share && share.workspaceId !== ownerOf(request)) continue;
       const reason = findFault(object, request);
       if (reason === undefined) {
         const { workspace_id: workspaceId, request_id: requestId } = request!;
@@ -74,7 +77,7 @@ export function open(deliveries: Delivery[]): Opened {
         continue;
       }
       const isOwn = isUuid(object?.id) && !lost.has(object.id);
-      const id = isOwn ? object.id : uuidv5(String(place), envelope);
+      const id = isOwn ? object.id : uuidv5(String(place), share?.of ?? envelope);
       const from = request
         ? { workspaceId: request.workspace_id, requestId: request.request_id }
         : unknownRequest;
@@ -116,6 +119,20 @@ function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined)
     return `no worker of this release knows the kind '${object.kind}'`;
   const check = checkObject[object.kind];
   return check(object) ? undefined : describeError(check.errors![0]!);
+}
+
+/** Whose an object is; of one that nobody knows the request of, NIL. */
+function ownerOf(request: EnvelopeRequest | undefined): string {
+  return request?.workspace_id ?? unknownRequest.workspaceId;
+}
+
+/** Whose the objects of an envelope are, as they are opened; of what is none, NIL. */
+export function ownersOf(envelope: Envelope): Set<string> {
+  if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.objects.length === 0)
+    return new Set([NIL]);
+  const { requests } = envelope;
+  const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
+  return new Set(requestPlaces(envelope).map((place) => owners[place as number] ?? NIL));
 }
 
 function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {

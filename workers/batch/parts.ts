@@ -1,14 +1,16 @@
 import { validate as isUuid } from 'uuid';
-import { encodeTraces } from '../../src/jobs/traces.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import {
   claimEnvelopes,
   cutEnvelopes,
   dropCutEnvelopes,
+  type EnvelopeKey,
   readCutEnvelopes,
   releaseEnvelopes,
+  SHARED,
 } from '../../src/store/ledger.ts';
 import { SMALL_ROUND } from './apply.ts';
+import { tracesOf } from './by-workspace.ts';
 import type { Delivery, Opened, OpenedItem } from './open.ts';
 import { type Origin, scoped, type WorkItem } from './work-item.ts';
 
@@ -55,19 +57,24 @@ export interface Claimed {
   streamed: ReadonlySet<string>;
 }
 
+/** Whose row of the ledger an envelope has: that of its one workspace, or everybody's. */
+function keyOf({ id, envelope, share }: Delivery): EnvelopeKey {
+  if (share) return { id, workspaceId: share.workspaceId };
+  const [first, ...more] = Array.isArray(envelope?.requests) ? envelope.requests : [];
+  const workspaceId = first?.workspace_id;
+  const isOne = more.every((request) => request?.workspace_id === workspaceId) && isUuid(workspaceId);
+  return { id, workspaceId: isOne ? workspaceId! : SHARED };
+}
+
 /** Claims each envelope once, however often it is among those that were handed in. */
 export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
   const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
-  const envelopes = deliveries.map(({ id, envelope }) => ({ id, traces: encodeTraces(envelope) }));
+  const envelopes = deliveries.map((delivery) => ({ ...keyOf(delivery), traces: tracesOf(delivery) }));
   // Nobody has looked at the envelopes yet: what is no id has no destination.
   const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isUuid(id));
   const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
     () => claimEnvelopes(tx, envelopes, workspaces),
-    () =>
-      readCutEnvelopes(
-        tx,
-        envelopes.map(({ id }) => id),
-      ),
+    () => readCutEnvelopes(tx, envelopes),
   ]);
   return {
     mine: deliveries.filter(({ id }) => claimed.has(id)),
@@ -149,11 +156,14 @@ export async function endPart(
   }
   const isPartDone = ({ id, envelope }: Delivery) =>
     places.has(id) && places.get(id)!.length < (envelope?.objects?.length ?? 0);
-  const finished = mine.filter(({ id }) => before.has(id) && !places.has(id)).map(({ id }) => id);
-  const cut = mine.filter(isPartDone).map(({ id }) => ({ id, left: places.get(id)!.sort((a, b) => a - b) }));
+  const finished = mine.filter(({ id }) => before.has(id) && !places.has(id)).map(keyOf);
+  const released = mine.filter(({ id }) => places.has(id)).map(keyOf);
+  const cut = mine
+    .filter(isPartDone)
+    .map((delivery) => ({ ...keyOf(delivery), left: places.get(delivery.id)!.sort((a, b) => a - b) }));
   await sendTogether(tx, [
     () => finished.length > 0 && dropCutEnvelopes(tx, finished),
-    () => places.size > 0 && releaseEnvelopes(tx, [...places.keys()]),
+    () => released.length > 0 && releaseEnvelopes(tx, released),
     () => cut.length > 0 && cutEnvelopes(tx, cut),
   ]);
   return new Set(places.keys());

@@ -9,11 +9,14 @@ import {
   type Pool,
   sendTogether,
 } from '../../src/store/database.ts';
-import { markReplayed, selectDeadLetters } from '../../src/store/dead-letters.ts';
+import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
+import { isDistributed, takePlace } from '../../src/store/distributed.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
+import { recordWhole } from '../../src/store/ledger.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
+import { endedOf, notAppliedBefore, type Share, sharesOf, together, untouched } from './by-workspace.ts';
 import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
@@ -104,10 +107,51 @@ interface Attempt {
 
 /** The trunk's fourth stop: one transaction, from the lanes to COMMIT. */
 async function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
-  const transact = () => inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
+  const transact = (await isDistributed(pool))
+    ? () => runShares(pool, deliveries, given)
+    : () => inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
   if (!tracing) return transact();
   const { result, ids } = await traceTransaction(deliveries, transact, described);
   return { ...result, ids };
+}
+
+/**
+ * A transaction for each workspace, one after the other, as long as the time of the part lasts. One that fails keeps nothing
+ * of those before it: their ledger rows are there when all are tried again.
+ */
+async function runShares(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
+  const until = performance.now() + given.part.milliseconds;
+  const begun = await notAppliedBefore(pool, deliveries);
+  const { late, isForOthers } = given.part;
+  const shares = sharesOf(begun, late);
+  const isLate = ({ workspaceId }: Share) => late.has(workspaceId);
+  const leavesLate = isForOthers && !shares.every(isLate);
+  const results: BatchResult[] = [];
+  // What had its turn in an earlier part is skipped, and is none of this one.
+  let hasBegun = false;
+  for (const share of shares) {
+    if ((hasBegun && performance.now() > until) || (leavesLate && isLate(share))) {
+      results.push(untouched(share));
+      continue;
+    }
+    const part = { ...given.part, milliseconds: until - performance.now() };
+    const apply = async (tx: Connection) => {
+      // Who follows what is written by its transactions' numbers looks at the coordinator, where this one needs one early.
+      await tx.query('select pg_current_xact_id()');
+      await takePlace(tx, share.workspaceId);
+      return attempt(tx, share.deliveries, { ...given, part });
+    };
+    const result = await inTransaction(pool, apply, LIMITS);
+    hasBegun ||= result.kind === 'applied';
+    results.push(result);
+  }
+  const all = together(
+    shares.flatMap((share) => share.deliveries),
+    results,
+  );
+  const ended = endedOf(begun, all);
+  if (ended.length > 0) await recordWhole(pool, ended);
+  return all;
 }
 
 /** For the span of a transaction. */
@@ -139,7 +183,9 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
   const replayed =
     opened.replayed.size === 0
       ? []
-      : applied.flatMap(({ object: { id } }) => (opened.replayed.has(id) ? [id] : []));
+      : applied.flatMap(({ object: { id }, workspaceId }) =>
+          opened.replayed.has(id) ? [{ id, workspaceId }] : [],
+        );
   const envelopes = await endPart(tx, claimed, left);
   const seconds = (performance.now() - started) / 1000;
   const usage = tallyUsage(applied);
@@ -151,7 +197,7 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
     // The last: who waits for this transaction has later ids.
     ...byWorkspace(entries).map((some) => () => appendLog(tx, some, now)),
   ]);
-  if (marked && !replayed.every((id) => marked.has(id) || beforeDelete.has(id))) {
+  if (marked && !replayed.every(({ id }) => marked.has(id) || beforeDelete.has(id))) {
     // What was looked up after that may have been made anew. Another try leaves it out.
     throw new Error('a dead letter was deleted with its user while it was being replayed');
   }
@@ -210,10 +256,13 @@ async function play(tx: Connection, opened: Opened, { apply, part, terms }: Atte
 /** A dead letter that a delete took away while its replay was on its way has no effect any more. */
 async function leaveOutForgotten(tx: Connection, stretch: Opened): Promise<void> {
   const { items, deadLetters, replayed } = stretch;
-  const ids = [...items.map(({ object }) => object.id), ...deadLetters.map(({ id }) => id)];
-  const asked = ids.filter((id) => replayed.has(id));
-  const kept = new Set((await selectDeadLetters(tx, asked)).map(({ id }) => id));
-  const forgotten = new Set(asked.filter((id) => !kept.has(id)));
+  const keys = [
+    ...items.map(({ object, workspaceId }) => ({ id: object.id, workspaceId })),
+    ...deadLetters.map(({ id, workspaceId }) => ({ id, workspaceId })),
+  ];
+  const asked = keys.filter(({ id }) => replayed.has(id));
+  const kept = new Set((await selectLetters(tx, asked)).map(({ id }) => id));
+  const forgotten = new Set(asked.flatMap(({ id }) => (kept.has(id) ? [] : [id])));
   if (forgotten.size === 0) return;
   stretch.items = items.filter(({ object }) => !forgotten.has(object.id));
   stretch.deadLetters = deadLetters.filter(({ id }) => !forgotten.has(id));

@@ -2,6 +2,7 @@ import { namedIdentifiers } from '../../src/jobs/envelope.ts';
 import { insertAliases, moveAliases, renameAliases } from '../../src/store/aliases.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
+import { liesApart, readPlaces } from '../../src/store/distributed.ts';
 import {
   clearSpamMarks,
   dropUnheldAddresses,
@@ -36,6 +37,7 @@ import {
 } from '../../src/store/profiles.ts';
 import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
 import { movePushTokens, upsertPushTokens } from '../../src/store/push-tokens.ts';
+import { recordEventsApart, recordPurchasesApart } from '../../src/store/record-apart.ts';
 import { type RecordedState, recordStateChanges } from '../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,
@@ -72,12 +74,15 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
   const groupStates = states.groupStates('set');
   const takenGroupStates = states.groupStates('taken');
   const droppedGroupStates = states.groupStates('dropped');
+  const isApart = liesApart(tx);
   let recorded: RecordedState[] = [];
   await sendTogether(tx, [
     // Before the round's own marks.
     () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
-    () => changes.events.length > 0 && recordEvents(tx, changes.events, now),
-    () => changes.purchases.length > 0 && recordPurchases(tx, changes.purchases, now),
+    () => changes.events.length > 0 && (isApart ? recordEventsApart : recordEvents)(tx, changes.events, now),
+    () =>
+      changes.purchases.length > 0 &&
+      (isApart ? recordPurchasesApart : recordPurchases)(tx, changes.purchases, now),
     () => made.length > 0 && insertProfiles(tx, made, now),
     () => updated.length > 0 && updateProfiles(tx, updated, now),
     () => customized.length > 0 && updateCustomAttributes(tx, customized, now),
@@ -134,6 +139,9 @@ function toUpdate(profile: HeldProfile): ProfileUpdate {
  */
 export async function writeIdentity(tx: Connection, changes: IdentityChanges, now: string): Promise<void> {
   const { renamedAliases, externalIds, deprecated, undeprecated, merges, deletes, outcomes } = changes;
+  // Only where it has to be waited for: the statements leave together.
+  const places = merges.length + deletes.length > 0 ? readPlaces(tx) : undefined;
+  if (places) await places;
   await sendTogether(tx, [
     () =>
       renamedAliases.length > 0 &&

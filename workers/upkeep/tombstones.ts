@@ -2,6 +2,7 @@ import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import { type Connection, inTransaction, type Pool, sendTogether } from '../../src/store/database.ts';
+import { forEachWorkspace } from '../../src/store/distributed.ts';
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
 import { bringFailures, eraseFailures, strikeOffNames } from '../../src/store/failures-of-users.ts';
@@ -135,7 +136,16 @@ export function startSettling(pool: Pool, log: Log): Settler {
  *
  * @returns false when nothing could be done: other workers have all of them in hand
  */
-export async function settleTombstones(pool: Pool, keys: ProfileKey[]): Promise<boolean> {
+export async function settleTombstones(pool: Pool, given: ProfileKey[]): Promise<boolean> {
+  const steps = await forEachWorkspace(
+    pool,
+    { given, workspaceOf: ({ workspace_id }) => workspace_id },
+    async (keys) => [await settleKeys(pool, [...keys])],
+  );
+  return steps.some(Boolean);
+}
+
+async function settleKeys(pool: Pool, keys: ProfileKey[]): Promise<boolean> {
   // Alone, and first: whoever has tombstones in hand waits for no other ones.
   const spread = await spreadDeletes(pool, keys, Math.ceil(SLICE / keys.length));
   // Lanes lock dead letters and sums in another order than one transaction here would.

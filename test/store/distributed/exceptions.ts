@@ -3,12 +3,9 @@ const LETTERS =
 const LEDGER = 'the ledger knows envelopes, and one may have requests of several workspaces';
 const OUTCOMES = 'who waits for an object knows its id';
 const ROWS = "goes by the run's id; its integration says whose it is";
-const COUNTED = 'what a process has counted of all owners goes at once';
 const UPKEEP = 'upkeep: what is old enough to go, whosever it is';
 const WORK = 'looks for what is to be done, whosever it is';
 const LISTED = 'a list for people, over several workspaces';
-const PLACES =
-  'by the places alone: with the workspace, a plan for tables that nobody has counted walks through it';
 const KEY = 'the key says whose it is';
 const PLACE = 'an id is a place in all of the log, whosever the row is';
 const TOTAL = 'a number of the whole installation';
@@ -28,47 +25,25 @@ export const exceptions: Record<string, string> = {
   'counters.ts readTotals: dead_letters': TOTAL,
   'counters.ts readUsageToday: usage': TOTAL,
   'credentials.ts findApiKeys: blocked_external_ids': KEY,
-  'dead-letter-actions.ts discardDeadLetters: dead_letters': LETTERS,
-  'dead-letter-actions.ts discardDeadLetters: kept_dead_letters': LETTERS,
-  'dead-letter-actions.ts mendDeadLetter: dead_letters': LETTERS,
-  'dead-letter-actions.ts mendDeadLetter: kept_dead_letters': LETTERS,
-  'dead-letter-actions.ts readLetter: kept_dead_letters': LETTERS,
   'dead-letter-groups.ts findGroup: dead_letters': LETTERS,
-  'dead-letters.ts claimWaitingForReplay: dead_letters': LETTERS,
-  'dead-letters.ts claimWaitingForReplay: kept_dead_letters': LETTERS,
   'dead-letters.ts countWaiting: dead_letters': TOTAL,
-  'dead-letters.ts markReplayed: dead_letters': LETTERS,
-  'dead-letters.ts markReplayed: kept_dead_letters': LETTERS,
-  'dead-letters.ts selectDeadLetters: kept_dead_letters': LETTERS,
+  'dead-letters.ts locateLetters: dead_letters': LETTERS,
   'dead-letters.ts selectLatestWaiting: dead_letters': TOTAL,
-  'dead-letters.ts selectLatestWaiting: kept_dead_letters': TOTAL,
   'erasures.ts eraseHistories: dropped_histories': WORK,
   'erasures.ts eraseHistories: subscription_history': WORK,
-  'failures-of-users.ts bringFailures: dead_letters': PLACES,
-  'failures-of-users.ts bringFailures: sync_row_errors': PLACES,
-  'failures-of-users.ts eraseFailures: dead_letters': PLACES,
-  'failures-of-users.ts eraseFailures: sync_row_errors': PLACES,
   'fences.ts announceArrival: ledger': LEDGER,
   'fences.ts readFence: ledger': LEDGER,
-  'health.ts readStuckFences: ledger': LEDGER,
   'idempotency-keys.ts forgetKeys: idempotency_keys': UPKEEP,
   'imports.ts listImports: imports': LISTED,
   'invalid-phone-numbers.ts forgetInvalidNumbers: invalid_phone_numbers': UPKEEP,
-  'invalid-phone-numbers.ts forgetInvalidNumbers: profiles': UPKEEP,
-  'ledger.ts claimEnvelopes: ledger': LEDGER,
   'ledger.ts claimEnvelopes: stream_destinations': LEDGER,
-  'ledger.ts cutEnvelopes: cut_envelopes': LEDGER,
-  'ledger.ts dropCutEnvelopes: cut_envelopes': LEDGER,
   'ledger.ts findTraces: ledger': LEDGER,
   'ledger.ts forgetCutEnvelopes: cut_envelopes': UPKEEP,
   'ledger.ts forgetEnvelopes: imports': UPKEEP,
   'ledger.ts forgetEnvelopes: ledger': UPKEEP,
   'ledger.ts readApplied: ledger': LEDGER,
-  'ledger.ts readCutEnvelopes: cut_envelopes': LEDGER,
-  'ledger.ts releaseEnvelopes: ledger': LEDGER,
   'outcomes.ts forgetOutcomes: outcomes': UPKEEP,
   'outcomes.ts readOutcomes: outcomes': OUTCOMES,
-  'outcomes.ts recordOutcomes: outcomes': OUTCOMES,
   'profile-search.ts searchUsers: profiles': LISTED,
   'retention-runs.ts listFailures: retention_failures': LISTED,
   'retention-runs.ts readRetentionState: retention_failures': TOTAL,
@@ -80,15 +55,11 @@ export const exceptions: Record<string, string> = {
   'segments.ts findShownSegment: segments': LISTED,
   'stream-destinations.ts createDestination: stream_log': PLACE,
   'stream-destinations.ts replayFrom: stream_log': PLACE,
-  'stream-leases.ts leaseDestinations: stream_destinations': WORK,
-  'stream-leases.ts leaseDestinations: stream_log': WORK,
+  'stream-leases.ts leaseAny: stream_destinations': WORK,
+  'stream-leases.ts leaseAny: stream_log': WORK,
   'stream-log.ts trimLog: stream_destinations': UPKEEP,
   'stream-log.ts trimLog: stream_log': UPKEEP,
-  'sync-chunks.ts findRefused: kept_dead_letters': LETTERS,
   'sync-chunks.ts forgetRowErrors: sync_row_errors': UPKEEP,
-  'sync-chunks.ts insertRowErrors: sync_row_errors': ROWS,
-  'sync-lists.ts selectRowErrors: kept_row_errors': ROWS,
-  'token-buckets.ts keepTokenBuckets: token_buckets': COUNTED,
   'tombstones.ts selectTombstones: removed_profiles': WORK,
 };
 

@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest';
-import { ofOneWorkspace } from './one-workspace.ts';
+import { ofOneWorkspace } from '../../../src/store/one-workspace.ts';
 import { withoutWorkspace } from './without-workspace.ts';
 
 const tables = { profiles: 'workspace_id', events: 'workspace_id', token_buckets: 'owner_id' };
@@ -63,6 +63,6 @@ test('a set of one workspace says it once, in front of everything that is compar
       'delete from events using unnest($1::uuid[], $2::uuid[]) as given (workspace_id, id) where events.workspace_id = given.workspace_id',
     ),
   ).toBe(
-    'delete from events using (select ($1::uuid[])[1] as workspace_id, given.* from unnest($2::uuid[]) as given (id)) as given where events.workspace_id = ($1::uuid[])[1] and given.workspace_id = ($1::uuid[])[1]',
+    'delete from events using (select $1::uuid as workspace_id, given.* from unnest($2::uuid[]) as given (id)) as given where events.workspace_id = $1::uuid and given.workspace_id = $1::uuid',
   );
 });

@@ -99,8 +99,7 @@ export const longReads: Record<string, string> = {
   'ledger.ts findTraces: a range of ledger_pkey': 'the time in which the request can have been applied',
   'ledger.ts forgetEnvelopes: a range of ledger_pkey': OLD,
   'idempotency-keys.ts forgetKeys: a range of idempotency_keys_created': OLD,
-  'stream-leases.ts leaseDestinations: a range of stream_log_pkey':
-    'as many as fill a file, at most FULL.rows',
+  'stream-leases.ts leaseAny: a range of stream_log_pkey': 'as many as fill a file, at most FULL.rows',
   'stream-destinations.ts listDestinations: a range of stream_log_pkey': 'the first of the range',
   'stream-destinations.ts createDestination: a range of stream_log_at':
     'the first MOST_AT_ONCE behind a time',

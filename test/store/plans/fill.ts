@@ -47,7 +47,7 @@ const rows: Record<string, string> = {
     ${owner}, 'user' || n || '@x.com', (array['subscribed', 'unsubscribed'])[n % 3 % 2 + 1],
     case when n % 7 = 0 then ${instant} end, ${instant}`,
   'invalid_phone_numbers (workspace_id, phone, reason, detected_at)': `
-    ${owner}, '+4420' || n, 'deactivated', ${instant}`,
+    ${owner}, '+4420' || n, 'deactivated', ${instant} - case when n % 51 = 0 then interval '100 days' else interval '0' end`,
   'subscription_states (workspace_id, subject_kind, subject, subscription_group_id, state, changed_at)': `
     ${owner}, 'email', 'user' || n || '@x.com', filled_id('group', n % 2), 'subscribed', ${instant}`,
   'subscription_history (workspace_id, subject_kind, subject, subscription, to_state, changed_at, request_id)': `

@@ -36,7 +36,9 @@ import {
   forgetCutEnvelopes,
   forgetEnvelopes,
   readApplied,
+  readAppliedWhole,
   readCutEnvelopes,
+  recordWhole,
   releaseEnvelopes,
 } from '../../../src/store/ledger.ts';
 import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store/outcomes.ts';
@@ -52,18 +54,21 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     ...{ ownerId: workspaceId, operation: 'operation' },
     ...{ hash: createHash('sha256').update('2').digest(), fingerprint: createHash('sha256').digest() },
   };
+  const envelopeKeys = envelopes.map((one) => ({ id: one, workspaceId }));
   return [
     () =>
       claimEnvelopes(
         store,
-        [newId(), newId()].map((one) => ({ id: one, traces: undefined })),
+        [newId(), newId()].map((one) => ({ id: one, workspaceId, traces: undefined })),
         [workspaceId],
       ),
     () => readApplied(store, envelopes),
-    () => readCutEnvelopes(store, envelopes),
-    () => releaseEnvelopes(store, envelopes),
-    () => cutEnvelopes(store, [{ id: newId(), left: [0, 2] }]),
-    () => dropCutEnvelopes(store, envelopes),
+    () => readAppliedWhole(store, envelopes),
+    () => recordWhole(store, [newId()]),
+    () => readCutEnvelopes(store, envelopeKeys),
+    () => releaseEnvelopes(store, envelopeKeys),
+    () => cutEnvelopes(store, [{ id: newId(), workspaceId, left: [0, 2] }]),
+    () => dropCutEnvelopes(store, envelopeKeys),
     () => forgetCutEnvelopes(store, 30),
     () => findTraces(store, requestId, [envelopes.at(-1)!, envelopes[0]!]),
     () => forgetEnvelopes(store, 30),
@@ -77,7 +82,11 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     },
     () => readTotals(store),
     () => readUsageToday(store),
-    () => recordOutcomes(store, [{ object_id: newId() }, { object_id: objects[0]!, error: 'error' }]),
+    () =>
+      recordOutcomes(store, [
+        { workspace_id: workspaceId, object_id: newId() },
+        { workspace_id: workspaceId, object_id: objects[0]!, error: 'error' },
+      ]),
     () => readOutcomes(store, objects),
     () => forgetOutcomes(store),
     () =>
@@ -116,7 +125,11 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
         ...{ object: '{}', by: 'ada@example.com', names: ['x:user2'], actor },
       }),
     () => claimWaitingForReplay(store, deadLetters),
-    () => markReplayed(store, deadLetters),
+    () =>
+      markReplayed(
+        store,
+        deadLetters.map((id) => ({ id, workspaceId })),
+      ),
     () => announceArrival(store, newId(), 0),
     () => readFence(store, newId()),
     () => openFence(store, newId()),

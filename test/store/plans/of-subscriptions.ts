@@ -58,7 +58,16 @@ export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) =>
     () => takeEmailStates(store, [said], now),
     () => setHardBounces(store, [{ ...workspace, email, hard_bounced: true }], now),
     () => findCrowdedEmails(store, [workspaceId], [email]),
-    () => clearSpamMarks(store, [{ ...workspace, email, request_id: newId() }], now),
+    () =>
+      clearSpamMarks(
+        store,
+        Array.from({ length: 100 }, (_, n) => ({
+          ...workspace,
+          email: `user${9 * n}@x.com`,
+          request_id: newId(),
+        })),
+        now,
+      ),
     () => setSubscriptionStates(store, [groupState], now),
     () => takeSubscriptionStates(store, [groupState], now),
     () => dropSubscriptionStates(store, [groupState]),

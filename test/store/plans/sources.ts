@@ -15,6 +15,22 @@ const apart: Record<string, string> = {
     'reads all of a partition on purpose, which nobody else reads or writes any more',
   'partitions.ts dropDetached': 'drops a partition that was detached',
   'retention-runs.ts aloneWithRetention': 'takes an advisory lock',
+  ...Object.fromEntries(
+    [
+      ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
+      ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
+      ...[
+        'stream-leases.ts leaseApart',
+        'distributed.ts readPlaces',
+        'distributed.ts prepare',
+        'distributed.ts takePlace',
+      ],
+      ...['record-apart.ts recordEventsApart', 'record-apart.ts recordPurchasesApart'],
+      ...['distributed.ts lookAt', 'distribute.ts requireCitus', 'distribute.ts distribute'],
+      ...['distribute.ts prepare', 'distribute.ts copy', 'distribute.ts spread'],
+      ...['distributed-triggers.ts dropFailureTriggers', 'distributed-triggers.ts makeFailureTriggers'],
+    ].map((site) => [site, 'is sent to a distributed Postgres alone: see test/store/citus.test.ts']),
+  ),
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',
 };
 

@@ -126,7 +126,7 @@ function foldRename(
         : holder.deprecated! >= MAX_DEPRECATED
           ? `the user has ${MAX_DEPRECATED} deprecated external ids, the most that one may have: remove some of them`
           : undefined;
-  identity.outcomes.push({ object_id, ...(error !== undefined && { error }) });
+  identity.outcomes.push({ workspace_id: workspaceId, object_id, ...(error !== undefined && { error }) });
   if (error !== undefined || !holder) return undefined;
   const { id } = holder;
   identity.externalIds.push({ workspace_id: workspaceId, id, external_id: new_external_id, ordinal });
@@ -149,7 +149,7 @@ function foldRemove(
     : holder.externalId === external_id
       ? `the external_id '${external_id}' is not deprecated: a user goes by it`
       : undefined;
-  identity.outcomes.push({ object_id, ...(error !== undefined && { error }) });
+  identity.outcomes.push({ workspace_id: workspaceId, object_id, ...(error !== undefined && { error }) });
   if (error !== undefined) return undefined;
   identity.undeprecated.push({ workspace_id: workspaceId, external_id, profile_id: holder!.id });
   profiles.sealIdentifier(workspaceId, { external_id });

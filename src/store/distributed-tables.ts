@@ -3,7 +3,7 @@
  * column that says whose a row is.
  */
 export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
-  profiles: 'workspace_id',
+  ledger: 'workspace_id',
   user_aliases: 'workspace_id',
   push_tokens: 'workspace_id',
   email_addresses: 'workspace_id',
@@ -23,7 +23,6 @@ export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   activity_series: 'workspace_id',
   usage: 'workspace_id',
   api_key_usage: 'workspace_id',
-  ledger: 'workspace_id',
   cut_envelopes: 'workspace_id',
   outcomes: 'workspace_id',
   dead_letters: 'workspace_id',
@@ -41,6 +40,8 @@ export const distributed: Record<string, 'workspace_id' | 'owner_id'> = {
   stream_log: 'workspace_id',
   idempotency_keys: 'owner_id',
   token_buckets: 'owner_id',
+  // The last: whoever connects knows by it that the tables are distributed.
+  profiles: 'workspace_id',
 };
 
 /** Views of them. */
@@ -78,3 +79,33 @@ export const central = [
   ...['queue_shards'],
   ...['fleet_history', 'lane_totals', 'fence_arrivals', 'retention_runs', 'sessions', 'audit'],
 ];
+
+/** Keys that begin with the workspace only where their table is distributed, and its indexes that change with them. */
+export const keysWithWorkspace: Record<string, { columns: string; besides: string[] }> = {
+  // By their ids alone they are looked up as well, by whoever knows nothing else.
+  ledger: {
+    columns: 'workspace_id, envelope_id',
+    besides: ['create index ledger_envelope on ledger (envelope_id)'],
+  },
+  cut_envelopes: { columns: 'workspace_id, envelope_id', besides: [] },
+  outcomes: {
+    columns: 'workspace_id, object_id',
+    besides: ['create index outcomes_object on outcomes (object_id)'],
+  },
+  dead_letters: {
+    columns: 'workspace_id, id',
+    besides: [
+      'create index dead_letters_id on dead_letters (id)',
+      'drop index dead_letters_place',
+      'create unique index dead_letters_place on dead_letters (workspace_id, place)',
+    ],
+  },
+  sync_row_errors: {
+    columns: 'workspace_id, job_id, number',
+    besides: [
+      'create index sync_row_errors_job on sync_row_errors (job_id, number)',
+      'drop index sync_row_errors_place',
+      'create unique index sync_row_errors_place on sync_row_errors (workspace_id, place)',
+    ],
+  },
+};

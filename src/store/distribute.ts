@@ -1,0 +1,117 @@
+import type { Connection, Pool } from './database.ts';
+import { inTransaction } from './database.ts';
+import { copied, distributed, keysWithWorkspace } from './distributed-tables.ts';
+import { dropFailureTriggers, makeFailureTriggers } from './distributed-triggers.ts';
+
+/** Why the tables cannot be distributed, for a person. */
+export class NotDistributable extends Error {}
+
+const hasCitus = "select exists (select from pg_extension where pg_extension.extname = 'citus') as found";
+
+/** Nodes that may have shards. */
+const countNodes = 'select count(*)::integer as nodes from pg_dist_node where shouldhaveshards and isactive';
+
+/** Tables that Citus knows already, those that it keeps on the coordinator alone left out. */
+const known = `
+  select pg_dist_partition.logicalrelid::text as name
+  from pg_dist_partition
+  where pg_dist_partition.partmethod = 'h' or pg_dist_partition.repmodel = 't'`;
+
+/** An envelope of which a part is done has its place among the envelopes of one Postgres alone. */
+const hasCut = 'select exists (select from cut_envelopes) as found';
+
+/** Functions of ours, which statements call on the nodes. */
+const functions = `
+  select pg_proc.oid::regprocedure::text as name
+  from pg_proc
+  where pg_proc.pronamespace = 'public'::regnamespace
+    and pg_proc.prorettype <> 'trigger'::regtype
+    and pg_proc.proname in ('uuid_v7_floor', 'names_of_failure')`;
+
+/** @throws {NotDistributable} with what is missing; nothing is changed then */
+export async function requireCitus(pool: Pool): Promise<void> {
+  const extension = await pool.query<{ found: boolean }>(hasCitus);
+  if (!extension.rows[0]!.found)
+    throw new NotDistributable(
+      'DISTRIBUTE=citus needs the extension citus in the database of DATABASE_URL, and it has none: `create extension citus` on every node, or leave DISTRIBUTE empty',
+    );
+  const { rows } = await pool.query<{ nodes: number }>(countNodes);
+  if (rows[0]!.nodes === 0)
+    throw new NotDistributable(
+      'DISTRIBUTE=citus needs nodes that take shards, and this coordinator knows none: `select citus_add_node(…)`',
+    );
+}
+
+/**
+ * Puts the tables where they lie on a Citus: what grows with its workspace on one node, what is small on all. Each table
+ * is a transaction of its own, `profiles` the last, by which everybody knows that it is done. Safe to repeat: it goes on
+ * where it was left, and distributes what a later migration has made.
+ *
+ * @param pool of the coordinator, of one connection
+ * @param tell told of each table, once it is where it belongs
+ * @returns names of the tables that were distributed or copied now
+ * @throws {NotDistributable} with what is missing
+ */
+export async function distribute(pool: Pool, tell: (table: string) => void = () => {}): Promise<string[]> {
+  await requireCitus(pool);
+  const there = new Set((await pool.query<{ name: string }>(known)).rows.map(({ name }) => name));
+  const isFirst = !there.has('profiles');
+  if (isFirst) await prepare(pool);
+  const done: string[] = [];
+  await pool.query(placesStatement);
+  for (const table of copied) {
+    if (there.has(table)) continue;
+    await inTransaction(pool, (tx) => copy(tx, table));
+    done.push(table);
+    tell(table);
+  }
+  for (const [table, column] of [
+    ['workspace_places', 'workspace_id'],
+    ...Object.entries(distributed),
+  ] as const) {
+    if (there.has(table)) continue;
+    await inTransaction(pool, (tx) => spread(tx, table, column));
+    done.push(table);
+    tell(table);
+  }
+  return done;
+}
+
+/** Of a distributed Postgres alone: a row for each workspace in the shard where its rows are, for who inserts there. */
+const placesStatement = 'create table if not exists workspace_places (workspace_id uuid primary key)';
+
+async function prepare(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<{ found: boolean }>(hasCut);
+  const isLeft = rows[0]!.found;
+  if (isLeft)
+    throw new NotDistributable(
+      'an envelope is applied in part: let the workers go on until `penstock status` shows that nothing waits, stop them, and try again',
+    );
+  const { rows: ours } = await pool.query<{ name: string }>(functions);
+  for (const { name } of ours) await pool.query('select create_distributed_function($1)', [name]);
+}
+
+async function copy(tx: Connection, table: string): Promise<void> {
+  await tx.query("set local citus.multi_shard_modify_mode = 'sequential'");
+  await tx.query('select create_reference_table($1)', [table]);
+}
+
+/** The table to which all others are colocated. */
+const ANCHOR = 'workspace_places';
+
+async function spread(tx: Connection, table: string, column: string): Promise<void> {
+  await tx.query("set local citus.multi_shard_modify_mode = 'sequential'");
+  await dropFailureTriggers(tx, table);
+  const key = keysWithWorkspace[table];
+  if (key) {
+    await tx.query(`alter table ${table} drop constraint ${table}_pkey`);
+    await tx.query(`alter table ${table} add primary key (${key.columns})`);
+    for (const step of key.besides) await tx.query(step);
+  }
+  await tx.query('select create_distributed_table($1, $2, colocate_with => $3)', [
+    ...[table, column],
+    table === ANCHOR ? 'none' : ANCHOR,
+  ]);
+  await tx.query('select truncate_local_data_after_distributing_table($1)', [table]);
+  await makeFailureTriggers(tx, table);
+}

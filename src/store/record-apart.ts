@@ -1,0 +1,139 @@
+import { countedFrom } from './activity-series.ts';
+import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
+import type { Connection } from './database.ts';
+import type { EventRow } from './events.ts';
+import type { PurchaseRow } from './purchases.ts';
+
+/**
+ * What `recordEvents` and `recordPurchases` do, as a statement for each table, where tables are distributed: rows of one
+ * that goes into several tables would go by way of every node, and the transaction would need two phases to commit.
+ */
+
+const appendEventsStatement = `
+  insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
+  select given.workspace_id, given.id, given.profile_id, given.name, given."time", given.app_id, given.properties
+  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[])
+    as given (workspace_id, id, profile_id, name, "time", app_id, properties)`;
+
+const summarizeEventsStatement = `
+  insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
+  select
+    given.workspace_id, given.profile_id, given.name, min(given."time"), max(given."time"), count(*),
+    $6::timestamptz + max(given.ordinal) * interval '1 microsecond'
+  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::integer[])
+    as given (workspace_id, profile_id, name, "time", ordinal)
+  group by given.workspace_id, given.profile_id, given.name
+  order by given.workspace_id, given.profile_id, given.name
+  on conflict (workspace_id, profile_id, name) do update set
+    first = least(event_summaries.first, excluded.first),
+    last = greatest(event_summaries.last, excluded.last),
+    count = event_summaries.count + excluded.count,
+    updated_at = excluded.updated_at`;
+
+const countEventsStatement =
+  countedFrom.events(`unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[], $5::integer[])
+    as given (workspace_id, name, "time", app_id, lane)`);
+
+/** @throws 23505 for an event that the profile has already: no id is applied twice */
+export async function recordEventsApart(tx: Connection, events: EventRow[], now: string): Promise<void> {
+  const owners = uuidArray(events, (event) => event.workspace_id);
+  const profiles = uuidArray(events, (event) => event.profile_id);
+  const names = textArray(events, (event) => event.name);
+  const times = timeArray(events, (event) => event.time);
+  const apps = textArray(events, (event) => event.app_id);
+  await Promise.all([
+    tx.query({
+      name: 'append-events',
+      text: appendEventsStatement,
+      values: [
+        ...[owners, uuidArray(events, (event) => event.id), profiles, names, times, apps],
+        jsonArray(events, (event) => event.properties),
+      ],
+    }),
+    tx.query({
+      name: 'summarize-events',
+      text: summarizeEventsStatement,
+      values: [owners, profiles, names, times, integerArray(events, (event) => event.ordinal), now],
+    }),
+    tx.query({
+      name: 'count-events',
+      text: countEventsStatement,
+      values: [owners, names, times, apps, integerArray(events, (event) => event.lane)],
+    }),
+  ]);
+}
+
+const appendPurchasesStatement = `
+  insert into purchases (
+    workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)
+  select
+    given.workspace_id, given.id, given.profile_id, given.product_id, given.currency, given.price, given.quantity,
+    given."time", given.app_id, given.properties
+  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
+    $8::timestamptz[], $9::text[], $10::jsonb[])
+    as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)`;
+
+const summarizePurchasesStatement = `
+  insert into purchase_summaries (
+    workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
+  select
+    given.workspace_id, given.profile_id, given.product_id, given.currency, min(given."time"), max(given."time"),
+    sum(given.quantity), sum(given.price * given.quantity),
+    $9::timestamptz + max(given.ordinal) * interval '1 microsecond'
+  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::numeric[], $6::integer[], $7::timestamptz[],
+    $8::integer[])
+    as given (workspace_id, profile_id, product_id, currency, price, quantity, "time", ordinal)
+  group by given.workspace_id, given.profile_id, given.product_id, given.currency
+  order by given.workspace_id, given.profile_id, given.product_id, given.currency
+  on conflict (workspace_id, profile_id, product_id, currency) do update set
+    first = least(purchase_summaries.first, excluded.first),
+    last = greatest(purchase_summaries.last, excluded.last),
+    count = purchase_summaries.count + excluded.count,
+    revenue = purchase_summaries.revenue + excluded.revenue,
+    updated_at = excluded.updated_at`;
+
+const countPurchasesStatement =
+  countedFrom.purchases(`unnest($1::uuid[], $2::text[], $3::text[], $4::numeric[], $5::integer[], $6::timestamptz[], $7::text[],
+      $8::integer[]) as given (workspace_id, product_id, currency, price, quantity, "time", app_id, lane)`);
+
+/** @throws 23505 for a purchase that the profile has already: no id is applied twice */
+export async function recordPurchasesApart(
+  tx: Connection,
+  purchases: PurchaseRow[],
+  now: string,
+): Promise<void> {
+  const owners = uuidArray(purchases, (purchase) => purchase.workspace_id);
+  const profiles = uuidArray(purchases, (purchase) => purchase.profile_id);
+  const products = textArray(purchases, (purchase) => purchase.product_id);
+  const currencies = textArray(purchases, (purchase) => purchase.currency);
+  const prices = numericArray(purchases, (purchase) => purchase.price);
+  const quantities = integerArray(purchases, (purchase) => purchase.quantity);
+  const times = timeArray(purchases, (purchase) => purchase.time);
+  const apps = textArray(purchases, (purchase) => purchase.app_id);
+  await Promise.all([
+    tx.query({
+      name: 'append-purchases',
+      text: appendPurchasesStatement,
+      values: [
+        ...[owners, uuidArray(purchases, (purchase) => purchase.id), profiles, products, currencies, prices],
+        ...[quantities, times, apps, jsonArray(purchases, (purchase) => purchase.properties)],
+      ],
+    }),
+    tx.query({
+      name: 'summarize-purchases',
+      text: summarizePurchasesStatement,
+      values: [
+        ...[owners, profiles, products, currencies, prices, quantities, times],
+        ...[integerArray(purchases, (purchase) => purchase.ordinal), now],
+      ],
+    }),
+    tx.query({
+      name: 'count-purchases',
+      text: countPurchasesStatement,
+      values: [
+        ...[owners, products, currencies, prices, quantities, times, apps],
+        integerArray(purchases, (purchase) => purchase.lane),
+      ],
+    }),
+  ]);
+}

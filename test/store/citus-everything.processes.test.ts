@@ -1,0 +1,37 @@
+import { spawn } from 'node:child_process';
+import path from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import { citusUrl } from '../setup/citus.ts';
+
+/** Tests that say what Penstock does, whichever Postgres it has. */
+const FOLDERS = ['test/contract', 'test/model', 'test/identity-model', 'test/guarantees/fences'];
+
+const HALF_AN_HOUR = 1_800_000;
+
+describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
+  test('contract, model and order hold as on one Postgres', { timeout: HALF_AN_HOUR }, async () => {
+    const { code, output } = await runTests(FOLDERS);
+    expect({ code, output: code === 0 ? '' : output }).toEqual({ code: 0, output: '' });
+  });
+});
+
+test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
+
+/** A run of its own, whose databases are those of the Citus. @returns its exit code, and the end of what it says */
+async function runTests(folders: string[]): Promise<{ code: number | null; output: string }> {
+  const vitest = path.join(packageRoot, 'node_modules/vitest/vitest.mjs');
+  const env = Object.fromEntries(Object.entries(process.env).filter(([name]) => !name.startsWith('VITEST')));
+  const child = spawn(process.execPath, [vitest, 'run', ...folders, '--maxWorkers', '2'], {
+    cwd: packageRoot,
+    env: { ...env, TEST_STORE: 'citus' },
+    stdio: ['ignore', 'pipe', 'pipe'],
+  });
+  let output = '';
+  for (const stream of [child.stdout, child.stderr])
+    stream.on('data', (chunk) => {
+      output = (output + chunk).slice(-20_000);
+    });
+  const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
+  return { code, output };
+}

@@ -1,0 +1,35 @@
+import { expect, test } from 'vitest';
+import { openPool } from '../../src/store/database.ts';
+import { NotDistributable, requireCitus } from '../../src/store/distribute.ts';
+import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts';
+import { createDatabase } from '../setup/fixtures.ts';
+
+test.skipIf(process.env.TEST_STORE === 'citus')(
+  'a Postgres without the extension is not distributed, and says so in one sentence',
+  async () => {
+    const pool = openPool((await createDatabase()).url, 1);
+    await expect(requireCitus(pool)).rejects.toThrow(NotDistributable);
+    await expect(requireCitus(pool)).rejects.toThrow(/^DISTRIBUTE=citus needs the extension citus .* empty$/);
+    expect(await isDistributed(pool)).toBe(false);
+    await pool.end();
+  },
+);
+
+test.skipIf(process.env.TEST_STORE === 'citus')(
+  'there a statement over a set is sent once, whosever its rows are',
+  async () => {
+    const pool = openPool((await createDatabase()).url, 1);
+    const sent: (readonly string[])[] = [];
+    const rows = await forEachWorkspace(
+      pool,
+      { given: ['a', 'b'], workspaceOf: (one) => one },
+      async (some) => {
+        sent.push(some);
+        return [...some];
+      },
+    );
+    expect(sent).toEqual([['a', 'b']]);
+    expect(rows).toEqual(['a', 'b']);
+    await pool.end();
+  },
+);

@@ -1,0 +1,68 @@
+import { v7 as uuidv7 } from 'uuid';
+import { describe, expect, test } from 'vitest';
+import { uuidArray } from '../../../src/store/arrays.ts';
+import { isOf, type Said, sayWorkspace } from '../../../src/store/one-workspace.ts';
+
+const [one, other] = [uuidv7(), uuidv7()];
+const nothing: Said = { lastValues: new Map(), place: undefined };
+
+const INSERT =
+  'insert into usage (workspace_id, day) select given.workspace_id, given.day from unnest($1::uuid[], $2::date[]) as given (workspace_id, day)';
+
+describe('the form of a statement for one workspace', () => {
+  test('says it once, as a scalar parameter, however it is given', () => {
+    const binary = uuidArray([one, one], (id) => id);
+    for (const given of [[one, one], binary])
+      expect(sayWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toMatchObject({
+        values: [one, ['2026-01-01', '2026-01-02']],
+        text: expect.stringContaining('(select $1::uuid as workspace_id, given.* from unnest($2::date[])'),
+      });
+  });
+
+  test('says that of rows in JSON in a parameter more', () => {
+    const text =
+      'insert into usage (workspace_id) select given.workspace_id from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid, lane integer)';
+    const rows = JSON.stringify([{ workspace_id: one.toUpperCase(), lane: 1 }]);
+    expect(sayWorkspace(text, [rows], nothing)).toMatchObject({
+      values: [rows, one],
+      text: expect.stringContaining('(select $2::uuid as workspace_id'),
+    });
+  });
+
+  test('G7: is given to nobody whose set has rows of several: none is written down for another', () => {
+    const several = [one, other];
+    for (const given of [several, uuidArray(several, (id) => id)])
+      expect(() => sayWorkspace(INSERT, [given, ['2026-01-01', '2026-01-02']], nothing)).toThrow(
+        'a statement for one workspace is given 2',
+      );
+  });
+
+  test('has the place of its own transaction alone', () => {
+    const inPlaceOf = (place: string | undefined) =>
+      sayWorkspace(INSERT, [[one], ['2026-01-01']], { ...nothing, place });
+    expect(inPlaceOf(one)).toMatchObject({
+      isInPlace: true,
+      text: expect.stringContaining(
+        'from workspace_places as place cross join unnest($2::date[]) as given (day) where place.workspace_id = $1::uuid',
+      ),
+    });
+    for (const place of [other, undefined]) expect(inPlaceOf(place).isInPlace).toBe(false);
+  });
+
+  test('needs to be told where a sequence stands', () => {
+    const text = `select pg_sequence_last_value('failure_places') from unnest($1::uuid[]) as given (workspace_id)`;
+    expect(() => sayWorkspace(text, [[one]], nothing)).toThrow(
+      'nobody has asked where failure_places stands',
+    );
+    const lastValues = new Map([['failure_places', '7']]);
+    expect(sayWorkspace(text, [[one]], { ...nothing, lastValues })).toMatchObject({
+      values: [one, '7'],
+      text: expect.stringContaining('select $2::bigint from'),
+    });
+  });
+
+  test('knows no rows of an earlier release, which are of nobody', () => {
+    const text = `select from unnest($1::uuid[]) as given (workspace_id) join ledger on ${isOf('ledger', 'given')}`;
+    expect(sayWorkspace(text, [[one]], nothing).text).toContain('on ledger.workspace_id = $1::uuid and');
+  });
+});

@@ -1,0 +1,97 @@
+import { NIL, v7 as uuidv7 } from 'uuid';
+import { expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { sharesOf, together, tracesOf } from '../../workers/batch/by-workspace.ts';
+import { type Delivery, open } from '../../workers/batch/open.ts';
+
+const [first, second] = ['01990000-0000-7000-8000-000000000001', '01990000-0000-7000-8000-000000000002'];
+const accepted_at = new Date().toISOString();
+
+function event(user: string): AcceptedObject {
+  const time = '2026-01-02T03:04:05.000Z';
+  return { id: uuidv7(), index: 0, kind: 'events', identifier: { external_id: user }, name: 'visited', time };
+}
+
+/** An envelope with a request of each of these workspaces, of two objects each. */
+function envelopeOf(...owners: string[]): Delivery {
+  const requests = owners.map((workspace_id) => ({
+    ...{ request_id: uuidv7(), workspace_id, accepted_at, count: 2 },
+  }));
+  return {
+    ...{ id: uuidv7(), lane: 0 },
+    envelope: { requests, objects: owners.flatMap((owner) => [event(owner), event(owner)]) },
+  };
+}
+
+test('G7: the objects of an envelope are opened once, each in the share of its workspace, at its place', () => {
+  const shared = envelopeOf(second, first, second);
+  const shares = sharesOf([shared, envelopeOf(first)]);
+  expect(shares.map(({ workspaceId, deliveries }) => [workspaceId, deliveries.length])).toEqual([
+    [second, 1],
+    [first, 2],
+  ]);
+  const opened = shares.map(({ deliveries }) => open(deliveries).items);
+  for (const [place, items] of opened.entries())
+    expect(new Set(items.map(({ workspaceId }) => workspaceId))).toEqual(new Set([[second, first][place]]));
+  expect(opened[0]!.map(({ place }) => place)).toEqual([0, 1, 4, 5]);
+});
+
+test('G2: a share goes by the same id whatever else a batch holds, and none by that of its envelope', () => {
+  const shared = envelopeOf(second, first);
+  const idsIn = (deliveries: Delivery[]) =>
+    sharesOf(deliveries).flatMap((share) =>
+      share.deliveries.filter(({ share: of }) => of?.of === shared.id).map(({ id }) => id),
+    );
+  const ids = idsIn([shared]);
+  expect(ids).toHaveLength(2);
+  expect(ids).not.toContain(shared.id);
+  for (const id of ids) expect(id.slice(0, 24)).toBe(shared.id.slice(0, 24));
+  expect(idsIn([envelopeOf(second), envelopeOf(first), shared])).toEqual(ids);
+  const own = envelopeOf(first);
+  expect(idsIn([own])).toEqual([]);
+  expect(sharesOf([own])[0]!.deliveries[0]!.id).toBe(own.id);
+});
+
+test('G8: whose time was over goes behind the others', () => {
+  const shares = sharesOf([envelopeOf(second), envelopeOf(first)], new Set([second]));
+  expect(shares.map(({ workspaceId }) => workspaceId)).toEqual([first, second]);
+});
+
+test('what the ledger keeps of a share tells of the requests of its workspace alone', () => {
+  const shared = envelopeOf(first, second);
+  const traces = sharesOf([shared]).map(({ deliveries }) => tracesOf(deliveries[0]!)!);
+  const bytesOf = (uuid: string) => Buffer.from(uuid.replaceAll('-', ''), 'hex');
+  for (const [place, { request_id }] of shared.envelope.requests.entries())
+    expect(traces.map((one) => one.includes(bytesOf(request_id)))).toEqual([place === 0, place === 1]);
+});
+
+test('what nobody can read is a share of nobody', () => {
+  const broken = { id: uuidv7(), lane: 0, envelope: 'nonsense' } as unknown as Delivery;
+  expect(sharesOf([broken]).map(({ workspaceId }) => workspaceId)).toEqual([NIL]);
+  expect(open(sharesOf([broken])[0]!.deliveries).deadLetters).toHaveLength(1);
+});
+
+test('what is left of shares is left of their envelopes', () => {
+  const shared = envelopeOf(first, second);
+  const deliveries = sharesOf([shared]).flatMap((share) => share.deliveries);
+  const applied = {
+    kind: 'applied' as const,
+    objects: 1,
+    deadLetters: [],
+    leavesTombstones: false,
+    seconds: 1,
+  };
+  const left = {
+    ...{
+      envelopes: new Set([deliveries[0]!.id]),
+      workspaces: new Set([first]),
+      over: new Set<string>(),
+      size: 2,
+    },
+  };
+  expect(together(deliveries, [{ ...applied, left }, applied])).toMatchObject({
+    objects: 2,
+    left: { envelopes: new Set([shared.id]), workspaces: new Set([first]) },
+  });
+  expect(together(deliveries, [{ kind: 'skipped' }, { kind: 'skipped' }])).toEqual({ kind: 'skipped' });
+});

@@ -1,0 +1,65 @@
+import type pg from 'pg';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { migrate } from '../../src/processes/migrate.ts';
+import { distribute } from '../../src/store/distribute.ts';
+import type { Delivery } from '../../workers/batch/open.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
+import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyInParts, deliver, event, openPool, point, readSums, silent } from './batch.ts';
+
+describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
+  let pool: pg.Pool;
+  let one: TestWorkspace;
+  let other: TestWorkspace;
+
+  beforeAll(async () => {
+    const { url } = await createCitusDatabase();
+    await migrate(url);
+    pool = openPool(url);
+    await distribute(pool);
+    one = await createWorkspace(pool, 'one');
+    other = await createWorkspace(pool, 'other');
+  });
+  afterAll(() => pool.end());
+
+  /** An envelope of both workspaces. */
+  function shared(user: string): Delivery {
+    const [first, second] = [one, other].map((workspace) =>
+      deliver(workspace, [event(user), point(user)]),
+    ) as [Delivery, Delivery];
+    const requests = [first, second].map(({ envelope }) => ({ ...envelope.requests[0]!, count: 2 }));
+    const objects = [first, second].flatMap(({ envelope }) => envelope.objects);
+    return { ...first, envelope: { requests, objects } };
+  }
+
+  test('G2: an envelope of several workspaces takes effect once in each, however it is delivered again', async () => {
+    const envelope = shared('ada');
+    await applyBatch(pool, [envelope], silent);
+    await applyBatch(pool, [deliver(other, [event('eve')]), envelope], silent);
+    await applyBatch(pool, [envelope, deliver(one, [event('eve')])], silent);
+    expect(await applyBatch(pool, [envelope], silent)).toEqual({ kind: 'skipped' });
+    for (const workspace of [one, other])
+      expect(await readSums(pool, workspace)).toMatchObject({ points: 1, events: 2 });
+  });
+
+  test('G2: the same in parts, each a transaction of one workspace', async () => {
+    const before = await Promise.all([one, other].map((workspace) => readSums(pool, workspace)));
+    const envelopes = Array.from({ length: 3 }, () => shared('bob'));
+    await applyInParts(pool, envelopes);
+    await applyBatch(pool, envelopes, silent);
+    for (const [place, workspace] of [one, other].entries())
+      expect(await readSums(pool, workspace)).toMatchObject({
+        ...{ points: before[place].points + 3, events: before[place].events + 3 },
+      });
+    expect((await pool.query('select from cut_envelopes')).rowCount).toBe(0);
+  });
+
+  test('what took effect before the tables were distributed does not once more', async () => {
+    const envelope = shared('cy');
+    await pool.query('insert into ledger (envelope_id) values ($1)', [envelope.id]);
+    expect(await applyBatch(pool, [envelope], silent)).toEqual({ kind: 'skipped' });
+  });
+});
+
+test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
