@@ -6,7 +6,7 @@ import { isLong } from './length.ts';
 const MEMORY = '/dev/shm';
 const NAME = 'penstock-tests-';
 
-/** Bytes that have to be free, there and in all: a run takes 2 GB of them at most. */
+/** Bytes that have to be free, there and in all: room for every database, cluster and log of a run, with much to spare. */
 const ROOM = 8 * 2 ** 30;
 
 /**
