@@ -1,4 +1,5 @@
 import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import { keepTemporaryInMemory } from './test/setup/memory-folder.ts';
 import { Order } from './test/setup/order.ts';
 import { SlowestFiles } from './test/setup/slowest-files.ts';
 
@@ -29,6 +30,8 @@ const ALONE = [
   'test/security/held-*.test.ts',
   'test/workers/shared-lanes.*.test.ts',
 ];
+
+keepTemporaryInMemory();
 
 type ProjectTests = TestProjectInlineConfiguration['test'];
 

@@ -4,9 +4,9 @@ import { runProcess } from './platform/lifecycle.ts';
 import { watchDependencies } from './processes/dependencies.ts';
 import { startHeartbeat } from './processes/heartbeat.ts';
 import { openProcess } from './processes/process.ts';
-import { createLaneProducer } from './queue/enqueue.ts';
 import { joinInstallation } from './queue/installation.ts';
 import { type LaneProducer, QueueUnavailable } from './queue/lanes.ts';
+import { openProducer } from './queue/open-producer.ts';
 import type { QueueLoss } from './store/installation.ts';
 import { openDatabase } from './store/open-database.ts';
 
@@ -34,14 +34,19 @@ async function main(): Promise<void> {
   const { missing } = dependencies;
   let loss: () => QueueLoss | undefined = () => undefined;
   let clockSkew: () => number | undefined = () => undefined;
-  const lanes = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const lanes = openProducer(connection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
+  const { placing } = lanes;
   services.push({ name: 'producer', stop: lanes.stop });
-  let producer: LaneProducer = {
-    add: () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet')),
-  };
+  const unknown = () => Promise.reject(new QueueUnavailable('the number of lanes is not known yet'));
+  let producer: LaneProducer = { add: unknown, ...(placing && { placing: { ...placing, addTo: unknown } }) };
   const board = await startBoard({
     ...{ config, account, connection, database, missing, log },
-    producer: { add: (entries) => producer.add(entries) },
+    producer: {
+      add: (entries) => producer.add(entries),
+      ...(placing && {
+        placing: { ...placing, addTo: (shard, entries) => producer.placing!.addTo(shard, entries) },
+      }),
+    },
     loss: () => loss(),
     clockSkew: () => clockSkew(),
   });
@@ -53,7 +58,15 @@ async function main(): Promise<void> {
     process.stdout.write(`${line}  (until the next start; BOARD_PASSWORD sets one)\n`);
   }
   const installation = await dependencies.whenComplete(() =>
-    joinInstallation({ name: 'board', config, pool, connection, log, additions: lanes.additions }),
+    joinInstallation({
+      name: 'board',
+      config,
+      pool,
+      connection,
+      log,
+      additions: lanes.additions,
+      onLoss: lanes.forget,
+    }),
   );
   producer = installation.guard(lanes);
   loss = installation.loss;

@@ -23,7 +23,7 @@ import {
   startProcesses,
   waitUntilReady,
 } from './start/processes.ts';
-import { readLanes, SILENCE_MS } from './store/installation.ts';
+import { readSpread, SILENCE_MS } from './store/installation.ts';
 import { openDatabase } from './store/open-database.ts';
 
 /**
@@ -101,17 +101,23 @@ async function prepare(config: Config, databaseUrl: string, log: Log): Promise<F
 }
 
 /**
- * All processes of this machine are about to start with LANES: the number of an installation that is idle follows it.
+ * All processes of this machine are about to start with LANES and SHARDS: an installation that is idle follows them.
  * @throws {Refusal} when its lanes still hold something, or somebody else works them
  */
 async function followLanes(installation: Installation, log: Log): Promise<void> {
-  const { LANES } = installation.config;
-  const before = await readLanes(installation.database.pool);
-  if (before === undefined || before === LANES) return;
+  const { LANES, SHARDS } = installation.config;
+  const spread = await readSpread(installation.database.pool);
+  if (spread === undefined) return;
+  const before = spread.lanes / spread.shards;
+  if (before === LANES && spread.shards === SHARDS) return;
   // Processes of an earlier start that was killed count as there for a while.
   const wait = SILENCE_MS / 1000 + 5;
-  const say = (hindrance: string) => log.warn(`LANES is to be ${LANES} and was ${before}: ${hindrance}`);
-  await changeLanes(installation, { lanes: LANES, wait, say });
+  const what =
+    before === LANES
+      ? `SHARDS is to be ${SHARDS} and was ${spread.shards}`
+      : `LANES is to be ${LANES} and was ${before}`;
+  const say = (hindrance: string) => log.warn(`${what}: ${hindrance}`);
+  await changeLanes(installation, { lanes: LANES, shards: SHARDS, wait, say });
   log.info({ lanes: LANES, before }, 'the number of lanes is changed');
 }
 

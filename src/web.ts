@@ -30,12 +30,15 @@ import { addClockMetric, addDependencyMetric, addSpanMetric } from './processes/
 import { openProcess } from './processes/process.ts';
 import { createMetricsGuard, createTargetsGuard } from './processes/secrets.ts';
 import type { LongStrings } from './profile/attribute-rule.ts';
-import { watchDepth, watchMemory, watchOldest } from './queue/depth.ts';
+import { watchDepth, watchOldest } from './queue/depth.ts';
 import { createEffects } from './queue/effects.ts';
-import { createGroupCommit, createLaneProducer } from './queue/enqueue.ts';
+import { createGroupCommit } from './queue/enqueue.ts';
 import { joinInstallation } from './queue/installation.ts';
 import { addLossMetric } from './queue/loss.ts';
+import { watchMemory } from './queue/memory.ts';
+import { openProducer } from './queue/open-producer.ts';
 import { keepAnswering, requireRedisSettings } from './queue/redis.ts';
+import { laneCount } from './queue/shards.ts';
 import { createAnnouncer, createSyncQueue } from './queue/syncs.ts';
 import { createWaitingSearch } from './queue/waiting.ts';
 import { openDatabase, ROW_CONNECTIONS } from './store/open-database.ts';
@@ -74,14 +77,16 @@ async function main(): Promise<void> {
   const { id, config, log, database, connection } = opened;
   const { pool } = database;
   await requireRedisSettings(connection, log);
-  const producer = createLaneProducer(connection, config.QUEUE_TIMEOUT_MS, log);
+  const producer = openProducer(connection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
   const { additions } = producer;
   const installation = await joinInstallation({
     ...{ name: 'web', config, pool: database.pool, connection, log, additions },
+    onLoss: producer.forget,
   });
-  const depth = watchDepth(connection, config.LANES);
+  const lanes = laneCount(config);
+  const depth = watchDepth(connection, lanes);
   const oldest = watchOldest(connection, {
-    lanes: config.LANES,
+    lanes,
     maxAgeMs: config.MAX_ENVELOPE_AGE_MS,
     log,
     standstill: { afterMs: config.MAX_STANDSTILL_MS, hasWorkers: () => hasWorkers(pool) },
@@ -121,14 +126,15 @@ async function main(): Promise<void> {
     counter: 'web',
     pool: database.pool,
     log,
+    shardOf: producer.lastShardOf,
   });
   const rateLimiter = createRateLimiter(limits.buckets);
   const fleet = addFleetMetrics(metrics.registry, {
-    ...{ pool, connection, depth, oldest, lanes: config.LANES, dataDir: config.DATA_DIR },
+    ...{ pool, connection, depth, oldest, lanes, dataDir: config.DATA_DIR },
   });
   const renderer = createRenderer();
   const links = createLinkSettings(config);
-  const waiting = createWaitingSearch(connection, config.LANES, config.QUEUE_TIMEOUT_MS);
+  const waiting = createWaitingSearch(connection, lanes, config.QUEUE_TIMEOUT_MS);
   const syncs = createSyncQueue(connection, config.QUEUE_TIMEOUT_MS);
   const announceRun = createAnnouncer(syncs, log);
   const resources = {
@@ -228,7 +234,7 @@ async function main(): Promise<void> {
     ...(proxy ? [proxy.service] : []),
     listening,
   );
-  log.info({ host: config.HOST, port: config.PORT, lanes: config.LANES, queue: connection.kind }, 'ready');
+  log.info({ host: config.HOST, port: config.PORT, lanes, queue: connection.kind }, 'ready');
 }
 
 runProcess('web', main);

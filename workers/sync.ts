@@ -3,24 +3,27 @@ import { checkColumns } from '../src/integrations/columns.ts';
 import { openTokenBuckets } from '../src/limits/token-buckets.ts';
 import { runProcess } from '../src/platform/lifecycle.ts';
 import type { Log } from '../src/platform/log.ts';
+import { watchProcessorWait } from '../src/platform/processor-wait.ts';
 import { reachOfSources } from '../src/platform/reach.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { integrationKeys } from '../src/processes/secrets.ts';
 import type { LongStrings } from '../src/profile/attribute-rule.ts';
 import { watchDepth } from '../src/queue/depth.ts';
 import { watchApplied } from '../src/queue/effects.ts';
+import { laneCount } from '../src/queue/shards.ts';
 import { createSyncQueue } from '../src/queue/syncs.ts';
 import { openDestination, openingBy } from '../src/streams/open-destination.ts';
 import { createStreamMetrics } from './streams/metrics.ts';
 import { openSource } from './streams/source.ts';
 import { startStreams } from './streams/start.ts';
+import { createYielding } from './streams/yielding.ts';
 import { createRowJudge, createRules } from './sync/chunk.ts';
 import { createSyncMetrics, type SyncContext } from './sync/context.ts';
 import { createSourceOpener } from './sync/read.ts';
 import { createRetentionMetrics, startRetention } from './sync/retention.ts';
 import { startSegmentExports } from './sync/segment-exports.ts';
 import { startSyncs, startSyncUpkeep } from './sync/start.ts';
-import { createThrottle } from './sync/throttle.ts';
+import { areBehind, createThrottle } from './sync/throttle.ts';
 
 /** Rows of one run; a source with more is read on by the next. */
 const MAX_ROWS = 500_000_000;
@@ -31,10 +34,14 @@ async function main(): Promise<void> {
   const opened = await openWorkingProcess('sync', metrics);
   const { config, log, pool, url, connection, producer, producerConnection, installation, services } = opened;
 
-  const limits = openTokenBuckets(config, producerConnection, { counter: 'sync', pool, log });
+  const limits = openTokenBuckets(config, producerConnection, {
+    ...{ counter: 'sync', pool, log },
+    shardOf: producer.lastShardOf,
+  });
   const syncs = createSyncQueue(producerConnection, config.QUEUE_TIMEOUT_MS);
-  const depth = watchDepth(producerConnection, config.LANES);
-  const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes: config.LANES };
+  const lanes = laneCount(config);
+  const depth = watchDepth(producerConnection, lanes);
+  const throttle = { buckets: limits.buckets, waiting: depth.waiting, lanes };
   const context: SyncContext = {
     pool,
     producer: installation.guard(producer),
@@ -57,10 +64,20 @@ async function main(): Promise<void> {
     log,
   };
 
+  const processorWait = watchProcessorWait();
+  const streamMetrics = createStreamMetrics(metrics.registry);
+  const yielding = createYielding({
+    areWorkersBehind: () => areBehind(throttle),
+    processorWait: processorWait.share,
+    mostMs: config.STREAM_YIELD_SECONDS * 1000,
+    onWait: streamMetrics.gaveWay,
+  });
+
   services.push(
     { name: 'rate limits', stop: limits.stop },
     { name: 'sync queue', stop: () => syncs.stop() },
     depth,
+    processorWait,
     startSyncUpkeep(pool, syncs, log),
     startRetention({ databaseUrl: url, config, log, metrics: createRetentionMetrics(metrics.registry) }),
     startSegmentExports({ databaseUrl: url, config, registry: metrics.registry, log }),
@@ -69,7 +86,8 @@ async function main(): Promise<void> {
       context: {
         ...{ pool, log, source: openSource(pool, config.SERVICE_ID_FIELD) },
         open: (leased) => openDestination(leased, openingBy(config, integrationKeys(config))),
-        metrics: createStreamMetrics(metrics.registry),
+        metrics: streamMetrics,
+        yielding,
       },
       days: config.STREAM_LOG_DAYS,
     }),

@@ -2,6 +2,7 @@ import { runProcess } from '../src/platform/lifecycle.ts';
 import { addOldestMetric } from '../src/processes/metrics.ts';
 import { openWorkingProcess } from '../src/processes/process.ts';
 import { watchOldest } from '../src/queue/depth.ts';
+import { laneCount } from '../src/queue/shards.ts';
 import { createCoalescer } from './batch/coalescer.ts';
 import { createFences, listenForFenceNews } from './fence/fences.ts';
 import { type Lanes, startLanes } from './lane/lanes.ts';
@@ -36,18 +37,22 @@ async function main(): Promise<void> {
     onDeadLetters: (ids) => void deadLetters.show(ids),
     onTombstones: settling.wake,
   });
-  const fences = createFences({ pool, lanes: config.LANES, metrics, log });
+  const fences = createFences({ pool, lanes: laneCount(config), metrics, log });
   // One lane meets no other.
   const news = config.LANES > 1 ? [listenForFenceNews(url, fences.hear, log)] : [];
   lanes = startLanes({
     ...{ id, connection, observer, databaseUrl: url, coalescer, fences, config, log },
     onChange: opened.tellSoon,
   });
-  const oldest = watchOldest(observer, { lanes: config.LANES, maxAgeMs: config.MAX_ENVELOPE_AGE_MS, log });
+  const oldest = watchOldest(observer, {
+    lanes: laneCount(config),
+    maxAgeMs: config.MAX_ENVELOPE_AGE_MS,
+    log,
+  });
   addOldestMetric(metrics.registry, oldest.ages);
 
   services.push(upkeep, deadLetters, settling, ...news, oldest, lanes);
-  opened.ready({ lanes: config.LANES }, { stuck: oldest.tooOld, unreadable: lanes.unreadable });
+  opened.ready({ lanes: laneCount(config) }, { stuck: oldest.tooOld, unreadable: lanes.unreadable });
 }
 
 runProcess('worker', main);

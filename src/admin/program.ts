@@ -5,7 +5,7 @@ import { packageRoot } from '../platform/package-root.ts';
 import { describeFailure, PENSTOCK } from './command.ts';
 import { addAccounts } from './commands/accounts.ts';
 import { addAudit } from './commands/audit.ts';
-import { addCompanies, addPermissionSets, addTeams, addWorkspaces } from './commands/companies.ts';
+import { addCompanies, addPermissionSets, addTeams } from './commands/companies.ts';
 import { addCompletion } from './commands/completion.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
 import { addDoctor } from './commands/doctor.ts';
@@ -28,6 +28,7 @@ import { addStreams } from './commands/streams.ts';
 import { addUsage } from './commands/usage.ts';
 import { addUsers } from './commands/users.ts';
 import { addWorkers } from './commands/workers.ts';
+import { addWorkspaces } from './commands/workspaces.ts';
 
 /**
  * The `penstock` command: one noun per file of admin/commands.

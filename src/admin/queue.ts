@@ -1,18 +1,20 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { pino } from 'pino';
+import type { Config } from '../platform/config.ts';
 import { connectProducer, QUEUE_SCHEMA, type QueueConnection, queueKind } from '../queue/connection.ts';
 import { mendAndReplay, NotMended, type ReplayContext, replayDeadLetters } from '../queue/dead-letters.ts';
-import { createLaneProducer } from '../queue/enqueue.ts';
 import { joinInstallation } from '../queue/installation.ts';
 import { QueueUnavailable } from '../queue/lanes.ts';
+import { openProducer, type PlacedProducer } from '../queue/open-producer.ts';
+import { type Layout, type LayoutSettings, layoutOf } from '../queue/shards.ts';
 import type { Pool } from '../store/database.ts';
-import { readLanes } from '../store/installation.ts';
+import { readSpread } from '../store/installation.ts';
 import { commandLine } from './audit.ts';
 import { describeFailure, Refusal } from './command.ts';
 import type { Installation } from './lookup.ts';
 
 /** A person at a terminal waits longer than a request at the edge may, for which the setting is made. */
-const QUEUE_TIMEOUT_MS = 10_000;
+export const QUEUE_TIMEOUT_MS = 10_000;
 
 const CONNECT_TIMEOUT_MS = 3000;
 
@@ -25,7 +27,9 @@ export async function withQueueConnection<T>(
   work: (connection: QueueConnection) => Promise<T>,
 ): Promise<T> {
   if (queueKind(config) === 'postgres') await expectQueueTables(database.pool);
-  const connection = connectProducer({ ...config, QUEUE_TIMEOUT_MS }, databaseUrl);
+  // Whatever the settings of this command say: what it looks at is where the processes have it.
+  const settings = await settingsOf(database.pool, config).catch(() => config);
+  const connection = connectProducer({ ...config, ...settings, QUEUE_TIMEOUT_MS }, databaseUrl);
   try {
     for (const deadline = Date.now() + CONNECT_TIMEOUT_MS; !connection.ready(); await sleep(20)) {
       if (Date.now() > deadline) throw new Refusal('the queue of REDIS_URL cannot be reached');
@@ -34,6 +38,15 @@ export async function withQueueConnection<T>(
   } finally {
     await connection.stop();
   }
+}
+
+/** The lanes of the installation; those of the settings while none of its processes was ever started. */
+async function settingsOf(
+  pool: Pool,
+  { LANES, SHARDS }: Pick<Config, 'LANES' | 'SHARDS'>,
+): Promise<Required<LayoutSettings>> {
+  const spread = await readSpread(pool);
+  return spread ? { LANES: spread.lanes / spread.shards, SHARDS: spread.shards } : { LANES, SHARDS };
 }
 
 /** An installation whose queue is in Redis has no tables for one: without REDIS_URL its workers would hear nothing. */
@@ -107,6 +120,8 @@ export async function mendInQueue(
 /** What has something to hand to the workers. */
 export interface QueueContext extends ReplayContext {
   connection: QueueConnection;
+  producer: PlacedProducer;
+  layout: Layout;
 }
 
 /** As one process of the installation, with its number of lanes: while this runs nobody changes that. */
@@ -117,14 +132,17 @@ export async function withQueue(
   const { config, database } = installation;
   await withQueueConnection(installation, async (connection) => {
     const log = pino({ level: 'silent' });
-    const producer = createLaneProducer(connection, QUEUE_TIMEOUT_MS, log);
-    const lanes = (await readLanes(database.pool)) ?? config.LANES;
+    const producer = openProducer(connection, { pool: database.pool, timeout: QUEUE_TIMEOUT_MS, log });
+    const settings = await settingsOf(database.pool, config);
+    const layout = layoutOf(settings);
     const membership = await joinInstallation({
-      ...{ name: 'penstock', config: { LANES: lanes }, pool: database.pool, connection, log },
+      ...{ name: 'penstock', config: settings, pool: database.pool, connection, log },
       additions: producer.additions,
     });
     try {
-      await work({ database, producer: membership.guard(producer), lanes, actor: commandLine(), connection });
+      const guarded = { ...producer, ...membership.guard(producer) };
+      const context = { database, producer: guarded, lanes: layout.lanes, layout, connection };
+      await work({ ...context, actor: commandLine() });
     } finally {
       // Of a queue that is away there is nothing to take leave of.
       await membership.stop().catch(() => {});

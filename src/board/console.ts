@@ -1,5 +1,4 @@
-import type { NextFunction, Request, Response, Router } from 'express';
-import express from 'express';
+import express, { type NextFunction, type Request, type Response, type Router } from 'express';
 import type { Config } from '../platform/config.ts';
 import { type Html, html } from '../platform/html.ts';
 import type { Log } from '../platform/log.ts';
@@ -9,6 +8,7 @@ import type { openLaneDepths } from '../queue/depth.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
 import { type LaneProducer, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
+import type { LayoutSettings } from '../queue/shards.ts';
 import type { createWaitingSearch } from '../queue/waiting.ts';
 import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';
@@ -24,9 +24,8 @@ import { clientOf, type OperatorSessions } from './sessions.ts';
 export interface ConsoleServices {
   database: Database;
   connection: QueueConnection;
-  /** Of this installation, once it is known how many lanes there are. */
   producer: LaneProducer;
-  config: Pick<Config, 'BOARD_URL' | 'LANES' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'>;
+  config: LayoutSettings & Pick<Config, 'BOARD_URL' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'>;
   /** Sessions of BOARD_USER. */
   operators: OperatorSessions;
   /** What the queue has lost and nobody has confirmed. */

@@ -2,6 +2,7 @@ import type { Config } from '../platform/config.ts';
 import { type Disk, type RedisHealth, readDisk, readHealth } from '../processes/surroundings.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneNow, openLaneDepths } from '../queue/depth.ts';
+import { type LayoutSettings, laneCount } from '../queue/shards.ts';
 import type { Database, Pool } from '../store/database.ts';
 import { countWaiting } from '../store/dead-letters.ts';
 import { type FleetCounters, readFleetCounters } from '../store/fleet-history.ts';
@@ -65,7 +66,7 @@ export interface FleetOptions {
   database: Pick<Database, 'pool'>;
   connection: QueueConnection;
   depths: ReturnType<typeof openLaneDepths>;
-  config: Pick<Config, 'LANES' | 'DATA_DIR'>;
+  config: LayoutSettings & Pick<Config, 'DATA_DIR'>;
   missing(): string[];
   loss(): QueueLoss | undefined;
 }
@@ -100,7 +101,7 @@ export function createFleet(options: FleetOptions) {
       // One after the other: pages need connections, too.
       (async () =>
         [
-          await ofStore((from) => readFleetCounters(from, config.LANES)),
+          await ofStore((from) => readFleetCounters(from, laneCount(config))),
           await ofStore(readSyncState),
           await ofStore(readPostgresHealth),
         ] as const)(),
@@ -150,9 +151,9 @@ export const living = (processes: SeenProcess[], ...names: SeenProcess['name'][]
   processes.filter(({ name, silentSeconds }) => names.includes(name) && silentSeconds <= SILENT_SECONDS);
 
 /** How fast Redis answers, what it holds, and how it is; undefined: it does not answer, or there is none. */
-async function pingRedis({ redis }: QueueConnection): Promise<FleetState['redis']> {
+async function pingRedis({ redis, layout }: QueueConnection): Promise<FleetState['redis']> {
   if (redis?.status !== 'ready') return undefined;
   const begun = performance.now();
-  const health = await quietly(readHealth(redis));
+  const health = await quietly(readHealth(redis, layout.shards));
   return health && { latency: performance.now() - begun, ...health };
 }

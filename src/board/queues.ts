@@ -6,9 +6,10 @@ import type { Express } from 'express';
 import { SYNC_QUEUE } from '../jobs/catalog.ts';
 import { type AcceptedObject, requestPlaces } from '../jobs/envelope.ts';
 import { Queue } from '../queue/bullmq.ts';
-import type { QueueConnection } from '../queue/connection.ts';
+import { optionsOfLane, type QueueConnection } from '../queue/connection.ts';
 import { DEAD_LETTER_QUEUE, laneName } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
+import { laneTitle } from '../queue/shards.ts';
 import { decodeEnvelope, type WireEnvelope } from '../queue/wire.ts';
 import type { QueueLoss } from '../store/installation.ts';
 
@@ -88,15 +89,17 @@ export function createQueueBoard(
   lanes: number,
   loss: () => QueueLoss | undefined,
 ) {
-  const open = (name: string) => {
+  const open = (name: string, where = connection.options) => {
     // The dashboard only looks: the queue's settings are those of who fills it.
-    const queue = new Queue(name, { ...connection.options, skipMetasUpdate: true }, connection.factory);
+    const queue = new Queue(name, { ...where, skipMetasUpdate: true }, connection.factory);
     queue.on('error', () => {});
     return queue;
   };
   const deadLetters = open(DEAD_LETTER_QUEUE);
   const syncs = open(SYNC_QUEUE);
-  const laneQueues = Array.from({ length: lanes }, (_, lane) => open(laneName(lane)));
+  const laneQueues = Array.from({ length: lanes }, (_, lane) =>
+    open(laneName(lane), optionsOfLane(connection, lane)),
+  );
 
   const router = (whole: boolean) => {
     const Adapter = whole ? BullMQAdapter : WithoutReasons;
@@ -115,7 +118,7 @@ export function createQueueBoard(
     if (!whole) letters.setFormatter('data', maskedLetter);
     const lanesShown = laneQueues.map((queue, lane) => {
       const adapter = adapterOf(queue, {
-        displayName: `Lane ${lane}`,
+        displayName: `Lane ${laneTitle(connection.layout, lane)}`,
         description: 'Accepted objects on their way to the store, first in, first out.',
       });
       adapter.setFormatter('data', whole ? readable : masked);

@@ -8,6 +8,7 @@ import { createStrangersLog, type Log } from '../platform/log.ts';
 import { traceRequests } from '../platform/tracing.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneProducer } from '../queue/lanes.ts';
+import { type LayoutSettings, laneCount } from '../queue/shards.ts';
 import type { Database } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
 import { createAccounts } from './accounts.ts';
@@ -24,15 +25,10 @@ import type { Account } from './sign-in.ts';
 
 export interface BoardOptions {
   config: OidcConfig &
+    LayoutSettings &
     Pick<
       Config,
-      | 'BOARD_HOST'
-      | 'BOARD_PORT'
-      | 'LANES'
-      | 'METRICS_TOKEN'
-      | 'SERVICE_ID_FIELD'
-      | 'QUEUE_TIMEOUT_MS'
-      | 'DATA_DIR'
+      'BOARD_HOST' | 'BOARD_PORT' | 'METRICS_TOKEN' | 'SERVICE_ID_FIELD' | 'QUEUE_TIMEOUT_MS' | 'DATA_DIR'
     >;
   account: Account;
   connection: QueueConnection;
@@ -68,7 +64,7 @@ export async function startBoard({
   missing,
   log,
 }: BoardOptions): Promise<Board> {
-  const queues = createQueueBoard(connection, config.LANES, loss);
+  const queues = createQueueBoard(connection, laneCount(config), loss);
   const strangers = createStrangersLog(log);
   const operators = createOperatorSessions();
   const services = createServices({

@@ -108,7 +108,7 @@ function shed(operation: Operation, { workspaceId }: AnyKey, services: EdgeServi
   const givesWay =
     operation.kind === 'queued' && (operation.givesWay || services.queue.isFlooding(workspaceId));
   const through = operation.kind === 'direct' ? 'store' : givesWay ? 'half-full queue' : 'queue';
-  const reason = services.loadShedding.reason(through);
+  const reason = services.loadShedding.reason(through, services.queue.shardOf(workspaceId));
   if (reason) throw new QueueUnavailable(reason);
 }
 

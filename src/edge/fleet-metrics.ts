@@ -28,7 +28,7 @@ export interface FleetSources {
   connection: QueueConnection;
   depth: Depth;
   oldest: Pick<Oldest, 'ages' | 'standstill'>;
-  /** LANES. */
+  /** Of all shards. */
   lanes: number;
   /** DATA_DIR. */
   dataDir: string;
@@ -72,8 +72,12 @@ export function addFleetMetrics(registry: Registry, sources: FleetSources): { re
   }
 
   const depths = gauge('penstock_queue_depth', 'Jobs that wait or are in work, by lane.', 'lane');
-  read([depths], depth.lanes, (lanes: LaneDepth[]) => {
-    for (const { lane, depth: jobs } of lanes) depths.set({ lane }, jobs);
+  const ofShards = gauge('penstock_queue_shard_depth', 'The same by shard: a set of lanes.', 'shard');
+  read([depths, ofShards], depth.lanes, (lanes: LaneDepth[]) => {
+    for (const { lane, shard = 0, depth: jobs } of lanes) {
+      depths.set({ lane }, jobs);
+      ofShards.inc({ shard }, jobs);
+    }
   });
   addOldestMetric(registry, oldest.ages);
   addGauge(

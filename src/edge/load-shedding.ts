@@ -15,8 +15,11 @@ export interface HighWaterMark {
   name: string;
   mark: number;
   unit: string;
-  /** Cheap: it is asked for by every request that would store something. */
-  value(): number;
+  /**
+   * Cheap: it is asked for by every request that would store something.
+   * @param shard absent: of all shards the worst
+   */
+  value(shard?: number): number;
   /** Only what goes through the queue is refused; absent: whatever would store something. */
   ofQueue?: boolean;
   /** What waits: requests that give way to others are refused at half of the mark. */
@@ -28,15 +31,14 @@ export interface HighWaterMark {
 /** What the marks of a web process are held against. */
 export interface Loads {
   /** Jobs that wait, and the percent of its maxmemory that Redis has used. */
-  depth: Known<'waiting'>;
-  memory: Known<'usedPercent'>;
+  depth: { waiting(shard?: number): number; mostWaiting(): number; known(): boolean };
+  memory: { usedPercent(shard?: number): number; known(): boolean };
   loop: Values<'lag'>;
   reading: Values<'held'> & { small: Values<'held'> };
   queue: Values<'pending' | 'pendingBytes'>;
 }
 
 type Values<Name extends string> = Record<Name, () => number>;
-type Known<Name extends string> = Values<Name> & { known(): boolean };
 
 /** The marks of a web process. */
 export function highWaterMarks(
@@ -52,7 +54,8 @@ export function highWaterMarks(
         ofQueue: true,
         waits: true,
       },
-      ...{ value: depth.waiting, known: depth.known },
+      value: (shard) => (shard === undefined ? depth.mostWaiting() : depth.waiting(shard)),
+      known: depth.known,
     },
     {
       ...{ name: 'redis_memory', mark: config.MAX_REDIS_MEMORY_PERCENT, unit: 'percent', ofQueue: true },
@@ -92,13 +95,16 @@ export function highWaterMarks(
  * to nine tenths of the mark by itself.
  */
 export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
-  const over = new Set<HighWaterMark>();
+  /** By shard, of all of them together under -1. */
+  const over = new Map<number, Set<HighWaterMark>>();
 
-  function isOver(one: HighWaterMark): boolean {
-    const limit = over.has(one) ? one.mark * BACK : one.mark;
-    if (one.value() > limit) over.add(one);
-    else over.delete(one);
-    return over.has(one);
+  function isOver(one: HighWaterMark, shard?: number): boolean {
+    const those = over.get(shard ?? -1) ?? new Set();
+    over.set(shard ?? -1, those);
+    const limit = those.has(one) ? one.mark * BACK : one.mark;
+    if (one.value(shard) > limit) those.add(one);
+    else those.delete(one);
+    return those.has(one);
   }
 
   addMarkMetrics(marks, registry, isOver);
@@ -106,16 +112,17 @@ export function createLoadShedding(marks: HighWaterMark[], registry: Registry) {
   return {
     /**
      * Why nothing more may be stored now, if so.
+     * @param shard of whose lanes it would go to: what is too much for another one is no reason
      * @param through by what it would be stored; `half-full queue`: it gives way to what else goes through the queue
      */
-    reason(through: 'queue' | 'half-full queue' | 'store'): string | undefined {
+    reason(through: 'queue' | 'half-full queue' | 'store', shard?: number): string | undefined {
       let found: string | undefined;
       for (const one of marks) {
         const mark = one.waits && through === 'half-full queue' ? one.mark * HALF : one.mark;
         // Each is looked at: what nobody looks at stays over its mark.
-        const refuses = isOver(one) || one.value() > mark;
+        const refuses = isOver(one, shard) || one.value(shard) > mark;
         if (!refuses || (one.ofQueue && through === 'store')) continue;
-        found ??= `${one.name} is ${rounded(one.value())} ${one.unit}, over its mark of ${mark}`;
+        found ??= `${one.name} is ${rounded(one.value(shard))} ${one.unit}, over its mark of ${mark}`;
       }
       return found;
     },

@@ -140,7 +140,7 @@ export function addPreferencePages(app: Express, services: EdgeServices): void {
       );
       const { workspaceId, user } = opened;
       const objects = objectsOf(choice, user, newId);
-      const reason = services.loadShedding.reason('queue');
+      const reason = services.loadShedding.reason('queue', services.queue.shardOf(workspaceId));
       if (reason) throw new QueueUnavailable(reason);
       if (objects.length > 0) {
         const request_id = String(response.getHeader('X-Request-Id'));

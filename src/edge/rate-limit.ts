@@ -16,6 +16,8 @@ export interface Allowance {
 interface Bucket {
   waiting: ((allowance: Allowance | Error) => void)[];
   running: boolean;
+  /** As the last request had it: a limit that was changed holds from the next take on. */
+  size: BucketSize;
   /** What the last take left: in the store, and here for requests to come. */
   left: number;
   ahead: number;
@@ -55,22 +57,24 @@ export function createRateLimiter(store: TokenBuckets) {
     const name = `${key.workspaceId}:${bucketName}`;
     let bucket = buckets.get(name);
     if (!bucket) {
-      bucket = { waiting: [], running: false, left: 0, ahead: 0, reset: 0, takenAt: 0, asked: 0 };
+      bucket = { waiting: [], running: false, size, left: 0, ahead: 0, reset: 0, takenAt: 0, asked: 0 };
       buckets.set(name, bucket);
     }
     const current = bucket;
     current.asked++;
+    current.size = size;
     if (current.waiting.length === 0 && hasAhead(current)) return takeAhead(current, size.requests);
     return new Promise((resolve, reject) => {
       current.waiting.push((result) => (result instanceof Error ? reject(result) : resolve(result)));
-      if (!current.running) void run(name, current, size);
+      if (!current.running) void run(name, current);
     });
   }
 
-  async function run(name: string, bucket: Bucket, size: BucketSize): Promise<void> {
-    const limit = size.requests;
+  async function run(name: string, bucket: Bucket): Promise<void> {
     bucket.running = true;
     while (bucket.waiting.length > 0) {
+      const { size } = bucket;
+      const limit = size.requests;
       while (bucket.waiting.length > 0 && hasAhead(bucket)) bucket.waiting.shift()!(takeAhead(bucket, limit));
       const asking = bucket.waiting;
       if (asking.length === 0) break;

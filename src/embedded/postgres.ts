@@ -16,6 +16,7 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { ConfigError } from '../platform/config.ts';
 import type { Log } from '../platform/log.ts';
+import { makeFolders } from '../platform/make-folders.ts';
 import { PostgresClient } from '../store/database.ts';
 import {
   freePort,
@@ -74,7 +75,7 @@ export async function startEmbeddedPostgres(
   { binaries, reach: wanted }: EmbeddedOptions = {},
 ): Promise<EmbeddedPostgres> {
   const home = path.resolve(dataDir);
-  makeFolder(home);
+  await makeHome(home);
   const unlock = await lockDataDir(home, log);
   try {
     const { initdb, postgres, locale = LOCALE } = binaries ?? (await findBinaries());
@@ -126,16 +127,10 @@ export async function startEmbeddedPostgres(
   }
 }
 
-/**
- * Makes the folder, and those above it, one after the other: where nothing can be made, as in /proc, Node's own way of
- * making all of them tries for ever.
- * @throws {ConfigError} naming DATA_DIR
- */
-function makeFolder(home: string): void {
-  const missing: string[] = [];
-  for (let folder = home; !existsSync(folder); folder = path.dirname(folder)) missing.unshift(folder);
+/** @throws {ConfigError} naming DATA_DIR */
+async function makeHome(home: string): Promise<void> {
   try {
-    for (const folder of missing) mkdirSync(folder);
+    await makeFolders(home);
     accessSync(home, constants.W_OK | constants.X_OK);
     if (!statSync(home).isDirectory()) throw new Error('it is a file');
   } catch (error) {

@@ -10,7 +10,7 @@ import type { ExportCounts } from '../store/segment-exports.ts';
 import { FIRST_ID, findSegment, lookAtUsers } from '../store/segments.ts';
 import { inSnapshot, type Snapshot } from '../store/snapshot.ts';
 import { gzipped, type LinesFile, zipped } from './packed.ts';
-import { fileOfLink, newFileName, prefixInBucket } from './segment-files.ts';
+import { fileOfLink, newFileName, prefixInBucket, removeAll } from './segment-files.ts';
 
 /** Users that are asked for at once whether they are meant. */
 const LOOKED_AT = 5000;
@@ -93,14 +93,6 @@ async function write(wanted: LeasedExport, options: WriteOptions, snapshot: Snap
 
 async function* only(file: LinesFile): AsyncGenerator<LinesFile> {
   yield file;
-}
-
-async function removeAll(store: ObjectStore, prefix: string): Promise<void> {
-  for (let after: string | null = ''; after !== null; ) {
-    const { objects, next } = await store.list(prefix, after === '' ? {} : { after });
-    for (const { key } of objects) await store.remove(key);
-    after = next;
-  }
 }
 
 type Reading = WriteOptions & { snapshot: Snapshot; counts: ExportCounts };

@@ -43,3 +43,12 @@ export function prefixInBucket({
 export function newFileName(format: NewSegmentExport['outputFormat']): string {
   return `${randomBytes(16).toString('hex')}.${format === 'gzip' ? 'gz' : 'zip'}`;
 }
+
+/** Removes what lies under keys of one beginning. */
+export async function removeAll(store: ObjectStore, prefix: string): Promise<void> {
+  for (let after: string | null = ''; after !== null; ) {
+    const { objects, next } = await store.list(prefix, after === '' ? {} : { after });
+    for (const { key } of objects) await store.remove(key);
+    after = next;
+  }
+}

@@ -95,9 +95,10 @@ async function bringIn(
   const before = { rows, accepted, refused, refusedBytes };
   if (finishedAt) return { ...before, end: 'known', warned: 0 };
 
-  const depth = watchDepth(connection, lanes);
+  const allLanes = lanes * connection.layout.shards;
+  const depth = watchDepth(connection, allLanes);
   const yielding = createYielding({
-    ...{ pool, lanes, waiting: depth.waiting },
+    ...{ pool, lanes: allLanes, waiting: depth.waiting },
     ...{ highWaterMark: config.MAX_WAITING_ENVELOPES, onWait: watching.onWait },
   });
   const refusedRows = openRefusedRows(wanted.refusedPath);

@@ -7,6 +7,7 @@ import { poll } from '../platform/poll.ts';
 import { together } from '../platform/together.ts';
 import { openProducerRedis, type QueueConnection } from '../queue/connection.ts';
 import { isCluster, pingRedis, type RedisClient } from '../queue/open-redis.ts';
+import { prefixOf } from '../queue/shards.ts';
 import type { Pool } from '../store/database.ts';
 import { type Counter, findTokenBucket, keepTokenBuckets } from '../store/token-buckets.ts';
 
@@ -42,8 +43,16 @@ interface AskedTake {
   wanted: number;
 }
 
-/** Buckets in Redis, shared by every edge, on Redis's clock. */
-export function redisTokenBuckets(redis: RedisClient): TokenBuckets {
+/** The shard of whoever has a bucket. */
+type ShardOf = (ownerId: string) => Promise<number>;
+
+/**
+ * Buckets in Redis, shared by every edge, on Redis's clock.
+ *
+ * @param shardOf where a cluster has several shards: a bucket lies where its owner's lanes do, so that a server that is away
+ *   takes the limits of no other workspaces with it
+ */
+export function redisTokenBuckets(redis: RedisClient, shardOf?: ShardOf): TokenBuckets {
   const lua = readFileSync(join(packageRoot, 'src/limits/token-bucket.lua'), 'utf8');
   redis.defineCommand('takeTokens', { lua });
   const commands = redis as unknown as { takeTokens(...given: (string | number)[]): Promise<number[]> };
@@ -71,7 +80,10 @@ export function redisTokenBuckets(redis: RedisClient): TokenBuckets {
   return {
     // No two buckets are used together: they are spread over all servers of the cluster, and no command names two.
     async take(key, size, wanted) {
-      const [taken] = await takeAll([`penstock:limit:{${key}}`], [{ size, wanted }]);
+      const name = shardOf
+        ? `${prefixOf(await shardOf(split(key).ownerId))}:limit:${key}`
+        : `penstock:limit:{${key}}`;
+      const [taken] = await takeAll([name], [{ size, wanted }]);
       return taken!;
     },
   };
@@ -221,14 +233,14 @@ export interface OpenTokenBuckets {
 export function openTokenBuckets(
   config: Config,
   queue: QueueConnection,
-  kept: KeptTokenBucketsOptions,
+  { shardOf, ...kept }: KeptTokenBucketsOptions & { shardOf?: ShardOf | undefined },
 ): OpenTokenBuckets {
-  if (queue.redis) return { buckets: redisTokenBuckets(queue.redis), stop: async () => {} };
+  if (queue.redis) return { buckets: redisTokenBuckets(queue.redis, shardOf), stop: async () => {} };
   if (!config.REDIS_URL) return createKeptTokenBuckets(kept);
   const redis = openProducerRedis(config);
   return {
     buckets: redisTokenBuckets(redis),
-    ping: () => pingRedis(redis),
+    ping: () => pingRedis(redis, 1),
     stop: async () => redis.disconnect(),
   };
 }

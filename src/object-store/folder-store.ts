@@ -1,8 +1,9 @@
 import { createHash, randomUUID } from 'node:crypto';
 import { constants, type Dirent } from 'node:fs';
-import { type FileHandle, mkdir, open, readdir, rename, rm, stat } from 'node:fs/promises';
+import { type FileHandle, open, readdir, rename, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { Readable } from 'node:stream';
+import { makeFolders } from '../platform/make-folders.ts';
 import {
   type GetOptions,
   MOST_LISTED,
@@ -27,7 +28,7 @@ export function openFolderStore(folder: string): ObjectStore {
 
   /** The archive itself may be new as well: then its name is on disk when the folder that holds it is. */
   async function makeFolder(folder: string): Promise<void> {
-    const first = await mkdir(folder, { recursive: true, mode: 0o700 });
+    const first = await makeFolders(folder, { mode: 0o700 });
     if (first === undefined || first.startsWith(root + path.sep)) return;
     for (let made = first; ; made = path.join(made, path.relative(made, root).split(path.sep)[0]!)) {
       await syncFolder(path.dirname(made));
@@ -65,7 +66,7 @@ export function openFolderStore(folder: string): ObjectStore {
     const written = { bytes: 0, sha256: '' };
     const says = <T>(doing: Promise<T>) => inWords(doing, { name: target, doing: 'written' });
     await says(makeFolder(path.dirname(target)));
-    await says(mkdir(unfinished, { recursive: true, mode: 0o700 }));
+    await says(makeFolders(unfinished, { mode: 0o700 }));
     await says(sweep());
     const file = await says(open(temporary, 'wx', 0o600));
     try {
@@ -197,6 +198,9 @@ async function syncFolder(folder: string): Promise<void> {
   }
 }
 
+/** Where a file was to be written that is not there, no folder could be made for it. */
+const UNMADE: [ObjectStoreError['reason'], string] = ['config', 'no folder can be made there'];
+
 const reasons: Record<string, [ObjectStoreError['reason'], string]> = {
   ENOSPC: ['full', 'its disk is full'],
   EDQUOT: ['full', 'its quota is used up'],
@@ -218,7 +222,9 @@ export function inWords<T>(
   { name, doing: verb }: { name: string; doing: string },
 ): Promise<T> {
   return doing.catch((error: NodeJS.ErrnoException) => {
-    const [reason, words] = reasons[error.code ?? ''] ?? ['failed', error.message];
+    const isUnmade = verb === 'written' && error.code === 'ENOENT';
+    const known = isUnmade ? UNMADE : reasons[error.code ?? ''];
+    const [reason, words] = known ?? ['failed', error.message];
     const code = error.code && reason !== 'failed' ? ` (${error.code})` : '';
     throw new ObjectStoreError(reason, `${name} cannot be ${verb}: ${words}${code}`, { cause: error });
   });

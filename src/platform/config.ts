@@ -46,6 +46,9 @@ export function readConfig(environment: NodeJS.ProcessEnv = process.env): Config
     throw new ConfigError('wrong setting: REDIS_SENTINELS needs REDIS_URL');
   }
   requireOneCluster(config);
+  if (config.SHARDS > 1 && (config.QUEUE === 'postgres' || !config.REDIS_URL)) {
+    throw new ConfigError('wrong setting: SHARDS needs the queue in Redis: one Postgres is one shard');
+  }
   if ((config.BOOTSTRAP_SCIM_TOKEN === '') !== (config.BOOTSTRAP_SCIM_ORIGIN === '')) {
     throw new ConfigError('wrong setting: set BOOTSTRAP_SCIM_TOKEN and BOOTSTRAP_SCIM_ORIGIN, or neither');
   }

@@ -38,6 +38,15 @@ export const outgoingSettings = {
     description:
       'How long the log of streams is kept, of workspaces that have a destination: what a destination has not got by then it never gets.',
   },
+  STREAM_YIELD_SECONDS: {
+    type: 'integer',
+    default: 60,
+    minimum: 0,
+    maximum: 86_400,
+    unit: 'seconds',
+    description:
+      'How far streams may fall behind what takes effect, while workers are behind and the machine of the sync process has no processor to spare: until then each destination gets 500 messages a second at most, from then on its share of the machine. 0: they never give way.',
+  },
   STREAM_FOLDERS: {
     type: 'string',
     default: '',

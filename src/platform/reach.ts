@@ -1,4 +1,4 @@
-import { type LookupAddress, lookup as lookUp } from 'node:dns';
+import { type LookupAddress, type LookupOptions, lookup as lookUp } from 'node:dns';
 import { BlockList, isIP, type LookupFunction } from 'node:net';
 
 /** Which addresses we connect to for somebody else: sources of syncs, webhooks, callbacks, buckets. */
@@ -7,6 +7,11 @@ export interface Reach {
   lookup: LookupFunction;
   /** @throws {RefusedAddress} when the host is an address, and a refused one; in brackets or not */
   requireAllowed(host: string): void;
+  /**
+   * For who is given the name, and connects to any of its addresses.
+   * @throws {RefusedAddress} when one of them is a refused one; the resolver's error
+   */
+  requireWhollyAllowed(host: string): Promise<void>;
 }
 
 /** Nobody but the operator can mend it; the message names the address and the setting, and holds no secret. */
@@ -57,6 +62,13 @@ export function reachOfSources(settings: AddressSettings): Reach {
   return refused ? createReach({ refused, allowed, setting: 'SYNC_REFUSED_NETWORKS' }) : reachOf(settings);
 }
 
+/** All addresses of a name, as `dns.lookup` answers them. */
+type Resolver = (
+  host: string,
+  options: LookupOptions & { all: true },
+  answer: (error: Error | null, found: LookupAddress[]) => void,
+) => void;
+
 /** Networks as 10.0.0.0/8 and words of `WORDS`, with commas between. `setting` is what an error names. */
 export interface AddressRule {
   refused: string;
@@ -66,9 +78,13 @@ export interface AddressRule {
 
 /**
  * Judges addresses when the connection is made, so that a name that leads elsewhere by then is judged as well.
+ * @param resolver that of the system unless told
  * @throws {Error} naming what is no network
  */
-export function createReach({ refused, allowed = '', setting = 'REFUSED_NETWORKS' }: AddressRule): Reach {
+export function createReach(
+  { refused, allowed = '', setting = 'REFUSED_NETWORKS' }: AddressRule,
+  resolver: Resolver = lookUp,
+): Reach {
   const [refusing, allowing] = [networksOf(refused), networksOf(allowed)];
 
   function isRefused(address: string): boolean {
@@ -86,7 +102,7 @@ export function createReach({ refused, allowed = '', setting = 'REFUSED_NETWORKS
 
   return {
     lookup(host, options, callback) {
-      lookUp(host, { ...options, all: true }, (error: Error | null, found: LookupAddress[]) => {
+      resolver(host, { ...options, all: true }, (error, found) => {
         if (error) return callback(error, '', 0);
         const reached = found.filter(({ address }) => !isRefused(address));
         const [first] = reached;
@@ -98,6 +114,13 @@ export function createReach({ refused, allowed = '', setting = 'REFUSED_NETWORKS
     requireAllowed(host) {
       const address = host.replace(/^\[(.*)\]$/, '$1');
       if (isIP(address) !== 0 && isRefused(address)) throw refusalOf(address, address);
+    },
+    async requireWhollyAllowed(host) {
+      const found = await new Promise<LookupAddress[]>((resolve, reject) => {
+        resolver(host, { all: true }, (error, all) => (error ? reject(error) : resolve(all)));
+      });
+      const refusedOne = found.find(({ address }) => isRefused(address));
+      if (refusedOne) throw refusalOf(host, refusedOne.address);
     },
   };
 }

@@ -127,6 +127,11 @@ export const settings = {
     { minimum: 1, maximum: 256, unit: 'lanes' },
     'Queues that accepted objects are spread over by their identifier; workers share them out. The first process of an installation decides; one with another number does not start (penstock queue set-lanes changes it). 1 is a total order and fastest for small requests.',
   ),
+  SHARDS: integer(
+    1,
+    { minimum: 1, maximum: 64, unit: 'shards' },
+    'Sets of LANES lanes; a workspace has one, and each is one slot of a Redis Cluster, so that several primaries share the work. On the queue in Redis alone. The first process of an installation decides, as with LANES.',
+  ),
   MAX_BODY_BYTES: integer(
     4_194_304,
     { minimum: 1024, maximum: 67_108_864, unit: 'bytes' },

@@ -10,10 +10,9 @@ import { packageVersion } from '../platform/package-root.ts';
 import { startTracing, stopTracing, tracing } from '../platform/tracing.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../queue/connection.ts';
 import type { Oldest } from '../queue/depth.ts';
-import { createLaneProducer } from '../queue/enqueue.ts';
 import { type Installation, joinInstallation } from '../queue/installation.ts';
-import type { LaneProducer } from '../queue/lanes.ts';
 import { addLossMetric } from '../queue/loss.ts';
+import { openProducer, type PlacedProducer } from '../queue/open-producer.ts';
 import { requireRedisSettings } from '../queue/redis.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../store/database.ts';
 import type { QueueLoss } from '../store/installation.ts';
@@ -88,7 +87,7 @@ export interface WorkingProcess extends Omit<OpenProcess, 'database'> {
   dependencies: Dependencies;
   /** Of the producer: it fails at once while the queue is away. */
   producerConnection: QueueConnection;
-  producer: LaneProducer;
+  producer: PlacedProducer;
   installation: Installation;
   /** Tells the fleet soon how the process is, and not with the next heartbeat. */
   tellSoon(): void;
@@ -133,11 +132,15 @@ export async function openWorkingProcess(
   }
   await requireRedisSettings(connection, log);
   const producerConnection = connectProducer(config, url);
-  const producer = createLaneProducer(producerConnection, config.QUEUE_TIMEOUT_MS, log);
+  const producer = openProducer(producerConnection, { pool, timeout: config.QUEUE_TIMEOUT_MS, log });
   const { additions } = producer;
   services.push({ name: 'producer', stop: () => producer.stop().then(() => producerConnection.stop()) });
+  const noteLoss = () => {
+    producer.forget();
+    onLoss?.();
+  };
   const installation = await dependencies.whenComplete(() =>
-    joinInstallation({ name, config, pool, connection, log, additions, ...(onLoss && { onLoss }) }),
+    joinInstallation({ name, config, pool, connection, log, additions, onLoss: noteLoss }),
   );
   const { missing } = dependencies;
   const heartbeat = startHeartbeat(name, { id, pool, log }, { ...pulse, missing, address: () => at });

@@ -2,7 +2,7 @@ import { statfs } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import type { TLSSocket } from 'node:tls';
 import type { QueueConnection } from '../queue/connection.ts';
-import { memoryOf } from '../queue/depth.ts';
+import { memoryOf } from '../queue/memory.ts';
 import { allServers, laneServers, type RedisClient } from '../queue/open-redis.ts';
 import type { Pool, PostgresClient } from '../store/database.ts';
 
@@ -31,13 +31,13 @@ export interface RedisHealth {
 
 export interface SurroundingsOptions {
   pool: Pool;
-  connection: Pick<QueueConnection, 'redis'>;
+  connection: Pick<QueueConnection, 'redis' | 'layout'>;
   /** DATA_DIR. */
   dataDir: string;
 }
 
 /** What a process stands on and does not own: disks, certificates, the health of Redis. */
-export function createSurroundings({ pool, connection: { redis }, dataDir }: SurroundingsOptions) {
+export function createSurroundings({ pool, connection: { redis, layout }, dataDir }: SurroundingsOptions) {
   const certificates = new Map<Certificate['store'], Date>();
   const note = (store: Certificate['store'], socket: unknown) => {
     const until = validUntil(socket);
@@ -73,7 +73,7 @@ export function createSurroundings({ pool, connection: { redis }, dataDir }: Sur
     /** Undefined: there is no Redis, it is away, or it does not tell. */
     async redis(): Promise<RedisHealth | undefined> {
       if (redis?.status !== 'ready') return undefined;
-      return readHealth(redis).catch(() => undefined);
+      return readHealth(redis, layout.shards).catch(() => undefined);
     },
   };
 }
@@ -97,8 +97,11 @@ export async function readDisk(name: Disk['name'], path: string): Promise<Disk |
 }
 
 /** How the servers are that have lanes, by the worst of them, and the memory of the fullest. @throws when one is away */
-export async function readHealth(redis: RedisClient): Promise<RedisHealth & { used: number; most: number }> {
-  const told = await Promise.all(laneServers(redis).map((server) => server.info()));
+export async function readHealth(
+  redis: RedisClient,
+  shards: number,
+): Promise<RedisHealth & { used: number; most: number }> {
+  const told = await Promise.all(laneServers(redis, shards).map((server) => server.info()));
   const healths = told.map(healthOf);
   const fullness = ({ used, most }: { used: number; most: number }) =>
     most > 0 ? used / most : used / 2 ** 53;

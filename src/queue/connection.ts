@@ -3,8 +3,10 @@ import pg from 'pg';
 import type { Config } from '../platform/config.ts';
 import { PostgresClient } from '../store/database.ts';
 import { createPostgresBackend, Queue } from './bullmq.ts';
-import { openRedis, type Patience, PREFIX, pingRedis, type RedisClient } from './open-redis.ts';
+import { laneName } from './lanes.ts';
+import { openRedis, type Patience, pingRedis, type RedisClient } from './open-redis.ts';
 import type { Replication } from './replicas.ts';
+import { type Layout, layoutOf, prefixOf, shardOfLane } from './shards.ts';
 
 /** The store that holds accepted objects until they are applied. */
 type QueueKind = 'redis' | 'postgres';
@@ -48,6 +50,7 @@ const createPatientBackend: typeof createPostgresBackend = (...given) => {
 export interface QueueConnection {
   kind: QueueKind;
   options: Pick<QueueOptions, 'connection' | 'prefix'>;
+  layout: Layout;
   /**
    * Typed as absent: BullMQ's types tie each class to one backend, while to us the two are interchangeable.
    */
@@ -96,16 +99,18 @@ export function connectWorker(config: Config, databaseUrl: string): QueueConnect
 function connect(config: Config, databaseUrl: string, patience: Patience): QueueConnection {
   if (queueKind(config) === 'redis') {
     const redis = openRedis(config, patience);
+    const layout = layoutOf(config);
     return {
       kind: 'redis',
-      options: { connection: redis, prefix: PREFIX },
+      options: { connection: redis, prefix: prefixOf(0) },
+      layout,
       factory: undefined,
       redis,
       ...(config.REDIS_WAIT_REPLICAS > 0 && {
         replication: { replicas: config.REDIS_WAIT_REPLICAS, open: () => openRedis(config, patience) },
       }),
       ready: () => redis.status === 'ready',
-      ping: () => pingRedis(redis),
+      ping: () => pingRedis(redis, layout.shards),
       stop: async () => redis.disconnect(),
     };
   }
@@ -124,6 +129,7 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
   return {
     kind: 'postgres',
     options: { connection: pool as never },
+    layout: layoutOf(config),
     factory: createPatientBackend as unknown as undefined,
     redis: undefined,
     ready: () => true,
@@ -137,12 +143,32 @@ function connect(config: Config, databaseUrl: string, patience: Patience): Queue
 /** Entries that BullMQ keeps of its stream of events, which only the dashboard reads; 10,000 unless told. */
 const MAX_EVENTS = 200;
 
+/** What BullMQ's classes need to find a lane: the keys of its shard have a prefix of their own. */
+export function optionsOfLane({ options, layout }: QueueConnection, lane: number) {
+  const shard = shardOfLane(layout, lane);
+  return shard === 0 ? options : { ...options, prefix: prefixOf(shard) };
+}
+
+/** As `openQueue`, for the lane of this number. */
+export function openLane<Data>(connection: QueueConnection, lane: number): Queue<Data> {
+  return openQueue(connection, laneName(lane), optionsOfLane(connection, lane));
+}
+
+/** As `openLane`, for every lane of all shards, in their order. */
+export function openLanes<Data>(connection: QueueConnection, lanes: number): Queue<Data>[] {
+  return Array.from({ length: lanes }, (_, lane) => openLane<Data>(connection, lane));
+}
+
 /**
  * A queue to look at or to add to. Every handle is opened here, since each one writes its options into the
  * queue's own settings.
  */
-export function openQueue<Data>(connection: QueueConnection, name: string): Queue<Data> {
-  const options = { ...connection.options, streams: { events: { maxLen: MAX_EVENTS } } };
+export function openQueue<Data>(
+  connection: QueueConnection,
+  name: string,
+  where: QueueConnection['options'] = connection.options,
+): Queue<Data> {
+  const options = { ...where, streams: { events: { maxLen: MAX_EVENTS } } };
   const queue = new Queue<Data>(name, options, connection.factory);
   // Errors come back from the calls themselves; without a listener this event would end the process.
   queue.on('error', () => {});

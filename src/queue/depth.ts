@@ -2,9 +2,8 @@ import type { Queue } from 'bullmq';
 import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
-import { openQueue, type QueueConnection } from './connection.ts';
-import { laneName } from './lanes.ts';
-import { laneServers } from './open-redis.ts';
+import { openLanes, type QueueConnection } from './connection.ts';
+import { everyShard, shardOfLane } from './shards.ts';
 import { createStandstill, type StandstillOptions } from './standstill.ts';
 import { waitingIn } from './waiting.ts';
 
@@ -15,6 +14,8 @@ const FRESH_MS = 5000;
 
 export interface LaneDepth {
   lane: string;
+  /** Absent: the first. */
+  shard?: number;
   /** Jobs that wait or are in work. */
   depth: number;
 }
@@ -24,46 +25,70 @@ export interface LaneDepth {
  * question to the queue.
  */
 export function watchDepth(connection: QueueConnection, lanes: number) {
-  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
-  let waiting = 0;
-  let seenAt = Number.NEGATIVE_INFINITY;
-  // While the queue is away the last figure stands, and adding fails by itself.
-  const looks = poll(DEPTH_REFRESH_MS, async () => {
-    if (!connection.ready()) return;
-    const counts = await Promise.all(queues.map((queue) => queue.getWaitingCount()));
-    waiting = counts.reduce((sum, count) => sum + count, 0);
-    seenAt = performance.now();
-  });
+  const { layout } = connection;
+  const queues = openLanes<unknown>(connection, lanes);
+  const shards = everyShard(layout.shards).map((shard) => ({
+    queues: queues.filter((_, lane) => shardOfLane(layout, lane) === shard),
+    waiting: 0,
+    seenAt: Number.NEGATIVE_INFINITY,
+  }));
+
+  async function look(shard: (typeof shards)[number]): Promise<void> {
+    const counts = await Promise.all(shard.queues.map((queue) => queue.getWaitingCount()));
+    shard.waiting = counts.reduce((sum, count) => sum + count, 0);
+    shard.seenAt = performance.now();
+  }
+
+  // While a shard is away its last figure stands, and adding fails by itself.
+  const pollers = shards.map((shard) =>
+    poll(DEPTH_REFRESH_MS, async () => {
+      if (connection.ready()) await look(shard);
+    }),
+  );
 
   const service: Service = {
     name: 'queue depth',
     async stop() {
-      void looks.stop();
+      for (const poller of pollers) void poller.stop();
       await Promise.all(queues.map((queue) => queue.close()));
     },
   };
   return {
     ...service,
-    /** Jobs that waited in all lanes, at most 200 ms ago. */
-    waiting: () => waiting,
+    /** Jobs that waited in all lanes, or in those of one shard, at most 200 ms ago. */
+    waiting: (shard?: number) =>
+      shard === undefined ? shards.reduce((sum, one) => sum + one.waiting, 0) : shards[shard]!.waiting,
+    /** Those of the shard that has most. */
+    mostWaiting: () => Math.max(...shards.map(({ waiting }) => waiting)),
     /** Whether that is known: the queue has told it a moment ago. */
-    known: () => performance.now() - seenAt < FRESH_MS,
-    /** Jobs that wait or are in work, of each lane. */
-    lanes: () => Promise.all(queues.map(readLane)),
+    known: () => shards.every(({ seenAt }) => performance.now() - seenAt < FRESH_MS),
+    /** Jobs that wait or are in work, of each lane; those of a shard that does not answer are left out. */
+    lanes: async () => {
+      const read = await Promise.allSettled(queues.map(readLane));
+      const found = read.flatMap((one) => (one.status === 'fulfilled' ? [one.value] : []));
+      if (found.length === 0) throw (read[0] as PromiseRejectedResult).reason;
+      return found;
+    },
   };
+
+  async function readLane(queue: Queue, lane: number): Promise<LaneDepth> {
+    return { lane: queue.name, shard: shardOfLane(layout, lane), depth: await depthOf(queue) };
+  }
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
 
-async function readLane(queue: Queue): Promise<LaneDepth> {
+async function depthOf(queue: Queue): Promise<number> {
   const { waiting = 0, active = 0 } = await queue.getJobCounts('waiting', 'active');
-  return { lane: queue.name, depth: waiting + active };
+  return waiting + active;
 }
 
 /** A lane at one moment. */
 export interface LaneNow extends LaneDepth {
   /** Seconds since the oldest of its jobs was accepted; 0: it is empty. */
   oldestSeconds: number;
+  /** Its shard does not answer: the figures are none. */
+  away?: true;
 }
 
 /** What each lane has before it, for who asks now and then: nothing is asked of the queue meanwhile. */
@@ -71,20 +96,32 @@ export function openLaneDepths(
   connection: QueueConnection,
   { lanes, timeout }: { lanes: number; timeout: number },
 ) {
-  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+  const queues = openLanes<unknown>(connection, lanes);
 
-  async function readNow(queue: Queue): Promise<LaneNow> {
-    const [depth, oldest] = await Promise.all([readLane(queue), waitingIn(connection, queue).oldest()]);
+  async function readNow(queue: Queue, lane: number): Promise<LaneNow> {
+    const [depth, oldest] = await Promise.all([depthOf(queue), waitingIn(connection, queue).oldest()]);
     const age = oldest ? (Date.now() - oldest.timestamp) / 1000 : 0;
-    return { ...depth, oldestSeconds: Math.max(0, Math.round(age * 10) / 10) };
+    const shard = shardOfLane(connection.layout, lane);
+    return { lane: queue.name, shard, depth, oldestSeconds: Math.max(0, Math.round(age * 10) / 10) };
+  }
+
+  async function look(): Promise<LaneNow[]> {
+    const read = await Promise.allSettled(queues.map((queue, lane) => within(timeout, readNow(queue, lane))));
+    const failed = read.filter((one) => one.status === 'rejected');
+    if (failed.length === queues.length) throw failed[0]!.reason;
+    return read.map((one, lane) => {
+      if (one.status === 'fulfilled') return one.value;
+      const shard = shardOfLane(connection.layout, lane);
+      return { lane: queues[lane]!.name, shard, depth: 0, oldestSeconds: 0, away: true };
+    });
   }
 
   return {
-    /** In the order of the lanes. @throws when the queue does not say within `timeout` milliseconds */
-    look: (): Promise<LaneNow[]> => within(timeout, Promise.all(queues.map(readNow))),
+    /** In the order of the lanes. @throws when no lane says anything within `timeout` milliseconds */
+    look,
     /** The same; undefined: the queue did not say. */
     async read(): Promise<LaneNow[] | undefined> {
-      return connection.ready() ? this.look().catch(() => undefined) : undefined;
+      return connection.ready() ? look().catch(() => undefined) : undefined;
     },
     async stop() {
       await Promise.all(queues.map((queue) => queue.close().catch(() => {})));
@@ -131,7 +168,7 @@ export function watchOldest(
   connection: QueueConnection,
   { lanes, maxAgeMs, log, standstill: watched }: WatchOldestOptions,
 ) {
-  const queues = Array.from({ length: lanes }, (_, lane) => openQueue<unknown>(connection, laneName(lane)));
+  const queues = openLanes<unknown>(connection, lanes);
   const searches = queues.map((queue) => waitingIn(connection, queue));
   /** By lane, in the order of the lanes. */
   let oldest: { lane: number; envelope: string; acceptedAt: number }[] = [];
@@ -139,17 +176,23 @@ export function watchOldest(
   let seenAt = Number.NEGATIVE_INFINITY;
   const standstill = watched && createStandstill(watched, log);
   const countActive = async () => {
-    const counts = await Promise.all(queues.map((queue) => queue.getActiveCount()));
-    return counts.reduce((sum, count) => sum + count, 0);
+    const counts = await Promise.allSettled(queues.map((queue) => queue.getActiveCount()));
+    return counts.reduce((sum, one) => sum + (one.status === 'fulfilled' ? one.value : 0), 0);
   };
 
-  // While the queue is away what is known of it stands, and grows older.
+  // While the queue is away, or a shard of it, what is known of it stands, and grows older.
   const looks = poll(LOOK_MS, async () => {
     if (!connection.ready()) return standstill?.forget();
-    const found = await Promise.all(searches.map((waiting) => waiting.oldest()));
-    oldest = found.flatMap((job, lane) =>
-      job ? [{ lane, envelope: job.id, acceptedAt: job.timestamp }] : [],
-    );
+    const before = new Map(oldest.map((one) => [one.lane, one]));
+    const found = await Promise.allSettled(searches.map((waiting) => waiting.oldest()));
+    const [first] = found;
+    if (first?.status === 'rejected' && found.every(({ status }) => status === 'rejected'))
+      throw first.reason;
+    oldest = found.flatMap((one, lane) => {
+      if (one.status === 'rejected') return before.get(lane) ?? [];
+      const job = one.value;
+      return job ? [{ lane, envelope: job.id, acceptedAt: job.timestamp }] : [];
+    });
     seenAt = performance.now();
     warn();
     await standstill?.look(
@@ -200,38 +243,3 @@ export function watchOldest(
 }
 
 export type Oldest = ReturnType<typeof watchOldest>;
-
-const MEMORY_REFRESH_MS = 200;
-
-/** Bytes that a server uses and may use, by its INFO; `most` is 0 where that has no bound. */
-export function memoryOf(info: string): { used: number; most: number } {
-  const read = (name: string) => Number(new RegExp(`^${name}:(\\d+)`, 'm').exec(info)?.[1] ?? 0);
-  return { used: read('used_memory'), most: read('maxmemory') };
-}
-
-/** How full Redis is, of several servers the fullest: asked for five times a second, so that a request can be refused at once. */
-export function watchMemory({ redis }: QueueConnection) {
-  let used = 0;
-  let seenAt = Number.NEGATIVE_INFINITY;
-  // While Redis is away, or does not tell, adding fails by itself.
-  const looks = poll(MEMORY_REFRESH_MS, async () => {
-    if (redis?.status !== 'ready') return;
-    const told = await Promise.all(laneServers(redis).map((server) => server.info('memory')));
-    const parts = told.map(memoryOf).filter(({ most }) => most > 0);
-    used = Math.max(0, ...parts.map(({ used, most }) => used / most));
-    if (parts.length > 0) seenAt = performance.now();
-  });
-  const service: Service = {
-    name: 'queue memory',
-    async stop() {
-      void looks.stop();
-    },
-  };
-  return {
-    ...service,
-    /** Percent of its maxmemory that Redis has used, at most 200 ms ago; 0: it has no maxmemory, or does not tell. */
-    usedPercent: () => used * 100,
-    /** Whether that is known: Redis has a maxmemory, and has told it a moment ago. */
-    known: () => performance.now() - seenAt < FRESH_MS,
-  };
-}

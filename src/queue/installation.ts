@@ -1,15 +1,24 @@
 import { hostname } from 'node:os';
-import { type Config, ConfigError } from '../platform/config.ts';
+import { ConfigError } from '../platform/config.ts';
 import { newId } from '../platform/ids.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import type { Pool } from '../store/database.ts';
-import { forgetMembers, leaveInstallation, meetInstallation, type QueueLoss } from '../store/installation.ts';
+import {
+  forgetMembers,
+  leaveInstallation,
+  meetInstallation,
+  meetShards,
+  type QueueLoss,
+  type QueueState,
+  type Spread,
+} from '../store/installation.ts';
 import type { QueueConnection } from './connection.ts';
 import { type LaneEntry, type LaneProducer, QueueUnavailable } from './lanes.ts';
 import { type Additions, describeLoss, watchForLoss } from './loss.ts';
 import { whenConnected } from './open-redis.ts';
+import { everyShard, type LayoutSettings, laneCount, layoutOf } from './shards.ts';
 
 /** Between two looks. What a process added since the last one, and nobody has applied, can be lost without a trace of it. */
 const LOOK_MS = 2000;
@@ -26,12 +35,12 @@ const REPEAT_MS = 300_000;
 export interface Joining {
   /** The process. */
   name: string;
-  config: Pick<Config, 'LANES'>;
+  config: LayoutSettings;
   pool: Pool;
   connection: QueueConnection;
   log: Log;
-  /** Of the process's own producer. */
-  additions?: Additions | undefined;
+  /** Of the process's own producer, by shard. */
+  additions?: Additions[] | undefined;
   /** Called after each loss of the queue. */
   onLoss?(): void;
   /** Called when the installation has another number of lanes than the process, and the process is running already. */
@@ -56,12 +65,18 @@ export interface Installation extends Service {
  * @throws {ConfigError} when the installation has another number of lanes
  */
 export async function joinInstallation(joining: Joining): Promise<Installation> {
-  const { name, config, pool, connection, log, additions, exit = () => process.exit(1) } = joining;
+  const { name, config, pool, connection, log, additions = [], exit = () => process.exit(1) } = joining;
   const { redis } = connection;
-  const lanes = config.LANES;
+  const { shards, lanes } = layoutOf(config);
+  const spread = { lanes: laneCount(config), shards };
   const member = { id: newId(), name, host: hostname(), pid: process.pid };
-  const watch =
-    redis && watchForLoss({ pool, redis, lanes, name, log, additions, onLoss: joining.onLoss ?? (() => {}) });
+  const onLoss = joining.onLoss ?? (() => {});
+  const watches = everyShard(redis ? shards : 0).map((shard) =>
+    watchForLoss({
+      ...{ pool, redis: redis!, shard, lanes, name, log, onLoss },
+      additions: additions[shard],
+    }),
+  );
   let loss: QueueLoss | undefined;
   let told = { latest: 0, at: Number.NEGATIVE_INFINITY };
   let isConfirmed = false;
@@ -72,14 +87,28 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
 
   /** @returns whether everything could be looked at */
   async function lookOnce(last: boolean): Promise<boolean> {
-    let state = await meetInstallation(pool, member, lanes);
-    if (state.lanes !== lanes) throw new ConfigError(otherLanes(lanes, state.lanes));
+    let state = await meetInstallation(pool, member, spread);
+    if (state.lanes !== spread.lanes || state.shards !== shards)
+      throw new ConfigError(otherSpread(spread, state));
     isConfirmed = true;
     confirm();
-    const seen = watch ? await watch.look(state, last) : 'seen';
-    if (seen === 'lost') state = await meetInstallation(pool, member, lanes);
+    const seen = await lookAtShards(state, last);
+    if (seen.includes('lost')) state = await meetInstallation(pool, member, spread);
     say(state.loss);
-    return seen === 'seen';
+    return seen.every((one) => one === 'seen');
+  }
+
+  /** Side by side: one that does not answer keeps nobody from looking at the others. */
+  async function lookAtShards(first: QueueState, last: boolean) {
+    if (watches.length < 2) return Promise.all(watches.map((watch) => watch.look(first, last)));
+    const others = await meetShards(pool, shards);
+    const states = watches.map((_, shard) => (shard === 0 ? first : others.get(shard)));
+    const looks = await Promise.allSettled(
+      watches.map((watch, shard) => (states[shard] ? watch.look(states[shard], last) : ('away' as const))),
+    );
+    const failed = looks.find((one) => one.status === 'rejected');
+    if (failed && looks.every((one) => one.status === 'rejected')) throw failed.reason;
+    return looks.map((one) => (one.status === 'fulfilled' ? one.value : 'away'));
   }
 
   function say(found: QueueLoss | undefined): void {
@@ -132,18 +161,24 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
   }
   const looks = poll(LOOK_MS, look);
   const forget = redis && whenConnected(redis, look);
-  additions?.onFall(look);
+  for (const one of additions) one.onFall(look);
 
   return {
     name: 'installation',
     confirmed,
     loss: () => loss,
-    guard: (producer) => ({
-      add: (entries) =>
-        isConfirmed
-          ? producer.add(entries)
-          : Promise.reject(new QueueUnavailable('the number of lanes is not known yet')),
-    }),
+    guard({ add, placing }) {
+      const guarded = <Given extends unknown[], Answer>(work: (...given: Given) => Promise<Answer>) => {
+        return async (...given: Given): Promise<Answer> => {
+          if (!isConfirmed) throw new QueueUnavailable('the number of lanes is not known yet');
+          return work(...given);
+        };
+      };
+      return {
+        add: guarded(add),
+        ...(placing && { placing: { ...placing, addTo: guarded(placing.addTo) } }),
+      };
+    },
     async stop() {
       void looks.stop();
       forget?.();
@@ -156,8 +191,12 @@ export async function joinInstallation(joining: Joining): Promise<Installation> 
   };
 }
 
-function otherLanes(mine: number, theirs: number): string {
-  return `wrong setting: LANES is ${mine}, and this installation has ${theirs}; set LANES=${theirs}, or stop every process and change it by penstock queue set-lanes ${mine}`;
+function otherSpread(mine: Spread, theirs: Spread): string {
+  const change = 'or stop every process and change it by penstock queue set-lanes';
+  const [lanes, others] = [mine, theirs].map((one) => one.lanes / one.shards);
+  if (mine.shards === theirs.shards)
+    return `wrong setting: LANES is ${lanes}, and this installation has ${others}; set LANES=${others}, ${change} ${lanes}`;
+  return `wrong setting: SHARDS is ${mine.shards}, and this installation has ${theirs.shards} of ${others} lanes; set SHARDS=${theirs.shards} and LANES=${others}, ${change} ${lanes} --shards ${mine.shards}`;
 }
 
 /**

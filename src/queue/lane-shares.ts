@@ -3,14 +3,24 @@ import { join } from 'node:path';
 import { packageRoot } from '../platform/package-root.ts';
 import { laneName } from './lanes.ts';
 import type { RedisClient } from './open-redis.ts';
+import { type Layout, prefixOf, shardOfLane } from './shards.ts';
 
-/** All in one slot of a Redis Cluster, that of the lanes. */
+/** All in one slot of a Redis Cluster, that of the first shard: whose each lane is, of every shard, is decided there. */
 const [WORKERS, OWNERS, LATER, VERSION] = ['workers', 'owners', 'later', 'version'].map(
   (name) => `{penstock}:shares:${name}`,
 ) as [string, string, string, string];
 
-/** What every key of a lane's queue begins with, in front of its number. */
-const LANE_KEY = `{penstock}:${laneName(0).slice(0, -1)}`;
+/**
+ * What a worker that is gone had in work of a lane is handed out again now, and not when its lock runs out. In a step of
+ * its own, since the lane may be on another server than whose it is.
+ * KEYS: active jobs, stalled jobs, mark of the last check; ARGV: what the keys of the lane begin with
+ */
+const handOutAgain = `
+  for _, job in ipairs(redis.call('LRANGE', KEYS[1], 0, -1)) do
+    redis.call('DEL', ARGV[1] .. ':' .. job .. ':lock')
+    redis.call('SADD', KEYS[2], job)
+  end
+  return redis.call('DEL', KEYS[3])`;
 
 /**
  * Gives a lane back that was asked for, or that has come to what this worker does not read.
@@ -31,13 +41,14 @@ const giveBack = `
 interface Commands {
   shareLanes(...given: (string | number)[]): Promise<(string | number)[]>;
   giveLaneBack(...given: (string | number)[]): Promise<number>;
+  handOutAgain(...given: string[]): Promise<number>;
 }
 
 export interface LaneSharesOptions {
   /** Of the worker, a UUID. */
   id: string;
   /** Of the whole fleet. */
-  lanes: number;
+  layout: Layout;
   /** Latest version of envelopes that the worker reads. */
   reads: number;
   /** Milliseconds of silence after which the worker's lanes belong to others. */
@@ -49,13 +60,21 @@ export interface LaneSharesOptions {
  * and for the number of connections: two workers of one lane are as safe as one, since the queue hands out one job of a
  * lane at a time and the ledger knows what has taken effect.
  */
-export function createLaneShares(redis: RedisClient, { id, lanes, reads, lease }: LaneSharesOptions) {
+export function createLaneShares(redis: RedisClient, { id, layout, reads, lease }: LaneSharesOptions) {
   const lua = readFileSync(join(packageRoot, 'src/queue/share-lanes.lua'), 'utf8');
   redis.defineCommand('shareLanes', { numberOfKeys: 4, lua });
   redis.defineCommand('giveLaneBack', { numberOfKeys: 3, lua: giveBack });
+  redis.defineCommand('handOutAgain', { numberOfKeys: 3, lua: handOutAgain });
   const commands = redis as unknown as Commands;
   let version = '';
   let own: number[] = [];
+
+  /** Where this fails, the lock runs out: it is for speed alone. */
+  async function release(lane: number): Promise<void> {
+    const queue = `${prefixOf(shardOfLane(layout, lane))}:${laneName(lane)}`;
+    const keys = ['active', 'stalled', 'stalled-check'].map((list) => `${queue}:${list}`);
+    await commands.handOutAgain(...keys, queue).catch(() => {});
+  }
 
   return {
     /**
@@ -68,12 +87,14 @@ export function createLaneShares(redis: RedisClient, { id, lanes, reads, lease }
     async beat(open: number[], leaves = false): Promise<number[]> {
       const [found, ...told] = await commands.shareLanes(
         ...[WORKERS, OWNERS, LATER, VERSION],
-        ...[id, lease, lanes, version, reads, leaves ? 'leaves' : '', LANE_KEY],
+        ...[id, lease, layout.shards * layout.lanes, version, reads, leaves ? 'leaves' : ''],
         [',', ...open.map((lane) => `${lane},`)].join(''),
       );
       if (found === undefined) return own;
       version = String(found);
-      own = told.map(Number);
+      // Not before they are known to be its own.
+      for (const lane of told) if (String(lane).startsWith('-')) void release(Number(String(lane).slice(1)));
+      own = told.map((lane) => Number(String(lane).replace('-', '')));
       return own;
     },
 

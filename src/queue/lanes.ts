@@ -34,8 +34,29 @@ export interface LaneEntry {
 
 /** Puts envelopes into lanes: all of them or none, on disk when the promise resolves. */
 export interface LaneProducer {
-  /** @throws {QueueUnavailable} when it is not known that every entry is stored. */
+  /**
+   * Lanes are those of one shard, counted from 0: each workspace's envelopes go to its own shard.
+   * @throws {QueueUnavailable} when it is not known that every entry is stored.
+   */
   add(entries: LaneEntry[]): Promise<void>;
+  /** For whoever gathers envelopes by shard; absent: there is one shard. */
+  placing?: Placing;
+}
+
+/** Knows the shards of workspaces, which may move (src/queue/placing.ts). */
+export interface Placing {
+  /** The shard of a workspace; undefined: it is not known here, or moves at this moment. */
+  now(workspaceId: string): number | undefined;
+  /** The same, as soon as it is known. @throws {QueueUnavailable} */
+  settled(workspaceId: string): Promise<number>;
+  /** Resolves when the moves from a shard are known as they were a moment ago; undefined: they are. @throws {QueueUnavailable} */
+  fresh(shard: number): Promise<void> | undefined;
+  /**
+   * Adds to the lanes of a shard, counted from 0, what is known to belong there. All or none.
+   * @returns workspaces that have moved meanwhile: theirs is not accepted, and may take effect all the same
+   * @throws {QueueUnavailable}
+   */
+  addTo(shard: number, entries: LaneEntry[]): Promise<ReadonlySet<string>>;
 }
 
 /** The queue did not confirm that it stored what it was given. */

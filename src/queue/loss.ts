@@ -4,12 +4,12 @@ import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
-import { type InstallationState, type QueueLoss, rememberQueue, tellLoss } from '../store/installation.ts';
+import { type QueueLoss, type QueueState, rememberQueue } from '../store/installation.ts';
+import { tellLoss } from '../store/queue-losses.ts';
 import { laneName } from './lanes.ts';
+import { movesVersionOf } from './moves.ts';
 import type { RedisClient } from './open-redis.ts';
-
-/** Holds an id that the first of our processes leaves in a Redis: with another one, or none, what it held is gone. */
-const MARK = '{penstock}:mark';
+import { markOf, prefixOf } from './shards.ts';
 
 /** Milliseconds for each answer of Redis. */
 const PATIENCE_MS = 2000;
@@ -26,6 +26,8 @@ const ACCEPTED_BEFORE_MS = 2000;
 export interface LossWatch {
   pool: Pool;
   redis: RedisClient;
+  shard: number;
+  /** Of each shard. */
   lanes: number;
   /** The process. */
   name: string;
@@ -44,32 +46,38 @@ export interface LossWatch {
  * The order of the steps is what makes it right: what is known is read first, then Redis. What one process reads there
  * can be no less than what another had seen before, unless something is lost.
  */
-export function watchForLoss({ pool, redis, lanes, name, log, additions, onLoss }: LossWatch) {
+export function watchForLoss({ pool, redis, shard, lanes, name, log, additions, onLoss }: LossWatch) {
   let generation: number | undefined;
+  const names = Array.from(
+    { length: lanes },
+    (_, lane) => `${prefixOf(shard)}:${laneName(shard * lanes + lane)}`,
+  );
 
   /**
    * @param state as it was read a moment ago
    * @param last whether this process looks no more
    * @returns 'away' when Redis was not there to be looked at, 'lost' when it has lost something
    */
-  async function look(state: InstallationState, last: boolean): Promise<'away' | 'seen' | 'lost'> {
+  async function look(state: QueueState, last: boolean): Promise<'away' | 'seen' | 'lost'> {
     if (generation !== state.generation) begin(state.generation);
     if (redis.status !== 'ready') return 'away';
     const known = Math.max(additions?.highest() ?? 0, state.mark === null ? 0 : state.additions);
     const fell = additions?.fell() ?? false;
-    const found = await within(PATIENCE_MS, readRedis(redis));
+    const found = await within(PATIENCE_MS, readRedis(redis, shard));
     const missing = state.mark !== null && found.mark !== state.mark ? 'empty' : undefined;
     const lost = missing ?? (fell || found.additions < known ? 'behind' : undefined);
     if (lost) {
-      const told = await tellLoss(pool, state.generation, { ...found, found: lost, known, by: name });
+      const told = await tellLoss(pool, state.generation, {
+        ...{ ...found, shard, found: lost, known, by: name },
+      });
       if (told === false)
         log.info('Redis is not the one that it was; it had been drained, so nothing is lost');
       if (told !== undefined) begin(state.generation + 1);
       return 'lost';
     }
     if (last || state.age === null || state.age >= OFTEN_ENOUGH_MS) {
-      const waitingSince = await within(PATIENCE_MS, readOldest(redis, lanes));
-      await rememberQueue(pool, state.generation, { ...found, now: state.now, waitingSince });
+      const waitingSince = await within(PATIENCE_MS, readOldest(redis, names));
+      await rememberQueue(pool, state.generation, { ...found, shard, now: state.now, waitingSince });
     }
     return 'seen';
   }
@@ -85,11 +93,13 @@ export function watchForLoss({ pool, redis, lanes, name, log, additions, onLoss 
   return { look };
 }
 
-async function readRedis(redis: RedisClient): Promise<{ mark: string; additions: number }> {
-  let [mark, additions] = await redis.mget(MARK, ADDITIONS);
+async function readRedis(redis: RedisClient, shard: number): Promise<{ mark: string; additions: number }> {
+  const keys = [markOf(shard), additionsOf(shard)];
+  let [mark, additions] = await redis.mget(keys);
   if (!mark) {
-    await redis.set(MARK, newId(), 'NX');
-    [mark, additions] = await redis.mget(MARK, ADDITIONS);
+    // Holds an id that the first of our processes leaves: with another one, or none, what the Redis held is gone.
+    await redis.set(markOf(shard), newId(), 'NX');
+    [mark, additions] = await redis.mget(keys);
   }
   return { mark: mark ?? '', additions: Number(additions ?? 0) };
 }
@@ -98,9 +108,9 @@ async function readRedis(redis: RedisClient): Promise<{ mark: string; additions:
  * When the oldest envelope that waits or is in work was accepted, at the earliest; undefined: there is none.
  * @throws when the lanes move too fast to be seen
  */
-async function readOldest(redis: RedisClient, lanes: number): Promise<number | undefined> {
+async function readOldest(redis: RedisClient, names: string[]): Promise<number | undefined> {
   for (let attempt = 0; attempt < LOOKS_AT_LANES; attempt++) {
-    const keys = await oldestKeys(redis, lanes);
+    const keys = await oldestKeys(redis, names);
     if (keys.length === 0) return undefined;
     const times = await Promise.all(keys.map((key) => redis.hget(key, 'timestamp')));
     // One that is gone meanwhile says nothing about those behind it.
@@ -110,8 +120,7 @@ async function readOldest(redis: RedisClient, lanes: number): Promise<number | u
 }
 
 /** Of the job that is next in each lane, and of the one in work. */
-async function oldestKeys(redis: RedisClient, lanes: number): Promise<string[]> {
-  const names = Array.from({ length: lanes }, (_, lane) => `{penstock}:${laneName(lane)}`);
+async function oldestKeys(redis: RedisClient, names: string[]): Promise<string[]> {
   const ids = await Promise.all(
     names.flatMap((name) =>
       ['active', 'wait', 'paused'].map(async (list) => {
@@ -124,12 +133,13 @@ async function oldestKeys(redis: RedisClient, lanes: number): Promise<string[]> 
 }
 
 /** What has happened and what is lost by it, without a full stop. */
-export function whatIsLost({ found, accepted_from, accepted_until }: QueueLoss): string {
+export function whatIsLost({ found, shard, accepted_from, accepted_until }: QueueLoss): string {
   const what =
     found === 'empty'
       ? 'Redis came back empty, or another one stands in its place'
       : 'Redis came back with less than it held';
-  return `${what}: what was accepted from ${accepted_from} to ${accepted_until} and was not applied is lost`;
+  const whose = shard ? ` (shard ${shard})` : '';
+  return `${what}${whose}: what was accepted from ${accepted_from} to ${accepted_until} and was not applied is lost`;
 }
 
 /** What an operator has to know and to do, in one sentence. */
@@ -149,7 +159,8 @@ export function addLossMetric(registry: Registry, loss: () => QueueLoss | undefi
 }
 
 /** How many times envelopes were added, in Redis: it only grows there, and a smaller one shows that Redis went back in time. */
-export const ADDITIONS = '{penstock}:additions';
+const additionsOf = (shard: number): string => `${prefixOf(shard)}:additions`;
+export const ADDITIONS = additionsOf(0);
 
 /** What a producer knows of the count, from the answers to its own adds. */
 export interface Additions {
@@ -161,6 +172,8 @@ export interface Additions {
   reset(): void;
   /** Called when a count falls. */
   onFall(listener: () => void): void;
+  /** The version of the moves from the shard (src/queue/moves.ts) at the last add. */
+  movesSeen(): string | undefined;
 }
 
 /** The part of BullMQ's Redis backend that puts one envelope into a transaction. */
@@ -172,11 +185,15 @@ interface FlowBackend {
  * Counts what a backend of BullMQ adds in the very transaction that adds it, so that both are on disk or neither: one
  * command more for a flush.
  */
-export function countAdditions(backend: unknown): Additions {
+export function countAdditions(
+  backend: unknown,
+  { shard, shards }: { shard: number; shards: number },
+): Additions {
   const flow = backend as FlowBackend;
   const counted = new WeakSet<ChainableCommander>();
   let highest = 0;
   let fell = false;
+  let moves: string | undefined;
   let listener = () => {};
 
   function note(count: number): void {
@@ -194,9 +211,11 @@ export function countAdditions(backend: unknown): Additions {
         counted.add(multi);
         const exec = multi.exec.bind(multi);
         const execCounted = async () => {
-          multi.incr(ADDITIONS);
+          if (shards > 1) multi.get(movesVersionOf(shard));
+          multi.incr(additionsOf(shard));
           const answers = await exec();
           const [error, count] = answers?.pop() ?? [];
+          if (shards > 1) moves = String(answers?.pop()?.[1] ?? '0');
           if (!error && typeof count === 'number') note(count);
           return answers;
         };
@@ -213,6 +232,7 @@ export function countAdditions(backend: unknown): Additions {
   }
 
   return {
+    movesSeen: () => moves,
     highest: () => highest,
     fell: () => fell,
     reset() {

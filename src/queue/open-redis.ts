@@ -1,14 +1,9 @@
 import type { Config } from '../platform/config.ts';
 import { Cluster, Command, Redis } from './bullmq.ts';
+import { everyShard, markOf } from './shards.ts';
 
 /** A client of one Redis, or of a Redis Cluster: both take the same commands. */
 export type RedisClient = Redis | Cluster;
-
-/** All lanes share a hash tag, so that one atomic add can reach several of them on a Redis Cluster. */
-export const PREFIX = '{penstock}';
-
-/** Of no meaning for what it holds: asked for where the lanes are, it tells whether that server answers. */
-export const LANES_KEY = `${PREFIX}:mark`;
 
 /** The settings that say where Redis is. */
 export type RedisAddress = Pick<
@@ -113,13 +108,17 @@ function reasonOf(error: Error & { lastNodeError?: Error }): Error {
 export const isCluster = (redis: RedisClient): redis is Cluster => redis instanceof Cluster;
 
 /**
- * Asks the server that has the lanes.
- * @throws when it does not answer
+ * Asks the servers that have lanes. One that is away takes its shards with it, and none of the others.
+ * @throws when none of them answers
  */
-export async function pingRedis(redis: RedisClient): Promise<void> {
+export async function pingRedis(redis: RedisClient, shards: number): Promise<void> {
   if (redis.status !== 'ready') throw troubles.get(redis) ?? new Error('not connected');
+  if (!isCluster(redis)) return void (await redis.ping());
   // A command without a key goes to any server of a cluster.
-  await (isCluster(redis) ? redis.get(LANES_KEY) : redis.ping());
+  const asked = everyShard(shards).map((shard) => redis.get(markOf(shard)));
+  await Promise.any(asked).catch((error: AggregateError) => {
+    throw error.errors[0];
+  });
 }
 
 const slotOf = (key: string): number => Number(new Command('get', [key]).getSlot());
@@ -131,11 +130,16 @@ export function serverOf(redis: RedisClient, key: string): Redis | undefined {
   return redis.nodes('all').find(({ options }) => `${options.host}:${options.port}` === primary);
 }
 
-/** The servers that have lanes. @throws when nobody is known to have them */
-export function laneServers(redis: RedisClient): Redis[] {
-  const server = serverOf(redis, LANES_KEY);
-  if (!server) throw new Error('no server is known to have the lanes');
-  return [server];
+/** The servers that have lanes, each once. @throws when nobody is known to have those of a shard */
+export function laneServers(redis: RedisClient, shards: number): Redis[] {
+  return [...new Set(everyShard(shards).map((shard) => serverOfShard(redis, shard)))];
+}
+
+/** @throws when nobody is known to have its lanes */
+export function serverOfShard(redis: RedisClient, shard: number): Redis {
+  const server = serverOf(redis, markOf(shard));
+  if (!server) throw new Error(`no server is known to have the lanes of shard ${shard}`);
+  return server;
 }
 
 /** All servers that this client knows, replicas included: each may have the lanes one day. */

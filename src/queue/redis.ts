@@ -134,7 +134,7 @@ const PATIENCE = 2;
  *
  * @param every milliseconds between two looks, and for an answer
  */
-export function keepAnswering({ redis }: QueueConnection, every: number, log: Log): Service {
+export function keepAnswering({ redis, layout }: QueueConnection, every: number, log: Log): Service {
   let unanswered = 0;
   let heard = bytesFrom(redis);
 
@@ -143,7 +143,7 @@ export function keepAnswering({ redis }: QueueConnection, every: number, log: Lo
     if (redis?.status === 'connect') return false;
     // One that is being made takes care of itself.
     if (redis?.status !== 'ready') return true;
-    const asked = within(every, pingRedis(redis));
+    const asked = within(every, pingRedis(redis, layout.shards));
     return asked.then(
       () => true,
       // That of a cluster which serves no slot is an answer, too.

@@ -1,6 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ChainableCommander } from 'ioredis';
-import { isCluster, LANES_KEY, type RedisClient, serverOf } from './open-redis.ts';
+import { isCluster, type RedisClient, serverOf } from './open-redis.ts';
+import { markOf } from './shards.ts';
 
 /** What an acknowledgement waits for beside the disk of the primary. */
 export interface Replication {
@@ -39,7 +40,7 @@ const PROBE_MS = 50;
 export function waitForReplicas(
   backend: unknown,
   redis: RedisClient,
-  { replicas, timeout }: { replicas: number; timeout: number },
+  { replicas, timeout, shard }: { replicas: number; timeout: number; shard: number },
 ) {
   const flow = backend as FlowBackend;
   const waiting = new WeakSet<ChainableCommander>();
@@ -89,7 +90,7 @@ export function waitForReplicas(
      */
     async caughtUp(): Promise<void> {
       if (!isBehind) return;
-      const held = Number(await serverOf(redis, LANES_KEY)?.call('WAIT', replicas, PROBE_MS));
+      const held = Number(await serverOf(redis, markOf(shard))?.call('WAIT', replicas, PROBE_MS));
       if (!(held >= replicas)) throw new TooFewReplicas(held || 0, replicas);
       isBehind = false;
     },

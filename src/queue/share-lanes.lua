@@ -13,10 +13,10 @@
   ARGV[4]  version that it knows
   ARGV[5]  latest version of envelopes that it reads
   ARGV[6]  `leaves`: it is to have no lane any more
-  ARGV[7]  what keys of a lane's queue begin with, in front of its number
-  ARGV[8]  lanes that it has open or is closing, with commas before, between and behind
+  ARGV[7]  lanes that it has open or is closing, with commas before, between and behind
 
-  Returns the version and then the lanes of the worker; nothing: what it knows still holds
+  Returns the version and then the lanes of the worker, with `-` in front of those that somebody who is gone had a moment
+  ago; nothing: what it knows still holds
 ]]
 local id, lease, lanes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local leaves = ARGV[6] == 'leaves'
@@ -62,11 +62,11 @@ for at = 1, #waits, 2 do
   end
 end
 
-local owners, own, free, coming = {}, {}, {}, 0
+local owners, own, left_over, free, coming = {}, {}, {}, {}, 0
 local stored = redis.call('HGETALL', KEYS[2])
 for at = 1, #stored, 2 do owners[tonumber(stored[at])] = stored[at + 1] end
 
-local function is_open(lane) return string.find(ARGV[8], ',' .. lane .. ',', 1, true) end
+local function is_open(lane) return string.find(ARGV[7], ',' .. lane .. ',', 1, true) end
 
 local function set(lane, value)
   redis.call('HSET', KEYS[2], lane, value)
@@ -83,16 +83,8 @@ local function give(lane)
   end
 end
 
--- What a worker that is gone had in work is handed out again now, and not when its lock runs out.
 local function take(lane)
-  if owners[lane] then
-    local queue = ARGV[7] .. lane
-    for _, job in ipairs(redis.call('LRANGE', queue .. ':active', 0, -1)) do
-      redis.call('DEL', queue .. ':' .. job .. ':lock')
-      redis.call('SADD', queue .. ':stalled', job)
-    end
-    redis.call('DEL', queue .. ':stalled-check')
-  end
+  if owners[lane] then left_over[lane] = true end
   set(lane, id)
   own[lane] = true
 end
@@ -144,7 +136,7 @@ if not leaves then
   end
   -- One that has been away, or whose Redis has forgotten all, first asks for no more than it had: so do the others.
   for _, lane in ipairs(free) do if is_open(lane) then try(lane) end end
-  if was_there or ARGV[8] == ',' then
+  if was_there or ARGV[7] == ',' then
     for _, lane in ipairs(free) do if not is_open(lane) then try(lane) end end
   end
   for lane = lanes - 1, 0, -1 do
@@ -161,6 +153,6 @@ end
 if changed then version = tostring(redis.call('INCR', KEYS[4])) end
 local answer = { version }
 if not leaves then
-  for lane = 0, lanes - 1 do if own[lane] then answer[#answer + 1] = lane end end
+  for lane = 0, lanes - 1 do if own[lane] then answer[#answer + 1] = (left_over[lane] and '-' or '') .. lane end end
 end
 return answer

@@ -2,8 +2,8 @@ import type { Queue } from 'bullmq';
 import type { Pool } from 'pg';
 import { type Trace, traceOf } from '../jobs/traces.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
-import { openQueue, type QueueConnection } from './connection.ts';
-import { laneName, QueueUnavailable } from './lanes.ts';
+import { openLanes, type QueueConnection } from './connection.ts';
+import { QueueUnavailable } from './lanes.ts';
 import { decodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** A job that waits in a queue. */
@@ -117,9 +117,7 @@ export interface Standing {
 
 /** Looks for requests in what waits in the lanes or is in work: ids first, then the envelopes of the time in question. */
 export function createWaitingSearch(connection: QueueConnection, lanes: number, timeout: number) {
-  const queues = Array.from({ length: lanes }, (_, lane) =>
-    openQueue<WireEnvelope>(connection, laneName(lane)),
-  );
+  const queues = openLanes<WireEnvelope>(connection, lanes);
 
   /**
    * The envelopes with ids of the range that carry objects of the request.

@@ -1,4 +1,4 @@
-import { uuidArray } from './arrays.ts';
+import { textArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { type ProfileRow, profileColumns } from './identifiers.ts';
 import {
@@ -32,7 +32,11 @@ export async function findByAlias(
   const { rows } = await tx.query<AliasedProfileRow>({
     name: 'find-by-alias',
     text: findByAliasStatement,
-    values: [workspaceIds, labels, names],
+    values: [
+      uuidArray(workspaceIds, (id) => id),
+      textArray(labels, (label) => label),
+      textArray(names, (name) => name),
+    ],
   });
   return rows;
 }

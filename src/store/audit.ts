@@ -75,6 +75,7 @@ export const auditActions = {
   'users.export': ['get /users/:service_id/export'],
   'users.unblock': ['penstock users unblock'],
   'workspaces.create': ['penstock workspaces create'],
+  'workspaces.move': ['penstock workspaces move'],
 } as const satisfies Record<string, readonly string[]>;
 
 export type AuditAction = keyof typeof auditActions;

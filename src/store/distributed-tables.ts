@@ -76,6 +76,7 @@ export const copied = [
 /** Tables of the installation itself, which stay where the others are told from. */
 export const central = [
   ...['_prisma_migrations', 'installation', 'members', 'processes', 'departed_processes', 'queue_losses'],
+  ...['queue_shards'],
   ...['fleet_history', 'lane_totals', 'fence_arrivals', 'retention_runs', 'sessions', 'audit'],
 ];
 

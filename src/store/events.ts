@@ -1,7 +1,7 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
 import { countGivenEvents } from './activity-series.ts';
-import { integerArray, jsonArray, textArray, timeArray, uuidArray } from './arrays.ts';
+import { integerColumn, jsonColumn, textColumn, timeColumn, uuidColumn } from './columns.ts';
 import type { Connection, Pool } from './database.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
@@ -57,21 +57,27 @@ const recordEventsStatement = `
 
 /** @throws 23505 for an event that the profile has already: no id is applied twice */
 export async function recordEvents(tx: Connection, events: EventRow[], now: string): Promise<void> {
+  const rows = events.length;
+  const [workspaceIds, ids, profileIds] = [uuidColumn(rows), uuidColumn(rows), uuidColumn(rows)];
+  const [names, appIds] = [textColumn(rows), textColumn(rows)];
+  const [times, properties] = [timeColumn(rows), jsonColumn(rows)];
+  const [ordinals, lanes] = [integerColumn(rows), integerColumn(rows)];
+  for (const event of events) {
+    workspaceIds.addUuid(event.workspace_id);
+    ids.addUuid(event.id);
+    profileIds.addUuid(event.profile_id);
+    names.addText(event.name);
+    times.addTime(event.time);
+    appIds.addText(event.app_id);
+    properties.addJson(event.properties);
+    ordinals.addInteger(event.ordinal);
+    lanes.addInteger(event.lane);
+  }
+  const columns = [workspaceIds, ids, profileIds, names, times, appIds, properties, ordinals, lanes];
   await tx.query({
     name: 'record-events',
     text: recordEventsStatement,
-    values: [
-      uuidArray(events, (event) => event.workspace_id),
-      uuidArray(events, (event) => event.id),
-      uuidArray(events, (event) => event.profile_id),
-      textArray(events, (event) => event.name),
-      timeArray(events, (event) => event.time),
-      textArray(events, (event) => event.app_id),
-      jsonArray(events, (event) => event.properties),
-      integerArray(events, (event) => event.ordinal),
-      integerArray(events, (event) => event.lane),
-      now,
-    ],
+    values: [...columns.map((column) => column.toParameter()), now],
   });
 }
 

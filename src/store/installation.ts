@@ -1,26 +1,36 @@
 import type { Connection, Pool } from './database.ts';
 
-const read = 'select installation.lanes from installation';
-
-/** The installation's number of lanes; undefined: none of its processes was ever started. */
-export async function readLanes(pool: Pick<Pool, 'query'>): Promise<number | undefined> {
-  const { rows } = await pool.query<{ lanes: number }>(read);
-  return rows[0]?.lanes;
+/** How many lanes an installation has, in how many shards. */
+export interface Spread {
+  /** Of all shards. */
+  lanes: number;
+  shards: number;
 }
 
-const lock = 'select installation.lanes from installation for update';
+const read = 'select installation.lanes, installation.shards from installation';
 
-/** As `readLanes`; until the transaction ends no process joins the installation. */
-export async function lockLanes(tx: Connection): Promise<number | undefined> {
-  const { rows } = await tx.query<{ lanes: number }>(lock);
-  return rows[0]?.lanes;
+/** Undefined: none of its processes was ever started. */
+export async function readSpread(pool: Pick<Pool, 'query'>): Promise<Spread | undefined> {
+  const { rows } = await pool.query<Spread>(read);
+  return rows[0];
 }
 
-const set = 'update installation set lanes = $1::integer';
+const lock = 'select installation.lanes, installation.shards from installation for update';
 
-/** Only where no process is there and no lane holds anything. */
-export async function setLanes(tx: Connection, lanes: number): Promise<void> {
-  await tx.query(set, [lanes]);
+/** As `readSpread`; until the transaction ends no process joins the installation. */
+export async function lockLanes(tx: Connection): Promise<Spread | undefined> {
+  const { rows } = await tx.query<Spread>(lock);
+  return rows[0];
+}
+
+const set = 'update installation set lanes = $1::integer, shards = $2::integer';
+
+/**
+ * Only where no process is there, and no lane holds anything whose number will mean another one.
+ * @param lanes of all shards
+ */
+export async function setLanes(tx: Connection, lanes: number, shards = 1): Promise<void> {
+  await tx.query(set, [lanes, shards]);
 }
 
 /** A process of the installation. */
@@ -34,8 +44,13 @@ export interface Member {
 }
 
 /** What the installation knows of its queue. */
-export interface InstallationState {
-  lanes: number;
+export interface InstallationState extends Spread, QueueState {
+  /** What was lost and nobody has confirmed; absent: nothing. */
+  loss: QueueLoss | undefined;
+}
+
+/** What it knows of the queue of one shard. */
+export interface QueueState {
   /** Grows whenever the queue had lost something. */
   generation: number;
   /** What Redis held when it was looked at last; null: nobody has looked yet. */
@@ -45,15 +60,13 @@ export interface InstallationState {
   age: number | null;
   /** The store's clock, as text, which keeps its microseconds. */
   now: string;
-  /** What was lost and nobody has confirmed; absent: nothing. */
-  loss: QueueLoss | undefined;
 }
 
 /** Milliseconds after which a member that says nothing counts as gone. */
 export const SILENCE_MS = 30_000;
 
 const found = `
-  insert into installation (lanes) values ($1::integer) on conflict do nothing`;
+  insert into installation (lanes, shards) values ($1::integer, $2::integer) on conflict do nothing`;
 
 /** Whoever changes the number of lanes locks the row, and then looks who is there. */
 const meet = `
@@ -63,14 +76,15 @@ const meet = `
     insert into members (id, name, host, pid, joined_at, seen_at)
     select $1::uuid, $2::text, $3::text, $4::integer, statement_timestamp(), statement_timestamp()
     from state
-    where state.lanes = $5::integer
+    where state.lanes = $5::integer and state.shards = $6::integer
     on conflict (id) do update set seen_at = excluded.seen_at
   )
-  select state.lanes, state.generation, state.mark, state.additions,
+  select state.lanes, state.shards, state.generation, state.mark, state.additions,
          statement_timestamp()::text as now,
          (extract(epoch from statement_timestamp() - state.looked_at) * 1000)::float8 as age,
          lost.losses, lost.latest, lost.accepted_from, lost.accepted_until,
-         (select queue_losses.found from queue_losses where queue_losses.id = lost.latest) as found
+         (select queue_losses.found from queue_losses where queue_losses.id = lost.latest) as found,
+         (select queue_losses.shard from queue_losses where queue_losses.id = lost.latest) as shard
   from state
   cross join (
     select count(*)::integer as losses, max(queue_losses.id) as latest,
@@ -83,6 +97,7 @@ interface Row extends Omit<InstallationState, 'loss'> {
   losses: number;
   latest: number;
   found: QueueLoss['found'];
+  shard: number;
   accepted_from: Date;
   accepted_until: Date;
 }
@@ -94,25 +109,42 @@ interface Row extends Omit<InstallationState, 'loss'> {
 export async function meetInstallation(
   pool: Pool,
   { id, name, host, pid }: Member,
-  lanes: number,
+  { lanes, shards }: Spread,
 ): Promise<InstallationState> {
-  const values = [id, name, host, pid, lanes];
+  const values = [id, name, host, pid, lanes, shards];
   const ask = () => pool.query<Row>({ name: 'meet-installation', text: meet, values });
   let { rows } = await ask();
   if (rows.length === 0) {
-    await pool.query({ name: 'found-installation', text: found, values: [lanes] });
+    await pool.query({ name: 'found-installation', text: found, values: [lanes, shards] });
     ({ rows } = await ask());
   }
   return { ...rows[0]!, loss: lossOf(rows[0]!) };
 }
 
-function lossOf({ losses, latest, found, accepted_from, accepted_until }: Row): QueueLoss | undefined {
+function lossOf({ losses, latest, found, shard, accepted_from, accepted_until }: Row): QueueLoss | undefined {
   if (losses === 0) return undefined;
   return {
-    ...{ losses, latest, found },
+    ...{ losses, latest, found, ...(shard > 0 && { shard }) },
     accepted_from: accepted_from.toISOString(),
     accepted_until: accepted_until.toISOString(),
   };
+}
+
+const meetOthers = `
+  with made as (
+    insert into queue_shards (shard) select generate_series(1, $1::integer - 1) on conflict do nothing
+  )
+  select queue_shards.shard, queue_shards.generation, queue_shards.mark, queue_shards.additions,
+         statement_timestamp()::text as now,
+         (extract(epoch from statement_timestamp() - queue_shards.looked_at) * 1000)::float8 as age
+  from queue_shards
+  where queue_shards.shard < $1::integer`;
+
+/** What the installation knows of the queues of its shards but for the first, by their numbers; those that are new come later. */
+export async function meetShards(pool: Pool, shards: number): Promise<Map<number, QueueState>> {
+  const asked = { name: 'meet-shards', text: meetOthers, values: [shards] };
+  const { rows } = await pool.query<QueueState & { shard: number }>(asked);
+  return new Map(rows.map(({ shard, ...state }) => [shard, state]));
 }
 
 const leave = 'delete from members where id = $1::uuid';
@@ -150,6 +182,8 @@ export interface QueueLoss {
   latest: number;
   /** What Redis was at the latest: empty (or another one), or behind what it had held. */
   found: 'empty' | 'behind';
+  /** Whose lanes it was; absent: those of the first shard. */
+  shard?: number;
   /** What was accepted from then … */
   accepted_from: string;
   /** … until then, and was not applied, may be lost. */
@@ -166,123 +200,32 @@ export interface Looked {
   waitingSince: number | undefined;
 }
 
-const remember = `
-  update installation
+/** @param table of the queue of the first shard, or of the others, whose number is the sixth value */
+const rememberIn = (table: 'installation' | 'queue_shards') => `
+  update ${table} as queue
      set mark = $2::text,
-         additions = greatest(installation.additions, $3::bigint),
+         additions = greatest(queue.additions, $3::bigint),
          looked_at = $4::timestamptz,
          waiting_since = coalesce(to_timestamp($5::float8 / 1000), $4::timestamptz),
          drained = $5::float8 is null
-   where installation.generation = $1::integer
-     and (installation.looked_at is null or installation.looked_at <= $4::timestamptz)`;
+   where queue.generation = $1::integer
+     and (queue.looked_at is null or queue.looked_at <= $4::timestamptz)
+     ${table === 'queue_shards' ? 'and queue.shard = $6::integer' : ''}`;
+
+const remember = rememberIn('installation');
+const rememberShard = rememberIn('queue_shards');
 
 /** Remembers what was there, unless somebody has found meanwhile that something is missing. */
-export async function rememberQueue(pool: Pool, generation: number, looked: Looked): Promise<void> {
-  const { mark, additions, now, waitingSince = null } = looked;
-  const values = [generation, mark, additions, now, waitingSince];
-  await pool.query({ name: 'remember-queue', text: remember, values });
-}
-
-/** Less than what the installation knew. */
-export interface Missing {
-  found: QueueLoss['found'];
-  mark: string;
-  additions: number;
-  /** The most that the process itself has seen. */
-  known: number;
-  /** Its name. */
-  by: string;
-}
-
-/** Nobody who could have added anything since the last look is left: it was drained then, and they have taken leave. */
-const tell = `
-  with before as (
-    select installation.* from installation where installation.generation = $1::integer for update
-  ), told as (
-    insert into queue_losses (found, additions_known, additions_found, accepted_from, accepted_until, noticed_by)
-    select $2::text, greatest(before.additions, $5::bigint), $4::bigint, before.waiting_since,
-           statement_timestamp(), $6::text
-    from before
-    where not before.drained
-       or exists (
-         select from members
-          where members.joined_at <= before.looked_at
-            and members.seen_at > before.looked_at - make_interval(secs => $7::integer))
-    returning queue_losses.id
-  )
-  update installation
-     set generation = installation.generation + 1,
-         mark = $3::text,
-         additions = $4::bigint,
-         looked_at = statement_timestamp(),
-         waiting_since = statement_timestamp(),
-         drained = false
-    from before
-   where installation.only_row = before.only_row
-  returning (select count(*)::integer from told) as told`;
-
-/**
- * Writes down that the queue has lost something, once for all processes; what it is now counts from here on.
- *
- * @returns false when nothing can have been lost, since the queue was drained and everybody had left; undefined when
- *   somebody else has written it down
- */
-export async function tellLoss(
+export async function rememberQueue(
   pool: Pool,
   generation: number,
-  missing: Missing,
-): Promise<boolean | undefined> {
-  const { found, mark, additions, known, by } = missing;
-  const values = [generation, found, mark, additions, known, by, SILENCE_MS / 1000];
-  const { rows } = await pool.query<{ told: number }>({ name: 'tell-loss', text: tell, values });
-  return rows[0] && rows[0].told > 0;
-}
-
-const confirm = `
-  update queue_losses
-     set confirmed_at = statement_timestamp()
-   where queue_losses.id <= $1::integer
-     and queue_losses.confirmed_at is null
-  returning queue_losses.id`;
-
-/** Ends the message about a loss and about those before it. @returns how many nobody had confirmed */
-export async function confirmLosses(pool: Pick<Pool, 'query'>, upTo: number): Promise<number> {
-  const { rowCount } = await pool.query(confirm, [upTo]);
-  return rowCount ?? 0;
-}
-
-/** One loss, as it was written down. */
-export interface WrittenLoss {
-  id: number;
-  found: QueueLoss['found'];
-  accepted_from: string;
-  accepted_until: string;
-  additions_known: number;
-  additions_found: number;
-  noticed_by: string;
-  confirmed_at: string | null;
-}
-
-const list = `
-  select queue_losses.id, queue_losses.found, queue_losses.accepted_from, queue_losses.accepted_until,
-         queue_losses.additions_known, queue_losses.additions_found, queue_losses.noticed_by,
-         queue_losses.confirmed_at
-  from queue_losses
-  order by queue_losses.id desc
-  limit $1::integer`;
-
-/** The latest first. */
-export async function listLosses(pool: Pick<Pool, 'query'>, limit: number): Promise<WrittenLoss[]> {
-  type Row = Omit<WrittenLoss, 'accepted_from' | 'accepted_until' | 'confirmed_at'> & {
-    accepted_from: Date;
-    accepted_until: Date;
-    confirmed_at: Date | null;
-  };
-  const { rows } = await pool.query<Row>(list, [limit]);
-  return rows.map((row) => ({
-    ...row,
-    accepted_from: row.accepted_from.toISOString(),
-    accepted_until: row.accepted_until.toISOString(),
-    confirmed_at: row.confirmed_at?.toISOString() ?? null,
-  }));
+  { shard = 0, ...looked }: Looked & { shard?: number },
+): Promise<void> {
+  const { mark, additions, now, waitingSince = null } = looked;
+  const values = [generation, mark, additions, now, waitingSince];
+  const asked =
+    shard === 0
+      ? { name: 'remember-queue', text: remember, values }
+      : { name: 'remember-shard', text: rememberShard, values: [...values, shard] };
+  await pool.query(asked);
 }

@@ -1,6 +1,7 @@
 import type { StandardAttributes } from '../profile/attribute-rule.ts';
 import type { Json } from '../profile/json.ts';
-import { jsonArray, laterArray, uuidArray } from './arrays.ts';
+import { jsonArray, laterArray } from './arrays.ts';
+import { booleanColumn, jsonColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
 
@@ -104,15 +105,18 @@ export async function lockProfiles(
   tx: Connection,
   wanted: { profile: { workspaceId: string; id: string }; keys: ReadonlySet<string>; measured: boolean }[],
 ): Promise<LockedProfile[]> {
+  const [workspaceIds, ids] = [uuidColumn(wanted.length), uuidColumn(wanted.length)];
+  const [keys, measured] = [jsonColumn(wanted.length), booleanColumn(wanted.length)];
+  for (const one of wanted) {
+    workspaceIds.addUuid(one.profile.workspaceId);
+    ids.addUuid(one.profile.id);
+    keys.addJson(one.keys.size > 0 ? [...one.keys] : undefined);
+    measured.addBoolean(one.measured);
+  }
   const { rows } = await tx.query<LockedProfile>({
     name: 'lock-profiles',
     text: lockProfilesStatement,
-    values: [
-      uuidArray(wanted, ({ profile }) => profile.workspaceId),
-      uuidArray(wanted, ({ profile }) => profile.id),
-      jsonArray(wanted, ({ keys }) => (keys.size > 0 ? [...keys] : undefined)),
-      wanted.map(({ measured }) => measured),
-    ],
+    values: [workspaceIds, ids, keys, measured].map((column) => column.toParameter()),
   });
   return rows;
 }
@@ -171,17 +175,22 @@ export async function updateCustomAttributes(
 }
 
 /** The parameters $1 to $5 of a statement that changes custom attributes. */
-function customValues(updates: CustomAttributesUpdate[], now: string): unknown[] {
-  return [
-    uuidArray(updates, (update) => update.workspace_id),
-    uuidArray(updates, (update) => update.id),
-    jsonArray(updates, ({ set, unset }) => (unset.length > 0 || hasAny(set) ? set : undefined)),
-    jsonArray(updates, ({ unset }) => {
-      if (unset.length === 0) return undefined;
-      return unset.length <= FEW ? unset : Object.fromEntries(unset.map((name) => [name, true]));
-    }),
-    laterArray(now, updates, (update) => update.ordinal),
-  ];
+function customValues(updates: CustomAttributesUpdate[], now: string): Buffer[] {
+  const [workspaceIds, ids] = [uuidColumn(updates.length), uuidColumn(updates.length)];
+  const [sets, unsets] = [jsonColumn(updates.length), jsonColumn(updates.length)];
+  for (const { workspace_id, id, set, unset } of updates) {
+    workspaceIds.addUuid(workspace_id);
+    ids.addUuid(id);
+    sets.addJson(unset.length > 0 || hasAny(set) ? set : undefined);
+    unsets.addJson(namesOf(unset));
+  }
+  const columns = [workspaceIds, ids, sets, unsets].map((column) => column.toParameter());
+  return [...columns, laterArray(now, updates, (update) => update.ordinal)];
+}
+
+function namesOf(unset: string[]): object | undefined {
+  if (unset.length === 0) return undefined;
+  return unset.length <= FEW ? unset : Object.fromEntries(unset.map((name) => [name, true]));
 }
 
 function hasAny(set: Record<string, Json>): boolean {

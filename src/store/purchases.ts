@@ -1,7 +1,8 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
 import { countGivenPurchases } from './activity-series.ts';
-import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
+import { numericArray } from './arrays.ts';
+import { integerColumn, jsonColumn, textColumn, timeColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
@@ -61,22 +62,33 @@ const recordPurchasesStatement = `
 
 /** @throws 23505 for a purchase that the profile has already: no id is applied twice */
 export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: string): Promise<void> {
+  const rows = purchases.length;
+  const [workspaceIds, ids, profileIds] = [uuidColumn(rows), uuidColumn(rows), uuidColumn(rows)];
+  const [products, currencies, appIds] = [textColumn(rows), textColumn(rows), textColumn(rows)];
+  const [quantities, ordinals, lanes] = [integerColumn(rows), integerColumn(rows), integerColumn(rows)];
+  const [times, properties] = [timeColumn(rows), jsonColumn(rows)];
+  for (const purchase of purchases) {
+    workspaceIds.addUuid(purchase.workspace_id);
+    ids.addUuid(purchase.id);
+    profileIds.addUuid(purchase.profile_id);
+    products.addText(purchase.product_id);
+    currencies.addText(purchase.currency);
+    quantities.addInteger(purchase.quantity);
+    times.addTime(purchase.time);
+    appIds.addText(purchase.app_id);
+    properties.addJson(purchase.properties);
+    ordinals.addInteger(purchase.ordinal);
+    lanes.addInteger(purchase.lane);
+  }
+  const what = [workspaceIds, ids, profileIds, products, currencies];
+  const more = [quantities, times, appIds, properties, ordinals, lanes];
   await tx.query({
     name: 'record-purchases',
     text: recordPurchasesStatement,
     values: [
-      uuidArray(purchases, (purchase) => purchase.workspace_id),
-      uuidArray(purchases, (purchase) => purchase.id),
-      uuidArray(purchases, (purchase) => purchase.profile_id),
-      textArray(purchases, (purchase) => purchase.product_id),
-      textArray(purchases, (purchase) => purchase.currency),
+      ...what.map((column) => column.toParameter()),
       numericArray(purchases, (purchase) => purchase.price),
-      integerArray(purchases, (purchase) => purchase.quantity),
-      timeArray(purchases, (purchase) => purchase.time),
-      textArray(purchases, (purchase) => purchase.app_id),
-      jsonArray(purchases, (purchase) => purchase.properties),
-      integerArray(purchases, (purchase) => purchase.ordinal),
-      integerArray(purchases, (purchase) => purchase.lane),
+      ...more.map((column) => column.toParameter()),
       now,
     ],
   });

@@ -178,11 +178,15 @@ const endStatement = `
   set
     leased_by = null, due_at = null, last_error = $4::text,
     state = case when segment_exports.state = 'open' then 'failed' else segment_exports.state end,
+    expires_at = case when segment_exports.state = 'open' then now() else segment_exports.expires_at end,
     ended_at = least(segment_exports.ended_at, now()),
     told_at = now() + case when $4::text is null then interval '0' end
   ${mine}`;
 
-/** Nothing more is done: whoever was to be told was, or why the writing or telling has failed for good. */
+/**
+ * Nothing more is done: whoever was to be told was, or why the writing or telling has failed for good. What an export that
+ * failed may have written has expired with it.
+ */
 export async function endExport(
   pool: Pool,
   { process, workspaceId, id }: ExportLease,

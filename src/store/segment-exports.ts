@@ -154,7 +154,8 @@ export async function listExports(
 /** By the index on the expiry. */
 const listExpiredStatement = `
   select segment_exports.workspace_id::text as "workspaceId", segment_exports.id::text,
-    segment_exports.object_prefix as "objectPrefix"
+    segment_exports.segment_id::text as "segmentId", segment_exports.object_prefix as "objectPrefix",
+    segment_exports.url, segment_exports.requested_at as "requestedAt"
   from segment_exports
   where segment_exports.expires_at < now() - $1::integer * interval '1 millisecond'
   order by segment_exports.expires_at
@@ -163,10 +164,14 @@ const listExpiredStatement = `
 export interface ExpiredExport {
   workspaceId: string;
   id: string;
+  segmentId: string;
   objectPrefix: string;
+  /** Null: its files are in a bucket, and it has failed. */
+  url: string | null;
+  requestedAt: Date;
 }
 
-/** Exports whose link has opened nothing for so long, and whose file is there yet. */
+/** Exports whose link has opened nothing for so long, or that failed then, and whose files are there yet. */
 export async function listExpired(
   pool: Pool,
   { milliseconds, limit }: { milliseconds: number; limit: number },
@@ -185,7 +190,10 @@ const noteRemovedStatement = `
   where segment_exports.workspace_id = $1::uuid and segment_exports.id = $2::uuid`;
 
 /** The file is there no more. */
-export async function noteRemoved(pool: Pool, { workspaceId, id }: ExpiredExport): Promise<void> {
+export async function noteRemoved(
+  pool: Pool,
+  { workspaceId, id }: Pick<ExpiredExport, 'workspaceId' | 'id'>,
+): Promise<void> {
   await pool.query({ name: 'note-removed', text: noteRemovedStatement, values: [workspaceId, id] });
 }
 

@@ -21,6 +21,10 @@ export interface LeasedDestination extends Lease {
   position: string;
   place: number;
   failures: number;
+  /** As of `stream_destinations`: milliseconds. */
+  gatherMs: number;
+  /** Milliseconds since 1970, by Postgres's clock. */
+  leasedAt: number;
   /** Where the file ends that was being put; it is put again as it was. */
   planned: { position: string; place: number } | undefined;
   /** The hour that this file stands under, or the last one. */
@@ -71,7 +75,8 @@ const leaseStatement = (own: string) => `
     stream_destinations.workspace_id::text as "workspaceId", stream_destinations.id::text,
     stream_destinations.name, stream_destinations.kind, stream_destinations.settings,
     stream_destinations.secret, stream_destinations.position::text, stream_destinations.place,
-    stream_destinations.failures, workspaces.name as workspace,
+    stream_destinations.failures, stream_destinations.gather_ms as "gatherMs", workspaces.name as workspace,
+    (extract(epoch from clock_timestamp()) * 1000)::double precision as "leasedAt",
     stream_destinations.planned_position::text as "plannedPosition",
     stream_destinations.planned_place as "plannedPlace", stream_destinations.file_hour as "fileHour"`;
 
@@ -210,13 +215,18 @@ const giveBackStatement = `
     last_error = coalesce($4::text, stream_destinations.last_error),
     failed_at = greatest(stream_destinations.failed_at, now() + case when $4::text is not null then interval '0' end),
     next_try_at = statement_timestamp()
-      + case when $5::integer <> 0 then $5::integer * interval '1 millisecond' end,
+      + case
+        when $4::text is not null
+          then least($7::integer, $5::integer * 2.0 ^ least(stream_destinations.failures, 20)) * interval '1 millisecond'
+        when $5::integer <> 0 then $5::integer * interval '1 millisecond'
+      end,
     state = case when $6::boolean then 'paused' else stream_destinations.state end
   ${mine}`;
 
 /**
  * Gives a lease back, behind everybody who waits: all is delivered, or with an error. The next try is due after `retryMs`
- * milliseconds, at once unless told; `pause`: none is, until resumed.
+ * milliseconds, at once unless told; after an error in twice as many for each vain one since the last delivery, up to
+ * `mostMs`. `pause`: none is, until resumed.
  */
 export async function giveBackDestination(
   pool: Pool,
@@ -224,12 +234,13 @@ export async function giveBackDestination(
   {
     error = null,
     retryMs = 0,
+    mostMs = retryMs,
     pause = false,
-  }: { error?: string | null; retryMs?: number; pause?: boolean } = {},
+  }: { error?: string | null; retryMs?: number; mostMs?: number; pause?: boolean } = {},
 ): Promise<void> {
   await pool.query({
     name: 'give-back-destination',
     text: giveBackStatement,
-    values: [lease, workspaceId, id, error, retryMs, pause],
+    values: [lease, workspaceId, id, error, retryMs, pause, mostMs],
   });
 }

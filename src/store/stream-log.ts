@@ -51,62 +51,6 @@ export async function appendLog(tx: Connection, entries: StreamEntry[], now: str
   });
 }
 
-/**
- * The horizon: ids up to it are decided, since every transaction that may have taken one has ended. Ids are taken before
- * COMMIT and so become visible in another order; a row is read when no smaller id can come any more. A transaction has
- * its xid before it takes an id, so that those that were under way when the ids were looked at are older than an xid
- * that is taken then. A long transaction anywhere in the cluster holds the horizon back, if it has written something.
- */
-export interface HorizonWatch {
-  /** Ids up to this one are decided. */
-  horizon(): string;
-  /** @returns whether it has moved */
-  look(): Promise<boolean>;
-}
-
-const lastIdStatement = `select case when is_called then last_value else 0 end::text as last from stream_log_id`;
-/** The first of an own transaction each: an id of a transaction is taken only where there are new rows. */
-const takeXidStatement = 'select pg_current_xact_id()::text as xid';
-const oldestStatement = 'select pg_snapshot_xmin(pg_current_snapshot())::text as oldest';
-
-export function watchHorizon(pool: Pool): HorizonWatch {
-  let decided = '0';
-  let asked: { last: string; xid: bigint } | undefined;
-  let underWay: Promise<boolean> | undefined;
-
-  async function text<Name extends string>(statement: string, name: Name): Promise<string> {
-    const { rows } = await pool.query<Record<Name, string>>(statement);
-    return rows[0]![name];
-  }
-
-  async function settle(): Promise<boolean> {
-    if (!asked || BigInt(await text(oldestStatement, 'oldest')) <= asked.xid) return false;
-    decided = asked.last;
-    asked = undefined;
-    return true;
-  }
-
-  async function lookOnce(): Promise<boolean> {
-    const moved = await settle();
-    if (asked) return moved;
-    const last = await text(lastIdStatement, 'last');
-    if (last === decided) return moved;
-    asked = { last, xid: BigInt(await text(takeXidStatement, 'xid')) };
-    return (await settle()) || moved;
-  }
-
-  return {
-    horizon: () => decided,
-    // Several ask at once: they share one look.
-    look() {
-      underWay ??= lookOnce().finally(() => {
-        underWay = undefined;
-      });
-      return underWay;
-    },
-  };
-}
-
 export interface LogRow {
   id: string;
   /** Behind which id it was looked for: there is none between. */

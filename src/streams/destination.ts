@@ -47,7 +47,7 @@ export interface FileRange {
   to: LogPlace;
 }
 
-/** Behind a row of the log, and so many entries of the next one. */
+/** Behind all rows up to an id, and so many entries of the row whose id is the next. */
 export interface LogPlace {
   position: string;
   place: number;

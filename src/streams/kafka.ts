@@ -1,4 +1,3 @@
-import type { LookupAddress } from 'node:dns';
 import { isIP } from 'node:net';
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { GenericError, MessageToProduce, Producer } from '@platformatic/kafka';
@@ -78,13 +77,14 @@ export function openKafka(options: KafkaOptions): Destination {
   let producer: Producer<Buffer, Buffer, Buffer, Buffer> | undefined;
   let opened: Promise<Producer<Buffer, Buffer, Buffer, Buffer>> | undefined;
 
+  // The client is given names, and tries all addresses of each.
   async function open() {
-    for (const broker of brokers) await requireReached(reach, hostOf(broker));
+    for (const broker of brokers) await reach.requireWhollyAllowed(hostOf(broker));
     producer = await createProducer(options, milliseconds);
     const { brokers: found } = await producer.metadata({ topics: [topic] }).catch((error) => {
       throw saysUnknownTopic(error) ? new DeliveryError(`there is no topic ${topic}`) : error;
     });
-    for (const { host } of found.values()) await requireReached(reach, host);
+    for (const { host } of found.values()) await reach.requireWhollyAllowed(host);
     return producer;
   }
 
@@ -161,16 +161,6 @@ async function loadClient() {
       { cause },
     );
   }
-}
-
-/** @throws {RefusedAddress} for an address, and for a name that leads to refused addresses alone; the resolver's error */
-async function requireReached(reach: Reach, host: string): Promise<void> {
-  reach.requireAllowed(host);
-  await new Promise<void>((resolve, reject) => {
-    reach.lookup(host, { all: true }, (error: Error | null, _found: string | LookupAddress[]) =>
-      error ? reject(error) : resolve(),
-    );
-  });
 }
 
 const saysUnknownTopic = (error: unknown) =>

@@ -104,19 +104,24 @@ describe('the fleet', () => {
     ...change,
   });
   const well: FleetNow = {
-    ...{ processes: [process('web'), process('worker')], installationLanes: 1, objects: 1 },
+    ...{
+      processes: [process('web'), process('worker')],
+      installationLanes: 1,
+      installationShards: 1,
+      objects: 1,
+    },
     lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 1 }],
     ...{ deadLetters: 0, losses: 0, syncs: { unfinished: 0, failing: [] } },
   };
 
   test('that is well has nothing to see', () => {
-    expect(worst(judgeFleet(well, 1))).toEqual([]);
+    expect(worst(judgeFleet(well, { LANES: 1 }))).toEqual([]);
   });
 
   test('a lane that only a silent worker has worked is named', () => {
     const silent = process('worker', { lanes: [0], silentSeconds: 60, pid: 7 });
     const lanes = [{ lane: 'lane-0', depth: 1, oldestSeconds: 25 }];
-    const found = judgeFleet({ ...well, processes: [...well.processes, silent], lanes }, 1);
+    const found = judgeFleet({ ...well, processes: [...well.processes, silent], lanes }, { LANES: 1 });
     expect(found.find(({ check }) => check === 'lanes')!.finding).toContain('no living worker');
   });
 
@@ -195,7 +200,7 @@ describe('the fleet', () => {
       'orders (shop)',
     ],
   ])('with %s says so, and what to do', ([, change, level, words]) => {
-    const found = worst(judgeFleet({ ...well, ...change }, 1));
+    const found = worst(judgeFleet({ ...well, ...change }, { LANES: 1 }));
     expect(found).toEqual([
       expect.objectContaining({ level, finding: expect.stringContaining(words), advice: expect.any(String) }),
     ]);

@@ -35,7 +35,7 @@ async function tellOf(databaseUrl: string, ...names: ProcessName[]): Promise<voi
 }
 
 /** The Postgres of the tests writes nothing to disk, and the doctor sees it each time. */
-const OF_TESTS = /^(fsync|full_page_writes) is off: /;
+const OF_TESTS = /^(fsync|full_page_writes|autovacuum) is off: /;
 
 async function examine(env: Record<string, string>) {
   const folder = temporaryFolder();
@@ -56,7 +56,7 @@ describe('penstock doctor', () => {
     await tellOf(url, 'web', 'worker');
     const { careless, errors, of } = await examine({ DATABASE_URL: url, REDIS_URL: redis });
     expect(errors).toEqual([]);
-    expect(careless).toHaveLength(2);
+    expect(careless).toHaveLength(3);
     for (const check of [
       'migrations',
       'partitions',

@@ -10,6 +10,7 @@ const nouns = [
 const verbs = [
   'workspaces create',
   'workspaces list',
+  'workspaces move',
   'keys create',
   'keys list',
   'keys revoke',

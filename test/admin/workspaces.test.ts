@@ -13,6 +13,7 @@ test('a workspace that was made is listed under its id and name, the oldest firs
   expect(shop).toEqual({
     workspace_id: expect.stringMatching(/^[0-9a-f-]{36}$/),
     company: 'default',
+    shard: 0,
     name: 'shop',
     created_at: expect.stringMatching(/^\d{4}-\d\d-\d\dT.*Z$/),
   });
@@ -31,7 +32,7 @@ test('a list is paged: next is what --after takes', async () => {
 test('for people a list is an aligned table, and the way to the next page is no part of it', async () => {
   const { code, stdout, stderr } = await on.run('workspaces list --limit 1');
   const [head = '', row = '', ...rest] = stdout.trimEnd().split('\n');
-  expect(head).toMatch(/^workspace_id +company +name +created_at$/);
+  expect(head).toMatch(/^workspace_id +company +name +shard +created_at$/);
   expect(row.indexOf('shop')).toBe(head.indexOf('name'));
   expect(rest).toEqual([]);
   expect(code).toBe(0);

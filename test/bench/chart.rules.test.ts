@@ -4,7 +4,8 @@ import { expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { readCurve } from '../../tools/bench/chart/curve.ts';
 import { linearScale, logScale } from '../../tools/bench/chart/scale.ts';
-import { curveFile, curveOf } from '../../tools/bench/chart/write.ts';
+import { readShapes } from '../../tools/bench/chart/shapes.ts';
+import { curveFile, curveOf, shapesFile, shapesOf } from '../../tools/bench/chart/write.ts';
 import type { Figure } from '../../tools/bench/figure.ts';
 import type { Results, RowResult } from '../../tools/bench/results.ts';
 
@@ -79,4 +80,41 @@ test('axes have round values around what they show', () => {
 test('generated/throughput-latency.svg is that of results.json; npm run charts draws it', () => {
   const committed = existsSync(curveFile) ? readFileSync(curveFile, 'utf8') : undefined;
   expect(committed).toBe(curveOf(recorded));
+});
+
+test('the chart of the shapes has a bar for each, with its rate and what an object takes', () => {
+  const shape = (value: number): RowResult => ({
+    ...{ what: `objects of <${value}>`, unit: '/s', median: value, spread: 0 },
+    rounds: [
+      {
+        ...{ value, unit: '/s' },
+        detail: {
+          ...{
+            cpu_us_web: 10,
+            cpu_us_worker: 12.5,
+            cpu_us_postgres: 20,
+            cpu_us_redis: 1,
+            cpu_us_generator: 5,
+          },
+          ...{ accept_p50_ms: 4, accept_p99_ms: 30 },
+        },
+      },
+    ],
+  });
+  const rows = { 'shape-mixed': shape(20_000), 'ours-75': shape(5), 'shape-sdk': shape(4000) };
+  expect(readShapes({ rows }).map(({ rate, cost }) => [rate, cost])).toEqual([
+    [20_000, 43.5],
+    [4000, 43.5],
+  ]);
+  const svg = shapesOf({ ...recorded, rows });
+  expect(svg.match(/<rect class="bar"/g)).toHaveLength(2);
+  expect(svg).toContain('20,000/s · 43.5 µs');
+  expect(svg).toContain('objects of &lt;4000&gt;');
+  expect(svg).not.toMatch(/NaN|undefined|<script/);
+});
+
+test('generated/shapes.svg is that of shapes.json; npm run charts draws it', () => {
+  const file = path.join(packageRoot, 'tools/bench/shapes.json');
+  const drawn = existsSync(file) ? shapesOf(JSON.parse(readFileSync(file, 'utf8'))) : undefined;
+  expect(existsSync(shapesFile) ? readFileSync(shapesFile, 'utf8') : undefined).toBe(drawn);
 });

@@ -1,8 +1,15 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openBrowser } from '../setup/browser.ts';
+import { isLong } from '../setup/length.ts';
 import { type HostileConsole, looksOf, openHostileConsole } from './browser-console.ts';
 import { inWorkspace } from './people.ts';
+
+/**
+ * Whose page it is changes words, no look, and console-roles.test.ts asks every page as every role. So who may see all of a
+ * workspace opens each page here, and of the others each one every third, in turns. In the long form each role opens all.
+ */
+const everyOther = isLong ? 1 : 3;
 
 describe('the console in a browser, role by role', () => {
   let scene: HostileConsole;
@@ -22,36 +29,34 @@ describe('the console in a browser, role by role', () => {
     const pages = await Promise.all([browser.newPage(), browser.newPage(), browser.newPage()]);
     for (const one of pages) await one.setViewportSize({ width: 390, height: 800 });
     let opened = 0;
-    for (const [role, permissions] of Object.entries({ nothing: [], ...inWorkspace })) {
+    for (const [turn, [role, permissions]] of Object.entries({ nothing: [], ...inWorkspace }).entries()) {
       const appGroups = [scene.shop, scene.hall].map((workspace) => ({ workspace, permissions, teams: [] }));
       const { visitor } = await scene.people.arrive([], { appGroups });
       const [name, value] = visitor.cookie().split('=') as [string, string];
       await browser.clearCookies();
       await browser.addCookies([{ name, value, url }]);
       const knows = permissions.some((one) => one === 'view_pii' || one === 'admin');
+      const part = permissions.some((one) => one === 'admin') ? 1 : everyOther;
       const statuses = new Map<string, number>();
-      for (const place of scene.places)
+      for (const place of scene.places.filter((_, at) => (at + turn) % part === 0))
         statuses.set(place, (await visitor.get(place, { accept: 'text/html' })).status);
       // Those that are closed look alike: one stands for them.
-      const closed = scene.places.find((place) => statuses.get(place) === 403);
-      const left = scene.places.filter((place) => statuses.get(place) !== 403 || place === closed);
+      const asked = [...statuses.keys()];
+      const closed = asked.find((place) => statuses.get(place) === 403);
+      const left = asked.filter((place) => statuses.get(place) !== 403 || place === closed);
       const open = async (one: Page) => {
         for (let place = left.shift(); place !== undefined; place = left.shift()) {
           const answer = await one.goto(url + place, { waitUntil: 'domcontentloaded' });
           expect([role, place, answer!.status()]).toEqual([role, place, statuses.get(place)]);
           expect([role, place, await looksOf(one)]).toEqual([role, place, []]);
-          if (!knows)
-            expect([role, place, (await one.content()).includes('ada@gmail.com')]).toEqual([
-              role,
-              place,
-              false,
-            ]);
+          const names = (await one.content()).includes('ada@gmail.com');
+          if (!knows) expect([role, place, names]).toEqual([role, place, false]);
           opened++;
         }
       };
       await Promise.all(pages.map(open));
     }
-    expect(opened).toBeGreaterThan(200);
+    expect(opened).toBeGreaterThan(isLong ? 200 : 100);
     for (const one of pages) await one.close();
   }, 180_000);
 
@@ -83,8 +88,9 @@ describe('the console in a browser, role by role', () => {
       const links = new Set<string>();
       let refused = 0;
       for (const place of scene.places) {
-        const status = (await page.goto(url + place))!.status();
+        const { status } = await visitor.get(place, { accept: 'text/html' });
         if (status === 403 && refused++ > 0) continue;
+        expect([place, (await page.goto(url + place))!.status()]).toEqual([place, status]);
         if (status === 200) opened.add(place.split(/[/?]/)[1]!);
         expect([place, await looksOf(page)]).toEqual([place, []]);
         if (company.length === 0) expect(await page.content()).not.toContain('ada@gmail.com');

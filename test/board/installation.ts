@@ -5,7 +5,7 @@ import { type Config, readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { Queue } from '../../src/queue/bullmq.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
-import { createLaneProducer } from '../../src/queue/enqueue.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
 import type { Connection, Database } from '../../src/store/database.ts';
 import { locateLetters, markReplayed } from '../../src/store/dead-letters.ts';

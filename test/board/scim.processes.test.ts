@@ -2,7 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startBoard } from '../../src/board/server.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { connectProducer } from '../../src/queue/connection.ts';
-import { createLaneProducer } from '../../src/queue/enqueue.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { penstockOn } from '../admin/penstock.ts';
 import { createScene, type Scene } from '../scim/scene.ts';

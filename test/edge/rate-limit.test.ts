@@ -211,6 +211,24 @@ test('a busy edge takes tokens ahead: most requests wait for no round trip, and 
   expect(takes).toBeLessThan(asked / 16 / 2);
 });
 
+test('a limit that was changed holds from the next take on, also while requests wait all the time', async () => {
+  const sizes: number[] = [];
+  const memory = memoryTokenBuckets();
+  const limiter = createRateLimiter({
+    async take(...asked) {
+      sizes.push(asked[1].requests);
+      await new Promise(setImmediate);
+      return memory.take(...asked);
+    },
+  });
+  const key = keyWith(10, 3600);
+  const first = limiter.take(key, 'users.track');
+  const changed = { ...keyWith(5, 3600), workspaceId: key.workspaceId };
+  const answers = await Promise.all([first, limiter.take(changed, 'users.track')]);
+  expect(sizes).toEqual([10, 5]);
+  expect(answers.map(({ limit }) => limit)).toEqual([10, 5]);
+});
+
 test('an edge that is not busy takes none ahead, and keeps none for long', async () => {
   const wanted: number[] = [];
   const memory = memoryTokenBuckets();

@@ -69,3 +69,20 @@ test('an export that is killed goes on behind its last whole file, and has every
   const visible = readdirSync(folder).filter((name) => !name.startsWith('.'));
   expect(visible.sort()).toEqual([...files.map(({ key }) => key), 'manifest.json'].sort());
 });
+
+test.each(['ndjson', 'parquet'])(
+  'an export as %s keeps nothing of what it has written: it has more than its heap has room for',
+  async (format) => {
+    await pool.query(
+      `update profiles set custom_attributes = jsonb_build_object('text', repeat(md5(id::text), 3800))`,
+    );
+    const folder = path.join(temporaryFolder(), 'users');
+    const fields = ['--fields', 'external_id,custom_attributes', '--format', format];
+    const args = ['export', '--workspace', 'shop', '--to', folder, '--json', ...fields];
+    // 243 MB of attributes.
+    const small = { NODE_OPTIONS: '--max-old-space-size=128' };
+    const said = await penstockOn(url, small, spawnPenstock).run(args);
+    expect(said).toMatchObject({ code: 0, stderr: '' });
+    expect(JSON.parse(said.stdout)).toMatchObject({ what: 'profiles', rows: USERS });
+  },
+);

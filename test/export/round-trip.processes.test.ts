@@ -192,6 +192,11 @@ test('what is exported from one workspace and imported into another is exported 
     // A group has its id in one workspace alone.
     await fleet.pool.query('update subscription_groups set workspace_id = $1', [id]);
     for (const [what, as] of kinds) await imported(files.get(what)!, `copy-${format}`, ...as);
+    // The same files once more bring nothing in.
+    for (const [what, as] of kinds) {
+      const again = ['import', ...files.get(what)!, '--workspace', `copy-${format}`, ...as];
+      for (const { state } of (await on.json(again)).imports) expect(state).toBe('imported before');
+    }
     for (const [what] of kinds) {
       const { folder } = await exported(`copy-${format}`, what);
       expect([format, what, comparable(rowsIn(folder))]).toEqual([format, what, plain.get(what)]);

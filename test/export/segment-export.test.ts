@@ -1,3 +1,4 @@
+import { Readable } from 'node:stream';
 import { gunzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
 import { writeSegmentExport } from '../../src/export/segment-export.ts';
@@ -8,10 +9,11 @@ import { newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';
 import { leaseExports } from '../../src/store/segment-export-leases.ts';
+import { archiveSegment } from '../../src/store/segments.ts';
 import { tidyExports } from '../../workers/sync/segment-exports.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
-import { archivesOf, CROWD, createScene, exportOf, readLines, unzip } from './segment-export-scene.ts';
+import { actor, archivesOf, CROWD, createScene, exportOf, readLines, unzip } from './segment-export-scene.ts';
 
 const scene = await createScene();
 const {
@@ -113,6 +115,55 @@ describe('without a bucket', () => {
     ]);
     const names = Object.values(users).flatMap((lines) => lines.map(({ external_id }) => external_id));
     expect(new Set(names).size).toBe(CROWD);
+  });
+});
+
+/** The next try finds the segment archived, and its time for files has passed. */
+async function failAndTidy(config: ReturnType<typeof settings>, segmentId: string, workspaceId: string) {
+  await archiveSegment(pool, actor, { workspaceId, id: segmentId, name: segmentId });
+  const failed = await working(config, () => ended(workspaceId));
+  expect(failed).toMatchObject({ state: 'failed', lastError: 'the segment was archived' });
+  await pool.query(`update segment_exports set expires_at = expires_at - interval '2 hours'`);
+  await tidyExports(pool as never, config);
+}
+
+describe('what an export has put that fails before it is ready', () => {
+  /** A process that puts the files, and is gone before Postgres hears of it. */
+  async function putAndDie(config: ReturnType<typeof settings>, isBucket: boolean) {
+    const [wanted] = await leaseExports(pool, 'open', { process: newId(), milliseconds: 1, limit: 1 });
+    const files = await openExportFiles(config);
+    await writeSegmentExport(wanted!, {
+      ...{ pool, store: files, isBucket, serviceIdField: 'service_id' },
+      ...{ leaving: new AbortController().signal, requireMine: async () => {} },
+    });
+    return files;
+  }
+
+  test('in a folder is removed', async () => {
+    const config = settings();
+    const germans = await segment(workspaceId, { attribute: 'country', equals: 'DE' });
+    const { body } = await ask(exportOf(germans), config);
+    (await putAndDie(config, false)).close();
+    expect(archivesOf(config)).toHaveLength(1);
+    await failAndTidy(config, germans, workspaceId);
+    expect(archivesOf(config)).toEqual([]);
+    expect(await messageOf(await download(config, body.url))).toEqual([410, expect.any(String)]);
+    expect((await shown())[0]!.expiresAt).toBeNull();
+  });
+
+  test('in a bucket is removed, and nothing else', async () => {
+    const config = await inBucket();
+    const germans = await segment(workspaceId, { attribute: 'country', equals: 'DE' });
+    await ask(exportOf(germans), config);
+    const files = await putAndDie(config, true);
+    const other = `segment-export/${germans}/other.zip`;
+    await files.put(other, Readable.from([Buffer.from('other')]));
+    expect((await files.list(`segment-export/${germans}/`)).objects).toHaveLength(2);
+    await failAndTidy(config, germans, workspaceId);
+    const { objects } = await files.list(`segment-export/${germans}/`);
+    expect(objects.map(({ key }) => key)).toEqual([other]);
+    await files.remove(other);
+    files.close();
   });
 });
 

@@ -21,7 +21,7 @@ import { createExportMetric } from '../../workers/sync/segment-exports.ts';
 
 const zero = () => 0;
 const loads: Loads = {
-  depth: { waiting: zero, known: () => true },
+  depth: { waiting: zero, mostWaiting: zero, known: () => true },
   memory: { usedPercent: zero, known: () => true },
   loop: { lag: zero },
   reading: { held: zero, small: { held: zero } },

@@ -7,6 +7,7 @@ import { DraftAttribute } from '../../src/profile/draft-attribute.ts';
 import { Journal } from '../../src/profile/draft-records.ts';
 import { type Json, storedBytes } from '../../src/profile/json.ts';
 import { changedPlainly } from '../model/custom-attribute-model.ts';
+import { lengthOf } from '../setup/length.ts';
 
 const keys = fc.constantFrom('a', 'b', 'id', '__proto__', 'constructor');
 const scalar = fc.constantFrom<Json>('x', 'y', '1', 1, 2, true, 0);
@@ -81,7 +82,7 @@ describe('drafts give what the plain rules give', () => {
           expect(JSON.stringify(current)).toBe(before);
         },
       ),
-      { numRuns: 1500 },
+      { numRuns: lengthOf({ short: 500, long: 1500 }) },
     );
   });
 

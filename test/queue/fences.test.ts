@@ -1,7 +1,7 @@
 import { v7 as uuidv7 } from 'uuid';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { connectProducer } from '../../src/queue/connection.ts';
-import { createLaneProducer } from '../../src/queue/enqueue.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { pack } from '../../src/queue/pack.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { bridge, event, LANES, request } from './named-objects.ts';

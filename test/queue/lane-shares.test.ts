@@ -13,7 +13,7 @@ afterAll(() => redis.disconnect());
 
 /** A worker that opens and closes at once what it is told to. */
 function worker({ lanes = 64, reads = 1, lease = 60_000 } = {}) {
-  const shares = createLaneShares(redis, { id: newId(), lanes, reads, lease });
+  const shares = createLaneShares(redis, { id: newId(), layout: { shards: 1, lanes }, reads, lease });
   let open: number[] = [];
   return {
     shares,

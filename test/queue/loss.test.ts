@@ -7,12 +7,12 @@ import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { Redis } from '../../src/queue/bullmq.ts';
 import { connectProducer, openQueue } from '../../src/queue/connection.ts';
-import { createLaneProducer } from '../../src/queue/enqueue.ts';
 import { joinInstallation } from '../../src/queue/installation.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { ADDITIONS } from '../../src/queue/loss.ts';
-import { confirmLosses } from '../../src/store/installation.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
+import { confirmLosses } from '../../src/store/queue-losses.ts';
 import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
 
 const nothing = { requests: [], objects: [] };

@@ -6,7 +6,7 @@ import { newId } from '../../src/platform/ids.ts';
 import { within } from '../../src/platform/lifecycle.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
-import { createLaneProducer } from '../../src/queue/enqueue.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { type LaneEntry, laneName, QueueUnavailable } from '../../src/queue/lanes.ts';
 import { ADDITIONS } from '../../src/queue/loss.ts';
 import { startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';

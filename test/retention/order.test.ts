@@ -14,9 +14,10 @@ test('users whose rows lie in between are in the order of the key, file by file,
   for (const [index, owner] of ['ada', 'bob', 'cyd', 'dan'].entries())
     await fill(7, { owner, from: index * 3 });
   const before = await content();
-  expect(
-    await runRetention(withStore(dying(store, 'get', 3), { rowsOfFile: 5 }), 'archive'),
-  ).toMatchObject({ months: 0, failed: 2 });
+  expect(await runRetention(withStore(dying(store, 'get', 3), { rowsOfFile: 5 }), 'archive')).toMatchObject({
+    months: 0,
+    failed: 2,
+  });
   expect(await content()).toEqual(before);
   expect(await runRetention(withStore(store, { rowsOfFile: 5 }), 'archive')).toMatchObject({ dropped: 2 });
   expect(await content()).toEqual([]);

@@ -1,5 +1,6 @@
 import { readConfig } from '../../src/platform/config.ts';
 import { laneServers, openRedis } from '../../src/queue/open-redis.ts';
+import { laneCount, layoutOf, prefixOf, shardOfLane } from '../../src/queue/shards.ts';
 import { type Fleet, OBSERVER } from './fleet.ts';
 
 /** Of each worker's log. */
@@ -29,15 +30,16 @@ const PATIENCE = 2000;
 
 async function lanesOnRedis(env: Record<string, string>): Promise<unknown> {
   const config = readConfig(env);
-  const lanes = config.LANES;
   const redis = openRedis(config, { waits: true, commandTimeout: PATIENCE });
   try {
     const shares = '{penstock}:shares';
     // Connected from here on: then it is known who has the lanes.
     await redis.get('{penstock}:mark');
-    const keys = (await Promise.all(laneServers(redis).map((one) => one.keys('{penstock}:lane-*:*')))).flat();
-    const held = Array.from({ length: lanes }, async (_, lane) => {
-      const key = `{penstock}:lane-${lane}`;
+    const keys = (
+      await Promise.all(laneServers(redis, config.SHARDS).map((one) => one.keys('{penstock*}:lane-*:*')))
+    ).flat();
+    const held = Array.from({ length: laneCount(config) }, async (_, lane) => {
+      const key = `${prefixOf(shardOfLane(layoutOf(config), lane))}:lane-${lane}`;
       const [waiting, active, meta] = await Promise.all([
         redis.lrange(`${key}:wait`, -2, -1),
         redis.lrange(`${key}:active`, 0, -1),

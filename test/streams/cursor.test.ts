@@ -180,3 +180,60 @@ test('what is trimmed before it was delivered is told, with how much it was', as
   expect(await trimLog(pool, 7, 100)).toMatchObject({ lost: [late.id] });
   expect(await late.state()).toMatchObject({ lost: 1, lostAt: expect.any(Date) });
 });
+
+test('when a row is trimmed in whose middle the cursor stands, all of the next ones is delivered', async () => {
+  const late = await stream('http://127.0.0.1:9');
+  const { workspaceId } = late;
+  const now = new Date().toISOString();
+  const entry = () => ({ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} });
+  const rows = [800, 60, 300].map((size) => Array.from({ length: size }, entry));
+  const [begun, ...others] = rows;
+  await appendLog(pool as never, begun!, now);
+  const { end } = (await openReader(openSource(pool, 'service_id'), workspaceId, {
+    ...{ position: '0', place: 0 },
+  })('999999999'))!;
+  expect(end.place).toBe(500);
+  await pool.query('update stream_destinations set position = $2, place = $3 where id = $1', [
+    ...[late.id, end.position, end.place],
+  ]);
+  await pool.query("update stream_log set at = now() - interval '8 days' where workspace_id = $1", [
+    workspaceId,
+  ]);
+  expect(await trimLog(pool, 7, 100)).toMatchObject({ lost: [late.id] });
+  for (const entries of others) await appendLog(pool as never, entries, now);
+  const read = openReader(openSource(pool, 'service_id'), workspaceId, await cursorOf(late));
+  const ids: string[] = [];
+  for (let page = await read('999999999'); page; page = await read('999999999'))
+    ids.push(...page.read.map(({ message }) => message.id));
+  expect(ids).toEqual(others.flat().map(({ id }) => id));
+});
+
+test('a cursor in the middle of a row that an earlier release has stored loses nothing of that row', async () => {
+  const { workspaceId } = await stream('http://127.0.0.1:9');
+  const entries = Array.from({ length: 9 }, () => ({
+    ...{ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} },
+  }));
+  await appendLog(pool as never, entries, new Date().toISOString());
+  // It was the row before, whichever that was.
+  const read = openReader(openSource(pool, 'service_id'), workspaceId, { position: '0', place: 5 });
+  const page = await read('999999999');
+  expect(page!.read.map(({ message }) => message.id)).toEqual(entries.map(({ id }) => id));
+});
+
+test('after what was delivered the back-off begins anew, also within one lease', async () => {
+  const receiver = await startReceiver();
+  const { id, workspace, state } = await stream(receiver.url);
+  await pool.query('update stream_destinations set failures = 9 where id = $1', [id]);
+  await apply(workspace, event('ada', 'one'));
+  receiver.answer = (response) => {
+    // The next one comes while this one is under way.
+    receiver.answer = (next) => void next.writeHead(500).end();
+    void apply(workspace, event('ada', 'two')).then(() => response.writeHead(204).end());
+  };
+  const running = deliverStreams();
+  await soon(async () => (await state()).failures === 1);
+  await running.stop();
+  const waits =
+    'select round(extract(epoch from next_try_at - failed_at))::float8 as s from stream_destinations where id = $1';
+  expect((await pool.query(waits, [id])).rows).toEqual([{ s: 1 }]);
+});

@@ -13,7 +13,10 @@ function entryBefore({ position, place }: LogPlace): { row: LogRow; place: numbe
   const row = { at: new Date(), kinds: '', profileIds: [], details: null, bytes: 0 };
   return place === 0
     ? { row: { ...row, id: position, behind: '0', ids: ['last'] }, place: 0 }
-    : { row: { ...row, id: 'next', behind: position, ids: Array(place + 1).fill('') }, place: place - 1 };
+    : {
+        row: { ...row, id: String(Number(position) + 1), behind: position, ids: Array(place + 1).fill('') },
+        place: place - 1,
+      };
 }
 
 /** A page of messages at places of the log, each with its time of day. */

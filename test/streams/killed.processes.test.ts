@@ -59,6 +59,8 @@ test('a sync process that is killed while a receiver hangs loses nothing: anothe
 test('a sync process gives way to those that take and apply: it is as nice as SYNC_NICE says', async () => {
   const fleet = await startFleet('postgres', { edges: 0, workers: 0, syncs: 1, env: { SYNC_NICE: '7' } });
   const { pid } = fleet.syncs[0]!;
-  await waitUntil(() => getPriority(pid) === getPriority() + 7, { what: 'the nice value' });
+  // Who started the tests may have made them nicer than that.
+  const nice = Math.max(7, getPriority());
+  await waitUntil(() => getPriority(pid) === nice, { what: 'the nice value' });
   await fleet.stop();
 });

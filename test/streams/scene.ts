@@ -14,6 +14,7 @@ import { applyBatch } from '../../workers/batch/run.ts';
 import { createStreamMetrics } from '../../workers/streams/metrics.ts';
 import { openSource } from '../../workers/streams/source.ts';
 import { startStreams } from '../../workers/streams/start.ts';
+import { createYielding } from '../../workers/streams/yielding.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, silent } from '../workers/batch.ts';
@@ -67,6 +68,14 @@ function noBucket(): never {
   throw new Error('no bucket');
 }
 
+/** On a machine of its own. */
+const neverYielding = createYielding({
+  areWorkersBehind: () => false,
+  processorWait: () => 0,
+  mostMs: 60_000,
+  onWait() {},
+});
+
 /** What a sync process does for streams; several may run. */
 export function deliverStreams(
   given: Partial<Parameters<typeof startStreams>[0]['context']> & {
@@ -84,6 +93,7 @@ export function deliverStreams(
     ...{ pool, log: silent, source: openSource(pool, 'service_id') },
     open: (stored: Parameters<typeof openDestination>[0]) => openDestination(stored, opening),
     metrics: createStreamMetrics(new Registry()),
+    yielding: neverYielding,
     ...others,
   };
   return startStreams({ context, days: 7, ...(atOnce !== undefined && { atOnce }) });

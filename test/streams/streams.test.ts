@@ -1,7 +1,8 @@
 import { describe, expect, test, vi } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { setDestinationState } from '../../src/store/stream-destinations.ts';
-import { appendLog, readLog, watchHorizon } from '../../src/store/stream-log.ts';
+import { watchHorizon } from '../../src/store/stream-horizon.ts';
+import { appendLog, readLog } from '../../src/store/stream-log.ts';
 import { DeliveryError } from '../../src/streams/destination.ts';
 import { signatureOf } from '../../src/streams/webhook.ts';
 import { identity, merge, remove } from '../identity/objects.ts';
@@ -127,6 +128,67 @@ describe('the horizon', () => {
     slow.release(true);
     // Other transactions of the cluster may be under way.
     await soon(async () => (await read()).length === 2);
+  });
+
+  /** What is read up to the horizon while one commits whose id is smaller than that of what has committed before it. */
+  async function readBetween(watch: ReturnType<typeof watchHorizon>, workspaceId: string) {
+    const entry = () => ({ workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} });
+    const now = new Date().toISOString();
+    const slow = await openPool(url).connect();
+    try {
+      await slow.query('begin');
+      await appendLog(slow as never, [entry()], now);
+      await appendLog(pool as never, [entry()], now);
+      await watch.look();
+      const read = { after: '0', horizon: watch.horizon(), limit: 10, entries: 10 };
+      return await readLog(pool, workspaceId, read);
+    } finally {
+      await slow.query('commit');
+      slow.release(true);
+    }
+  }
+
+  const lookUntil = (watch: ReturnType<typeof watchHorizon>, id: bigint) =>
+    soon(async () => {
+      await watch.look();
+      return BigInt(watch.horizon()) >= id;
+    });
+
+  /** @returns the last id, after it was moved by so many */
+  const idsOfLog = async (moved: number) => {
+    const { rows } = await pool.query(
+      "select setval('stream_log_id', nextval('stream_log_id') + $1)::text as id",
+      [moved],
+    );
+    return BigInt(rows[0]!.id);
+  };
+
+  test('goes back with the ids of the log: those that a server gives once more are not decided yet', async () => {
+    const { workspaceId } = await stream('http://127.0.0.1:9');
+    const watch = watchHorizon(pool);
+    const ahead = await idsOfLog(1000);
+    await lookUntil(watch, ahead);
+    // As a replica has them that was behind when it took over.
+    await idsOfLog(-42);
+    expect(await readBetween(watch, workspaceId)).toEqual([]);
+    await idsOfLog(1000);
+    await lookUntil(watch, ahead + 1n);
+  });
+
+  test('is looked for anew on another server, whose ids and transactions have numbers of their own', async () => {
+    const { workspaceId } = await stream('http://127.0.0.1:9');
+    // The other one is far ahead in both: it had more traffic, and had begun to decide when it was lost.
+    const [ahead, oldest] = [String((await idsOfLog(0)) - 1n), '18000000000000000000'];
+    const other = { server: 'other', last: ahead, xid: oldest, oldest };
+    let isLost = false;
+    const query = (given: string) => (isLost ? pool.query(given) : Promise.resolve({ rows: [other] }));
+    const watch = watchHorizon({ query } as never);
+    await watch.look();
+    expect(watch.horizon()).toBe('0');
+    isLost = true;
+    const id = await idsOfLog(1);
+    await lookUntil(watch, id);
+    expect(await readBetween(watch, workspaceId)).toEqual([]);
   });
 
   test('is looked at once by all who ask at once; a look that fails leaves it where it was, and the next one moves it', async () => {

@@ -7,7 +7,7 @@ import { readConfig } from '../../src/platform/config.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { connectProducer, openQueue, type QueueConnection } from '../../src/queue/connection.ts';
 import { watchApplied } from '../../src/queue/effects.ts';
-import { createLaneProducer } from '../../src/queue/enqueue.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { startRun } from '../../src/store/sync-runs.ts';

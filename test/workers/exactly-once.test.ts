@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classify } from '../../workers/batch/failures.ts';
 import { type Delivery, ledgerKey } from '../../workers/batch/open.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
+import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, openPool, point, readSums, silent } from './batch.ts';
 import { type Cut, startCommitCutter } from './commit-cutter.ts';
@@ -72,13 +73,16 @@ test('G2: an event that is stored already is not counted again: it ends as a dea
 });
 
 describe('the connection is cut around COMMIT', () => {
+  /** test/faults/cut-commits.test.ts has more of them, and in batches of several envelopes. */
+  const ROUNDS = lengthOf({ short: 10, long: 50 });
+
   test.each([
     ['before Postgres has heard of it', 'before', 'applied'],
     ['after it has taken effect, with the reply lost', 'after', 'skipped'],
   ] as const)('G2: %s: tried again, the envelope has one effect', async (_, when: Cut, second) => {
     const cutter = await startCommitCutter(url);
     const throughProxy = openPool(cutter.url);
-    for (let round = 0; round < 50; round++) {
+    for (let round = 0; round < ROUNDS; round++) {
       const { workspace, delivery } = await scene();
       cutter.arm(when);
       const error = await applyBatch(throughProxy, [delivery], silent).catch((failure: unknown) => failure);
@@ -87,7 +91,7 @@ describe('the connection is cut around COMMIT', () => {
       expect(await applyBatch(throughProxy, [delivery], silent)).toMatchObject({ kind: second });
       expect(await readSums(pool, workspace)).toEqual(once);
     }
-    expect(cutter.cuts()).toBe(50);
+    expect(cutter.cuts()).toBe(ROUNDS);
     await throughProxy.end();
   });
 });

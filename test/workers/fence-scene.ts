@@ -3,7 +3,7 @@ import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
 import { Queue } from '../../src/queue/bullmq.ts';
 import { connectProducer, connectWorker, type QueueConnection } from '../../src/queue/connection.ts';
-import { createLaneProducer } from '../../src/queue/enqueue.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { fenceEntries } from '../../src/queue/pack.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';

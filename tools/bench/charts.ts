@@ -1,12 +1,13 @@
 /**
- * Draws generated/throughput-latency.svg anew from tools/bench/results.json, as a full `npm run bench -- --curve` does.
+ * Draws generated/throughput-latency.svg anew from tools/bench/results.json, as a full `npm run bench -- --curve` does, and
+ * generated/shapes.svg from tools/bench/shapes.json, as `npm run bench -- --shapes` does.
  *
  *   npm run charts
  */
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { packageRoot } from '../../src/platform/package-root.ts';
-import { writeCharts } from './chart/write.ts';
+import { writeCharts, writeShapes } from './chart/write.ts';
 import type { Results } from './results.ts';
 
 const file = 'tools/bench/results.json';
@@ -15,3 +16,6 @@ if (!writeCharts(results)) {
   process.stderr.write(`error: ${file} has no rows load-…: npm run bench -- --curve measures them\n`);
   process.exitCode = 1;
 }
+
+const ofShapes = path.join(packageRoot, 'tools/bench/shapes.json');
+if (existsSync(ofShapes)) writeShapes(JSON.parse(readFileSync(ofShapes, 'utf8')) as Results);

@@ -1,4 +1,4 @@
-import { assignUsers, makeMessages, postHead } from '../load/bodies.ts';
+import { assignUsers, makeMessages, postHead, userPicker } from '../load/bodies.ts';
 import { HttpConnection } from '../load/http-connection.ts';
 import { createRandom } from '../load/random.ts';
 import type { Contender } from './contender.ts';
@@ -42,12 +42,13 @@ export async function fillQueue(
   const random = createRandom(1);
   const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
   const messages = makeMessages(POOL, head, { objects, badShare: 0 }, random, Date.now());
+  const pickUser = userPicker({ users }, random);
   const connection = new HttpConnection(target);
   const sent: Sent = { requests: 0, bytes: 0 };
   try {
     while (!isEnough(sent)) {
       const message = messages[sent.requests % POOL]!;
-      assignUsers(message, users, random);
+      assignUsers(message, pickUser);
       const { status, body } = await connection.send(message.bytes);
       if (status !== 201) throw new Error(`refused: ${status} ${body}`);
       sent.requests += 1;

@@ -11,7 +11,7 @@ import path from 'node:path';
 import { settings as documented } from '../../src/platform/config.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
-import { writeCharts } from './chart/write.ts';
+import { writeCharts, writeShapes } from './chart/write.ts';
 import { startEnvironment } from './environment.ts';
 import type { BenchRow, Figure } from './figure.ts';
 import { createFleets, type Fleets } from './fleets.ts';
@@ -30,6 +30,7 @@ import { loadCurveRows } from './rows/load-curve.ts';
 import { pinnedRows } from './rows/pinned.ts';
 import { pipelineRows } from './rows/pipelines.ts';
 import { queueMemoryRow } from './rows/queue-memory.ts';
+import { shapeRows } from './rows/shapes.ts';
 import { soakRow } from './rows/soak.ts';
 import { startRows } from './rows/starts.ts';
 import { streamedRows } from './rows/streamed.ts';
@@ -64,7 +65,8 @@ async function main(): Promise<void> {
     running.push(starts);
     const sync = syncRow(fleets, environment, options.set, size);
     running.push(sync);
-    const rows = [
+    const shapes = shapeRows(fleets, environment, { size, base: options.base });
+    const others = [
       ...pipelineRows(fleets, environment, size),
       bareHttpRow(environment, size),
       ...attributeRows(fleets, environment, size),
@@ -82,7 +84,7 @@ async function main(): Promise<void> {
       ...(options.soak === undefined ? [] : [soakRow(fleets, environment, { size, minutes: options.soak })]),
       ...(options.growth.length > 0 ? growthRows(fleets, environment, size, options.growth) : []),
     ];
-    const results = await measureAll(fleets, options, size, rows);
+    const results = await measureAll(fleets, options, size, options.shapes ? shapes : others);
     process.stdout.write(describeResults(results, floors));
     write(results, options);
     const low = options.check ? underFloors(results, floors) : [];
@@ -145,13 +147,15 @@ async function measureAll(
   };
 }
 
-/** Only a full run becomes the record, of which the docs have a chart. */
-function write(results: Results, { quick, only, output, set, syncedRows }: BenchOptions): void {
+/** Only a full run becomes a record, of which the docs have a chart. */
+function write(results: Results, { quick, only, output, set, syncedRows, shapes }: BenchOptions): void {
   const full = !quick && only.length === 0 && syncedRows === undefined && Object.keys(set).length === 0;
   const record = output === undefined && full;
-  const file = record ? path.join(folder, 'results.json') : output;
+  const file = record ? path.join(folder, shapes ? 'shapes.json' : 'results.json') : output;
   if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);
-  if (record) writeCharts(results);
+  if (!record) return;
+  if (shapes) writeShapes(results);
+  else writeCharts(results);
 }
 
 await runCommand(main);

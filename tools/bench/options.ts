@@ -27,6 +27,10 @@ export interface BenchOptions {
   streamed: boolean;
   /** Whether many workspaces are compared with one, and one beside another that floods. */
   tenants: boolean;
+  /** Whether the shapes of traffic are measured, instead of everything else. */
+  shapes: boolean;
+  /** Profiles of the large base among them. */
+  base: number;
   /** Minutes of full load during which memory is watched. */
   soak?: number;
 }
@@ -64,6 +68,12 @@ export function readOptions(arguments_: string[]): BenchOptions {
     .option('--traced', 'also while one request in a hundred, and while every request is traced', false)
     .option('--streamed', 'also while everything is sent on to two webhooks', false)
     .option('--tenants', 'also a thousand workspaces, and a quiet one beside one that floods', false)
+    .option(
+      '--shapes',
+      'instead, the traffic that people have; writes tools/bench/shapes.json, draws generated/shapes.svg',
+      false,
+    )
+    .option('--base <profiles>', 'profiles of the large base among these', positive, 10_000_000)
     .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
     .option(
       '--postgres <folder>',

@@ -1,4 +1,5 @@
 import type pg from 'pg';
+import type { BodyOptions, Spread } from '../load/bodies.ts';
 import { runLoad } from '../load/run-load.ts';
 import type { TrafficKind } from '../load/traffic.ts';
 import type { Contender } from './contender.ts';
@@ -9,12 +10,12 @@ import { trickleIdentity } from './identity-trickle.ts';
 import { readPeaks, resetPeaks } from './peak-memory.ts';
 
 export interface Shape {
-  objects: number;
+  objects: BodyOptions['objects'];
+  eventNames?: number;
   kinds?: readonly TrafficKind[];
   /** Keys of the workspaces that send, in turn; absent: the contender's own. */
   keys?: readonly string[];
-  /** Every user as often as the others; else few come often. */
-  evenly?: boolean;
+  spread?: Spread;
   connections: number;
   users: number;
   seconds: number;

@@ -15,12 +15,34 @@ export interface Message {
 }
 
 export interface BodyOptions {
-  /** Objects per request: the three kinds in turn. */
-  objects: number;
+  /** Objects per request, or the fewest and the most: the three kinds in turn. */
+  objects: number | readonly [least: number, most: number];
   /** Share of objects that will be refused. */
   badShare: number;
   /** The three kinds, unless these. */
   kinds?: readonly TrafficKind[];
+  /** How many names events have; absent: those of the traffic. */
+  eventNames?: number;
+}
+
+/**
+ * How often each user comes. `few-often`: the lower the number, the more often; `evenly`: all alike; `tenth`: a tenth of the
+ * users has nine tenths of the objects.
+ */
+export type Spread = 'few-often' | 'evenly' | 'tenth';
+
+/** Says whose the next object is. */
+export function userPicker(
+  { users, spread = 'few-often' }: { users: number; spread?: Spread | undefined },
+  random: () => number,
+): () => number {
+  const positions: Record<Spread, () => number> = {
+    'few-often': () => random() ** 2,
+    evenly: random,
+    tenth: () => (random() < 0.9 ? random() * 0.1 : 0.1 + random() * 0.9),
+  };
+  const position = positions[spread];
+  return () => Math.floor(position() * users);
 }
 
 const DIGITS = USER_MARK.length - USER_MARK.indexOf('#');
@@ -45,14 +67,23 @@ export function makeMessages(
   const nextKind = () => kinds[kind++ % kinds.length]!;
   return Array.from({ length: count }, () => {
     const body: Partial<Record<TrafficKind, TrafficObject[]>> = {};
-    for (let index = 0; index < options.objects; index++) {
+    for (let left = countOf(options.objects, random); left > 0; left--) {
       const kindOfThis = nextKind();
       const make = random() < options.badShare ? badObject : goodObject;
+      const object = make(kindOfThis, random, now);
+      if (options.eventNames !== undefined && object.name !== undefined)
+        object.name = `event_${Math.floor(random() * options.eventNames)}`;
       body[kindOfThis] ??= [];
-      body[kindOfThis].push(make(kindOfThis, random, now));
+      body[kindOfThis].push(object);
     }
     return toMessage(head, JSON.stringify(body));
   });
+}
+
+function countOf(objects: BodyOptions['objects'], random: () => number): number {
+  if (typeof objects === 'number') return objects;
+  const [least, most] = objects;
+  return least + Math.floor(random() * (most - least + 1));
 }
 
 export function toMessage(head: string, body: string): Message {
@@ -64,20 +95,9 @@ export function toMessage(head: string, body: string): Message {
   return { bytes, users };
 }
 
-/**
- * Gives every object of the message a user; the few with low numbers come often, the many others seldom, unless
- * they all come `evenly`.
- */
-export function assignUsers(
-  { bytes, users }: Message,
-  total: number,
-  random: () => number,
-  evenly = false,
-): void {
-  for (const at of users) {
-    const position = random();
-    writeDigits(bytes, at, Math.floor((evenly ? position : position * position) * total));
-  }
+/** Gives every object of the message a user. */
+export function assignUsers({ bytes, users }: Message, pickUser: () => number): void {
+  for (const at of users) writeDigits(bytes, at, pickUser());
 }
 
 /** Lets a message be of the workspace that has this key. @param at where the key that it was made with begins */

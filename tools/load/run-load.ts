@@ -7,7 +7,9 @@ import {
   type Message,
   makeMessages,
   postHead,
+  type Spread,
   takeMessage,
+  userPicker,
 } from './bodies.ts';
 import { type Answer, HttpConnection } from './http-connection.ts';
 import { createLatencies, type LatencySummary } from './latencies.ts';
@@ -27,8 +29,7 @@ export interface LoadOptions extends BodyOptions {
   maxRequests: number;
   connections: number;
   users: number;
-  /** Every user as often as the others; else few come often. */
-  evenly?: boolean;
+  spread?: Spread;
   /** Requests per second; 0: as fast as it goes. */
   rate: number;
   /** Absent: nothing is known of what is applied. */
@@ -64,6 +65,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
   const random = createRandom(Date.now());
   const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
   const pool = makeMessages(POOL + options.connections, head, options, random, Date.now());
+  const pickUser = userPicker(options, random);
   const tally = emptyTally();
   const latencies = createLatencies();
   const appliedBefore = (await observer?.applied()) ?? 0;
@@ -108,7 +110,7 @@ export async function runLoad(options: LoadOptions): Promise<LoadResult> {
       const from = await pace.next();
       if (performance.now() >= end) break;
       const message = takeMessage(pool, random);
-      assignUsers(message, options.users, random, options.evenly);
+      assignUsers(message, pickUser);
       if (keys) assignKey(message, keys[turn++ % keys.length]!, keyAt);
       await exchange(connection, message, from);
     }

@@ -5,6 +5,7 @@
  *
  *   npm run scale                                        1 to 8 workers, then 1 to 1,000 workspaces
  *   npm run scale -- --workers 1,2 --workspaces 1,100    some of them
+ *   npm run scale -- --cluster --edges 4 --workers 8 --lanes 16 --shards 1,4,16 --workspaces 16
  *
  * Prints objects/s and microseconds of processor time per object. Ends with 1 when an invariant is violated.
  */
@@ -15,11 +16,15 @@ import { readOptions, type ScaleOptions } from './options.ts';
 import { describePoints, measurePoint, type Point, type Shape } from './point.ts';
 
 /** One dimension after the other, while the others stay where they begin; each shape once. */
-function shapesOf({ workers, lanes, workspaces }: ScaleOptions): Shape[] {
-  const first: Shape = { workers: workers[0]!, lanes: lanes[0]!, workspaces: workspaces[0]! };
+function shapesOf({ workers, lanes, shards, workspaces, edges, cluster }: ScaleOptions): Shape[] {
+  const first: Shape = {
+    ...{ workers: workers[0]!, lanes: lanes[0]!, shards: shards[0]!, workspaces: workspaces[0]! },
+    ...{ edges, cluster },
+  };
   const all = [
     ...workers.map((value) => ({ ...first, workers: value })),
     ...lanes.map((value) => ({ ...first, lanes: value })),
+    ...shards.map((value) => ({ ...first, shards: value })),
     ...workspaces.map((value) => ({ ...first, workspaces: value })),
   ];
   return [...new Map(all.map((shape) => [JSON.stringify(shape), shape])).values()];

@@ -4,8 +4,14 @@ import { Command, InvalidArgumentError } from 'commander';
 export interface ScaleOptions {
   /** Worker processes. */
   workers: number[];
+  /** Of all shards together, so that more shards are no more lanes. */
   lanes: number[];
+  shards: number[];
   workspaces: number[];
+  /** Web processes. */
+  edges: number;
+  /** Three primaries with a replica each that is waited for, and not one Redis. */
+  cluster: boolean;
   /** Objects per request, about. */
   objects: number;
   /** Of each of the two halves of a point: undisturbed, and with kills. */
@@ -20,7 +26,10 @@ export function readOptions(arguments_: string[]): ScaleOptions {
       'Send traffic of many workspaces to fleets of several sizes, kill workers, and check what is stored.',
     )
     .option('--workers <numbers>', 'worker processes', numbers, [1, 2, 4, 8])
-    .option('--lanes <numbers>', 'lanes', numbers, [8])
+    .option('--lanes <numbers>', 'lanes of all shards together', numbers, [8])
+    .option('--shards <numbers>', 'shards, over which the workspaces are spread', numbers, [1])
+    .option('--edges <number>', 'web processes', number, 1)
+    .option('--cluster', 'a Redis Cluster of three primaries, each with a replica that is waited for', false)
     .option('--workspaces <numbers>', 'workspaces that send evenly', numbers, [1, 10, 100, 1000])
     .option('--objects <number>', 'objects per request, about', number, 75)
     .option('--seconds <number>', 'length of each half of a point: undisturbed, and with kills', number, 5)

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fleet, startFleetOn } from '../../test/setup/fleet.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
+import { startRedisCluster, type TestCluster } from '../../test/setup/redis-cluster.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';
 import { costBetween, readCpu } from '../bench/cpu.ts';
 import { type Invariant, invariants } from '../chaos/check/finding.ts';
@@ -13,8 +14,12 @@ import { createTenants } from './tenants.ts';
 /** What an installation is made of. */
 export interface Shape {
   workers: number;
+  /** Of all shards together. */
   lanes: number;
+  shards: number;
   workspaces: number;
+  edges: number;
+  cluster: boolean;
 }
 
 /** What was measured of it, undisturbed, and found in it after the kills. */
@@ -39,11 +44,22 @@ export async function measurePoint(
   shape: Shape,
   { url, objects, seconds, random }: { url: string; objects: number; seconds: number; random: () => number },
 ): Promise<Point> {
-  const fleet = await startFleetOn(url, 'redis', {
-    ...{ edges: 1, workers: shape.workers, env: { LANES: String(shape.lanes) } },
-  });
+  const { workers, lanes, shards, edges } = shape;
+  const cluster = shape.cluster ? await startRedisCluster({ primaries: 3, replicas: 1 }) : undefined;
+  const env = {
+    ...{ LANES: String(Math.max(1, Math.round(lanes / shards))), SHARDS: String(shards) },
+    ...(cluster && { ...cluster.env, REDIS_WAIT_REPLICAS: '1' }),
+  };
+  const fleet = await startFleetOn(url, 'redis', { edges, workers, env, redis: cluster?.nodes[0] });
   try {
     const tenants = await createTenants(fleet, shape.workspaces, objects);
+    // Before anybody has asked where they are.
+    await fleet.pool.query(
+      `update workspaces set shard = (place.number % $1::integer)::integer
+       from (select id, row_number() over (order by id) as number from workspaces) as place
+       where place.id = workspaces.id`,
+      [shards],
+    );
     const loads = tenants.send();
     const stop = () => Promise.all(loads.map((load) => load.stop()));
     // Prepared statements, compiled code.
@@ -53,13 +69,13 @@ export async function measurePoint(
     });
     await sleep(seconds * 500);
     const before = {
-      cpu: readCpu(await pidsOf(fleet)),
+      cpu: readCpu(await pidsOf(fleet, cluster)),
       objects: await tenants.processed(),
       at: performance.now(),
     };
     await sleep(seconds * 1000);
     const after = {
-      cpu: readCpu(await pidsOf(fleet)),
+      cpu: readCpu(await pidsOf(fleet, cluster)),
       objects: await tenants.processed(),
       at: performance.now(),
     };
@@ -79,6 +95,7 @@ export async function measurePoint(
     };
   } finally {
     await fleet.stop();
+    await cluster?.stop();
     await endLeftBehind();
   }
 }
@@ -103,20 +120,22 @@ function surprisesOf(loads: Load[]) {
   return loads.flatMap(({ surprises }) => surprises.map((what) => ({ invariant: 'I1' as const, what })));
 }
 
-async function pidsOf(fleet: Fleet): Promise<Record<string, number>> {
+async function pidsOf(fleet: Fleet, cluster?: TestCluster): Promise<Record<string, number>> {
   const { rows } = await fleet.pool.query<{ folder: string }>(
     `select current_setting('data_directory') as folder`,
   );
   const postgres = Number(readFileSync(path.join(rows[0]!.folder, 'postmaster.pid'), 'utf8').split('\n')[0]);
   const workers = fleet.workers.map(({ pid }, index) => [`worker${index}`, pid] as const);
-  return { web: fleet.edges[0]!.pid, ...Object.fromEntries(workers), postgres, redis: fleet.redis!.pid };
+  const webs = fleet.edges.map(({ pid }, index) => [`web${index}`, pid] as const);
+  const nodes = (cluster?.nodes ?? [fleet.redis!]).map(({ pid }, index) => [`redis${index}`, pid] as const);
+  return { ...Object.fromEntries([...webs, ...workers, ...nodes]), postgres };
 }
 
-/** Names without their prefix, and the workers as one. */
+/** Names without their prefix, and processes of one kind as one. */
 function sumOfWorkers(cost: Record<string, number>): Record<string, number> {
   const sums: Record<string, number> = {};
   for (const [key, value] of Object.entries(cost)) {
-    const name = key.replace('cpu_us_', '').replace(/^worker\d+$/, 'worker');
+    const name = key.replace('cpu_us_', '').replace(/\d+$/, '');
     if (name !== 'generator') sums[name] = (sums[name] ?? 0) + value;
   }
   return sums;
@@ -127,6 +146,7 @@ export function describePoints(points: Point[]): string {
   const head = [
     'workers',
     'lanes',
+    'shards',
     'workspaces',
     'objects/s',
     'web',
@@ -136,11 +156,11 @@ export function describePoints(points: Point[]): string {
     'µs/object',
   ];
   const rows = points.map(
-    ({ workers, lanes, workspaces, objectsPerSecond, cost, objects, kills, violations }) => {
+    ({ workers, lanes, shards, workspaces, objectsPerSecond, cost, objects, kills, violations }) => {
       const { web = 0, worker = 0, postgres = 0, redis = 0, others_cores = 0 } = cost;
       const broken = Object.entries(violations).map(([invariant, count]) => `${invariant} ${count}`);
       return [
-        ...[workers, lanes, workspaces, Math.round(objectsPerSecond)].map((value) =>
+        ...[workers, lanes, shards, workspaces, Math.round(objectsPerSecond)].map((value) =>
           value.toLocaleString('en'),
         ),
         ...[web, worker, postgres, redis, web + worker + postgres + redis].map((value) => value.toFixed(1)),

@@ -1,6 +1,6 @@
 import { type AcceptedAttributes, namedIdentifiers } from '../../src/jobs/envelope.ts';
 import type { UserSelector } from '../../src/jobs/payloads.ts';
-import { type Address, isAddress } from '../../src/profile/identifier.ts';
+import { type Address, type Identifier, isAddress } from '../../src/profile/identifier.ts';
 import { storedNameBytes } from '../../src/profile/json.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { findCandidates, type ProfileRow } from '../../src/store/identifiers.ts';
@@ -59,10 +59,12 @@ export function chosenBy(
   return typeof found === 'object' ? [found] : [];
 }
 
+const NOBODY: readonly UserSelector[] = [];
+
 /** The users whom an object chooses by a selector. */
-export function selectorsOf(object: WorkItem['object']): UserSelector[] {
+export function selectorsOf(object: WorkItem['object']): readonly UserSelector[] {
   if (object.kind === 'merge') return [object.merge, object.keep];
-  return object.kind === 'identify' || object.kind === 'delete' ? [object.user] : [];
+  return object.kind === 'identify' || object.kind === 'delete' ? [object.user] : NOBODY;
 }
 
 /** What each profile is locked for. */
@@ -116,7 +118,9 @@ export async function lockChanged(
     else profile.custom.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
   }
   if (locked.length < wanted.size) return undefined;
-  if (!items.every((item) => isActivity(item) || isSelectionLocked(item, profiles, wanted))) return undefined;
+  const isLocked = (item: WorkItem) =>
+    isActivity(item) || isAboutOne(item) || isSelectionLocked(item, profiles, wanted);
+  if (!items.every(isLocked)) return undefined;
   if (large.size === 0) return items.length;
   const count = countOfRound(items, profiles, large);
   await holdLarge(tx, wantedBy(items.slice(0, count), profiles), large);
@@ -218,18 +222,32 @@ async function holdLarge(
 
 function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
   const wanted: Wanted = new Map();
+  const want = (profile: HeldProfile, measured: boolean, object: AcceptedAttributes | undefined) => {
+    const known = wanted.get(profile);
+    if (!known) wanted.set(profile, { measured, objects: object ? [object] : [] });
+    else {
+      known.measured ||= measured;
+      if (object) known.objects.push(object);
+    }
+  };
   for (const item of items) {
     if (isActivity(item)) continue;
-    for (const { profile, measured, object } of wantsOf(item, profiles)) {
-      const known = wanted.get(profile);
-      if (!known) wanted.set(profile, { measured, objects: object ? [object] : [] });
-      else {
-        known.measured ||= measured;
-        if (object) known.objects.push(object);
-      }
-    }
+    if (isAboutOne(item)) {
+      const profile = profiles.holder(item.workspaceId, item.object.identifier);
+      if (profile) want(profile, true, item.object);
+    } else
+      for (const { profile, measured, object } of wantsOf(item, profiles)) want(profile, measured, object);
   }
   return wanted;
+}
+
+/**
+ * Whether an object changes whoever has its identifier, who is one at most. So are nearly all that change anybody: nothing
+ * else decides whom they mean.
+ */
+function isAboutOne(item: WorkItem): item is WorkItem<AcceptedAttributes & { identifier: Identifier }> {
+  const { object } = item;
+  return object.kind === 'attributes' && object.identifier !== undefined && !isAddress(object.identifier);
 }
 
 /** Whom one object needs locked. */

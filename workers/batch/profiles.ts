@@ -166,6 +166,11 @@ export class Profiles {
     profile.labels?.add(user_alias.alias_label);
   }
 
+  /** Who has an identifier that is no address, as stored or as the batch has made it. */
+  holder(workspaceId: string, identifier: Identifier): HeldProfile | undefined {
+    return this.#byIdentifier.get(workspaceId, identifier);
+  }
+
   /** Everyone whom an identifier may come to mean while the batch is folded. */
   reachable(workspaceId: string, identifier: Identifier): Iterable<HeldProfile> {
     if (isAddress(identifier)) return this.#sharing.get(workspaceId, identifier)?.holders ?? [];

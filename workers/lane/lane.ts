@@ -4,8 +4,9 @@ import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
-import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
+import { openLane, optionsOfLane, type QueueConnection } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
+import type { LayoutSettings } from '../../src/queue/shards.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
@@ -45,7 +46,7 @@ export interface LaneContext {
   connection: QueueConnection;
   coalescer: Coalescer;
   fences: Fences;
-  config: Pick<Config, 'LANES' | 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
+  config: LayoutSettings & Pick<Config, 'LOCK_DURATION_MS' | 'STALLED_INTERVAL_MS'>;
   log: Log;
   /** Latest version of envelopes that is applied; absent: that of this release. */
   reads?: number;
@@ -73,6 +74,15 @@ interface InWork {
   handedIn: Set<Promise<void>>;
 }
 
+/** @param applied never rejects */
+function handIn({ handedIn }: InWork, applied: Promise<void>): Promise<void> {
+  handedIn.add(applied);
+  void applied.then(() => handedIn.delete(applied));
+  return applied;
+}
+
+const sizeInHand = ({ sizes }: InWork) => [...sizes.values()].reduce((all, size) => all + size, 0);
+
 /**
  * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was prefetched behind it;
  * at a fence it waits for the other lanes. The processor never throws, since a failed job would come back behind later
@@ -89,7 +99,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
   /** No fence is stood at any more. */
   let stopped = false;
 
-  const queue = openQueue<WireEnvelope>(connection, laneName(lane));
+  const queue = openLane<WireEnvelope>(connection, lane);
   const waiting = waitingIn(connection, queue);
   const prefetch = createPrefetch(waiting, reads);
   const overtaking = createOvertaking(waiting, reads);
@@ -147,8 +157,8 @@ export function startLane(lane: number, context: LaneContext): Lane {
     const { along, beside } = overtaking.part(delivery, following);
     const deliveries = [delivery, ...along.map(({ id, envelope }) => deliveryOf(id, envelope))];
     const behind = along.map(({ id }) => id);
-    const mine: InWork = { head: delivery.id, deliveries, sizes: new Map(), behind, handedIn: new Set() };
-    noteSizes(mine, along);
+    const sizes = new Map(along.map(({ id, size }) => [ledgerKey(id), size]));
+    const mine: InWork = { head: delivery.id, deliveries, sizes, behind, handedIn: new Set() };
     inWork = mine;
     const first = handIn(mine, coalescer.apply(...deliveries));
     if (beside.length > 0) void handIn(mine, applyBeside(beside));
@@ -159,19 +169,6 @@ export function startLane(lane: number, context: LaneContext): Lane {
     await removeEarly(mine.behind);
   }
 
-  /** @param applied never rejects */
-  function handIn({ handedIn }: InWork, applied: Promise<void>): Promise<void> {
-    handedIn.add(applied);
-    void applied.then(() => handedIn.delete(applied));
-    return applied;
-  }
-
-  function noteSizes({ sizes }: InWork, envelopes: WaitingEnvelope[]): void {
-    for (const { id, size } of envelopes) sizes.set(ledgerKey(id), size);
-  }
-
-  const sizeInHand = ({ sizes }: InWork) => [...sizes.values()].reduce((all, size) => all + size, 0);
-
   /** Until the job and what was applied with it has taken effect, those who wait behind others have their turns beside it. */
   async function letOvertake(mine: InWork, first: Promise<void>): Promise<void> {
     let over = false;
@@ -181,11 +178,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
     for (;;) {
       await sleep(pause);
       if (over || closing) return;
-      if (!coalescer.beside.isFree()) {
-        pause = longer(pause);
-        continue;
-      }
-      const found = await overtaking.find(mine.deliveries).catch(() => []);
+      const found = coalescer.beside.isFree() ? await overtaking.find(mine.deliveries).catch(() => []) : [];
       if (over || closing || inWork !== mine) return;
       pause = found.length > 0 ? FIRST_PAUSE_MS : longer(pause);
       // While the job is in work nobody is handed what is removed.
@@ -225,7 +218,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
       return;
     mine.behind.push(...more.map(({ id }) => id));
     mine.deliveries.push(...deliveries);
-    noteSizes(mine, more);
+    for (const { id, size } of more) mine.sizes.set(ledgerKey(id), size);
     void handIn(mine, coalescer.apply(...deliveries));
   }
 
@@ -264,7 +257,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
     laneName(lane),
     work,
     {
-      ...connection.options,
+      ...optionsOfLane(connection, lane),
       concurrency: 1,
       lockDuration: config.LOCK_DURATION_MS,
       stalledInterval: config.STALLED_INTERVAL_MS,

@@ -3,6 +3,7 @@ import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { QueueConnection } from '../../src/queue/connection.ts';
 import { keepAnswering } from '../../src/queue/redis.ts';
+import { layoutOf } from '../../src/queue/shards.ts';
 import { READS } from '../../src/queue/wire.ts';
 import type { PostgresClient } from '../../src/store/database.ts';
 import { holdSession } from '../../src/store/held-session.ts';
@@ -117,7 +118,7 @@ export function startLanes(options: LanesOptions): Lanes {
   const lanes = observer.redis
     ? [
         shareLanes({
-          ...{ redis: observer.redis, id, lanes: config.LANES, reads, log },
+          ...{ redis: observer.redis, id, layout: layoutOf(config), reads, log },
           ...{ lockDuration: config.LOCK_DURATION_MS, standBack: STAND_BACK_MS, open: openLane },
         }),
       ]

@@ -2,9 +2,9 @@ import type { Queue } from 'bullmq';
 import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
-import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
-import { laneName } from '../../src/queue/lanes.ts';
-import { pingRedis } from '../../src/queue/open-redis.ts';
+import { openLane, type QueueConnection } from '../../src/queue/connection.ts';
+import { serverOfShard } from '../../src/queue/open-redis.ts';
+import { shardOfLane } from '../../src/queue/shards.ts';
 import { type Waiting, waitingIn } from '../../src/queue/waiting.ts';
 
 /** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */
@@ -47,15 +47,18 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   const lanes = new Map<number, Watched>();
 
   async function look(): Promise<void> {
-    for (const [lane, watched] of lanes) {
-      try {
-        const asked = performance.now();
-        const head = await headOf(watched);
-        if (performance.now() - asked < SLOW * lockDuration) await judge(lane, watched, head);
-      } catch {
-        // The queue is away for everyone: silence is nobody's fault.
-        watched.seen = undefined;
-      }
+    // Side by side: those of a shard that is away keep nobody from looking at the others.
+    await Promise.all([...lanes].map(([lane, watched]) => lookAt(lane, watched)));
+  }
+
+  async function lookAt(lane: number, watched: Watched): Promise<void> {
+    try {
+      const asked = performance.now();
+      const head = await headOf(watched);
+      if (performance.now() - asked < SLOW * lockDuration) await judge(lane, watched, head);
+    } catch {
+      // The queue is away for everyone: silence is nobody's fault.
+      watched.seen = undefined;
     }
   }
 
@@ -69,7 +72,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     if (++seen.looks < PATIENCE) return;
     seen.looks = 0;
     if (watched.reopened) {
-      if (!(await answers())) return;
+      if (!(await answers(lane))) return;
       log.fatal(
         { lane },
         'jobs of a lane wait and none is in work, also since it was reopened; this worker ends',
@@ -84,10 +87,11 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
   }
 
   /** Whether the lanes' own connection is well: if not, a new process would be no better off than a new connection. */
-  async function answers(): Promise<boolean> {
-    if (!connection.redis) return true;
-    const asked = within(SLOW * lockDuration, pingRedis(connection.redis));
-    return asked.then(
+  async function answers(lane: number): Promise<boolean> {
+    const { redis, layout } = connection;
+    if (!redis) return true;
+    const ask = async () => void (await serverOfShard(redis, shardOfLane(layout, lane)).ping());
+    return within(SLOW * lockDuration, ask()).then(
       () => true,
       () => false,
     );
@@ -113,7 +117,7 @@ export function startWatchdog({ connection, observer, lockDuration, log, exit }:
     watch(lane: number, open: () => Service): Service {
       let running = open();
       const left: Promise<void>[] = [];
-      const queue = openQueue(observer, laneName(lane));
+      const queue = openLane(observer, lane);
       const waiting = waitingIn(observer, queue);
       lanes.set(lane, {
         queue,

@@ -4,6 +4,7 @@ import type { LeasedDestination } from '../../src/store/stream-leases.ts';
 import type { Destination, FileDestination } from '../../src/streams/destination.ts';
 import type { StreamMetrics } from './metrics.ts';
 import type { Source } from './source.ts';
+import type { Yielding } from './yielding.ts';
 
 /** For how long nobody else delivers. Longer than a batch takes; files keep theirs. */
 export const LEASE_MS = 30_000;
@@ -20,6 +21,7 @@ export interface StreamContext {
   /** @throws {DeliveryError} */
   open(leased: LeasedDestination): Destination | FileDestination;
   source: Source;
+  yielding: Yielding;
   metrics: StreamMetrics;
   log: Log;
   /** Milliseconds that one destination may keep its place while others wait for one; 10 s unless told. */

@@ -8,6 +8,7 @@ import type { FileDestination } from '../../src/streams/destination.ts';
 import { LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
 import { gather } from './gather.ts';
 import { openReader, type Page } from './read.ts';
+import { agesBy } from './yielding.ts';
 
 /** Behind every id: what a planned file has was decided when it was planned. */
 const BEHIND_ALL = '9223372036854775807';
@@ -58,9 +59,16 @@ async function deliverOne(
   // Beyond what is decided there may be gaps, which nobody else is to take for the whole.
   const source = planned ? context.source.apart() : context.source;
   const read = openReader(source, workspaceId, from);
+  // A file that was being put is put as soon as can be: it is there under its name, perhaps.
+  const ageOf = agesBy(leased);
+  let isBegun = planned !== undefined;
+  const giveWay = async (at: Date) => {
+    if (!isBegun) await context.yielding.file(ageOf(at), leased.gatherMs, signal);
+    isBegun = true;
+  };
   const next = async () => {
     signal.throwIfAborted();
-    return read(planned ? BEHIND_ALL : context.horizon());
+    return read(planned ? BEHIND_ALL : context.horizon(), giveWay);
   };
   const first = await firstPage(next, signal, planned ? 1 : LOOKS);
   // What was planned may have been trimmed since.

@@ -15,6 +15,7 @@ import { LEASE_MS, LOOK_MS, LOOKS, type StreamContext } from './context.ts';
 import { deliverFile } from './deliver-file.ts';
 import { type Cursor, cursorBehind, openReader, type Page } from './read.ts';
 import type { Told } from './source.ts';
+import { agesBy } from './yielding.ts';
 
 /** One that has always more is given back after so long: others may wait for a place. */
 const TURN_MS = 10_000;
@@ -55,10 +56,10 @@ export async function deliverTo(
     const about = { err: error, destination: leased.id, workspace: leased.workspace };
     if (isOwn) log.error(about, 'a stream was not delivered, by a mistake of this program');
     else log.warn(about, 'a stream was not delivered');
-    const retryMs = Math.min(LONGEST_RETRY_MS, FIRST_RETRY_MS * 2 ** Math.min(leased.failures, 20));
+    const backOff = { retryMs: FIRST_RETRY_MS, mostMs: LONGEST_RETRY_MS };
     const isGone = error instanceof DeliveryError && error.isGone;
     // Without an answer the lease runs out by itself.
-    await giveBackDestination(pool, leased, { error: said, retryMs, pause: isGone }).catch(() => {});
+    await giveBackDestination(pool, leased, { error: said, ...backOff, pause: isGone }).catch(() => {});
   } finally {
     await destination?.close();
   }
@@ -94,9 +95,11 @@ async function deliverAll(
   const read = openReader(context.source, workspaceId, { position, place });
   const turn = context.turnMs ?? TURN_MS;
   const since = performance.now();
+  const ageOf = agesBy(leased);
+  const giveWay = (at: Date) => context.yielding.page(ageOf(at), leaving);
   for (let looks = 0; looks < LOOKS && !leaving.aborted; looks++) {
     if (performance.now() - since >= turn) return true;
-    const page = await read(context.horizon());
+    const page = await read(context.horizon(), giveWay);
     if (!page) {
       await rest(LOOK_MS, leaving);
       continue;

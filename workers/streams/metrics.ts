@@ -43,6 +43,11 @@ export function createStreamMetrics(registry: Registry) {
     labelNames,
     registers,
   });
+  const gaveWay = new Counter({
+    name: 'penstock_stream_yielded_seconds_total',
+    help: 'Seconds that destinations have waited in this process, as it gave way to what clients send.',
+    registers,
+  });
   return {
     note(destinations: DestinationRow[]): void {
       for (const gauge of [lag, failing, lost]) gauge.reset();
@@ -55,6 +60,7 @@ export function createStreamMetrics(registry: Registry) {
     },
     delivered: (of: { workspace: string; name: string }, messages: number) =>
       delivered.inc(labels(of), messages),
+    gaveWay: (milliseconds: number) => gaveWay.inc(milliseconds / 1000),
     failed: (of: { workspace: string; name: string }) => failures.inc(labels(of)),
   };
 }

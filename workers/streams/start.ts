@@ -1,8 +1,9 @@
 import type { Service } from '../../src/platform/lifecycle.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { listDestinations } from '../../src/store/stream-destinations.ts';
+import { watchHorizon } from '../../src/store/stream-horizon.ts';
 import { leaseDestinations } from '../../src/store/stream-leases.ts';
-import { trimLog, watchHorizon } from '../../src/store/stream-log.ts';
+import { trimLog } from '../../src/store/stream-log.ts';
 import { LEASE_MS, type StreamContext } from './context.ts';
 import { deliverTo } from './deliver.ts';
 

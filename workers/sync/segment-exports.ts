@@ -5,6 +5,8 @@ import {
   fileOfLink,
   isBucket,
   openExportFiles,
+  prefixInBucket,
+  removeAll,
 } from '../../src/export/segment-files.ts';
 import { ObjectStoreError } from '../../src/object-store/object-store.ts';
 import { LINK_HOURS } from '../../src/operations/users.export.segment.ts';
@@ -215,14 +217,15 @@ export function createExportMetric(registry: Registry): Counter<'outcome'> {
   return ended;
 }
 
-/** Removes files whose link has opened nothing for a while, and forgets what became of old exports: some at a time. */
+/** Removes files whose link has opened nothing for a while, or whose export has failed, and forgets what became of old exports: some at a time. */
 export async function tidyExports(pool: Pool, config: ExportFilesSettings): Promise<void> {
   const expired = await listExpired(pool, { milliseconds: GRACE_MS, limit: TIDIED });
   if (expired.length > 0) {
     const store = await openExportFiles(config);
     try {
       for (const one of expired) {
-        await store.remove(fileOfLink(one));
+        if (one.url === null) await removeAll(store, prefixInBucket(one));
+        else await store.remove(fileOfLink(one));
         await noteRemoved(pool, one);
       }
     } finally {

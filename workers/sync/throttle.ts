@@ -7,6 +7,10 @@ const ROWS_PER_TOKEN = 75;
 /** Jobs that wait in each lane from which on the workers count as behind. */
 const BEHIND = 3;
 
+/** Whether more waits in the lanes than the workers have in hand: what a sync process does for itself waits then. */
+export const areBehind = ({ waiting, lanes }: Pick<ThrottleOptions, 'waiting' | 'lanes'>) =>
+  waiting() >= BEHIND * lanes;
+
 /** Milliseconds between two looks at lanes that are behind. */
 const ASK_AGAIN_MS = 50;
 
@@ -38,7 +42,7 @@ export function createThrottle({ buckets, waiting, lanes, workspaceId }: Throttl
 
   /** Milliseconds after which to ask again; 0: so many rows may be handed over now, and are paid for. */
   return async function ask(rows: number, limit: Limit = defaults['users.track']): Promise<number> {
-    if (waiting() >= BEHIND * lanes) return ASK_AGAIN_MS;
+    if (areBehind({ waiting, lanes })) return ASK_AGAIN_MS;
     const { requests, windowSeconds } = limit;
     const kept = Math.floor(requests / 2);
     const take = (tokens: number) => buckets.take(`${workspaceId}:users.track`, limit, tokens);

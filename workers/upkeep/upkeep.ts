@@ -1,11 +1,11 @@
 import type { Queue } from 'bullmq';
 import { jobs } from '../../src/jobs/catalog.ts';
 import type { Config } from '../../src/platform/config.ts';
-import type { Service } from '../../src/platform/lifecycle.ts';
+import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
-import { openQueue, type QueueConnection } from '../../src/queue/connection.ts';
-import { laneName } from '../../src/queue/lanes.ts';
+import { openLanes, type QueueConnection } from '../../src/queue/connection.ts';
+import { everyShard, type LayoutSettings, laneCount, shardOfLane } from '../../src/queue/shards.ts';
 import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import { forgetKeyUsage } from '../../src/store/api-keys.ts';
 import { forgetAudit } from '../../src/store/audit-list.ts';
@@ -38,6 +38,10 @@ export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
   }
 }
 
+/** Milliseconds that a start waits for a lane, where there are others that may be worked meanwhile, and where not. */
+const LIMIT_PATIENCE_MS = 5000;
+const FOREVER_MS = 2 ** 31 - 1;
+
 const CHECK_LANES_MS = 5000;
 const BLOCK_DUMMIES_MS = 60_000;
 const LOOK_AT_SIZES_MS = 1000;
@@ -46,7 +50,7 @@ const TIDY_STORE_MS = 3_600_000;
 export interface UpkeepOptions {
   connection: QueueConnection;
   pool: Pool;
-  config: Pick<Config, 'LANES' | 'LEDGER_DAYS' | 'AUDIT_DAYS'>;
+  config: LayoutSettings & Pick<Config, 'LEDGER_DAYS' | 'AUDIT_DAYS'>;
   log: Log;
 }
 
@@ -57,18 +61,27 @@ export interface UpkeepOptions {
  * outcomes, of idempotency keys, of the audit and of sessions. Every worker does it; doing it twice is harmless.
  */
 export async function startUpkeep({ connection, pool, config, log }: UpkeepOptions): Promise<Service> {
-  const lanes = Array.from({ length: config.LANES }, (_, lane) =>
-    openQueue<WireEnvelope>(connection, laneName(lane)),
+  const lanes = openLanes<WireEnvelope>(connection, laneCount(config));
+  const { shards } = connection.layout;
+  // One whose shard is away is looked at again with the others; whoever adds to a lane sets its limit, too.
+  const patience = shards === 1 ? FOREVER_MS : LIMIT_PATIENCE_MS;
+  const limited = await Promise.allSettled(
+    lanes.map((queue) => within(patience, queue.setGlobalConcurrency(1))),
   );
-  await Promise.all(lanes.map((queue) => queue.setGlobalConcurrency(1)));
+  for (const one of limited)
+    if (one.status === 'rejected') log.warn({ err: one.reason }, 'a lane could not be given its limit yet');
 
-  async function checkLanes(): Promise<void> {
-    for (const queue of lanes) {
-      if ((await queue.getGlobalConcurrency()) === 1) continue;
-      log.error({ lane: queue.name }, 'a lane had lost its limit of one job at a time; it is set again');
-      await queue.setGlobalConcurrency(1);
+  /** A shard at a time: one that is away keeps only its own lanes from being looked at. */
+  async function checkShard(shard: number): Promise<void> {
+    const { layout } = connection;
+    for (const [lane, queue] of lanes.entries()) {
+      if (shardOfLane(layout, lane) !== shard) continue;
+      if ((await queue.getGlobalConcurrency()) !== 1) {
+        log.error({ lane: queue.name }, 'a lane had lost its limit of one job at a time; it is set again');
+        await queue.setGlobalConcurrency(1);
+      }
+      await checkFailed(lane, queue);
     }
-    for (const [lane, queue] of lanes.entries()) await checkFailed(lane, queue);
   }
 
   /** Failed jobs that have not taken effect, of which this process has told, by lane. */
@@ -104,7 +117,7 @@ export async function startUpkeep({ connection, pool, config, log }: UpkeepOptio
   // No lane waits until everything that is old has gone.
   void tidying.now();
   const pollers = [
-    poll(CHECK_LANES_MS, checkLanes, warn),
+    ...everyShard(shards).map((shard) => poll(CHECK_LANES_MS, () => checkShard(shard), warn)),
     poll(BLOCK_DUMMIES_MS, () => blockDummyUsers(pool, log), warn),
     poll(LOOK_AT_SIZES_MS, async () => void (await analyzeGrown(pool)), warn),
     tidying,

@@ -2,6 +2,7 @@ import { type Command, CommanderError } from 'commander';
 import { readEmbeddedUrl } from '../../embedded/address.ts';
 import type { Config } from '../../platform/config.ts';
 import { queueKind } from '../../queue/connection.ts';
+import { laneCount } from '../../queue/shards.ts';
 import { openDatabase } from '../../store/open-database.ts';
 import { addVerb } from '../command.ts';
 import { checkCertificates, redisUrls } from '../doctor/certificates.ts';
@@ -72,8 +73,8 @@ async function checkStores(config: Config): Promise<Finding[]> {
       () =>
         withQueueConnection({ config, databaseUrl, database }, async (connection) => [
           ...(await checkRedis(connection)),
-          ...(await checkEnvelopes(connection, config.LANES)),
-          ...(isThere ? judgeFleet(await lookAtFleet(pool, connection), config.LANES) : []),
+          ...(await checkEnvelopes(connection, laneCount(config))),
+          ...(isThere ? judgeFleet(await lookAtFleet(pool, connection), config) : []),
         ]),
     );
     return [...findings, ...queue];

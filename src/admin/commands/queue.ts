@@ -2,7 +2,8 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { settings } from '../../platform/config.ts';
 import { audited } from '../../store/audit.ts';
 import { readTotals } from '../../store/counters.ts';
-import { confirmLosses, listLosses, presentMembers, readLanes } from '../../store/installation.ts';
+import { presentMembers, readSpread } from '../../store/installation.ts';
+import { confirmLosses, listLosses } from '../../store/queue-losses.ts';
 import { parseCount } from '../arguments.ts';
 import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, Refusal } from '../command.ts';
@@ -22,7 +23,7 @@ const WAIT = 60;
 
 export function addQueue(program: Command): void {
   const noun = addNoun(program, 'queue', {
-    sentence: 'Show the queue, change its number of lanes, and confirm what it has lost.',
+    sentence: 'Show the queue, change its number of lanes and shards, and confirm what it has lost.',
     example: 'queue show',
   });
   addVerb(noun, 'show', {
@@ -36,6 +37,7 @@ export function addQueue(program: Command): void {
     example: 'queue set-lanes 4',
   })
     .argument('<lanes>', `number of lanes, at most ${settings.LANES.maximum}`, parseLanes)
+    .option('--shards <number>', `number of shards, at most ${settings.SHARDS.maximum}`, parseShards)
     .option(
       '--wait <seconds>',
       'longest wait for empty lanes and for the end of the processes',
@@ -62,36 +64,53 @@ function parseLanes(text: string): number {
   return lanes;
 }
 
+function parseShards(text: string): number {
+  const shards = parseCount(text);
+  const most = settings.SHARDS.maximum;
+  if (shards > most) throw new InvalidArgumentError(`It is a whole number from 1 to ${most}.`);
+  return shards;
+}
+
 async function show({ json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database: { pool } }) => {
-    const lanes = (await readLanes(pool)) ?? null;
+    const spread = await readSpread(pool);
+    const lanes = spread ? spread.lanes / spread.shards : null;
+    const shards = spread && spread.shards > 1 ? { shards: spread.shards } : {};
     const processes = (await presentMembers(pool)).map(({ name, host, pid }) => ({ name, host, pid }));
     const { objects, namedElsewhere } = await readTotals(pool);
-    if (json) return printJson({ lanes, objects, named_elsewhere: namedElsewhere, processes });
+    if (json) return printJson({ lanes, ...shards, objects, named_elsewhere: namedElsewhere, processes });
     printRow(
       false,
-      { lanes, objects, named_elsewhere: namedElsewhere },
+      { lanes, ...shards, objects, named_elsewhere: namedElsewhere },
       namedElsewhere > 0 ? ADVICE : undefined,
     );
     printPage(false, 'processes', { rows: processes, next: null });
   });
 }
 
-async function change(lanes: number, { wait, json }: { wait: number; json?: boolean }): Promise<void> {
+async function change(
+  lanes: number,
+  { shards, wait, json }: { shards?: number; wait: number; json?: boolean },
+): Promise<void> {
   // Loaded here alone: no other command but replay needs the queue.
   const { changeLanes } = await import('../change-lanes.ts');
   await withInstallation(async (installation) => {
-    const before = await changeLanes(installation, {
-      ...{ lanes, wait },
+    const { before, after } = await changeLanes(installation, {
+      ...{ lanes, shards, wait },
       say: (hindrance) => void process.stderr.write(`waiting: ${hindrance}\n`),
     });
-    printRow(json, { lanes, before }, `Start every process with LANES=${lanes}.`);
+    const isSharded = before.shards > 1 || after.shards > 1;
+    const ofShards = isSharded && { shards: after.shards, shards_before: before.shards };
+    const settings = `LANES=${lanes}${isSharded ? ` and SHARDS=${after.shards}` : ''}`;
+    printRow(json, { lanes, before: before.lanes, ...ofShards }, `Start every process with ${settings}.`);
   });
 }
 
 async function losses({ json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database: { pool } }) => {
-    const rows = (await listLosses(pool, SHOWN)).map(({ id, ...loss }) => ({ number: id, ...loss }));
+    const rows = (await listLosses(pool, SHOWN)).map(({ id, shard, ...loss }) => ({
+      ...{ number: id, ...(shard > 0 && { shard }), ...loss },
+    }));
     printPage(json, 'losses', { rows, next: null });
   });
 }

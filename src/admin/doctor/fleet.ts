@@ -1,12 +1,14 @@
-import { openQueue, type QueueConnection } from '../../queue/connection.ts';
+import { openLane, type QueueConnection } from '../../queue/connection.ts';
 import { type LaneNow, lookAtLanes } from '../../queue/depth.ts';
 import { laneName } from '../../queue/lanes.ts';
+import { type LayoutSettings, laneCount } from '../../queue/shards.ts';
 import { waitingIn } from '../../queue/waiting.ts';
 import { READS, versionOf } from '../../queue/wire.ts';
 import { readTotals } from '../../store/counters.ts';
 import type { Pool } from '../../store/database.ts';
-import { listLosses, readLanes } from '../../store/installation.ts';
+import { readSpread } from '../../store/installation.ts';
 import { listProcesses, type SeenProcess, SILENT_SECONDS, unworkedLanes } from '../../store/processes.ts';
+import { listLosses } from '../../store/queue-losses.ts';
 import { readSyncState } from '../../store/sync-lists.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
 
@@ -15,6 +17,8 @@ export interface FleetNow {
   processes: SeenProcess[];
   /** Null: no process was ever started. */
   installationLanes: number | null;
+  /** Sets of them; null likewise. */
+  installationShards: number | null;
   /** Null: the queue does not answer. */
   lanes: LaneNow[] | null;
   /** Objects that took effect since the installation was made. */
@@ -36,7 +40,8 @@ const MOST_LOSSES = 100;
  * @throws when Postgres does not answer
  */
 export async function lookAtFleet(pool: Pool, connection: QueueConnection | undefined): Promise<FleetNow> {
-  const installationLanes = (await readLanes(pool)) ?? null;
+  const { lanes: installationLanes = null, shards: installationShards = null } =
+    (await readSpread(pool)) ?? {};
   const [processes, totals, state, losses, lanes] = await Promise.all([
     listProcesses(pool),
     readTotals(pool),
@@ -47,7 +52,7 @@ export async function lookAtFleet(pool: Pool, connection: QueueConnection | unde
       : null,
   ]);
   return {
-    ...{ processes, installationLanes, lanes, objects: totals.objects },
+    ...{ processes, installationLanes, installationShards, lanes, objects: totals.objects },
     deadLetters: totals.waitingDeadLetters,
     losses: losses.filter(({ confirmed_at }) => confirmed_at === null).length,
     syncs: { unfinished: state.unfinished, failing: state.failingNames },
@@ -61,8 +66,8 @@ const LONG_WAIT = 30;
 const UNWORKED_WAIT = 20;
 
 /** What a fleet looks like from outside: who is there, what waits, and what a person has to see. */
-export function judgeFleet(fleet: FleetNow, lanes: number): Finding[] {
-  return [...judgeProcesses(fleet.processes), ...judgeLanes(fleet, lanes), ...judgeWaiting(fleet)];
+export function judgeFleet(fleet: FleetNow, settings: LayoutSettings): Finding[] {
+  return [...judgeProcesses(fleet.processes), ...judgeLanes(fleet, settings), ...judgeWaiting(fleet)];
 }
 
 function judgeProcesses(processes: SeenProcess[]): Finding[] {
@@ -100,14 +105,16 @@ function judgeProcesses(processes: SeenProcess[]): Finding[] {
   return findings.length > 0 ? findings : [ok('processes', `${alive.length} run, all of one release`)];
 }
 
-function judgeLanes({ lanes, installationLanes, processes }: FleetNow, configured: number): Finding[] {
-  const findings: Finding[] = [];
-  if (installationLanes !== null && installationLanes !== configured)
+function judgeLanes(fleet: FleetNow, settings: LayoutSettings): Finding[] {
+  const { lanes, installationLanes, processes } = fleet;
+  const findings = judgeSpread(fleet, settings);
+  const away = [...new Set((lanes ?? []).filter((one) => one.away).map(({ shard = 0 }) => shard))];
+  if (away.length > 0)
     findings.push(
       error(
         'lanes',
-        `LANES is ${configured} here, and the installation has ${installationLanes}`,
-        `Set LANES=${installationLanes}, or change it by penstock queue set-lanes ${configured}.`,
+        `${away.length === 1 ? 'shard' : 'shards'} ${away.join(', ')} of the lanes cannot be reached`,
+        'Its workspaces are answered 503, the others go on: bring back the primary of Redis that has it.',
       ),
     );
   const nobodys = new Set(unworkedLanes(processes, installationLanes ?? 0).map(laneName));
@@ -135,6 +142,29 @@ function judgeLanes({ lanes, installationLanes, processes }: FleetNow, configure
   return findings.length > 0 ? findings : [ok('lanes', 'nothing waits for long in any lane')];
 }
 
+function judgeSpread(fleet: FleetNow, settings: LayoutSettings): Finding[] {
+  const { installationLanes, installationShards } = fleet;
+  const { LANES, SHARDS = 1 } = settings;
+  if (installationLanes === null || installationShards === null) return [];
+  const lanes = installationLanes / installationShards;
+  if (installationShards !== SHARDS)
+    return [
+      error(
+        'lanes',
+        `SHARDS is ${SHARDS} here, and the installation has ${installationShards}`,
+        `Set SHARDS=${installationShards}, or change it by penstock queue set-lanes ${LANES} --shards ${SHARDS}.`,
+      ),
+    ];
+  if (installationLanes === laneCount(settings)) return [];
+  return [
+    error(
+      'lanes',
+      `LANES is ${LANES} here, and the installation has ${lanes}`,
+      `Set LANES=${lanes}, or change it by penstock queue set-lanes ${LANES}.`,
+    ),
+  ];
+}
+
 /**
  * Whether each lane begins with something that workers of this release read.
  * @throws when the queue does not answer
@@ -142,7 +172,7 @@ function judgeLanes({ lanes, installationLanes, processes }: FleetNow, configure
 export async function checkEnvelopes(connection: QueueConnection, lanes: number): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (let lane = 0; lane < lanes; lane++) {
-    const queue = openQueue<unknown>(connection, laneName(lane));
+    const queue = openLane<unknown>(connection, lane);
     try {
       const waiting = waitingIn(connection, queue);
       const [first] = await waiting.jobs(await waiting.ids(1));

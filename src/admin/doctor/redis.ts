@@ -1,17 +1,18 @@
 import { healthOf } from '../../processes/surroundings.ts';
 import type { Cluster, Redis } from '../../queue/bullmq.ts';
 import type { QueueConnection } from '../../queue/connection.ts';
-import { memoryOf } from '../../queue/depth.ts';
+import { memoryOf } from '../../queue/memory.ts';
 import { isCluster, laneServers, nameOf } from '../../queue/open-redis.ts';
 import { readRedisSettings, whatACrashLoses } from '../../queue/redis.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
 import { judgeClock, LONG_LAG } from './stores.ts';
 
 /** Redis: settings, memory, disk, clock, replicas; of a cluster, of each server that has lanes, and its state. */
-export async function checkRedis({ redis, replication }: QueueConnection): Promise<Finding[]> {
+export async function checkRedis({ redis, replication, layout }: QueueConnection): Promise<Finding[]> {
   if (!redis) return [ok('redis', 'there is none: the queue is in Postgres')];
-  const findings = isCluster(redis) ? await checkCluster(redis) : [];
-  for (const server of laneServers(redis)) {
+  const { shards } = layout;
+  const findings = isCluster(redis) ? await checkCluster(redis, shards) : [];
+  for (const server of laneServers(redis, shards)) {
     const found = [
       ...(await checkServer(server)),
       ...(await checkReplicas(server, replication?.replicas ?? 0)),
@@ -89,18 +90,32 @@ async function checkReplicas(server: Redis, wanted: number): Promise<Finding[]> 
   ];
 }
 
+/** False where a managed service does not tell. */
+async function needsAllSlots(server: Redis): Promise<boolean> {
+  const told = await server.config('GET', 'cluster-require-full-coverage').catch(() => []);
+  return (told as string[])[1] === 'yes';
+}
+
 /** Whether every slot is served, and what becomes of the lanes when their server dies. */
-async function checkCluster(redis: Cluster): Promise<Finding[]> {
+async function checkCluster(redis: Cluster, shards: number): Promise<Finding[]> {
   const findings: Finding[] = [];
   const state = /cluster_state:(\w+)/.exec(String(await redis.cluster('INFO')))?.[1];
   if (state !== 'ok')
     findings.push(error('redis', 'the cluster is down', 'Look at redis-cli --cluster check.'));
-  for (const server of laneServers(redis)) {
+  if (shards > 1 && (await needsAllSlots(laneServers(redis, shards)[0]!)))
+    findings.push(
+      warning(
+        'redis',
+        'cluster-require-full-coverage is yes: while one primary is away, no shard accepts anything',
+        'Set cluster-require-full-coverage no on every server.',
+      ),
+    );
+  for (const server of laneServers(redis, shards)) {
     if ((await countReplicas(server)) > 0) continue;
     findings.push(
       warning(
         'redis',
-        `${nameOf(server)} has lanes and no replica: while it is away nothing is accepted`,
+        `${nameOf(server)} has lanes and no replica: while it is away nothing is accepted${shards > 1 ? ' for its shards' : ''}`,
         'Give it a replica.',
       ),
     );

@@ -51,7 +51,9 @@ function tableOf(exports: ShownExport[], workspace: string): Html {
       grouped(one.files),
       grouped(one.bytes),
       one.endedAt ? moment(one.endedAt) : html`<span class="faint">not yet</span>`,
-      one.expiresAt ? moment(one.expiresAt) : html`<span class="faint">no link</span>`,
+      one.expiresAt && one.state === 'ready'
+        ? moment(one.expiresAt)
+        : html`<span class="faint">no link</span>`,
       callbackOf(one),
       one.lastError === null
         ? html`<span class="faint">none</span>`

@@ -129,6 +129,7 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
       'The queue does not say what waits. The sentence above says why, as far as it is known.',
     );
   const nobodys = new Set(unworkedLanes(processes, lanes.length));
+  const shards = new Set(lanes.map(({ shard = 0 }) => shard)).size;
   return table(
     'Lanes',
     [
@@ -138,12 +139,12 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
       { name: 'Applied', number: true },
       'Worked by',
     ],
-    lanes.map(({ depth, oldestSeconds }, lane) => {
+    lanes.map(({ depth, oldestSeconds, shard = 0, away }, lane) => {
       const [worked] = workersOf(processes, lane);
       const rate = rates?.lanes[lane];
       return [
-        html`<a href="/queues/queue/lane-${lane}">${lane}</a>`,
-        grouped(depth),
+        html`<a href="/queues/queue/lane-${lane}">${shards > 1 ? `${lane} (shard ${shard})` : lane}</a>`,
+        away ? badge('away', 'bad') : grouped(depth),
         depth === 0 ? '' : duration(oldestSeconds),
         rate === undefined ? '' : `${rounded(rate)} objects/s`,
         worked

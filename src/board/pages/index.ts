@@ -2,6 +2,7 @@ import type { Service } from '../../platform/lifecycle.ts';
 import { createRenderer } from '../../preferences/renderer.ts';
 import { openLaneDepths } from '../../queue/depth.ts';
 import { createGroupCommit } from '../../queue/enqueue.ts';
+import { laneCount } from '../../queue/shards.ts';
 import { createWaitingSearch } from '../../queue/waiting.ts';
 import type { ConsoleServices, Page, PageServices } from '../console.ts';
 import { createFleet } from '../fleet.ts';
@@ -70,9 +71,9 @@ const DEPTH_TIMEOUT_MS = 1500;
 /** What pages use beside the stores. */
 export function createServices(given: ConsoleServices): PageServices & Pick<Service, 'stop'> {
   const { connection, config, producer } = given;
-  const waiting = createWaitingSearch(connection, config.LANES, config.QUEUE_TIMEOUT_MS);
+  const waiting = createWaitingSearch(connection, laneCount(config), config.QUEUE_TIMEOUT_MS);
   const renderer = createRenderer({ most: 1 });
-  const depths = openLaneDepths(connection, { lanes: config.LANES, timeout: DEPTH_TIMEOUT_MS });
+  const depths = openLaneDepths(connection, { lanes: laneCount(config), timeout: DEPTH_TIMEOUT_MS });
   return {
     ...given,
     waiting,

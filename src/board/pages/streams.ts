@@ -14,8 +14,8 @@ import { presentWorkspace } from './groups.ts';
 
 const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
-/** Seconds behind, beyond those for which a file is gathered, from which on somebody may have to act. */
-const LATE_SECONDS = 60;
+/** Seconds behind, beyond those for which a file is gathered, from which on somebody may have to act: a stream gives way for one minute. */
+const LATE_SECONDS = 120;
 
 const list: Page<PageServices> = {
   method: 'get',

@@ -22,6 +22,7 @@ export const small: Record<string, string> = {
   permission_sets: 'a few per company',
   lane_totals: 'a row per lane',
   installation: 'one row',
+  queue_shards: 'a row per shard',
   members: 'a row per process',
   processes: 'a row per process of the last hour',
   departed_processes: 'a row per name of a process',

@@ -22,20 +22,14 @@ import {
   replayFrom,
   setDestinationState,
 } from '../../../src/store/stream-destinations.ts';
+import { watchHorizon } from '../../../src/store/stream-horizon.ts';
 import {
   advanceDestination,
   giveBackDestination,
   leaseDestinations,
   renewDestination,
 } from '../../../src/store/stream-leases.ts';
-import {
-  appendLog,
-  readActivity,
-  readLog,
-  readNames,
-  trimLog,
-  watchHorizon,
-} from '../../../src/store/stream-log.ts';
+import { appendLog, readActivity, readLog, readNames, trimLog } from '../../../src/store/stream-log.ts';
 import type { Asking } from './asking.ts';
 
 /** What is sent on and what is exported, and how far it has come. */
@@ -91,7 +85,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => findDownload(store, one),
     () => listExports(store, workspaceId, { limit: 10 }),
     () => listExpired(store, { milliseconds: 1000, limit: 10 }),
-    () => noteRemoved(store, { ...one, objectPrefix: 'x' }),
+    () => noteRemoved(store, one),
     () => forgetExports(store, 10),
   ];
 };

@@ -21,17 +21,15 @@ import {
   readTableSizes,
 } from '../../../src/store/health.ts';
 import {
-  confirmLosses,
   forgetMembers,
   leaveInstallation,
-  listLosses,
   lockLanes,
   meetInstallation,
+  meetShards,
   presentMembers,
-  readLanes,
+  readSpread,
   rememberQueue,
   setLanes,
-  tellLoss,
 } from '../../../src/store/installation.ts';
 import {
   deleteIfIdle,
@@ -57,6 +55,7 @@ import {
   leaveFleet,
   listProcesses,
 } from '../../../src/store/processes.ts';
+import { confirmLosses, listLosses, tellLoss } from '../../../src/store/queue-losses.ts';
 import {
   accountsByEmail,
   beginSession,
@@ -68,6 +67,7 @@ import {
   touchSession,
 } from '../../../src/store/sessions.ts';
 import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
+import { countByShard, findHomes, leaveShards, recordHome } from '../../../src/store/workspace-shards.ts';
 import type { Asking } from './asking.ts';
 
 const member = { id: newId(), name: 'web', host: 'host', pid: 1 };
@@ -110,9 +110,15 @@ export const ofWorkspaces: Asking = (
   { workspaceId, companyId, accountId, teamId, setId, integrationId, keyHash },
 ) => [
   () => isMigrated(store, 1000),
-  () => meetInstallation(store, member, 1),
+  () => meetInstallation(store, member, { lanes: 1, shards: 1 }),
+  () => meetShards(store, 4),
   () => rememberQueue(store, 1, { now: 'now', mark: 'mark', additions: 1, waitingSince: undefined }),
+  () =>
+    rememberQueue(store, 1, {
+      ...{ shard: 1, now: 'now', mark: 'mark', additions: 1, waitingSince: undefined },
+    }),
   () => tellLoss(store, 1, { found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
+  () => tellLoss(store, 1, { shard: 1, found: 'empty', mark: 'mark', additions: 1, known: 2, by: 'web' }),
   () => confirmLosses(store, 1),
   () => listLosses(store, 1),
   () => presentMembers(store),
@@ -134,7 +140,11 @@ export const ofWorkspaces: Asking = (
   () => readStuckFences(store, 60),
   () => findMissingPartitions(store, 1),
   () => leaveFleet(store, worker.id, figures),
-  () => readLanes(store),
+  () => readSpread(store),
+  () => findHomes(store, [workspaceId]),
+  () => recordHome(store, workspaceId, { shard: 1, moves: 1 }),
+  () => countByShard(store),
+  () => leaveShards(store, 1),
   () => lockLanes(store),
   () => setLanes(store, 2),
   () => ensurePartitions(store),

@@ -4,8 +4,10 @@ import { packageRoot } from '../../../src/platform/package-root.ts';
 import type { Results } from '../results.ts';
 import { readCurve } from './curve.ts';
 import { drawCurve } from './draw.ts';
+import { drawShapes, readShapes } from './shapes.ts';
 
 export const curveFile = path.join(packageRoot, 'generated/throughput-latency.svg');
+export const shapesFile = path.join(packageRoot, 'generated/shapes.svg');
 
 /** The chart of throughput and latency; undefined when the results have no curve. */
 export function curveOf(results: Pick<Results, 'rows' | 'machine' | 'date'>): string | undefined {
@@ -24,4 +26,17 @@ export function writeCharts(results: Results): boolean {
   if (curve === undefined) rmSync(curveFile, { force: true });
   else writeFileSync(curveFile, curve);
   return curve !== undefined;
+}
+
+/** The chart of the shapes of traffic. */
+export function shapesOf(results: Pick<Results, 'rows' | 'machine' | 'date'>): string {
+  const { cores, processor } = results.machine;
+  return drawShapes(
+    readShapes(results),
+    `Objects applied per second, and processor time of each; ${cores} cores of ${processor}, ${results.date}`,
+  );
+}
+
+export function writeShapes(results: Results): void {
+  writeFileSync(shapesFile, shapesOf(results));
 }

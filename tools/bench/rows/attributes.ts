@@ -42,7 +42,7 @@ export function attributeRows(fleets: Fleets, environment: Environment, size: Si
     return measurePipeline(await prepare(attributes), environment, {
       objects: 75,
       kinds: ['attributes'],
-      evenly: true,
+      spread: 'evenly',
       connections: CONNECTIONS_OF_75,
       users: size.attributeProfiles,
       seconds: size.seconds / 2,

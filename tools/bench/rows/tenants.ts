@@ -16,7 +16,7 @@ export function tenantRows(fleets: Fleets, environment: Environment, size: Size)
       objects,
       keys: tenants.keys.slice(0, workspaces),
       users: workspaces === 1 ? size.tenants * size.usersOfTenant : size.usersOfTenant,
-      evenly: true,
+      spread: 'evenly',
       seconds: size.seconds,
       connections: objects === 1 ? CONNECTIONS_OF_1 : CONNECTIONS_OF_75,
       maxRequests: Number.POSITIVE_INFINITY,

@@ -1,6 +1,6 @@
 import { readConfig } from '../../../src/platform/config.ts';
-import { connectProducer, openQueue } from '../../../src/queue/connection.ts';
-import { laneName } from '../../../src/queue/lanes.ts';
+import { connectProducer, openLanes } from '../../../src/queue/connection.ts';
+import { laneCount } from '../../../src/queue/shards.ts';
 import type { Fleet } from '../../../test/setup/fleet.ts';
 
 export interface QueueCounts {
@@ -16,7 +16,7 @@ export interface QueueCounts {
 export async function countQueue({ env }: Fleet): Promise<QueueCounts> {
   const config = readConfig(env);
   const connection = connectProducer(config, config.DATABASE_URL);
-  const queues = Array.from({ length: config.LANES }, (_, lane) => openQueue(connection, laneName(lane)));
+  const queues = openLanes(connection, laneCount(config));
   try {
     if (connection.redis && connection.redis.status !== 'ready') {
       await new Promise((resolve, reject) => {

@@ -23,6 +23,7 @@ import { fullDisk } from './24-full-disk.ts';
 import { soak } from './25-soak.ts';
 import { otherRelease } from './26-other-release.ts';
 import { redisCluster } from './30-redis-cluster.ts';
+import { movedWorkspace } from './31-moved-workspace.ts';
 
 /** In the order of the list of faults. */
 export const scenarios: Scenario[] = [
@@ -32,5 +33,5 @@ export const scenarios: Scenario[] = [
   ...[crossingMerges, races, poison],
   ...[hostileCharacters, hostileNumbers, hostileShapes, hostileNames, largeBodies],
   ...[slowSockets, wrongClocks, sharedLimit, badNetwork, fullDisk],
-  ...[soak, otherRelease, redisCluster],
+  ...[soak, otherRelease, redisCluster, movedWorkspace],
 ];

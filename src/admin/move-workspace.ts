@@ -1,0 +1,158 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import { newId } from '../platform/ids.ts';
+import type { QueueConnection } from '../queue/connection.ts';
+import { watchApplied } from '../queue/effects.ts';
+import { envelopeId } from '../queue/envelope-ids.ts';
+import type { LaneEntry } from '../queue/lanes.ts';
+import { HOLD_MS, KNOWN_MS, openMoves } from '../queue/moves.ts';
+import type { PlacedProducer } from '../queue/open-producer.ts';
+import { serverOfShard } from '../queue/open-redis.ts';
+import { recordAudit } from '../store/audit.ts';
+import { inTransaction, type Pool } from '../store/database.ts';
+import { type Home, recordHome } from '../store/workspace-shards.ts';
+import { commandLine } from './audit.ts';
+import { Refusal } from './command.ts';
+import type { Installation } from './lookup.ts';
+import { QUEUE_TIMEOUT_MS, withQueue } from './queue.ts';
+
+/** Milliseconds within which all that waits of a workspace has to be applied, so that holding it promises an end. */
+const SHORT_MS = 250;
+
+/** Milliseconds of the hold in which nothing is begun any more: what ends it has to reach Redis. */
+const RESERVE_MS = 100;
+
+/** Milliseconds between two tries to hold a workspace: its requests go on meanwhile. */
+const REST_MS = 2000;
+
+/** Milliseconds for replicas to hold where a workspace has gone. */
+const REPLICAS_MS = 5000;
+
+export interface Asked {
+  to: number;
+  /** Seconds to wait for a moment at which little of the workspace waits. */
+  wait: number;
+  /** Told what is in the way. */
+  say(hindrance: string): void;
+}
+
+/**
+ * Moves a workspace to another shard while it sends. In this order, each step of which stands on the one before:
+ *
+ * 1. Markers of the workspace, one in each lane of its shard, are applied within a moment: little of it waits there.
+ * 2. The shard holds that it moves. Whoever adds to the shard reads that in the same transaction, and holds the
+ *    workspace's requests from then on, for HOLD_MS at most.
+ * 3. For KNOWN_MS somebody may add who has not heard of it. After that nobody adds anything of the workspace.
+ * 4. Markers again. When they are applied, so is everything of the workspace that was added before them.
+ * 5. The shard holds that it has moved, unless its time is over: from then on its requests go to the other one.
+ * 6. Postgres hears of it, for processes that start later.
+ *
+ * Killed before step 5, it has not moved, and is held no longer than HOLD_MS. Killed after it, it has moved: whoever comes
+ * to the shard finds there where it went, and writes that down.
+ *
+ * @returns the shard that it had, and for how many milliseconds its requests were held at most
+ * @throws {Refusal} when it stays where it is
+ */
+export async function moveWorkspace(
+  installation: Installation,
+  workspaceId: string,
+  { to, wait, say }: Asked,
+): Promise<{ from: number; held: number }> {
+  let moved = { from: to, held: 0 };
+  await withQueue(installation, async ({ connection, producer, layout }) => {
+    const { pool } = installation.database;
+    if (to >= layout.shards)
+      throw new Refusal(`there is no shard ${to}: SHARDS is ${layout.shards}, counted from 0`);
+    if (layout.shards === 1) return;
+    const home = await producer.homeOf(workspaceId);
+    if (home.shard === to) return;
+    const move = { ...{ connection, producer, pool, workspaceId, home, to }, lanes: layout.lanes };
+    for (const deadline = Date.now() + wait * 1000; ; ) {
+      const held = await tryToMove(move);
+      if (held !== undefined) {
+        moved = { from: home.shard, held };
+        break;
+      }
+      if (Date.now() > deadline)
+        throw new Refusal(
+          `it stays in shard ${home.shard}: more of it waited all the time than is applied at once`,
+        );
+      say(
+        'more of the workspace waits than is applied in a moment; its requests go on, and it is tried again',
+      );
+      await sleep(REST_MS);
+    }
+    const detail = { from: home.shard, to };
+    await inTransaction(pool, async (tx) => {
+      await recordHome(tx, workspaceId, { shard: to, moves: home.moves + 1 });
+      const subject = { kind: 'workspace', id: workspaceId };
+      await recordAudit(tx, commandLine(), [{ action: 'workspaces.move', subject, workspaceId, detail }]);
+    });
+  });
+  return moved;
+}
+
+interface Moving {
+  connection: QueueConnection;
+  producer: PlacedProducer;
+  pool: Pool;
+  workspaceId: string;
+  home: Home;
+  to: number;
+  /** Of each shard. */
+  lanes: number;
+}
+
+/** @returns milliseconds for which the workspace was held; undefined: it has not moved, and is held no longer */
+async function tryToMove(moving: Moving): Promise<number | undefined> {
+  const { connection, workspaceId, home, to } = moving;
+  if (!(await isApplied(moving, SHORT_MS))) return undefined;
+  const redis = connection.redis!;
+  const moves = openMoves(redis, QUEUE_TIMEOUT_MS);
+  const number = home.moves + 1;
+  const begun = performance.now();
+  const left = () => HOLD_MS - RESERVE_MS - (performance.now() - begun);
+  if (!(await moves.begin(home.shard, workspaceId, { to, number })))
+    throw new Refusal('somebody else moves this workspace at this moment');
+  try {
+    await sleep(KNOWN_MS + 10);
+    // By this process's clock as well: another primary of the shard may have another one.
+    const isDone = (await isApplied(moving, left())) && left() > 0;
+    if (isDone && (await moves.end(home.shard, workspaceId, number))) {
+      const held = Math.round(performance.now() - begun);
+      await holdByReplicas(connection, home.shard);
+      return held;
+    }
+  } finally {
+    // Of one that has moved there is nothing to give up.
+    await moves.giveUp(home.shard, workspaceId, number).catch(() => {});
+  }
+  return undefined;
+}
+
+/** Whether all of the workspace that waits in its shard has taken effect within so many milliseconds. */
+async function isApplied(
+  { producer, pool, workspaceId, home, lanes }: Moving,
+  patience: number,
+): Promise<boolean> {
+  const asked = performance.now();
+  const markers = Array.from({ length: lanes }, (_, lane): LaneEntry => {
+    const request = { request_id: newId(), workspace_id: workspaceId, accepted_at: new Date().toISOString() };
+    return {
+      ...{ lane, id: envelopeId([workspaceId]) },
+      envelope: { requests: [{ ...request, count: 0 }], objects: [] },
+    };
+  });
+  // They are no requests of the workspace: whether it is held is nothing to them.
+  await producer.placing!.addTo(home.shard, markers);
+  const rest = patience - (performance.now() - asked);
+  const ids = markers.map(({ id }) => id);
+  return rest > 0 && (await watchApplied(pool)(ids, { patience: rest })).missing.size === 0;
+}
+
+/** A primary that dies takes nothing with it that so many replicas hold. */
+async function holdByReplicas({ redis, replication }: QueueConnection, shard: number): Promise<void> {
+  if (!redis || !replication) return;
+  await serverOfShard(redis, shard)
+    .call('WAIT', replication.replicas, REPLICAS_MS)
+    .catch(() => {});
+}

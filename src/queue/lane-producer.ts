@@ -1,0 +1,152 @@
+import { jobs } from '../jobs/catalog.ts';
+import { newId } from '../platform/ids.ts';
+import { within } from '../platform/lifecycle.ts';
+import type { Log } from '../platform/log.ts';
+import { FlowProducer } from './bullmq.ts';
+import { openLane, optionsOfLane, type QueueConnection } from './connection.ts';
+import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
+import { type Additions, countAdditions } from './loss.ts';
+import { type RedisClient, whenDisconnected } from './open-redis.ts';
+import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
+import { everyShard, shardOfLane } from './shards.ts';
+import { encodeEnvelope, type WireEnvelope } from './wire.ts';
+
+/** Completed envelopes stay visible on the dashboard for a while, bounded by both. */
+const KEEP_COMPLETED = { age: 3600, count: 25 };
+
+/** What the backend answered for a lane entry: `[error, id]`. */
+type FlowAnswer = [Error | null, string | number] | undefined;
+
+/** The part of BullMQ's backends that adds what a flow holds. */
+interface FlowBackend {
+  addFlow(entries: unknown[]): Promise<FlowAnswer[]>;
+}
+
+/** A producer by the numbers that lanes have among all, which knows of each shard what its adds were answered. */
+export interface CountingProducer extends Pick<LaneProducer, 'add'> {
+  /** By shard. */
+  additions: Additions[];
+  stop(): Promise<void>;
+}
+
+/**
+ * Adds envelopes to lanes in one atomic step (one MULTI on Redis, one statement on Postgres), and to several shards in
+ * one step each, side by side.
+ *
+ * BullMQ's FlowProducer does not report entries that the backend refused, so every entry's answer is checked
+ * here before anything is acknowledged. `timeout` is in milliseconds: BullMQ waits without end for a
+ * connection that is not there.
+ */
+export function createLaneProducer(connection: QueueConnection, timeout: number, log: Log): CountingProducer {
+  const own = connection.replication?.open();
+  const { layout } = connection;
+  const shards = everyShard(layout.shards).map((shard) => openShard(shard, { connection, own, timeout }));
+
+  /**
+   * Lanes known to let one job through at a time. A Redis that comes back empty has forgotten that too, and would
+   * hand out what is added to it to several workers at once until one of them says so again.
+   */
+  const limited = new Set<number>();
+  for (const redis of [connection.redis, own]) if (redis) whenDisconnected(redis, () => limited.clear());
+
+  async function limitLanes(entries: LaneEntry[]): Promise<void> {
+    const lanes = [...new Set(entries.map(({ lane }) => lane))].filter((lane) => !limited.has(lane));
+    await Promise.all(
+      lanes.map(async (lane) => {
+        const queue = openLane<WireEnvelope>(connection, lane);
+        await queue.setGlobalConcurrency(1).finally(() => queue.close());
+      }),
+    );
+    for (const lane of lanes) limited.add(lane);
+  }
+
+  async function addTo(shard: number, entries: LaneEntry[]): Promise<void> {
+    const { flow, replicas } = shards[shard]!;
+    const flows = entries.map(({ lane, id, envelope }) => ({
+      name: envelope.fence ? jobs.fence : jobs.envelope,
+      queueName: laneName(lane),
+      data: encodeEnvelope(envelope),
+      opts: { jobId: id, attempts: 1, removeOnComplete: KEEP_COMPLETED },
+    }));
+    if (!connection.ready() || (own && own.status !== 'ready'))
+      throw new QueueUnavailable('the queue is not connected');
+    const once = () => flow.addBulk(flows);
+    const addAll = (): Promise<unknown> => (own ? addWhereTheLanesAre(own, once, timeout) : once());
+    try {
+      if (replicas) await within(timeout, replicas.caughtUp());
+      await within(timeout, limitLanes(entries));
+      await within(timeout, addAll());
+    } catch (error) {
+      if (!isScriptMissing(error))
+        throw new QueueUnavailable('the queue did not store the objects', { cause: error });
+      // After a restart or SCRIPT FLUSH the server has forgotten BullMQ's scripts, and a transaction cannot
+      // load them; a plain add does.
+      log.warn('the queue had lost its scripts; they are loaded again');
+      try {
+        await within(timeout, loadScripts(entries[0]!.lane));
+        await within(timeout, addAll());
+      } catch (second) {
+        throw new QueueUnavailable('the queue did not store the objects', { cause: second });
+      }
+    }
+  }
+
+  /** By an envelope of nothing: one entry of a fence alone would stand in another order than those that follow. */
+  async function loadScripts(lane: number): Promise<void> {
+    const queue = openLane<WireEnvelope>(connection, lane);
+    const nothing = { requests: [], objects: [] };
+    const opts = { jobId: newId(), attempts: 1, removeOnComplete: KEEP_COMPLETED };
+    await queue.add(jobs.envelope, nothing, opts).finally(() => queue.close());
+  }
+
+  return {
+    async add(entries) {
+      if (layout.shards === 1) return addTo(0, entries);
+      const parts = new Map<number, LaneEntry[]>();
+      for (const entry of entries) {
+        const shard = shardOfLane(layout, entry.lane);
+        parts.set(shard, [...(parts.get(shard) ?? []), entry]);
+      }
+      await Promise.all([...parts].map(([shard, its]) => addTo(shard, its)));
+    },
+    additions: shards.map(({ additions }) => additions),
+    async stop() {
+      for (const { flow } of shards) await flow.close();
+      own?.disconnect();
+    },
+  };
+}
+
+interface Opening {
+  connection: QueueConnection;
+  /** A client of the producer's own, where replicas are waited for. */
+  own: RedisClient | undefined;
+  timeout: number;
+}
+
+/** What adds to the lanes of one shard. */
+function openShard(shard: number, { connection, own, timeout }: Opening) {
+  const { layout, factory, replication } = connection;
+  const options = optionsOfLane(connection, shard * layout.lanes);
+  const flow = new FlowProducer(own ? { ...options, connection: own } : options, factory);
+  flow.on('error', () => {});
+  const backend = flow.getBackend() as unknown as FlowBackend;
+  const additions = countAdditions(backend, { shard, shards: layout.shards });
+  const waiting = own && { replicas: replication!.replicas, timeout, shard };
+  const replicas = waiting && waitForReplicas(backend, own, waiting);
+  const addFlow = backend.addFlow.bind(backend);
+  backend.addFlow = async (entries) => {
+    const answers = await addFlow(entries);
+    for (let index = 0; index < entries.length; index++) {
+      const [error, id] = answers[index] ?? [new Error('no answer'), -1];
+      if (error) throw error;
+      if (typeof id === 'number' && id < 0) throw new Error(`refused with code ${id}`);
+    }
+    return answers;
+  };
+  return { flow, additions, replicas };
+}
+
+function isScriptMissing(error: unknown): boolean {
+  return String((error as Error)?.message).includes('NOSCRIPT');
+}

@@ -1,0 +1,186 @@
+import { setTimeout as sleep } from 'node:timers/promises';
+import pg from 'pg';
+import { v7 as uuidv7 } from 'uuid';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { connectProducer, openLanes, type QueueConnection } from '../../src/queue/connection.ts';
+import { createGroupCommit } from '../../src/queue/enqueue.ts';
+import { HOLD_MS, KNOWN_MS, openMoves } from '../../src/queue/moves.ts';
+import { openProducer, type PlacedProducer } from '../../src/queue/open-producer.ts';
+import { pack } from '../../src/queue/pack.ts';
+import type { WireEnvelope } from '../../src/queue/wire.ts';
+import { findHomes } from '../../src/store/workspace-shards.ts';
+import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
+
+const SHARDS = 3;
+const LANES = 2;
+const log = createLog('test', 'silent');
+
+let redis: TestRedis;
+let pool: pg.Pool;
+let connection: QueueConnection;
+let lanes: ReturnType<typeof openLanes<WireEnvelope>>;
+const producers: PlacedProducer[] = [];
+beforeAll(async () => {
+  const { url } = await createDatabase();
+  redis = await startRedis();
+  pool = new pg.Pool({ connectionString: url, max: 2 });
+  const settings = { DATABASE_URL: url, REDIS_URL: redis.url };
+  const config = readConfig({ ...settings, SHARDS: String(SHARDS), LANES: String(LANES) });
+  connection = connectProducer(config, url);
+  await waitUntil(connection.ready, { what: 'Redis' });
+  lanes = openLanes<WireEnvelope>(connection, SHARDS * LANES);
+});
+afterAll(async () => {
+  for (const queue of lanes) await queue.close();
+  for (const producer of producers) await producer.stop();
+  await connection.stop();
+  await pool.end();
+  await redis.kill();
+});
+
+/** A process as far as its envelopes go. */
+function edge() {
+  const producer = openProducer(connection, { pool, timeout: 5000, log });
+  producers.push(producer);
+  const commit = createGroupCommit(producer, {
+    ...{ lanes: LANES, maxEnvelopeObjects: 100, maxPendingObjects: 1e6, maxPendingBytes: 1e9 },
+    backlog: () => 0,
+    flushesAtOnce: 2,
+  });
+  return {
+    producer,
+    send: (workspace: string, ...objects: AcceptedObject[]) =>
+      commit.enqueue(requestOf(workspace), objects, 100),
+  };
+}
+
+async function createIn(shard: number): Promise<string> {
+  const id = uuidv7();
+  await pool.query('insert into workspaces (id, name, shard) values ($1::uuid, $1::text, $2)', [id, shard]);
+  return id;
+}
+
+const requestOf = (workspace_id: string) => ({
+  ...{ request_id: uuidv7(), workspace_id, accepted_at: new Date().toISOString() },
+});
+
+const event = (user: string): AcceptedObject => ({
+  ...{ kind: 'events', id: uuidv7(), index: 0, identifier: { external_id: user } },
+  ...{ name: 'seen', time: '2026-01-31T12:00:00.000Z' },
+});
+
+const deletion = (user: string): AcceptedObject => ({
+  ...{ kind: 'delete', id: uuidv7(), index: 0, user: { identifier: { external_id: user } } },
+});
+
+/** Lanes that hold envelopes of a workspace, each once. */
+async function lanesOf(workspace: string): Promise<number[]> {
+  const held = await Promise.all(lanes.map((queue) => queue.getJobs(['waiting'])));
+  return held.flatMap((jobs, lane) =>
+    jobs.some(({ data }) => JSON.stringify(data).includes(workspace)) ? [lane] : [],
+  );
+}
+
+const shardsOf = async (workspace: string) =>
+  new Set((await lanesOf(workspace)).map((lane) => Math.floor(lane / LANES)));
+
+test('G7: what a workspace sends, fences included, stands in the lanes of its shard', async () => {
+  const { send } = edge();
+  for (const shard of [0, 1, 2]) {
+    const workspace = await createIn(shard);
+    await send(workspace, ...['a', 'b', 'c', 'd', 'e'].map(event));
+    await send(workspace, deletion('a'));
+    expect(await lanesOf(workspace)).toContain(shard * LANES);
+    expect(await shardsOf(workspace)).toEqual(new Set([shard]));
+  }
+  const fences = await lanes[5]!.getJobs(['waiting']);
+  expect(fences.map(({ data }) => data.fence).filter(Boolean)).toEqual([
+    expect.objectContaining({ lanes: [4, 5] }),
+  ]);
+});
+
+test('an upgrade finds its queue: the first shard has the keys of an installation without shards', async () => {
+  await edge().send(await createIn(0), event('a'), event('b'), event('c'));
+  const keys = await connection.redis!.keys('*');
+  expect(keys).toContain('{penstock}:lane-0:wait');
+  expect(keys.filter((key) => /^\{penstock_[12]\}:lane-[01]:/.test(key))).toEqual([]);
+});
+
+test('envelopes that were packed elsewhere go to the shard of their workspace', async () => {
+  const workspace = await createIn(2);
+  const { producer } = edge();
+  await producer.add(
+    pack([{ request: requestOf(workspace), objects: [event('a')], bytes: 100 }], LANES, 100),
+  );
+  expect(await shardsOf(workspace)).toEqual(new Set([2]));
+});
+
+test('G3: nothing of a workspace comes to the shard that it has left, whoever has heard of it or not', async () => {
+  const workspace = await createIn(0);
+  const [mover, ...others] = [edge(), edge(), edge()];
+  for (const { send } of others) await send(workspace, event('before'));
+  const moves = openMoves(connection.redis!, 5000);
+  expect(await moves.begin(0, workspace, { to: 1, number: 1 })).toBe(true);
+  let accepted = 0;
+  let stops = false;
+  const sending = others.map(async ({ send }) => {
+    while (!stops) await send(workspace, event('meanwhile')).then(() => accepted++);
+  });
+  await sleep(KNOWN_MS);
+  // From here on whatever is accepted is held, until it is known where to.
+  const atOld = async () => (await Promise.all([0, 1].map((lane) => lanes[lane]!.getWaitingCount()))).join();
+  const left = await atOld();
+  const before = accepted;
+  await sleep(100);
+  expect([await atOld(), accepted]).toEqual([left, before]);
+  expect(await moves.end(0, workspace, 1)).toBe(true);
+  await waitUntil(() => accepted > before, { what: 'the held requests' });
+  stops = true;
+  await Promise.all(sending);
+  expect(await atOld()).toBe(left);
+  expect(await shardsOf(workspace)).toEqual(new Set([0, 1]));
+  // One that has heard nothing of it, and whose Postgres says the shard of before.
+  await mover!.send(workspace, event('after'));
+  expect(await atOld()).toBe(left);
+  await waitUntil(async () => (await findHomes(pool, [workspace])).get(workspace)?.shard === 1, {
+    what: 'Postgres to hear of it',
+  });
+});
+
+test('a move whose time is over does not take place, and what it held goes on where it was', async () => {
+  const workspace = await createIn(0);
+  const { send } = edge();
+  await send(workspace, event('before'));
+  const moves = openMoves(connection.redis!, 5000);
+  await moves.begin(0, workspace, { to: 2, number: 1 });
+  await sleep(KNOWN_MS);
+  const from = performance.now();
+  await send(workspace, event('held'));
+  expect(performance.now() - from).toBeLessThan(2 * HOLD_MS);
+  expect(await moves.end(0, workspace, 1)).toBe(false);
+  expect(await shardsOf(workspace)).toEqual(new Set([0]));
+});
+
+test('a workspace moves to and fro, and each time its requests follow', async () => {
+  const workspace = await createIn(0);
+  const [one, other] = [edge(), edge()];
+  await other.send(workspace, event('before'));
+  const moves = openMoves(connection.redis!, 5000);
+  let from = 0;
+  for (const [index, to] of [1, 2, 0, 2, 1].entries()) {
+    await moves.begin(from, workspace, { to, number: index + 1 });
+    await sleep(KNOWN_MS);
+    await moves.end(from, workspace, index + 1);
+    for (const queue of lanes) await queue.drain();
+    await one.send(workspace, event('after'));
+    expect(await shardsOf(workspace)).toEqual(new Set([to]));
+    from = to;
+  }
+  for (const queue of lanes) await queue.drain();
+  // It has known the first shard alone.
+  await other.send(workspace, event('after'));
+  expect(await shardsOf(workspace)).toEqual(new Set([1]));
+});

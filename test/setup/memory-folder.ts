@@ -1,0 +1,38 @@
+import { chmodSync, mkdirSync, readdirSync, rmSync, statfsSync } from 'node:fs';
+import path from 'node:path';
+import { isAlive } from '../../src/platform/lifecycle.ts';
+import { isLong } from './length.ts';
+
+const MEMORY = '/dev/shm';
+const NAME = 'penstock-tests-';
+
+/** Bytes that have to be free, there and in all: a run takes 2 GB of them at most. */
+const ROOM = 8 * 2 ** 30;
+
+/**
+ * Temporary folders of this run, and of every process that it starts, lie in memory where there is room: what tests write
+ * is gone in minutes, and each database is a copy of a thousand files. Not in the long form, which writes more.
+ */
+export function keepTemporaryInMemory(): void {
+  if (process.env.TMPDIR || isLong || room() < ROOM) return;
+  for (const name of readdirSync(MEMORY)) {
+    // Of a run that was killed.
+    const pid = name.startsWith(NAME) ? Number(name.slice(NAME.length)) : 0;
+    if (pid > 0 && !isAlive(pid)) rmSync(path.join(MEMORY, name), { recursive: true, force: true });
+  }
+  const folder = path.join(MEMORY, `${NAME}${process.pid}`);
+  mkdirSync(folder, { recursive: true });
+  // As that of the system: Postgres runs as another user.
+  chmodSync(folder, 0o1777);
+  process.env.TMPDIR = folder;
+  process.once('exit', () => rmSync(folder, { recursive: true, force: true }));
+}
+
+function room(): number {
+  try {
+    const { bavail, bsize } = statfsSync(MEMORY);
+    return Math.min(bavail * bsize, process.availableMemory());
+  } catch {
+    return 0;
+  }
+}
