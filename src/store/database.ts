@@ -176,7 +176,20 @@ export function sendTogether<T extends (() => unknown)[]>(
   } finally {
     stream.uncork();
   }
-  return Promise.all(answers) as Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }>;
+  const all = Promise.all(answers).catch((error) => causeOf(error, answers));
+  return all as Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }>;
+}
+
+/** Of a statement in a transaction that another one has spoilt. */
+const SPOILT = '25P02';
+
+/** Who sends several statements hears of its failure a little later than those behind it. @throws what came first */
+async function causeOf(error: unknown, answers: unknown[]): Promise<never> {
+  const codeOf = (failure: unknown) => (failure as { code?: string } | undefined)?.code;
+  if (codeOf(error) !== SPOILT) throw error;
+  for (const answer of await Promise.allSettled(answers))
+    if (answer.status === 'rejected' && codeOf(answer.reason) !== SPOILT) throw answer.reason;
+  throw error;
 }
 
 /** Milliseconds that a transaction's statements may take, and wait for a lock; what takes longer fails. */

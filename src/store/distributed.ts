@@ -14,7 +14,12 @@ const hasTables = `
   select exists (
     select from pg_dist_partition where pg_dist_partition.logicalrelid = to_regclass('public.profiles')) as found`;
 
-async function lookAt(client: pg.PoolClient): Promise<boolean | undefined> {
+/** The same of a pool whose connections nobody looks at: it is asked each time. */
+export async function hasDistributedTables(pool: Pick<pg.Pool, 'query'>): Promise<boolean> {
+  return (await lookAt(pool)) ?? false;
+}
+
+async function lookAt(client: Pick<pg.Pool, 'query'>): Promise<boolean | undefined> {
   const { rows: extension } = await client.query<{ found: boolean }>(hasCitus);
   if (!extension[0]!.found) return false;
   const { rows: tables } = await client.query<{ found: boolean }>(hasTables);

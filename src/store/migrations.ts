@@ -9,6 +9,8 @@ import * as engineModule from '@prisma/schema-engine-wasm/schema_engine_bg';
 import type pg from 'pg';
 import { packageRoot } from '../platform/package-root.ts';
 import type { Pool } from './database.ts';
+import { hasDistributedTables as isDistributed } from './distributed.ts';
+import { splitScript } from './split-script.ts';
 
 /** The folder of our migrations. */
 const MIGRATIONS = path.join(packageRoot, 'prisma/migrations');
@@ -140,7 +142,8 @@ class WholeScripts extends PrismaPg {
     const adapter = await super.connect();
     adapter.executeScript = async (script) => {
       try {
-        await this.pool.query(script);
+        for (const statement of (await isDistributed(this.pool)) ? splitScript(script) : [script])
+          await this.pool.query(statement);
       } catch (error) {
         this.failed ??= { script, error };
         throw error;

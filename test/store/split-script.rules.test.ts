@@ -1,0 +1,9 @@
+import { expect, test } from 'vitest';
+import { splitScript } from '../../src/store/split-script.ts';
+
+test('a script is split where its statements end, and nowhere else', () => {
+  const body = "create function f() returns text language sql as $$ select 'a;b'; $$";
+  expect(
+    splitScript(`-- first; nothing\ncreate table a (b text default ';');\n${body};\n/* c; */\n-- the end;\n`),
+  ).toEqual([`-- first; nothing\ncreate table a (b text default ';')`, `\n${body}`]);
+});
