@@ -4,13 +4,13 @@ import path from 'node:path';
 import { promisify } from 'node:util';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Finding } from '../../src/admin/doctor/machine.ts';
-import { freePort } from '../../src/embedded/address.ts';
 import { spawnPenstock } from '../admin/spawn-penstock.ts';
 import { type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { spawnOnLeash } from '../setup/leash.ts';
 import { leaveBehind } from '../setup/left-behind.ts';
+import { leasePort } from '../setup/ports.ts';
 
 const PASSWORD = 'of+all/nodes';
 const folder = temporaryFolder('penstock-secure-cluster-');
@@ -53,7 +53,7 @@ async function startNode(port: number): Promise<void> {
       ...['redis-server', '--port', '0', '--tls-port', String(port), '--bind', '127.0.0.1', ...files],
       ...['--tls-auth-clients', 'no', '--tls-cluster', 'yes', '--tls-replication', 'yes'],
       ...['--requirepass', PASSWORD, '--masterauth', PASSWORD],
-      ...['--cluster-enabled', 'yes', '--cluster-port', String(await freePort())],
+      ...['--cluster-enabled', 'yes', '--cluster-port', String(await leasePort())],
       ...['--cluster-announce-hostname', 'localhost', '--cluster-preferred-endpoint-type', 'hostname'],
       ...['--dir', temporaryFolder('penstock-secure-node-'), '--save', '', '--appendonly', 'yes'],
       ...['--appendfsync', 'always', '--maxmemory-policy', 'noeviction', '--maxmemory', '100mb'],
@@ -79,7 +79,7 @@ let ports: number[];
 let fleet: Fleet;
 beforeAll(async () => {
   makeCertificate();
-  ports = await Promise.all([1, 2, 3].map(() => freePort()));
+  ports = await Promise.all([1, 2, 3].map(() => leasePort()));
   await Promise.all(ports.map(startNode));
   for (const port of ports)
     await waitUntil(
