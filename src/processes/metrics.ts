@@ -64,10 +64,10 @@ export function addSpanMetric(
   });
 }
 
-/** Shows for how long the oldest envelope of each lane has been there; no number while nobody knows. */
+/** Shows for how long the oldest envelope of each lane and shard has been there; no number while nobody knows. */
 export function addOldestMetric(
   registry: Registry,
-  ages: () => { lane: string; seconds: number }[] | undefined,
+  ages: () => { lane: string; shard: number; seconds: number }[] | undefined,
 ): void {
   new Gauge({
     name: 'penstock_queue_oldest_seconds',
@@ -77,6 +77,19 @@ export function addOldestMetric(
     collect() {
       this.reset();
       for (const { lane, seconds } of ages() ?? []) this.set({ lane }, seconds);
+    },
+  });
+  new Gauge({
+    name: 'penstock_queue_shard_oldest_seconds',
+    help: 'The same by shard: that of the lane with the oldest.',
+    labelNames: ['shard'],
+    registers: [registry],
+    collect() {
+      this.reset();
+      const oldest = new Map<number, number>();
+      for (const { shard, seconds } of ages() ?? [])
+        oldest.set(shard, Math.max(seconds, oldest.get(shard) ?? 0));
+      for (const [shard, seconds] of oldest) this.set({ shard }, seconds);
     },
   });
 }

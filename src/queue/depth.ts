@@ -231,11 +231,14 @@ export function watchOldest(
     look: looks.now,
     /** Those that are older than an envelope may be. */
     tooOld,
-    /** Seconds by lane, 0 where it is empty; undefined: the queue has told nothing for a while. */
+    /** Seconds by lane, with its shard, 0 where it is empty; undefined: the queue has told nothing for a while. */
     ages: () => {
       if (performance.now() - seenAt > FRESH_MS) return undefined;
       const found = new Map(aged().map(({ lane, seconds }) => [lane, seconds]));
-      return queues.map(({ name }, lane) => ({ lane: name, seconds: found.get(lane) ?? 0 }));
+      return queues.map(({ name }, lane) => ({
+        ...{ lane: name, shard: shardOfLane(connection.layout, lane) },
+        seconds: found.get(lane) ?? 0,
+      }));
     },
     /** Seconds for which the fleet has stood still; 0: it moves, or nobody looks. */
     standstill: () => standstill?.seconds() ?? 0,

@@ -23,6 +23,7 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
   // One in work, one behind it.
   ['queue depth', 'web', /^penstock_queue_depth\{lane="lane-0"\}/, exactly(2)],
   ['age of the oldest job', 'web', /^penstock_queue_oldest_seconds\{lane="lane-0"\}/, above(0)],
+  ['the same of a shard', 'web', /^penstock_queue_shard_oldest_seconds\{shard="0"\}/, above(0)],
   [
     'envelopes of this worker',
     'worker',

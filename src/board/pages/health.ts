@@ -20,7 +20,7 @@ export function healthParts(now: FleetState, kind: Kind): Record<string, Html> {
     as_of: html`As of ${moment(now.at)}`,
     verdict: verdict(now),
     figures: figures(now),
-    lanes: laneTable(now),
+    lanes: html`${shardTable(now)}${laneTable(now)}`,
     processes: processTable(now.processes),
     stores: storeTable(now, kind),
     marks: markTable(now.processes, kind),
@@ -154,6 +154,38 @@ function laneTable({ lanes, processes = [], rates }: FleetState): Html {
             : html`<span class="faint">${depth === 0 ? 'idle' : 'nobody in the last 10 s'}</span>`,
       ];
     }),
+  );
+}
+
+/** Of several shards, what its lanes are together. */
+function shardTable({ lanes = [], rates }: FleetState): Html | undefined {
+  const shards = new Map<number, { waiting: number; oldest: number; rate: number; isAway: boolean }>();
+  for (const [lane, { depth, oldestSeconds, shard = 0, away = false }] of lanes.entries()) {
+    const { waiting, oldest, rate, isAway } = shards.get(shard) ?? {
+      ...{ waiting: 0, oldest: 0, rate: 0, isAway: false },
+    };
+    shards.set(shard, {
+      waiting: waiting + depth,
+      oldest: depth === 0 ? oldest : Math.max(oldest, oldestSeconds),
+      rate: rate + (rates?.lanes[lane] ?? 0),
+      isAway: isAway || away,
+    });
+  }
+  if (shards.size < 2) return undefined;
+  return table(
+    'Shards',
+    [
+      'Shard',
+      { name: 'Jobs', number: true },
+      { name: 'Oldest', number: true },
+      { name: 'Applied', number: true },
+    ],
+    [...shards].map(([shard, { waiting, oldest, rate, isAway }]) => [
+      String(shard),
+      isAway ? badge('away', 'bad') : grouped(waiting),
+      waiting === 0 ? '' : duration(oldest),
+      rates ? `${rounded(rate)} objects/s` : '',
+    ]),
   );
 }
 
