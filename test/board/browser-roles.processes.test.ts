@@ -1,6 +1,7 @@
 import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openBrowser } from '../setup/browser.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 import { isLong } from '../setup/length.ts';
 import { type HostileConsole, looksOf, openHostileConsole } from './browser-console.ts';
 import { inWorkspace } from './people.ts';
@@ -101,7 +102,15 @@ describe('the console in a browser, role by role', () => {
       }
       expect([...opened].sort()).toEqual(['', 'history', 'sessions', 'sign-out', ...opens].sort());
       for (const link of links) {
-        const { status } = await visitor.get(link, { accept: 'text/html' });
+        let status = 503;
+        // A busy machine makes Postgres wait, which closes no page.
+        await waitUntil(
+          async () => {
+            ({ status } = await visitor.get(link, { accept: 'text/html' }));
+            return status !== 503;
+          },
+          { what: `an answer of ${link}` },
+        );
         expect([link, status < 400]).toEqual([link, true]);
       }
       await page.close();
