@@ -1,6 +1,6 @@
 /**
  * How an installation grows: traffic of many workspaces to fleets of several sizes, on a Postgres, a Redis and processes
- * of their own. Each is measured undisturbed, then workers are killed while the traffic goes on, and in the end what
+ * of their own. Each is measured undisturbed and behind, then workers are killed while the traffic goes on, and in the end what
  * clients were told is compared with what is stored (I1 to I5 of `npm run chaos`).
  *
  *   npm run scale                                        1 to 8 workers, then 1 to 1,000 workspaces
