@@ -100,16 +100,16 @@ export function noSuspicion(): Suspicion {
   };
 }
 
-interface Attempt {
+interface RunOptions {
   apply: Apply;
   part: Part;
 }
 
 /** The trunk's fourth stop: one transaction, from the lanes to COMMIT. */
-async function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
+async function run(pool: Pool, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
   const transact = (await isDistributed(pool))
     ? () => runShares(pool, deliveries, given)
-    : () => inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
+    : () => inTransaction(pool, (tx) => applyClaimed(tx, deliveries, given), LIMITS);
   if (!tracing) return transact();
   const { result, ids } = await traceTransaction(deliveries, transact, described);
   return { ...result, ids };
@@ -119,7 +119,7 @@ async function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<
  * A transaction for each workspace, one after the other, as long as the time of the part lasts. One that fails keeps nothing
  * of those before it: their ledger rows are there when all are tried again.
  */
-async function runShares(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
+async function runShares(pool: Pool, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
   const until = performance.now() + given.part.milliseconds;
   const begun = await notAppliedBefore(pool, deliveries);
   const { late, isForOthers } = given.part;
@@ -139,7 +139,7 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: Attempt): Pr
       // Who follows what is written by its transactions' numbers looks at the coordinator, where this one needs one early.
       await tx.query('select pg_current_xact_id()');
       await takePlace(tx, share.workspaceId);
-      return attempt(tx, share.deliveries, { ...given, part });
+      return applyClaimed(tx, share.deliveries, { ...given, part });
     };
     const result = await inTransaction(pool, apply, LIMITS);
     hasBegun ||= result.kind === 'applied';
@@ -164,7 +164,7 @@ function described(result: BatchResult): Record<string, string | number> {
   };
 }
 
-async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
+async function applyClaimed(tx: Connection, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
   const { mine, now, streamed } = claimed;
@@ -172,14 +172,11 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
 
   const opened = withoutDone(open(mine), claimed.left);
   const terms = { now, until: started + given.part.milliseconds, poison: new Map(), streamed };
-  const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left, entries } = await play(
-    tx,
-    opened,
-    {
+  const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left, entries } =
+    await applyStretches(tx, opened, {
       ...given,
       terms,
-    },
-  );
+    });
   const replayed =
     opened.replayed.size === 0
       ? []
@@ -211,7 +208,11 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
 }
 
 /** Applies stretch by stretch, each in its turns, until the time of the part is over. */
-async function play(tx: Connection, opened: Opened, { apply, part, terms }: Attempt & { terms: Terms }) {
+async function applyStretches(
+  tx: Connection,
+  opened: Opened,
+  { apply, part, terms }: RunOptions & { terms: Terms },
+) {
   const applied: WorkItem[] = [];
   const lost = new Set<string>();
   /** Dead letters before a delete of the same stretch: it may take them away, and their replay is in order. */

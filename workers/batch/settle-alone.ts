@@ -14,7 +14,7 @@ import {
   triesOf,
 } from './failures.ts';
 import type { Delivery } from './open.ts';
-import { type Held, PART_MS, type Part, turnsOf } from './parts.ts';
+import { type HandedIn, PART_MS, type Part, turnsOf } from './parts.ts';
 import { applyBisecting } from './run.ts';
 import type { WorkItem } from './work-item.ts';
 
@@ -77,8 +77,8 @@ export function createApart(context: SettlingContext) {
      *
      * @returns those of which something is left
      */
-    async settleLane(pieces: Held[], before: Before): Promise<Held[] | 'abandoned'> {
-      const left: Held[] = [];
+    async settleLane(pieces: HandedIn[], before: Before): Promise<HandedIn[] | 'abandoned'> {
+      const left: HandedIn[] = [];
       const waiting = new Set<string>();
       for (const piece of pieces) {
         const delivery = piece.deliveries[0]!;

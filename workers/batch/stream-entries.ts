@@ -4,7 +4,7 @@ import type { Json } from '../../src/profile/json.ts';
 import type { StreamEntry } from '../../src/store/stream-log.ts';
 import type { RecordedState } from '../../src/store/subscription-history.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
-import type { HeldProfile } from './held-profile.ts';
+import type { LoadedProfile } from './loaded-profile.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** A round that was written. */
@@ -64,7 +64,7 @@ export function byWorkspace(entries: StreamEntry[]): StreamEntry[][] {
   return [...lists.values()];
 }
 
-function attributesOf(profile: HeldProfile): Json | undefined {
+function attributesOf(profile: LoadedProfile): Json | undefined {
   const { set, unset } = profile.custom.written();
   const columns: [string, unknown][] = profile.changesColumns ? Object.entries(profile.columns) : [];
   // What is made of the number, and no attribute.
