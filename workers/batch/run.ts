@@ -21,7 +21,6 @@ import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
 import { tallyLanes, tallyUsage } from './report.ts';
-import { byWorkspace } from './stream-entries.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** What is applied of a batch at once. */
@@ -192,7 +191,7 @@ async function applyClaimed(tx: Connection, deliveries: Delivery[], given: RunOp
     () => usage.length > 0 && countUsage(tx, usage),
     () => countLanes(tx, tallyLanes(mine, counts)),
     // The last: who waits for this transaction has later ids.
-    ...byWorkspace(entries).map((some) => () => appendLog(tx, some, now)),
+    ...entries.map((some) => () => appendLog(tx, some, now)),
   ]);
   if (marked && !replayed.every(({ id }) => marked.has(id) || beforeDelete.has(id))) {
     // What was looked up after that may have been made anew. Another try leaves it out.

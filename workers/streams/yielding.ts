@@ -5,7 +5,7 @@ import type { LeasedDestination } from '../../src/store/stream-leases.ts';
 const CONTENDED = 0.25;
 
 /** While it gives way, a destination gets a page so often all the same. */
-const PAGE_EVERY_MS = 1000;
+const PAGE_EVERY_MS = 5000;
 
 /** Milliseconds between two looks whether that is over. */
 const LOOK_MS = 100;
@@ -31,8 +31,8 @@ export function agesBy({ leasedAt }: Pick<LeasedDestination, 'leasedAt'>): (at: 
 }
 
 /**
- * Gives way to what clients send: while workers are behind and there is no processor to spare, destinations get a page a
- * second each, until they are too far behind. On a machine of its own, with time to spare, a sync process never does.
+ * Gives way to what clients send: while workers are behind and there is no processor to spare, destinations get a page every
+ * five seconds each, until they are too far behind. On a machine of its own, with time to spare, a sync process never does.
  */
 export function createYielding({ areWorkersBehind, processorWait, mostMs, onWait }: YieldingOptions) {
   /** Where the system does not tell, they are taken to share a machine. */
