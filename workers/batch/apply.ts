@@ -1,6 +1,6 @@
 import type { Connection } from '../../src/store/database.ts';
 import type { StreamEntries } from '../../src/store/stream-log.ts';
-import type { Refused } from './failures.ts';
+import type { RefusedObject } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { load } from './load.ts';
 import { joined, toStreamEntries } from './stream-entries.ts';
@@ -24,7 +24,7 @@ export interface Applied {
   /** Objects that are done with, from the first: they took effect or are refused. */
   count: number;
   /** Those that could not be applied; their dead letters are written. */
-  refused: Refused[];
+  refused: RefusedObject[];
   /** Objects that the next round would look at. */
   size: number;
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */

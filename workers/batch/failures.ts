@@ -155,7 +155,7 @@ function isMistake(error: unknown): boolean {
 }
 
 /** An object that cannot be applied, and why: one sentence for a person. */
-export interface Refused {
+export interface RefusedObject {
   item: WorkItem;
   reason: string;
 }
@@ -164,7 +164,7 @@ export interface Refused {
  * Writes down objects that cannot be applied, at their place in the order: a delete that follows finds their dead
  * letters. Whoever waits for the outcome is told.
  */
-export async function recordRefused(tx: Connection, refused: Refused[]): Promise<void> {
+export async function recordRefused(tx: Connection, refused: RefusedObject[]): Promise<void> {
   await insertDeadLetters(
     tx,
     refused.map(({ item, reason }) => toFailed({ ...item, id: item.object.id }, reason)),
