@@ -10,22 +10,32 @@ import { LIMITS } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
+import {
+  createStore,
+  deliver,
+  event,
+  makeTriggers,
+  point,
+  readDeadLetters,
+  readSums,
+  silent,
+} from './batch.ts';
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
 beforeAll(async () => {
   ({ pool } = await createStore());
-  await pool.query(`
-    create function stumble() returns trigger language plpgsql as $$
+  await makeTriggers(pool, [
+    `create function stumble() returns trigger language plpgsql as $$
     begin
       if new.name = 'sleeps' then perform pg_sleep(60); end if;
       if new.name = 'heavy' then perform pg_sleep(0.3); end if;
       if new.name = 'greedy' then raise exception 'out of memory' using errcode = '53200'; end if;
       if new.name = 'idle' then raise exception 'idle too long' using errcode = '25P03'; end if;
       return new;
-    end $$;
-    create trigger stumble before insert on events for each row execute function stumble()`);
+    end $$`,
+    'create trigger stumble before insert on events for each row execute function stumble()',
+  ]);
 });
 afterAll(() => pool.end());
 beforeEach(async () => {
@@ -138,11 +148,12 @@ describe('G4: a statement that the store cannot plan is a fault of the service',
   test('its object is no dead letter, its lane waits, the other lanes go on, and it takes effect once it can', {
     timeout: 60_000,
   }, async () => {
-    await pool.query(`
-      create function find_no_plan() returns trigger language plpgsql as $$
-      begin raise exception '${unplannable}' using errcode = '0A000'; end $$;
-      create trigger find_no_plan before insert on events
-        for each row when (new.name = 'unplannable') execute function find_no_plan()`);
+    await makeTriggers(pool, [
+      `create function find_no_plan() returns trigger language plpgsql as $$
+      begin raise exception '${unplannable}' using errcode = '0A000'; end $$`,
+      `create trigger find_no_plan before insert on events
+        for each row when (new.name = 'unplannable') execute function find_no_plan()`,
+    ]);
     const log = createLog('test', 'silent');
     const told: { reason: string; message: string }[] = [];
     log.error = (line: unknown, message?: unknown) =>
@@ -168,7 +179,7 @@ describe('G4: a statement that the store cannot plan is a fault of the service',
     expect(await lettersOf()).toEqual([]);
     expect(await readSums(pool, workspace)).toMatchObject({ events: 0, points: 2 });
 
-    await pool.query('drop trigger find_no_plan on events');
+    await makeTriggers(pool, ['drop trigger find_no_plan on events']);
     await waits;
     expect(await lettersOf()).toEqual([]);
     expect(await readSums(pool, workspace)).toMatchObject({ events: 1, points: 4 });
