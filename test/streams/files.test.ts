@@ -34,12 +34,12 @@ test.each(places)(
     // Two before the hour, one behind it, one that began before the hour and took effect behind it, two in the next hour.
     await rowsFrom(workspace, '2026-11-24T08:59:58Z', 1);
     await pool.query(
-      `update stream_log set at = '2026-11-24T08:59:59.5Z' where id =
+      `update stream_log set at = '2026-11-24T08:59:59.5Z' where workspace_id = $1 and id =
        (select id from stream_log where workspace_id = $1 order by id offset 3 limit 1)`,
       [workspaceId],
     );
     await pool.query(
-      `update stream_log set at = at + interval '1 hour' where id in
+      `update stream_log set at = at + interval '1 hour' where workspace_id = $1 and id in
        (select id from stream_log where workspace_id = $1 order by id offset 4)`,
       [workspaceId],
     );

@@ -4,7 +4,15 @@ import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { createBeside } from './beside.ts';
-import { type BatchResult, blameOf, createFailures, type Failed, type Left, triesOf } from './failures.ts';
+import {
+  type BatchResult,
+  blameOf,
+  createFailures,
+  type Failed,
+  isOurStatement,
+  type Left,
+  triesOf,
+} from './failures.ts';
 import type { Delivery } from './open.ts';
 import {
   byLane,
@@ -20,7 +28,7 @@ import {
   tellDone,
   workspacesOf,
 } from './parts.ts';
-import { reportBatch } from './report.ts';
+import { reportBatch, reportRetry } from './report.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';
 
@@ -228,7 +236,9 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
           // What is slow or hopeless keeps nobody else from taking effect.
           beginMore();
           metrics.retries.inc();
-          log.warn({ err: error, envelopes, retry_in_ms: wait }, 'not applied yet');
+          reportRetry(log, { error, envelopes, wait });
+          // Each lane for itself: those that do not need the statement go on.
+          if (isOurStatement(error)) return UNKNOWN;
           const times = await failures.count(error);
           if (times > 0 && (fault === 'lasting' || times >= triesOf(error))) {
             log.error({ err: error, envelopes }, 'what may fail the same way each time is tried apart');

@@ -15,6 +15,7 @@ import {
 } from './failures.ts';
 import type { Delivery } from './open.ts';
 import { type HandedIn, PART_MS, type Part, turnsOf } from './parts.ts';
+import { reportRetry } from './report.ts';
 import { applyBisecting } from './run.ts';
 import type { WorkItem } from './work-item.ts';
 
@@ -140,7 +141,7 @@ function bisectionOf(
           continue;
         }
         metrics.retries.inc();
-        log.warn({ err: error, envelopes: [delivery.id], retry_in_ms: wait }, 'not applied yet');
+        reportRetry(log, { error, envelopes: [delivery.id], wait });
         const times = await failures.count(error);
         if (times >= triesOf(error)) noteOrCut(hand, error);
         await rest(wait, signal);
