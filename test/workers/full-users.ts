@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { attributes } from './batch.ts';
+import { attributes, makeTriggers } from './batch.ts';
 
 /** Nearly as much as the custom attributes of one user may take. */
 export const FULL: Record<string, Json> = Object.fromEntries(
