@@ -12,9 +12,9 @@ const apps = (table: string) => `
     select '' union all select ${table}.app_id where ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID}
   ) as apps (app_id)`;
 
-const appsByFunction = `
+const appsByFunction = (table: string) => `
     cross join lateral unnest(case
-      when given.app_id <> '' and octet_length(given.app_id) <= ${MAX_APP_ID} then array['', given.app_id]
+      when ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID} then array['', ${table}.app_id]
       else array[''] end) as apps (app_id)`;
 
 /** The hour of a row, in UTC. A fifth of what `date_trunc` takes, which looks its zone up for each row. */
@@ -61,10 +61,10 @@ export const countGivenPurchases = countPurchases({
  * comes from functions.
  */
 export const countedFrom = {
-  events: (from: string) => countEvents({ from, apps: appsByFunction }),
+  events: (from: string) => countEvents({ from, apps: appsByFunction('given') }),
   purchases: (from: string) =>
     countPurchases({
-      ...{ from, apps: appsByFunction },
+      ...{ from, apps: appsByFunction('given') },
       names: "unnest(array['product', 'purchases'], array[given.product_id, ''])",
     }),
 };
@@ -80,7 +80,7 @@ const recountStatements = [
   `
   insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)
   select events.workspace_id, 'event', events.name, apps.app_id, date_trunc('hour', events."time", 'UTC'), '', -1, count(*)
-  from events${apps('events')}
+  from events${appsByFunction('events')}
   where ${isWhole('events.workspace_id')}
   group by 1, 2, 3, 4, 5`,
   `
@@ -88,7 +88,7 @@ const recountStatements = [
   select purchases.workspace_id, names.kind, names.name, apps.app_id, date_trunc('hour', purchases."time", 'UTC'),
     purchases.currency, -1, sum(purchases.quantity), sum(purchases.price * purchases.quantity)
   from purchases
-  cross join lateral (values ('product', purchases.product_id), ('purchases', '')) as names (kind, name)${apps('purchases')}
+  cross join lateral unnest(array['product', 'purchases'], array[purchases.product_id, '']) as names (kind, name)${appsByFunction('purchases')}
   where ${isWhole('purchases.workspace_id')}
   group by 1, 2, 3, 4, 5, 6`,
 ];
