@@ -14,6 +14,12 @@ export interface RedisSettings {
   syncs: string | undefined;
 }
 
+/** How many shards there are, and which server of a cluster is looked at; undefined: it is no cluster. */
+interface Looked {
+  shards: number;
+  node: string | undefined;
+}
+
 /** Milliseconds that a start waits for a Redis that takes the connection and says nothing. */
 const PATIENCE_MS = 2000;
 
@@ -25,7 +31,7 @@ const PATIENCE_MS = 2000;
  * last writes in a crash is warned about and used, since managed services have promises of their own.
  * @throws {ConfigError} when it evicts
  */
-export async function requireRedisSettings({ redis }: QueueConnection, log: Log): Promise<void> {
+export async function requireRedisSettings({ redis, layout }: QueueConnection, log: Log): Promise<void> {
   if (!redis) return;
   if (redis.status !== 'ready') {
     await new Promise<void>((resolve) => {
@@ -38,7 +44,8 @@ export async function requireRedisSettings({ redis }: QueueConnection, log: Log)
       redis.on('ready', done).on('close', done);
     });
   }
-  const look = (server: Redis) => check(server, isCluster(redis) ? nameOf(server) : undefined, log);
+  const look = (server: Redis) =>
+    check(server, { shards: layout.shards, node: isCluster(redis) ? nameOf(server) : undefined }, log);
   if (redis.status === 'ready') await Promise.all(allServers(redis).map(look));
   whenConnected(redis, (server) => {
     look(server).catch((error: Error) => {
@@ -48,11 +55,12 @@ export async function requireRedisSettings({ redis }: QueueConnection, log: Log)
   });
 }
 
-/** @param node of a cluster */
-async function check(redis: Redis, node: string | undefined, log: Log): Promise<void> {
+async function check(redis: Redis, { shards, node }: Looked, log: Log): Promise<void> {
   let found: RedisSettings;
+  let isForAll: boolean;
   try {
     found = await readRedisSettings(redis);
+    isForAll = node !== undefined && shards > 1 && (await refusesForOthers(redis));
   } catch (error) {
     // It went away meanwhile, and is looked at again when it comes back.
     log.warn({ err: error, ...(node && { node }) }, 'the settings of Redis could not be read yet');
@@ -74,6 +82,16 @@ async function check(redis: Redis, node: string | undefined, log: Log): Promise<
       { appendonly: appends ?? 'unknown', appendfsync: syncs ?? 'unknown', ...(node && { node }) },
       whatACrashLoses(found),
     );
+  if (isForAll) log.warn({ node }, `${REFUSES_FOR_OTHERS}; set cluster-require-full-coverage no`);
+}
+
+/** What shards are for, and a server of a cluster does not give unless told. */
+export const REFUSES_FOR_OTHERS =
+  'cluster-require-full-coverage is yes: while the primary of one shard is away, this server refuses its own shards as well';
+
+/** Whether a server of a cluster answers only while every slot is served; false where a managed service does not tell. */
+export async function refusesForOthers(server: Redis): Promise<boolean> {
+  return (await configured(server, 'cluster-require-full-coverage')) === 'yes';
 }
 
 /** What is lost in a crash of a Redis with these settings, and what to set. */

@@ -76,7 +76,7 @@ const leaseStatement = (own: string) => `
     stream_destinations.name, stream_destinations.kind, stream_destinations.settings,
     stream_destinations.secret, stream_destinations.position::text, stream_destinations.place,
     stream_destinations.failures, stream_destinations.gather_ms as "gatherMs", workspaces.name as workspace,
-    (extract(epoch from clock_timestamp()) * 1000)::double precision as "leasedAt",
+    (extract(epoch from stream_destinations.leased_until) * 1000 - $1::integer)::double precision as "leasedAt",
     stream_destinations.planned_position::text as "plannedPosition",
     stream_destinations.planned_place as "plannedPlace", stream_destinations.file_hour as "fileHour"`;
 

@@ -16,9 +16,8 @@ let fleet: Fleet;
 /** One in each shard. */
 const tenants: TestWorkspace[] = [];
 beforeAll(async () => {
-  cluster = await startRedisCluster({ primaries: 3 });
-  for (const index of cluster.nodes.keys())
-    await cluster.ask(index, 'CONFIG', 'SET', 'cluster-require-full-coverage', 'no');
+  // Not by CONFIG SET, which a server that comes back has forgotten.
+  cluster = await startRedisCluster({ primaries: 3, args: ['--cluster-require-full-coverage', 'no'] });
   const env = { ...cluster.env, SHARDS: String(SHARDS), LANES: '2', QUEUE_TIMEOUT_MS: '1500' };
   fleet = await startFleet('redis', { redis: cluster.nodes[0], edges: 1, workers: 2, env });
   for (let shard = 0; shard < SHARDS; shard++) {
@@ -56,21 +55,19 @@ test('three shards are on three primaries, and what each workspace sends takes e
   }
 });
 
-test('G5: without the primary of a shard its workspaces are refused, and the others go on', async () => {
-  const [away, others] = [1, [0, 2]];
+test.each([1, 0, 2])('G5: without the primary of shard %i its workspaces alone are refused', async (away) => {
+  const others = [0, 1, 2].filter((shard) => shard !== away);
   const primary = await cluster.primaryOf(markOf(away));
-  const user = 'without';
+  const user = `without ${away}`;
   await cluster.nodes[primary]!.kill();
   try {
     await waitUntil(async () => (await track(away, 'refused')) === 503, { what: 'a refusal' });
-    // A client that looks for its way after a server is gone refuses a request of the others now and then.
+    // The rest of the cluster knows by now that it has gone.
+    await waitUntil(async () => cluster.agreesOnLossOf(primary), { what: 'the others to know' });
     for (let round = 0; round < 5; round++)
-      for (const shard of others)
-        await waitUntil(async () => (await track(shard, `${user} ${round}`)) === 201, {
-          what: `an answer of shard ${shard}`,
-          fleeting: true,
-        });
-    for (const shard of others) await shows(shard, `${user} 4`);
+      for (const shard of others) expect(await track(shard, `${user} ${round}`)).toBe(201);
+    // Who works which lane is in the first shard: a lane that changed hands as it went waits for it.
+    if (away !== 0) for (const shard of others) await shows(shard, `${user} 4`);
     expect(await statusOf(fleet.edges[0]!.port, '/readyz')).toBe(200);
     expect(await track(away, 'refused')).toBe(503);
   } finally {
@@ -79,9 +76,10 @@ test('G5: without the primary of a shard its workspaces are refused, and the oth
   }
   await waitUntil(async () => (await track(away, user)) === 201, { what: 'its return', deadline: 30_000 });
   await shows(away, user);
+  for (const shard of others) await shows(shard, `${user} 4`);
 });
 
-test('a workspace moves to another primary, and doctor looks at all of them', async () => {
+test('a workspace moves to another primary, and who begins and doctor look at all of them', async () => {
   const { stdout } = await spawnPenstock(
     ['workspaces', 'move', tenants[1]!.id, '--shard', '2', '--json'],
     fleet.env,
@@ -89,13 +87,16 @@ test('a workspace moves to another primary, and doctor looks at all of them', as
   expect(JSON.parse(stdout)).toMatchObject({ from: 1, shard: 2 });
   expect(await track(1, 'moved')).toBe(201);
   await shows(1, 'moved');
-  for (const index of cluster.nodes.keys())
-    await cluster.ask(index, 'CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
+  await cluster.ask(1, 'CONFIG', 'SET', 'cluster-require-full-coverage', 'yes');
+  const worker = await fleet.startWorker();
+  const warned = worker.log.filter(({ msg }) => /cluster-require-full-coverage/.test(String(msg)));
+  expect(warned.map(({ node }) => node)).toEqual([`127.0.0.1:${cluster.nodes[1]!.port}`]);
   const doctor = await spawnPenstock(['doctor', '--json'], fleet.env);
   const { findings } = JSON.parse(doctor.stdout) as { findings: Finding[] };
-  expect(findings.map(({ finding }) => finding)).toContainEqual(
-    expect.stringMatching('cluster-require-full-coverage is yes'),
-  );
+  const refusing = findings.filter(({ finding }) => finding.includes('cluster-require-full-coverage is yes'));
+  expect(refusing.map(({ finding }) => finding.split(': ')[0])).toEqual([
+    `127.0.0.1:${cluster.nodes[1]!.port}`,
+  ]);
   for (const { port } of cluster.nodes)
     expect(findings.map(({ finding }) => finding)).toContainEqual(
       expect.stringMatching(`^127.0.0.1:${port}: it has no maxmemory`),

@@ -26,6 +26,8 @@ export interface TestCluster {
   replicaOf(primary: number): Promise<number>;
   /** The index of another primary. */
   otherPrimary(primary: number): Promise<number>;
+  /** Whether all that answer know that a node has gone. */
+  agreesOnLossOf(index: number): Promise<boolean>;
   /** Asks one node. */
   ask(index: number, ...command: (string | number)[]): Promise<unknown>;
   /** Moves the slot of a key to another primary, key by key, as resharding does. */
@@ -45,6 +47,8 @@ interface ClusterOptions {
   /** Of each primary. */
   replicas?: number;
   canBeCutOff?: boolean;
+  /** Further settings of every node, which outlive its restart. */
+  args?: string[];
 }
 
 /** A node as another one sees it. */
@@ -61,6 +65,7 @@ export async function startRedisCluster({
   primaries = 3,
   replicas = 0,
   canBeCutOff = false,
+  args = [],
 }: ClusterOptions = {}): Promise<TestCluster> {
   const partition = createPartition();
   const settings: string[][] = [];
@@ -85,6 +90,7 @@ export async function startRedisCluster({
       ...['--cluster-enabled', 'yes', '--cluster-node-timeout', String(NODE_TIMEOUT)],
       ...['--cluster-port', String(bus), '--cluster-allow-replica-migration', 'no'],
       ...['--repl-diskless-sync-delay', '0'],
+      ...args,
       ...(canBeCutOff
         ? [
             ...['--bind-source-addr', partition.sourceOf(index)],
@@ -172,6 +178,13 @@ export async function startRedisCluster({
       byMost((seen) =>
         indexOf(seen.find(({ port, ranges }) => port !== announced[primary] && ranges.length > 0)),
       ),
+    async agreesOnLossOf(index) {
+      const seen = await Promise.all(nodes.map((_, other) => seenBy(other).catch(() => [])));
+      return seen
+        .flat()
+        .filter(({ port }) => port === announced[index])
+        .every(({ flags }) => /fail(?!\?)/.test(flags));
+    },
     async moveSlot(key, to) {
       const slot = await slotOf(key);
       const from = await cluster.primaryOf(key);

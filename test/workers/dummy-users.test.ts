@@ -92,7 +92,8 @@ describe('a user is blocked', () => {
 
   test('and what is stored of the user stays', async () => {
     const [stored] = await rows(
-      `select count(*) as events from events join profiles on profiles.id = events.profile_id
+      `select count(*) as events from events
+       join profiles on profiles.workspace_id = events.workspace_id and profiles.id = events.profile_id
        where profiles.external_id = 'eventful'`,
     );
     expect(stored).toEqual({ events: LIMIT + 3 });

@@ -2,8 +2,8 @@ import { healthOf } from '../../processes/surroundings.ts';
 import type { Cluster, Redis } from '../../queue/bullmq.ts';
 import type { QueueConnection } from '../../queue/connection.ts';
 import { memoryOf } from '../../queue/memory.ts';
-import { isCluster, laneServers, nameOf } from '../../queue/open-redis.ts';
-import { readRedisSettings, whatACrashLoses } from '../../queue/redis.ts';
+import { allServers, isCluster, laneServers, nameOf } from '../../queue/open-redis.ts';
+import { REFUSES_FOR_OTHERS, readRedisSettings, refusesForOthers, whatACrashLoses } from '../../queue/redis.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
 import { judgeClock, LONG_LAG } from './stores.ts';
 
@@ -90,26 +90,24 @@ async function checkReplicas(server: Redis, wanted: number): Promise<Finding[]> 
   ];
 }
 
-/** False where a managed service does not tell. */
-async function needsAllSlots(server: Redis): Promise<boolean> {
-  const told = await server.config('GET', 'cluster-require-full-coverage').catch(() => []);
-  return (told as string[])[1] === 'yes';
-}
-
 /** Whether every slot is served, and what becomes of the lanes when their server dies. */
 async function checkCluster(redis: Cluster, shards: number): Promise<Finding[]> {
   const findings: Finding[] = [];
   const state = /cluster_state:(\w+)/.exec(String(await redis.cluster('INFO')))?.[1];
   if (state !== 'ok')
     findings.push(error('redis', 'the cluster is down', 'Look at redis-cli --cluster check.'));
-  if (shards > 1 && (await needsAllSlots(laneServers(redis, shards)[0]!)))
+  // A replica too: it may have a shard one day.
+  for (const server of shards > 1 ? allServers(redis) : []) {
+    // One that is away is missed by the check of the slots.
+    if (!(await refusesForOthers(server).catch(() => false))) continue;
     findings.push(
       warning(
         'redis',
-        'cluster-require-full-coverage is yes: while one primary is away, no shard accepts anything',
-        'Set cluster-require-full-coverage no on every server.',
+        `${nameOf(server)}: ${REFUSES_FOR_OTHERS}`,
+        'Set cluster-require-full-coverage no in the configuration file of every server: what CONFIG SET says is gone after a restart.',
       ),
     );
+  }
   for (const server of laneServers(redis, shards)) {
     if ((await countReplicas(server)) > 0) continue;
     findings.push(
