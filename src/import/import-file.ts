@@ -17,6 +17,7 @@ import {
   insertImport,
   type StoredImport,
 } from '../store/imports.ts';
+import { listProcesses } from '../store/processes.ts';
 import { ImportError, type Input } from './input.ts';
 import { createCallers, createJudge, type Judge } from './judge.ts';
 import { openRefusedRows, requireFree } from './refused-rows.ts';
@@ -90,7 +91,7 @@ async function bringIn(
   const allLanes = lanes * connection.layout.shards;
   const depth = watchDepth(connection, allLanes);
   const yielding = createYielding({
-    ...{ pool, lanes: allLanes, waiting: depth.waiting },
+    ...{ heartbeats: () => listProcesses(pool), lanes: allLanes, waiting: depth.waiting },
     ...{ highWaterMark: config.MAX_WAITING_ENVELOPES, onWait: watching.onWait },
   });
   const refusedRows = openRefusedRows(wanted.refusedPath);
