@@ -178,7 +178,7 @@ export interface Preview {
 export async function previewFile(
   wanted: Wanted,
   { pool, config }: { pool: Pool; config: JudgeConfig },
-  { shown, leaving }: { shown: number; leaving: AbortSignal },
+  { shown, leaving, onRows }: { shown: number; leaving: AbortSignal; onRows?(rows: number): void },
 ): Promise<Preview> {
   const preview: Preview = { routings: [], first: [], rows: 0, accepted: 0, refused: 0, warned: 0 };
   if (!wanted.isForced) await requireFree(wanted.refusedPath, undefined);
@@ -208,6 +208,7 @@ export async function previewFile(
       preview.accepted += objects.length;
       preview.refused += refused.length;
       preview.warned += warned;
+      onRows?.(preview.rows);
     }
     return preview;
   } finally {
