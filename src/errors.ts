@@ -130,8 +130,18 @@ export const errors = {
 
 export type ErrorName = keyof typeof errors;
 
+/** An answer and no fault: nobody reads its stack, which would take longer to make than to refuse. */
+class Refusal extends Error {
+  constructor(message: string) {
+    const { stackTraceLimit } = Error;
+    Error.stackTraceLimit = 0;
+    super(message);
+    Error.stackTraceLimit = stackTraceLimit;
+  }
+}
+
 /** Ends a request with an entry of the catalogue; `detail` follows its message after a colon. */
-export class ApiError extends Error {
+export class ApiError extends Refusal {
   override name = 'ApiError';
   readonly status: number;
   readonly headers: Record<string, string>;
@@ -144,7 +154,7 @@ export class ApiError extends Error {
 }
 
 /** Ends a request with 400 and a text of the operation's own; `errors` name the elements that were refused. */
-export class BadRequest extends Error {
+export class BadRequest extends Refusal {
   override name = 'BadRequest';
   readonly status = 400;
   readonly headers: Record<string, string> = {};

@@ -52,22 +52,30 @@ export async function admit(
   const address = clientAddress(request, services.config.TRUST_PROXY_HOPS);
   let known: Known = {};
   try {
-    const key = await authenticate(operation, { request, address, now }, services);
+    // What is known already is not waited for: a wait costs a request as much as a rule.
+    const found = authenticate(operation, { request, address, now }, services);
+    const key = found instanceof Promise ? await found : found;
     known = knownBy(key);
     (request as RequestInHand).arriving?.know();
     permit(operation, key);
     // Before the rate limit, which asks a Redis that may be in trouble, and counts what is not refused.
     shed(operation, key, services);
-    const allowance = await services.rateLimiter.take(key, operation.bucket);
-    known = { ...known, allowance };
+    const taken = services.rateLimiter.take(key, operation.bucket);
+    const allowance = taken instanceof Promise ? await taken : taken;
+    known.allowance = allowance;
     if (operation.auth !== 'scim') services.authenticator.count(key, operation.bucket, allowance.allowed);
     limit(allowance);
-    if (operation.kind === 'queued') await services.turns.turn(key.workspaceId);
+    const turn = operation.kind === 'queued' ? services.turns.turn(key.workspaceId) : undefined;
+    if (turn) await turn;
     const sent = operation.body ? await readSent(operation, request, services) : {};
     const body = validate(endpoint, sent, query);
     // Of the body as it was sent: an operation passes over what it does not know, and the request is another all the same.
-    const asked = { ownerId: key.companyId ?? key.workspaceId, operation, params, query, body: sent };
-    const idempotencyKey = await readIdempotencyKey(request.headers['idempotency-key'], asked);
+    const again = request.headers['idempotency-key'];
+    const ownerId = key.companyId ?? key.workspaceId;
+    const idempotencyKey =
+      again === undefined
+        ? undefined
+        : await readIdempotencyKey(again, { ownerId, operation, params, query, body: sent });
     const caller = callerOf(key, { requestId, address, now });
     return { request, requestId, address, caller, body, query, params, idempotencyKey, known };
   } catch (error) {
@@ -86,7 +94,7 @@ function authenticate(
     now,
   }: { request: IncomingMessage; address: string | undefined; now: number },
   { authenticator, scimAuthenticator }: EdgeServices,
-): Promise<AnyKey> {
+): AnyKey | Promise<AnyKey> {
   return operation.auth === 'scim'
     ? scimAuthenticator.authenticate(headers, address, now)
     : authenticator.authenticate(headers.authorization, address, now);
@@ -94,7 +102,12 @@ function authenticate(
 
 /** The workspace of a company's token says nothing of the request. */
 function knownBy({ id, companyId, workspaceId }: AnyKey): Known {
-  return companyId === undefined ? { keyId: id, workspaceId } : { keyId: id, companyId };
+  return {
+    keyId: id,
+    workspaceId: companyId === undefined ? workspaceId : undefined,
+    companyId,
+    allowance: undefined,
+  };
 }
 
 function permit({ permission }: Operation, { permissions }: AnyKey): void {
@@ -104,12 +117,15 @@ function permit({ permission }: Operation, { permissions }: AnyKey): void {
 /** What leaves something behind is refused while there is too much to do. */
 function shed(operation: Operation, { workspaceId }: AnyKey, services: EdgeServices): void {
   if (!stores(operation)) return;
-  // Who floods leaves half of the queue to the others.
-  const givesWay =
-    operation.kind === 'queued' && (operation.givesWay || services.queue.isFlooding(workspaceId));
-  const through = operation.kind === 'direct' ? 'store' : givesWay ? 'half-full queue' : 'queue';
+  const through = placeOf(operation, services.queue.isFlooding(workspaceId));
   const reason = services.loadShedding.reason(through, services.queue.shardOf(workspaceId));
   if (reason) throw new QueueUnavailable(reason);
+}
+
+/** What an operation fills. Who floods, and what gives way to others, leaves half of the queue to them. */
+export function placeOf(operation: Operation, isFlooding: boolean): 'queue' | 'half-full queue' | 'store' {
+  if (operation.kind === 'direct') return 'store';
+  return operation.givesWay || isFlooding ? 'half-full queue' : 'queue';
 }
 
 function stores({ kind, method, readsOnly }: Operation): boolean {
@@ -148,13 +164,13 @@ function callerOf(
   { id, workspaceId, companyId, groups, blocked }: AnyKey,
   { requestId, address, now }: { requestId: string; address: string | undefined; now: number },
 ): Caller {
-  return {
+  const caller: Caller = {
     workspaceId,
-    ...(companyId !== undefined && { companyId, scimToken: { id, address } }),
     requestId,
     now,
     hasGroup: (id) => groups.has(id),
     channelOf: (id) => groups.get(id),
     isBlocked: (externalId) => blocked.has(externalId),
   };
+  return companyId === undefined ? caller : { ...caller, companyId, scimToken: { id, address } };
 }

@@ -22,13 +22,18 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   let counted = new Map<string, CountedRequests>();
 
   /** @throws {ApiError} 401 without a valid key, 403 from an address outside the key's allowlist */
-  async function authenticate(
+  function authenticate(
     header: string | undefined,
     address: string | undefined,
     now: number,
-  ): Promise<ApiKey> {
+  ): ApiKey | Promise<ApiKey> {
     const secret = bearer(header);
-    const key = secret && (await keyCache.find(secret, now));
+    const found = secret === undefined ? undefined : keyCache.find(secret, now);
+    if (found instanceof Promise) return found.then((key) => opened(key, address, now));
+    return opened(found, address, now);
+  }
+
+  function opened(key: ApiKey | undefined, address: string | undefined, now: number): ApiKey {
     if (!key) throw new ApiError('invalidKey');
     seen.set(key.id, new Date(now));
     if (!allows(key.allowlist, address)) throw new ApiError('accessDenied');

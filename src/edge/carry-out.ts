@@ -1,6 +1,7 @@
 import type { EnvelopeRequest } from '../jobs/envelope.ts';
 import type { Caller, DirectOperation, Plan, QueuedOperation } from '../operations/operation.ts';
-import { presentTrace } from '../platform/tracing.ts';
+import { isoTime } from '../platform/iso-time.ts';
+import { presentTrace, tracing } from '../platform/tracing.ts';
 import type { Json } from '../profile/json.ts';
 import { UNDECIDED } from '../queue/effects.ts';
 import type { LaneEntry } from '../queue/lanes.ts';
@@ -21,14 +22,13 @@ export async function answerQueued(
 ): Promise<Answer> {
   const { request, requestId, caller, idempotencyKey, known } = admitted;
   const { queue } = services;
-  const accepted_at = new Date(caller.now).toISOString();
   const envelopeRequest: EnvelopeRequest = {
     request_id: requestId,
     workspace_id: caller.workspaceId,
-    accepted_at,
+    accepted_at: isoTime(caller.now),
     key_id: known.keyId,
-    ...presentTrace((request as RequestInHand).span),
   };
+  if (tracing) Object.assign(envelopeRequest, presentTrace((request as RequestInHand).span));
   const answer = (plan: Plan, entries: LaneEntry[]) =>
     answerAfterEffects(
       { operation, plan, envelopeIds: () => envelopesOf(envelopeRequest, entries) },
@@ -38,7 +38,7 @@ export async function answerQueued(
     const attempt = queuedAttempt({
       queue,
       request: envelopeRequest,
-      makePlan: () => makePlan(operation, admitted, services),
+      makePlan: async () => makePlan(operation, admitted, services),
       bytesOf: (objects) => bytesOf(request, objects),
       answer,
       waits: operation.readBackWithin !== undefined,
@@ -46,7 +46,8 @@ export async function answerQueued(
     return idempotentAnswer(services.idempotency.perform(idempotencyKey, attempt), requestId);
   }
 
-  const plan = await makePlan(operation, admitted, services);
+  const made = makePlan(operation, admitted, services);
+  const plan = made instanceof Promise ? await made : made;
   const entries = await queue.enqueue(envelopeRequest, plan.objects, bytesOf(request, plan.objects));
   return answer(plan, entries);
 }
@@ -55,7 +56,7 @@ function makePlan(
   operation: QueuedOperation,
   admitted: Admitted,
   { authenticator }: EdgeServices,
-): Promise<Plan> {
+): Plan | Promise<Plan> {
   return planWithGroups(operation, admitted, async () => {
     const { request, address, caller } = admitted;
     const { groups } = await authenticator.renew(request.headers.authorization, address, caller.now);
@@ -67,40 +68,66 @@ function makePlan(
  * Plans with the subscription groups that the edge remembers; when the request names one that it does not
  * know, plans again with those of the store, since the group may have been made a second ago.
  */
-export async function planWithGroups(
+export function planWithGroups(
   operation: QueuedOperation,
-  { caller, body }: Pick<Admitted, 'caller' | 'body'>,
+  asked: Pick<Admitted, 'caller' | 'body'>,
   renewGroups: () => Promise<ReadonlyMap<string, Channel>>,
-): Promise<Plan> {
+): Plan | Promise<Plan> {
+  const { caller, body } = asked;
   const missed: string[] = [];
   const channelOf = (id: string) => {
     const channel = caller.channelOf(id);
     if (channel === undefined) missed.push(id);
     return channel;
   };
-  let plan: Plan | undefined;
-  let refusal: unknown;
+  const again = () => planAgain(operation, asked, { missed, renewGroups });
+  const finish = (plan: Plan) => (missed.length === 0 ? plan : again().then((renewed) => renewed ?? plan));
+  const refuse = (refusal: unknown): Promise<Plan> =>
+    again().then((renewed) => renewed ?? Promise.reject(refusal));
   try {
-    const known = { ...caller, hasGroup: (id: string) => channelOf(id) !== undefined, channelOf };
-    plan = await planIn(operation, known, body);
-  } catch (error) {
-    refusal = error;
+    const hasGroup = (id: string) => channelOf(id) !== undefined;
+    const planned = planIn(operation, withGroups(caller, { hasGroup, channelOf }), body);
+    return planned instanceof Promise ? planned.then(finish, refuse) : finish(planned);
+  } catch (refusal) {
+    if (missed.length === 0) throw refusal;
+    return refuse(refusal);
   }
-  if (missed.length > 0) {
-    const groups = await renewGroups();
-    if (missed.some((id) => groups.has(id))) {
-      const renewed = { hasGroup: (id: string) => groups.has(id), channelOf: (id: string) => groups.get(id) };
-      return planIn(operation, { ...caller, ...renewed }, body);
-    }
-  }
-  if (plan) return plan;
-  throw refusal;
 }
 
-/** Step by step, where the operation has steps: a large request holds nobody up. */
-async function planIn(operation: QueuedOperation, caller: Caller, body: Record<string, Json>): Promise<Plan> {
+/** @returns nothing where the store knows no group of those that were missed */
+async function planAgain(
+  operation: QueuedOperation,
+  { caller, body }: Pick<Admitted, 'caller' | 'body'>,
+  { missed, renewGroups }: { missed: string[]; renewGroups: () => Promise<ReadonlyMap<string, Channel>> },
+): Promise<Plan | undefined> {
+  if (missed.length === 0) return undefined;
+  const groups = await renewGroups();
+  if (!missed.some((id) => groups.has(id))) return undefined;
+  const renewed = { hasGroup: (id: string) => groups.has(id), channelOf: (id: string) => groups.get(id) };
+  return planIn(operation, withGroups(caller, renewed), body);
+}
+
+/** Of a queued operation, whose caller has an API key. */
+function withGroups(
+  { workspaceId, requestId, now, isBlocked }: Caller,
+  { hasGroup, channelOf }: Pick<Caller, 'hasGroup' | 'channelOf'>,
+): Caller {
+  return { workspaceId, requestId, now, hasGroup, channelOf, isBlocked };
+}
+
+/** Step by step, where the operation has steps: a large request holds nobody up. One of a step is planned at once. */
+function planIn(
+  operation: QueuedOperation,
+  caller: Caller,
+  body: Record<string, Json>,
+): Plan | Promise<Plan> {
   const steps = operation.steps?.(caller, body);
   if (!steps) return operation.plan(caller, body);
+  const first = steps.next();
+  return first.done ? first.value : planOn(steps);
+}
+
+async function planOn(steps: Generator<void, Plan>): Promise<Plan> {
   const yieldIfLong = createSlices();
   for (let step = steps.next(); ; step = steps.next()) {
     if (step.done) return step.value;

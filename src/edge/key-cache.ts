@@ -71,7 +71,7 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
   let togetherAt = Number.NEGATIVE_INFINITY;
 
   /** @throws when Postgres does not answer and the key has not been known within the last minute */
-  async function find(secret: string, now: number): Promise<ApiKey | undefined> {
+  function find(secret: string, now: number): ApiKey | undefined | Promise<ApiKey | undefined> {
     let entry = recall(secret);
     if (!entry) {
       entry = { key: undefined, at: 0, failedAt: 0, inVainAt: 0, usedAt: 0, lookUp: undefined };
@@ -81,8 +81,9 @@ export function createKeyCache(pool: Pool, cacheMs: number, log: Log) {
     if (known.size >= LEAST_TOGETHER && now - togetherAt >= cacheMs / 4) renewTogether(now);
     const fresh = now - entry.at <= cacheMs;
     const isBackingOff = opens(entry, now) && now - entry.failedAt < PAUSE;
-    if (!fresh && !isBackingOff) await look(secret, entry, now);
-    return entry.key;
+    if (fresh || isBackingOff) return entry.key;
+    const looking = entry;
+    return look(secret, entry, now).then(() => looking.key);
   }
 
   function recall(secret: string): Known | undefined {

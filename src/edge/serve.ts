@@ -20,7 +20,8 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
   (request as RequestInHand).requestId = requestId;
   (request as RequestInHand).res = response;
 
-  const admission = await admit(endpoint, { ...exchange, requestId }, services);
+  const { params, query } = exchange;
+  const admission = await admit(endpoint, { request, params, query, requestId }, services);
   const answer =
     'error' in admission
       ? refusal(admission.error)
@@ -45,13 +46,12 @@ export async function serve(endpoint: Endpoint, exchange: Exchange, services: Ed
   }
 
   function send({ allowance }: Known, { reply, repeats = requestId }: Answer): void {
-    const type = operation.contentType &&
-      reply.body !== undefined && { 'Content-Type': operation.contentType };
-    sendJson(
-      response,
-      { ...reply, headers: { ...type, ...reply.headers } },
-      { requestId: repeats, allowance },
-    );
+    const { contentType } = operation;
+    const typed =
+      contentType === undefined || reply.body === undefined
+        ? reply
+        : { ...reply, headers: { 'Content-Type': contentType, ...reply.headers } };
+    sendJson(response, typed, { requestId: repeats, allowance });
   }
 }
 

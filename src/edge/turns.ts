@@ -1,4 +1,4 @@
-import { createCompany } from '../queue/flush-turns.ts';
+import { createNeighbours } from '../queue/flush-turns.ts';
 
 /** Milliseconds of requests' work in one turn of the event loop; then new requests are read from their sockets. */
 const SLICE = 2;
@@ -15,7 +15,7 @@ const MOST_AT_ONCE = 8;
 export function createTurns(clock: () => number = () => performance.now()) {
   /** What waits, in the order of the workspaces' turns. */
   const lines = new Map<string, (() => void)[]>();
-  const company = createCompany(clock);
+  const neighbours = createNeighbours(clock);
   /** When the present turn of the event loop began; undefined: nothing was done in it yet. */
   let began: number | undefined;
   /** Those that have begun in it without waiting. */
@@ -24,9 +24,9 @@ export function createTurns(clock: () => number = () => performance.now()) {
 
   /** To be awaited before work that takes long. Undefined: it may begin at once. */
   function turn(owner: string): Promise<void> | undefined {
-    company.meet(owner);
+    neighbours.meet(owner);
     if (lines.size === 0) {
-      if (!company.isThere()) return undefined;
+      if (!neighbours.areThere()) return undefined;
       const now = clock();
       if (began === undefined) {
         began = now;

@@ -1,6 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { AcceptedObject, EnvelopeRequest } from '../jobs/envelope.ts';
-import { createCompany, createFlood, createFlushTurns, type FlushTurns, type InLine } from './flush-turns.ts';
+import {
+  createFlood,
+  createFlushTurns,
+  createNeighbours,
+  type FlushTurns,
+  type InLine,
+} from './flush-turns.ts';
 import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
 import { MAX_ENVELOPE_BYTES, type Packable, pack } from './pack.ts';
@@ -161,10 +167,10 @@ type ShardCommit = ReturnType<typeof createShardCommit>;
 function createShardCommit(shard: number, { producer, placing, options, ...shared }: ShardOptions) {
   const { lanes, maxEnvelopeObjects, flushesAtOnce } = options;
   const { settle } = shared;
-  const company = createCompany();
+  const neighbours = createNeighbours();
   const flood = createFlood();
-  const calm: Track = { waiting: createFlushTurns(company), flushing: undefined };
-  const flooding: Track = { waiting: createFlushTurns(company), flushing: undefined };
+  const calm: Track = { waiting: createFlushTurns(neighbours), flushing: undefined };
+  const flooding: Track = { waiting: createFlushTurns(neighbours), flushing: undefined };
 
   function enter(track: Track, ...some: Waiting[]): void {
     for (const one of some) track.waiting.push(one);
@@ -184,7 +190,7 @@ function createShardCommit(shard: number, { producer, placing, options, ...share
       const isBehind = options.backlog(shard) >= BEHIND * lanes;
       if (isBehind && !shared.fillsEnvelope()) await sleep(LINGER);
       let batch = waiting.take({ objects: MAX_FLUSH_OBJECTS, bytes: MAX_FLUSH_BYTES });
-      flood.look(isBehind && company.isThere());
+      flood.look(isBehind && neighbours.areThere());
       for (const one of batch) one.apart = flood.has(one.owner);
       try {
         if (placing) {

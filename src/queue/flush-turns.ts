@@ -19,10 +19,10 @@ export interface FlushLimits {
 const SHARE = 500;
 
 /** Milliseconds for which another workspace that has sent something counts as one that sends. */
-const COMPANY_MS = 10_000;
+const NEIGHBOURS_MS = 10_000;
 
 /** Whether a workspace that sends is alone, or others have sent something a moment ago. */
-export function createCompany(clock: () => number = () => performance.now()) {
+export function createNeighbours(clock: () => number = () => performance.now()) {
   let last: string | undefined;
   let metAt = Number.NEGATIVE_INFINITY;
 
@@ -31,22 +31,22 @@ export function createCompany(clock: () => number = () => performance.now()) {
       if (last !== undefined && last !== owner) metAt = clock();
       last = owner;
     },
-    isThere: () => clock() - metAt < COMPANY_MS,
+    areThere: () => clock() - metAt < NEIGHBOURS_MS,
   };
 }
 
-export type Company = ReturnType<typeof createCompany>;
+export type Neighbours = ReturnType<typeof createNeighbours>;
 
 /**
  * What waits for the next flush, by workspace. They take turns: each has its share of a flush, in the order in which it
  * sent, and who was served goes behind the others. Alone, a workspace has all of it.
  */
-export function createFlushTurns<Item extends InLine>(company: Company) {
+export function createFlushTurns<Item extends InLine>(neighbours: Neighbours) {
   /** In the order of their turns. */
   const lines = new Map<string, Item[]>();
 
   function push(item: Item): void {
-    company.meet(item.owner);
+    neighbours.meet(item.owner);
     const line = lines.get(item.owner);
     if (line) line.push(item);
     else lines.set(item.owner, [item]);
@@ -54,7 +54,7 @@ export function createFlushTurns<Item extends InLine>(company: Company) {
 
   /** What leaves next. */
   function take(limits: FlushLimits): Item[] {
-    const share = company.isThere() ? SHARE : Number.POSITIVE_INFINITY;
+    const share = neighbours.areThere() ? SHARE : Number.POSITIVE_INFINITY;
     const taken: Item[] = [];
     let [objects, bytes] = [0, 0];
     for (const [owner, line] of [...lines]) {

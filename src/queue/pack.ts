@@ -94,7 +94,7 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
         if (!part) {
           // Mostly that of the request before, which is left out.
           const key_id = request.key_id === envelope.key ? undefined : (request.key_id ?? null);
-          part = { ...request, key_id, count: 0 };
+          part = partOf(request, key_id);
           envelope.key = request.key_id;
           parts.set(envelope, part);
           envelope.requests.push(part);
@@ -112,6 +112,23 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
     if (places?.fence[0] === lane) return fenceEntries(newId(), places.fence, envelope);
     return [{ lane, id: envelopeId(requests.map(({ workspace_id }) => workspace_id)), envelope }];
   });
+}
+
+/** Member by member: each request has one, and most are of one object. */
+function partOf(
+  { request_id, workspace_id, accepted_at, objects, traceparent }: EnvelopeRequest,
+  key_id: string | null | undefined,
+): EnvelopeRequest & { count: number } {
+  const part: EnvelopeRequest & { count: number } = {
+    request_id,
+    workspace_id,
+    accepted_at,
+    key_id,
+    count: 0,
+  };
+  if (objects !== undefined) part.objects = objects;
+  if (traceparent !== undefined) part.traceparent = traceparent;
+  return part;
 }
 
 /** The ids of the envelopes that hold objects of a request, which are the keys of their ledger rows. */

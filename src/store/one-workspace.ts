@@ -124,6 +124,12 @@ export function ofOneWorkspace(text: string): string {
   return formOf(text).text;
 }
 
+/** Every form in which a statement is sent to a distributed Postgres. */
+export function formsOf(text: string): string[] {
+  const { text: plain, inPlace } = formOf(text);
+  return inPlace === undefined ? [plain] : [plain, inPlace];
+}
+
 function formOf(text: string): Form {
   let form = known.get(text);
   if (!form) {
@@ -208,10 +214,16 @@ export interface Said {
   place: string | undefined;
 }
 
+/** A statement cannot be said for one workspace as it was asked for: ours to mend, whatever it is given. */
+export class NotOfOneWorkspace extends Error {
+  /** As of a statement that a distributed Postgres cannot plan. */
+  readonly code = '0A000';
+}
+
 /**
  * A statement and its parameters in the form for one workspace.
  *
- * @throws {Error} where its sets have rows of several: it would write down all of them for the first
+ * @throws {NotOfOneWorkspace} where its sets have rows of several: it would write down all of them for the first
  */
 export function sayWorkspace(
   text: string,
@@ -225,14 +237,16 @@ export function sayWorkspace(
     for (const row of JSON.parse(String(values[at])) as Record<string, string>[])
       found.add(row[column]!.toLowerCase());
   const [workspace = NOBODY, ...others] = found;
-  if (others.length > 0) throw new Error(`a statement for one workspace is given ${found.size}: ${text}`);
+  if (others.length > 0)
+    throw new NotOfOneWorkspace(`a statement for one workspace is given ${found.size}: ${text}`);
   const isInPlace = inPlace !== undefined && workspace === place?.toLowerCase();
   const form = isInPlace ? inPlace : plain;
   const given = [...values];
   for (const at of arrays) given[at] = workspace;
   if (records.length > 0) given.push(workspace);
   for (const sequence of sequences) {
-    if (!lastValues.has(sequence)) throw new Error(`nobody has asked where ${sequence} stands: ${text}`);
+    if (!lastValues.has(sequence))
+      throw new NotOfOneWorkspace(`nobody has asked where ${sequence} stands: ${text}`);
     given.push(lastValues.get(sequence));
   }
   return { text: form, values: given, isInPlace };

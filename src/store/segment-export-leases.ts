@@ -178,9 +178,10 @@ const endStatement = `
   set
     leased_by = null, due_at = null, last_error = $4::text,
     state = case when segment_exports.state = 'open' then 'failed' else segment_exports.state end,
-    expires_at = case when segment_exports.state = 'open' then now() else segment_exports.expires_at end,
-    ended_at = least(segment_exports.ended_at, now()),
-    told_at = now() + case when $4::text is null then interval '0' end
+    expires_at = case when segment_exports.state = 'open' then clock.now else segment_exports.expires_at end,
+    ended_at = least(segment_exports.ended_at, clock.now),
+    told_at = case when $4::text is null then clock.now end
+  from (select statement_timestamp() as now) as clock
   ${mine}`;
 
 /**

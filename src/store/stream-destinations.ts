@@ -1,4 +1,5 @@
 import type { Connection, Pool } from './database.ts';
+import { isDistributed } from './distributed.ts';
 
 /** Destinations of one workspace: each costs as much reading as the first. */
 export const MAX_DESTINATIONS = 10;
@@ -88,7 +89,7 @@ export async function createDestination(tx: Connection | Pool, made: NewDestinat
 }
 
 /** The oldest row of the log behind each cursor, by primary key. */
-const listStatement = `
+const listStatement = ({ mine, owner }: { mine: string; owner: string }) => `
   select
     stream_destinations.workspace_id::text as "workspaceId", workspaces.name as workspace,
     stream_destinations.id::text, stream_destinations.name, stream_destinations.kind,
@@ -101,25 +102,68 @@ const listStatement = `
     coalesce((
       select extract(epoch from clock_timestamp() - stream_log.at)
       from stream_log
-      where stream_log.workspace_id = stream_destinations.workspace_id
+      where stream_log.workspace_id = ${owner}
         and stream_log.id > stream_destinations.position
       order by stream_log.id
       limit 1), 0)::double precision as lag
   from stream_destinations
   join workspaces on workspaces.id = stream_destinations.workspace_id
-  where ($1::uuid is null or stream_destinations.workspace_id = $1::uuid)
+  where ${mine}
     and ($2::uuid is null or stream_destinations.id > $2::uuid)
   order by stream_destinations.id
   limit $3`;
+
+const listAnyStatement = listStatement({
+  mine: '($1::uuid is null or stream_destinations.workspace_id = $1::uuid)',
+  owner: 'stream_destinations.workspace_id',
+});
+
+const listOfStatement = listStatement({
+  mine: 'stream_destinations.workspace_id = $1::uuid',
+  owner: '$1::uuid',
+});
+
+/** Where they lie apart: whose destinations a page has. */
+const ownersStatement = `
+  select stream_destinations.workspace_id::text as owner
+  from stream_destinations
+  where $1::uuid is null or stream_destinations.id > $1::uuid
+  order by stream_destinations.id
+  limit $2`;
+
+async function listApart(
+  pool: Pool,
+  {
+    workspaceId,
+    after = null,
+    limit,
+  }: { workspaceId?: string | undefined; after?: string | null; limit: number },
+): Promise<DestinationRow[]> {
+  const page = workspaceId
+    ? [{ owner: workspaceId }]
+    : (await pool.query<{ owner: string }>(ownersStatement, [after, limit])).rows;
+  const listed: DestinationRow[] = [];
+  for (const owner of new Set(page.map((one) => one.owner))) {
+    const values = [owner, after, limit];
+    const { rows } = await pool.query<DestinationRow>({
+      name: 'list-destinations-of',
+      text: listOfStatement,
+      values,
+    });
+    listed.push(...rows);
+  }
+  return listed.sort((one, other) => (one.id < other.id ? -1 : 1)).slice(0, limit);
+}
 
 /** Destinations of a workspace, or of all, the oldest first. */
 export async function listDestinations(
   pool: Pool,
   { workspaceId, after, limit }: { workspaceId?: string | undefined; after?: string; limit: number },
 ): Promise<DestinationRow[]> {
+  if (await isDistributed(pool)) return listApart(pool, { workspaceId, limit, ...(after && { after }) });
   const { rows } = await pool.query<DestinationRow>({
     name: 'list-destinations',
-    text: listStatement,
+    text: listAnyStatement,
     values: [workspaceId ?? null, after ?? null, limit],
   });
   return rows;

@@ -1,4 +1,6 @@
 import type { Pool } from './database.ts';
+import { isDistributed } from './distributed.ts';
+import { findOldest, haveEnded, type NodeNumbers, takeNumbers } from './node-transactions.ts';
 
 /**
  * The horizon: ids up to it are decided, since every transaction that may have taken one has ended. Ids are taken before
@@ -8,6 +10,9 @@ import type { Pool } from './database.ts';
  *
  * What was seen holds for one server, and while its ids go on. A replica that was lagging when it took over gives ids once
  * more, and a store that was restored has xids of its own: nothing is decided then, until it is looked at anew.
+ *
+ * Where tables lie apart ids are taken at the coordinator, and xids are those of the nodes: a transaction has written on its
+ * node before it takes an id.
  */
 export interface HorizonWatch {
   /** Ids up to this one are decided. */
@@ -27,6 +32,41 @@ const lookStatement = `
 /** The first of an own transaction each: an id of a transaction is taken only where there are new rows. */
 const takeXidStatement = 'select pg_current_xact_id()::text as xid';
 
+/** Of a distributed Postgres. */
+const lastStatement = `
+  select
+    pg_postmaster_start_time()::text as server,
+    case when stream_log_id.is_called then stream_log_id.last_value else 0 end::text as last
+  from stream_log_id`;
+
+/** Of one Postgres, as of the one node that it is. */
+const ONE = '';
+
+interface Looked {
+  server: string;
+  last: bigint;
+  oldest: NodeNumbers;
+}
+
+async function lookApart(pool: Pool): Promise<Looked> {
+  const { rows } = await pool.query<{ server: string; last: string }>(lastStatement);
+  const { servers, oldest } = await findOldest(pool);
+  return { server: `${rows[0]!.server}, ${servers}`, last: BigInt(rows[0]!.last), oldest };
+}
+
+async function look(pool: Pool): Promise<Looked> {
+  if (await isDistributed(pool)) return lookApart(pool);
+  const { rows } = await pool.query<{ server: string; last: string; oldest: string }>(lookStatement);
+  const { server, last, oldest } = rows[0]!;
+  return { server, last: BigInt(last), oldest: new Map([[ONE, BigInt(oldest)]]) };
+}
+
+async function takeXids(pool: Pool): Promise<NodeNumbers> {
+  if (await isDistributed(pool)) return takeNumbers(pool);
+  const { rows } = await pool.query<{ xid: string }>(takeXidStatement);
+  return new Map([[ONE, BigInt(rows[0]!.xid)]]);
+}
+
 interface Seen {
   server: string;
   /** The last id that was taken, whether it is visible or not. */
@@ -35,18 +75,16 @@ interface Seen {
 
 export function watchHorizon(pool: Pool): HorizonWatch {
   let decided = 0n;
-  let asked: { last: bigint; xid: bigint } | undefined;
+  let asked: { last: bigint; xids: NodeNumbers } | undefined;
   let seen: Seen | undefined;
   let underWay: Promise<boolean> | undefined;
 
   /** Moves the horizon, if those that were asked for have ended. @returns the last id */
   async function settle(): Promise<bigint> {
-    const { rows } = await pool.query<{ server: string; last: string; oldest: string }>(lookStatement);
-    const { server, oldest } = rows[0]!;
-    const last = BigInt(rows[0]!.last);
+    const { server, last, oldest } = await look(pool);
     if (seen && (server !== seen.server || last < seen.last)) [decided, asked] = [0n, undefined];
     seen = { server, last };
-    if (asked && BigInt(oldest) > asked.xid) [decided, asked] = [asked.last, undefined];
+    if (asked && haveEnded(asked.xids, oldest)) [decided, asked] = [asked.last, undefined];
     return last;
   }
 
@@ -54,8 +92,7 @@ export function watchHorizon(pool: Pool): HorizonWatch {
     const before = decided;
     const last = await settle();
     if (!asked && last !== decided) {
-      const { rows } = await pool.query<{ xid: string }>(takeXidStatement);
-      asked = { last, xid: BigInt(rows[0]!.xid) };
+      asked = { last, xids: await takeXids(pool) };
       await settle();
     }
     return decided !== before;

@@ -1,5 +1,6 @@
 import type { Json } from '../profile/json.ts';
 import { uuidArray } from './arrays.ts';
+import { uuidColumn } from './columns.ts';
 import type { Connection, Pool } from './database.ts';
 
 /** Event, purchase, attributes, subscription, identity. */
@@ -17,6 +18,65 @@ export interface StreamEntry {
   detail?: Json;
 }
 
+/** What took effect in one workspace, in its order. By column: there are as many entries as objects. */
+export class StreamEntries {
+  readonly workspaceId: string;
+  readonly #kinds: StreamKind[] = [];
+  readonly #profileIds: string[] = [];
+  readonly #ids: string[] = [];
+  /** By place. */
+  readonly #details: Record<number, Json> = {};
+  #anyDetail = false;
+
+  constructor(workspaceId: string) {
+    this.workspaceId = workspaceId;
+  }
+
+  /** An event or a purchase. */
+  addActivity(kind: 'e' | 'p', profileId: string, id: string): void {
+    this.#kinds.push(kind);
+    this.#profileIds.push(profileId);
+    this.#ids.push(id);
+  }
+
+  add({ kind, profileId, id, detail }: Omit<StreamEntry, 'workspaceId'>): void {
+    if (detail !== undefined) {
+      this.#details[this.#kinds.length] = detail;
+      this.#anyDetail = true;
+    }
+    this.#kinds.push(kind);
+    this.#profileIds.push(profileId);
+    this.#ids.push(id);
+  }
+
+  append(next: StreamEntries): void {
+    const before = this.#kinds.length;
+    for (const place in next.#details) this.#details[before + Number(place)] = next.#details[place]!;
+    this.#anyDetail ||= next.#anyDetail;
+    for (let place = 0; place < next.#kinds.length; place++) {
+      this.#kinds.push(next.#kinds[place]!);
+      this.#profileIds.push(next.#profileIds[place]!);
+      this.#ids.push(next.#ids[place]!);
+    }
+  }
+
+  /** Parameters of the statement that appends them. */
+  columns(): [kinds: string, profileIds: Buffer, ids: Buffer, details: string | null] {
+    return [
+      this.#kinds.join(''),
+      uuidsOf(this.#profileIds),
+      uuidsOf(this.#ids),
+      this.#anyDetail ? JSON.stringify(this.#details) : null,
+    ];
+  }
+}
+
+function uuidsOf(uuids: string[]): Buffer {
+  const column = uuidColumn(uuids.length);
+  for (const uuid of uuids) column.addUuid(uuid);
+  return column.toParameter();
+}
+
 const appendLogStatement = `
   insert into stream_log (workspace_id, at, kinds, profile_ids, ids, details)
   values ($1::uuid, $2::timestamptz, $3::text, $4::uuid[], $5::uuid[], $6::json)`;
@@ -26,28 +86,11 @@ const appendLogStatement = `
  * later id.
  * @param now the store's clock at the start of the batch
  */
-export async function appendLog(tx: Connection, entries: StreamEntry[], now: string): Promise<void> {
-  const details: Record<number, Json> = {};
-  let anyDetail = false;
-  let kinds = '';
-  for (let place = 0; place < entries.length; place++) {
-    const { kind, detail } = entries[place]!;
-    kinds += kind;
-    if (detail === undefined) continue;
-    details[place] = detail;
-    anyDetail = true;
-  }
+export async function appendLog(tx: Connection, entries: StreamEntries, now: string): Promise<void> {
   await tx.query({
     name: 'append-stream-log',
     text: appendLogStatement,
-    values: [
-      entries[0]!.workspaceId,
-      now,
-      kinds,
-      uuidArray(entries, ({ profileId }) => profileId),
-      uuidArray(entries, ({ id }) => id),
-      anyDetail ? JSON.stringify(details) : null,
-    ],
+    values: [entries.workspaceId, now, ...entries.columns()],
   });
 }
 

@@ -1,6 +1,8 @@
 import type { Connection, Pool } from './database.ts';
+import { isDistributed } from './distributed.ts';
 import { dependents } from './erasures.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
+import { findOldest, haveEnded, type NodeNumbers, takeNumbers } from './node-transactions.ts';
 
 /** The tombstone of a profile: it is gone, and something is left to be done for it. */
 export interface Tombstone {
@@ -18,13 +20,17 @@ const newest = 'select pg_current_xact_id()::text as horizon';
 const passed = 'select pg_snapshot_xmin(pg_current_snapshot()) >= $1::xid8 as passed';
 
 /** A point that every transaction which has an id now lies before. */
-export async function readHorizon(pool: Pool): Promise<string> {
+export type Horizon = string | NodeNumbers;
+
+export async function readHorizon(pool: Pool): Promise<Horizon> {
+  if (await isDistributed(pool)) return takeNumbers(pool);
   const { rows } = await pool.query<{ horizon: string }>({ name: 'read-horizon', text: newest });
   return rows[0]!.horizon;
 }
 
 /** Whether every transaction before the horizon has ended. */
-export async function isPassed(pool: Pool, horizon: string): Promise<boolean> {
+export async function isPassed(pool: Pool, horizon: Horizon): Promise<boolean> {
+  if (typeof horizon !== 'string') return haveEnded(horizon, (await findOldest(pool)).oldest);
   const { rows } = await pool.query<{ passed: boolean }>({
     name: 'is-horizon-passed',
     text: passed,

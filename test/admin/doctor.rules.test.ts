@@ -111,8 +111,12 @@ describe('the fleet', () => {
       objects: 1,
     },
     lanes: [{ lane: 'lane-0', depth: 3, oldestSeconds: 1 }],
-    ...{ deadLetters: 0, losses: 0, syncs: { unfinished: 0, failing: [] } },
+    ...{ deadLetters: 0, losses: 0, syncs: { unfinished: 0, failing: [] }, streams: [] },
   };
+
+  const stream = (change: Partial<FleetNow['streams'][number]>) => ({
+    ...{ workspace: 'shop', name: 'crm', lag: 400, failures: 0, lastError: null, lost: 0, ...change },
+  });
 
   test('that is well has nothing to see', () => {
     expect(worst(judgeFleet(well, { LANES: 1 }))).toEqual([]);
@@ -198,6 +202,19 @@ describe('the fleet', () => {
       { syncs: { unfinished: 0, failing: [{ workspace: 'shop', integration: 'orders' }] } },
       'warning',
       'orders (shop)',
+    ],
+    [
+      'a stream that fails',
+      { streams: [stream({ failures: 3, lastError: '503' })] },
+      'warning',
+      'in a row and is 400 s behind: 503',
+    ],
+    ['a stream that gives way', { streams: [stream({})] }, 'warning', 'its receiver takes what it gets'],
+    [
+      'a stream that has lost something',
+      { streams: [stream({ lost: 2 })] },
+      'error',
+      'has not got 2 transactions',
     ],
   ])('with %s says so, and what to do', ([, change, level, words]) => {
     const found = worst(judgeFleet({ ...well, ...change }, { LANES: 1 }));

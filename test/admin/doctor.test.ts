@@ -7,8 +7,12 @@ import { newId } from '../../src/platform/ids.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { openPool } from '../../src/store/database.ts';
 import { beatProcess, type ProcessName } from '../../src/store/processes.ts';
+import { createDestination, setDestinationState } from '../../src/store/stream-destinations.ts';
+import { appendLog } from '../../src/store/stream-log.ts';
 import { createBareDatabase, createDatabase, startRedis, temporaryFolder } from '../setup/fixtures.ts';
 import { leasePort } from '../setup/ports.ts';
+import { entriesOf } from '../setup/stream-entries.ts';
+import { createWorkspace } from '../setup/workspace.ts';
 import { penstock, penstockOn } from './penstock.ts';
 
 let url: string;
@@ -158,6 +162,36 @@ describe('penstock doctor', () => {
   });
 });
 
+test('penstock doctor and penstock status name a stream that is far behind, and not one that is paused', async () => {
+  const pool = openPool(url, 1);
+  const workspace = 'behind';
+  const { id: workspaceId } = await createWorkspace(pool, workspace);
+  const make = async (name: string) => {
+    const one = { workspaceId, id: newId() };
+    const settings = { url: 'https://receiver.example' };
+    await createDestination(pool, { ...one, name, kind: 'webhook', settings, secret: null });
+    return one;
+  };
+  await make('crm');
+  await setDestinationState(pool, await make('halted'), 'paused');
+  const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
+  const tenMinutesAgo = new Date(Date.now() - 600_000).toISOString();
+  await appendLog(pool as never, entriesOf([entry]), tenMinutesAgo);
+  const { of } = await examine({ DATABASE_URL: url, REDIS_URL: redis });
+  expect(of('streams')).toEqual([
+    expect.objectContaining({
+      level: 'warning',
+      finding: expect.stringMatching(/^the stream crm \(behind\) is 60\d s behind/),
+    }),
+  ]);
+  const { streams } = await penstockOn(url, { REDIS_URL: redis }).json('status');
+  expect(streams).toEqual([
+    expect.objectContaining({ workspace, name: 'crm', failures: 0, lost_rows: 0, last_error: null }),
+  ]);
+  await pool.query('delete from stream_destinations');
+  await pool.end();
+});
+
 describe('penstock status', () => {
   test('shows processes, lanes and rates for scripts', async () => {
     await tellOf(url, 'web', 'worker');
@@ -173,6 +207,7 @@ describe('penstock status', () => {
       ],
       ...{ accepted_per_second: 7, applied_per_second: 7, dead_letters: 0, losses: 0 },
       syncs: { unfinished: 0, failing: [] },
+      streams: [],
     });
   });
 

@@ -175,6 +175,6 @@ describe('G8: whatever 4 MB say, they hold up nobody for longer than a moment', 
     expect(longest).toBeLessThan(700);
   });
 
-  const plan = (operation: QueuedOperation, body: Record<string, Json>): Promise<Plan> =>
+  const plan = async (operation: QueuedOperation, body: Record<string, Json>): Promise<Plan> =>
     planWithGroups(operation, { caller: callerOf('shop'), body }, async () => new Map());
 });

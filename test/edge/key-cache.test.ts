@@ -66,6 +66,10 @@ test('each group that was made just now is found, before the key would be looked
   }
 });
 
+/** Whose key it is; at once, or when Postgres has said so. */
+const authenticate = async (header: string | undefined, now: number) =>
+  authenticator.authenticate(header, '127.0.0.1', now);
+
 test('however many keys are made up, one that is known stays known', async () => {
   const from = Date.now() + 180_000;
   await lookUps('authenticate', [0], from);
@@ -73,7 +77,7 @@ test('however many keys are made up, one that is known stays known', async () =>
   for (let start = 0; start < madeUp.length; start += 500) {
     await Promise.all(
       madeUp.slice(start, start + 500).map((number) =>
-        authenticator.authenticate(`Bearer pk_made_up_${number}`, '127.0.0.1', from).then(
+        authenticate(`Bearer pk_made_up_${number}`, from).then(
           () => expect.fail('a made-up key opened the door'),
           ({ status }) => expect(status).toBe(401),
         ),
@@ -99,7 +103,7 @@ describe('while Postgres is away', () => {
 
   /** One request of a key, so many ms after the first one; the status is that of a refusal. */
   const knock = (key: string | undefined, time: number) =>
-    authenticator.authenticate(key && `Bearer ${key}`, '127.0.0.1', from + time).then(
+    authenticate(key && `Bearer ${key}`, from + time).then(
       ({ workspaceId }) => workspaceId,
       ({ status }) => status ?? 503,
     );

@@ -2,7 +2,7 @@ import { v7 as uuidv7, validate, version } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { envelopeId, SHARED, tagIn, tagOf } from '../../src/queue/envelope-ids.ts';
-import { createCompany, createFlood, createFlushTurns } from '../../src/queue/flush-turns.ts';
+import { createFlood, createFlushTurns, createNeighbours } from '../../src/queue/flush-turns.ts';
 import { pack } from '../../src/queue/pack.ts';
 
 const LIMITS = { objects: 16_000, bytes: 4_000_000 };
@@ -12,7 +12,7 @@ const requests = (owner: string, count: number, objects = 75) =>
 describe('a flush', () => {
   const filled = (...items: ReturnType<typeof requests>) => {
     let now = 0;
-    const turns = createFlushTurns<(typeof items)[number]>(createCompany(() => now));
+    const turns = createFlushTurns<(typeof items)[number]>(createNeighbours(() => now));
     for (const item of items) turns.push(item);
     return { turns, pass: (ms: number) => (now += ms) };
   };

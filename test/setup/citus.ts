@@ -10,36 +10,87 @@ interface Node {
   nodeport: number;
 }
 
+interface CitusDatabase {
+  /** At the coordinator. */
+  url: string;
+  drop(): Promise<void>;
+}
+
+/** An empty database of its own on every node of the Citus that CITUS_URL names. Dropped after the file at the latest. */
+export async function createCitusDatabase(): Promise<CitusDatabase> {
+  const database = await makeDatabase(newName());
+  leaveBehind(database.drop);
+  return database;
+}
+
 /**
- * An empty database of its own on every node of the Citus that CITUS_URL names. Dropped after the file at the latest.
- * `url`: at the coordinator.
+ * A database from which others are copied, on every node: what is distributed is files on each of them.
+ *
+ * @param fill makes its tables
+ * @returns its name, and how it is dropped
  */
-export async function createCitusDatabase(): Promise<{ url: string; drop(): Promise<void> }> {
-  const name = `test_${randomBytes(6).toString('hex')}`;
-  const at = (database: string, node?: Node) => {
-    const url = new URL(citusUrl!);
-    if (node) [url.hostname, url.port] = [node.nodename, String(node.nodeport)];
-    if (database) url.pathname = database;
-    return url.href;
-  };
-  const { hostname, port } = new URL(citusUrl!);
-  const nodes = await ask<Node>(
-    at(''),
-    `select nodename, nodeport from pg_dist_node where noderole = 'primary' and groupid <> 0 order by nodeid`,
-  );
-  const drop = async () => {
-    for (const node of [undefined, ...nodes])
-      await ask(at('', node), `drop database if exists ${name} with (force)`);
-  };
+export async function makeCitusTemplate(
+  fill: (url: string) => Promise<void>,
+): Promise<{ name: string; drop(): Promise<void> }> {
+  const name = newName();
+  const { url, drop } = await makeDatabase(name);
+  await fill(url);
+  for (const node of await everyNode()) {
+    await ask(at('', node), `alter database ${name} with allow_connections false`);
+    // Citus keeps a process in each database, and one that somebody is in cannot be copied.
+    await ask(
+      at('', node),
+      `select pg_terminate_backend(pid, 5000) from pg_stat_activity where datname = '${name}'`,
+    );
+  }
+  return { name, drop };
+}
+
+/** A copy of its own of a template. Dropped after the file at the latest. */
+export async function copyCitusDatabase(template: string): Promise<CitusDatabase> {
+  const name = newName();
+  const drop = () => dropDatabase(name);
   leaveBehind(drop);
-  for (const node of [undefined, ...nodes]) {
+  for (const node of await everyNode())
+    await ask(at('', node), `create database ${name} template ${template} strategy file_copy`);
+  return { url: at(name), drop };
+}
+
+const newName = () => `test_${randomBytes(6).toString('hex')}`;
+
+async function makeDatabase(name: string): Promise<CitusDatabase> {
+  const { hostname, port } = new URL(citusUrl!);
+  const [coordinator, ...nodes] = await everyNode();
+  for (const node of [coordinator, ...nodes]) {
     await ask(at('', node), `create database ${name}`);
     await ask(at(name, node), 'create extension citus');
   }
   await ask(at(name), `select citus_set_coordinator_host('${hostname}', ${Number(port || 5432)})`);
   for (const { nodename, nodeport } of nodes)
     await ask(at(name), `select citus_add_node('${nodename}', ${nodeport})`);
-  return { url: at(name), drop };
+  return { url: at(name), drop: () => dropDatabase(name) };
+}
+
+async function dropDatabase(name: string): Promise<void> {
+  for (const node of await everyNode())
+    await ask(at('', node), `drop database if exists ${name} with (force)`);
+}
+
+/** Address of a database, or of the one of CITUS_URL. @param node absent: the coordinator */
+function at(database: string, node?: Node): string {
+  const url = new URL(citusUrl!);
+  if (node) [url.hostname, url.port] = [node.nodename, String(node.nodeport)];
+  if (database) url.pathname = database;
+  return url.href;
+}
+
+/** The coordinator first, as undefined. */
+async function everyNode(): Promise<[undefined, ...Node[]]> {
+  const nodes = await ask<Node>(
+    at(''),
+    `select nodename, nodeport from pg_dist_node where noderole = 'primary' and groupid <> 0 order by nodeid`,
+  );
+  return [undefined, ...nodes];
 }
 
 async function ask<Row extends pg.QueryResultRow>(url: string, statement: string): Promise<Row[]> {

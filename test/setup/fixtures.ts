@@ -1,10 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { inject } from 'vitest';
-import { migrate } from '../../src/processes/migrate.ts';
-import { openPool } from '../../src/store/database.ts';
-import { distribute } from '../../src/store/distribute.ts';
-import { createCitusDatabase } from './citus.ts';
+import { copyCitusDatabase } from './citus.ts';
 import { leaveBehind } from './left-behind.ts';
 import { copyCluster } from './made-cluster.ts';
 import { TEMPLATE } from './template.ts';
@@ -18,25 +15,10 @@ export interface TestDatabase {
   drop(): Promise<void>;
 }
 
-/** `citus`: databases of tests are those of the Citus that CITUS_URL names. Empty: of the test cluster. */
-const store = process.env.TEST_STORE;
-
 /** A migrated, empty database of its own. Dropped after the file at the latest. */
 export function createDatabase(): Promise<TestDatabase> {
-  return store === 'citus' ? createDistributedDatabase() : copyDatabase(TEMPLATE);
-}
-
-/** The same on every node of a Citus: nothing that is distributed can be copied. */
-async function createDistributedDatabase(): Promise<TestDatabase> {
-  const { url, drop } = await createCitusDatabase();
-  await migrate(url);
-  const pool = openPool(url, 1);
-  try {
-    await distribute(pool);
-  } finally {
-    await pool.end();
-  }
-  return { url, drop };
+  const citusTemplate = inject('citusTemplate');
+  return citusTemplate ? copyCitusDatabase(citusTemplate) : copyDatabase(TEMPLATE);
 }
 
 /** A cluster that has been made, in a data folder where there is none: for tests of what comes behind that. */

@@ -8,6 +8,9 @@ import { startEmbeddedPostgres } from '../../src/embedded/postgres.ts';
 import { createLog } from '../../src/platform/log.ts';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { migrate } from '../../src/processes/migrate.ts';
+import { openPool } from '../../src/store/database.ts';
+import { distribute } from '../../src/store/distribute.ts';
+import { makeCitusTemplate } from './citus.ts';
 import { copyCluster } from './made-cluster.ts';
 import { startPostgresOnPort } from './postgres-on-port.ts';
 import { TEMPLATE } from './template.ts';
@@ -18,12 +21,18 @@ declare module 'vitest' {
     postgresUrl: string;
     /** Data folder of an embedded Postgres that was made and stopped. */
     madeCluster: string;
+    /** Name of the distributed database that every test's own is copied from; empty: they are of the test cluster. */
+    citusTemplate: string;
   }
 }
+
+/** `citus`: databases of tests are those of the Citus that CITUS_URL names. Empty: of the test cluster. */
+const store = process.env.TEST_STORE;
 
 interface Servers {
   url: string;
   madeCluster: string;
+  citusTemplate: string;
   stop(): Promise<void>;
 }
 
@@ -33,9 +42,10 @@ const run = globalThis as { penstockTestServers?: Promise<Servers> };
 /** Once per run, whichever tiers are in it: a cluster with a migrated template database. */
 export async function setup(project: TestProject): Promise<() => Promise<void>> {
   run.penstockTestServers ??= startServers();
-  const { url, madeCluster, stop } = await run.penstockTestServers;
+  const { url, madeCluster, citusTemplate, stop } = await run.penstockTestServers;
   project.provide('postgresUrl', url);
   project.provide('madeCluster', madeCluster);
+  project.provide('citusTemplate', citusTemplate);
   return stop;
 }
 
@@ -55,12 +65,15 @@ async function startServers(): Promise<Servers> {
   await query(postgres.url, `create database ${TEMPLATE}`);
   await migrate(template.href);
   await query(postgres.url, `alter database ${TEMPLATE} with is_template true allow_connections false`);
+  const citus = store === 'citus' ? await makeCitusTemplate(migrateAndDistribute) : undefined;
   return {
     url: postgres.url,
     madeCluster,
+    citusTemplate: citus?.name ?? '',
     async stop() {
       if (!run.penstockTestServers) return;
       delete run.penstockTestServers;
+      await citus?.drop();
       await postgres.stop();
       rmSync(home, { recursive: true, force: true });
     },
@@ -76,6 +89,12 @@ async function withoutPowerCuts(url: string): Promise<void> {
   for (const setting of ['fsync = off', 'full_page_writes = off', 'autovacuum = off'])
     await query(url, `alter system set ${setting}`);
   await query(url, 'select pg_reload_conf()');
+}
+
+async function migrateAndDistribute(url: string): Promise<void> {
+  await migrate(url);
+  const pool = openPool(url, 1);
+  await distribute(pool).finally(() => pool.end());
 }
 
 async function query(url: string, statement: string): Promise<void> {

@@ -6,6 +6,7 @@ import { replayFrom } from '../../src/store/stream-destinations.ts';
 import { appendLog, readLog, trimLog } from '../../src/store/stream-log.ts';
 import { openReader } from '../../workers/streams/read.ts';
 import { openSource } from '../../workers/streams/source.ts';
+import { entriesOf } from '../setup/stream-entries.ts';
 import { event } from '../workers/batch.ts';
 import { startReceiver } from './receiver.ts';
 
@@ -46,7 +47,7 @@ test('what began at a time is delivered again also where its id is smaller than 
   const entry = { workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} };
   // The second began first and took longer; the third is behind both.
   const times = ['08:00:05', '08:00:00', '08:00:09', '07:00:00'];
-  for (const time of times) await appendLog(pool as never, [entry], `2026-11-23T${time}Z`);
+  for (const time of times) await appendLog(pool as never, entriesOf([entry]), `2026-11-23T${time}Z`);
   const { rows } = await pool.query<{ id: number }>(
     'select id from stream_log where workspace_id = $1 order by id',
     [workspaceId],
@@ -101,7 +102,7 @@ test('rows of the log are read once, and no more of them than hold a page', asyn
   const entry = () => ({ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} });
   const sizes = [300, 1700, 1, 2];
   const rows = sizes.map((size) => Array.from({ length: size }, entry));
-  for (const entries of rows) await appendLog(pool as never, entries, now);
+  for (const entries of rows) await appendLog(pool as never, entriesOf(entries), now);
   const sent = vi.spyOn(pool, 'query');
   const read = openReader(openSource(pool, 'service_id'), workspaceId, { position: '0', place: 0 });
   const ids: string[] = [];
@@ -130,7 +131,7 @@ test('destinations of one workspace that go along together share what is read, a
   const now = new Date().toISOString();
   const entry = () => ({ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} });
   const rows = [3, 700, 1, 260].map((size) => Array.from({ length: size }, entry));
-  for (const entries of rows) await appendLog(pool as never, entries, now);
+  for (const entries of rows) await appendLog(pool as never, entriesOf(entries), now);
   const sent = vi.spyOn(pool, 'query');
   const source = openSource(pool, 'service_id');
   const start = { position: '0', place: 0 };
@@ -188,7 +189,7 @@ test('when a row is trimmed in whose middle the cursor stands, all of the next o
   const entry = () => ({ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} });
   const rows = [800, 60, 300].map((size) => Array.from({ length: size }, entry));
   const [begun, ...others] = rows;
-  await appendLog(pool as never, begun!, now);
+  await appendLog(pool as never, entriesOf(begun!), now);
   const { end } = (await openReader(openSource(pool, 'service_id'), workspaceId, {
     ...{ position: '0', place: 0 },
   })('999999999'))!;
@@ -200,7 +201,7 @@ test('when a row is trimmed in whose middle the cursor stands, all of the next o
     workspaceId,
   ]);
   expect(await trimLog(pool, 7, 100)).toMatchObject({ lost: [late.id] });
-  for (const entries of others) await appendLog(pool as never, entries, now);
+  for (const entries of others) await appendLog(pool as never, entriesOf(entries), now);
   const read = openReader(openSource(pool, 'service_id'), workspaceId, await cursorOf(late));
   const ids: string[] = [];
   for (let page = await read('999999999'); page; page = await read('999999999'))
@@ -213,7 +214,7 @@ test('a cursor in the middle of a row that an earlier release has stored loses n
   const entries = Array.from({ length: 9 }, () => ({
     ...{ workspaceId, kind: 'i' as const, profileId: NIL, id: newId(), detail: {} },
   }));
-  await appendLog(pool as never, entries, new Date().toISOString());
+  await appendLog(pool as never, entriesOf(entries), new Date().toISOString());
   // It was the row before, whichever that was.
   const read = openReader(openSource(pool, 'service_id'), workspaceId, { position: '0', place: 5 });
   const page = await read('999999999');

@@ -68,10 +68,13 @@ export function streamToFiles(
 }
 
 /** Makes each row of the log as old as the one before it and so many seconds younger. */
-export const rowsFrom = (workspace: { id: string }, at: string, seconds: number) =>
-  pool.query(
-    `update stream_log set at = $2::timestamptz + numbered.n * $3::double precision * interval '1 s'
-     from (select id, row_number() over (order by id) - 1 as n from stream_log where workspace_id = $1) as numbered
-     where stream_log.workspace_id = $1 and stream_log.id = numbered.id`,
-    [workspace.id, at, seconds],
+export async function rowsFrom(workspace: { id: string }, at: string, seconds: number): Promise<void> {
+  const { rows } = await pool.query<{ id: string }>(
+    'select id::text from stream_log where workspace_id = $1 order by id',
+    [workspace.id],
   );
+  for (const [n, { id }] of rows.entries())
+    await pool.query('update stream_log set at = $3 where workspace_id = $1 and id = $2', [
+      ...[workspace.id, id, new Date(Date.parse(at) + n * seconds * 1000)],
+    ]);
+}

@@ -11,6 +11,7 @@ import { DeliveryError, type FileDestination } from '../../src/streams/destinati
 import { openDestination } from '../../src/streams/open-destination.ts';
 import { remove } from '../identity/objects.ts';
 import { temporaryFolder } from '../setup/left-behind.ts';
+import { entriesOf } from '../setup/stream-entries.ts';
 import { attributes, event } from '../workers/batch.ts';
 import { inBucket, inFolder, messagesOf, rowsFrom, streamToFiles } from './file-scene.ts';
 import { apply, cursorOf, deliverStreams, pool, soon, stream, useStore } from './scene.ts';
@@ -33,12 +34,12 @@ test.each(places)(
     // Two before the hour, one behind it, one that began before the hour and took effect behind it, two in the next hour.
     await rowsFrom(workspace, '2026-11-24T08:59:58Z', 1);
     await pool.query(
-      `update stream_log set at = '2026-11-24T08:59:59.5Z' where id =
+      `update stream_log set at = '2026-11-24T08:59:59.5Z' where workspace_id = $1 and id =
        (select id from stream_log where workspace_id = $1 order by id offset 3 limit 1)`,
       [workspaceId],
     );
     await pool.query(
-      `update stream_log set at = at + interval '1 hour' where id in
+      `update stream_log set at = '2026-11-24T10:00:02Z'::timestamptz where workspace_id = $1 and id in
        (select id from stream_log where workspace_id = $1 order by id offset 4)`,
       [workspaceId],
     );
@@ -119,7 +120,7 @@ test('nothing is leased for a file before its oldest row is old enough, or there
   await soon(async () => !(await dueNow()).includes(id));
   const entry = () => ({ workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} });
   const entries = Array.from({ length: 20_000 }, entry);
-  await appendLog(pool as never, entries, new Date().toISOString());
+  await appendLog(pool as never, entriesOf(entries), new Date().toISOString());
   expect(await dueNow()).toContain(id);
   await removeDestination(pool, { workspaceId, id });
 });
@@ -130,7 +131,7 @@ test('while a transaction holds the log back, a file is looked for more seldom, 
   const slow = await pool.connect();
   await slow.query('begin');
   const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
-  await appendLog(slow as never, [entry], new Date().toISOString());
+  await appendLog(slow as never, entriesOf([entry]), new Date().toISOString());
   await apply(workspace, event('ada', 'one'));
   const running = deliverStreams();
   await soon(async () => (await state()).nextTryAt !== null);

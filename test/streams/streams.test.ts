@@ -6,6 +6,7 @@ import { appendLog, readLog } from '../../src/store/stream-log.ts';
 import { DeliveryError } from '../../src/streams/destination.ts';
 import { signatureOf } from '../../src/streams/webhook.ts';
 import { identity, merge, remove } from '../identity/objects.ts';
+import { entriesOf } from '../setup/stream-entries.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { attributes, event, openPool, purchase, silent } from '../workers/batch.ts';
 import { type Received, startReceiver } from './receiver.ts';
@@ -113,8 +114,8 @@ describe('the horizon', () => {
     const now = new Date().toISOString();
     const slow = await openPool(url).connect();
     await slow.query('begin');
-    await appendLog(slow as never, [{ ...entry, id: newId() }], now);
-    await appendLog(pool as never, [entry], now);
+    await appendLog(slow as never, entriesOf([{ ...entry, id: newId() }]), now);
+    await appendLog(pool as never, entriesOf([entry]), now);
     const read = async () => {
       await watch.look();
       await watch.look();
@@ -137,8 +138,8 @@ describe('the horizon', () => {
     const slow = await openPool(url).connect();
     try {
       await slow.query('begin');
-      await appendLog(slow as never, [entry()], now);
-      await appendLog(pool as never, [entry()], now);
+      await appendLog(slow as never, entriesOf([entry()]), now);
+      await appendLog(pool as never, entriesOf([entry()]), now);
       await watch.look();
       const read = { after: '0', horizon: watch.horizon(), limit: 10, entries: 10 };
       return await readLog(pool, workspaceId, read);
@@ -195,12 +196,12 @@ describe('the horizon', () => {
     const { workspaceId } = await stream('http://127.0.0.1:9');
     const watch = watchHorizon(pool);
     const entry = { workspaceId, kind: 'i' as const, profileId: newId(), id: newId(), detail: {} };
-    await appendLog(pool as never, [entry], new Date().toISOString());
+    await appendLog(pool as never, entriesOf([entry]), new Date().toISOString());
     const sent = vi.spyOn(pool, 'query');
     await Promise.all(Array.from({ length: 20 }, () => watch.look()));
     expect(sent.mock.calls.length).toBeLessThanOrEqual(3);
     sent.mockRestore();
-    await appendLog(pool as never, [{ ...entry, id: newId() }], new Date().toISOString());
+    await appendLog(pool as never, entriesOf([{ ...entry, id: newId() }]), new Date().toISOString());
     const before = BigInt(watch.horizon());
     const failing = vi.spyOn(pool, 'query').mockImplementation(() => Promise.reject(new Error('away')));
     const looks = await Promise.allSettled([watch.look(), watch.look()]);

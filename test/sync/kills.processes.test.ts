@@ -70,11 +70,11 @@ describe.each(backends)('processes that end in the middle of a sync, with the qu
   /** Every row stands there once: by user and name, and in the sums. */
   async function expectExact(times: number) {
     const { rows } = await fleet.pool.query(
-      `select count(*)::integer as rows, count(distinct (profile_id, name))::integer as different,
-              (select sum(count)::integer from event_summaries) as summed
-       from events`,
+      'select count(*)::integer as rows, count(distinct (profile_id, name))::integer as different from events',
     );
-    expect(rows[0]).toEqual({ rows: ROWS * times, different: 4000, summed: ROWS * times });
+    expect(rows[0]).toEqual({ rows: ROWS * times, different: 4000 });
+    const summed = await fleet.pool.query('select sum(count)::integer as summed from event_summaries');
+    expect(summed.rows[0]).toEqual({ summed: ROWS * times });
     expect((await fleet.pool.query('select from sync_chunks')).rowCount).toBe(0);
   }
 

@@ -9,6 +9,7 @@ import { connectProducer, openQueue, type QueueConnection } from '../../src/queu
 import { watchApplied } from '../../src/queue/effects.ts';
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { laneName } from '../../src/queue/lanes.ts';
+import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { startRun } from '../../src/store/sync-runs.ts';
 import { createRowJudge, createRules } from '../../workers/sync/chunk.ts';
@@ -22,6 +23,13 @@ import { createWorkspace } from '../setup/workspace.ts';
 import { type MemoryRows, memorySource } from './memory-source.ts';
 
 const log = createLog('test', 'silent');
+
+/** In the form that a distributed Postgres takes as well. */
+const readErrors = ofOneWorkspace(`
+  select kept.number::integer, kept.reason
+  from kept_row_errors as kept
+  where kept.job_id = $1 and kept.workspace_id = $2::uuid
+  order by kept.number`);
 
 export const never: Leaving = { soon: new AbortController().signal, now: new AbortController().signal };
 
@@ -136,10 +144,7 @@ export async function createSyncScene(
 
     /** Why rows of a run failed, by their numbers, as everybody reads them: what is gone with its user is hidden at once. */
     async errors(runId: string): Promise<Record<string, string>> {
-      const { rows } = await pool.query(
-        'select number::integer, reason from kept_row_errors where job_id = $1 order by number',
-        [runId],
-      );
+      const { rows } = await pool.query(readErrors, [runId, workspaceId]);
       return Object.fromEntries(rows.map(({ number, reason }) => [number, reason]));
     },
 

@@ -58,8 +58,10 @@ describe.each(eitherBackend)('the sync process, with the queue in %s', (backend)
   async function readBack(user: string) {
     const { rows } = await fleet.pool.query(
       `select first_name, custom_attributes as attributes,
-        (select count(*)::integer from events where events.profile_id = profiles.id) as events,
-        (select sum(price)::float8 from purchases where purchases.profile_id = profiles.id) as spent
+        (select count(*)::integer from events
+          where events.workspace_id = $1 and events.profile_id = profiles.id) as events,
+        (select sum(price)::float8 from purchases
+          where purchases.workspace_id = $1 and purchases.profile_id = profiles.id) as spent
        from profiles where workspace_id = $1 and external_id = $2`,
       [fleet.workspace.id, user],
     );

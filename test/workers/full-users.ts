@@ -1,7 +1,7 @@
 import type pg from 'pg';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { attributes } from './batch.ts';
+import { attributes, makeTriggers } from './batch.ts';
 
 /** Nearly as much as the custom attributes of one user may take. */
 export const FULL: Record<string, Json> = Object.fromEntries(
@@ -23,14 +23,16 @@ export async function growFullUsers(
      select $1, gen_random_uuid(), 'full-' || n, $2, now(), now() from generate_series(1, $3::integer) as n`,
     [workspaceId, FULL, count],
   );
-  await pool.query(`
-    create or replace function take_time() returns trigger language plpgsql as $$
+  await makeTriggers(pool, [
+    `create or replace function take_time() returns trigger language plpgsql as $$
     begin
       perform pg_sleep(${milliseconds / 1000});
       return new;
-    end $$;
-    create or replace trigger take_time before update on profiles
-      for each row when (new.workspace_id = '${workspaceId}') execute function take_time()`);
+    end $$`,
+    'drop trigger if exists take_time on profiles',
+    `create trigger take_time before update on profiles
+      for each row when (new.workspace_id = '${workspaceId}') execute function take_time()`,
+  ]);
 }
 
 /** A small change of each of them. */

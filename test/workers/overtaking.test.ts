@@ -67,7 +67,10 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
       await waitUntil(async () => (await trailOf(scene.workspace, user)).length === 1, { what: 'the user' });
       const blocker = await scene.pool.connect();
       await blocker.query('begin');
-      await blocker.query('select from profiles where external_id = $1 for update', [user]);
+      await blocker.query('select from profiles where workspace_id = $2 and external_id = $1 for update', [
+        user,
+        scene.workspace.id,
+      ]);
       const flood = Array.from({ length: 40 }, (_, number) => of([scene.workspace], step(user, number)));
       const calm = Array.from({ length: 4 }, (_, number) => of([quiet!], step(`${kind}-calm`, number)));
       const shared = of([quiet!, other!], event(`${kind}-shared`));

@@ -2,18 +2,18 @@ import fc from 'fast-check';
 import { v7 as uuidv7 } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
-import { type Held, inPieces, takePieces, turnsOf } from '../../workers/batch/parts.ts';
+import { type HandedIn, inPieces, takePieces, turnsOf } from '../../workers/batch/parts.ts';
 
 const [a, b, c] = [uuidv7(), uuidv7(), uuidv7()];
 
 /** An envelope of these workspaces, as a lane hands it in. */
-function piece(workspaces: string[], objects = 1, lane = 0): Held {
+function piece(workspaces: string[], objects = 1, lane = 0): HandedIn {
   const requests = workspaces.map((workspace_id) => ({ request_id: uuidv7(), workspace_id }));
   const envelope = { requests, objects: Array.from({ length: objects }) } as unknown as Envelope;
   return { deliveries: [{ id: uuidv7(), lane, envelope }], done() {} };
 }
 
-const turnsIn = (held: Held[]) => held.map(({ deliveries }) => deliveries.flatMap(turnsOf));
+const turnsIn = (held: HandedIn[]) => held.map(({ deliveries }) => deliveries.flatMap(turnsOf));
 
 describe('G3: what a transaction takes of what lanes have handed in', () => {
   test('is never a late piece whose neighbour waits before it', () => {
@@ -37,7 +37,7 @@ describe('G3: what a transaction takes of what lanes have handed in', () => {
         const order = [...taken, ...left];
         expect([...order].sort(byPlace(all))).toEqual(all);
         for (const turn of new Set(turnsIn(all).flat())) {
-          const own = (some: Held[]) => some.filter((one) => turnsIn([one])[0]!.includes(turn));
+          const own = (some: HandedIn[]) => some.filter((one) => turnsIn([one])[0]!.includes(turn));
           expect(own(order)).toEqual(own(all));
         }
       }),
@@ -51,6 +51,6 @@ describe('G3: what a transaction takes of what lanes have handed in', () => {
   });
 });
 
-function byPlace(all: Held[]) {
-  return (one: Held, other: Held) => all.indexOf(one) - all.indexOf(other);
+function byPlace(all: HandedIn[]) {
+  return (one: HandedIn, other: HandedIn) => all.indexOf(one) - all.indexOf(other);
 }

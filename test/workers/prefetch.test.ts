@@ -75,7 +75,10 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
         await allApplied(entries.slice(0, 1));
         const blocker = await scene.pool.connect();
         await blocker.query('begin');
-        await blocker.query('select from profiles where external_id = $1 for update', [user]);
+        await blocker.query('select from profiles where workspace_id = $2 and external_id = $1 for update', [
+          user,
+          scene.workspace.id,
+        ]);
         await addOneByOne(entries.slice(1));
         await blocker.query('select pg_sleep(0.3)');
         await blocker.query('commit');

@@ -2,6 +2,7 @@ import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import { createLog } from '../../src/platform/log.ts';
 import { inTransaction, openPool } from '../../src/store/database.ts';
+import { NotOfOneWorkspace } from '../../src/store/one-workspace.ts';
 import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { classify, triesOf } from '../../workers/batch/failures.ts';
@@ -9,22 +10,32 @@ import { LIMITS } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
+import {
+  createStore,
+  deliver,
+  event,
+  makeTriggers,
+  point,
+  readDeadLetters,
+  readSums,
+  silent,
+} from './batch.ts';
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
 beforeAll(async () => {
   ({ pool } = await createStore());
-  await pool.query(`
-    create function stumble() returns trigger language plpgsql as $$
+  await makeTriggers(pool, [
+    `create function stumble() returns trigger language plpgsql as $$
     begin
       if new.name = 'sleeps' then perform pg_sleep(60); end if;
       if new.name = 'heavy' then perform pg_sleep(0.3); end if;
       if new.name = 'greedy' then raise exception 'out of memory' using errcode = '53200'; end if;
       if new.name = 'idle' then raise exception 'idle too long' using errcode = '25P03'; end if;
       return new;
-    end $$;
-    create trigger stumble before insert on events for each row execute function stumble()`);
+    end $$`,
+    'create trigger stumble before insert on events for each row execute function stumble()',
+  ]);
 });
 afterAll(() => pool.end());
 beforeEach(async () => {
@@ -131,6 +142,50 @@ describe('G8: one object of thousands takes too long', () => {
   });
 });
 
+describe('G4: a statement that the store cannot plan is a fault of the service', () => {
+  const unplannable = 'could not create distributed plan';
+
+  test('its object is no dead letter, its lane waits, the other lanes go on, and it takes effect once it can', {
+    timeout: 60_000,
+  }, async () => {
+    await makeTriggers(pool, [
+      `create function find_no_plan() returns trigger language plpgsql as $$
+      begin raise exception '${unplannable}' using errcode = '0A000'; end $$`,
+      `create trigger find_no_plan before insert on events
+        for each row when (new.name = 'unplannable') execute function find_no_plan()`,
+    ]);
+    const log = createLog('test', 'silent');
+    const told: { reason: string; message: string }[] = [];
+    log.error = (line: unknown, message?: unknown) =>
+      void told.push({ reason: (line as { err: Error }).err.message, message: String(message) });
+    const coalescer = start(log);
+    let isOver = false;
+    const waits = coalescer
+      .apply(
+        deliver(workspace, [point('ann'), event('ann', 'unplannable')]),
+        deliver(workspace, [point('bob')], 1),
+        deliver(workspace, [point('ann')]),
+      )
+      .then(() => {
+        isOver = true;
+      });
+    await waitUntil(() => told.length > 6, { what: 'it to be told more often than anything is tried' });
+    expect(told.at(-1)).toEqual({
+      reason: unplannable,
+      message: expect.stringContaining('a statement of ours'),
+    });
+    await coalescer.apply(deliver(workspace, [point('carl')], 2));
+    expect(isOver).toBe(false);
+    expect(await lettersOf()).toEqual([]);
+    expect(await readSums(pool, workspace)).toMatchObject({ events: 0, points: 2 });
+
+    await makeTriggers(pool, ['drop trigger find_no_plan on events']);
+    await waits;
+    expect(await lettersOf()).toEqual([]);
+    expect(await readSums(pool, workspace)).toMatchObject({ events: 1, points: 4 });
+  });
+});
+
 test('a wait for a lock fails before its statement does: it must not look as if the objects took too long', () => {
   for (const { statement, lock } of [LIMITS, BISECTING, ALONE]) expect(lock).toBeLessThan(statement);
 });
@@ -144,8 +199,16 @@ test.each([
   ['one that is not the primary', { code: '25006' }],
   ['tables that are not there yet', { code: '42P01' }],
   ['a lock that somebody holds', { code: '55P03' }],
+  ['a statement that cannot be planned', { code: '0A000' }],
+  ['a set of several workspaces where one is meant', new NotOfOneWorkspace('two')],
+  ['a server that prepares no transactions', { code: '55000' }],
+  [
+    'one without room for another one',
+    { code: '53200', message: 'maximum number of prepared transactions reached' },
+  ],
 ])("%s is nobody's fault, however often it comes back", (_, error) => {
   expect(triesOf(error)).toBe(Number.POSITIVE_INFINITY);
+  expect(classify(error)).toBe('transient');
 });
 
 test('what time, memory or a connection runs out of is, at the third time', () => {

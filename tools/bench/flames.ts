@@ -1,6 +1,6 @@
 /**
  * Draws what web and worker do at full load: a flame graph of each, from `node --cpu-prof`, at 75 objects per request
- * unless told; traced: every request is, and sent to a collector of the bench's own.
+ * unless told; traced: every request is, and sent to a collector of the bench's own; streamed: all of it is sent on as well.
  *
  *   npm run flames
  *   npm run flames -- --objects 1 --traced
@@ -35,6 +35,7 @@ interface Options {
   seconds: number;
   objects: number;
   traced: boolean;
+  streamed: boolean;
 }
 
 async function main(): Promise<void> {
@@ -43,12 +44,13 @@ async function main(): Promise<void> {
     .option('--seconds <number>', 'length of the load', Number, 8)
     .option('--objects <number>', 'objects per request', Number, 75)
     .option('--traced', 'while every request is traced', false)
+    .option('--streamed', 'while all of it is sent on to two webhooks', false)
     .option('--output <folder>', 'where the drawings go', path.join(packageRoot, 'generated'))
     .parse(process.argv)
     .opts<Options>();
   const { output, seconds, objects } = options;
   if (!(seconds > 0 && objects >= 1)) throw new Error('--seconds and --objects are numbers above 0');
-  const what = `${objects} per request${options.traced ? ', traced' : ''}`;
+  const what = `${objects} per request${options.traced ? ', traced' : ''}${options.streamed ? ', streamed' : ''}`;
   const environment = await startEnvironment();
   try {
     const profiles = path.join(environment.folder, 'profiles');
@@ -70,7 +72,7 @@ async function main(): Promise<void> {
 /** Leaves the profiles in the folder. @returns when the load was, without the warm-up before it */
 async function profileLoad(
   profiles: string,
-  { seconds, objects, traced }: Options,
+  { seconds, objects, traced, streamed }: Options,
   environment: Awaited<ReturnType<typeof startEnvironment>>,
 ): Promise<Span> {
   const size = sizeOf(seconds);
@@ -79,7 +81,13 @@ async function profileLoad(
     QUEUE_TIMEOUT_MS: '5000',
     ...(traced ? { OTEL_EXPORTER_OTLP_ENDPOINT: await environment.collector() } : {}),
   };
-  const ours = await startOurs(environment, settings, { name: 'flames', redis: 0, profiles });
+  const place = {
+    name: 'flames',
+    redis: 0,
+    profiles,
+    ...(streamed && { streamsTo: await environment.collector() }),
+  };
+  const ours = await startOurs(environment, settings, place);
   try {
     await seedUsers(ours, size.users);
     await warmUp(ours, environment, size, Number.POSITIVE_INFINITY);
@@ -87,7 +95,13 @@ async function profileLoad(
     const connections = objects === 1 ? CONNECTIONS_OF_1 : CONNECTIONS_OF_75;
     const shape = { objects, connections, maxRequests: Number.POSITIVE_INFINITY };
     const figure = await measurePipeline(ours, environment, { ...size, ...shape });
-    process.stdout.write(describeFigure(1, `ours-${objects}${traced ? '-traced' : ''}, watched`, figure));
+    process.stdout.write(
+      describeFigure(
+        1,
+        `ours-${objects}${traced ? '-traced' : ''}${streamed ? '-streamed' : ''}, watched`,
+        figure,
+      ),
+    );
     return { from, to: now() };
   } finally {
     await ours.stop();

@@ -1,9 +1,9 @@
 import type { Connection } from '../../src/store/database.ts';
-import type { StreamEntry } from '../../src/store/stream-log.ts';
-import type { Refused } from './failures.ts';
+import type { StreamEntries } from '../../src/store/stream-log.ts';
+import type { RefusedObject } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { load } from './load.ts';
-import { toStreamEntries } from './stream-entries.ts';
+import { joined, toStreamEntries } from './stream-entries.ts';
 import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
@@ -24,7 +24,7 @@ export interface Applied {
   /** Objects that are done with, from the first: they took effect or are refused. */
   count: number;
   /** Those that could not be applied; their dead letters are written. */
-  refused: Refused[];
+  refused: RefusedObject[];
   /** Objects that the next round would look at. */
   size: number;
   /** Whether profiles were merged, or were to be deleted: something may be left to do beside the lanes. */
@@ -32,7 +32,7 @@ export interface Applied {
   /** Objects whose user goes by a name of another lane. */
   namedElsewhere: WorkItem[];
   /** For the log of streams. */
-  entries: StreamEntry[];
+  entries: StreamEntries[];
 }
 
 export function nothingApplied(): Applied {
@@ -56,7 +56,7 @@ export function addApplied(
   sum.refused.push(...refused);
   sum.leavesTombstones ||= leavesTombstones;
   sum.namedElsewhere.push(...namedElsewhere);
-  sum.entries = sum.entries.concat(entries);
+  sum.entries = joined(sum.entries, entries);
 }
 
 /** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
@@ -105,7 +105,8 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     if (folded === 0) throw new TypeError('the object needs a reload after each load');
     const states = await writeChanges(tx, changes, terms.now);
     if (terms.streamed && terms.streamed.size > 0)
-      applied.entries = applied.entries.concat(
+      applied.entries = joined(
+        applied.entries,
         toStreamEntries({ changes, states, round: round.slice(0, folded) }, terms.streamed),
       );
     applied.refused.push(...changes.refused);

@@ -7,7 +7,7 @@ import type { Outcome } from '../../src/store/outcomes.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
 import type { PushTokenRow } from '../../src/store/push-tokens.ts';
 import type { Group } from '../../src/store/subscription-states.ts';
-import type { HeldProfile } from './held-profile.ts';
+import type { LoadedProfile } from './loaded-profile.ts';
 import type { Profiles } from './profiles.ts';
 import type { States } from './states.ts';
 import type { RELOAD, WorkItem } from './work-item.ts';
@@ -26,11 +26,11 @@ export function noEmailChanges(crowded: ReadonlySet<string>): EmailChanges {
   return { bounces: new Map(), clearedSpam: [], crowded };
 }
 
-/** What a batch writes. A map is keyed by what may stand once in its statement. */
+/** What a round writes. A map is keyed by what may stand once in its statement. */
 export interface Changes {
   profiles: Profiles;
   groups: Map<string, Group>;
-  /** Tokens that belonged to someone before the batch. */
+  /** Tokens that belonged to someone before the round. */
   ownedTokens: Set<string>;
   pushTokens: Map<string, PushTokenRow>;
   states: States;
@@ -57,7 +57,7 @@ export interface IdentityChanges {
   deprecated: DeprecatedExternalId[];
   undeprecated: { workspace_id: string; external_id: string; profile_id: string }[];
   merges: MergePair[];
-  deleted: HeldProfile[];
+  deleted: LoadedProfile[];
   /** The deletes themselves, whether they found anybody or not. */
   deletes: WorkItem[];
   outcomes: Outcome[];

@@ -4,22 +4,31 @@ import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 import { createBeside } from './beside.ts';
-import { type BatchResult, blameOf, createFailures, type Failed, type Left, triesOf } from './failures.ts';
+import {
+  type BatchResult,
+  blameOf,
+  createFailures,
+  type Failed,
+  isOurStatement,
+  type Left,
+  triesOf,
+} from './failures.ts';
 import type { Delivery } from './open.ts';
 import {
   byLane,
   countObjects,
-  type Held,
+  type HandedIn,
   inPieces,
   lanesOf,
-  leftOf,
   objectsOf,
   PART_MS,
   type Part,
+  remainingOf,
   takePieces,
+  tellDone,
   workspacesOf,
 } from './parts.ts';
-import { reportBatch } from './report.ts';
+import { reportBatch, reportRetry } from './report.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
 import { createApart } from './settle-alone.ts';
 
@@ -79,7 +88,7 @@ interface CoalescerOptions {
  * in it by bisection, until the object is found.
  */
 export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTombstones }: CoalescerOptions) {
-  let held: Held[] = [];
+  let held: HandedIn[] = [];
   /** Lanes of which a part is in a transaction: what is held of them comes behind that part. */
   const lanesInWork = new Set<number>();
   let transactions = 0;
@@ -114,7 +123,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
     if (free.length > 0 && (sound <= 0 || objectsOf(free) >= LARGE)) void applyHeld();
   }
 
-  const isFree = (one: Held) => !lanesOf(one).some((lane) => lanesInWork.has(lane));
+  const isFree = (one: HandedIn) => !lanesOf(one).some((lane) => lanesInWork.has(lane));
 
   async function applyHeld(): Promise<void> {
     transactions++;
@@ -124,7 +133,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
       const lanes = new Set(taken.flatMap(lanesOf));
       for (const lane of lanes) lanesInWork.add(lane);
       /** What is left of lanes waits for its turn, behind those of others. */
-      const giveBack = async (left: Held[], given: Iterable<number>) => {
+      const giveBack = async (left: HandedIn[], given: Iterable<number>) => {
         held = [...left, ...held];
         await tellFollowers(left);
         for (const lane of given) if (lanes.delete(lane)) lanesInWork.delete(lane);
@@ -135,7 +144,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
   }
 
   /** Lets the lanes hand in what waits behind these. */
-  async function tellFollowers(left: Held[]): Promise<void> {
+  async function tellFollowers(left: HandedIn[]): Promise<void> {
     const cut = new Set(left.flatMap(lanesOf));
     const hearings = [...cut].map(async (lane) => {
       const pending = held.flatMap(({ deliveries }) => deliveries.filter((one) => one.lane === lane));
@@ -145,7 +154,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
   }
 
   /** As much as a transaction may hold of what is held of free lanes, in its order, but for those whose time was over. */
-  function take(): Held[] {
+  function take(): HandedIn[] {
     const free = held.filter(isFree);
     const later = held.filter((one) => !isFree(one));
     if (most >= ALL) {
@@ -164,8 +173,8 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
    * @returns false: abandoned
    */
   async function settle(
-    batch: Held[],
-    giveBack: (left: Held[], lanes: Iterable<number>) => Promise<void>,
+    batch: HandedIn[],
+    giveBack: (left: HandedIn[], lanes: Iterable<number>) => Promise<void>,
   ): Promise<boolean> {
     const deliveries = batch.flatMap((one) => one.deliveries);
     let before = { failed: UNKNOWN, whole: false };
@@ -173,7 +182,8 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
       const ended = await settleTogether(deliveries);
       if (ended === 'abandoned') return false;
       if ('envelopes' in ended) {
-        await giveBack(leftOf(batch, ended.envelopes), batch.flatMap(lanesOf));
+        tellDone(batch, ended.envelopes);
+        await giveBack(remainingOf(batch, ended.envelopes), batch.flatMap(lanesOf));
         return true;
       }
       before = { failed: ended, whole: deliveries.length === 1 };
@@ -226,7 +236,9 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
           // What is slow or hopeless keeps nobody else from taking effect.
           beginMore();
           metrics.retries.inc();
-          log.warn({ err: error, envelopes, retry_in_ms: wait }, 'not applied yet');
+          reportRetry(log, { error, envelopes, wait });
+          // Each lane for itself: those that do not need the statement go on.
+          if (isOurStatement(error)) return UNKNOWN;
           const times = await failures.count(error);
           if (times > 0 && (fault === 'lasting' || times >= triesOf(error))) {
             log.error({ err: error, envelopes }, 'what may fail the same way each time is tried apart');

@@ -44,14 +44,18 @@ export type ErrorClass =
   | 'permanent';
 
 /**
- * SQLSTATE classes that blame the data: feature not supported for a value, cardinality, data exception, integrity,
- * program limit, and an exception that a trigger raises.
+ * SQLSTATE classes that blame the data: cardinality, data exception, integrity, program limit, and an exception that a
+ * trigger raises.
  */
-const PERMANENT = ['0A', '21', '22', '23', '54', 'P0'];
+const PERMANENT = ['21', '22', '23', '54', 'P0'];
+
+/**
+ * Of a statement that the store cannot carry out as it is written, whatever it is given: a distributed Postgres finds no
+ * plan, or a migration has changed the shape of its rows. No value of ours is refused like that.
+ */
+const UNSUPPORTED = '0A';
 
 const UNIQUE_VIOLATION = '23505';
-/** Of a prepared statement whose rows have another shape by now, among others. */
-const STALE_STATEMENT = '0A000';
 
 /** A unique violation on these means that another lane was faster; the next try finds its row. */
 const RACES = new Set([
@@ -67,9 +71,7 @@ const RACES = new Set([
  * the connection's.
  */
 export function classify(error: unknown): ErrorClass {
-  const { code, constraint, message } = error as { code?: unknown; constraint?: string; message?: string };
-  // A migration beside it: the connection's statements are those of another shape.
-  if (code === STALE_STATEMENT && message?.includes('cached plan')) return 'transient';
+  const { code, constraint } = error as { code?: unknown; constraint?: string };
   if (typeof code !== 'string' || code.startsWith('ERR_'))
     return isMistake(error) ? 'permanent' : 'transient';
   if (isLostRace(code, constraint)) return 'transient';
@@ -83,10 +85,11 @@ export const TRIES = 3;
 const TRIES_OF_CHANCE = 10;
 
 /**
- * What is nobody's fault, however often it comes back: a server that goes down, comes up, is full, or is not the
- * primary any more; tables that are not there yet; a lock that somebody holds.
+ * What is nobody's fault, however often it comes back: a server that goes down, comes up, is full, lacks a setting, or
+ * is not the primary any more; tables that are not there yet; a lock that somebody holds; a statement of ours.
  */
 const AWAY = [
+  UNSUPPORTED,
   '08',
   '28',
   '3D',
@@ -99,16 +102,25 @@ const AWAY = [
   '58',
   '25006',
   '42',
-  '55P03',
+  '55',
 ];
+
+/** Whether a statement of ours is to blame: a new release has to mend it, and somebody has to know of it. */
+export function isOurStatement(error: unknown): boolean {
+  const { code, message } = error as { code?: unknown; message?: string };
+  const isStale = message?.includes('cached plan') === true;
+  return typeof code === 'string' && code.startsWith(UNSUPPORTED) && !isStale;
+}
 
 /**
  * How often a transient error may come back the same way, while the store answers others, before the objects in hand
  * are tried apart. Infinity: for ever.
  */
 export function triesOf(error: unknown): number {
-  const { code, constraint } = error as { code?: unknown; constraint?: string };
+  const { code, constraint, message } = error as { code?: unknown; constraint?: string; message?: string };
   if (typeof code !== 'string') return TRIES_OF_CHANCE;
+  // Two phases find no room to be noted: Postgres calls that its memory.
+  if (message?.includes('prepared transactions')) return Number.POSITIVE_INFINITY;
   // A code of Node's: the network's.
   if (code.length !== 5 || code.startsWith('E')) return Number.POSITIVE_INFINITY;
   if (AWAY.some((away) => code.startsWith(away))) return Number.POSITIVE_INFINITY;
@@ -155,7 +167,7 @@ function isMistake(error: unknown): boolean {
 }
 
 /** An object that cannot be applied, and why: one sentence for a person. */
-export interface Refused {
+export interface RefusedObject {
   item: WorkItem;
   reason: string;
 }
@@ -164,7 +176,7 @@ export interface Refused {
  * Writes down objects that cannot be applied, at their place in the order: a delete that follows finds their dead
  * letters. Whoever waits for the outcome is told.
  */
-export async function recordRefused(tx: Connection, refused: Refused[]): Promise<void> {
+export async function recordRefused(tx: Connection, refused: RefusedObject[]): Promise<void> {
   await insertDeadLetters(
     tx,
     refused.map(({ item, reason }) => toFailed({ ...item, id: item.object.id }, reason)),

@@ -19,16 +19,17 @@ import {
   type SharingRow,
 } from '../../src/store/identifiers.ts';
 import { ByIdentifier, type Kind, kindOf } from './by-identifier.ts';
-import type { HeldProfile } from './held-profile.ts';
-import { candidateLoads, lockChanged } from './lock.ts';
+import { candidateLoads } from './load-candidates.ts';
+import type { LoadedProfile } from './loaded-profile.ts';
+import { lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
 import { isTrack, type WorkItem } from './work-item.ts';
 
-/** Times that a batch is loaded again because somebody whom it found was gone when it came to lock them. */
+/** Times that a round is loaded again because somebody whom it found was gone when it came to lock them. */
 const MAX_LOOKS = 5;
 
 /**
- * Loads everyone whom a batch names, one statement per kind of identifier, and locks those whom an attribute
+ * Loads everyone whom a round names, one statement per kind of identifier, and locks those whom an attribute
  * object or an identity operation may change, in id order, and those of whom a state is set: nobody gives them
  * another address meanwhile.
  *
@@ -60,7 +61,7 @@ export async function loadProfiles(
   throw new Error('profiles were merged or deleted while they were being locked');
 }
 
-/** The identifiers of a batch, by their kinds. */
+/** The identifiers of a round, by their kinds. */
 interface AllNamed extends Record<Kind, Named> {
   /** External ids that only events and purchases name: of their users nothing but the id is needed. */
   plain: Named;
@@ -73,7 +74,7 @@ interface Named {
   names: string[];
 }
 
-/** The identifiers of a batch, each once. */
+/** The identifiers of a round, each once. */
 function nameOnce(items: WorkItem[]): AllNamed {
   const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
   const named = {
@@ -217,7 +218,7 @@ async function loadSharing(
 
 /** Looks up under which labels the profiles have aliases that an operation may give another one. */
 export async function loadLabels(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
-  const wanted = new Set<HeldProfile>();
+  const wanted = new Set<LoadedProfile>();
   for (const { workspaceId, object } of items) {
     if (object.kind !== 'alias_new') continue;
     const { external_id } = object;
@@ -234,7 +235,7 @@ export async function loadLabels(tx: Connection, items: WorkItem[], profiles: Pr
 
 /** Looks up how many external ids lead to the profiles that an operation may give another one. */
 export async function loadDeprecated(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
-  const wanted = new Set<HeldProfile>();
+  const wanted = new Set<LoadedProfile>();
   for (const { workspaceId, object } of items) {
     if (object.kind !== 'external_id_rename') continue;
     const external_id = object.current_external_id;

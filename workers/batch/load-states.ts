@@ -6,7 +6,7 @@ import { type Connection, sendTogether } from '../../src/store/database.ts';
 import { findHeldEmails } from '../../src/store/email-listing.ts';
 import { findStates } from '../../src/store/subscription-states.ts';
 import { own, subjectOf } from './fold/states.ts';
-import type { HeldProfile } from './held-profile.ts';
+import type { LoadedProfile } from './loaded-profile.ts';
 import { chosenBy } from './lock.ts';
 import type { Profiles } from './profiles.ts';
 import { States, type Subject } from './states.ts';
@@ -15,18 +15,18 @@ import { scoped, type WorkItem } from './work-item.ts';
 /** What objects may do to the addresses of some profiles. */
 interface Setting {
   workspaceId: string;
-  reached: Iterable<HeldProfile>;
+  reached: Iterable<LoadedProfile>;
   /** Those that they may get. */
   emails: string[];
   /** Valid ones that they may get; undefined: they may lose theirs. */
   phones: ReadonlySet<string | undefined>;
-  /** Whether a user that the batch makes may be reached. */
+  /** Whether a user that the round makes may be reached. */
   mayBeNew: boolean;
 }
 
 /**
- * Looks up the states that pass on when profiles of a batch get another address: two statements for the whole
- * batch, none when nobody does.
+ * Looks up the states that pass on when profiles of a round get another address: two statements for the whole
+ * round, none when nobody does.
  */
 export async function loadStates(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<States> {
   const states = new States();
@@ -57,7 +57,10 @@ export async function loadStates(tx: Connection, items: WorkItem[], profiles: Pr
   return states;
 }
 
-function changesPhone({ phone, phoneValid }: HeldProfile, phones: ReadonlySet<string | undefined>): boolean {
+function changesPhone(
+  { phone, phoneValid }: LoadedProfile,
+  phones: ReadonlySet<string | undefined>,
+): boolean {
   const mine = (phoneValid && phone) || undefined;
   return phones.size > 1 || (phones.size === 1 && !phones.has(mine));
 }
@@ -89,8 +92,8 @@ function settings(items: WorkItem[], profiles: Profiles): Setting[] {
     if (before) before.standards.push(standard);
     else setting.set(name, { workspaceId, identifier, standards: [standard] });
   }
-  // Whom an address comes to mean within the batch.
-  const brought = new Map<string, Set<HeldProfile>>();
+  // Whom an address comes to mean within the round.
+  const brought = new Map<string, Set<LoadedProfile>>();
   const repeated = new Set<string>();
   for (const [name, { workspaceId, identifier, standards }] of setting) {
     const addresses = new Set(standards.flatMap((standard) => otherAddresses(name, workspaceId, standard)));
@@ -160,7 +163,7 @@ async function takeInStates(tx: Connection, states: States, subjects: Subject[])
   for (const state of await findStates(tx, subjects)) states.takeIn(state);
 }
 
-/** Those in hand are asked as the batch is folded: they may get and lose addresses in it. */
+/** Those in hand are asked as the round is folded: they may get and lose addresses in it. */
 async function noteHolders(
   tx: Connection,
   { states, profiles }: { states: States; profiles: Profiles },

@@ -27,7 +27,12 @@ export async function load(
     loadCrowdedEmails(tx, asked),
   ]);
   const next = asked[count];
-  const round = next ? wanted.slice(0, wanted.indexOf(next)) : wanted;
+  const round = next
+    ? wanted.slice(
+        0,
+        wanted.findIndex(({ ordinal }) => ordinal === next.ordinal),
+      )
+    : wanted;
   const items = next ? asked.slice(0, count) : asked;
   await loadLabels(tx, items, profiles);
   await loadDeprecated(tx, items, profiles);

@@ -1,48 +1,17 @@
 import { type AcceptedAttributes, namedIdentifiers } from '../../src/jobs/envelope.ts';
 import type { UserSelector } from '../../src/jobs/payloads.ts';
-import { type Address, type Identifier, isAddress } from '../../src/profile/identifier.ts';
+import { type Identifier, isAddress } from '../../src/profile/identifier.ts';
 import { storedNameBytes } from '../../src/profile/json.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { findCandidates, type ProfileRow } from '../../src/store/identifiers.ts';
 import { type LargeAttributes, readLargeAttributes } from '../../src/store/large-attributes.ts';
 import { lockProfiles } from '../../src/store/profiles.ts';
-import { ByIdentifier } from './by-identifier.ts';
-import type { HeldProfile } from './held-profile.ts';
+import { selectorsOf } from './load-candidates.ts';
+import type { LoadedProfile } from './loaded-profile.ts';
 import { type Profiles, pick } from './profiles.ts';
 import { isActivity, isTrack, scoped, type WorkItem } from './work-item.ts';
 
-/** Takes in everyone among whom the `prioritization` of an identity operation chooses. */
-export function candidateLoads(tx: Connection, profiles: Profiles, items: WorkItem[]): (() => unknown)[] {
-  const wanted = new ByIdentifier<{ workspaceId: string; address: Address; rows: ProfileRow[] }>();
-  let any = false;
-  for (const { workspaceId, object } of items) {
-    for (const { identifier: address } of selectorsOf(object)) {
-      if (!isAddress(address)) continue;
-      wanted.set(workspaceId, address, { workspaceId, address, rows: [] });
-      any = true;
-    }
-  }
-  if (!any) return [];
-  const load = async (column: 'email' | 'phone') => {
-    const asked = [...wanted.values()].filter(({ address }) => column in address);
-    if (asked.length === 0) return;
-    const found = await findCandidates(tx, column, {
-      workspaceIds: asked.map(({ workspaceId }) => workspaceId),
-      addresses: asked.map(({ address }) => ('email' in address ? address.email : address.phone)),
-    });
-    for (const row of found) {
-      const address = column === 'email' ? { email: row.address } : { phone: row.address };
-      wanted.get(row.workspaceId, address)!.rows.push(row);
-    }
-    for (const { workspaceId, address, rows } of asked) {
-      profiles.addCandidates(workspaceId, address, rows);
-    }
-  };
-  return [() => load('email'), () => load('phone')];
-}
-
 /** Whom an identity operation chooses, or may choose, as they are stored. */
-function selectedBy({ workspaceId, object }: WorkItem, profiles: Profiles): HeldProfile[] {
+function selectedBy({ workspaceId, object }: WorkItem, profiles: Profiles): LoadedProfile[] {
   return selectorsOf(object).flatMap((selector) => [...chosenBy(selector, workspaceId, profiles)]);
 }
 
@@ -51,7 +20,7 @@ export function chosenBy(
   selector: UserSelector,
   workspaceId: string,
   profiles: Profiles,
-): Iterable<HeldProfile> {
+): Iterable<LoadedProfile> {
   const { identifier } = selector;
   if (!isAddress(identifier)) return profiles.reachable(workspaceId, identifier);
   if (profiles.isCrowded(workspaceId, identifier)) return [];
@@ -59,16 +28,8 @@ export function chosenBy(
   return typeof found === 'object' ? [found] : [];
 }
 
-const NOBODY: readonly UserSelector[] = [];
-
-/** The users whom an object chooses by a selector. */
-export function selectorsOf(object: WorkItem['object']): readonly UserSelector[] {
-  if (object.kind === 'merge') return [object.merge, object.keep];
-  return object.kind === 'identify' || object.kind === 'delete' ? [object.user] : NOBODY;
-}
-
 /** What each profile is locked for. */
-type Wanted = Map<HeldProfile, Want>;
+type Wanted = Map<LoadedProfile, Want>;
 
 interface Want {
   /** Attribute objects that may be about it. */
@@ -77,7 +38,7 @@ interface Want {
   measured: boolean;
 }
 
-/** Of up to so many who share an address each is locked; of more only the one whom it means as the batch begins. */
+/** Of up to so many who share an address each is locked; of more only the one whom it means as the round begins. */
 const FEW_HOLDERS = 8;
 
 /**
@@ -110,7 +71,7 @@ export async function lockChanged(
     measured,
   }));
   const locked = await lockProfiles(tx, asked);
-  const large = new Map<HeldProfile, number>();
+  const large = new Map<LoadedProfile, number>();
   for (const row of locked) {
     const { profile, keys } = asked[row.place - 1]!;
     profiles.refresh(profile, row);
@@ -141,7 +102,7 @@ function isSelectionLocked(item: WorkItem, profiles: Profiles, wanted: Wanted): 
 function countOfRound(
   items: WorkItem[],
   profiles: Profiles,
-  large: ReadonlyMap<HeldProfile, number>,
+  large: ReadonlyMap<LoadedProfile, number>,
 ): number {
   const total = sum(large.values());
   // An object names a user by several identifiers, or twice: a merge of somebody with themselves.
@@ -161,12 +122,12 @@ function countOfRound(
 
 /** Cuts objects, each given as the large profiles that it is about. */
 function roundsOf(
-  about: HeldProfile[][],
-  large: ReadonlyMap<HeldProfile, number>,
+  about: LoadedProfile[][],
+  large: ReadonlyMap<LoadedProfile, number>,
   most: number,
 ): { count: number; bytes: number }[] {
   const rounds = [{ count: 0, bytes: 0 }];
-  let inHand = new Set<HeldProfile>();
+  let inHand = new Set<LoadedProfile>();
   for (const profiles of about) {
     let round = rounds.at(-1)!;
     const fresh = profiles.filter((profile) => !inHand.has(profile));
@@ -192,7 +153,7 @@ function sum(numbers: Iterable<number>): number {
 async function holdLarge(
   tx: Connection,
   wanted: Wanted,
-  large: ReadonlyMap<HeldProfile, number>,
+  large: ReadonlyMap<LoadedProfile, number>,
 ): Promise<void> {
   const asked = [...wanted].flatMap(([profile, { objects }]) =>
     large.has(profile) ? [{ profile, names: namesOf(objects), keys: keysOf(objects) }] : [],
@@ -222,7 +183,7 @@ async function holdLarge(
 
 function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
   const wanted: Wanted = new Map();
-  const want = (profile: HeldProfile, measured: boolean, object: AcceptedAttributes | undefined) => {
+  const want = (profile: LoadedProfile, measured: boolean, object: AcceptedAttributes | undefined) => {
     const known = wanted.get(profile);
     if (!known) wanted.set(profile, { measured, objects: object ? [object] : [] });
     else {
@@ -254,7 +215,7 @@ function isAboutOne(item: WorkItem): item is WorkItem<AcceptedAttributes & { ide
 function* wantsOf(
   item: WorkItem,
   profiles: Profiles,
-): Iterable<{ profile: HeldProfile; measured: boolean; object?: AcceptedAttributes }> {
+): Iterable<{ profile: LoadedProfile; measured: boolean; object?: AcceptedAttributes }> {
   const { workspaceId, object } = item;
   if (!isTrack(item)) {
     const measured = object.kind === 'merge' || object.kind === 'identify';
@@ -268,7 +229,7 @@ function* wantsOf(
 }
 
 /** Whom an attribute object changes. Who is meant by the address of many later on, a reload says. */
-function changedBy({ workspaceId, object }: WorkItem, profiles: Profiles): Iterable<HeldProfile> {
+function changedBy({ workspaceId, object }: WorkItem, profiles: Profiles): Iterable<LoadedProfile> {
   if (object.kind !== 'attributes' || !object.identifier) return [];
   const { identifier } = object;
   const reachable = [...profiles.reachable(workspaceId, identifier)];

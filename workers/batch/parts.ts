@@ -106,12 +106,9 @@ export function inTurns({ items, deadLetters, replayed }: Opened, { late }: Part
   if (late.size === 0 || deadLetters.length > 0 || replayed.size > 0) return [items];
   const places = new Map([...late].map((workspace, place) => [workspace, place]));
   const placeOf = (item: WorkItem) => places.get(item.workspaceId) ?? -1;
-  const sorted = [...items].sort(
-    (one, other) => placeOf(one) - placeOf(other) || one.ordinal - other.ordinal,
-  );
-  sorted.forEach((item, ordinal) => {
-    item.ordinal = ordinal;
-  });
+  const sorted = [...items]
+    .sort((one, other) => placeOf(one) - placeOf(other) || one.ordinal - other.ordinal)
+    .map((item, ordinal) => ({ ...item, ordinal }));
   const first = sorted.findIndex((item) => placeOf(item) >= 0);
   return first <= 0 ? [sorted] : [sorted.slice(0, first), sorted.slice(first)];
 }
@@ -170,13 +167,13 @@ export async function endPart(
 }
 
 /** What a lane has handed in at once, and waits for. */
-export interface Held {
+export interface HandedIn {
   deliveries: Delivery[];
   done(): void;
 }
 
 /** Each envelope for itself; whoever handed in several hears of the last one. */
-export function inPieces(held: Held): Held[] {
+export function inPieces(held: HandedIn): HandedIn[] {
   const { deliveries, done } = held;
   if (deliveries.length === 1) return [held];
   let left = deliveries.length;
@@ -187,17 +184,20 @@ export function inPieces(held: Held): Held[] {
   return deliveries.map((delivery) => ({ deliveries: [delivery], done: doneOne }));
 }
 
-/** Tells who is done; the others with what is left of them. */
-export function leftOf(batch: Held[], left: ReadonlySet<string>): Held[] {
+/** Those of which something is left, with that alone. */
+export function remainingOf(batch: HandedIn[], left: ReadonlySet<string>): HandedIn[] {
   return batch.flatMap((one) => {
     const deliveries = one.deliveries.filter(({ id }) => left.has(id));
-    if (deliveries.length > 0) return { ...one, deliveries };
-    one.done();
-    return [];
+    return deliveries.length > 0 ? [{ ...one, deliveries }] : [];
   });
 }
 
-export function lanesOf({ deliveries }: Held): number[] {
+/** Tells those of which nothing is left. */
+export function tellDone(batch: HandedIn[], left: ReadonlySet<string>): void {
+  for (const { deliveries, done } of batch) if (!deliveries.some(({ id }) => left.has(id))) done();
+}
+
+export function lanesOf({ deliveries }: HandedIn): number[] {
   return deliveries.map(({ lane }) => lane);
 }
 
@@ -205,9 +205,12 @@ export function lanesOf({ deliveries }: Held): number[] {
  * Puts pieces of those whose turn was over behind the others. Who is in such a piece as well waits with it: what comes
  * later of them may not overtake it.
  */
-export function byTurns(pieces: Held[], late: ReadonlySet<string>): [inFront: Held[], behind: Held[]] {
+export function byTurns(
+  pieces: HandedIn[],
+  late: ReadonlySet<string>,
+): [inFront: HandedIn[], behind: HandedIn[]] {
   const waiting = new Set<string>();
-  const [inFront, behind]: [Held[], Held[]] = [[], []];
+  const [inFront, behind]: [HandedIn[], HandedIn[]] = [[], []];
   for (const piece of pieces) {
     const turns = piece.deliveries.flatMap(turnsOf);
     const isLate = piece.deliveries.flatMap(workspacesOf).some((workspace) => late.has(workspace));
@@ -229,9 +232,9 @@ export function byTurns(pieces: Held[], late: ReadonlySet<string>): [inFront: He
  * @param most objects, but for the first envelope
  */
 export function takePieces(
-  held: Held[],
+  held: HandedIn[],
   { late, most }: { late: ReadonlySet<string>; most: number },
-): { taken: Held[]; left: Held[] } {
+): { taken: HandedIn[]; left: HandedIn[] } {
   const [inFront, behind] = byTurns(held.flatMap(inPieces), late);
   let count = Math.min(1, inFront.length);
   for (let objects = objectsOf(inFront.slice(0, 1)); count < inFront.length; count++) {
@@ -250,8 +253,8 @@ export function takePieces(
 }
 
 /** Pieces of each lane, in their order. */
-export function byLane(pieces: Held[]): Map<number, Held[]> {
-  const lanes = new Map<number, Held[]>();
+export function byLane(pieces: HandedIn[]): Map<number, HandedIn[]> {
+  const lanes = new Map<number, HandedIn[]>();
   for (const piece of pieces)
     for (const lane of lanesOf(piece)) {
       const others = lanes.get(lane);
@@ -261,7 +264,7 @@ export function byLane(pieces: Held[]): Map<number, Held[]> {
   return lanes;
 }
 
-export function objectsOf(held: Held[]): number {
+export function objectsOf(held: HandedIn[]): number {
   return countObjects(held.flatMap(({ deliveries }) => deliveries));
 }
 

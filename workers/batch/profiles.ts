@@ -11,20 +11,20 @@ import type { NewAlias } from '../../src/store/aliases.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
 import { ByIdentifier } from './by-identifier.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
-import { HeldProfile, Sharing } from './held-profile.ts';
+import { LoadedProfile, Sharing } from './loaded-profile.ts';
 import { RELOAD } from './work-item.ts';
 
 /** What a look-up in memory can end with; undefined: nobody. */
-type Found = HeldProfile | undefined | typeof RELOAD;
+type Found = LoadedProfile | undefined | typeof RELOAD;
 
 /**
- * The profiles that a batch can name, and who is found under which identifier as the batch is folded.
+ * The profiles that a round can name, and who is found under which identifier as the round is folded.
  */
 export class Profiles {
   /** By workspace and id. */
-  readonly #byId = new Map<string, Map<string, HeldProfile>>();
+  readonly #byId = new Map<string, Map<string, LoadedProfile>>();
   /** Under external id, alias and service id: at most one. */
-  readonly #byIdentifier = new ByIdentifier<HeldProfile>();
+  readonly #byIdentifier = new ByIdentifier<LoadedProfile>();
   /** Under email and phone. */
   readonly #sharing = new Sharing();
   /** Identifiers that an identity operation gave, took or moved. */
@@ -46,19 +46,19 @@ export class Profiles {
   }
 
   /** Everyone in hand. */
-  *all(): Iterable<HeldProfile> {
+  *all(): Iterable<LoadedProfile> {
     for (const profiles of this.#byId.values()) yield* profiles.values();
   }
 
-  get(workspaceId: string, id: string): HeldProfile | undefined {
+  get(workspaceId: string, id: string): LoadedProfile | undefined {
     return this.#byId.get(workspaceId)?.get(id);
   }
 
   /** Takes in a stored profile; a profile found twice is held once. */
-  add(row: ProfileRow): HeldProfile {
+  add(row: ProfileRow): LoadedProfile {
     let profile = this.get(row.workspaceId, row.id);
     if (!profile) {
-      profile = this.#hold(new HeldProfile(row, false));
+      profile = this.#hold(new LoadedProfile(row, false));
       this.#sharing.join(profile);
     } else if (profile.isPlain) this.refresh(profile, row);
     return profile;
@@ -69,7 +69,7 @@ export class Profiles {
     let profile = this.get(workspaceId, id);
     if (!profile) {
       const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
-      profile = this.#hold(new HeldProfile(row, false));
+      profile = this.#hold(new LoadedProfile(row, false));
       profile.isPlain = true;
     }
     this.#byIdentifier.set(workspaceId, { external_id: externalId }, profile);
@@ -80,7 +80,7 @@ export class Profiles {
     return this.#sharing.anyCut;
   }
 
-  #hold(profile: HeldProfile): HeldProfile {
+  #hold(profile: LoadedProfile): LoadedProfile {
     const { workspaceId, id } = profile;
     const profiles = this.#byId.get(workspaceId);
     if (profiles) profiles.set(id, profile);
@@ -114,7 +114,7 @@ export class Profiles {
   }
 
   /** Everyone who has an address now, the one updated longest ago first. */
-  candidates(workspaceId: string, address: Address): HeldProfile[] | typeof RELOAD {
+  candidates(workspaceId: string, address: Address): LoadedProfile[] | typeof RELOAD {
     if (this.isContested(workspaceId, address)) return RELOAD;
     return this.#sharing.get(workspaceId, address)?.candidates() ?? RELOAD;
   }
@@ -125,7 +125,7 @@ export class Profiles {
   }
 
   /** Nothing more is folded into the profile before the round is written. */
-  seal(profile: HeldProfile): void {
+  seal(profile: LoadedProfile): void {
     profile.sealed = true;
     this.#anySealed = true;
   }
@@ -159,37 +159,37 @@ export class Profiles {
   }
 
   /** Gives a profile an alias that nobody has. */
-  addAlias(profile: HeldProfile, user_alias: UserAlias): void {
+  addAlias(profile: LoadedProfile, user_alias: UserAlias): void {
     const { workspaceId, id } = profile;
     this.#byIdentifier.set(workspaceId, { user_alias }, profile);
     this.newAliases.push({ workspace_id: workspaceId, ...user_alias, profile_id: id });
     profile.labels?.add(user_alias.alias_label);
   }
 
-  /** Who has an identifier that is no address, as stored or as the batch has made it. */
-  holder(workspaceId: string, identifier: Identifier): HeldProfile | undefined {
+  /** Who has an identifier that is no address, as stored or as the round has made it. */
+  holder(workspaceId: string, identifier: Identifier): LoadedProfile | undefined {
     return this.#byIdentifier.get(workspaceId, identifier);
   }
 
-  /** Everyone whom an identifier may come to mean while the batch is folded. */
-  reachable(workspaceId: string, identifier: Identifier): Iterable<HeldProfile> {
+  /** Everyone whom an identifier may come to mean while the round is folded. */
+  reachable(workspaceId: string, identifier: Identifier): Iterable<LoadedProfile> {
     if (isAddress(identifier)) return this.#sharing.get(workspaceId, identifier)?.holders ?? [];
     const profile = this.#byIdentifier.get(workspaceId, identifier);
     return profile ? [profile] : [];
   }
 
   /** Whether somebody else in hand has this address now. */
-  isShared(profile: HeldProfile, address: Address): boolean {
+  isShared(profile: LoadedProfile, address: Address): boolean {
     for (const other of this.reachable(profile.workspaceId, address)) if (other !== profile) return true;
     return false;
   }
 
   /** Makes the profile that an identifier of nobody creates. */
-  create(workspaceId: string, identifier: Identifier | undefined, custom?: CustomAttributes): HeldProfile {
+  create(workspaceId: string, identifier: Identifier | undefined, custom?: CustomAttributes): LoadedProfile {
     const id = newProfileId(this.#now);
     const externalId = identifier && 'external_id' in identifier ? identifier.external_id : null;
     const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
-    const profile = this.#hold(new HeldProfile(row, true, custom));
+    const profile = this.#hold(new LoadedProfile(row, true, custom));
     if (!identifier) return profile;
     this.#byIdentifier.set(workspaceId, identifier, profile);
     if ('user_alias' in identifier) this.addAlias(profile, identifier.user_alias);
@@ -198,14 +198,14 @@ export class Profiles {
     return profile;
   }
 
-  setEmail(profile: HeldProfile, email: string | null): void {
+  setEmail(profile: LoadedProfile, email: string | null): void {
     this.#sharing.leave(profile);
     profile.email = email;
     profile.columns.email = email;
     this.#sharing.join(profile);
   }
 
-  setPhone(profile: HeldProfile, phone: string | null, valid: boolean | null): void {
+  setPhone(profile: LoadedProfile, phone: string | null, valid: boolean | null): void {
     this.#sharing.leave(profile);
     profile.phone = phone;
     profile.phoneValid = valid;
@@ -216,7 +216,7 @@ export class Profiles {
 
   /** Takes in what a locked row says of the identifiers. */
   refresh(
-    profile: HeldProfile,
+    profile: LoadedProfile,
     row: Pick<ProfileRow, 'externalId' | 'email' | 'phone' | 'phoneValid'>,
   ): void {
     this.#sharing.leave(profile);
@@ -242,7 +242,7 @@ export class Profiles {
 }
 
 /** Narrows those who are left, the one updated longest ago first. */
-const narrow: Record<Prioritization, (left: HeldProfile[]) => HeldProfile[]> = {
+const narrow: Record<Prioritization, (left: LoadedProfile[]) => LoadedProfile[]> = {
   identified: (left) => left.filter(({ externalId }) => externalId !== null),
   unidentified: (left) => left.filter(({ externalId }) => externalId === null),
   most_recently_updated: (left) => left.slice(-1),

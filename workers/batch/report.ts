@@ -2,7 +2,7 @@ import type { ObjectKind } from '../../src/jobs/envelope.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { LaneCount, UsageRow } from '../../src/store/counters.ts';
 import type { WorkerMetrics } from '../metrics.ts';
-import type { BatchResult } from './failures.ts';
+import { type BatchResult, isOurStatement } from './failures.ts';
 import type { Delivery } from './open.ts';
 import { scoped, type WorkItem } from './work-item.ts';
 
@@ -47,6 +47,17 @@ export function reportBatch(
     },
     'job',
   );
+}
+
+/** One line in the log for a try that has failed and will be repeated. `wait`: milliseconds until then. */
+export function reportRetry(
+  log: Log,
+  { error, envelopes, wait }: { error: unknown; envelopes: string[]; wait: number },
+): void {
+  const line = { err: error, envelopes, retry_in_ms: wait };
+  if (isOurStatement(error))
+    log.error(line, 'not applied yet: the store cannot carry out a statement of ours');
+  else log.warn(line, 'not applied yet');
 }
 
 /** Undefined for what is tried again, which was accepted long ago, and what another release has queued. */

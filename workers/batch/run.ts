@@ -21,7 +21,6 @@ import { type BatchResult, classify } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
 import { tallyLanes, tallyUsage } from './report.ts';
-import { byWorkspace } from './stream-entries.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** What is applied of a batch at once. */
@@ -100,16 +99,16 @@ export function noSuspicion(): Suspicion {
   };
 }
 
-interface Attempt {
+interface RunOptions {
   apply: Apply;
   part: Part;
 }
 
 /** The trunk's fourth stop: one transaction, from the lanes to COMMIT. */
-async function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
+async function run(pool: Pool, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
   const transact = (await isDistributed(pool))
     ? () => runShares(pool, deliveries, given)
-    : () => inTransaction(pool, (tx) => attempt(tx, deliveries, given), LIMITS);
+    : () => inTransaction(pool, (tx) => applyClaimed(tx, deliveries, given), LIMITS);
   if (!tracing) return transact();
   const { result, ids } = await traceTransaction(deliveries, transact, described);
   return { ...result, ids };
@@ -119,7 +118,7 @@ async function run(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<
  * A transaction for each workspace, one after the other, as long as the time of the part lasts. One that fails keeps nothing
  * of those before it: their ledger rows are there when all are tried again.
  */
-async function runShares(pool: Pool, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
+async function runShares(pool: Pool, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
   const until = performance.now() + given.part.milliseconds;
   const begun = await notAppliedBefore(pool, deliveries);
   const { late, isForOthers } = given.part;
@@ -127,22 +126,21 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: Attempt): Pr
   const isLate = ({ workspaceId }: Share) => late.has(workspaceId);
   const leavesLate = isForOthers && !shares.every(isLate);
   const results: BatchResult[] = [];
-  // What had its turn in an earlier part is skipped, and is none of this one.
-  let hasBegun = false;
+  // What had its turn in an earlier part is skipped, and is none of this one. Those whose time was over have a turn as well.
+  const hasBegun = { inTime: false, late: false };
   for (const share of shares) {
-    if ((hasBegun && performance.now() > until) || (leavesLate && isLate(share))) {
+    const turn = isLate(share) ? 'late' : 'inTime';
+    if ((hasBegun[turn] && performance.now() > until) || (leavesLate && isLate(share))) {
       results.push(untouched(share));
       continue;
     }
     const part = { ...given.part, milliseconds: until - performance.now() };
     const apply = async (tx: Connection) => {
-      // Who follows what is written by its transactions' numbers looks at the coordinator, where this one needs one early.
-      await tx.query('select pg_current_xact_id()');
       await takePlace(tx, share.workspaceId);
-      return attempt(tx, share.deliveries, { ...given, part });
+      return applyClaimed(tx, share.deliveries, { ...given, part });
     };
     const result = await inTransaction(pool, apply, LIMITS);
-    hasBegun ||= result.kind === 'applied';
+    hasBegun[turn] ||= result.kind === 'applied';
     results.push(result);
   }
   const all = together(
@@ -164,7 +162,7 @@ function described(result: BatchResult): Record<string, string | number> {
   };
 }
 
-async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): Promise<BatchResult> {
+async function applyClaimed(tx: Connection, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
   const { mine, now, streamed } = claimed;
@@ -172,14 +170,11 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
 
   const opened = withoutDone(open(mine), claimed.left);
   const terms = { now, until: started + given.part.milliseconds, poison: new Map(), streamed };
-  const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left, entries } = await play(
-    tx,
-    opened,
-    {
+  const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left, entries } =
+    await applyStretches(tx, opened, {
       ...given,
       terms,
-    },
-  );
+    });
   const replayed =
     opened.replayed.size === 0
       ? []
@@ -195,7 +190,7 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
     () => usage.length > 0 && countUsage(tx, usage),
     () => countLanes(tx, tallyLanes(mine, counts)),
     // The last: who waits for this transaction has later ids.
-    ...byWorkspace(entries).map((some) => () => appendLog(tx, some, now)),
+    ...entries.map((some) => () => appendLog(tx, some, now)),
   ]);
   if (marked && !replayed.every(({ id }) => marked.has(id) || beforeDelete.has(id))) {
     // What was looked up after that may have been made anew. Another try leaves it out.
@@ -211,7 +206,11 @@ async function attempt(tx: Connection, deliveries: Delivery[], given: Attempt): 
 }
 
 /** Applies stretch by stretch, each in its turns, until the time of the part is over. */
-async function play(tx: Connection, opened: Opened, { apply, part, terms }: Attempt & { terms: Terms }) {
+async function applyStretches(
+  tx: Connection,
+  opened: Opened,
+  { apply, part, terms }: RunOptions & { terms: Terms },
+) {
   const applied: WorkItem[] = [];
   const lost = new Set<string>();
   /** Dead letters before a delete of the same stretch: it may take them away, and their replay is in order. */

@@ -14,7 +14,8 @@ import {
   triesOf,
 } from './failures.ts';
 import type { Delivery } from './open.ts';
-import { type Held, PART_MS, type Part, turnsOf } from './parts.ts';
+import { type HandedIn, PART_MS, type Part, turnsOf } from './parts.ts';
+import { reportRetry } from './report.ts';
 import { applyBisecting } from './run.ts';
 import type { WorkItem } from './work-item.ts';
 
@@ -77,8 +78,8 @@ export function createApart(context: SettlingContext) {
      *
      * @returns those of which something is left
      */
-    async settleLane(pieces: Held[], before: Before): Promise<Held[] | 'abandoned'> {
-      const left: Held[] = [];
+    async settleLane(pieces: HandedIn[], before: Before): Promise<HandedIn[] | 'abandoned'> {
+      const left: HandedIn[] = [];
       const waiting = new Set<string>();
       for (const piece of pieces) {
         const delivery = piece.deliveries[0]!;
@@ -140,7 +141,7 @@ function bisectionOf(
           continue;
         }
         metrics.retries.inc();
-        log.warn({ err: error, envelopes: [delivery.id], retry_in_ms: wait }, 'not applied yet');
+        reportRetry(log, { error, envelopes: [delivery.id], wait });
         const times = await failures.count(error);
         if (times >= triesOf(error)) noteOrCut(hand, error);
         await rest(wait, signal);

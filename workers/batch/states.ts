@@ -23,7 +23,7 @@ interface State {
   state: string;
 }
 
-/** What a batch writes: `taken` only where there is none yet, `dropped` away. */
+/** What a round writes: `taken` only where there is none yet, `dropped` away. */
 type Said = State & { subject: Subject; group: string; how: 'set' | 'taken' | 'dropped' };
 
 /** A group's id is under its own name, the global email state under GLOBAL. */
@@ -31,7 +31,7 @@ export class States {
   /** What is stored of the subjects that were looked up. */
   readonly #known = new Map<string, Map<string, State>>();
   readonly #said = new Map<string, Map<string, Said>>();
-  /** Whether somebody who is not in the batch's hands has an address; missing: not looked up. */
+  /** Whether somebody who is not in the round's hands has an address; missing: not looked up. */
   readonly #held = new Map<string, boolean>();
   /** All that was said, in its order. */
   readonly changes: StateChange[] = [];

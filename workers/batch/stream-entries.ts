@@ -1,10 +1,13 @@
 import { NIL } from 'uuid';
 import { newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
-import type { StreamEntry } from '../../src/store/stream-log.ts';
+import type { EventRow } from '../../src/store/events.ts';
+import type { PurchaseRow } from '../../src/store/purchases.ts';
+import { StreamEntries, type StreamEntry } from '../../src/store/stream-log.ts';
 import type { RecordedState } from '../../src/store/subscription-history.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
-import type { HeldProfile } from './held-profile.ts';
+import type { LoadedProfile } from './loaded-profile.ts';
+import type { Profiles } from './profiles.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** A round that was written. */
@@ -15,8 +18,6 @@ export interface Written {
   round: WorkItem[];
 }
 
-type Placed = { entry: StreamEntry; place: number };
-
 /**
  * What a round has done, for the log of streams, in the order of its objects. What several objects make of one user's
  * attributes in one round is one entry, at the place of the last of them. Identity comes last: what it touches is
@@ -24,47 +25,129 @@ type Placed = { entry: StreamEntry; place: number };
  *
  * @param streamed workspaces that have a destination
  */
-export function toStreamEntries(written: Written, streamed: ReadonlySet<string>): StreamEntry[] {
+export function toStreamEntries(written: Written, streamed: ReadonlySet<string>): StreamEntries[] {
   const { changes, states, round } = written;
-  const placed: Placed[] = [];
-  const put = (entry: StreamEntry, place: number) => {
-    if (streamed.has(entry.workspaceId)) placed.push({ entry, place });
-  };
+  const logs = new Logs(streamed);
   for (const { workspace_id, alias_label, alias_name, profile_id } of changes.profiles.newAliases)
-    put(identity(workspace_id, profile_id, { change: 'alias_added', alias_label, alias_name }), -1);
-  for (const { workspace_id: workspaceId, profile_id: profileId, id, ordinal } of changes.events)
-    put({ workspaceId, kind: 'e', profileId, id }, ordinal);
-  for (const { workspace_id: workspaceId, profile_id: profileId, id, ordinal } of changes.purchases)
-    put({ workspaceId, kind: 'p', profileId, id }, ordinal);
-  for (const profile of changes.profiles.all()) {
-    const { workspaceId, id: profileId, changedAt } = profile;
-    if (changedAt < 0 || !streamed.has(workspaceId)) continue;
-    const detail = attributesOf(profile);
-    if (detail) put({ workspaceId, kind: 'a', profileId, id: newId(), detail }, changedAt);
-  }
-  if (states.length > 0) {
-    const places = new Map(round.map(({ requestId, ordinal }) => [requestId, ordinal]));
-    for (const state of states) put(subscription(state), places.get(state.request_id) ?? Number.MAX_VALUE);
-  }
-  placed.sort((one, other) => one.place - other.place);
-  const entries = placed.map(({ entry }) => entry);
-  for (const entry of identityEntries(changes.identity))
-    if (streamed.has(entry.workspaceId)) entries.push(entry);
-  return entries;
+    logs.add(identity(workspace_id, profile_id, { change: 'alias_added', alias_label, alias_name }));
+  inOrder([
+    {
+      rows: changes.events,
+      placeOf: ({ ordinal }) => ordinal,
+      put: ({ workspace_id, profile_id, id }) => logs.of(workspace_id)?.addActivity('e', profile_id, id),
+    } satisfies Source<EventRow>,
+    {
+      rows: changes.purchases,
+      placeOf: ({ ordinal }) => ordinal,
+      put: ({ workspace_id, profile_id, id }) => logs.of(workspace_id)?.addActivity('p', profile_id, id),
+    } satisfies Source<PurchaseRow>,
+    attributesOf(changes.profiles, logs),
+    subscriptionsOf(states, round, logs),
+  ]);
+  for (const entry of identityEntries(changes.identity)) logs.add(entry);
+  return logs.all();
 }
 
-/** One list for each workspace. */
-export function byWorkspace(entries: StreamEntry[]): StreamEntry[][] {
-  const lists = new Map<string, StreamEntry[]>();
-  for (const entry of entries) {
-    const list = lists.get(entry.workspaceId);
-    if (list) list.push(entry);
-    else lists.set(entry.workspaceId, [entry]);
+/** What came of the next round, behind what there is: one list for each workspace. */
+export function joined(sum: StreamEntries[], next: StreamEntries[]): StreamEntries[] {
+  if (sum.length === 0) return next;
+  const lists = new Map(sum.map((list) => [list.workspaceId, list]));
+  for (const list of next) {
+    const known = lists.get(list.workspaceId);
+    if (known) known.append(list);
+    else lists.set(list.workspaceId, list);
   }
   return [...lists.values()];
 }
 
-function attributesOf(profile: HeldProfile): Json | undefined {
+/** The entries of a round, by workspace. */
+class Logs {
+  readonly #lists = new Map<string, StreamEntries>();
+  /** Most rounds are of one workspace, or have the objects of each in a row. */
+  #last: StreamEntries | undefined;
+
+  readonly streamed: ReadonlySet<string>;
+
+  constructor(streamed: ReadonlySet<string>) {
+    this.streamed = streamed;
+  }
+
+  /** Undefined: it has no destination. */
+  of(workspaceId: string): StreamEntries | undefined {
+    if (this.#last?.workspaceId === workspaceId) return this.#last;
+    if (!this.streamed.has(workspaceId)) return undefined;
+    const list = this.#lists.get(workspaceId) ?? new StreamEntries(workspaceId);
+    this.#lists.set(workspaceId, list);
+    this.#last = list;
+    return list;
+  }
+
+  add(entry: StreamEntry): void {
+    this.of(entry.workspaceId)?.add(entry);
+  }
+
+  all(): StreamEntries[] {
+    return [...this.#lists.values()];
+  }
+}
+
+/** Rows that have a place in the round, in the order of their places. */
+interface Source<Row> {
+  rows: readonly Row[];
+  placeOf(row: Row): number;
+  put(row: Row): void;
+}
+
+/** Puts the rows of all sources in the order of their places; of two at one place that of the earlier source. */
+// biome-ignore lint/suspicious/noExplicitAny: each source has rows of its own, which it alone looks at
+function inOrder(sources: Source<any>[]): void {
+  const cursors = sources
+    .filter(({ rows }) => rows.length > 0)
+    .map((source) => ({ source, next: 0, place: source.placeOf(source.rows[0]) }));
+  while (cursors.length > 0) {
+    let first = 0;
+    for (let index = 1; index < cursors.length; index++)
+      if (cursors[index]!.place < cursors[first]!.place) first = index;
+    const cursor = cursors[first]!;
+    const { rows, placeOf, put } = cursor.source;
+    put(rows[cursor.next++]);
+    if (cursor.next === rows.length) cursors.splice(first, 1);
+    else cursor.place = placeOf(rows[cursor.next]);
+  }
+}
+
+function attributesOf(profiles: Profiles, logs: Logs): Source<LoadedProfile> {
+  const changed = [...profiles.all()].filter(
+    ({ workspaceId, changedAt }) => changedAt >= 0 && logs.streamed.has(workspaceId),
+  );
+  return {
+    rows: changed.sort((one, other) => one.changedAt - other.changedAt),
+    placeOf: ({ changedAt }) => changedAt,
+    put(profile) {
+      const { workspaceId, id: profileId } = profile;
+      const detail = changesOf(profile);
+      if (detail) logs.add({ workspaceId, kind: 'a', profileId, id: newId(), detail });
+    },
+  };
+}
+
+function subscriptionsOf(
+  states: RecordedState[],
+  round: WorkItem[],
+  logs: Logs,
+): Source<{ state: RecordedState; place: number }> {
+  const places =
+    states.length === 0 ? [] : round.map(({ requestId, ordinal }) => [requestId, ordinal] as const);
+  const placeOf = new Map(places);
+  const placed = states.map((state) => ({ state, place: placeOf.get(state.request_id) ?? Number.MAX_VALUE }));
+  return {
+    rows: placed.sort((one, other) => one.place - other.place),
+    placeOf: ({ place }) => place,
+    put: ({ state }) => logs.add(subscription(state)),
+  };
+}
+
+function changesOf(profile: LoadedProfile): Json | undefined {
   const { set, unset } = profile.custom.written();
   const columns: [string, unknown][] = profile.changesColumns ? Object.entries(profile.columns) : [];
   // What is made of the number, and no attribute.

@@ -46,7 +46,7 @@ import {
 } from '../../src/store/subscription-states.ts';
 import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
-import type { HeldProfile } from './held-profile.ts';
+import type { LoadedProfile } from './loaded-profile.ts';
 
 /**
  * Writes a folded round: a fixed number of statements, whatever the number of objects, and those of its identity
@@ -105,7 +105,7 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
   return recorded;
 }
 
-function toNewProfile(profile: HeldProfile): NewProfile {
+function toNewProfile(profile: LoadedProfile): NewProfile {
   return {
     ...profile.columns,
     workspace_id: profile.workspaceId,
@@ -119,7 +119,7 @@ function toNewProfile(profile: HeldProfile): NewProfile {
 }
 
 /** Rows of one shape are written faster: those of custom attributes alone have columns too, which are not read. */
-function toUpdate(profile: HeldProfile): ProfileUpdate {
+function toUpdate(profile: LoadedProfile): ProfileUpdate {
   const { set, unset } = profile.custom.written();
   return {
     workspace_id: profile.workspaceId,
@@ -192,7 +192,7 @@ function deleting(tx: Connection, { deletes, deleted }: IdentityChanges, now: st
   ];
 }
 
-function addressesOf({ workspaceId, email, phone, phoneValid }: HeldProfile): HeldAddress[] {
+function addressesOf({ workspaceId, email, phone, phoneValid }: LoadedProfile): HeldAddress[] {
   const addresses: HeldAddress[] = [];
   if (email !== null) addresses.push({ workspaceId, kind: 'email', address: email });
   if (phone !== null && phoneValid) addresses.push({ workspaceId, kind: 'phone', address: phone });

@@ -4,8 +4,8 @@ import type { LeasedDestination } from '../../src/store/stream-leases.ts';
 /** Of the time in which this process wants to run, the part that it waits for others, from which on it takes it from them. */
 const CONTENDED = 0.25;
 
-/** While it gives way, a destination gets a page so often all the same. */
-const PAGE_EVERY_MS = 1000;
+/** Milliseconds after which a destination gets a page all the same, while it gives way. */
+const PAGE_EVERY_MS = 5000;
 
 /** Milliseconds between two looks whether that is over. */
 const LOOK_MS = 100;
@@ -17,6 +17,8 @@ export interface YieldingOptions {
   processorWait(): number | undefined;
   /** A destination that is so many milliseconds behind has its share, whatever waits in the lanes; 0: all always have. */
   mostMs: number;
+  /** Milliseconds after which a destination gets a page all the same; 5,000 unless told. */
+  pageEveryMs?: number;
   /** Hears how many milliseconds somebody has waited. */
   onWait(milliseconds: number): void;
 }
@@ -31,10 +33,16 @@ export function agesBy({ leasedAt }: Pick<LeasedDestination, 'leasedAt'>): (at: 
 }
 
 /**
- * Gives way to what clients send: while workers are behind and there is no processor to spare, destinations get a page a
- * second each, until they are too far behind. On a machine of its own, with time to spare, a sync process never does.
+ * Gives way to what clients send: while workers are behind and there is no processor to spare, destinations get a page every
+ * five seconds each, until they are too far behind. On a machine of its own, with time to spare, a sync process never does.
  */
-export function createYielding({ areWorkersBehind, processorWait, mostMs, onWait }: YieldingOptions) {
+export function createYielding({
+  areWorkersBehind,
+  processorWait,
+  mostMs,
+  pageEveryMs = PAGE_EVERY_MS,
+  onWait,
+}: YieldingOptions) {
   /** Where the system does not tell, they are taken to share a machine. */
   const isNeeded = () => mostMs > 0 && areWorkersBehind() && (processorWait() ?? 1) >= CONTENDED;
 
@@ -52,7 +60,7 @@ export function createYielding({ areWorkersBehind, processorWait, mostMs, onWait
     isNeeded,
     /** Resolves when a page may be read. All have theirs at the same moments: what one reads then serves the others. */
     page(age: Age, leaving: AbortSignal): Promise<void> {
-      const until = (Math.floor(performance.now() / PAGE_EVERY_MS) + 1) * PAGE_EVERY_MS;
+      const until = (Math.floor(performance.now() / pageEveryMs) + 1) * pageEveryMs;
       return wait({ age, longest: mostMs, until }, leaving);
     },
     /** Resolves when a file may be begun: at the latest when what it has to gather is as old as it may be. */

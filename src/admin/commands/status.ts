@@ -5,6 +5,7 @@ import { SILENT_SECONDS, workersOf } from '../../store/processes.ts';
 import { parseCount } from '../arguments.ts';
 import { addVerb } from '../command.ts';
 import { type FleetNow, lookAtFleet } from '../doctor/fleet.ts';
+import { judgeStreams } from '../doctor/streams.ts';
 import { withInstallation } from '../lookup.ts';
 import { printJson, type Row, table } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
@@ -63,7 +64,7 @@ const rateOf = ({ processes }: FleetNow, name: string) =>
 
 /** For scripts. */
 function documentOf(now: FleetNow) {
-  const { processes, lanes, installationLanes, objects, deadLetters, losses, syncs } = now;
+  const { processes, lanes, installationLanes, objects, deadLetters, losses, syncs, streams } = now;
   return {
     processes: processes.map((one) => ({
       ...{ name: one.name, host: one.host, pid: one.pid, version: one.version, address: one.address },
@@ -91,12 +92,15 @@ function documentOf(now: FleetNow) {
     dead_letters: deadLetters,
     losses,
     syncs: { unfinished: syncs.unfinished, failing: syncs.failing.map((one) => ({ ...one })) },
+    streams: streams.map(({ workspace, name, lag, failures, lastError, lost }) => ({
+      ...{ workspace, name, lag_seconds: lag, failures, last_error: lastError, lost_rows: lost },
+    })),
   };
 }
 
 /** For people: what is wrong stands first. */
 function screenOf(now: FleetNow): string {
-  const { processes, lanes, objects, deadLetters, losses, syncs } = now;
+  const { processes, lanes, objects, deadLetters, losses, syncs, streams } = now;
   const troubles = [
     ...(['web', 'worker'] as const)
       .filter((name) => !processes.some((one) => one.name === name && one.silentSeconds < SILENT_SECONDS))
@@ -106,6 +110,7 @@ function screenOf(now: FleetNow): string {
     ...syncs.failing.map(
       ({ workspace, integration }) => `the last run of ${integration} (${workspace}) failed`,
     ),
+    ...judgeStreams(streams).map(({ finding }) => finding),
   ];
   const rows = processes.map(
     (one): Row => ({

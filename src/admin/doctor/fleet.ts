@@ -11,6 +11,7 @@ import { listProcesses, type SeenProcess, SILENT_SECONDS, unworkedLanes } from '
 import { listLosses } from '../../store/queue-losses.ts';
 import { readSyncState } from '../../store/sync-lists.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
+import { judgeStreams, type StreamTrouble, streamsInTrouble } from './streams.ts';
 
 /** The fleet at one moment. */
 export interface FleetNow {
@@ -28,6 +29,7 @@ export interface FleetNow {
   /** Of the queue, unconfirmed. */
   losses: number;
   syncs: { unfinished: number; failing: { workspace: string; integration: string }[] };
+  streams: StreamTrouble[];
 }
 
 /** Losses that are looked at, the latest. */
@@ -42,11 +44,12 @@ const MOST_LOSSES = 100;
 export async function lookAtFleet(pool: Pool, connection: QueueConnection | undefined): Promise<FleetNow> {
   const { lanes: installationLanes = null, shards: installationShards = null } =
     (await readSpread(pool)) ?? {};
-  const [processes, totals, state, losses, lanes] = await Promise.all([
+  const [processes, totals, state, losses, streams, lanes] = await Promise.all([
     listProcesses(pool),
     readTotals(pool),
     readSyncState(pool),
     listLosses(pool, MOST_LOSSES),
+    streamsInTrouble(pool),
     connection && installationLanes !== null
       ? lookAtLanes(connection, installationLanes).catch(() => null)
       : null,
@@ -56,6 +59,7 @@ export async function lookAtFleet(pool: Pool, connection: QueueConnection | unde
     deadLetters: totals.waitingDeadLetters,
     losses: losses.filter(({ confirmed_at }) => confirmed_at === null).length,
     syncs: { unfinished: state.unfinished, failing: state.failingNames },
+    streams,
   };
 }
 
@@ -67,7 +71,12 @@ const UNWORKED_WAIT = 20;
 
 /** What a fleet looks like from outside: who is there, what waits, and what a person has to see. */
 export function judgeFleet(fleet: FleetNow, settings: LayoutSettings): Finding[] {
-  return [...judgeProcesses(fleet.processes), ...judgeLanes(fleet, settings), ...judgeWaiting(fleet)];
+  return [
+    ...judgeProcesses(fleet.processes),
+    ...judgeLanes(fleet, settings),
+    ...judgeWaiting(fleet),
+    ...judgeStreams(fleet.streams),
+  ];
 }
 
 function judgeProcesses(processes: SeenProcess[]): Finding[] {

@@ -74,13 +74,16 @@ export function tracking({
     const objects: AcceptedObject[] = [];
     const rejected: Rejection[] = [];
     const warnings: Rejection[] = [];
-    const counts: Record<string, number> = {};
+    const reply: Record<string, Json> = {};
     const hasRoom = createRoom(limits.ofUser);
-    const arrays = kinds.map((kind) => ({ kind, values: asArray(body[kind]) }));
-    const all = arrays.reduce((sum, { values }) => sum + values.length, 0);
-    if (all > inAll || arrays.some(({ values }) => values.length > ofArray))
-      throw new ApiError('tooManyObjects');
-    for (const { kind, values } of arrays) {
+    const arrays = kinds.map((kind) => asArray(body[kind]));
+    let all = 0;
+    for (const { length } of arrays) {
+      all += length;
+      if (all > inAll || length > ofArray) throw new ApiError('tooManyObjects');
+    }
+    for (const [place, kind] of kinds.entries()) {
+      const values = arrays[place]!;
       const before = objects.length;
       for (let index = 0; index < values.length; index++) {
         const verdict = accept[kind](values[index]!, index, caller);
@@ -98,22 +101,13 @@ export function tracking({
         }
         if ((index + 1) % OBJECTS_OF_A_STEP === 0) yield;
       }
-      if (objects.length > before) counts[`${kind}_processed`] = objects.length - before;
+      if (objects.length > before) reply[`${kind}_processed`] = objects.length - before;
     }
     if (objects.length === 0) throw new BadRequest(errors.nothingValid.message, rejected);
-    return {
-      objects,
-      rejected: rejected.length,
-      reply: {
-        status: 201,
-        body: {
-          ...counts,
-          message: 'success',
-          ...(rejected.length > 0 && { errors: rejected }),
-          ...(warnings.length > 0 && { warnings }),
-        },
-      },
-    };
+    reply.message = 'success';
+    if (rejected.length > 0) reply.errors = rejected;
+    if (warnings.length > 0) reply.warnings = warnings;
+    return { objects, rejected: rejected.length, reply: { status: 201, body: reply } };
   }
 }
 

@@ -30,6 +30,7 @@ import {
   renewDestination,
 } from '../../../src/store/stream-leases.ts';
 import { appendLog, readActivity, readLog, readNames, trimLog } from '../../../src/store/stream-log.ts';
+import { entriesOf } from '../../setup/stream-entries.ts';
 import type { Asking } from './asking.ts';
 
 /** What is sent on and what is exported, and how far it has come. */
@@ -65,7 +66,7 @@ export const ofStreams: Asking = (store, { workspaceId, users, objects }) => {
     () => advanceDestination(store, leased, moved),
     () => giveBackDestination(store, leased),
     () => removeDestination(store, one),
-    () => appendLog(store, [entry], new Date().toISOString()),
+    () => appendLog(store, entriesOf([entry]), new Date().toISOString()),
     () => readLog(store, workspaceId, { after: '5', horizon: '9000', limit: 8, entries: 500 }),
     () => readActivity(store, workspaceId, { events: keys, purchases: keys }),
     // Nobody has the last of them: who is missing is looked for among the merged.

@@ -2,7 +2,7 @@ import type { AcceptedAttributes } from '../../../src/jobs/envelope.ts';
 import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts';
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
 import type { Changes } from '../changes.ts';
-import type { HeldProfile } from '../held-profile.ts';
+import type { LoadedProfile } from '../loaded-profile.ts';
 import { type RELOAD, scoped, type WorkItem } from '../work-item.ts';
 import { CustomAttributes } from './custom-attributes.ts';
 import { moveEmail, movePhone, own, subjectOf } from './states.ts';
@@ -13,7 +13,7 @@ import { moveEmail, movePhone, own, subjectOf } from './states.ts';
  * @returns why the object cannot be applied, if so, or that the store has to be asked; then it has changed nothing
  */
 export function foldAttributes(
-  found: HeldProfile | undefined,
+  found: LoadedProfile | undefined,
   item: WorkItem<AcceptedAttributes>,
   changes: Changes,
 ): string | undefined | typeof RELOAD {
@@ -57,7 +57,7 @@ export function importTokens(
 
 type Token = NonNullable<AcceptedAttributes['push_tokens']>[number];
 
-function give(token: Token, { workspaceId, id }: HeldProfile, { pushTokens }: Changes): void {
+function give(token: Token, { workspaceId, id }: LoadedProfile, { pushTokens }: Changes): void {
   pushTokens.set(tokenKey(workspaceId, token), { workspace_id: workspaceId, ...token, profile_id: id });
 }
 
@@ -68,7 +68,7 @@ function tokenKey(workspaceId: string, { app_id, token }: Token): string {
 /** Everything but the push tokens and the custom attributes. */
 function apply(
   { object, ordinal }: WorkItem<AcceptedAttributes>,
-  { profile, groups }: { profile: HeldProfile; groups: GroupSetting[] },
+  { profile, groups }: { profile: LoadedProfile; groups: GroupSetting[] },
   changes: Changes,
 ): void {
   profile.change(ordinal);
@@ -95,7 +95,7 @@ function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes:
   return groups;
 }
 
-function setStandard(profile: HeldProfile, standard: StandardAttributes, changes: Changes): void {
+function setStandard(profile: LoadedProfile, standard: StandardAttributes, changes: Changes): void {
   const { email, phone, phone_valid, ...columns } = standard;
   const { marked_email_as_spam_at: spam } = columns;
   if (spam !== undefined) changes.states.mark(own(profile), 'spam', spam !== null);
@@ -105,7 +105,7 @@ function setStandard(profile: HeldProfile, standard: StandardAttributes, changes
 }
 
 /** The state is the address's, and so everyone's who has it; without an address it is the profile's own. */
-function setEmailState(profile: HeldProfile, state: string, { states }: Changes): void {
+function setEmailState(profile: LoadedProfile, state: string, { states }: Changes): void {
   states.set(subjectOf(profile, 'email'), GLOBAL, { channel: 'email', state });
   if (profile.email === null) profile.columns.email_subscribe = state;
 }

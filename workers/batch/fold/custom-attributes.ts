@@ -31,7 +31,7 @@ class Played {
   readonly set = new Map<string, Json>();
   readonly unset = new Set<string>();
   readonly drafts = new Map<string, DraftAttribute>();
-  /** Drafts that began with a value of this batch. */
+  /** Drafts that began with a value of this round. */
   readonly overwritten = new Set<string>();
 }
 
@@ -39,7 +39,7 @@ const NOTHING_PLAYED = new Played();
 const NEW: StoredAttributes = { names: new Set(), values: {}, bytes: 0 };
 const NONE: ReadonlyMap<string, number> = new Map();
 
-/** The custom attributes of a profile in the hands of one batch. */
+/** The custom attributes of a profile in the hands of one round. */
 export class CustomAttributes {
   /** Undefined: the profile is not locked. */
   #stored: StoredAttributes | undefined;
@@ -47,12 +47,12 @@ export class CustomAttributes {
   #only: Record<string, Json> | undefined;
   /** What all of them have done, once there is more than what one object sets. */
   #played: Played | undefined;
-  /** Bytes that the batch has added at most, until it is worth the while to know better. */
+  /** Bytes that the round has added at most, until it is worth the while to know better. */
   #added = 0;
-  /** Bytes of each attribute that the batch has touched, once they come near the limit. */
+  /** Bytes of each attribute that the round has touched, once they come near the limit. */
   #sizes: Map<string, number> | undefined;
 
-  /** @param isNew whether the batch makes the profile: nothing is stored */
+  /** @param isNew whether the round makes the profile: nothing is stored */
   constructor(isNew: boolean) {
     if (isNew) this.#stored = NEW;
   }
@@ -202,7 +202,7 @@ export class CustomAttributes {
     return undefined;
   }
 
-  /** From now on `#added` is what the batch has added, and may be less than nothing. */
+  /** From now on `#added` is what the round has added, and may be less than nothing. */
   #countAll(before: ReadonlyMap<string, number>): Map<string, number> {
     const sizes = new Map<string, number>();
     const { set, unset, drafts } = this.#played ?? NOTHING_PLAYED;

@@ -10,7 +10,7 @@ import type { IdentityObject } from '../../../src/jobs/payloads.ts';
 import { type Identifier, isAddress } from '../../../src/profile/identifier.ts';
 import { identifierKey, laneOf } from '../../../src/queue/lanes.ts';
 import type { Changes } from '../changes.ts';
-import type { HeldProfile } from '../held-profile.ts';
+import type { LoadedProfile } from '../loaded-profile.ts';
 import { tooManyHolders } from '../profiles.ts';
 import { isActivity, isSubscription, isTrack, RELOAD, type WorkItem } from '../work-item.ts';
 import { foldAttributes, importTokens } from './attributes.ts';
@@ -23,7 +23,7 @@ const TURN_MS = 100;
 const LOOK_EACH = 16;
 
 /**
- * Plays a batch through in order, in memory. Each object sees what the objects before it have done.
+ * Plays a round through in order, in memory. Each object sees what the objects before it have done.
  *
  * @param terms.poison objects that are refused at their places, by their ids, and why
  * @param terms.until of `performance.now()`; when it is over, the round ends with the object in hand
@@ -95,8 +95,8 @@ function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes:
   if (object.kind === 'attributes') {
     if (object.standard && meetsSealed({ workspaceId, profile: found }, object.standard, changes))
       return RELOAD;
-    // Reached by an address that it has got in this batch: what the store has of it was not asked for.
-    if (found && !found.holds(object.change)) return RELOAD;
+    // Reached by an address that it has got in this round: what the store has of it was not asked for.
+    if (found && !found.isLockedFor(object.change)) return RELOAD;
     if (found && object.standard && !canMove(found, object.standard, changes)) return RELOAD;
     const reason = foldAttributes(found, item as WorkItem<AcceptedAttributes>, changes);
     return typeof reason === 'string' ? refuse(item, reason, changes) : reason;
@@ -112,7 +112,7 @@ function foldTrack(item: WorkItem<TrackObject>, identifier: Identifier, changes:
 function isNamedElsewhere(
   { workspaceId, lanes = 1 }: WorkItem,
   identifier: Identifier,
-  profile: HeldProfile,
+  profile: LoadedProfile,
 ): boolean {
   if (lanes === 1) return false;
   const { externalId, email, phone, phoneValid } = profile;
@@ -141,7 +141,7 @@ function refuse(item: WorkItem, reason: string, { refused, profiles }: Changes):
 }
 
 function foldEvent(
-  profile: HeldProfile,
+  profile: LoadedProfile,
   { object, ordinal, lane }: WorkItem<AcceptedEvent>,
   changes: Changes,
 ): void {
@@ -151,7 +151,7 @@ function foldEvent(
 }
 
 function foldPurchase(
-  profile: HeldProfile,
+  profile: LoadedProfile,
   { object, ordinal, lane }: WorkItem<AcceptedPurchase>,
   changes: Changes,
 ): void {

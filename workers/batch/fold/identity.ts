@@ -11,7 +11,7 @@ import type {
 import { MAX_CUSTOM_BYTES } from '../../../src/profile/custom-values.ts';
 import { MAX_ALIASES, MAX_DEPRECATED } from '../../../src/store/merges.ts';
 import type { Changes, FoldedIdentity } from '../changes.ts';
-import type { HeldProfile } from '../held-profile.ts';
+import type { LoadedProfile } from '../loaded-profile.ts';
 import { pick, TooManyHolders } from '../profiles.ts';
 import { RELOAD, type WorkItem } from '../work-item.ts';
 import { canMove, losesPinned, meetsSealed, moveEmail, movePhone } from './states.ts';
@@ -64,7 +64,7 @@ function foldAliasNew(
   const owner = profiles.find(workspaceId, { external_id });
   if (owner === RELOAD) return RELOAD;
   if (holder || !owner) return undefined;
-  if (!owner.holds() || !owner.labels) return RELOAD;
+  if (!owner.isLockedFor() || !owner.labels) return RELOAD;
   if (owner.labels.has(user_alias.alias_label)) return undefined;
   if (owner.labels.size >= MAX_ALIASES)
     return `the user has ${MAX_ALIASES} aliases, the most that one may have`;
@@ -99,7 +99,8 @@ function foldDelete(
   { profiles, identity }: Changes,
 ): FoldedIdentity {
   const found = pick(profiles, item.workspaceId, user);
-  if (found === RELOAD || (found && (!found.holds() || losesPinned(found, { profiles })))) return RELOAD;
+  if (found === RELOAD || (found && (!found.isLockedFor() || losesPinned(found, { profiles }))))
+    return RELOAD;
   identity.deletes.push(item);
   profiles.sealIdentifier(item.workspaceId, user.identifier);
   if (!found) return undefined;
@@ -117,7 +118,7 @@ function foldRename(
   const holder = profiles.find(workspaceId, { external_id: current_external_id });
   const taken = profiles.find(workspaceId, { external_id: new_external_id });
   if (holder === RELOAD || taken === RELOAD) return RELOAD;
-  if (holder && (!holder.holds() || holder.deprecated === undefined)) return RELOAD;
+  if (holder && (!holder.isLockedFor() || holder.deprecated === undefined)) return RELOAD;
   const error =
     holder?.externalId !== current_external_id
       ? `no user goes by the current_external_id '${current_external_id}'`
@@ -143,7 +144,7 @@ function foldRemove(
   { profiles, identity }: Changes,
 ): FoldedIdentity {
   const holder = profiles.find(workspaceId, { external_id });
-  if (holder === RELOAD || (holder && !holder.holds())) return RELOAD;
+  if (holder === RELOAD || (holder && !holder.isLockedFor())) return RELOAD;
   const error = !holder
     ? `no user has the external_id '${external_id}'`
     : holder.externalId === external_id
@@ -168,12 +169,12 @@ function foldMerge(item: WorkItem, { merge, keep }: AcceptedMerge, changes: Chan
   const kept = pick(changes.profiles, item.workspaceId, keep);
   if (merged === RELOAD || kept === RELOAD) return RELOAD;
   if (!merged || !kept || merged === kept) return undefined;
-  if (!merged.holds() || !kept.holds()) return RELOAD;
+  if (!merged.isLockedFor() || !kept.isLockedFor()) return RELOAD;
   if (hasInvalidPhone(merged) && hasInvalidPhone(kept)) return undefined;
   return combine({ merged, kept }, item, changes);
 }
 
-function hasInvalidPhone({ phone, phoneValid }: HeldProfile): boolean {
+function hasInvalidPhone({ phone, phoneValid }: LoadedProfile): boolean {
   return phone !== null && !phoneValid;
 }
 
@@ -191,7 +192,7 @@ function foldIdentify(
   const found = pick(profiles, workspaceId, user);
   const owner = profiles.find(workspaceId, { external_id });
   if (found === RELOAD || owner === RELOAD) return RELOAD;
-  if (found && !found.holds()) return RELOAD;
+  if (found && !found.isLockedFor()) return RELOAD;
   if (!found || found.externalId !== null || found === owner) return undefined;
   if (owner) return combine({ merged: found, kept: owner }, item, changes);
   identity.externalIds.push({ workspace_id: workspaceId, id: found.id, external_id, ordinal });
@@ -202,11 +203,11 @@ function foldIdentify(
 
 /** Addresses move here, with the states that hang on them; the store moves all else. */
 function combine(
-  { merged, kept }: { merged: HeldProfile; kept: HeldProfile },
+  { merged, kept }: { merged: LoadedProfile; kept: LoadedProfile },
   { ordinal, requestId }: WorkItem,
   changes: Changes,
 ): FoldedIdentity {
-  if (!merged.holds() || !kept.holds()) return RELOAD;
+  if (!merged.isLockedFor() || !kept.isLockedFor()) return RELOAD;
   const { profiles, identity } = changes;
   // The merged profile loses its addresses, whether the kept one gets them or not.
   if (

@@ -7,16 +7,16 @@ import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts'
 import { type Address, isAddress } from '../../../src/profile/identifier.ts';
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
 import type { Changes } from '../changes.ts';
-import type { HeldProfile } from '../held-profile.ts';
+import type { LoadedProfile } from '../loaded-profile.ts';
 import { tooManyHolders } from '../profiles.ts';
 import type { States, Subject } from '../states.ts';
 import { RELOAD, scoped, type WorkItem } from '../work-item.ts';
 
 type Moving = Pick<Changes, 'profiles' | 'states'>;
 
-type Phone = Pick<HeldProfile, 'phone' | 'phoneValid'>;
+type Phone = Pick<LoadedProfile, 'phone' | 'phoneValid'>;
 
-type Addressed = Phone & Pick<HeldProfile, 'email'>;
+type Addressed = Phone & Pick<LoadedProfile, 'email'>;
 
 /** A text: why the state cannot be set; undefined: it is folded, even if it does nothing. */
 type FoldedSubscription = string | undefined | typeof RELOAD;
@@ -49,7 +49,7 @@ function foldGroupState(
   // delete takes the dead letters that come before it, and none behind it.
   if (isAddress(identifier) && profiles.isContested(workspaceId, identifier)) return RELOAD;
   const profile = isAddress(identifier) ? undefined : profiles.find(workspaceId, identifier);
-  if (profile === RELOAD || (profile && !profile.holds())) return RELOAD;
+  if (profile === RELOAD || (profile && !profile.isLockedFor())) return RELOAD;
 
   const group = groups.get(subscription_group_id);
   if (group?.workspaceId !== workspaceId) {
@@ -104,7 +104,7 @@ function addressSubject(workspaceId: string, address: Address): Subject {
 }
 
 /** Whose state a profile reads and sets: that of its address for the channel, its own without one. */
-export function subjectOf(profile: HeldProfile, channel: Group['channel']): Subject {
+export function subjectOf(profile: LoadedProfile, channel: Group['channel']): Subject {
   const { workspaceId, email } = profile;
   if (channel !== 'email') return phoneSubject(profile, profile);
   return email === null ? own(profile) : { workspaceId, kind: 'email', name: email };
@@ -125,7 +125,7 @@ export function meetsSealed(
 }
 
 /** Whether a profile that goes loses a pinned address. */
-export function losesPinned(profile: HeldProfile, { profiles }: Pick<Moving, 'profiles'>): boolean {
+export function losesPinned(profile: LoadedProfile, { profiles }: Pick<Moving, 'profiles'>): boolean {
   return changedAddresses(profile, { email: null, phone: null }).some((address) =>
     profiles.isPinned(profile.workspaceId, address),
   );
@@ -148,7 +148,7 @@ function changedAddresses(
 }
 
 /** Whether memory knows every state that passes on when the profile gets these addresses. */
-export function canMove(profile: HeldProfile, standard: StandardAttributes, { states }: Moving): boolean {
+export function canMove(profile: LoadedProfile, standard: StandardAttributes, { states }: Moving): boolean {
   const { email, phone, phone_valid: phoneValid = null } = standard;
   if (!email && phone === undefined) return true;
   if (profile.isNew) states.know(own(profile));
@@ -167,7 +167,7 @@ export function canMove(profile: HeldProfile, standard: StandardAttributes, { st
  * number they are the profile's own again, and what it said before it had one is forgotten.
  */
 export function movePhone(
-  profile: HeldProfile,
+  profile: LoadedProfile,
   { phone, phoneValid }: Phone,
   { profiles, states }: Moving,
 ): void {
@@ -194,7 +194,7 @@ export function movePhone(
  * address that somebody has always has a global state, `subscribed` unless another was said. Any later address
  * starts anew.
  */
-export function moveEmail(profile: HeldProfile, email: string | null, { profiles, states }: Moving): void {
+export function moveEmail(profile: LoadedProfile, email: string | null, { profiles, states }: Moving): void {
   const isFirst = profile.email === null && email !== null;
   profiles.setEmail(profile, email);
   if (!isFirst) return;
@@ -210,17 +210,17 @@ export function moveEmail(profile: HeldProfile, email: string | null, { profiles
 }
 
 /** The profile itself: whose state it is for lack of an address. */
-export function own({ workspaceId, id }: HeldProfile): Subject {
+export function own({ workspaceId, id }: LoadedProfile): Subject {
   return { workspaceId, kind: 'profile', name: id };
 }
 
-function phoneSubject(profile: HeldProfile, { phone, phoneValid }: Phone): Subject {
+function phoneSubject(profile: LoadedProfile, { phone, phoneValid }: Phone): Subject {
   if (phone === null || !phoneValid) return own(profile);
   return { workspaceId: profile.workspaceId, kind: 'phone', name: phone };
 }
 
 /** What a profile has said for lack of an address. */
-function ownStates(profile: HeldProfile, address: 'email' | 'phone', states: States) {
+function ownStates(profile: LoadedProfile, address: 'email' | 'phone', states: States) {
   const all = states.of(own(profile));
   return all && [...all].filter(([, { channel }]) => (channel === 'email') === (address === 'email'));
 }

@@ -58,7 +58,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- /* What differs between the processes of the Procfile. */ -}}
 {{- define "penstock.processes" -}}
 web:
-  command: [node, --max-semi-space-size=32, dist/src/web.js]
+  command: [node, --max-semi-space-size=16, dist/src/web.js]
   port: 3000
   spread: true
   replaces: true

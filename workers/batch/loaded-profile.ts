@@ -4,7 +4,7 @@ import { MAX_HOLDERS, type ProfileRow } from '../../src/store/identifiers.ts';
 import { ByIdentifier } from './by-identifier.ts';
 import { CustomAttributes } from './fold/custom-attributes.ts';
 
-/** Who has which email and phone as a batch is folded, and in which order. */
+/** Who has which email and phone as a round is folded, and in which order. */
 export class Sharing {
   readonly #addresses = new ByIdentifier<SharedAddress>();
 
@@ -21,7 +21,7 @@ export class Sharing {
   }
 
   /** Notes the addresses that a profile has now. */
-  join(profile: HeldProfile): void {
+  join(profile: LoadedProfile): void {
     const { workspaceId, email, phone, phoneValid } = profile;
     if (email !== null) this.of(workspaceId, { email }).holders.add(profile);
     if (phone !== null && phoneValid) this.of(workspaceId, { phone }).holders.add(profile);
@@ -34,7 +34,7 @@ export class Sharing {
   }
 
   /** Forgets them: to be called before they change. */
-  leave(profile: HeldProfile): void {
+  leave(profile: LoadedProfile): void {
     const { workspaceId, email, phone, phoneValid } = profile;
     if (email !== null) this.get(workspaceId, { email })?.holders.delete(profile);
     if (phone !== null && phoneValid) this.get(workspaceId, { phone })?.holders.delete(profile);
@@ -42,12 +42,12 @@ export class Sharing {
 }
 
 /** Stored places of profiles on one address. */
-type Ranks = ReadonlyMap<HeldProfile, number>;
+type Ranks = ReadonlyMap<LoadedProfile, number>;
 
 /** One address in its workspace, and those who have it. */
 class SharedAddress {
   /** Everyone in hand who has it now. */
-  readonly holders = new Set<HeldProfile>();
+  readonly holders = new Set<LoadedProfile>();
   /** Best first; a list that is cut is not complete. */
   #ranks: Ranks | undefined;
   #isCut = false;
@@ -57,13 +57,13 @@ class SharedAddress {
   #candidates: Ranks | undefined;
 
   /** @param stored how many have the address */
-  rank(bestFirst: HeldProfile[], stored: number): void {
+  rank(bestFirst: LoadedProfile[], stored: number): void {
     this.#ranks = placesOf(bestFirst);
     if (stored > bestFirst.length) this.#isCut = true;
     if (!this.#candidates) this.#note(stored, bestFirst.length);
   }
 
-  rankAll(longestAgoFirst: HeldProfile[]): void {
+  rankAll(longestAgoFirst: LoadedProfile[]): void {
     this.#candidates = placesOf(longestAgoFirst);
     this.#note(longestAgoFirst.length, longestAgoFirst.length);
   }
@@ -82,27 +82,27 @@ class SharedAddress {
     return this.#isCut;
   }
 
-  /** With an external id before without; then the one updated last: in this batch, else as stored. */
-  best(): HeldProfile | undefined {
-    let best: HeldProfile | undefined;
+  /** With an external id before without; then the one updated last: in this round, else as stored. */
+  best(): LoadedProfile | undefined {
+    let best: LoadedProfile | undefined;
     for (const profile of this.holders) if (!best || isBetter(profile, best, this.#ranks)) best = profile;
     return best;
   }
 
   /** Everyone who has the address now, the one updated longest ago first; undefined: not all are in hand. */
-  candidates(): HeldProfile[] | undefined {
+  candidates(): LoadedProfile[] | undefined {
     const ranks = this.#candidates;
     return ranks && [...this.holders].sort((a, b) => compareUpdated(a, b, ranks));
   }
 }
 
-function placesOf(profiles: HeldProfile[]): Ranks {
+function placesOf(profiles: LoadedProfile[]): Ranks {
   return new Map(profiles.map((profile, place) => [profile, place]));
 }
 
 const LAST = Number.POSITIVE_INFINITY;
 
-function isBetter(a: HeldProfile, b: HeldProfile, ranks: Ranks | undefined): boolean {
+function isBetter(a: LoadedProfile, b: LoadedProfile, ranks: Ranks | undefined): boolean {
   if ((a.externalId === null) !== (b.externalId === null)) return a.externalId !== null;
   if (a.touched !== b.touched) return a.touched > b.touched;
   const [rankOfA, rankOfB] = [ranks?.get(a) ?? LAST, ranks?.get(b) ?? LAST];
@@ -110,25 +110,25 @@ function isBetter(a: HeldProfile, b: HeldProfile, ranks: Ranks | undefined): boo
   return rankOfA === rankOfB ? a.id > b.id : rankOfA < rankOfB;
 }
 
-/** By when they were updated last: in this batch, else as stored; then by id, as in the store. */
-function compareUpdated(a: HeldProfile, b: HeldProfile, ranks: Ranks): number {
+/** By when they were updated last: in this round, else as stored; then by id, as in the store. */
+function compareUpdated(a: LoadedProfile, b: LoadedProfile, ranks: Ranks): number {
   if (a.touched !== b.touched) return a.touched - b.touched;
   const [rankOfA, rankOfB] = [ranks.get(a) ?? LAST, ranks.get(b) ?? LAST];
   return rankOfA === rankOfB ? (a.id < b.id ? -1 : 1) : rankOfA - rankOfB;
 }
 
-/** The columns that a batch changes. */
+/** The columns that a round changes. */
 export type Columns = StandardAttributes & { push_subscribe?: string; email_subscribe?: string | null };
 
 /**
- * A profile in the hands of one batch: what of it is stored, and what the objects folded so far have made of
- * it. Nothing is written before the whole batch is folded.
+ * A profile in the hands of one round: what of it is stored, and what the objects folded so far have made of
+ * it. Nothing is written before the whole round is folded.
  */
-export class HeldProfile {
+export class LoadedProfile {
   readonly workspaceId: string;
   readonly id: string;
   externalId: string | null;
-  /** Whether the batch makes it. */
+  /** Whether the round makes it. */
   readonly isNew: boolean;
   email: string | null;
   phone: string | null;
@@ -170,7 +170,7 @@ export class HeldProfile {
     return this.#custom;
   }
 
-  /** What the batch changes besides custom attributes; made when it is first asked for. */
+  /** What the round changes besides custom attributes; made when it is first asked for. */
   get columns(): Columns {
     this.#columns ??= {};
     return this.#columns;
@@ -181,14 +181,14 @@ export class HeldProfile {
     return this.#changed || this.isNew;
   }
 
-  /** Whether the batch changes more than custom attributes. */
+  /** Whether the round changes more than custom attributes. */
   get changesColumns(): boolean {
     for (const _ in this.#columns) return true;
     return false;
   }
 
   /** Whether it is locked, and the values that the changes start from are known. */
-  holds(changes: Record<string, AttributeChange> = {}): boolean {
+  isLockedFor(changes: Record<string, AttributeChange> = {}): boolean {
     return this.custom.isHeld && this.custom.knows(changes, this.isNew);
   }
 
