@@ -6,11 +6,11 @@ import {
   type RequestOptions,
 } from 'node:http';
 import { Counter, type Registry } from 'prom-client';
-import type { Operation } from '../operations/operation.ts';
 import { newId } from '../platform/ids.ts';
 import { within } from '../platform/lifecycle.ts';
 import { type Log, messageOf } from '../platform/log.ts';
 import { backOff, rest } from '../platform/poll.ts';
+import type { CopiedOperation } from './copied-operations.ts';
 
 /** Headers of one connection, which end with it (RFC 9110 §7.6.1), and those that the next one makes anew. */
 const OF_THE_CONNECTION = new Set([
@@ -30,7 +30,7 @@ const LONGEST_RETRY_MS = 2000;
 /** Of a message that a difference is told with. */
 const MOST_CHARACTERS = 200;
 
-/** How a request of an operation that changes users ended here, beside there. */
+/** How a request ended here, beside there. */
 export type Outcome =
   | 'same'
   | 'late'
@@ -39,6 +39,7 @@ export type Outcome =
   | 'not_kept'
   | 'refused_there'
   | 'failed_there'
+  | 'not_copied'
   | 'forwarded';
 
 export type Headers = Record<string, string | string[]>;
@@ -53,7 +54,7 @@ export interface Received {
 /** A request whose body is there, to be sent twice. */
 export interface Copied {
   request: IncomingMessage;
-  operation: Operation;
+  operation: CopiedOperation;
   body: Buffer;
   /** Its client was answered before it had taken effect. */
   isLate?: boolean;
@@ -127,11 +128,16 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
     tell(copy, there, here);
   }
 
-  function carryOut({ request, body }: Copied, headers: Headers): Promise<Received | { error: string }> {
+  function carryOut(
+    { request, operation, body }: Copied,
+    headers: Headers,
+  ): Promise<Received | { error: string }> {
     return new Promise((resolve) => {
       const failed = (error: unknown) => resolve({ error: messageOf(error) });
-      const { method, url: path } = request;
-      const sent = httpRequest({ ...own, method: method!, path: path!, headers }, (answer) => {
+      const { method, url = '' } = request;
+      const query = url.indexOf('?');
+      const path = query < 0 ? operation.path : operation.path + url.slice(query);
+      const sent = httpRequest({ ...own, method: method!, path, headers }, (answer) => {
         received(answer).then(resolve, failed);
       });
       sent.setTimeout(COPY_MS, () => sent.destroy(new Error('no answer in time')));
@@ -162,6 +168,15 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
     else log.warn(line, 'the upstream and we have judged a request differently');
   }
 
+  /** The upstream has taken what may change users, and nothing was carried out here. */
+  function tellNotCopied(method: string, path: string, status: number): void {
+    count('other', 'not_copied');
+    log.warn(
+      { outcome: 'not_copied', method, path: path.slice(0, MOST_CHARACTERS), upstream_status: status },
+      'the upstream took a request that is not copied: the copy here may lack what it changed',
+    );
+  }
+
   function count(operation: string, outcome: Outcome): void {
     outcomes.inc({ operation, outcome });
   }
@@ -169,6 +184,7 @@ export function createCopies({ port, mostBytes, registry, log }: CopyOptions) {
   return {
     keep,
     count,
+    tellNotCopied,
     async stop() {
       await within(FAREWELL_MS, Promise.all(underWay)).catch(() => {});
       leaving.abort();

@@ -17,12 +17,14 @@ import { newId } from '../platform/ids.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { namesOneHost, serverOptions, targetOf } from '../platform/listen.ts';
 import type { Log } from '../platform/log.ts';
+import { type CopiedOperation, copiedOperations, mayChangeUsers } from './copied-operations.ts';
 import {
   type Copied,
   createCopies,
   endToEnd,
   forwardedBy,
   type Headers,
+  type Outcome,
   readAll,
   received,
 } from './copies.ts';
@@ -68,11 +70,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   const { handle, operations, registry, log } = parts;
   const isSecure = upstream.protocol === 'https:';
   const agent: Agent = isSecure ? new HttpsAgent({ keepAlive: true }) : new HttpAgent({ keepAlive: true });
-  const copied = new Map(
-    operations.flatMap((one) =>
-      one.kind === 'queued' ? [[`${one.method} ${one.path}` as string, one] as const] : [],
-    ),
-  );
+  const copied = copiedOperations(operations);
   // Copies come in by a door of their own: requests like any other, with all that is checked of one.
   const door = createServer(serverOptions, handle);
   await new Promise<void>((resolve) => door.listen(0, '127.0.0.1', resolve));
@@ -100,8 +98,15 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     const operation = copied.get(`${request.method} ${path}`);
     const served = operation
       ? answerAndCopy(request, response, operation)
-      : forward(request, response).then(() => copies.count('other', 'forwarded'));
+      : forward(request, response, (status) => countForwarded(request.method!, path, status));
     served.catch((error) => fail(response, error, operation));
+  }
+
+  /** What changed users there, and not here, is told: the copy lacks it. */
+  function countForwarded(method: string, path: string, status: number): void {
+    if (!mayChangeUsers(method, path)) copies.count('other', 'forwarded');
+    else if (status >= 300) copies.count('other', refusedBy(status));
+    else copies.tellNotCopied(method, path, status);
   }
 
   /** @throws {ApiError} when too many wait for the upstream already */
@@ -115,14 +120,19 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     }
   }
 
-  /** Streams both ways: what is asked for is of any size. */
-  function forward(request: IncomingMessage, response: ServerResponse): Promise<void> {
+  /** Streams both ways: what is asked for is of any size. `heard`: the upstream has judged it, whoever reads on. */
+  function forward(
+    request: IncomingMessage,
+    response: ServerResponse,
+    heard: (status: number) => void,
+  ): Promise<void> {
     return inTurn(async () => {
       const headers = endToEnd(request.headers);
       // Node frames a body of unknown length for some methods only; without a frame it would be a request of its own.
       if (request.headers['transfer-encoding'] !== undefined) headers['transfer-encoding'] = 'chunked';
       const { sent, answer: asked } = ask(request, headers);
       const [answer] = await Promise.all([asked, pipeline(request, sent)]);
+      heard(answer.statusCode!);
       // From here on it is the client who may take its time.
       sent.setTimeout(0);
       response.writeHead(answer.statusCode!, endToEnd(answer.headers));
@@ -133,7 +143,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   async function answerAndCopy(
     request: IncomingMessage,
     response: ServerResponse,
-    operation: Operation,
+    operation: CopiedOperation,
   ): Promise<void> {
     let isShed = false;
     // What is announced and does not come takes nothing; past the bytes the oldest that is on its way goes.
@@ -169,7 +179,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     if (there.status < 300) {
       const copy = copies.keep(copied, there);
       await within(WAIT_MS, copy.done).catch(copy.isLate);
-    } else copies.count(operation.id, there.status < 500 ? 'refused_there' : 'failed_there');
+    } else copies.count(operation.id, refusedBy(there.status));
     response.writeHead(there.status, endToEnd(there.headers, there.body.length));
     response.end(there.body);
   }
@@ -196,7 +206,7 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
     return { sent, answer };
   }
 
-  function fail(response: ServerResponse, error: unknown, operation: Operation | undefined): void {
+  function fail(response: ServerResponse, error: unknown, operation: CopiedOperation | undefined): void {
     // The client has left, whatever it was that it waited for.
     if (response.destroyed) return;
     if (error instanceof ApiError) {
@@ -219,6 +229,8 @@ export async function createProxy(settings: ProxySettings, parts: ProxyParts) {
   };
   return { take, service };
 }
+
+const refusedBy = (status: number): Outcome => (status < 500 ? 'refused_there' : 'failed_there');
 
 class UpstreamSilent extends Error {}
 

@@ -1,7 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { poll, rest } from '../platform/poll.ts';
-import type { Pool } from '../store/database.ts';
-import { listProcesses, SILENT_SECONDS } from '../store/processes.ts';
+import { type SeenProcess, SILENT_SECONDS } from '../store/processes.ts';
 
 /** Rows of a chunk while nobody else sends anything, and while somebody does: a live object waits behind one of those. */
 const ROWS = 2000;
@@ -40,8 +39,12 @@ export interface Yielding {
   stop(): Promise<void>;
 }
 
+/** What is asked of a heartbeat. */
+export type Heartbeat = Pick<SeenProcess, 'name' | 'silentSeconds' | 'objectsPerSecond'>;
+
 export interface YieldingOptions {
-  pool: Pool;
+  /** The last one of each process. */
+  heartbeats(): Promise<readonly Heartbeat[]>;
   /** Jobs that wait in all lanes. */
   waiting(): number;
   lanes: number;
@@ -51,21 +54,20 @@ export interface YieldingOptions {
   onWait(): void;
 }
 
+const takesLiveTraffic = ({ name, silentSeconds, objectsPerSecond }: Heartbeat): boolean =>
+  name === 'web' && silentSeconds < SILENT_SECONDS && objectsPerSecond > 0;
+
 /**
  * Gives way to live traffic, as the heartbeats of web processes tell it: beside it chunks are small, lanes are kept nearly
  * empty, and the import rests for most of the time.
  */
 export function createYielding(options: YieldingOptions): Yielding {
-  const { pool, waiting, lanes, highWaterMark, onWait } = options;
+  const { heartbeats, waiting, lanes, highWaterMark, onWait } = options;
   let isBesideOthers = true;
   let restUntil = 0;
   let isSaid = false;
   const looks = poll(LOOK_MS, async () => {
-    const processes = await listProcesses(pool);
-    isBesideOthers = processes.some(
-      ({ name, silentSeconds, objectsPerSecond }) =>
-        name === 'web' && silentSeconds < SILENT_SECONDS && objectsPerSecond > 0,
-    );
+    isBesideOthers = (await heartbeats()).some(takesLiveTraffic);
   });
   // It begins as if there were others, until that is known.
   void looks.now();

@@ -159,6 +159,41 @@ describe('a copy', () => {
     expect(await kept('refused')).toBe(0);
   });
 
+  test('is made of what the upstream was asked to apply at once, as of any other track', async () => {
+    const before = await outcomes();
+    answer = says(201, { users: [], message: 'success' });
+    const sent = await send(port, { path: '/users/track/sync', key, json: named('at once') });
+    expect([sent.status, sent.body.users]).toEqual([201, []]);
+    expect(asked.map(({ url }) => url)).toEqual(['/v1/users/track/sync']);
+    expect(await added(before)).toEqual(['users.track.sync same']);
+    await waitUntil(async () => (await kept('at once')) === 1, { what: 'the copy' });
+  });
+
+  test('takes numbers off the list of invalid ones, and once the upstream has', async () => {
+    const before = await outcomes();
+    await fleet.pool.query(
+      `insert into invalid_phone_numbers (workspace_id, phone, reason, detected_at)
+       values ($1, $2, 'deactivated', now())`,
+      [fleet.workspace.id, '+14155552671'],
+    );
+    const remove = {
+      path: '/sms/invalid_phone_numbers/remove',
+      key,
+      json: { phone_numbers: ['+14155552671'] },
+    };
+    const left = async () => (await fleet.pool.query('select from invalid_phone_numbers')).rowCount;
+    answer = says(503, {});
+    expect((await send(port, remove)).status).toBe(503);
+    expect(await left()).toBe(1);
+    answer = says(201, { message: 'success' });
+    expect((await send(port, remove)).status).toBe(201);
+    expect(await left()).toBe(0);
+    expect((await added(before)).sort()).toEqual([
+      'sms.invalid_phone_numbers.remove failed_there',
+      'sms.invalid_phone_numbers.remove same',
+    ]);
+  });
+
   test('that is judged differently is told, by operation and without what the client sent', async () => {
     const before = await outcomes();
     await track({
@@ -198,6 +233,30 @@ describe('a copy', () => {
     await waitUntil(async () => (await events()) > 0, { what: 'the copy' });
     await waitUntil(async () => (await added(before)).includes('users.track late'), { what: 'its outcome' });
     expect(await events()).toBe(1);
+  });
+
+  test('that is not made of what may change users is told with its path, without query and body', async () => {
+    const before = await outcomes();
+    const ask = (method: string, path: string) => send(port, { method, path, key, json: { secret: 4712 } });
+    await ask('PUT', '/scim/v2/Users/abc?secret=4712');
+    expect(await added(before)).toEqual(['other not_copied']);
+    const told = () => fleet.edges[0]!.log.filter(({ outcome }) => outcome === 'not_copied');
+    await waitUntil(() => told().length === 1, { what: 'its line' });
+    expect(told()[0]).toMatchObject({ method: 'PUT', path: '/scim/v2/Users/abc', upstream_status: 201 });
+    expect(JSON.stringify(told())).not.toContain('4712');
+    answer = says(404, { message: 'theirs' });
+    const afterwards = await outcomes();
+    await ask('POST', '/users/unheard_of');
+    expect(await added(afterwards)).toEqual(['other refused_there']);
+  });
+
+  test('is not made of reading and messaging, which counts as forwarded', async () => {
+    const before = await outcomes();
+    await send(port, { path: '/users/export/ids', key, json: { external_ids: ['taken'] } });
+    await send(port, { path: '/messages/send', key, json: {} });
+    const after = await outcomes();
+    expect(after['other forwarded']! - (before['other forwarded'] ?? 0)).toBe(2);
+    expect(await added(before)).toEqual(['other forwarded']);
   });
 
   test('of more than MAX_BODY_BYTES is refused before it is sent anywhere', async () => {

@@ -2,7 +2,7 @@ import { v7 as uuidv7, validate, version } from 'uuid';
 import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { envelopeId, SHARED, tagIn, tagOf } from '../../src/queue/envelope-ids.ts';
-import { createNeighbours, createFlood, createFlushTurns } from '../../src/queue/flush-turns.ts';
+import { createFlood, createFlushTurns, createNeighbours } from '../../src/queue/flush-turns.ts';
 import { pack } from '../../src/queue/pack.ts';
 
 const LIMITS = { objects: 16_000, bytes: 4_000_000 };

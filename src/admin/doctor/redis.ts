@@ -3,7 +3,12 @@ import type { Cluster, Redis } from '../../queue/bullmq.ts';
 import type { QueueConnection } from '../../queue/connection.ts';
 import { memoryOf } from '../../queue/memory.ts';
 import { allServers, isCluster, laneServers, nameOf } from '../../queue/open-redis.ts';
-import { REFUSES_FOR_OTHERS, readRedisSettings, refusesForOthers, whatACrashLoses } from '../../queue/redis.ts';
+import {
+  REFUSES_FOR_OTHERS,
+  readRedisSettings,
+  refusesForOthers,
+  whatACrashLoses,
+} from '../../queue/redis.ts';
 import { error, type Finding, ok, warning } from './machine.ts';
 import { judgeClock, LONG_LAG } from './stores.ts';
 

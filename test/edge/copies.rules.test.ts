@@ -1,0 +1,66 @@
+import type { IncomingMessage } from 'node:http';
+import { Registry } from 'prom-client';
+import { describe, expect, test } from 'vitest';
+import { copiedOperations, mayChangeUsers } from '../../src/edge/copied-operations.ts';
+import { createCopies } from '../../src/edge/copies.ts';
+import { allOperations } from '../../src/operations/index.ts';
+import { createLog } from '../../src/platform/log.ts';
+
+const operations = allOperations('service_id');
+const copied = copiedOperations(operations);
+
+describe('what is copied', () => {
+  test('is every queued operation, the track that answers when it is applied, and the removal of invalid numbers', () => {
+    const queued = operations
+      .filter(({ kind }) => kind === 'queued')
+      .map(({ method, path }) => `${method} ${path}`);
+    expect([...copied.keys()].sort()).toEqual(
+      [...queued, 'POST /users/track/sync', 'POST /sms/invalid_phone_numbers/remove'].sort(),
+    );
+    expect(copied.get('POST /users/track/sync')).toEqual({ id: 'users.track.sync', path: '/users/track' });
+  });
+
+  test('or reads, or is told of: no operation of ours beneath these paths changes anything in silence', () => {
+    const rooms = /^\/(v2\/)?(users|sms|email|subscription|preference_center|scim|cdi)\//;
+    const silent = operations.filter(
+      ({ method, path }) =>
+        rooms.test(path) && !copied.has(`${method} ${path}`) && !mayChangeUsers(method, path),
+    );
+    const reading = (id: string) => silent.find((one) => one.id === id)?.readsOnly;
+    for (const { id, method } of silent)
+      expect([id, method === 'GET' || reading(id) || id === 'users.export.segment']).toEqual([id, true]);
+  });
+
+  test.each([
+    ['POST', '/users/unheard_of', true],
+    ['POST', '/Users//TRACK/', true],
+    ['POST', '/users/%74rack', true],
+    ['POST', '/%zz/users', false],
+    ['DELETE', '/scim/v2/Users/1', true],
+    ['PUT', '/preference_center/v1/1', true],
+    ['POST', '/v2/subscription/anything', true],
+    ['POST', '/email/new', true],
+    ['POST', '/sms/new', true],
+    ['POST', '/cdi/integrations/1/sync', true],
+    ['GET', '/users/track', false],
+    ['POST', '/users/export/ids', false],
+    ['POST', '/users/export/global_control_group', false],
+    ['POST', '/messages/send', false],
+    ['POST', '/usersettings', false],
+    ['POST', '/catalogs/users/items', false],
+  ])('%s %s, not copied, is told: %s', (method, path, isTold) => {
+    expect(mayChangeUsers(method, path)).toBe(isTold);
+  });
+});
+
+test('what cannot be kept, since too much waits, is counted as not kept', async () => {
+  const registry = new Registry();
+  const log = createLog('test', 'silent');
+  const copies = createCopies({ port: 1, mostBytes: 9, registry, log });
+  const request = { method: 'POST', url: '/users/track', headers: {}, socket: {} } as IncomingMessage;
+  const operation = copied.get('POST /users/track')!;
+  const there = { status: 201, headers: {}, body: Buffer.from('{}') };
+  await copies.keep({ request, operation, body: Buffer.alloc(10) }, there).done;
+  await copies.stop();
+  expect(await registry.metrics()).toContain('{operation="users.track",outcome="not_kept"} 1');
+});
