@@ -53,7 +53,10 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     ['users who were not there', () => [point('somebody'), event('somebody else')]],
     ['an address', () => [attributes('bob', { standard: { email: 'bob@x.com' } })]],
     ['an alias', () => [identity('alias_new', { ...alias('label:ann'), external_id: 'ann' })]],
-    ['a push token', () => [attributes('ann', { push_tokens: [{ app_id: 'app', token: 'x' }] })]],
+    [
+      'a push token',
+      () => [attributes('ann', { push_tokens: [{ app_id: 'app', token: 'x', device_id: 'y' }] })],
+    ],
     ['all of them', () => [event('ann'), purchase('ann'), point('bob'), event('nobody yet')]],
   ])('a transaction with %s commits in one phase', async (_, objects) => {
     expect(await phasesOf(...objects())).toEqual(['COMMIT']);
