@@ -15,7 +15,7 @@ const hasTables = `
     select from pg_dist_partition where pg_dist_partition.logicalrelid = to_regclass('public.profiles')) as found`;
 
 /** Notes of a pool, or of what stands for one, whether its tables are distributed. */
-export function noteDistributed(database: object, isDistributed: boolean): void {
+function noteDistributed(database: object, isDistributed: boolean): void {
   known.set(database, isDistributed);
 }
 

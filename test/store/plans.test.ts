@@ -11,10 +11,10 @@ import { alias, identity } from '../identity/objects.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { email, says } from '../subscription/scene.ts';
 import { attributes, deliver, event, point, silent } from '../workers/batch.ts';
-import { apartExceptions, apartSites, exceptions, keys } from './distributed/exceptions.ts';
+import { exceptions, keys } from './distributed/exceptions.ts';
 import { withoutWorkspace } from './distributed/without-workspace.ts';
 import { longReads, small, usedElsewhere } from './plans/allowed.ts';
-import { sendApart, sendEverything } from './plans/everything.ts';
+import { sendEverything } from './plans/everything.ts';
 import { type Filled, fill } from './plans/fill.ts';
 import {
   type Access,
@@ -133,12 +133,6 @@ describe('of every statement of the store, on a filled database,', () => {
 describe('G7: of every statement of the store', () => {
   test('each table that lies with its workspace has it from one scalar, but for those named with a reason', async () => {
     expect(await withoutWorkspaceOf(sent)).toEqual(Object.keys(exceptions).sort());
-  });
-
-  test('so it is of what has a text of its own where tables lie apart', async () => {
-    const { sent: apart } = await undone(edge, (tx) => sendApart(tx, filled));
-    expect([...new Set(apart.map(({ site }) => site))].sort()).toEqual(apartSites);
-    expect(await withoutWorkspaceOf(apart)).toEqual(Object.keys(apartExceptions).sort());
   });
 
   test("each table is one that lies with its workspace, that every node has, or that is the installation's", async () => {
