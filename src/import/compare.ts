@@ -24,13 +24,13 @@ const PIECE = 65_536;
 /** Of a value that is shown. */
 const MOST_SHOWN = 100;
 
-export interface Difference {
+export type Difference = {
   user: string;
   field: string;
   /** Canonical JSON, cut; null: it has none. */
   theirs: string | null;
   ours: string | null;
-}
+};
 
 export interface Comparison {
   same: number;
