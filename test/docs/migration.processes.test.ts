@@ -122,7 +122,13 @@ test('every block of the page runs in its order, and at each step users are wher
   put('segment-export.zip', archive([theirUser('ada'), theirUser('bob')]));
 
   await start(proxy![0]!);
-  expect((await ask('/users/track', named('carol'))).body).toEqual({ message: 'success' });
+  const carol = { external_id: 'carol', email: 'carol@example.com', email_subscribe: 'opted_in' };
+  const bought = { product_id: 'sku', currency: 'USD', price: 5, time: '2026-01-01T00:00:00Z' };
+  const tracked = await ask('/users/track', {
+    attributes: [...named('carol').attributes, carol],
+    purchases: [{ external_id: 'carol', ...bought }],
+  });
+  expect(tracked.body).toEqual({ message: 'success' });
   expect((await ask('/users/track/sync', named('dora'))).status).toBe(201);
   expect(asked).toEqual(['/users/track', '/users/track/sync']);
   await waitForCount(`select count(*) from profiles where external_id in ('carol', 'dora')`, 2);
@@ -139,7 +145,11 @@ test('every block of the page runs in its order, and at each step users are wher
   await waitForCount(`select count(*) from events where name = 'opened'`, 1);
 
   const opened = { name: 'opened', first: '2026-01-01T00:00:00Z', last: '2026-01-01T00:00:00Z', count: 1 };
-  const theirs = ['bob', 'carol', 'dora'].map((id) => theirUser(id));
+  const purchases = [{ name: 'sku', first: bought.time, last: bought.time, count: 1 }];
+  const theirs = [
+    ...[theirUser('bob'), theirUser('dora')],
+    theirUser('carol', { ...carol, purchases, total_revenue: 5 }),
+  ];
   put('their-export.zip', archive([theirUser('ada', { custom_events: [opened] }), ...theirs]));
   expect(await run(compare![0]!)).toMatch(/^same +4$/m);
   put(
