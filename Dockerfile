@@ -29,4 +29,4 @@ RUN chmod +x dist/src/cli.js && ln -s /app/dist/src/cli.js /usr/local/bin/pensto
 USER node
 EXPOSE 3000 3001
 HEALTHCHECK --interval=5s --timeout=4s --start-period=10s CMD ["node", "dist/src/health.js", "web"]
-CMD ["node", "--max-semi-space-size=32", "dist/src/web.js"]
+CMD ["node", "--max-semi-space-size=16", "dist/src/web.js"]

@@ -118,11 +118,14 @@ export function showProgress(total: number, nouns: string): Progress {
 }
 
 /** A bar on stderr, drawn only on a terminal, with rows, their rate, and the time that is left. */
-export function showRows(input: { name: string; length: number; read(): number }) {
+export function showRows(
+  input: { name: string; length: number; read(): number },
+  stream: NodeJS.WritableStream = process.stderr,
+) {
   const bar = new SingleBar(
     {
       format: `${path.basename(input.name)} {bar} {percentage}%, {rows} rows, {rate}/s, {eta_formatted} left`,
-      ...{ stream: process.stderr, hideCursor: true, etaBuffer: 50 },
+      ...{ stream, hideCursor: true, etaBuffer: 50 },
     },
     Presets.shades_classic,
   );

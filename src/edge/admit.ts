@@ -117,12 +117,15 @@ function permit({ permission }: Operation, { permissions }: AnyKey): void {
 /** What leaves something behind is refused while there is too much to do. */
 function shed(operation: Operation, { workspaceId }: AnyKey, services: EdgeServices): void {
   if (!stores(operation)) return;
-  // Who floods leaves half of the queue to the others.
-  const givesWay =
-    operation.kind === 'queued' && (operation.givesWay || services.queue.isFlooding(workspaceId));
-  const through = operation.kind === 'direct' ? 'store' : givesWay ? 'half-full queue' : 'queue';
+  const through = placeOf(operation, services.queue.isFlooding(workspaceId));
   const reason = services.loadShedding.reason(through, services.queue.shardOf(workspaceId));
   if (reason) throw new QueueUnavailable(reason);
+}
+
+/** What an operation fills. Who floods, and what gives way to others, leaves half of the queue to them. */
+export function placeOf(operation: Operation, isFlooding: boolean): 'queue' | 'half-full queue' | 'store' {
+  if (operation.kind === 'direct') return 'store';
+  return operation.givesWay || isFlooding ? 'half-full queue' : 'queue';
 }
 
 function stores({ kind, method, readsOnly }: Operation): boolean {

@@ -21,15 +21,7 @@ import { listProcesses } from '../store/processes.ts';
 import { ImportError, type Input } from './input.ts';
 import { createCallers, createJudge, type Judge } from './judge.ts';
 import { openRefusedRows, requireFree } from './refused-rows.ts';
-import {
-  judgeRows,
-  type MappedRow,
-  mapRows,
-  type Routing,
-  type RowOptions,
-  refusedRow,
-  verdictOf,
-} from './rows.ts';
+import { judgeRows, type MappedRow, mapRows, type Routing, type RowOptions, verdictOf } from './rows.ts';
 import { type ImportEnd, runImport } from './run.ts';
 import type { Sent } from './vendor.ts';
 import { createYielding } from './yielding.ts';
@@ -153,11 +145,13 @@ async function begin(
     throw new ImportError(
       `${input.name} is another file than the ${stored.file} that was imported as ${name}; take another name`,
     );
-  if (!stored.finishedAt && !isDeepStrictEqual(stored.reading, reading))
-    throw new ImportError(
-      `${input.name}: an import of it was begun in another way (${JSON.stringify(stored.reading)}) and stands behind row ${stored.rows}; go on in that way, or give it a new name with --name to begin again`,
-    );
-  return stored;
+  if (isDeepStrictEqual(stored.reading, reading)) return stored;
+  const way = JSON.stringify(stored.reading);
+  throw new ImportError(
+    stored.finishedAt
+      ? `${input.name}: it was imported before in another way (${way}), and none of its rows was sent again; give it a new name with --name to import it in this way as well`
+      : `${input.name}: an import of it was begun in another way (${way}) and stands behind row ${stored.rows}; go on in that way, or give it a new name with --name to begin again`,
+  );
 }
 
 /** What an import would do. */
@@ -184,7 +178,7 @@ export interface Preview {
 export async function previewFile(
   wanted: Wanted,
   { pool, config }: { pool: Pool; config: JudgeConfig },
-  { shown, leaving }: { shown: number; leaving: AbortSignal },
+  { shown, leaving, onRows }: { shown: number; leaving: AbortSignal; onRows?(rows: number): void },
 ): Promise<Preview> {
   const preview: Preview = { routings: [], first: [], rows: 0, accepted: 0, refused: 0, warned: 0 };
   if (!wanted.isForced) await requireFree(wanted.refusedPath, undefined);
@@ -198,9 +192,13 @@ export async function previewFile(
       const caller = await callerOf(newId());
       for (const row of rows.slice(0, shown - preview.first.length)) {
         const verdict = verdictOf(structuredClone(row), judge, caller);
-        const { reason } = refusedRow(row, 'refused' in verdict ? verdict.refused : '');
         preview.first.push({
-          ...{ file: row.file, row: row.number, objects: row.sent ?? null, refused: reason || null },
+          ...{
+            file: row.file,
+            row: row.number,
+            objects: row.sent ?? null,
+            refused: 'refused' in verdict ? verdict.refused : null,
+          },
           warnings: 'refused' in verdict ? [] : (verdict.warnings ?? []),
         });
       }
@@ -210,6 +208,7 @@ export async function previewFile(
       preview.accepted += objects.length;
       preview.refused += refused.length;
       preview.warned += warned;
+      onRows?.(preview.rows);
     }
     return preview;
   } finally {

@@ -162,13 +162,17 @@ async function startOf(handle: FileHandle): Promise<Buffer> {
 }
 
 /** By its first bytes: a name says what somebody has meant. */
+/** What files begin with that need all of their bytes at hand. */
+const PARQUET = Buffer.from('PAR1');
+const AVRO = Buffer.from('Obj\x01');
+
 function kindOf(start: Buffer, name: string): Kind {
   const begins = (...bytes: number[]) => start.subarray(0, bytes.length).equals(Buffer.from(bytes));
   if (begins(0x1f, 0x8b)) return 'gzip';
   if (begins(0x28, 0xb5, 0x2f, 0xfd)) return 'zstd';
-  if (begins(0x50, 0x41, 0x52, 0x31)) return 'parquet';
+  if (begins(...PARQUET)) return 'parquet';
   if (begins(0x50, 0x4b, 3, 4) || begins(0x50, 0x4b, 5, 6)) return 'zip';
-  if (begins(0x4f, 0x62, 0x6a, 1)) return 'avro';
+  if (begins(...AVRO)) return 'avro';
   requireText(start, name);
   return 'plain';
 }
@@ -179,6 +183,12 @@ function requireText(start: Buffer, name: string): void {
   const [first, second] = start;
   if ((first === 0xff && second === 0xfe) || (first === 0xfe && second === 0xff))
     throw new ImportError(`${name} is in UTF-16; write it in UTF-8`);
+  const table = start.subarray(0, 4).equals(PARQUET)
+    ? 'Parquet'
+    : start.subarray(0, 4).equals(AVRO)
+      ? 'Avro'
+      : undefined;
+  if (table) throw new ImportError(`${name} is a packed ${table} file: unpack it, and import what was in it`);
   if (start.includes(0)) throw new ImportError(`${name} is no text: it has bytes of 0`);
 }
 

@@ -1,4 +1,4 @@
-import { BadRequest } from '../errors.ts';
+import { BadRequest, errors as rules } from '../errors.ts';
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import { emailStatus } from '../operations/email.status.ts';
 import type { Caller, Plan } from '../operations/operation.ts';
@@ -10,11 +10,11 @@ import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import type { Pool } from '../store/database.ts';
 import { readRules } from '../store/sync-lists.ts';
-import type { Values } from './reader.ts';
+import type { Refusal, Values } from './reader.ts';
 import type { Sent } from './vendor.ts';
 
 /** What becomes of the objects of one row, and what was cut or left out of it; or why it is refused. */
-export type Verdict = { objects: AcceptedObject[]; warnings?: readonly string[] } | { refused: string };
+export type Verdict = { objects: AcceptedObject[]; warnings?: readonly string[] } | Refusal;
 
 /**
  * All of a row's objects, or none.
@@ -46,7 +46,7 @@ export function createJudge({ serviceIdField, longStrings, updateExistingOnly }:
     (object, index, caller) => {
       if (updateExistingOnly) object._update_existing_only = true;
       const verdict = accept[kind](object, index, caller);
-      if ('error' in verdict) return { refused: verdict.error };
+      if ('error' in verdict) return refusalOf(verdict.error);
       const { object: accepted, warnings } = verdict;
       return { objects: [accepted], ...(warnings && { warnings }) };
     };
@@ -102,16 +102,22 @@ function judgeByPlan(index: number, plan: () => Plan): Verdict {
     const { objects, rejected, reply } = plan();
     if (rejected === 0) return { objects: objects.map((one) => ({ ...one, index })) };
     const { errors } = reply.body as { errors?: { type: string }[] };
-    return { refused: errors?.[0]?.type ?? 'it cannot be applied' };
+    return refusalOf(errors?.[0]?.type ?? 'it cannot be applied');
   } catch (error) {
     if (!(error instanceof BadRequest)) throw error;
-    return { refused: error.errors?.[0]?.type ?? error.message };
+    return refusalOf(error.errors?.[0]?.type ?? error.message);
   }
 }
 
-/** The field that a rule is about, as its words name it. */
-export function fieldOf(refused: string): string | null {
-  return /'([^']{1,255})'/.exec(refused)?.[1] ?? null;
+/** Rules that name their field in words of their own, which the specification gives. */
+const FIELDS: Readonly<Record<string, string>> = {
+  [rules.invalidSubscriptionGroup.message]: 'subscription_group_id',
+};
+
+/** What a rule of the API says: the first that it quotes is the field that it is about. */
+export function refusalOf(refused: string): Refusal {
+  const field = FIELDS[refused] ?? /'([^']{1,255})'/.exec(refused)?.[1];
+  return field === undefined ? { refused } : { refused, field };
 }
 
 /**

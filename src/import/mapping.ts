@@ -1,7 +1,7 @@
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { ImportError } from './input.ts';
-import type { Layout, Values } from './reader.ts';
+import type { Layout, Refusal, Values } from './reader.ts';
 
 /** What the rows of a file are. */
 export const types = ['users', 'events', 'purchases', 'subscriptions'] as const;
@@ -48,7 +48,7 @@ export interface MappingRules {
 }
 
 /** A row as a caller of the API would send it. */
-export type Mapping = (values: Values) => { object: Values } | { refused: string };
+export type Mapping = (values: Values) => { object: Values } | Refusal;
 
 /** How one column reaches its field. */
 interface Route {
@@ -142,6 +142,7 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
         const read = readText(value, route.reading);
         if (read === undefined)
           return {
+            field: route.field,
             refused: `'${route.field}' is not valid: '${shown(value)}' of the column ${column} is no ${route.reading}`,
           };
         value = read;

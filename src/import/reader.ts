@@ -11,7 +11,13 @@ export type Layout = (typeof layouts)[number];
 export type Values = Record<string, Json>;
 
 /** What could be read of a row, or why it says nothing. */
-export type ReadRow = { values: Values } | { refused: string };
+export type ReadRow = { values: Values } | Refusal;
+
+/** Why a row is refused, and which field of it is to blame; absent: none alone. */
+export interface Refusal {
+  refused: string;
+  field?: string;
+}
 
 /** The rows of one part, in their order. */
 export interface Rows {

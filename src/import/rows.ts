@@ -1,9 +1,9 @@
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Caller } from '../operations/operation.ts';
 import { ImportError, type Input } from './input.ts';
-import { fieldOf, type Judge, type Verdict } from './judge.ts';
+import type { Judge, Verdict } from './judge.ts';
 import { createMapping, type MappingRules } from './mapping.ts';
-import { readPart, type Values } from './reader.ts';
+import { type Refusal, readPart, type Values } from './reader.ts';
 import type { RawRow } from './records.ts';
 import type { RefusedRow } from './refused-rows.ts';
 import { type Sent, type VendorName, vendorFormats } from './vendor.ts';
@@ -21,6 +21,8 @@ export interface MappedRow extends RawRow {
   /** The file, or the entry of the archive. */
   file: string;
   sent?: Sent[];
+  /** Of what is refused, where one is to blame. */
+  field?: string;
 }
 
 /** Where the columns of a part go, for people. */
@@ -90,7 +92,7 @@ function withVendor(options: RowOptions, columns: readonly string[] | undefined)
   return { ...options, layout, map: [...map, ...there] };
 }
 
-function sentOf(object: Values, { vendor, type }: RowOptions): { sent: Sent[] } | { refused: string } {
+function sentOf(object: Values, { vendor, type }: RowOptions): { sent: Sent[] } | Refusal {
   return vendor ? vendorFormats[vendor].translate(object, type) : { sent: [{ type, object }] };
 }
 
@@ -105,8 +107,13 @@ export interface JudgedRows {
 }
 
 /** What becomes of one row, whatever it says. */
-export function verdictOf({ sent, number, refused }: MappedRow, judge: Judge, caller: Caller): Verdict {
-  return sent ? ofOneRow(() => judge(sent, number - 1, caller)) : { refused: refused! };
+export function verdictOf(
+  { sent, number, refused, field }: MappedRow,
+  judge: Judge,
+  caller: Caller,
+): Verdict {
+  if (sent) return ofOneRow(() => judge(sent, number - 1, caller));
+  return field === undefined ? { refused: refused! } : { refused: refused!, field };
 }
 
 /** Judges rows as of one moment. */
@@ -115,7 +122,7 @@ export function judgeRows(rows: readonly MappedRow[], judge: Judge, caller: Call
   for (const row of rows) {
     const verdict = verdictOf(row, judge, caller);
     if ('refused' in verdict) {
-      judged.refused.push(refusedRow(row, verdict.refused));
+      judged.refused.push(refusedRow(row, verdict));
       continue;
     }
     judged.objects.push(...verdict.objects);
@@ -125,6 +132,9 @@ export function judgeRows(rows: readonly MappedRow[], judge: Judge, caller: Call
   return judged;
 }
 
-export function refusedRow({ file, number, text }: MappedRow, reason: string): RefusedRow {
-  return { file, row: number, field: fieldOf(reason), reason, text };
+export function refusedRow(
+  { file, number, text }: MappedRow,
+  { refused: reason, field = null }: { refused: string; field?: string | null },
+): RefusedRow {
+  return { file, row: number, field, reason, text };
 }

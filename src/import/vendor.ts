@@ -2,7 +2,7 @@ import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import type { ImportType, Mapped } from './mapping.ts';
-import type { Layout, Values } from './reader.ts';
+import type { Layout, Refusal, Values } from './reader.ts';
 
 /** One object of the API, and what it is one of. */
 export type Sent = { type: ImportType | 'aliases'; object: Values };
@@ -15,7 +15,7 @@ interface VendorFormat {
   /** Columns that have other names there than in the API. */
   columns(serviceIdField: string): readonly Mapped[];
   /** What a row becomes, behind its mapping. */
-  translate(values: Values, type: ImportType): { sent: Sent[] } | { refused: string };
+  translate(values: Values, type: ImportType): { sent: Sent[] } | Refusal;
 }
 
 const renamed = (field: string, column: string): Mapped => ({ field, column, reading: undefined });
@@ -173,14 +173,19 @@ const currents: VendorFormat = {
     const kind = values.event_type ?? (isGiven(body.product_id) ? PURCHASE : EVENT);
     if (kind !== EVENT && kind !== PURCHASE)
       return {
+        field: 'event_type',
         refused: `'event_type' is not valid: ${(typeof kind === 'string' ? kind : JSON.stringify(kind)).slice(0, 100)} is not brought in, only ${EVENT} and ${PURCHASE}`,
       };
     const time = timeOf(values.time);
-    if (time === undefined) return { refused: "'time' is not valid: it must be seconds since 1970" };
+    if (time === undefined)
+      return { field: 'time', refused: "'time' is not valid: it must be seconds since 1970" };
     const own = nested ? (body.custom_properties ?? body.purchase_properties) : body.properties;
     const properties = propertiesOf(own);
     if (properties === undefined)
-      return { refused: "'properties' is not valid: it must be an object, or one as JSON" };
+      return {
+        field: 'properties',
+        refused: "'properties' is not valid: it must be an object, or one as JSON",
+      };
     const { app_id } = body;
     const common = {
       external_id: (nested ?? values).external_user_id ?? null,

@@ -179,7 +179,9 @@ async function fetchObject(
     if (error instanceof NoSuchKey) {
       throw new SourceError('failed', `${name} was deleted while the bucket was read`, { cause: error });
     }
-    throw toSourceError(error, bucket.where);
+    if ((error as NodeJS.ErrnoException).code === 'ENOSPC')
+      throw new SourceError('failed', `${name}: the disk of ${scratch.path} is full`, { cause: error });
+    throw toSourceError(error, name);
   }
 }
 

@@ -7,7 +7,7 @@ export const outgoingSettings = {
     default: '',
     unit: '',
     description:
-      'Addresses that are connected to for nobody, also where a name leads to them: for webhooks, callbacks, buckets, and sources of syncs and imports. Networks as 10.0.0.0/8 and the words private (all that is no public address: private, loopback, link-local, multicast and others), metadata (what cloud machines ask for credentials) or none, with commas between. Empty: private, and metadata with the embedded Postgres. Equal on every process and for the admin command.',
+      'Addresses that are connected to for nobody, also where a name leads to them: for webhooks, callbacks, brokers, buckets, and sources of syncs and imports. Networks as 10.0.0.0/8 and the words private (all that is no public address: private, loopback, link-local, multicast and others), metadata (what cloud machines ask for credentials) or none, with commas between. Empty: private, and metadata with the embedded Postgres. Equal on every process and for the admin command.',
     pattern: `^((none|metadata|private|${NETWORK})( *, *(metadata|private|${NETWORK}))*)?$`,
     rule: 'must be networks as 10.0.0.0/8, private or metadata, with commas between, or none',
   },
@@ -25,7 +25,7 @@ export const outgoingSettings = {
     default: '',
     unit: '',
     description:
-      'Instead of REFUSED_NETWORKS for sources of syncs and imports, which the operator alone names: networks as 10.0.0.0/8, private or metadata, with commas between; none: any may be reached. Empty: REFUSED_NETWORKS. ALLOWED_NETWORKS are exceptions here, too.',
+      'Instead of REFUSED_NETWORKS for what the operator alone names, which are sources of syncs and imports, the buckets of ARCHIVE_URL and SEGMENT_EXPORT_URL, and those that penstock export writes to: networks as 10.0.0.0/8, private or metadata, with commas between; none: any may be reached. Empty: REFUSED_NETWORKS. ALLOWED_NETWORKS are exceptions here, too.',
     pattern: `^((none|metadata|private|${NETWORK})( *, *(metadata|private|${NETWORK}))*)?$`,
     rule: 'must be networks as 10.0.0.0/8, private or metadata, with commas between, or none',
   },
@@ -45,7 +45,7 @@ export const outgoingSettings = {
     maximum: 86_400,
     unit: 'seconds',
     description:
-      'How far streams may fall behind what takes effect, while workers are behind and the machine of the sync process has no processor to spare: until then each destination gets 500 messages a second at most, from then on its share of the machine. 0: they never give way.',
+      'How far streams may fall behind what takes effect, while workers are behind and the machine of the sync process has no processor to spare: until then each destination gets 500 messages every five seconds at most, from then on its share of the machine. 0: they never give way.',
   },
   STREAM_FOLDERS: {
     type: 'string',

@@ -56,7 +56,10 @@ export function reachOf(settings: AddressSettings): Reach {
   });
 }
 
-/** For sources of syncs and imports, which the operator alone names: SYNC_REFUSED_NETWORKS stands before the others. */
+/**
+ * For what the operator alone names: sources of syncs and imports, the archive, buckets of exports. SYNC_REFUSED_NETWORKS stands
+ * before the others.
+ */
 export function reachOfSources(settings: AddressSettings): Reach {
   const { SYNC_REFUSED_NETWORKS: refused, ALLOWED_NETWORKS: allowed } = settings;
   return refused ? createReach({ refused, allowed, setting: 'SYNC_REFUSED_NETWORKS' }) : reachOf(settings);

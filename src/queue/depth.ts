@@ -34,8 +34,7 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
   }));
 
   async function look(shard: (typeof shards)[number]): Promise<void> {
-    const counts = await Promise.all(shard.queues.map((queue) => queue.getWaitingCount()));
-    shard.waiting = counts.reduce((sum, count) => sum + count, 0);
+    shard.waiting = await countWaiting(connection, shard.queues);
     shard.seenAt = performance.now();
   }
 
@@ -77,6 +76,25 @@ export function watchDepth(connection: QueueConnection, lanes: number) {
 }
 
 export type Depth = ReturnType<typeof watchDepth>;
+
+/**
+ * Jobs that wait in lanes of one shard. On Redis in one round trip: asked for a lane at a time, hundreds of them would
+ * take web a tenth of its processor.
+ */
+async function countWaiting({ redis }: QueueConnection, queues: Queue[]): Promise<number> {
+  if (!redis) {
+    const counts = await Promise.all(queues.map((queue) => queue.getWaitingCount()));
+    return counts.reduce((sum, count) => sum + count, 0);
+  }
+  const asked = redis.pipeline();
+  for (const queue of queues) asked.llen(queue.toKey('wait'));
+  let sum = 0;
+  for (const [error, length] of (await asked.exec()) ?? []) {
+    if (error) throw error;
+    sum += Number(length);
+  }
+  return sum;
+}
 
 async function depthOf(queue: Queue): Promise<number> {
   const { waiting = 0, active = 0 } = await queue.getJobCounts('waiting', 'active');

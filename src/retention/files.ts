@@ -175,13 +175,21 @@ export function nameOf(store: ObjectStore, object: string): string {
   return `${store.where}${store.where.endsWith('/') ? '' : '/'}${object}`;
 }
 
-/** What is said of a copy in the scratch folder is said of the file in the archive. */
+/**
+ * What is said of a copy in the scratch folder is said of the file in the archive; what the system says of a copy, as that
+ * its disk is full, has the file's name in front.
+ */
 async function named<T>(name: string, copies: readonly string[], work: () => Promise<T>): Promise<T> {
   try {
     return await work();
   } catch (error) {
-    if (!(error instanceof ParquetError)) throw error;
-    const message = copies.reduce((text, copy) => text.replaceAll(copy, name), error.message);
-    throw new ParquetError(message, { cause: error });
+    const { code, syscall, message } = error as NodeJS.ErrnoException;
+    if (code === 'ENOSPC' && syscall !== undefined)
+      throw new ParquetError(`${name}: the disk of ${path.dirname(copies[0]!)} is full, where its copy is`, {
+        cause: error,
+      });
+    if (!(error instanceof ParquetError) && syscall === undefined) throw error;
+    const said = copies.reduce((text, copy) => text.replaceAll(copy, name), message);
+    throw new ParquetError(said.includes(name) ? said : `${name}: ${said}`, { cause: error });
   }
 }

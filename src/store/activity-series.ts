@@ -12,60 +12,61 @@ const apps = (table: string) => `
     select '' union all select ${table}.app_id where ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID}
   ) as apps (app_id)`;
 
-const appsByFunction = `
+const appsByFunction = (table: string) => `
     cross join lateral unnest(case
-      when given.app_id <> '' and octet_length(given.app_id) <= ${MAX_APP_ID} then array['', given.app_id]
+      when ${table}.app_id <> '' and octet_length(${table}.app_id) <= ${MAX_APP_ID} then array['', ${table}.app_id]
       else array[''] end) as apps (app_id)`;
 
 /** The hour of a row, in UTC. A fifth of what `date_trunc` takes, which looks its zone up for each row. */
 const hour = (table: string) => `date_bin('1 hour', ${table}."time", '0001-01-01T00:00:00Z'::timestamptz)`;
 
-/**
- * Parts of the statements that record what took effect: they count the rows of `given`, which has a `lane`. Upserts by
- * primary key; the lane is in it, so that no two transactions at once want the same row, and none needs to be sorted.
- */
-export const countGivenEvents = `
+/** Where the rows of `given` come from, and how each has its apps. */
+interface Counted {
+  from: string;
+  apps: string;
+}
+
+const countEvents = (given: Counted) => `
     insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)
     select given.workspace_id, 'event', given.name, apps.app_id, ${hour('given')}, '', given.lane, count(*)
-    from given${apps('given')}
+    from ${given.from}${given.apps}
     group by given.workspace_id, given.name, apps.app_id, 5, given.lane
     on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
       count = activity_series.count + excluded.count`;
 
 /** Each product, and all purchases together. Money is multiplied and added up here, where it is exact. */
-export const countGivenPurchases = `
+const countPurchases = (given: Counted & { names: string }) => `
     insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
     select given.workspace_id, names.kind, names.name, apps.app_id, ${hour('given')}, given.currency, given.lane,
       sum(given.quantity), sum(given.price * given.quantity)
-    from given
-    cross join lateral (values ('product', given.product_id), ('purchases', '')) as names (kind, name)${apps('given')}
+    from ${given.from}
+    cross join lateral ${given.names} as names (kind, name)${given.apps}
     group by given.workspace_id, names.kind, names.name, apps.app_id, 5, given.currency, given.lane
     on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
       count = activity_series.count + excluded.count,
       revenue = activity_series.revenue + excluded.revenue`;
 
 /**
+ * Parts of the statements that record what took effect: they count the rows of `given`, which has a `lane`. Upserts by
+ * primary key; the lane is in it, so that no two transactions at once want the same row, and none needs to be sorted.
+ */
+export const countGivenEvents = countEvents({ from: 'given', apps: apps('given') });
+export const countGivenPurchases = countPurchases({
+  ...{ from: 'given', apps: apps('given') },
+  names: "(values ('product', given.product_id), ('purchases', ''))",
+});
+
+/**
  * The same as statements of their own, where tables are distributed: a shard takes them whole if what belongs to a row
  * comes from functions.
  */
 export const countedFrom = {
-  events: (given: string) => `
-    insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)
-    select given.workspace_id, 'event', given.name, apps.app_id, ${hour('given')}, '', given.lane, count(*)
-    from ${given}${appsByFunction}
-    group by given.workspace_id, given.name, apps.app_id, 5, given.lane
-    on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
-      count = activity_series.count + excluded.count`,
-  purchases: (given: string) => `
-    insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count, revenue)
-    select given.workspace_id, names.kind, names.name, apps.app_id, ${hour('given')}, given.currency, given.lane,
-      sum(given.quantity), sum(given.price * given.quantity)
-    from ${given}
-    cross join lateral unnest(array['product', 'purchases'], array[given.product_id, '']) as names (kind, name)${appsByFunction}
-    group by given.workspace_id, names.kind, names.name, apps.app_id, 5, given.currency, given.lane
-    on conflict (workspace_id, kind, name, app_id, hour, currency, lane) do update set
-      count = activity_series.count + excluded.count,
-      revenue = activity_series.revenue + excluded.revenue`,
+  events: (from: string) => countEvents({ from, apps: appsByFunction('given') }),
+  purchases: (from: string) =>
+    countPurchases({
+      ...{ from, apps: appsByFunction('given') },
+      names: "unnest(array['product', 'purchases'], array[given.product_id, ''])",
+    }),
 };
 
 /** Whose months have gone from the tables: what is left there would be counted as all. */
@@ -79,7 +80,7 @@ const recountStatements = [
   `
   insert into activity_series (workspace_id, kind, name, app_id, hour, currency, lane, count)
   select events.workspace_id, 'event', events.name, apps.app_id, date_trunc('hour', events."time", 'UTC'), '', -1, count(*)
-  from events${apps('events')}
+  from events${appsByFunction('events')}
   where ${isWhole('events.workspace_id')}
   group by 1, 2, 3, 4, 5`,
   `
@@ -87,7 +88,7 @@ const recountStatements = [
   select purchases.workspace_id, names.kind, names.name, apps.app_id, date_trunc('hour', purchases."time", 'UTC'),
     purchases.currency, -1, sum(purchases.quantity), sum(purchases.price * purchases.quantity)
   from purchases
-  cross join lateral (values ('product', purchases.product_id), ('purchases', '')) as names (kind, name)${apps('purchases')}
+  cross join lateral unnest(array['product', 'purchases'], array[purchases.product_id, '']) as names (kind, name)${appsByFunction('purchases')}
   where ${isWhole('purchases.workspace_id')}
   group by 1, 2, 3, 4, 5, 6`,
 ];

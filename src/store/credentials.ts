@@ -132,7 +132,7 @@ async function findBlockedApart(pool: Pool, workspaceIds: string[]): Promise<Map
 export async function findApiKeys(pool: Pool, hashes: Buffer[]): Promise<(ApiKeyRow | undefined)[]> {
   const isApart = await isDistributed(pool);
   const { rows } = await pool.query<ApiKeyRow & { place: number }>({
-    name: 'find-api-keys',
+    name: isApart ? 'find-api-keys-apart' : 'find-api-keys',
     text: isApart ? findApiKeysApartStatement : findApiKeysStatement,
     values: [hashes],
   });

@@ -14,6 +14,11 @@ const hasTables = `
   select exists (
     select from pg_dist_partition where pg_dist_partition.logicalrelid = to_regclass('public.profiles')) as found`;
 
+/** Notes of a pool, or of what stands for one, whether its tables are distributed. */
+export function noteDistributed(database: object, isDistributed: boolean): void {
+  known.set(database, isDistributed);
+}
+
 /** The same of a pool whose connections nobody looks at: it is asked each time. */
 export async function hasDistributedTables(pool: Pick<pg.Pool, 'query'>): Promise<boolean> {
   return (await lookAt(pool)) ?? false;
@@ -48,11 +53,11 @@ async function prepare(pool: pg.Pool, client: pg.PoolClient): Promise<void> {
     (client as unknown as { _poolUseCount: number })._poolUseCount = Number.POSITIVE_INFINITY;
     return;
   }
-  known.set(pool, isDistributed);
+  noteDistributed(pool, isDistributed);
   if (!isDistributed) return;
   // A plan for whatever is given cannot say on which node that is.
   await client.query('set plan_cache_mode = auto');
-  known.set(client, true);
+  noteDistributed(client, true);
   sayOneWorkspace(client);
 }
 

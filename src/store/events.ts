@@ -25,28 +25,24 @@ export interface EventRow {
   lane: number;
 }
 
-/**
- * Appends the events, and adds them to the summaries of their profiles and to the series of their hours. One statement, so
- * that the rows are read once. A summary may be upserted only once: the events are summed up first. Sorted by primary key, so that
- * two lanes that meet in a profile lock in one order.
- */
-const recordEventsStatement = `
-  with given as materialized (
-    select *
-    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[],
-      $8::integer[], $9::integer[])
-      as given (workspace_id, id, profile_id, name, "time", app_id, properties, ordinal, lane)
-  ), appended as (
+/** Appends the events of `given`. */
+export const appendEvents = (given: string) => `
     insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
     select given.workspace_id, given.id, given.profile_id, given.name, given."time", given.app_id, given.properties
-    from given
-  ), counted as (${countGivenEvents}
-  )
+    from ${given}`;
+
+/**
+ * Adds the events of `given` to the summaries of their profiles. One may be upserted only once: the events are summed up
+ * first. Sorted by primary key, so that two lanes that meet in a profile lock in one order.
+ *
+ * @param now of the parameter that says when
+ */
+export const summarizeEvents = (given: string, now: string) => `
   insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
   select
     given.workspace_id, given.profile_id, given.name, min(given."time"), max(given."time"), count(*),
-    $10::timestamptz + max(given.ordinal) * interval '1 microsecond'
-  from given
+    ${now}::timestamptz + max(given.ordinal) * interval '1 microsecond'
+  from ${given}
   group by given.workspace_id, given.profile_id, given.name
   order by given.workspace_id, given.profile_id, given.name
   on conflict (workspace_id, profile_id, name) do update set
@@ -54,6 +50,20 @@ const recordEventsStatement = `
     last = greatest(event_summaries.last, excluded.last),
     count = event_summaries.count + excluded.count,
     updated_at = excluded.updated_at`;
+
+/**
+ * Appends the events, and adds them to the summaries of their profiles and to the series of their hours. One statement, so
+ * that the rows are read once.
+ */
+const recordEventsStatement = `
+  with given as materialized (
+    select *
+    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[],
+      $8::integer[], $9::integer[])
+      as given (workspace_id, id, profile_id, name, "time", app_id, properties, ordinal, lane)
+  ), appended as (${appendEvents('given')}
+  ), counted as (${countGivenEvents}
+  )${summarizeEvents('given', '$10')}`;
 
 /** @throws 23505 for an event that the profile has already: no id is applied twice */
 export async function recordEvents(tx: Connection, events: EventRow[], now: string): Promise<void> {

@@ -98,7 +98,7 @@ const readOwners = (condition: string) => `
   left join lateral (
     select user_aliases.alias_name, user_aliases.alias_label
     from user_aliases
-    where user_aliases.workspace_id = profiles.workspace_id and user_aliases.profile_id = profiles.id
+    where user_aliases.workspace_id = $1::uuid and user_aliases.profile_id = profiles.id
       and profiles.external_id is null
     order by user_aliases.workspace_id, user_aliases.profile_id, user_aliases.alias_label
     limit 1

@@ -228,8 +228,14 @@ const ownersOfOldStatement = `
   limit ${WORKSPACES}`;
 
 async function forgetKeysApart(pool: Pool): Promise<void> {
-  const { rows } = await pool.query<{ id: string }>(ownersOfOldStatement);
-  for (const { id } of rows) await pool.query(forgetKeysOfStatement, [id]);
+  let owners: { id: string }[];
+  do {
+    ({ rows: owners } = await pool.query<{ id: string }>(ownersOfOldStatement));
+    let deleted = 0;
+    for (const { id } of owners) deleted += (await pool.query(forgetKeysOfStatement, [id])).rowCount ?? 0;
+    // What another process forgets just now is left to it.
+    if (deleted === 0) return;
+  } while (owners.length > 0);
 }
 
 /** Forgets the keys of the day before, a slice at a time. */

@@ -124,6 +124,12 @@ export function ofOneWorkspace(text: string): string {
   return formOf(text).text;
 }
 
+/** Every form in which a statement is sent to a distributed Postgres. */
+export function formsOf(text: string): string[] {
+  const { text: plain, inPlace } = formOf(text);
+  return inPlace === undefined ? [plain] : [plain, inPlace];
+}
+
 function formOf(text: string): Form {
   let form = known.get(text);
   if (!form) {

@@ -24,33 +24,29 @@ export interface PurchaseRow {
   lane: number;
 }
 
-/**
- * Appends the purchases, and adds them to the summaries of their profiles and to the series, as `recordEvents` does. Money is
- * multiplied and added up here, where it is exact.
- */
-const recordPurchasesStatement = `
-  with given as materialized (
-    select *
-    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
-      $8::timestamptz[], $9::text[], $10::jsonb[], $11::integer[], $12::integer[])
-      as given (
-        workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties, ordinal, lane)
-  ), appended as (
+/** Appends the purchases of `given`. */
+export const appendPurchases = (given: string) => `
     insert into purchases (
       workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)
     select
       given.workspace_id, given.id, given.profile_id, given.product_id, given.currency, given.price, given.quantity,
       given."time", given.app_id, given.properties
-    from given
-  ), counted as (${countGivenPurchases}
-  )
+    from ${given}`;
+
+/**
+ * Adds the purchases of `given` to the summaries of their profiles, as `summarizeEvents` does. Money is multiplied and
+ * added up here, where it is exact.
+ *
+ * @param now of the parameter that says when
+ */
+export const summarizePurchases = (given: string, now: string) => `
   insert into purchase_summaries (
     workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
   select
     given.workspace_id, given.profile_id, given.product_id, given.currency, min(given."time"), max(given."time"),
     sum(given.quantity), sum(given.price * given.quantity),
-    $13::timestamptz + max(given.ordinal) * interval '1 microsecond'
-  from given
+    ${now}::timestamptz + max(given.ordinal) * interval '1 microsecond'
+  from ${given}
   group by given.workspace_id, given.profile_id, given.product_id, given.currency
   order by given.workspace_id, given.profile_id, given.product_id, given.currency
   on conflict (workspace_id, profile_id, product_id, currency) do update set
@@ -59,6 +55,18 @@ const recordPurchasesStatement = `
     count = purchase_summaries.count + excluded.count,
     revenue = purchase_summaries.revenue + excluded.revenue,
     updated_at = excluded.updated_at`;
+
+/** Appends the purchases, and adds them to the summaries of their profiles and to the series, as `recordEvents` does. */
+const recordPurchasesStatement = `
+  with given as materialized (
+    select *
+    from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
+      $8::timestamptz[], $9::text[], $10::jsonb[], $11::integer[], $12::integer[])
+      as given (
+        workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties, ordinal, lane)
+  ), appended as (${appendPurchases('given')}
+  ), counted as (${countGivenPurchases}
+  )${summarizePurchases('given', '$13')}`;
 
 /** @throws 23505 for a purchase that the profile has already: no id is applied twice */
 export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: string): Promise<void> {

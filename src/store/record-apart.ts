@@ -1,34 +1,23 @@
 import { countedFrom } from './activity-series.ts';
 import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import type { Connection } from './database.ts';
-import type { EventRow } from './events.ts';
-import type { PurchaseRow } from './purchases.ts';
+import { appendEvents, type EventRow, summarizeEvents } from './events.ts';
+import { appendPurchases, type PurchaseRow, summarizePurchases } from './purchases.ts';
 
 /**
  * What `recordEvents` and `recordPurchases` do, as a statement for each table, where tables are distributed: rows of one
  * that goes into several tables would go by way of every node, and the transaction would need two phases to commit.
  */
 
-const appendEventsStatement = `
-  insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
-  select given.workspace_id, given.id, given.profile_id, given.name, given."time", given.app_id, given.properties
-  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[], $6::text[], $7::jsonb[])
-    as given (workspace_id, id, profile_id, name, "time", app_id, properties)`;
+const appendEventsStatement =
+  appendEvents(`unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::timestamptz[],
+      $6::text[], $7::jsonb[]) as given (workspace_id, id, profile_id, name, "time", app_id, properties)`);
 
-const summarizeEventsStatement = `
-  insert into event_summaries (workspace_id, profile_id, name, first, last, count, updated_at)
-  select
-    given.workspace_id, given.profile_id, given.name, min(given."time"), max(given."time"), count(*),
-    $6::timestamptz + max(given.ordinal) * interval '1 microsecond'
-  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::integer[])
-    as given (workspace_id, profile_id, name, "time", ordinal)
-  group by given.workspace_id, given.profile_id, given.name
-  order by given.workspace_id, given.profile_id, given.name
-  on conflict (workspace_id, profile_id, name) do update set
-    first = least(event_summaries.first, excluded.first),
-    last = greatest(event_summaries.last, excluded.last),
-    count = event_summaries.count + excluded.count,
-    updated_at = excluded.updated_at`;
+const summarizeEventsStatement = summarizeEvents(
+  `unnest($1::uuid[], $2::uuid[], $3::text[], $4::timestamptz[], $5::integer[])
+    as given (workspace_id, profile_id, name, "time", ordinal)`,
+  '$6',
+);
 
 const countEventsStatement =
   countedFrom.events(`unnest($1::uuid[], $2::text[], $3::timestamptz[], $4::text[], $5::integer[])
@@ -63,34 +52,17 @@ export async function recordEventsApart(tx: Connection, events: EventRow[], now:
   ]);
 }
 
-const appendPurchasesStatement = `
-  insert into purchases (
-    workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)
-  select
-    given.workspace_id, given.id, given.profile_id, given.product_id, given.currency, given.price, given.quantity,
-    given."time", given.app_id, given.properties
-  from unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::numeric[], $7::integer[],
-    $8::timestamptz[], $9::text[], $10::jsonb[])
-    as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)`;
+const appendPurchasesStatement =
+  appendPurchases(`unnest($1::uuid[], $2::uuid[], $3::uuid[], $4::text[], $5::text[],
+      $6::numeric[], $7::integer[], $8::timestamptz[], $9::text[], $10::jsonb[])
+      as given (workspace_id, id, profile_id, product_id, currency, price, quantity, "time", app_id, properties)`);
 
-const summarizePurchasesStatement = `
-  insert into purchase_summaries (
-    workspace_id, profile_id, product_id, currency, first, last, count, revenue, updated_at)
-  select
-    given.workspace_id, given.profile_id, given.product_id, given.currency, min(given."time"), max(given."time"),
-    sum(given.quantity), sum(given.price * given.quantity),
-    $9::timestamptz + max(given.ordinal) * interval '1 microsecond'
-  from unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::numeric[], $6::integer[], $7::timestamptz[],
-    $8::integer[])
-    as given (workspace_id, profile_id, product_id, currency, price, quantity, "time", ordinal)
-  group by given.workspace_id, given.profile_id, given.product_id, given.currency
-  order by given.workspace_id, given.profile_id, given.product_id, given.currency
-  on conflict (workspace_id, profile_id, product_id, currency) do update set
-    first = least(purchase_summaries.first, excluded.first),
-    last = greatest(purchase_summaries.last, excluded.last),
-    count = purchase_summaries.count + excluded.count,
-    revenue = purchase_summaries.revenue + excluded.revenue,
-    updated_at = excluded.updated_at`;
+const summarizePurchasesStatement = summarizePurchases(
+  `unnest($1::uuid[], $2::uuid[], $3::text[], $4::text[], $5::numeric[], $6::integer[], $7::timestamptz[],
+      $8::integer[])
+    as given (workspace_id, profile_id, product_id, currency, price, quantity, "time", ordinal)`,
+  '$9',
+);
 
 const countPurchasesStatement =
   countedFrom.purchases(`unnest($1::uuid[], $2::text[], $3::text[], $4::numeric[], $5::integer[], $6::timestamptz[], $7::text[],

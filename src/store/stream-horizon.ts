@@ -48,12 +48,14 @@ interface Looked {
   oldest: NodeNumbers;
 }
 
+async function lookApart(pool: Pool): Promise<Looked> {
+  const { rows } = await pool.query<{ server: string; last: string }>(lastStatement);
+  const { servers, oldest } = await findOldest(pool);
+  return { server: `${rows[0]!.server}, ${servers}`, last: BigInt(rows[0]!.last), oldest };
+}
+
 async function look(pool: Pool): Promise<Looked> {
-  if (await isDistributed(pool)) {
-    const { rows } = await pool.query<{ server: string; last: string }>(lastStatement);
-    const { servers, oldest } = await findOldest(pool);
-    return { server: `${rows[0]!.server}, ${servers}`, last: BigInt(rows[0]!.last), oldest };
-  }
+  if (await isDistributed(pool)) return lookApart(pool);
   const { rows } = await pool.query<{ server: string; last: string; oldest: string }>(lookStatement);
   const { server, last, oldest } = rows[0]!;
   return { server, last: BigInt(last), oldest: new Map([[ONE, BigInt(oldest)]]) };

@@ -76,7 +76,7 @@ const leaseStatement = (own: string) => `
     stream_destinations.name, stream_destinations.kind, stream_destinations.settings,
     stream_destinations.secret, stream_destinations.position::text, stream_destinations.place,
     stream_destinations.failures, stream_destinations.gather_ms as "gatherMs", workspaces.name as workspace,
-    (extract(epoch from stream_destinations.leased_until) * 1000 - $1::integer)::double precision as "leasedAt",
+    stream_destinations.leased_until as "leasedUntil",
     stream_destinations.planned_position::text as "plannedPosition",
     stream_destinations.planned_place as "plannedPlace", stream_destinations.file_hour as "fileHour"`;
 
@@ -96,7 +96,8 @@ const waitingStatement = `
 
 const leaseOfStatement = leaseStatement('stream_destinations.workspace_id = $5::uuid and');
 
-type LeasedRow = Omit<LeasedDestination, 'planned'> & {
+type LeasedRow = Omit<LeasedDestination, 'planned' | 'leasedAt'> & {
+  leasedUntil: Date;
   plannedPosition: string | null;
   plannedPlace: number | null;
 };
@@ -139,8 +140,9 @@ export async function leaseDestinations(
 ): Promise<LeasedDestination[]> {
   const wanted = { milliseconds, limit, gathers };
   const rows = await ((await isDistributed(pool)) ? leaseApart(pool, wanted) : leaseAny(pool, wanted));
-  return rows.map(({ plannedPosition, plannedPlace, ...leased }) => ({
+  return rows.map(({ plannedPosition, plannedPlace, leasedUntil, ...leased }) => ({
     ...leased,
+    leasedAt: leasedUntil.getTime() - milliseconds,
     planned: plannedPosition === null ? undefined : { position: plannedPosition, place: plannedPlace ?? 0 },
   }));
 }

@@ -69,8 +69,9 @@ function partsOf(broker: string): { host: string; port: number } {
  * Messages to a topic, keyed by user, so that those of one user are in one partition and keep their order: the value is the
  * envelope, the headers `id` and `type` are its own. A batch is delivered when all replicas in sync have it.
  *
- * The client neither retries nor looks for new leaders by itself: a batch that failed comes again from the cursor, by a new
- * connection, and so every broker has been judged before it is connected to.
+ * The client neither retries nor asks again who leads: a batch that failed comes again from the cursor, by a new client, and
+ * so every broker has been judged before it is connected to. It resolves names itself: with TLS the address is judged once
+ * more as the connection is made, without it a name that leads elsewhere a moment after is not seen.
  */
 export function openKafka(options: KafkaOptions): Destination {
   const { brokers, topic, reach, milliseconds = PATIENCE_MS } = options;
@@ -131,7 +132,10 @@ export function openKafka(options: KafkaOptions): Destination {
   };
 }
 
-async function createProducer({ brokers, tls, sasl, password }: KafkaOptions, milliseconds: number) {
+/** Milliseconds for which a client knows who leads: longer than it lives, since who is named later would not be judged. */
+const METADATA_MS = 86_400_000;
+
+async function createProducer({ brokers, tls, sasl, password, reach }: KafkaOptions, milliseconds: number) {
   const { Producer } = await loadClient();
   return new Producer<Buffer, Buffer, Buffer, Buffer>({
     clientId: 'penstock',
@@ -141,10 +145,11 @@ async function createProducer({ brokers, tls, sasl, password }: KafkaOptions, mi
     idempotent: false,
     repeatOnStaleMetadata: false,
     autocreateTopics: false,
+    metadataMaxAge: METADATA_MS,
     connectTimeout: milliseconds,
     timeout: milliseconds,
     // An address is no name of a server.
-    ...(tls && { tls: {}, tlsServerName: !brokers.some((one) => isIP(hostOf(one))) }),
+    ...(tls && { tls: { lookup: reach.lookup }, tlsServerName: !brokers.some((one) => isIP(hostOf(one))) }),
     ...(sasl && {
       sasl: { mechanism: sasl.mechanism, username: sasl.user, password: password ?? '' },
     }),

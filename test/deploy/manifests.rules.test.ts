@@ -131,9 +131,11 @@ describe.each(renderings)('deploy/$file', ({ file, sources }) => {
   });
 
   if (file.includes('production'))
-    test('workers grow with the age of the oldest waiting envelope, up to the number of lanes', () => {
+    test('workers grow with the age of the oldest waiting envelope, up to the number of lanes of all shards', () => {
       const [{ spec }] = of('ScaledObject');
-      expect(spec.maxReplicaCount).toBe(readConfig(config).LANES);
+      const { LANES, SHARDS } = readConfig(config);
+      expect(config).toHaveProperty('SHARDS');
+      expect(spec.maxReplicaCount).toBe(LANES * SHARDS);
       const { query } = spec.triggers[0].metadata;
       const names = [...query.matchAll(/penstock_\w+/g)].map(([name]) => name);
       expect(names).toEqual(['penstock_queue_oldest_seconds']);

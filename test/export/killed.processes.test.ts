@@ -74,7 +74,7 @@ test.each(['ndjson', 'parquet'])(
   'an export as %s keeps nothing of what it has written: it has more than its heap has room for',
   async (format) => {
     await pool.query(
-      `update profiles set custom_attributes = jsonb_build_object('text', repeat(md5(id::text), 3800))`,
+      `update profiles set custom_attributes = ('{"text":"' || repeat(md5(external_id), 3800) || '"}')::jsonb`,
     );
     const folder = path.join(temporaryFolder(), 'users');
     const fields = ['--fields', 'external_id,custom_attributes', '--format', format];

@@ -2,10 +2,17 @@ import type { AcceptedAttributes, AcceptedObject } from '../../src/jobs/envelope
 import { newId } from '../../src/platform/ids.ts';
 import { type Identifier, toProfileId } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
+import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
 import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createStore } from '../operations/in-process.ts';
 import { attributes, event } from '../workers/batch.ts';
+
+/** In the form that a distributed Postgres takes as well. */
+const keptLettersStatement = ofOneWorkspace(`
+  select kept.id
+  from kept_dead_letters as kept
+  where kept.id = any($1::uuid[]) and kept.workspace_id = $2::uuid`);
 
 /** A store, and short ways to set a scene in it and to look at it. Tests tell their users apart by name. */
 export async function createScene() {
@@ -50,7 +57,7 @@ export async function createScene() {
 
     /** Those of the ids that still wait among the dead letters. */
     async deadLetters(ids: string[]): Promise<string[]> {
-      const found = await rows('select id from kept_dead_letters where id = any($1::uuid[])', [ids]);
+      const found = await rows(keptLettersStatement, [ids, store.workspaceId]);
       return ids.filter((id) => found.some((row) => row.id === id));
     },
 

@@ -82,6 +82,12 @@ test.each([
     'it has no end',
   ],
   ['a zip without a file', zipOf([]), 'has no file in it'],
+  [
+    'a zip with a Parquet file',
+    zipOf([{ name: 'a.parquet', content: 'PAR1\0\0\0PAR1' }]),
+    'a.parquet is a packed Parquet file: unpack it',
+  ],
+  ['an Avro file in gzip', gzipSync('Obj\x01\0\0'), 'is a packed Avro file: unpack it'],
   ['a zip that is encrypted', zipOf([{ name: 'a.csv', content: 'x', flags: 1 }]), 'a.csv is encrypted'],
   [
     'a zip of something else than its list says',

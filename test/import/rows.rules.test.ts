@@ -172,7 +172,7 @@ describe('an NDJSON file', () => {
   });
 
   test('a line that is no object is refused with its number, as one that the API refuses', async () => {
-    const file = fileOf('users.ndjson', '{"external_id":"a"}\n[1]\n{"x\n{"email":"none"}\n{"n":1}\n');
+    const file = fileOf('users.ndjson', '{"external_id":"a"}\n[1]\nnot json\n{"email":"none"}\n{"n":1}\n');
     const { refused } = await readRows(file, { layout: 'ndjson' });
     expect(refused.map(({ row, field }) => [row, field])).toEqual([
       [2, null],
@@ -181,6 +181,22 @@ describe('an NDJSON file', () => {
       [5, 'external_id'],
     ]);
     expect(refused[0]!.reason).toBe('the line is no JSON object');
+    expect(refused[1]!.reason).toMatch(/^the line is no JSON: /);
+  });
+
+  test('a group that the workspace does not have is a fault of the field that names it', async () => {
+    const group = '7b1f6a5e-4a3d-4c9e-8f6b-0d2f4c1a9e11';
+    const file = fileOf(
+      'states.ndjson',
+      `{"external_id":"a","subscription_group_id":"${group}","subscription_state":"subscribed"}\n`,
+    );
+    const { refused } = await readRows(file, {
+      ...{ layout: 'ndjson', type: 'subscriptions' },
+      caller: { hasGroup: () => false, channelOf: () => undefined },
+    });
+    expect(refused).toMatchObject([
+      { field: 'subscription_group_id', reason: 'Invalid subscription group ID' },
+    ]);
   });
 });
 

@@ -139,6 +139,10 @@ describe('series', () => {
     expect(await countOf({ app_id: 'none' })).toBe(0);
   });
 
+  // "Maximum number of days before ending_at to include in the returned series. Must be between 1 and 100 (inclusive)", "Name of
+  // product to filter response by", "the number of items purchased in the time period" (GET /purchases/quantity_series);
+  // "amount of revenue for the time period" (GET /purchases/revenue_series): get_number_of_purchases and get_revenue_series
+  // beneath https://www.braze.com/docs/api/endpoints/export/purchases/.
   test('of purchases: items by product and of all, money exactly and by currency', async () => {
     const workspace = await freshWorkspace();
     const time = '2026-02-03T00:00:00Z';

@@ -1,5 +1,7 @@
 import { expect, test } from 'vitest';
+import { placeOf } from '../../src/edge/admit.ts';
 import { usersTrackBulk } from '../../src/operations/users.track.bulk.ts';
+import { usersTrack } from '../../src/operations/users.track.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { callerOf } from './caller.ts';
 
@@ -39,6 +41,11 @@ test('of one user 100 objects are accepted, and those behind them are named', ()
 // "a payload limit of 2 MB", "requests to /users/track are prioritized over requests to /users/track/bulk", "50 requests
 // per second"
 test('its bodies are smaller than others, it gives way, and it has a limit and a permission of its own', () => {
-  expect(bulk).toMatchObject({ maxBytes: 2_097_152, givesWay: true });
+  expect(bulk).toMatchObject({ maxBytes: 2_097_152 });
+  expect(placeOf(bulk, false)).toBe('half-full queue');
+  expect([placeOf(usersTrack('service_id'), false), placeOf(usersTrack('service_id'), true)]).toEqual([
+    'queue',
+    'half-full queue',
+  ]);
   expect(bulk).toMatchObject({ bucket: 'users.track.bulk', permission: 'users.track.bulk' });
 });

@@ -95,7 +95,7 @@ describe.each(eitherBackend)('the link to a preference center, with the queue in
     const revoke = (kind: string, id: string) =>
       scene.pool.query(
         `insert into preference_link_revocations values ($1, $2, $3, clock_timestamp())
-         on conflict (workspace_id, subject_kind, subject_id) do update set revoked_at = clock_timestamp()`,
+         on conflict (workspace_id, subject_kind, subject_id) do update set revoked_at = excluded.revoked_at`,
         [scene.workspace.id, kind, id],
       );
     const elsewhere = await scene.urlOf(second, 'jane');

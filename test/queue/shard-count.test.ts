@@ -7,6 +7,7 @@ import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { findHomes } from '../../src/store/workspace-shards.ts';
 import { expectRefusal, type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { createInstallation, type Installation, log } from '../board/installation.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 
 /** Has four lanes, and one shard at first. */
 let installation: Installation;
@@ -30,7 +31,7 @@ async function holdOne(lane: number): Promise<void> {
   const { DATABASE_URL } = installation.env;
   const connection = connectProducer(readConfig({ ...installation.env, SHARDS: '3' }), DATABASE_URL);
   const producer = createLaneProducer(connection, 5000, log);
-  await connection.redis!.ping();
+  await waitUntil(connection.ready, { what: 'Redis' });
   await producer.add([{ lane, id: uuidv7(), envelope: { requests: [], objects: [] } }]);
   await producer.stop();
   await connection.stop();
@@ -77,7 +78,7 @@ test('G3: a process with another number of shards does not start, and says both'
 
 test('a workspace that is made gets the shard that has fewest', async () => {
   for (const shard of [1, 2]) {
-    await on.json(`workspaces create of-${shard}`);
+    await on.json(`workspaces create --name of-${shard}`);
     const { rows } = await installation.database.pool.query('select shard from workspaces where name = $1', [
       `of-${shard}`,
     ]);

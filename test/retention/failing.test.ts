@@ -1,5 +1,4 @@
-import { readdirSync, readFileSync, readlinkSync, rmSync, writeFileSync } from 'node:fs';
-import { type FileHandle, open } from 'node:fs/promises';
+import { readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test, vi } from 'vitest';
 import type { ObjectStore } from '../../src/object-store/object-store.ts';
@@ -261,38 +260,4 @@ test.each([
   expect(await hasTable(`purchases_${at.month.replace('-', '_')}`)).toBe(true);
   expect((await content()).filter((row) => row.includes('hat'))).toHaveLength(3);
   expect(await failures()).toEqual([]);
-});
-
-/** What the kernel is told of files, through every handle of this process. */
-async function handles(): Promise<FileHandle> {
-  const handle = await open('/dev/null');
-  await handle.close();
-  return Object.getPrototypeOf(handle) as FileHandle;
-}
-
-const nameOf = (handle: FileHandle) => readlinkSync(`/proc/self/fd/${handle.fd}`);
-
-test('a full disk of the archive is told with its file, nothing is half done, and the next run goes on', async () => {
-  const folder = temporaryFolder();
-  const store = await inFolder(folder);
-  await fill(5);
-  const before = await content();
-  const prototype = await handles();
-  const { write } = prototype;
-  const spy = vi.spyOn(prototype, 'write').mockImplementation(function (this: FileHandle, ...given: never[]) {
-    if (!nameOf(this).startsWith(folder)) return (write as (...given: never[]) => never).apply(this, given);
-    return Promise.reject(Object.assign(new Error('no space left on device'), { code: 'ENOSPC' })) as never;
-  } as never);
-  const full = await runRetention(withStore(store), 'archive');
-  spy.mockRestore();
-  expect(full).toMatchObject({ months: 0, failed: 2 });
-  expect(await content()).toEqual(before);
-  for (const { reason } of await failures())
-    expect(reason).toMatch(/parquet cannot be written: its disk is full/);
-  expect(
-    filesIn(folder, '').filter((name) => name.endsWith('.parquet') || name.startsWith('.unfinished/')),
-  ).toEqual([]);
-  expect(await runRetention(withStore(store), 'archive')).toMatchObject({ months: 2, failed: 0 });
-  await restore(store);
-  expect(await content()).toEqual(before);
 });

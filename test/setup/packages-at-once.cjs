@@ -21,7 +21,7 @@ const TABLE = path.join(FOLDER, 'packages.json');
 const KEY = path.join(FOLDER, 'key');
 
 /** V8 takes what it has made only under the same flags: those of a process alone, and of the Procfile. */
-const FLAGS = [[], ['--max-semi-space-size=32']];
+const FLAGS = [[], ['--max-semi-space-size=16'], ['--max-semi-space-size=32']];
 const codeFor = (flags) => path.join(FOLDER, `code${flags.join('')}`);
 
 /** Loaded by few processes, and large. */

@@ -3,7 +3,7 @@ import { newId } from '../../src/platform/ids.ts';
 import type { Connection, Database, Pool } from '../../src/store/database.ts';
 import { everyStatementByIndex } from '../../src/store/database.ts';
 import { central, copied, distributed, views } from '../../src/store/distributed-tables.ts';
-import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
+import { formsOf } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { openRetentionPool } from '../../src/store/retention.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
@@ -11,10 +11,10 @@ import { alias, identity } from '../identity/objects.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { email, says } from '../subscription/scene.ts';
 import { attributes, deliver, event, point, silent } from '../workers/batch.ts';
-import { exceptions, keys } from './distributed/exceptions.ts';
+import { apartExceptions, apartSites, exceptions, keys } from './distributed/exceptions.ts';
 import { withoutWorkspace } from './distributed/without-workspace.ts';
 import { longReads, small, usedElsewhere } from './plans/allowed.ts';
-import { sendEverything } from './plans/everything.ts';
+import { sendApart, sendEverything } from './plans/everything.ts';
 import { type Filled, fill } from './plans/fill.ts';
 import {
   type Access,
@@ -60,6 +60,16 @@ async function undone<T>({ pool }: Pick<Database, 'pool'>, work: (tx: Connection
     await tx.query('rollback');
     tx.release();
   }
+}
+
+/** `site: table` of what does not name its workspace, in any form that is sent to a distributed Postgres. */
+async function withoutWorkspaceOf(statements: Sent[]): Promise<string[]> {
+  const lying = { ...distributed, ...views, workspace_places: 'workspace_id' };
+  const found = new Set<string>();
+  for (const [text, site] of new Map(statements.map((one) => [one.text, one.site])))
+    for (const form of formsOf(text))
+      for (const table of await withoutWorkspace(form, lying)) found.add(`${site}: ${table}`);
+  return [...found].sort();
 }
 
 /** Plans the statements as the sessions do that send them. */
@@ -122,11 +132,13 @@ describe('of every statement of the store, on a filled database,', () => {
 
 describe('G7: of every statement of the store', () => {
   test('each table that lies with its workspace has it from one scalar, but for those named with a reason', async () => {
-    const found = new Set<string>();
-    for (const [text, site] of new Map(sent.map((one) => [one.text, one.site])))
-      for (const table of await withoutWorkspace(ofOneWorkspace(text), { ...distributed, ...views }))
-        found.add(`${site}: ${table}`);
-    expect([...found].sort()).toEqual(Object.keys(exceptions).sort());
+    expect(await withoutWorkspaceOf(sent)).toEqual(Object.keys(exceptions).sort());
+  });
+
+  test('so it is of what has a text of its own where tables lie apart', async () => {
+    const { sent: apart } = await undone(edge, (tx) => sendApart(tx, filled));
+    expect([...new Set(apart.map(({ site }) => site))].sort()).toEqual(apartSites);
+    expect(await withoutWorkspaceOf(apart)).toEqual(Object.keys(apartExceptions).sort());
   });
 
   test("each table is one that lies with its workspace, that every node has, or that is the installation's", async () => {

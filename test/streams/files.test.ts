@@ -39,7 +39,7 @@ test.each(places)(
       [workspaceId],
     );
     await pool.query(
-      `update stream_log set at = at + interval '1 hour' where workspace_id = $1 and id in
+      `update stream_log set at = '2026-11-24T10:00:02Z'::timestamptz where workspace_id = $1 and id in
        (select id from stream_log where workspace_id = $1 order by id offset 4)`,
       [workspaceId],
     );

@@ -91,6 +91,17 @@ async function trouble(given: Partial<Parameters<typeof openKafka>[0]>, envelope
   }
 }
 
+test('a broker that another one names is judged before anything is sent there', async () => {
+  // By its judge's book the name leads to a public address; the broker itself tells clients to come to 127.0.0.1.
+  const reach = createReach({ refused: 'private' }, (host, _options, answer) =>
+    answer(null, [{ address: host === 'localhost' ? '93.184.215.14' : host, family: 4 }]),
+  );
+  const brokers = [kafka.broker.replace('127.0.0.1', 'localhost')];
+  expect(await trouble({ brokers, reach })).toMatch(
+    /^127\.0\.0\.1 is in a network that REFUSED_NETWORKS refuses/,
+  );
+}, 60_000);
+
 test('what keeps messages from a topic is said in a sentence', async () => {
   const sasl = { mechanism: 'PLAIN', user: 'penstock' } as const;
   expect(await trouble({ brokers: [kafka.guarded], sasl, password: 'secret' })).toBeUndefined();

@@ -1,3 +1,4 @@
+import { inject } from 'vitest';
 import { parseQuery } from '../../src/edge/request.ts';
 import { BadRequest } from '../../src/errors.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
@@ -18,6 +19,11 @@ import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup } from '../setup/workspace.ts';
 
 type Body = Record<string, Json>;
+
+/** Whether a session waits for a lock. On a distributed Postgres it waits on a node, in the name of the coordinator's. */
+const waitingStatement = inject('citusTemplate')
+  ? 'select from citus_lock_waits where waiting_gpid % 10000000000 = $1'
+  : 'select from pg_locks where pid = $1 and not granted';
 
 /** A store with a group of each channel and an archived one, and the endpoints on it without server and queue. */
 export async function createSubscriptionScene() {
@@ -94,8 +100,7 @@ export async function createSubscriptionScene() {
       const { pid } = (await two.query('select pg_backend_pid() as pid')).rows[0];
       await apply(one, first);
       const waiting = apply(two, second);
-      const isWaiting = async () =>
-        (await scene.rows('select from pg_locks where pid = $1 and not granted', [pid])).length > 0;
+      const isWaiting = async () => (await scene.rows(waitingStatement, [pid])).length > 0;
       await waitUntil(isWaiting, { what: 'the second lane to wait for the first' });
       await one.query('commit');
       await waiting;

@@ -90,6 +90,45 @@ describe.skipIf(reason)(`beside release ${previous.version}`, () => {
     },
     PATIENCE_MS,
   );
+
+  test(
+    'G1, G2, G3: what an older web left in the lanes takes effect after the step to several shards, and before what follows',
+    async () => {
+      const { url } = await createBareDatabase();
+      const redis = await startRedis();
+      const scene = new Scene({
+        backend: 'redis',
+        createDatabase: async () => ({ url }),
+        short: true,
+        seed: 7,
+        say() {},
+      });
+      const env = { DATABASE_URL: url, REDIS_URL: redis.url, LOG_LEVEL: 'info' };
+      const released = async (dist: string) =>
+        expect(await startProcess(`${dist}/src/release.js`, env).exit).toMatchObject({ code: 0 });
+      await released(old);
+      const fleet = await scene.startFleet({ url, redis, edges: 0, workers: 0 });
+      const load = startLoad(fleet, { clients: 4, rate: RATE });
+      const oldEdge = await fleet.startEdge(undefined, {}, old);
+      await load.more(100);
+      await fleet.end(oldEdge, 'SIGTERM');
+      await released('dist');
+      const oneShard = await fleet.startEdge();
+      await load.more(50);
+      await fleet.end(oneShard, 'SIGTERM');
+      const { lanes } = JSON.parse((await penstock(['queue', 'show', '--json'], fleet.env)).stdout);
+      const change = await penstock(['queue', 'set-lanes', String(lanes), '--shards', '3'], fleet.env);
+      expect(change).toMatchObject({ code: 0 });
+      // What fleets are asked about is asked of as many lanes.
+      fleet.env.SHARDS = '3';
+      await fleet.startWorker();
+      await fleet.startEdge();
+      await load.more(100);
+      await settle(scene, fleet, { load });
+      await fleet.stop();
+    },
+    PATIENCE_MS,
+  );
 });
 
 function previousFile(file: string): string {
@@ -110,11 +149,11 @@ async function oldest({ env }: Fleet): Promise<number> {
 async function settle(
   scene: Scene,
   fleet: Fleet,
-  { load, circles }: Pick<Traffic, 'load' | 'circles'>,
+  { load, circles }: Pick<Traffic, 'load'> & Partial<Pick<Traffic, 'circles'>>,
 ): Promise<void> {
   // What workers of the release before applied is in no series.
   const whenDrained = () => penstock(['series', 'recount'], fleet.env);
-  await scene.settle(fleet, { load, circles, whenDrained });
+  await scene.settle(fleet, { load, ...(circles && { circles }), whenDrained });
   expect(scene.describeFindings()).toEqual([]);
   expect(scene.sums[0]).toMatchObject({ lost: 0, doubled: 0, outOfOrder: 0 });
   expect(scene.sums[0]!.applied).toBe(scene.sums[0]!.acknowledged);

@@ -5,7 +5,7 @@ import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
-import { createStore, deliver, event, point, readSums, silent } from './batch.ts';
+import { createStore, deliver, event, makeTriggers, point, readSums, silent } from './batch.ts';
 
 let pool: pg.Pool;
 beforeAll(async () => {
@@ -68,14 +68,15 @@ test('small envelopes that are large together do not wait either', async () => {
 
 test('G3: what waits of a lane stays behind its part in work, also when transactions are small and slow', async () => {
   const { pool: own, workspace } = await createStore();
-  await own.query(`
-    create function wait_for_go() returns trigger language plpgsql as $$
+  await makeTriggers(own, [
+    `create function wait_for_go() returns trigger language plpgsql as $$
     begin
       perform pg_advisory_xact_lock_shared(1);
       return new;
-    end $$;
-    create trigger wait_for_go before insert on events
-      for each row when (new.name = 'slow') execute function wait_for_go()`);
+    end $$`,
+    `create trigger wait_for_go before insert on events
+      for each row when (new.name = 'slow') execute function wait_for_go()`,
+  ]);
   const coalescer = createCoalescer(own, { metrics: createWorkerMetrics(), log: silent });
   const holder = await own.connect();
   /** Everything that is slow waits until `go`. */

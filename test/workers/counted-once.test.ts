@@ -5,7 +5,7 @@ import { readTotals } from '../../src/store/counters.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
-import { createStore, deliver, event, point, readSums, refuseEvents, silent } from './batch.ts';
+import { createStore, deliver, event, makeTriggers, point, readSums, refuseEvents, silent } from './batch.ts';
 
 let pool: pg.Pool;
 let workspace: TestWorkspace;
@@ -36,7 +36,7 @@ test('a dead letter is not counted as applied, and each object is one data point
   await applyBatch(pool, [replayOf(delivery, 2)], silent);
   expect(await counters()).toEqual({ objects: 2, deadLetters: 2, usage: 2 });
 
-  await pool.query('drop trigger refuse on events');
+  await makeTriggers(pool, ['drop trigger refuse on events']);
   const replay = replayOf(delivery, 2);
   await applyBatch(pool, [replay], silent);
   expect(await counters()).toEqual({ objects: 3, deadLetters: 2, usage: 3 });

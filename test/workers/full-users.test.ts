@@ -121,14 +121,15 @@ describe('G8: objects by an address that many share', () => {
     const counting = {
       connect: async () => {
         const tx = await pool.connect();
-        const query = tx.query.bind(tx) as (...given: unknown[]) => unknown;
+        const sent = tx.query;
+        const query = sent.bind(tx) as (...given: unknown[]) => unknown;
         tx.query = ((...given: unknown[]) => {
           if ((given[0] as { name?: string })?.name === 'find-by-email') looks++;
           return query(...given);
         }) as typeof tx.query;
         const release = tx.release.bind(tx);
         tx.release = (...given) => {
-          Reflect.deleteProperty(tx, 'query');
+          tx.query = sent;
           Reflect.deleteProperty(tx, 'release');
           return release(...given);
         };

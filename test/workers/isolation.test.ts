@@ -8,6 +8,7 @@ import {
   createStore,
   deliver,
   event,
+  makeTriggers,
   point,
   purchase,
   readDeadLetters,
@@ -112,14 +113,15 @@ describe('G8: very many objects that the store refuses', () => {
 
 test('G3, G4: an object that is refused only with what is before it is the one to blame', async () => {
   const own = await createWorkspace(pool, crypto.randomUUID());
-  await pool.query(`
-    create function refuse_third() returns trigger language plpgsql as $$
+  await makeTriggers(pool, [
+    `create function refuse_third() returns trigger language plpgsql as $$
     begin
       if new.count > 2 and new.name = 'twice' then raise exception 'no third one'; end if;
       return new;
-    end $$;
-    create trigger refuse_third before insert or update on event_summaries
-      for each row execute function refuse_third()`);
+    end $$`,
+    `create trigger refuse_third before insert or update on event_summaries
+      for each row execute function refuse_third()`,
+  ]);
   const objects = Array.from({ length: 5 }, () => event('ann', 'twice'));
   await applyBatch(pool, [deliver(own, objects)], silent);
   const letters = (await readDeadLetters(pool)).filter(({ workspace_id }) => workspace_id === own.id);

@@ -53,7 +53,7 @@ export function describeFigure(round: number, name: string, { value, unit, detai
 
 /** The summary: medians, spreads, ratios, and what they were measured with. */
 export function describeResults(results: Results, floors: Record<string, number>): string {
-  const { machine, rows, ratios } = results;
+  const { machine, rows, ratios, costs } = results;
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`);
   const settings = Object.entries(machine.postgres_settings).map(([name, value]) => `${name} ${value}`);
   const lines = ['', `${'row'.padEnd(20)}${'median'.padStart(12)}  spread`];
@@ -67,6 +67,9 @@ export function describeResults(results: Results, floors: Record<string, number>
     const floor = floors[name] === undefined ? '' : ` floor ${floors[name]}`;
     lines.push(`${name.padEnd(20)}${median.toFixed(2).padStart(10)}  ±${percent(spread).padEnd(6)}${floor}`);
   }
+  lines.push('', `${'processor time'.padEnd(20)}${'median'.padStart(10)}  spread`);
+  for (const [name, { median, spread }] of Object.entries(costs))
+    lines.push(`${name.padEnd(20)}${median.toFixed(2).padStart(10)}  ±${percent(spread)}`);
   lines.push(
     '',
     `${machine.cores} cores of ${machine.processor}, ${machine.memory_gb} GB, ${machine.system}`,

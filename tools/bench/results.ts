@@ -26,6 +26,8 @@ export interface Results {
   rows: Record<string, RowResult>;
   /** Each round's own ratio, so that a slow minute of the machine counts on both sides. */
   ratios: Record<string, RatioResult>;
+  /** The same of the processor time of all processes for each object, where both rows have one. */
+  costs: Record<string, RatioResult>;
 }
 
 /** Sums up what each row measured, one figure per round. */
@@ -36,14 +38,24 @@ export function summarize(measured: Map<string, { what: string; figures: Figure[
     const { unit } = figures[0]!;
     rows[name] = { what, unit, median: median(values), spread: spread(values), rounds: figures };
   }
-  const compared: Record<string, RatioResult> = {};
-  for (const [name, over] of ratios) {
-    const [row, base] = [rows[name], rows[over]];
-    if (!row || !base) continue;
-    const rounds = row.rounds.map(({ value }, round) => value / base.rounds[round]!.value);
-    compared[`${name}/${over}`] = { median: median(rounds), spread: spread(rounds), rounds };
-  }
-  return { rows, ratios: compared };
+  const compare = (of: (figure: Figure) => number) => {
+    const compared: Record<string, RatioResult> = {};
+    for (const [name, over] of ratios) {
+      const [row, base] = [rows[name], rows[over]];
+      if (!row || !base) continue;
+      const rounds = row.rounds.map((figure, round) => of(figure) / of(base.rounds[round]!));
+      if (!rounds.every((ratio) => Number.isFinite(ratio) && ratio > 0)) continue;
+      compared[`${name}/${over}`] = { median: median(rounds), spread: spread(rounds), rounds };
+    }
+    return compared;
+  };
+  return { rows, ratios: compare(({ value }) => value), costs: compare(costOf) };
+}
+
+/** Microseconds of processor time for each row, of all processes together; 0 where it was not measured. */
+export function costOf({ detail }: Figure): number {
+  const costs = Object.entries(detail).filter(([name]) => name.startsWith('cpu_us_'));
+  return costs.reduce((sum, [, microseconds]) => sum + microseconds, 0);
 }
 
 /** Names the ratios that are under their floor. */

@@ -37,7 +37,7 @@ export function sizeOf(seconds: number, syncedRows?: number): Size {
     seconds,
     naiveRequestsOf75: Math.ceil(15 * seconds),
     naiveRequestsOf1: Math.ceil(700 * seconds),
-    copiedRows: Math.ceil(2.5 * seconds) * 10_000,
+    copiedRows: Math.ceil(8 * seconds) * 10_000,
     identityRequests: Math.ceil(25 * seconds),
     syncedRows: syncedRows ?? Math.ceil(10 * seconds) * 1000,
     mergedEvents: seconds > 3 ? [1, 1000, 100_000, 1_000_000] : [1, 1000, 10_000],

@@ -16,6 +16,8 @@ export interface ScaleOptions {
   objects: number;
   /** Of each of the two halves of a point: undisturbed, and with kills. */
   seconds: number;
+  /** Before the first of them; absent: as long as its processes need. */
+  warmUp?: number;
   seed: number;
 }
 
@@ -33,6 +35,7 @@ export function readOptions(arguments_: string[]): ScaleOptions {
     .option('--workspaces <numbers>', 'workspaces that send evenly', numbers, [1, 10, 100, 1000])
     .option('--objects <number>', 'objects per request, about', number, 75)
     .option('--seconds <number>', 'length of each half of a point: undisturbed, and with kills', number, 5)
+    .option('--warm-up <number>', 'seconds before anything is measured (2 for each web and worker)', number)
     .option('--seed <number>', 'chooses who is killed', number, 1)
     .addHelpText('after', '\nExample:\n  $ npm run scale -- --workers 1,8 --workspaces 1,1000')
     .parse(arguments_)

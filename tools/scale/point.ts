@@ -36,13 +36,27 @@ export interface Point extends Shape {
 /** Milliseconds between two kills. */
 const KILL_EVERY = 1500;
 
+/** Seconds for each web and worker: all of them share the cores while they compile what is called often. */
+const WARM_UP = 2;
+
+/** How a shape is measured. */
+interface Measuring {
+  url: string;
+  /** Per request, about. */
+  objects: number;
+  /** Of each half. */
+  seconds: number;
+  warmUp?: number;
+  random: () => number;
+}
+
 /** Findings that are named; there may be as many as objects. */
 const NAMED = 5;
 
 /** One shape: traffic until it is applied, then the same traffic while workers are killed, and a look at all that is stored. */
 export async function measurePoint(
   shape: Shape,
-  { url, objects, seconds, random }: { url: string; objects: number; seconds: number; random: () => number },
+  { url, objects, seconds, warmUp, random }: Measuring,
 ): Promise<Point> {
   const { workers, lanes, shards, edges } = shape;
   const cluster = shape.cluster ? await startRedisCluster({ primaries: 3, replicas: 1 }) : undefined;
@@ -67,7 +81,7 @@ export async function measurePoint(
       what: 'the first objects',
       deadline: 60_000,
     });
-    await sleep(seconds * 500);
+    await sleep((warmUp ?? WARM_UP * (workers + edges)) * 1000);
     const before = {
       cpu: readCpu(await pidsOf(fleet, cluster)),
       objects: await tenants.processed(),

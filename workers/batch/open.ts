@@ -132,7 +132,9 @@ export function ownersOf(envelope: Envelope): Set<string> {
     return new Set([NIL]);
   const { requests } = envelope;
   const owners = requests.map((request) => ownerOf(isKnown(request) ? request : undefined));
-  return new Set(requestPlaces(envelope).map((place) => owners[place as number] ?? NIL));
+  // It may name anything: `length` is no place.
+  const isPlace = (place: unknown) => typeof place === 'number';
+  return new Set(requestPlaces(envelope).map((place) => (isPlace(place) && owners[place as number]) || NIL));
 }
 
 function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {

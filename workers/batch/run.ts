@@ -126,10 +126,11 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: RunOptions):
   const isLate = ({ workspaceId }: Share) => late.has(workspaceId);
   const leavesLate = isForOthers && !shares.every(isLate);
   const results: BatchResult[] = [];
-  // What had its turn in an earlier part is skipped, and is none of this one.
-  let hasBegun = false;
+  // What had its turn in an earlier part is skipped, and is none of this one. Those whose time was over have a turn as well.
+  const hasBegun = { inTime: false, late: false };
   for (const share of shares) {
-    if ((hasBegun && performance.now() > until) || (leavesLate && isLate(share))) {
+    const turn = isLate(share) ? 'late' : 'inTime';
+    if ((hasBegun[turn] && performance.now() > until) || (leavesLate && isLate(share))) {
       results.push(untouched(share));
       continue;
     }
@@ -139,7 +140,7 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: RunOptions):
       return applyClaimed(tx, share.deliveries, { ...given, part });
     };
     const result = await inTransaction(pool, apply, LIMITS);
-    hasBegun ||= result.kind === 'applied';
+    hasBegun[turn] ||= result.kind === 'applied';
     results.push(result);
   }
   const all = together(

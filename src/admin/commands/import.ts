@@ -1,6 +1,6 @@
 import path from 'node:path';
 import { type Command, CommanderError, Option } from 'commander';
-import type { Preview, Wanted } from '../../import/import-file.ts';
+import type { Wanted } from '../../import/import-file.ts';
 import { ImportError, type Input } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
 import { namesMany, type Opening, openInputs } from '../../import/open-inputs.ts';
@@ -18,8 +18,9 @@ import {
   type SecretOptions,
 } from '../integrations/source-options.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
-import { printJson, printPage, type Row, showRows, table } from '../output.ts';
+import { printPage, type Row, showRows } from '../output.ts';
 import type { QueueContext } from '../queue.ts';
+import { columnsOf, describe } from './import-preview.ts';
 import { addImportRecords } from './import-records.ts';
 
 /** First rows that a dry run shows. */
@@ -226,7 +227,13 @@ function layoutOf({ name, innerName, kind }: Input): Layout {
 async function tryOut(wanted: Wanted, { installation, options, leaving }: Job): Promise<Row> {
   const { previewFile } = await import('../../import/import-file.ts');
   const { config, database } = installation;
-  const preview = await previewFile(wanted, { pool: database.pool, config }, { shown: SHOWN, leaving });
+  const bar = showRows(wanted.input);
+  bar.begin(0);
+  const preview = await previewFile(
+    wanted,
+    { pool: database.pool, config },
+    { shown: SHOWN, leaving, onRows: bar.move },
+  ).finally(bar.stop);
   const { rows, accepted, refused, warned } = preview;
   const result = {
     file: wanted.input.name,
@@ -245,19 +252,6 @@ async function tryOut(wanted: Wanted, { installation, options, leaving }: Job): 
     };
   describe(preview);
   return result;
-}
-
-const columnsOf = ({ routings }: Preview) => (routings[0]?.columns ?? []).map((column) => ({ ...column }));
-
-function describe(preview: Preview): void {
-  const columns = columnsOf(preview);
-  if (columns.length > 0) process.stdout.write(`${table(columns)}\n`);
-  for (const { row, objects, refused, warnings } of preview.first) {
-    process.stdout.write(`row ${row}${refused === null ? '' : `, refused: ${refused}`}\n`);
-    for (const { object } of objects ?? []) printJson(object);
-    for (const warning of warnings) process.stdout.write(`warning: ${warning}\n`);
-  }
-  process.stdout.write('\n');
 }
 
 const shownPath = (refused: number, { refusedPath }: Wanted) => (refused > 0 ? refusedPath : null);

@@ -73,3 +73,9 @@ export const keys: Record<string, string> = {
   sync_row_errors_pkey: ROWS,
   sync_row_errors_place: ROWS,
 };
+
+/** What has a text of its own where tables lie apart, by its site. */
+export const apartSites: string[] = [];
+
+/** As `exceptions`, of those: they ask all shards at once for whose turn it is, or for a number of the installation. */
+export const apartExceptions: Record<string, string> = {};

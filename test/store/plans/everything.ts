@@ -1,5 +1,8 @@
 import type { Connection } from '../../../src/store/database.ts';
+import { noteDistributed } from '../../../src/store/distributed.ts';
+import type { Asking } from './asking.ts';
 import type { Filled } from './fill.ts';
+import { ofApart } from './of-apart.ts';
 import { ofDelivery } from './of-delivery.ts';
 import { ofExports } from './of-exports.ts';
 import { ofIdentity } from './of-identity.ts';
@@ -29,8 +32,22 @@ const askings = [
  * @returns what it has sent
  */
 export async function sendEverything(tx: Connection, filled: Filled) {
-  const { store, ...recorded } = recordingOn(tx);
-  for (const asking of askings) {
+  return send(recordingOn(tx), filled, askings);
+}
+
+/** Calls those functions that have a text of their own where tables lie apart. @returns what they have sent */
+export async function sendApart(tx: Connection, filled: Filled) {
+  const recording = recordingOn(tx);
+  noteDistributed(recording.store, true);
+  return send(recording, filled, [ofApart]);
+}
+
+async function send(
+  { store, tx, ...recorded }: ReturnType<typeof recordingOn>,
+  filled: Filled,
+  asked: Asking[],
+) {
+  for (const asking of asked) {
     for (const call of asking(store, filled)) {
       await tx.query('savepoint filled');
       await call();

@@ -33,5 +33,5 @@ export function recordingOn(connection: Connection) {
     // Of which `sendTogether` holds the stream.
     connection: (connection as unknown as { connection: object }).connection,
   };
-  return { store: store as unknown as Connection & Pool, sent, lines };
+  return { store: store as unknown as Connection & Pool, tx: connection, sent, lines };
 }

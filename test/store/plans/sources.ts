@@ -26,6 +26,7 @@ const apart: Record<string, string> = {
         'distributed.ts takePlace',
       ],
       ...['record-apart.ts recordEventsApart', 'record-apart.ts recordPurchasesApart'],
+      ...['stream-destinations.ts listApart', 'stream-horizon.ts lookApart', 'node-transactions.ts ask'],
       ...['distributed.ts lookAt', 'distribute.ts requireCitus', 'distribute.ts distribute'],
       ...['distribute.ts prepare', 'distribute.ts copy', 'distribute.ts spread'],
       ...['distributed-triggers.ts dropFailureTriggers', 'distributed-triggers.ts makeFailureTriggers'],

@@ -1,6 +1,8 @@
 import pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { copyIn } from '../copy-in.ts';
+import { costBetween, readCpu } from '../cpu.ts';
+import type { Environment } from '../environment.ts';
 import type { Figure } from '../figure.ts';
 
 /** Rows of one COPY and one commit. */
@@ -35,7 +37,11 @@ type Sample = [
  * same definition, with one durable commit per 10,000 rows. The text is made ahead.
  * @throws {Error} when there are no events to take as a pattern
  */
-export async function measureCopy(databaseUrl: string, rows: number): Promise<Figure> {
+export async function measureCopy(
+  databaseUrl: string,
+  rows: number,
+  { postgresPid }: Pick<Environment, 'postgresPid'>,
+): Promise<Figure> {
   const client = new pg.Client({ connectionString: databaseUrl });
   await client.connect();
   try {
@@ -43,15 +49,20 @@ export async function measureCopy(databaseUrl: string, rows: number): Promise<Fi
     const sample = await client.query<Sample>({ text: readSample, values: [SAMPLE], rowMode: 'array' });
     if (sample.rows.length === 0) throw new Error('there are no events to copy');
     const batches = makeBatches(sample.rows, rows);
+    const cpuBefore = readCpu({ postgres: postgresPid });
+    const own = process.cpuUsage();
     const start = performance.now();
     for (const chunks of batches) await copyIn(client, copy, chunks);
     const seconds = (performance.now() - start) / 1000;
+    const { user, system } = process.cpuUsage(own);
+    const cpuAfter = readCpu({ postgres: postgresPid });
+    const cost = costBetween(cpuBefore, cpuAfter, (user + system) / 1e6, { rows, seconds });
     const counted = await client.query<{ rows: number }>(
       'select count(*)::integer as rows from copied_events',
     );
     const stored = counted.rows[0]!.rows;
     if (stored !== rows) throw new Error(`COPY stored ${stored} of ${rows} rows`);
-    return { value: stored / seconds, unit: '/s', detail: { rows: stored, seconds } };
+    return { value: stored / seconds, unit: '/s', detail: { rows: stored, seconds, ...cost } };
   } finally {
     await client.query('drop table if exists copied_events').catch(() => {});
     await client.end();

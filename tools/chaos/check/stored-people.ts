@@ -1,4 +1,6 @@
 import type pg from 'pg';
+import { NIL } from 'uuid';
+import { ofOneWorkspace } from '../../../src/store/one-workspace.ts';
 import type { Journal } from '../load/journal.ts';
 
 /** A person as it stands in the store. */
@@ -63,12 +65,8 @@ export async function readPeople(
     }
     const { rows: sums } = await client.query(wrongSumsStatement, [workspaceId]);
     stored.wrongSums = sums.map((row) => JSON.stringify(row));
-    const { rows: letters } = await client.query(
-      `select coalesce(object -> 'properties' ->> 'n', object::text) as object, reason
-         from kept_dead_letters where workspace_id = $1 or workspace_id = '00000000-0000-0000-0000-000000000000'`,
-      [workspaceId],
-    );
-    stored.deadLetters = letters;
+    for (const owner of [workspaceId, NIL])
+      stored.deadLetters.push(...(await client.query(lettersStatement, [owner])).rows);
     await client.query('commit');
     return stored;
   } finally {
@@ -102,6 +100,12 @@ select external_id as "externalId", email, phone, custom_attributes as custom,
     from purchase_summaries as own
     where own.workspace_id = profiles.workspace_id and own.profile_id = profiles.id order by 1) as purchases
 from profiles where workspace_id = $1`;
+
+/** In the form that a distributed Postgres takes as well. */
+const lettersStatement = ofOneWorkspace(`
+select coalesce(kept.object -> 'properties' ->> 'n', kept.object::text) as object, kept.reason
+from kept_dead_letters as kept
+where kept.workspace_id = $1::uuid`);
 
 const wrongSumsStatement = `
 with events_counted as (

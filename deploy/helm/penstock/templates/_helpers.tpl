@@ -58,7 +58,7 @@ tolerations: {{- toYaml . | nindent 2 }}
 {{- /* What differs between the processes of the Procfile. */ -}}
 {{- define "penstock.processes" -}}
 web:
-  command: [node, --max-semi-space-size=32, dist/src/web.js]
+  command: [node, --max-semi-space-size=16, dist/src/web.js]
   port: 3000
   spread: true
   replaces: true
@@ -88,6 +88,7 @@ board:
 {{- define "penstock.config" -}}
 {{- $own := dict "HOST" "0.0.0.0" "WORKER_HOST" "0.0.0.0" "SYNC_HOST" "0.0.0.0" "BOARD_HOST" "0.0.0.0" "SYNC_SCRATCH_BYTES" "2147483648" -}}
 {{- $_ := set $own "LANES" (toString .Values.lanes) -}}
+{{- $_ := set $own "SHARDS" (toString .Values.shards) -}}
 {{- $_ := set $own "SHUTDOWN_DELAY_MS" (.Values.shutdown.delayMs | int | toString) -}}
 {{- $_ := set $own "SHUTDOWN_TIMEOUT_MS" (.Values.shutdown.timeoutMs | int | toString) -}}
 {{- range $name, $value := merge (deepCopy .Values.settings) $own }}

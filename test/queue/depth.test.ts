@@ -1,0 +1,55 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readConfig } from '../../src/platform/config.ts';
+import { createLog } from '../../src/platform/log.ts';
+import { Redis } from '../../src/queue/bullmq.ts';
+import { connectProducer, type QueueConnection } from '../../src/queue/connection.ts';
+import { watchDepth } from '../../src/queue/depth.ts';
+import { createLaneProducer } from '../../src/queue/lane-producer.ts';
+import { startRedis, waitUntil } from '../setup/fixtures.ts';
+
+const [SHARDS, LANES] = [4, 64];
+
+let asking: Redis;
+let connection: QueueConnection;
+let depth: ReturnType<typeof watchDepth>;
+beforeAll(async () => {
+  const { url } = await startRedis();
+  asking = new Redis(url);
+  const DATABASE_URL = 'postgresql://nobody@127.0.0.1:1/nothing';
+  const config = readConfig({
+    ...{ DATABASE_URL, REDIS_URL: url, LANES: String(LANES), SHARDS: String(SHARDS) },
+  });
+  connection = connectProducer(config, DATABASE_URL);
+  await waitUntil(connection.ready, { what: 'Redis' });
+  depth = watchDepth(connection, SHARDS * LANES);
+});
+afterAll(async () => {
+  await depth.stop();
+  await connection.stop();
+  asking.disconnect();
+});
+
+async function told(section: string, name: RegExp): Promise<number> {
+  return Number(name.exec((await asking.info(section)) as string)?.[1] ?? 0);
+}
+
+test('what waits is counted by shard, over all of its lanes', async () => {
+  const producer = createLaneProducer(connection, 5000, createLog('test', 'silent'));
+  const nothing = { requests: [], objects: [] };
+  for (const lane of [0, 63, 64, 3 * LANES, 4 * LANES - 1])
+    await producer.add([{ lane, id: `0190a0b0-0000-7000-8000-00000000${1000 + lane}`, envelope: nothing }]);
+  await producer.stop();
+  await waitUntil(() => depth.known() && depth.waiting() === 5, { what: 'all of it' });
+  expect([0, 1, 2, 3].map((shard) => depth.waiting(shard))).toEqual([2, 1, 0, 2]);
+  expect(depth.mostWaiting()).toBe(2);
+});
+
+test('G5: a look at hundreds of lanes is a read for each shard, not one for each lane', async () => {
+  const looks = async () => (await told('commandstats', /cmdstat_llen:calls=(\d+)/)) / (SHARDS * LANES);
+  const reads = () => told('stats', /total_reads_processed:(\d+)/);
+  const [before, read] = [await looks(), await reads()];
+  await waitUntil(async () => (await looks()) >= before + 3, { what: 'three looks more' });
+  const count = (await looks()) - before;
+  // Those of this test are among them; a look of which each lane is asked for is hundreds.
+  expect((await reads()) - read).toBeLessThan(count * SHARDS * 8 + 100);
+});

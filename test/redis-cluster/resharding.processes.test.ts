@@ -1,0 +1,128 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { markOf, prefixOf } from '../../src/queue/shards.ts';
+import { type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { send } from '../setup/api.ts';
+import { waitUntil } from '../setup/fixtures.ts';
+import { startRedisCluster, type TestCluster } from '../setup/redis-cluster.ts';
+import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+
+const SHARDS = 2;
+const time = '2026-01-31T12:00:00.000Z';
+/** Its slot is what moves; the other shard is who must not notice. */
+const [MOVED, OTHER] = [1, 0];
+
+let cluster: TestCluster;
+let fleet: Fleet;
+/** One in each shard. */
+const tenants: TestWorkspace[] = [];
+beforeAll(async () => {
+  cluster = await startRedisCluster({ primaries: 3, args: ['--cluster-require-full-coverage', 'no'] });
+  const env = { ...cluster.env, SHARDS: String(SHARDS), LANES: '2', QUEUE_TIMEOUT_MS: '1500' };
+  fleet = await startFleet('redis', { redis: cluster.nodes[0], edges: 1, workers: 0, env });
+  for (let shard = 0; shard < SHARDS; shard++) {
+    const workspace = await createWorkspace(fleet.pool, `of shard ${shard}`);
+    await fleet.pool.query('update workspaces set shard = $2 where id = $1', [workspace.id, shard]);
+    tenants.push(workspace);
+  }
+});
+afterAll(async () => {
+  await fleet.stop();
+  await cluster.stop();
+});
+
+const ask = (shard: number, path: string, json: object) =>
+  send(fleet.edges[0]!.port, { method: 'POST', path, key: tenants[shard]!.key, json: json as never });
+
+/** What one user of a shard was sent: each step is an event, and the value of an attribute. */
+function createSender(shard: number, user: string) {
+  const told = { accepted: 0, refused: 0, last: 0 };
+  return {
+    told,
+    async step(): Promise<void> {
+      const number = told.accepted + told.refused + 1;
+      const { status } = await ask(shard, '/users/track', {
+        attributes: [{ external_id: user, step: number }],
+        events: [{ external_id: user, name: 'stepped', time }],
+      });
+      if (status === 201) Object.assign(told, { accepted: told.accepted + 1, last: number });
+      else if (status === 503) told.refused++;
+      else throw new Error(`answered with ${status}`);
+    },
+    /** Each accepted step once and in its order; one that was refused took effect once, or not at all. */
+    async hasAll(): Promise<void> {
+      let found: { step?: number | undefined; count?: number | undefined } = {};
+      await waitUntil(
+        async () => {
+          const { body } = await ask(shard, '/users/export/ids', { external_ids: [user] });
+          const [one] = body.users as {
+            custom_attributes: { step: number };
+            custom_events: { count: number }[];
+          }[];
+          found = { step: one?.custom_attributes.step, count: one?.custom_events[0]?.count };
+          return found.step !== undefined && found.step >= told.last && found.count! >= told.accepted;
+        },
+        { what: `${told.accepted} steps of ${user}`, explain: async () => JSON.stringify({ told, found }) },
+      );
+      expect(found.count).toBeLessThanOrEqual(told.accepted + told.refused);
+      if (told.refused === 0) expect(found).toEqual({ step: told.last, count: told.accepted });
+    },
+  };
+}
+
+/** Both shards send until the slot is where it is to be. */
+async function sendWhile(work: Promise<unknown>, senders: ReturnType<typeof createSender>[]): Promise<void> {
+  let isOver = false;
+  const sending = senders.map(async ({ step }) => {
+    while (!isOver) await step();
+  });
+  await work.finally(() => {
+    isOver = true;
+  });
+  await Promise.all(sending);
+}
+
+const primary = () => cluster.primaryOf(markOf(MOVED));
+
+const keysOf = async (node: number) =>
+  (await cluster.ask(node, 'KEYS', `${prefixOf(MOVED)}:lane-*`)) as string[];
+
+test('G1, G3: a slot whose lanes are full moves to another primary: nothing is lost, doubled or out of order', async () => {
+  const [moved, other] = [createSender(MOVED, 'held'), createSender(OTHER, 'held')];
+  for (let number = 0; number < 30; number++) await Promise.all([moved.step(), other.step()]);
+  expect(moved.told.accepted).toBe(30);
+  const from = await primary();
+  expect(await keysOf(from)).not.toEqual([]);
+  const to = await cluster.otherPrimary(from);
+  await sendWhile(cluster.moveSlot(markOf(MOVED), to), [moved, other]);
+  expect(await primary()).toBe(to);
+  expect(await keysOf(from)).toEqual([]);
+  expect(other.told.refused).toBe(0);
+  await waitUntil(
+    async () => {
+      const before = moved.told.accepted;
+      await moved.step();
+      return moved.told.accepted > before;
+    },
+    { what: 'an acceptance of the shard that has moved' },
+  );
+  await Promise.all([fleet.startWorker(), fleet.startWorker()]);
+  await Promise.all([moved.hasAll(), other.hasAll()]);
+});
+
+test('the same while workers work on it', async () => {
+  const [moved, other] = [createSender(MOVED, 'worked'), createSender(OTHER, 'worked')];
+  for (let times = 0; times < 3; times++) {
+    const to = await cluster.otherPrimary(await primary());
+    await sendWhile(cluster.moveSlot(markOf(MOVED), to), [moved, other]);
+  }
+  expect(other.told.refused).toBe(0);
+  await waitUntil(
+    async () => {
+      const before = moved.told.accepted;
+      await moved.step();
+      return moved.told.accepted > before;
+    },
+    { what: 'an acceptance of the shard that has moved' },
+  );
+  await Promise.all([moved.hasAll(), other.hasAll()]);
+});
