@@ -6,6 +6,7 @@ import { describeFailure, PENSTOCK } from './command.ts';
 import { addAccounts } from './commands/accounts.ts';
 import { addAudit } from './commands/audit.ts';
 import { addCompanies, addPermissionSets, addTeams } from './commands/companies.ts';
+import { addCompare } from './commands/compare.ts';
 import { addCompletion } from './commands/completion.ts';
 import { addDeadLetters } from './commands/dead-letters.ts';
 import { addDoctor } from './commands/doctor.ts';
@@ -60,6 +61,7 @@ export function createProgram(fail: (text: string) => void): Command {
   addIntegrations(command);
   addImport(command);
   addExport(command);
+  addCompare(command);
   addLimits(command);
   addUsage(command);
   addSegments(command);

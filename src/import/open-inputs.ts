@@ -1,6 +1,7 @@
 import type { BucketAccess } from '../integrations/bucket-client.ts';
 import { SourceError } from '../integrations/source.ts';
 import type { Reach } from '../platform/reach.ts';
+import { filesOf, isFolder } from './folder.ts';
 import { ImportError, type Input, openInput } from './input.ts';
 
 export interface Opening {
@@ -16,14 +17,21 @@ export interface Opening {
 /** An address of one object, or of all beneath a prefix that ends in a slash. */
 const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
 
+/** Whether a name means more than one file. */
+export const namesMany = (named: string): boolean => (S3.test(named) ? named.endsWith('/') : isFolder(named));
+
 /**
- * What a person has named: a file, or objects of a bucket, which are fetched one after the other. Each is closed when the
- * next is asked for.
+ * What a person has named: a file, all files of a folder, or objects of a bucket, which are fetched one after the other.
+ * Each is closed when the next is asked for.
  * @throws {ImportError}
  */
 export async function* openInputs(named: string, opening: Opening): AsyncGenerator<Input> {
   const [, bucket, prefix] = S3.exec(named) ?? [];
-  if (bucket === undefined || prefix === undefined) return yield* untilTaken(openInput(named, opening));
+  if (bucket === undefined || prefix === undefined) {
+    for (const file of isFolder(named) ? await filesOf(named) : [named])
+      yield* untilTaken(openInput(file, opening));
+    return;
+  }
   const { region, endpoint, credentials } = await opening.accessTo(bucket);
   // What reaches buckets is large, and seldom needed.
   const { fetchObjects } = await import('../integrations/bucket.ts');

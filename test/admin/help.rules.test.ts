@@ -44,6 +44,7 @@ const verbs = [
   'accounts show',
   'accounts invite',
   'usage',
+  ...['import', 'export', 'compare'],
   'dead-letters list',
   'dead-letters show',
   'dead-letters replay',

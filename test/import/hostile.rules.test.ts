@@ -1,7 +1,8 @@
 import { linkSync, mkdirSync, symlinkSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { gzipSync } from 'node:zlib';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
+import { filesOf } from '../../src/import/folder.ts';
 import { openInput } from '../../src/import/input.ts';
 import { MOST_ROW_BYTES } from '../../src/import/records.ts';
 import { isSameFile, requireFree, usualPath } from '../../src/import/refused-rows.ts';
@@ -125,11 +126,61 @@ test('a name within a zip leads nowhere: it is only shown', async () => {
   await input.close();
 });
 
-test('a folder and a file that is not there are refused', async () => {
+test('a folder is no file, and a file that is not there is refused', async () => {
   const folder = path.join(path.dirname(fileOf('x', 'y')), 'folder');
   mkdirSync(folder);
   await expect(opened(folder)).rejects.toThrow(`${folder} is no file`);
   await expect(opened(`${folder}/none.csv`)).rejects.toThrow('none.csv cannot be read: ENOENT');
+});
+
+describe('of a folder', () => {
+  /** Empty files of these names. */
+  function folderOf(...names: string[]): string {
+    const folder = path.dirname(fileOf('.first', ''));
+    for (const name of names) {
+      mkdirSync(path.dirname(path.join(folder, name)), { recursive: true });
+      writeFileSync(path.join(folder, name), '');
+    }
+    return folder;
+  }
+
+  test('the files are read in the order of their paths, but for hidden, unfinished and refused ones', async () => {
+    const folder = folderOf(
+      ...['b.csv', 'a.csv', '10.csv', '9.csv', 'type=1/date=2/x.avro', '.hidden', '.git/config'],
+      ...[
+        '_SUCCESS',
+        '_temporary/0.csv',
+        'a.csv.rejects.ndjson',
+        'a.csv.dry-run.rejects.ndjson',
+        'manifest.json',
+      ],
+    );
+    symlinkSync(path.join(folder, 'a.csv'), path.join(folder, 'link.csv'));
+    const found = await filesOf(folder);
+    expect(found.map((file) => path.relative(folder, file))).toEqual([
+      ...['10.csv', '9.csv', 'a.csv', 'b.csv', 'link.csv', 'type=1/date=2/x.avro'],
+    ]);
+  });
+
+  test('one that is empty, has a link to a folder, or lies too deep is refused', async () => {
+    const empty = folderOf('.hidden');
+    await expect(filesOf(empty)).rejects.toThrow(`${empty} has no file in it`);
+    const begun = folderOf('a.csv', 'unfinished.json');
+    await expect(filesOf(begun)).rejects.toThrow(`${begun} holds an export that is not whole`);
+    const round = folderOf('a.csv');
+    symlinkSync(round, path.join(round, 'round'));
+    await expect(filesOf(round)).rejects.toThrow(`${round}/round is no file`);
+    await expect(filesOf(folderOf(`${'d/'.repeat(32)}a.csv`))).rejects.toThrow('more than 32 folders deep');
+    symlinkSync(path.join(round, 'none'), path.join(empty, 'broken'));
+    await expect(filesOf(empty)).rejects.toThrow('broken cannot be read: ENOENT');
+  });
+
+  test('more than 10,000 files are refused before one is read', async () => {
+    const folder = folderOf();
+    const one = path.join(folder, '.first');
+    for (let n = 0; n <= 10_000; n++) linkSync(one, path.join(folder, `${n}.csv`));
+    await expect(filesOf(folder)).rejects.toThrow('has more than 10000 files: import its folders one by one');
+  });
 });
 
 test('a long line of quotes is looked through once, not once for each quote', () => {

@@ -1,3 +1,5 @@
+import { writeFileSync } from 'node:fs';
+import path from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Json } from '../../src/profile/json.ts';
 import { spawnPenstock } from '../admin/spawn-penstock.ts';
@@ -100,6 +102,41 @@ test('an import that is killed again and again beside live requests brings each 
   expect(JSON.parse((await run(file, '--type', 'events')).stdout).imports).toMatchObject([
     { state: 'imported before' },
   ]);
+});
+
+test('a folder whose import is killed within its second file goes on there', async () => {
+  const rowsOf = (name: string, rows: number) =>
+    `external_id,name,time\n${Array.from({ length: rows }, (_, n) => `user-1,${name}-${n},2026-01-31T12:00:00Z\n`).join('')}`;
+  const first = fileOf('1.csv', rowsOf('folder-a', 300));
+  const folder = path.dirname(first);
+  writeFileSync(path.join(folder, '2.csv'), rowsOf('folder-b', 4000));
+  const stopLive = sendLive();
+  await waitUntil(
+    async () =>
+      (await fleet.pool.query("select from processes where name = 'web' and objects_per_second > 0"))
+        .rowCount,
+    { what: 'a heartbeat of live requests' },
+  );
+  const killed = startProcess('dist/src/cli.js', fleet.env, [
+    ...['import', folder, '--workspace', 'shop', '--type', 'events'],
+  ]);
+  const doneOfSecond = async () => {
+    const { rows } = await fleet.pool.query(
+      "select rows_done::integer as done from imports where file like '%/2.csv'",
+    );
+    return rows[0]?.done ?? 0;
+  };
+  await waitUntil(async () => (await doneOfSecond()) >= 250, { what: 'rows of the second', fleeting: true });
+  killed.kill('SIGKILL');
+  await killed.exit;
+  await stopLive();
+  expect(await doneOfSecond()).toBeLessThan(4000);
+  expect(JSON.parse((await run(folder, '--type', 'events')).stdout).imports).toMatchObject([
+    { file: first, state: 'imported before' },
+    { state: 'imported', rows: 4000, accepted: 4000 },
+  ]);
+  await waitUntil(async () => (await countEvents('folder-%')).rows >= 4300, { what: 'all rows' });
+  expect(await countEvents('folder-%')).toEqual({ rows: 4300, names: 4300 });
 });
 
 test('rows take effect in their order, behind what was sent before and before what is sent afterwards', async () => {

@@ -25,6 +25,7 @@ import { backlogRows } from './rows/backlog.ts';
 import { bareHttpRow } from './rows/bare-http.ts';
 import { growthRows } from './rows/growth.ts';
 import { identityRows } from './rows/identity.ts';
+import { importRows } from './rows/imports.ts';
 import { latencyRows } from './rows/latency.ts';
 import { loadCurveRows } from './rows/load-curve.ts';
 import { pinnedRows } from './rows/pinned.ts';
@@ -84,7 +85,8 @@ async function main(): Promise<void> {
       ...(options.soak === undefined ? [] : [soakRow(fleets, environment, { size, minutes: options.soak })]),
       ...(options.growth.length > 0 ? growthRows(fleets, environment, size, options.growth) : []),
     ];
-    const results = await measureAll(fleets, options, size, options.shapes ? shapes : others);
+    const chosen = options.shapes ? shapes : options.import ? importRows(fleets, environment, size) : others;
+    const results = await measureAll(fleets, options, size, chosen);
     process.stdout.write(describeResults(results, floors));
     write(results, options);
     const low = options.check ? underFloors(results, floors) : [];
@@ -148,8 +150,14 @@ async function measureAll(
 }
 
 /** Only a full run becomes a record, of which the docs have a chart. */
-function write(results: Results, { quick, only, output, set, syncedRows, shapes }: BenchOptions): void {
-  const full = !quick && only.length === 0 && syncedRows === undefined && Object.keys(set).length === 0;
+function write(results: Results, options: BenchOptions): void {
+  const { quick, only, output, set, syncedRows, shapes } = options;
+  const full =
+    !quick &&
+    !options.import &&
+    only.length === 0 &&
+    syncedRows === undefined &&
+    Object.keys(set).length === 0;
   const record = output === undefined && full;
   const file = record ? path.join(folder, shapes ? 'shapes.json' : 'results.json') : output;
   if (file) writeFileSync(file, `${JSON.stringify(results, null, 2)}\n`);

@@ -29,6 +29,8 @@ export interface BenchOptions {
   tenants: boolean;
   /** Whether the shapes of traffic are measured, instead of everything else. */
   shapes: boolean;
+  /** Whether imports are measured, instead of everything else. */
+  import: boolean;
   /** Profiles of the large base among them. */
   base: number;
   /** Minutes of full load during which memory is watched. */
@@ -73,6 +75,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
       'instead, the traffic that people have; writes tools/bench/shapes.json, draws generated/shapes.svg',
       false,
     )
+    .option('--import', 'instead, imports: over live requests, and what these wait beside one', false)
     .option('--base <profiles>', 'profiles of the large base among these', positive, 10_000_000)
     .option('--soak <minutes>', 'also full load for so long, with the memory of web and worker', positive)
     .option(

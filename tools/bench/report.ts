@@ -11,6 +11,13 @@ export function describeFigure(round: number, name: string, { value, unit, detai
   if (detail.accept_p50_ms) {
     parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
   }
+  if (detail.p50_ratio !== undefined)
+    parts.push(
+      `without: p50 ${detail.alone_accept_p50_ms!.toFixed(1)} p99 ${detail.alone_accept_p99_ms!.toFixed(1)} ms; p50 ${detail.p50_ratio.toFixed(2)} x` +
+        ` at ${detail.requests_per_second!.toFixed(0)} requests/s, ${detail.imported_per_second!.toFixed(0)} rows/s imported`,
+    );
+  if (detail.full_per_second)
+    parts.push(`${detail.per_second!.toFixed(0)} over ${detail.full_per_second.toFixed(0)} objects/s`);
   if (detail.streamLagSeconds !== undefined)
     parts.push(`receivers had it ${detail.streamLagSeconds.toFixed(1)} s later`);
   if (detail.readable_p99_ms) {

@@ -3,7 +3,7 @@ import { type Command, CommanderError, Option } from 'commander';
 import type { Wanted } from '../../import/import-file.ts';
 import { ImportError, type Input } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
-import { type Opening, openInputs } from '../../import/open-inputs.ts';
+import { namesMany, type Opening, openInputs } from '../../import/open-inputs.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
 import { isSameFile, usualPath } from '../../import/refused-rows.ts';
 import type { RowOptions } from '../../import/rows.ts';
@@ -55,7 +55,7 @@ export function addImport(program: Command): void {
   })
     .argument(
       '<files...>',
-      'files, or objects of a bucket as s3://bucket/key, or all beneath s3://bucket/folder/',
+      'files, or folders of them, or objects of a bucket as s3://bucket/key, or all beneath s3://bucket/folder/',
     )
     .option('--workspace <workspace>', 'name or id of the workspace; required')
     .addOption(
@@ -96,7 +96,7 @@ async function importFiles(files: string[], options: Options): Promise<void> {
   if (workspace === undefined) throw new Refusal('--workspace is required: whose users they are');
   // Loaded here alone: few other commands need the queue.
   const { withQueue } = await import('../queue.ts');
-  const isMany = files.length > 1 || files.some((file) => /^s3:.*\/$/s.test(file));
+  const isMany = files.length > 1 || files.some(namesMany);
   if (isMany && (rejects !== undefined || name !== undefined))
     throw new Refusal('--name and --rejects go with one file alone');
   const leaving = new AbortController();

@@ -1,0 +1,50 @@
+import { type Command, CommanderError } from 'commander';
+import { ImportError } from '../../import/input.ts';
+import { readConfig } from '../../platform/config.ts';
+import { parseCount } from '../arguments.ts';
+import { addVerb, Refusal } from '../command.ts';
+import { printRow, table } from '../output.ts';
+
+/** The exit code when the two exports are not the same. */
+const DIFFERENT = 2;
+
+export function addCompare(program: Command): void {
+  addVerb(program, 'compare', {
+    sentence:
+      'Compare two exports of users, field by field: of the service that one moves from, and of this one. Exits with 2 when they differ.',
+    example: 'compare segment-export.zip ./users --shown 50',
+  })
+    .argument('<theirs>', 'a file or a folder: NDJSON, packed or not, zip or Parquet')
+    .argument('<ours>', 'likewise, of penstock export')
+    .option('--shown <number>', 'differences to show', parseCount, 20)
+    .action(compare);
+}
+
+async function compare(
+  theirs: string,
+  ours: string,
+  { shown, json }: { shown: number; json?: boolean },
+): Promise<void> {
+  const { compareExports } = await import('../../import/compare.ts');
+  const leaving = new AbortController();
+  const leave = () => leaving.abort(new ImportError('stopped'));
+  process.once('SIGINT', leave).once('SIGTERM', leave);
+  try {
+    const { SYNC_SCRATCH_BYTES: scratchBytes } = readConfig(process.env);
+    const { first, fields, not_compared, ...counts } = await compareExports(theirs, ours, {
+      ...{ shown, scratchBytes, leaving: leaving.signal },
+    });
+    if (json) printRow(json, { ...counts, fields, not_compared, first });
+    else {
+      const names = Object.entries(fields).map(([name, count]) => `${name} (${count})`);
+      printRow(json, { ...counts, fields: names.join(', '), not_compared: not_compared.join(', ') });
+      if (first.length > 0) process.stdout.write(`\n${table(first.map((one) => ({ ...one })))}\n`);
+    }
+    if (counts.differ + counts.only_theirs + counts.only_ours > 0)
+      throw new CommanderError(DIFFERENT, 'penstock.compare', '');
+  } catch (error) {
+    throw error instanceof ImportError ? new Refusal(error.message) : error;
+  } finally {
+    process.off('SIGINT', leave).off('SIGTERM', leave);
+  }
+}

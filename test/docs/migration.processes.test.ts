@@ -1,0 +1,176 @@
+import { execFile } from 'node:child_process';
+import { chmodSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import path from 'node:path';
+import { gzipSync } from 'node:zlib';
+import pg from 'pg';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { readEmbeddedUrl } from '../../src/embedded/address.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
+import type { Json } from '../../src/profile/json.ts';
+import { zipOf } from '../import/scene.ts';
+import { send } from '../setup/api.ts';
+import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
+import { endStarted, settingsWithCluster, startAndWait } from '../setup/npm-start.ts';
+
+const THEIR_KEY = 'a-key-that-clients-have-already-0123456789';
+const THEIR_HOST = 'https://rest.example.com';
+
+/** The shell blocks of docs/migration.md, by the number of their step; 7 is the way out. */
+function blocksOf(): string[][] {
+  const text = readFileSync(path.join(packageRoot, 'docs/migration.md'), 'utf8');
+  const steps = text.split(/^## /m).slice(1);
+  return steps.map((step) => [...step.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block]) => block!));
+}
+
+/** The other service: takes everything. */
+let upstream: Server;
+const asked: string[] = [];
+let folder: string;
+let env: Awaited<ReturnType<typeof settingsWithCluster>>;
+
+beforeAll(async () => {
+  upstream = createServer((request, response) => {
+    asked.push(request.url ?? '');
+    request.resume().on('end', () => {
+      response.writeHead(201, { 'Content-Type': 'application/json' });
+      response.end('{"message":"success"}');
+    });
+  });
+  await new Promise<void>((resolve) => upstream.listen(0, '127.0.0.1', resolve));
+  folder = temporaryFolder('penstock-migration-');
+  env = await settingsWithCluster();
+  // Where the package is installed, `npx penstock` is its command.
+  const npx = path.join(folder, 'bin', 'npx');
+  mkdirSync(path.dirname(npx));
+  const cli = path.join(packageRoot, 'dist/src/cli.js');
+  writeFileSync(
+    npx,
+    `#!/bin/sh\n[ "$1" = penstock ] || exit 127\nshift\nexec '${process.execPath}' '${cli}' "$@"\n`,
+  );
+  chmodSync(npx, 0o755);
+});
+afterAll(async () => {
+  await endStarted();
+  upstream.closeAllConnections();
+  upstream.close();
+});
+
+const inWords = (block: string) =>
+  block.replaceAll(THEIR_HOST, `http://127.0.0.1:${(upstream.address() as AddressInfo).port}`);
+
+/** Runs a block as it stands; every line of it has to end well. */
+function run(block: string): Promise<string> {
+  const surroundings = { PATH: `${path.join(folder, 'bin')}:${process.env.PATH}`, HOME: folder, ...env };
+  return new Promise((resolve, reject) => {
+    execFile(
+      '/bin/sh',
+      ['-e', '-c', inWords(block)],
+      { cwd: folder, env: surroundings },
+      (error, out, problem) => {
+        if (error) reject(new Error(`${block}\n${out}\n${problem}`));
+        else resolve(out);
+      },
+    );
+  });
+}
+
+/** A block that starts everything, in the place of what runs. */
+async function start(block: string): Promise<void> {
+  const [, upstreamUrl] = /^(?:PROXY_UPSTREAM=(\S+) )?npm start\n$/.exec(inWords(block)) ?? ['', 'unread'];
+  expect(upstreamUrl).not.toBe('unread');
+  await endStarted();
+  await startAndWait({ ...env, ...(upstreamUrl !== undefined && { PROXY_UPSTREAM: upstreamUrl }) });
+}
+
+const ask = (at: string, json: Json) => send(Number(env.PORT), { path: at, key: THEIR_KEY, json });
+const named = (external_id: string) => ({
+  attributes: [{ external_id, first_name: external_id, plan: 'pro' }],
+});
+
+/** Waits for what the statement counts. */
+async function waitForCount(statement: string, count: number): Promise<void> {
+  const client = new pg.Client({ connectionString: readEmbeddedUrl(env.DATA_DIR)! });
+  await client.connect();
+  try {
+    await waitUntil(async () => Number((await client.query(statement)).rows[0].count) === count, {
+      what: `${statement}: ${count}`,
+    });
+  } finally {
+    await client.end();
+  }
+}
+
+const theirUser = (external_id: string, more: object = {}) => ({
+  ...{ external_id, braze_id: `b-${external_id}`, first_name: external_id },
+  ...{ custom_attributes: { plan: 'pro' }, ...more },
+});
+const lines = (rows: readonly object[]) => rows.map((row) => `${JSON.stringify(row)}\n`).join('');
+const archive = (users: readonly object[]) => zipOf([{ name: '1.txt', content: lines(users) }]);
+
+test('every block of the page runs in its order, and at each step users are where it says', async () => {
+  const [prepare, proxy, backfill, compare, cutOver, goBack, moveOut] = blocksOf();
+  expect(
+    [prepare, proxy, backfill, compare, cutOver, goBack, moveOut].map((blocks) => blocks?.length),
+  ).toEqual(Array(7).fill(1));
+  const put = (name: string, content: string | Buffer) => writeFileSync(path.join(folder, name), content);
+
+  await startAndWait(env);
+  put('their-key.txt', THEIR_KEY);
+  await run(prepare![0]!);
+  put('segment-export.zip', archive([theirUser('ada'), theirUser('bob')]));
+
+  await start(proxy![0]!);
+  const carol = { external_id: 'carol', email: 'carol@example.com', email_subscribe: 'opted_in' };
+  const bought = { product_id: 'sku', currency: 'USD', price: 5, time: '2026-01-01T00:00:00Z' };
+  const tracked = await ask('/users/track', {
+    attributes: [...named('carol').attributes, carol],
+    purchases: [{ external_id: 'carol', ...bought }],
+  });
+  expect(tracked.body).toEqual({ message: 'success' });
+  expect((await ask('/users/track/sync', named('dora'))).status).toBe(201);
+  expect(asked).toEqual(['/users/track', '/users/track/sync']);
+  await waitForCount(`select count(*) from profiles where external_id in ('carol', 'dora')`, 2);
+
+  mkdirSync(path.join(folder, 'currents', 'event_type=users.behaviors.CustomEvent'), { recursive: true });
+  const event = { event_type: 'users.behaviors.CustomEvent', name: 'opened', time: 1_767_225_600 };
+  put(
+    'currents/event_type=users.behaviors.CustomEvent/1.ndjson.gz',
+    gzipSync(lines([{ ...event, external_user_id: 'ada' }])),
+  );
+  put('currents/_SUCCESS', '');
+  await run(backfill![0]!);
+  await waitForCount(`select count(*) from profiles where external_id in ('ada', 'bob', 'carol', 'dora')`, 4);
+  await waitForCount(`select count(*) from events where name = 'opened'`, 1);
+
+  const opened = { name: 'opened', first: '2026-01-01T00:00:00Z', last: '2026-01-01T00:00:00Z', count: 1 };
+  const purchases = [{ name: 'sku', first: bought.time, last: bought.time, count: 1 }];
+  const theirs = [
+    ...[theirUser('bob'), theirUser('dora')],
+    theirUser('carol', { ...carol, purchases, total_revenue: 5 }),
+  ];
+  put('their-export.zip', archive([theirUser('ada', { custom_events: [opened] }), ...theirs]));
+  expect(await run(compare![0]!)).toMatch(/^same +4$/m);
+  put(
+    'their-export.zip',
+    archive([theirUser('ada', { first_name: 'Ada' }), ...theirs.slice(1), theirUser('eve')]),
+  );
+  const differing = run(compare![0]!.split('\n').find((line) => line.includes('compare'))!);
+  await expect(differing).rejects.toThrow(/external_id ada +first_name +"Ada" +"ada"/);
+  await expect(differing).rejects.toThrow(/external_id eve +user +only there/);
+
+  await start(cutOver![0]!);
+  expect((await ask('/users/track', named('erin'))).status).toBe(201);
+  await waitForCount(`select count(*) from profiles where external_id = 'erin'`, 1);
+  expect(asked).toHaveLength(2);
+
+  await start(goBack![0]!);
+  expect((await ask('/users/track', named('frank'))).body).toEqual({ message: 'success' });
+  expect(asked).toHaveLength(3);
+  await waitForCount(`select count(*) from profiles where external_id = 'frank'`, 1);
+
+  // Into the same one: another has its own address and nothing else.
+  await run(moveOut![0]!);
+  await waitForCount(`select count(*) from events where name = 'opened'`, 2);
+}, 400_000);
