@@ -3,7 +3,7 @@ import { createReadStream } from 'node:fs';
 import { appendFile } from 'node:fs/promises';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
-import { createScratch, type Scratch } from '../integrations/files/scratch.ts';
+import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError } from '../integrations/source.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
@@ -64,6 +64,7 @@ export async function compareExports(
   ours: string,
   options: CompareOptions,
 ): Promise<Comparison> {
+  const { createScratch } = await import('../integrations/files/scratch.ts');
   const scratch = await createScratch(options.scratchBytes);
   try {
     const [there, here] = ['theirs', 'ours'].map((side) => path.join(scratch.path, side)) as [string, string];
