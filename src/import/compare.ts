@@ -3,13 +3,14 @@ import { createReadStream } from 'node:fs';
 import { appendFile } from 'node:fs/promises';
 import path from 'node:path';
 import { createInterface } from 'node:readline';
-import { createScratch, type Scratch } from '../integrations/files/scratch.ts';
+import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError } from '../integrations/source.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { type ComparedUser, comparedFields, comparedUser } from './compared-user.ts';
 import { filesOf, isFolder } from './folder.ts';
 import { ImportError, openInput } from './input.ts';
+import { openScratch } from './open-inputs.ts';
 import { scanLines, splitRecords } from './records.ts';
 
 /** Users of both exports are parted by their names, so that one part of each is in memory at a time. */
@@ -64,7 +65,7 @@ export async function compareExports(
   ours: string,
   options: CompareOptions,
 ): Promise<Comparison> {
-  const scratch = await createScratch(options.scratchBytes);
+  const scratch = await openScratch(options.scratchBytes);
   try {
     const [there, here] = ['theirs', 'ours'].map((side) => path.join(scratch.path, side)) as [string, string];
     const one = await partUsers(theirs, there, { ...options, scratch });

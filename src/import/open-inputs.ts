@@ -1,4 +1,5 @@
 import type { BucketAccess } from '../integrations/bucket-client.ts';
+import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError } from '../integrations/source.ts';
 import type { Reach } from '../platform/reach.ts';
 import { filesOf, isFolder } from './folder.ts';
@@ -48,6 +49,12 @@ export async function* openInputs(named: string, opening: Opening): AsyncGenerat
     if (error instanceof SourceError) throw new ImportError(error.message, { cause: error });
     throw error;
   }
+}
+
+/** A folder of the temporary one for what is made of inputs, of so many bytes at most. */
+export async function openScratch(maxBytes: number): Promise<Scratch> {
+  const { createScratch } = await import('../integrations/files/scratch.ts');
+  return createScratch(maxBytes);
 }
 
 async function* untilTaken(opened: Promise<Input>): AsyncGenerator<Input> {

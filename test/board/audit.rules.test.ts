@@ -36,7 +36,7 @@ const reading = new Set([
     'queue losses',
   ].map((words) => `penstock ${words}`),
   // Of which _prisma_migrations tells: there may be no audit before it.
-  ...['usage', 'audit', 'status', 'workers', 'doctor', 'completion', 'migrate'].map(
+  ...['usage', 'audit', 'status', 'workers', 'doctor', 'completion', 'compare', 'migrate'].map(
     (verb) => `penstock ${verb}`,
   ),
 ]);

@@ -1,4 +1,4 @@
-import { existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { gzipSync } from 'node:zlib';
 import pg from 'pg';
@@ -204,39 +204,6 @@ test('what cannot be read or written is refused in one line, with file and rule'
   expect((await pool.query('select rows_done from imports where file = $1', [file])).rows).toEqual([
     { rows_done: 0 },
   ]);
-});
-
-test('files of a folder are imported in order, each known by what it holds, and again with no effect', async () => {
-  const folder = path.dirname(fileOf('2.csv', events(20).replaceAll('event-', 'folder-b-')));
-  mkdirSync(path.join(folder, '1'));
-  writeFileSync(
-    path.join(folder, '1', 'first.csv.gz'),
-    gzipSync(events(20).replaceAll('event-', 'folder-a-')),
-  );
-  writeFileSync(path.join(folder, '.hidden.csv'), 'x');
-  writeFileSync(path.join(folder, '3.csv'), 'external_id,name,time\nuser-1,folder-c,never\n');
-  const [first, second, third] = ['1/first.csv.gz', '2.csv', '3.csv'].map((name) => path.join(folder, name));
-  const twice = [await on.run(importing(folder, '--json')), await on.run(importing(`${folder}/`, '--json'))];
-  expect(twice.map(({ code }) => code)).toEqual([2, 2]);
-  expect(twice.map(({ stdout }) => JSON.parse(stdout).imports)).toMatchObject([
-    [
-      { file: first, state: 'imported', rows: 20 },
-      { file: second, state: 'imported', rows: 20 },
-      { file: third, state: 'imported', refused: 1, rejects: `${third}.rejects.ndjson` },
-    ],
-    // Refused rows of the first run lie beside by now, and are no rows of it.
-    [first, second, third].map((file) => ({ file, state: 'imported before' })),
-  ]);
-  expect(await lately('folder-')).toHaveLength(40);
-  writeFileSync(path.join(folder, '4.csv'), events(5).replaceAll('event-', 'folder-d-'));
-  const more = await on.run(importing(folder, '--json'));
-  expect(JSON.parse(more.stdout).imports.map(({ state }: { state: string }) => state)).toEqual([
-    ...['imported before', 'imported before', 'imported before', 'imported'],
-  ]);
-  expectRefusal(
-    await on.run(importing(folder, '--name', 'x')),
-    '--name and --rejects go with one file alone',
-  );
 });
 
 test('objects of a bucket are fetched one after the other; one that was imported before is known by what it holds', async () => {

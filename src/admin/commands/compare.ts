@@ -30,7 +30,7 @@ async function compare(
   const leave = () => leaving.abort(new ImportError('stopped'));
   process.once('SIGINT', leave).once('SIGTERM', leave);
   try {
-    const { SYNC_SCRATCH_BYTES: scratchBytes } = readConfig(process.env);
+    const { SYNC_SCRATCH_BYTES: scratchBytes } = readConfig();
     const { first, fields, not_compared, ...counts } = await compareExports(theirs, ours, {
       ...{ shown, scratchBytes, leaving: leaving.signal },
     });
