@@ -51,7 +51,10 @@ export async function findOldest(pool: Pool): Promise<{ servers: string; oldest:
 
 /** Whether all that was under way when the numbers were taken has ended. A node that is gone has nothing any more. */
 export function haveEnded(taken: NodeNumbers, oldest: NodeNumbers): boolean {
-  return [...taken].every(([node, number]) => (oldest.get(node) ?? number) >= number);
+  return [...taken].every(([node, number]) => {
+    const now = oldest.get(node);
+    return now === undefined || now > number;
+  });
 }
 
 async function ask(pool: Pool, command: string): Promise<[node: string, result: string][]> {

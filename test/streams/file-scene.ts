@@ -70,7 +70,7 @@ export function streamToFiles(
 /** Makes each row of the log as old as the one before it and so many seconds younger. */
 export async function rowsFrom(workspace: { id: string }, at: string, seconds: number): Promise<void> {
   const { rows } = await pool.query<{ id: string }>(
-    'select id::text from stream_log where workspace_id = $1 order by id',
+    'select id::text from stream_log where workspace_id = $1 order by stream_log.id',
     [workspace.id],
   );
   for (const [n, { id }] of rows.entries())
