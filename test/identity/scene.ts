@@ -55,10 +55,12 @@ export async function createScene() {
       return id;
     },
 
-    /** Those of the ids that still wait among the dead letters. */
+    /** Those of the ids that still wait among the dead letters, of whatever workspace. */
     async deadLetters(ids: string[]): Promise<string[]> {
-      const found = await rows(keptLettersStatement, [ids, store.workspaceId]);
-      return ids.filter((id) => found.some((row) => row.id === id));
+      const kept = new Set<string>();
+      for (const { id } of await rows('select distinct workspace_id as id from dead_letters'))
+        for (const letter of await rows(keptLettersStatement, [ids, id])) kept.add(letter.id);
+      return ids.filter((id) => kept.has(id));
     },
 
     /** Does what merges and deletes have left to do beside the lanes. */
