@@ -15,13 +15,15 @@ export let scene: Scene;
 export let pool: Pool;
 export let workspaceId: string;
 export const other = v7();
-/** In the order of the tests, each has a month of its own. */
-let year = 2000;
+/** In the order of a file's tests, each has a month of its own; files have databases of their own. */
+const FIRST = 2000;
+let year = FIRST;
 export let month: string;
 
 /** A store with two workspaces, in one of which are four users. */
 export async function begin(): Promise<void> {
   scene = await createScene();
+  year = FIRST;
   ({ workspaceId } = scene);
   pool = openRetentionPool(scene.url);
   await pool.query(
