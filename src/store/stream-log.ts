@@ -1,6 +1,5 @@
 import type { Json } from '../profile/json.ts';
 import { uuidArray } from './arrays.ts';
-import { uuidColumn } from './columns.ts';
 import type { Connection, Pool } from './database.ts';
 
 /** Event, purchase, attributes, subscription, identity. */
@@ -17,6 +16,8 @@ export interface StreamEntry {
   /** Absent for events and purchases, which are read from their tables. */
   detail?: Json;
 }
+
+const itself = (uuid: string) => uuid;
 
 /** What took effect in one workspace, in its order. By column: there are as many entries as objects. */
 export class StreamEntries {
@@ -64,17 +65,11 @@ export class StreamEntries {
   columns(): [kinds: string, profileIds: Buffer, ids: Buffer, details: string | null] {
     return [
       this.#kinds.join(''),
-      uuidsOf(this.#profileIds),
-      uuidsOf(this.#ids),
+      uuidArray(this.#profileIds, itself),
+      uuidArray(this.#ids, itself),
       this.#anyDetail ? JSON.stringify(this.#details) : null,
     ];
   }
-}
-
-function uuidsOf(uuids: string[]): Buffer {
-  const column = uuidColumn(uuids.length);
-  for (const uuid of uuids) column.addUuid(uuid);
-  return column.toParameter();
 }
 
 const appendLogStatement = `

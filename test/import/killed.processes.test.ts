@@ -42,6 +42,15 @@ function sendLive() {
   };
 }
 
+/** From then on an import makes way, and takes long enough to be killed. */
+const liveIsTold = () =>
+  waitUntil(
+    async () =>
+      (await fleet.pool.query("select from processes where name = 'web' and objects_per_second > 0"))
+        .rowCount,
+    { what: 'a heartbeat of live requests' },
+  );
+
 async function countEvents(like: string) {
   const { rows } = await fleet.pool.query(
     `select count(*)::integer as rows, count(distinct name)::integer as names from events where name like $1`,
@@ -55,13 +64,7 @@ test('an import that is killed again and again beside live requests brings each 
   const rows = Array.from({ length: ROWS }, (_, n) => `user-${n % 50},row-${n},2026-01-31T12:00:00Z\n`);
   const file = fileOf('events.csv', header + rows.join(''));
   const stopLive = sendLive();
-  // From then on an import makes way, and takes long enough to be killed.
-  await waitUntil(
-    async () =>
-      (await fleet.pool.query("select from processes where name = 'web' and objects_per_second > 0"))
-        .rowCount,
-    { what: 'a heartbeat of live requests' },
-  );
+  await liveIsTold();
   const doneRows = async () => {
     const { rows: found } = await fleet.pool.query(
       'select rows_done::integer as done, finished_at from imports',
@@ -111,12 +114,7 @@ test('a folder whose import is killed within its second file goes on there', asy
   const folder = path.dirname(first);
   writeFileSync(path.join(folder, '2.csv'), rowsOf('folder-b', 4000));
   const stopLive = sendLive();
-  await waitUntil(
-    async () =>
-      (await fleet.pool.query("select from processes where name = 'web' and objects_per_second > 0"))
-        .rowCount,
-    { what: 'a heartbeat of live requests' },
-  );
+  await liveIsTold();
   const killed = startProcess('dist/src/cli.js', fleet.env, [
     ...['import', folder, '--workspace', 'shop', '--type', 'events'],
   ]);

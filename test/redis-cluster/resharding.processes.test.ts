@@ -1,10 +1,11 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { markOf, prefixOf } from '../../src/queue/shards.ts';
-import { type Fleet, startFleet } from '../guarantees/fleet.ts';
+import type { Fleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
-import { startRedisCluster, type TestCluster } from '../setup/redis-cluster.ts';
-import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import type { TestCluster } from '../setup/redis-cluster.ts';
+import type { TestWorkspace } from '../setup/workspace.ts';
+import { startShards } from './shards-scene.ts';
 
 const SHARDS = 2;
 const time = '2026-01-31T12:00:00.000Z';
@@ -14,16 +15,9 @@ const [MOVED, OTHER] = [1, 0];
 let cluster: TestCluster;
 let fleet: Fleet;
 /** One in each shard. */
-const tenants: TestWorkspace[] = [];
+let tenants: TestWorkspace[];
 beforeAll(async () => {
-  cluster = await startRedisCluster({ primaries: 3, args: ['--cluster-require-full-coverage', 'no'] });
-  const env = { ...cluster.env, SHARDS: String(SHARDS), LANES: '2', QUEUE_TIMEOUT_MS: '1500' };
-  fleet = await startFleet('redis', { redis: cluster.nodes[0], edges: 1, workers: 0, env });
-  for (let shard = 0; shard < SHARDS; shard++) {
-    const workspace = await createWorkspace(fleet.pool, `of shard ${shard}`);
-    await fleet.pool.query('update workspaces set shard = $2 where id = $1', [workspace.id, shard]);
-    tenants.push(workspace);
-  }
+  ({ cluster, fleet, tenants } = await startShards(SHARDS, 0));
 });
 afterAll(async () => {
   await fleet.stop();
@@ -86,6 +80,17 @@ const primary = () => cluster.primaryOf(markOf(MOVED));
 const keysOf = async (node: number) =>
   (await cluster.ask(node, 'KEYS', `${prefixOf(MOVED)}:lane-*`)) as string[];
 
+/** What a slot that has just moved refuses, it takes a moment later. */
+const acceptsAgain = (sender: ReturnType<typeof createSender>) =>
+  waitUntil(
+    async () => {
+      const before = sender.told.accepted;
+      await sender.step();
+      return sender.told.accepted > before;
+    },
+    { what: 'an acceptance of the shard that has moved' },
+  );
+
 test('G1, G3: a slot whose lanes are full moves to another primary: nothing is lost, doubled or out of order', async () => {
   const [moved, other] = [createSender(MOVED, 'held'), createSender(OTHER, 'held')];
   for (let number = 0; number < 30; number++) await Promise.all([moved.step(), other.step()]);
@@ -97,14 +102,7 @@ test('G1, G3: a slot whose lanes are full moves to another primary: nothing is l
   expect(await primary()).toBe(to);
   expect(await keysOf(from)).toEqual([]);
   expect(other.told.refused).toBe(0);
-  await waitUntil(
-    async () => {
-      const before = moved.told.accepted;
-      await moved.step();
-      return moved.told.accepted > before;
-    },
-    { what: 'an acceptance of the shard that has moved' },
-  );
+  await acceptsAgain(moved);
   await Promise.all([fleet.startWorker(), fleet.startWorker()]);
   await Promise.all([moved.hasAll(), other.hasAll()]);
 });
@@ -116,13 +114,6 @@ test('the same while workers work on it', async () => {
     await sendWhile(cluster.moveSlot(markOf(MOVED), to), [moved, other]);
   }
   expect(other.told.refused).toBe(0);
-  await waitUntil(
-    async () => {
-      const before = moved.told.accepted;
-      await moved.step();
-      return moved.told.accepted > before;
-    },
-    { what: 'an acceptance of the shard that has moved' },
-  );
+  await acceptsAgain(moved);
   await Promise.all([moved.hasAll(), other.hasAll()]);
 });

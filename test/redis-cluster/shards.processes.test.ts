@@ -2,11 +2,12 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Finding } from '../../src/admin/doctor/machine.ts';
 import { markOf } from '../../src/queue/shards.ts';
 import { spawnPenstock } from '../admin/spawn-penstock.ts';
-import { type Fleet, startFleet, statusOf } from '../guarantees/fleet.ts';
+import { type Fleet, statusOf } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
-import { startRedisCluster, type TestCluster } from '../setup/redis-cluster.ts';
-import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import type { TestCluster } from '../setup/redis-cluster.ts';
+import type { TestWorkspace } from '../setup/workspace.ts';
+import { startShards } from './shards-scene.ts';
 
 const SHARDS = 3;
 const time = '2026-01-31T12:00:00.000Z';
@@ -14,17 +15,9 @@ const time = '2026-01-31T12:00:00.000Z';
 let cluster: TestCluster;
 let fleet: Fleet;
 /** One in each shard. */
-const tenants: TestWorkspace[] = [];
+let tenants: TestWorkspace[];
 beforeAll(async () => {
-  // Not by CONFIG SET, which a server that comes back has forgotten.
-  cluster = await startRedisCluster({ primaries: 3, args: ['--cluster-require-full-coverage', 'no'] });
-  const env = { ...cluster.env, SHARDS: String(SHARDS), LANES: '2', QUEUE_TIMEOUT_MS: '1500' };
-  fleet = await startFleet('redis', { redis: cluster.nodes[0], edges: 1, workers: 2, env });
-  for (let shard = 0; shard < SHARDS; shard++) {
-    const workspace = await createWorkspace(fleet.pool, `of shard ${shard}`);
-    await fleet.pool.query('update workspaces set shard = $2 where id = $1', [workspace.id, shard]);
-    tenants.push(workspace);
-  }
+  ({ cluster, fleet, tenants } = await startShards(SHARDS, 2));
 });
 afterAll(async () => {
   await fleet.stop();
