@@ -11,6 +11,34 @@ const hasCitus = "select exists (select from pg_extension where pg_extension.ext
 /** Nodes that may have shards. */
 const countNodes = 'select count(*)::integer as nodes from pg_dist_node where shouldhaveshards and isactive';
 
+/**
+ * Nodes that have room for fewer transactions of two phases than the coordinator has connections: each of those may be
+ * in one. Without room a transaction fails when it commits.
+ */
+const nodesWithoutRoom = `
+  select nodename || ':' || nodeport as node, success, result, current_setting('max_connections') as wanted
+  from run_command_on_workers('show max_prepared_transactions')
+  where not success or result::integer < current_setting('max_connections')::integer
+  order by nodename, nodeport`;
+
+interface WithoutRoom {
+  node: string;
+  success: boolean;
+  /** What it is set to; why it does not answer, if it does not. */
+  result: string;
+  wanted: string;
+}
+
+/**
+ * Of each node, for whoever comes to it: compiling a plan takes a second, many times what it saves, and its session is not
+ * the one that turns that off.
+ */
+const withoutCompiling = `
+  select nodename || ':' || nodeport as node, success, result
+  from run_command_on_all_nodes(format('alter database %I set jit = off', current_database()))
+  join pg_dist_node using (nodeid)
+  where not success`;
+
 /** Tables that Citus knows already, those that it keeps on the coordinator alone left out. */
 const known = `
   select pg_dist_partition.logicalrelid::text as name
@@ -40,6 +68,22 @@ export async function requireCitus(pool: Pool): Promise<void> {
     throw new NotDistributable(
       'DISTRIBUTE=citus needs nodes that take shards, and this coordinator knows none: `select citus_add_node(…)`',
     );
+  await requireRoom(pool);
+}
+
+async function requireRoom(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<WithoutRoom>(nodesWithoutRoom);
+  const [away] = rows.filter(({ success }) => !success);
+  if (away)
+    throw new NotDistributable(
+      `DISTRIBUTE=citus needs every node, and ${away.node} does not answer (${away.result}): start it, or \`select citus_remove_node(…)\``,
+    );
+  if (rows.length > 0) {
+    const found = rows.map(({ node, result }) => `${node} has ${result}`).join(', ');
+    throw new NotDistributable(
+      `DISTRIBUTE=citus needs max_prepared_transactions of ${rows[0]!.wanted} on every node, as many as the coordinator has max_connections, and ${found}: set it there and start the node anew`,
+    );
+  }
 }
 
 /**
@@ -54,6 +98,7 @@ export async function requireCitus(pool: Pool): Promise<void> {
  */
 export async function distribute(pool: Pool, tell: (table: string) => void = () => {}): Promise<string[]> {
   await requireCitus(pool);
+  await setNodes(pool);
   const there = new Set((await pool.query<{ name: string }>(known)).rows.map(({ name }) => name));
   const isFirst = !there.has('profiles');
   if (isFirst) await prepare(pool);
@@ -79,6 +124,14 @@ export async function distribute(pool: Pool, tell: (table: string) => void = () 
 
 /** Of a distributed Postgres alone: a row for each workspace in the shard where its rows are, for who inserts there. */
 const placesStatement = 'create table if not exists workspace_places (workspace_id uuid primary key)';
+
+async function setNodes(pool: Pool): Promise<void> {
+  const { rows } = await pool.query<Pick<WithoutRoom, 'node' | 'result'>>(withoutCompiling);
+  for (const { node, result } of rows)
+    throw new NotDistributable(
+      `the database cannot be set on ${node} (${result}): let the role of DATABASE_URL own it there`,
+    );
+}
 
 async function prepare(pool: Pool): Promise<void> {
   const { rows } = await pool.query<{ found: boolean }>(hasCut);

@@ -15,7 +15,7 @@ const hasTables = `
     select from pg_dist_partition where pg_dist_partition.logicalrelid = to_regclass('public.profiles')) as found`;
 
 /** Notes of a pool, or of what stands for one, whether its tables are distributed. */
-function noteDistributed(database: object, isDistributed: boolean): void {
+export function noteDistributed(database: object, isDistributed: boolean): void {
   known.set(database, isDistributed);
 }
 
@@ -46,6 +46,12 @@ export function findDistribution(pool: () => pg.Pool) {
   };
 }
 
+/**
+ * A plan for whatever is given cannot say on which node that is. What a transaction says of time-outs is for its nodes as
+ * well: a wait for a lock is there, and would else end as a statement that takes too long.
+ */
+const sessionStatement = "set plan_cache_mode = auto; set citus.propagate_set_commands = 'local'";
+
 async function prepare(pool: pg.Pool, client: pg.PoolClient): Promise<void> {
   const isDistributed = known.get(pool) ?? (await lookAt(client));
   if (isDistributed === undefined) {
@@ -55,10 +61,18 @@ async function prepare(pool: pg.Pool, client: pg.PoolClient): Promise<void> {
   }
   noteDistributed(pool, isDistributed);
   if (!isDistributed) return;
-  // A plan for whatever is given cannot say on which node that is.
-  await client.query('set plan_cache_mode = auto');
+  await client.query(sessionStatement);
   noteDistributed(client, true);
-  sayOneWorkspace(client);
+  sayOneWorkspace(client, plannerOf(pool));
+}
+
+/** What a session says to its planner: its nodes have planners of their own, with sessions that nobody has told. */
+const PLANNER = /-c ((?:enable_\w+|jit)=\w+)/g;
+
+/** Of a pool's sessions, as a transaction says it on each node that it comes to. */
+function plannerOf(pool: pg.Pool): string[] {
+  const { options = '' } = pool.options as { options?: string };
+  return [...options.matchAll(PLANNER)].map(([, setting]) => `set local ${setting}`);
 }
 
 /** What the transaction of a connection has said. */
@@ -101,6 +115,8 @@ export async function takePlace(tx: pg.PoolClient, workspaceId: string): Promise
 
 /** What ends a transaction, or begins one: the row of its place may be gone. */
 const BOUND = /^\s*(?:begin|commit|rollback)\b(?!\s+to\b)/i;
+const BEGIN = /^\s*begin\b/i;
+const SETS = /^\s*set local\b/i;
 
 // biome-ignore lint/suspicious/noExplicitAny: As `pg` has it: text or an object, values, a function.
 type Query = (...given: any[]) => any;
@@ -112,8 +128,14 @@ interface Statement {
   submit?: unknown;
 }
 
+/** A node is told the whole message in which a setting comes, once for each in it: so each has one of its own. */
+async function sendEach(query: Query, statements: string[]): Promise<unknown> {
+  const [first] = await Promise.all(statements.map((statement) => query(statement)));
+  return first;
+}
+
 /** From now on the connection's statements are sent in their form for one workspace. */
-function sayOneWorkspace(client: pg.PoolClient): void {
+function sayOneWorkspace(client: pg.PoolClient, planner: string[]): void {
   const query = client.query.bind(client) as Query;
   const saying: Saying = { lastValues: new Map(), place: undefined };
   sayings.set(client, saying);
@@ -121,6 +143,10 @@ function sayOneWorkspace(client: pg.PoolClient): void {
     const [values] = given;
     if (typeof statement === 'string') {
       if (BOUND.test(statement)) saying.place = undefined;
+      if (BEGIN.test(statement) || SETS.test(statement)) {
+        const settings = BEGIN.test(statement) ? planner : [];
+        return sendEach(query, [...statement.split(';'), ...settings]);
+      }
       if (!Array.isArray(values)) return query(statement, ...given);
       const said = sayWorkspace(statement, values, saying);
       return query(said.text, said.values, ...given.slice(1));

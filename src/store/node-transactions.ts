@@ -10,8 +10,8 @@ import type { Pool } from './database.ts';
 export type NodeNumbers = Map<string, bigint>;
 
 interface Said {
-  nodename: string;
-  nodeport: number;
+  id: string;
+  address: string;
   success: boolean;
   result: string;
 }
@@ -22,7 +22,12 @@ class NodeAway extends Error {
   readonly code = '08006';
 }
 
-const askStatement = 'select nodename, nodeport, success, result from run_command_on_workers($1)';
+/** The coordinator is a node as well: it may have shards of its own. */
+const askStatement = `
+  select
+    nodeid::text as id, nodename || ':' || nodeport as address, success, result
+  from run_command_on_all_nodes($1)
+  join pg_dist_node using (nodeid)`;
 
 /** A number of a transaction of its own on each node, later than all that were given out there. */
 const takeCommand = 'select pg_current_xact_id()::text';
@@ -59,9 +64,8 @@ export function haveEnded(taken: NodeNumbers, oldest: NodeNumbers): boolean {
 
 async function ask(pool: Pool, command: string): Promise<[node: string, result: string][]> {
   const { rows } = await pool.query<Said>(askStatement, [command]);
-  return rows.map(({ nodename, nodeport, success, result }) => {
-    const node = `${nodename}:${nodeport}`;
-    if (!success) throw new NodeAway(`the node ${node} does not answer: ${result}`);
-    return [node, result];
+  return rows.map(({ id, address, success, result }) => {
+    if (!success) throw new NodeAway(`the node ${address} does not answer: ${result}`);
+    return [id, result];
   });
 }

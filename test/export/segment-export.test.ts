@@ -123,7 +123,9 @@ async function failAndTidy(config: ReturnType<typeof settings>, segmentId: strin
   await archiveSegment(pool, actor, { workspaceId, id: segmentId, name: segmentId });
   const failed = await working(config, () => ended(workspaceId));
   expect(failed).toMatchObject({ state: 'failed', lastError: 'the segment was archived' });
-  await pool.query(`update segment_exports set expires_at = expires_at - interval '2 hours'`);
+  await pool.query('update segment_exports set expires_at = $1 where expires_at is not null', [
+    new Date(Date.now() - 3_600_000),
+  ]);
   await tidyExports(pool as never, config);
 }
 

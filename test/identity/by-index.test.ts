@@ -8,7 +8,7 @@ import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
 import { applyObjects } from '../../workers/batch/apply.ts';
 import { settleHistories, settleTombstones } from '../../workers/upkeep/tombstones.ts';
-import { createDatabase } from '../setup/fixtures.ts';
+import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
 import { alias, by, identity, merge, remove } from './objects.ts';
@@ -20,7 +20,7 @@ const tables =
 
 let database: Database;
 beforeAll(async () => {
-  const { url } = await createDatabase();
+  const { url } = await createDatabaseOfOne();
   database = openDatabase(url, 2, { session: everyStatementByIndex });
 });
 afterAll(() => database.stop());

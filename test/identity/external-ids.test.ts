@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
-import { deliver, silent } from '../workers/batch.ts';
+import { deliver, makeTriggers, silent } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene } from './scene.ts';
 
@@ -153,10 +153,11 @@ describe('an external id is removed', () => {
 
 it('an object that the store refuses has an outcome too, and a dead letter', async () => {
   await scene.apply([has('refused', {}), has('fine', {})]);
-  await scene.rows(`
-    create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$;
-    create trigger refuse before update on profiles
-      for each row when (new.external_id = 'poison') execute function refuse();`);
+  await makeTriggers(scene.pool, [
+    `create function refuse() returns trigger language plpgsql as $$ begin raise exception 'refused'; end $$`,
+    `create trigger refuse before update on profiles
+      for each row when (new.external_id = 'poison') execute function refuse()`,
+  ]);
   const [poison, fine] = [rename('refused', 'poison'), rename('fine', 'finer')];
   const delivery = deliver({ id: scene.workspaceId }, [poison, fine]);
   expect(await applyBatch(scene.pool, [delivery], silent)).toMatchObject({ deadLetters: [poison.id] });

@@ -9,7 +9,8 @@ import { applyBatch } from '../../workers/batch/run.ts';
 import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
-import { deliver, event, point, silent } from '../workers/batch.ts';
+import { makeGate, passGate } from '../setup/nodes.ts';
+import { deliver, event, makeTriggers, point, silent } from '../workers/batch.ts';
 import {
   DEADLINE,
   FILLING,
@@ -220,24 +221,22 @@ describe('G1: what a merge or delete leaves among the dead letters', () => {
 
 test('G3: a delete that commits while a dead letter is being replayed is followed by no effect of it', async () => {
   const { some } = await growLetters('overtaken', { letters: 1 });
-  await pool.query(`
-    create function wait_at_gate() returns trigger language plpgsql as $$
+  await makeTriggers(pool, [
+    `create function wait_at_gate() returns trigger language plpgsql as $$
     begin
-      perform pg_advisory_xact_lock_shared(7);
+      ${passGate(7)}
       return new;
-    end $$;
-    create trigger wait_at_gate before insert on events
-      for each row when (new.name = 'held up') execute function wait_at_gate()`);
-  const gate = await pool.connect();
-  await gate.query('select pg_advisory_lock(7)');
+    end $$`,
+    `create trigger wait_at_gate before insert on events
+      for each row when (new.name = 'held up') execute function wait_at_gate()`,
+  ]);
+  const gate = await makeGate(url, 7);
+  await gate.shut();
   const replay = applyBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
-  await waitUntil(
-    async () => (await gate.query("select from pg_stat_activity where wait_event = 'advisory'")).rowCount,
-    { what: 'the replay to be under way' },
-  );
+  await waitUntil(gate.isWaitedFor, { what: 'the replay to be under way' });
   await store(remove('overtaken'));
-  await gate.query('select pg_advisory_unlock(7)');
-  gate.release();
+  await gate.open();
+  await gate.stop();
   await expect(replay).rejects.toThrow('deleted with its user while it was being replayed');
   expect(await usersNamed('overtaken')).toBe(0);
   await settle();

@@ -11,8 +11,10 @@ import { readPeaks } from '../../tools/bench/peak-memory.ts';
 import { remove } from '../identity/objects.ts';
 import { leaveBehind, temporaryFolder } from '../setup/left-behind.ts';
 import { lengthOf } from '../setup/length.ts';
+import { askEverywhere, makeGate, passGate } from '../setup/nodes.ts';
 import { startProcess } from '../setup/processes.ts';
 import { waitUntil } from '../setup/wait-until.ts';
+import { makeTriggers } from '../workers/batch.ts';
 import * as at from './scene.ts';
 import { begin, content, end, fill, inFolder, nextMonth, other, restore, withStore } from './scene.ts';
 
@@ -24,10 +26,10 @@ let store: ObjectStore;
 
 beforeAll(async () => {
   await begin();
-  await at.pool.query(
+  await makeTriggers(at.pool, [
     `create function hold_here() returns trigger language plpgsql as
-       'begin perform pg_advisory_xact_lock_shared(${HELD}); return coalesce(new, old); end'`,
-  );
+       'begin ${passGate(HELD)} return coalesce(new, old); end'`,
+  ]);
 });
 afterAll(end);
 beforeEach(async () => {
@@ -56,15 +58,12 @@ async function heldAt(
   work: (held: Killed) => Promise<void> | void,
 ): Promise<Killed> {
   const table = /\bon (\w+)/.exec(statement)![1]!;
-  await at.pool.query(`create trigger held before ${statement} execute function hold_here()`);
-  const holder = await at.pool.connect();
-  await holder.query(`select pg_advisory_lock(${HELD})`);
+  await makeTriggers(at.pool, [`create trigger held before ${statement} execute function hold_here()`]);
+  const gate = await makeGate(at.scene.url, HELD);
+  await gate.shut();
   const held = start(args);
   try {
-    const waits = `select from pg_locks where locktype = 'advisory' and objid = ${HELD} and not granted`;
-    await waitUntil(async () => (await at.scene.rows(waits)).length > 0, {
-      what: `the process at: ${statement}`,
-    });
+    await waitUntil(gate.isWaitedFor, { what: `the process at: ${statement}` });
     await work(held);
   } catch (failed) {
     // Nothing of it may wait for the next test.
@@ -72,11 +71,11 @@ async function heldAt(
     throw failed;
   } finally {
     // What the server has got of a process is carried out after its death; COMMIT has not come.
-    await holder.query(`select pg_advisory_unlock(${HELD})`);
-    holder.release();
+    await gate.open();
+    await gate.stop();
     await held.exit;
     await isFree();
-    await at.pool.query(`drop trigger held on ${table}`);
+    await makeTriggers(at.pool, [`drop trigger held on ${table}`]);
   }
   return held;
 }
@@ -86,7 +85,9 @@ const killAt = (statement: string, args: string[]) => heldAt(statement, args, ki
 /** The sessions of the dead process have ended. */
 async function isFree(): Promise<void> {
   const held = `select from pg_locks where locktype = 'advisory' and database = (select oid from pg_database where datname = current_database())`;
-  await waitUntil(async () => (await at.scene.rows(held)).length === 0, { what: 'the end of its sessions' });
+  await waitUntil(async () => (await askEverywhere(at.scene.url, held)).length === 0, {
+    what: 'the end of its sessions',
+  });
 }
 
 /** Objects of the index, and of the archive. */

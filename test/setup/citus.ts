@@ -5,7 +5,7 @@ import { leaveBehind } from './left-behind.ts';
 /** A database of a Citus at its coordinator, as somebody who may make others: `postgres://…`. Empty: there is none. */
 export const citusUrl = process.env.CITUS_URL;
 
-interface Node {
+export interface Node {
   nodename: string;
   nodeport: number;
 }
@@ -16,9 +16,16 @@ interface CitusDatabase {
   drop(): Promise<void>;
 }
 
+interface Making {
+  /** Behind which address a node is known to the others; its own unless told. */
+  addressOf?(node: Node): Promise<Node>;
+  /** The coordinator has all shards, and there is no other node. */
+  alone?: boolean;
+}
+
 /** An empty database of its own on every node of the Citus that CITUS_URL names. Dropped after the file at the latest. */
-export async function createCitusDatabase(): Promise<CitusDatabase> {
-  const database = await makeDatabase(newName());
+export async function createCitusDatabase(making: Making = {}): Promise<CitusDatabase> {
+  const database = await makeDatabase(newName(), making);
   leaveBehind(database.drop);
   return database;
 }
@@ -51,14 +58,20 @@ export async function copyCitusDatabase(template: string): Promise<CitusDatabase
   const name = newName();
   const drop = () => dropDatabase(name);
   leaveBehind(drop);
-  for (const node of await everyNode())
+  for (const node of await everyNode()) {
     await ask(at('', node), `create database ${name} template ${template} strategy file_copy`);
+    // Settings of a database are not copied.
+    await ask(at('', node), `alter database ${name} set jit = off`);
+  }
   return { url: at(name), drop };
 }
 
 const newName = () => `test_${randomBytes(6).toString('hex')}`;
 
-async function makeDatabase(name: string): Promise<CitusDatabase> {
+async function makeDatabase(
+  name: string,
+  { addressOf = async (node) => node, alone = false }: Making = {},
+): Promise<CitusDatabase> {
   const { hostname, port } = new URL(citusUrl!);
   const [coordinator, ...nodes] = await everyNode();
   for (const node of [coordinator, ...nodes]) {
@@ -66,8 +79,12 @@ async function makeDatabase(name: string): Promise<CitusDatabase> {
     await ask(at(name, node), 'create extension citus');
   }
   await ask(at(name), `select citus_set_coordinator_host('${hostname}', ${Number(port || 5432)})`);
-  for (const { nodename, nodeport } of nodes)
+  if (alone)
+    await ask(at(name), `select citus_set_node_property('${hostname}', ${Number(port || 5432)}, 'shouldhaveshards', true)`);
+  for (const node of alone ? [] : nodes) {
+    const { nodename, nodeport } = await addressOf(node);
     await ask(at(name), `select citus_add_node('${nodename}', ${nodeport})`);
+  }
   return { url: at(name), drop: () => dropDatabase(name) };
 }
 

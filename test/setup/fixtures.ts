@@ -21,6 +21,11 @@ export function createDatabase(): Promise<TestDatabase> {
   return citusTemplate ? copyCitusDatabase(citusTemplate) : copyDatabase(TEMPLATE);
 }
 
+/** The same of one Postgres, also where tests run on a Citus: for what is about its planner, its files or its migrations. */
+export function createDatabaseOfOne(): Promise<TestDatabase> {
+  return copyDatabase(TEMPLATE);
+}
+
 /** A cluster that has been made, in a data folder where there is none: for tests of what comes behind that. */
 export function useMadeCluster(home: string): void {
   copyCluster(inject('madeCluster'), home);

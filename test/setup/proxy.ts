@@ -1,17 +1,28 @@
+import { execFileSync } from 'node:child_process';
+import { readFileSync } from 'node:fs';
 import { createServer, connect as dial, type Socket } from 'node:net';
-import { leaveBehind } from './left-behind.ts';
+import path from 'node:path';
+import { TLSSocket } from 'node:tls';
+import { leaveBehind, temporaryFolder } from './left-behind.ts';
 
 /**
  * A TCP proxy in front of a store, which can stand still, as a host that hangs does, or be away. Closed at
  * the end.
+ *
+ * @param reads whoever asks the Postgres behind it for TLS has it with the proxy, which so sees what is said
  */
-export async function startProxy(url: string) {
+export async function startProxy(url: string, { reads = false } = {}) {
   const target = new URL(url);
+  const certificate = reads ? makeCertificate() : undefined;
   const sockets = new Set<Socket>();
   /** What arrived while it stands still; absent while it does not. */
   let held: (() => void)[] | undefined;
+  /** What stops a client's connection once it says it; absent: nothing does. */
+  let fatal: string | undefined;
+  const stopped = new Set<Socket>();
 
-  const server = createServer((client) => {
+  const server = createServer(async (from) => {
+    const client = certificate ? await withTls(from, certificate) : from;
     const store = dial({ host: target.hostname, port: Number(target.port) });
     for (const [from, to] of [
       [client, store],
@@ -25,7 +36,8 @@ export async function startProxy(url: string) {
       });
       from.on('data', (chunk) => {
         const pass = () => void (to.destroyed || to.write(chunk));
-        if (held) held.push(pass);
+        if (fatal && from === client && chunk.includes(fatal)) stopped.add(client);
+        if (held && (!fatal || stopped.has(from))) held.push(pass);
         else pass();
       });
     }
@@ -49,6 +61,11 @@ export async function startProxy(url: string) {
     standStill() {
       held ??= [];
     },
+    /** A client that says this is heard no more, from then on, and everybody else is. */
+    holdBack(text: string) {
+      held ??= [];
+      fatal = text;
+    },
     /** Whether something was sent since. */
     isWaitedFor: () => held !== undefined && held.length > 0,
     /** Connections end and are refused. */
@@ -56,10 +73,39 @@ export async function startProxy(url: string) {
     /** From either. */
     async comeBack() {
       for (const pass of held ?? []) pass();
-      held = undefined;
+      [held, fatal] = [undefined, undefined];
+      stopped.clear();
       if (!server.listening) await listen(port);
     },
   };
 }
 
 export type StoreProxy = Awaited<ReturnType<typeof startProxy>>;
+
+interface Certificate {
+  key: Buffer;
+  cert: Buffer;
+}
+
+function makeCertificate(): Certificate {
+  const folder = temporaryFolder('penstock-proxy-');
+  const words = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=proxy';
+  execFileSync('openssl', [...words.split(' '), '-keyout', 'key', '-out', 'cert'], { cwd: folder, stdio: 'pipe' });
+  const read = (name: string) => readFileSync(path.join(folder, name));
+  return { key: read('key'), cert: read('cert') };
+}
+
+/** What a client of Postgres asks in the beginning: its length, and a number that stands for TLS. */
+const ASKS_FOR_TLS = '0000000804d2162f';
+
+async function withTls(client: Socket, certificate: Certificate): Promise<Socket> {
+  client.on('error', () => {});
+  const asked = await new Promise<Buffer>((resolve) => client.once('data', resolve));
+  client.pause();
+  if (asked.toString('hex') !== ASKS_FOR_TLS) {
+    client.unshift(asked);
+    return client;
+  }
+  client.write('S');
+  return new TLSSocket(client, { isServer: true, ...certificate });
+}

@@ -14,7 +14,7 @@ import { listPartitions, ownersIn } from '../../src/store/partitions.ts';
 import { leaseExports } from '../../src/store/segment-export-leases.ts';
 import { leaseDestinations } from '../../src/store/stream-leases.ts';
 import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
-import { createDatabase } from '../setup/fixtures.ts';
+import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { refused } from './distributed/refused.ts';
 import { sendEverything } from './plans/everything.ts';
 import { fill } from './plans/fill.ts';
@@ -80,7 +80,7 @@ test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL n
 
 /** Each text once, as the functions of the store send them to one Postgres. */
 async function everyStatement(): Promise<Sent[]> {
-  const database = openDatabase((await createDatabase()).url, 1);
+  const database = openDatabase((await createDatabaseOfOne()).url, 1);
   const filled = await fill(database.pool);
   const tx = await database.pool.connect();
   try {

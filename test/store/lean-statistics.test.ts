@@ -1,6 +1,6 @@
 import { expect, test } from 'vitest';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { createDatabase } from '../setup/fixtures.ts';
+import { createDatabaseOfOne } from '../setup/fixtures.ts';
 
 /** PostgreSQL's own target of 100 samples 30,000 rows. */
 const MOST = 10;
@@ -8,7 +8,7 @@ const MOST = 10;
 const grown = ['profiles', 'user_aliases', 'event_summaries', 'purchase_summaries', 'events', 'purchases'];
 
 test('G5: what ANALYZE costs the tables that grow with each object is bounded, also in partitions to come', async () => {
-  const { url } = await createDatabase();
+  const { url } = await createDatabaseOfOne();
   const database = openDatabase(url, 1);
   try {
     await database.pool.query("select ensure_month_partitions(now() + interval '1 year', 1)");

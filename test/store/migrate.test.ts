@@ -6,7 +6,7 @@ import { expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { createBareDatabase, createDatabase } from '../setup/fixtures.ts';
+import { createBareDatabase, createDatabase, createDatabaseOfOne } from '../setup/fixtures.ts';
 
 const folder = path.join(packageRoot, 'prisma/migrations');
 const migrations = readdirSync(folder, { withFileTypes: true })
@@ -70,7 +70,7 @@ test('a migration that fails is named, changes nothing and can be run again', as
 });
 
 test('a migration does not stand before a table that is held: others use it meanwhile, and who is in the way is told', async () => {
-  const { url } = await createDatabase();
+  const { url } = await createDatabaseOfOne();
   const column = 'alter table sync_row_errors drop column synced cascade';
   const name = '0018_synced_rows_with_warnings';
   await query(url, `${column}; delete from _prisma_migrations where migration_name = '${name}'`);
@@ -102,7 +102,7 @@ test('a migration does not stand before a table that is held: others use it mean
 });
 
 test('a migration that is chosen to end a deadlock is tried again', async () => {
-  const { url } = await createDatabase();
+  const { url } = await createDatabaseOfOne();
   const name = '0018_synced_rows_with_warnings';
   const undo = `alter table sync_row_errors drop column synced cascade; delete from _prisma_migrations where migration_name = '${name}'`;
   await query(url, undo);
@@ -140,7 +140,7 @@ test('a job that goes from active back to waiting keeps its place', async () => 
 });
 
 test('the Prisma models read every table that they name', async () => {
-  const { url } = await createDatabase();
+  const { url } = await createDatabaseOfOne();
   const database = openDatabase(url, 2);
   try {
     const { prisma } = database;

@@ -8,7 +8,7 @@ import { openDatabase } from '../../src/store/open-database.ts';
 import { openRetentionPool } from '../../src/store/retention.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { alias, identity } from '../identity/objects.ts';
-import { createDatabase } from '../setup/fixtures.ts';
+import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { email, says } from '../subscription/scene.ts';
 import { attributes, deliver, event, point, silent } from '../workers/batch.ts';
 import { exceptions, keys } from './distributed/exceptions.ts';
@@ -39,7 +39,7 @@ let lines: Set<string>;
 let ways: (Access & { site: string })[];
 
 beforeAll(async () => {
-  const { url } = await createDatabase();
+  const { url } = await createDatabaseOfOne();
   edge = openDatabase(url, 1);
   workers = openDatabase(url, 1, { session: everyStatementByIndex });
   retention = openRetentionPool(url);

@@ -3,7 +3,7 @@ import { newId } from '../../src/platform/ids.ts';
 import type { Connection, Database, Pool } from '../../src/store/database.ts';
 import { analyzeGrown, everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { createDatabase } from '../setup/fixtures.ts';
+import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { longReads } from './plans/allowed.ts';
 import type { Asking } from './plans/asking.ts';
 import { type Filled, fillUncounted, leaveUnwatched } from './plans/fill.ts';
@@ -145,7 +145,7 @@ describe.each<[string, (pool: Pool) => Promise<unknown>]>([
   ['but for a few rows that were counted', countAFew],
 ])('G8: with plans that were made for empty tables %s,', (_, prepare) => {
   beforeAll(async () => {
-    const { url } = await createDatabase();
+    const { url } = await createDatabaseOfOne();
     filling = openDatabase(url, 1);
     workers = openDatabase(url, 1, { session: everyStatementByIndex });
     await leaveUnwatched(filling.pool);

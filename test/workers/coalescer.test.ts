@@ -4,6 +4,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { makeGate, passGate } from '../setup/nodes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { createStore, deliver, event, makeTriggers, point, readSums, silent } from './batch.ts';
 
@@ -67,48 +68,41 @@ test('small envelopes that are large together do not wait either', async () => {
 });
 
 test('G3: what waits of a lane stays behind its part in work, also when transactions are small and slow', async () => {
-  const { pool: own, workspace } = await createStore();
+  const { url, pool: own, workspace } = await createStore();
   await makeTriggers(own, [
     `create function wait_for_go() returns trigger language plpgsql as $$
     begin
-      perform pg_advisory_xact_lock_shared(1);
+      ${passGate(1)}
       return new;
     end $$`,
     `create trigger wait_for_go before insert on events
       for each row when (new.name = 'slow') execute function wait_for_go()`,
   ]);
   const coalescer = createCoalescer(own, { metrics: createWorkerMetrics(), log: silent });
-  const holder = await own.connect();
-  /** Everything that is slow waits until `go`. */
-  const hold = () => holder.query('select pg_advisory_lock(1)');
-  const go = () => holder.query('select pg_advisory_unlock(1)');
+  /** Everything that is slow waits while it is shut. */
+  const gate = await makeGate(url, 1);
   const named = async (name: string) =>
     (await own.query('select count(*)::integer as count from events where name = $1', [name])).rows[0].count;
 
   // A slow transaction, after which no further one is large.
-  await hold();
+  await gate.shut();
   const slow = coalescer.apply(deliver(workspace, [event('ann', 'slow')]));
-  await waitUntil(isWaiting, { what: 'the slow event' });
+  await waitUntil(gate.isWaitedFor, { what: 'the slow event' });
   await sleep(1100);
-  await go();
+  await gate.open();
   await slow;
 
-  await hold();
+  await gate.shut();
   const run = coalescer.apply(
     deliver(workspace, [event('ann', 'slow')]),
     deliver(workspace, [event('ann', 'behind')]),
   );
-  await waitUntil(isWaiting, { what: 'the first envelope of the run' });
+  await waitUntil(gate.isWaitedFor, { what: 'the first envelope of the run' });
   await coalescer.apply(deliver(workspace, visits(500), 1));
   expect(await named('behind')).toBe(0);
-  await go();
+  await gate.open();
   await run;
   expect(await named('behind')).toBe(1);
-  holder.release();
+  await gate.stop();
   await own.end();
-
-  async function isWaiting(): Promise<boolean> {
-    const { rows } = await own.query(`select from pg_stat_activity where wait_event = 'advisory'`);
-    return rows.length > 0;
-  }
 });

@@ -6,7 +6,7 @@ import { NotOfOneWorkspace } from '../../src/store/one-workspace.ts';
 import { ALONE, BISECTING } from '../../workers/batch/bisect.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { classify, triesOf } from '../../workers/batch/failures.ts';
-import { LIMITS } from '../../workers/batch/run.ts';
+import { applyTogether, LIMITS } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { createDatabase, waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -184,6 +184,21 @@ describe('G4: a statement that the store cannot plan is a fault of the service',
     expect(await lettersOf()).toEqual([]);
     expect(await readSums(pool, workspace)).toMatchObject({ events: 1, points: 4 });
   });
+});
+
+test('G4: a wait for what somebody else has in hand is none for the objects, wherever their rows lie', async () => {
+  await applyTogether(pool, [deliver(workspace, [point('held')])]);
+  const holder = await pool.connect();
+  await holder.query('begin');
+  await holder.query('select from profiles where workspace_id = $1 and external_id = $2 for update', [
+    workspace.id,
+    'held',
+  ]);
+  const error = await applyTogether(pool, [deliver(workspace, [point('held')])]).catch((caught) => caught);
+  await holder.query('rollback');
+  holder.release();
+  expect(error).toMatchObject({ code: '55P03' });
+  expect(classify(error)).toBe('transient');
 });
 
 test('a wait for a lock fails before its statement does: it must not look as if the objects took too long', () => {

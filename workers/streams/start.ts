@@ -1,5 +1,6 @@
 import type { Service } from '../../src/platform/lifecycle.ts';
 import { poll } from '../../src/platform/poll.ts';
+import { isDistributed } from '../../src/store/distributed.ts';
 import { listDestinations } from '../../src/store/stream-destinations.ts';
 import { watchHorizon } from '../../src/store/stream-horizon.ts';
 import { leaseDestinations } from '../../src/store/stream-leases.ts';
@@ -11,6 +12,8 @@ import { deliverTo } from './deliver.ts';
 const LEASE_INTERVAL_MS = 500;
 /** How often the horizon is looked at, while something is delivered. */
 const HORIZON_INTERVAL_MS = 100;
+/** The same where each look takes a connection to each node. */
+const HORIZON_APART_MS = 500;
 const METRICS_INTERVAL_MS = 10_000;
 const TRIM_INTERVAL_MS = 60_000;
 const TRIM_ROWS = 500;
@@ -67,10 +70,14 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
     },
     failed,
   );
+  let looked = Number.NEGATIVE_INFINITY;
   const horizons = poll(
     HORIZON_INTERVAL_MS,
     async () => {
-      if (places.some(({ working }) => working.size > 0)) await horizon.look();
+      if (places.every(({ working }) => working.size === 0)) return;
+      if (performance.now() - looked < HORIZON_APART_MS && (await isDistributed(pool))) return;
+      await horizon.look();
+      looked = performance.now();
     },
     failed,
   );

@@ -2,7 +2,7 @@ import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import { type Connection, inTransaction, type Pool, sendTogether } from '../../src/store/database.ts';
-import { forEachWorkspace } from '../../src/store/distributed.ts';
+import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts';
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
 import { bringFailures, eraseFailures, strikeOffNames } from '../../src/store/failures-of-users.ts';
@@ -38,7 +38,14 @@ const SWEEP_INTERVAL_MS = 5000;
 /** Profiles taken at a time. */
 const CHUNK = 200;
 
-const LONGEST_PAUSE_MS = 100;
+/** Milliseconds between two looks at what is under way: the first pause, and the longest. */
+const PAUSES = { first: 1, longest: 100 };
+
+/** Where it is the nodes that know, since each look takes a connection to each of them. */
+const PAUSES_APART = { first: 100, longest: 1000 };
+
+/** Milliseconds between two pages there, unless there is more than one. */
+const PAGE_APART_MS = 500;
 
 /**
  * Settles tombstones: does what is left to do for profiles that are gone, beside the lanes.
@@ -92,13 +99,16 @@ export function startSettling(pool: Pool, log: Log): Settler {
     const started = performance.now();
     const settled = await settleTombstones(pool, keys);
     // Half of the time belongs to the lanes: a user with a million events is erased in slices.
-    await rest(performance.now() - started, stopping.signal);
+    const taken = performance.now() - started;
+    const isApart = await isDistributed(pool);
+    await rest(isApart && keys.length < CHUNK ? Math.max(taken, PAGE_APART_MS) : taken, stopping.signal);
     return settled;
   }
 
   async function horizonPassed(): Promise<void> {
     const horizon = await readHorizon(pool);
-    const pause = backOff(1, LONGEST_PAUSE_MS);
+    const { first, longest } = (await isDistributed(pool)) ? PAUSES_APART : PAUSES;
+    const pause = backOff(first, longest);
     while (!stopping.signal.aborted && !(await isPassed(pool, horizon))) await rest(pause(), stopping.signal);
   }
 

@@ -73,3 +73,17 @@ export const keys: Record<string, string> = {
   sync_row_errors_pkey: ROWS,
   sync_row_errors_place: ROWS,
 };
+
+const TURNS = 'looks whose turn it is: what follows is sent for one workspace after the other';
+const AT_ONCE = 'asks every shard at once';
+
+/** The same of statements that a distributed Postgres alone gets. */
+export const exceptionsApart: Record<string, string> = {
+  'counters.ts readUsageApart: usage': AT_ONCE,
+  'credentials.ts findBlockedApart: blocked_external_ids': AT_ONCE,
+  'erasures.ts eraseHistoriesApart: dropped_histories': TURNS,
+  'idempotency-keys.ts forgetKeysApart: idempotency_keys': TURNS,
+  'segment-export-leases.ts leaseExportsApart: segment_exports': TURNS,
+  'stream-destinations.ts listApart: stream_destinations': TURNS,
+  'stream-leases.ts leaseApart: stream_destinations': TURNS,
+};

@@ -2,6 +2,33 @@ import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
 import { packageRoot } from '../../../src/platform/package-root.ts';
 
+/** What is sent to a distributed Postgres alone: see test/store/distributed-statements.test.ts. */
+const distributedAlone = [
+  ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
+  ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
+  ...['stream-leases.ts leaseApart', 'stream-destinations.ts listApart'],
+  ...['record-apart.ts recordEventsApart', 'record-apart.ts recordPurchasesApart'],
+];
+
+/** What only a Citus takes, and what no table of a workspace is in: see test/store/citus.test.ts. */
+const onNodes: Record<string, string> = {
+  'distributed.ts lookAt': 'looks whether there is a Citus',
+  'distributed.ts prepare': 'sets the session',
+  'distributed.ts readPlaces': 'reads where sequences stand',
+  'distributed.ts takePlace': 'writes one row, of the workspace that it is given',
+  'stream-horizon.ts lookApart': 'reads where a sequence stands',
+  'node-transactions.ts ask': 'asks nodes for their transactions',
+  'distribute.ts requireCitus': 'asks what there is to distribute over',
+  'distribute.ts requireRoom': 'asks nodes for a setting',
+  'distribute.ts setNodes': 'sets the databases of nodes',
+  'distribute.ts distribute': 'distributes tables, once a release',
+  'distribute.ts prepare': 'distributes tables, once a release',
+  'distribute.ts copy': 'distributes tables, once a release',
+  'distribute.ts spread': 'distributes tables, once a release',
+  'distributed-triggers.ts dropFailureTriggers': 'makes triggers, once a release',
+  'distributed-triggers.ts makeFailureTriggers': 'makes triggers, once a release',
+};
+
 /** What sends statements that are none of the running service's, and why. */
 const apart: Record<string, string> = {
   'migrations.ts applyMigrations': 'makes the tables, once a release, before anything runs',
@@ -15,23 +42,8 @@ const apart: Record<string, string> = {
     'reads all of a partition on purpose, which nobody else reads or writes any more',
   'partitions.ts dropDetached': 'drops a partition that was detached',
   'retention-runs.ts aloneWithRetention': 'takes an advisory lock',
-  ...Object.fromEntries(
-    [
-      ...['counters.ts readUsageApart', 'credentials.ts findBlockedApart', 'erasures.ts eraseHistoriesApart'],
-      ...['idempotency-keys.ts forgetKeysApart', 'segment-export-leases.ts leaseExportsApart'],
-      ...[
-        'stream-leases.ts leaseApart',
-        'distributed.ts readPlaces',
-        'distributed.ts prepare',
-        'distributed.ts takePlace',
-      ],
-      ...['record-apart.ts recordEventsApart', 'record-apart.ts recordPurchasesApart'],
-      ...['stream-destinations.ts listApart', 'stream-horizon.ts lookApart', 'node-transactions.ts ask'],
-      ...['distributed.ts lookAt', 'distribute.ts requireCitus', 'distribute.ts distribute'],
-      ...['distribute.ts prepare', 'distribute.ts copy', 'distribute.ts spread'],
-      ...['distributed-triggers.ts dropFailureTriggers', 'distributed-triggers.ts makeFailureTriggers'],
-    ].map((site) => [site, 'is sent to a distributed Postgres alone: see test/store/citus.test.ts']),
-  ),
+  ...Object.fromEntries(distributedAlone.map((site) => [site, 'is sent to a distributed Postgres alone'])),
+  ...onNodes,
   'database.ts analyzeGrown': 'reads the catalog, and counts tables',
 };
 
@@ -82,13 +94,18 @@ export function siteOf(file: string, line: number): string {
 }
 
 /** Each `file:line` of the store that sends a statement. */
-export function linesOfStore(): string[] {
+export const linesOfStore = () => linesOf((site) => !(site in apart));
+
+/** The same of those that are sent to a distributed Postgres alone. */
+export const linesApart = () => linesOf((site) => distributedAlone.includes(site));
+
+function linesOf(isWanted: (site: string) => boolean): string[] {
   return sources
     .filter(({ file }) => file.startsWith('src/store/'))
     .map(({ file, text }) => ({ file: file.slice('src/store/'.length), lines: text.split('\n') }))
     .flatMap(({ file, lines }) =>
       lines.flatMap((line, index) =>
-        /\.query[(<]/.test(line) && !(siteOf(file, index + 1) in apart) ? [`${file}:${index + 1}`] : [],
+        /\.query[(<]/.test(line) && isWanted(siteOf(file, index + 1)) ? [`${file}:${index + 1}`] : [],
       ),
     )
     .sort();

@@ -1,0 +1,56 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { Database } from '../../src/store/database.ts';
+import { noteDistributed } from '../../src/store/distributed.ts';
+import { distributed, views } from '../../src/store/distributed-tables.ts';
+import { formsOf } from '../../src/store/one-workspace.ts';
+import { openDatabase } from '../../src/store/open-database.ts';
+import { createDatabaseOfOne } from '../setup/fixtures.ts';
+import { exceptionsApart } from './distributed/exceptions.ts';
+import { withoutWorkspace } from './distributed/without-workspace.ts';
+import { fill } from './plans/fill.ts';
+import { ofDistributed } from './plans/of-distributed.ts';
+import { recordingOn, type Sent } from './plans/record.ts';
+import { linesApart } from './plans/sources.ts';
+
+let database: Database;
+let sent: Sent[];
+let lines: Set<string>;
+
+/** One Postgres takes them as well: only the store is told that its tables are distributed. */
+beforeAll(async () => {
+  database = openDatabase((await createDatabaseOfOne()).url, 1);
+  const filled = await fill(database.pool);
+  const tx = await database.pool.connect();
+  try {
+    await tx.query('begin');
+    await tx.query(
+      'insert into dropped_histories (workspace_id, subject_kind, subject, up_to) values ($1, $2, $3, 0)',
+      [filled.workspaceId, 'email', 'user2@x.com'],
+    );
+    const { store, ...recorded } = recordingOn(tx);
+    noteDistributed(store, true);
+    for (const call of ofDistributed(store, filled)) {
+      await tx.query('savepoint filled');
+      await call();
+      await tx.query('rollback to savepoint filled');
+    }
+    ({ sent, lines } = recorded);
+  } finally {
+    await tx.query('rollback');
+    tx.release();
+  }
+});
+afterAll(() => database.stop());
+
+test('G7: of each statement that a distributed Postgres alone gets, each table that lies with its workspace has it from one scalar, but for those named with a reason', async () => {
+  const lying = { ...distributed, ...views, workspace_places: 'workspace_id' };
+  const found = new Set<string>();
+  for (const { text, site } of sent)
+    for (const form of formsOf(text))
+      for (const table of await withoutWorkspace(form, lying)) found.add(`${site}: ${table}`);
+  expect([...found].sort()).toEqual(Object.keys(exceptionsApart).sort());
+});
+
+test('each of them is judged', () => {
+  expect(linesApart().filter((line) => !lines.has(line))).toEqual([]);
+});
