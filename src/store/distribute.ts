@@ -30,14 +30,15 @@ interface WithoutRoom {
 }
 
 /**
- * Of each node, for whoever comes to it: compiling a plan takes a second, many times what it saves, and its session is not
- * the one that turns that off.
+ * For whoever comes to a node: to compile a plan takes a second, many times what it saves, and a node's session is not the
+ * one in which that is turned off. The coordinator tells the nodes.
  */
-const withoutCompiling = `
-  select nodename || ':' || nodeport as node, success, result
-  from run_command_on_all_nodes(format('alter database %I set jit = off', current_database()))
-  join pg_dist_node using (nodeid)
-  where not success`;
+const withoutCompiling = "select format('alter database %I set jit = off', current_database()) as statement";
+
+const compilingNodes = `
+  select nodename || ':' || nodeport as node, result
+  from run_command_on_workers('show jit')
+  where not success or result <> 'off'`;
 
 /** Tables that Citus knows already, those that it keeps on the coordinator alone left out. */
 const known = `
@@ -126,10 +127,12 @@ export async function distribute(pool: Pool, tell: (table: string) => void = () 
 const placesStatement = 'create table if not exists workspace_places (workspace_id uuid primary key)';
 
 async function setNodes(pool: Pool): Promise<void> {
-  const { rows } = await pool.query<Pick<WithoutRoom, 'node' | 'result'>>(withoutCompiling);
-  for (const { node, result } of rows)
+  const { rows } = await pool.query<{ statement: string }>(withoutCompiling);
+  await pool.query(rows[0]!.statement);
+  const { rows: others } = await pool.query<Pick<WithoutRoom, 'node' | 'result'>>(compilingNodes);
+  for (const { node, result } of others)
     throw new NotDistributable(
-      `the database cannot be set on ${node} (${result}): let the role of DATABASE_URL own it there`,
+      `the nodes need jit = off for the database of DATABASE_URL, and ${node} has ${result}: \`alter database … set jit = off\` there`,
     );
 }
 

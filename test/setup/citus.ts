@@ -61,7 +61,7 @@ export async function copyCitusDatabase(template: string): Promise<CitusDatabase
   for (const node of await everyNode()) {
     await ask(at('', node), `create database ${name} template ${template} strategy file_copy`);
     // Settings of a database are not copied.
-    await ask(at('', node), `alter database ${name} set jit = off`);
+    await ask(at('', node), `set citus.enable_ddl_propagation = off; alter database ${name} set jit = off`);
   }
   return { url: at(name), drop };
 }

@@ -79,11 +79,15 @@ const AT_ONCE = 'asks every shard at once';
 
 /** The same of statements that a distributed Postgres alone gets. */
 export const exceptionsApart: Record<string, string> = {
+  'archive-files.ts summarizeRetention: archive_erasures': AT_ONCE,
+  'archive-files.ts summarizeRetention: archive_files': AT_ONCE,
+  'archive-files.ts summarizeRetention: retention_policies': AT_ONCE,
   'counters.ts readUsageApart: usage': AT_ONCE,
   'credentials.ts findBlockedApart: blocked_external_ids': AT_ONCE,
   'erasures.ts eraseHistoriesApart: dropped_histories': TURNS,
   'idempotency-keys.ts forgetKeysApart: idempotency_keys': TURNS,
   'segment-export-leases.ts leaseExportsApart: segment_exports': TURNS,
+  'stream-destinations.ts createDestination: stream_log': PLACE,
   'stream-destinations.ts listApart: stream_destinations': TURNS,
   'stream-leases.ts leaseApart: stream_destinations': TURNS,
 };
