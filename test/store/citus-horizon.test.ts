@@ -16,21 +16,26 @@ import { email } from '../subscription/scene.ts';
 import { deliver, event, silent } from '../workers/batch.ts';
 
 describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
+  let database: Awaited<ReturnType<typeof createCitusDatabase>>;
   let pool: Pool;
   let workspace: TestWorkspace;
   /** In front of each node. */
   const proxies: StoreProxy[] = [];
 
   beforeAll(async () => {
-    const { url } = await createCitusDatabase({ addressOf: behindProxy });
-    pool = await distributed(url);
+    database = await createCitusDatabase({ addressOf: behindProxy });
+    pool = await distributed(database.url);
     workspace = await createWorkspace(pool);
     await createDestination(pool, {
       ...{ workspaceId: workspace.id, id: newId(), name: 'all', kind: 'webhook', secret: null },
       settings: { url: 'http://127.0.0.1:9/' },
     });
   });
-  afterAll(() => pool.end());
+  afterAll(async () => {
+    await pool.end();
+    // Before the proxies go, by which its nodes know each other.
+    await database.drop();
+  });
 
   async function behindProxy({ nodename, nodeport }: Node): Promise<Node> {
     const proxy = await startProxy(`postgres://${nodename}:${nodeport}/`, { reads: true });

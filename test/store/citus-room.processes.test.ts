@@ -1,4 +1,4 @@
-import { appendFileSync, existsSync, writeFileSync } from 'node:fs';
+import { appendFileSync, existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import pg from 'pg';
 import { expect, test } from 'vitest';
@@ -62,7 +62,8 @@ async function startNode(setting: string) {
   await first.stop();
   const at = (name: string) => path.join(first.PGDATA, name);
   appendFileSync(at('postgresql.conf'), `\nshared_preload_libraries = 'citus'\n${setting}\n`);
-  writeFileSync(at('pg_hba.conf'), `local all all trust\nhost all all 127.0.0.1/32 trust\n`);
+  const others = readFileSync(at('pg_hba.conf'), 'utf8');
+  writeFileSync(at('pg_hba.conf'), `host all postgres 127.0.0.1/32 trust\n${others}`);
   return startPostgresServer(programs!, home);
 }
 

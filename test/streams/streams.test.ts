@@ -1,4 +1,4 @@
-import { describe, expect, test, vi } from 'vitest';
+import { describe, expect, inject, test, vi } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { setDestinationState } from '../../src/store/stream-destinations.ts';
 import { watchHorizon } from '../../src/store/stream-horizon.ts';
@@ -199,7 +199,8 @@ describe('the horizon', () => {
     await appendLog(pool as never, entriesOf([entry]), new Date().toISOString());
     const sent = vi.spyOn(pool, 'query');
     await Promise.all(Array.from({ length: 20 }, () => watch.look()));
-    expect(sent.mock.calls.length).toBeLessThanOrEqual(3);
+    // Two looks, and one for the numbers; a look at nodes is one at the coordinator and one at them.
+    expect(sent.mock.calls.length).toBeLessThanOrEqual(inject('citusTemplate') ? 5 : 3);
     sent.mockRestore();
     await appendLog(pool as never, entriesOf([{ ...entry, id: newId() }]), new Date().toISOString());
     const before = BigInt(watch.horizon());
