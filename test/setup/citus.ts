@@ -80,7 +80,10 @@ async function makeDatabase(
   }
   await ask(at(name), `select citus_set_coordinator_host('${hostname}', ${Number(port || 5432)})`);
   if (alone)
-    await ask(at(name), `select citus_set_node_property('${hostname}', ${Number(port || 5432)}, 'shouldhaveshards', true)`);
+    await ask(
+      at(name),
+      `select citus_set_node_property('${hostname}', ${Number(port || 5432)}, 'shouldhaveshards', true)`,
+    );
   for (const node of alone ? [] : nodes) {
     const { nodename, nodeport } = await addressOf(node);
     await ask(at(name), `select citus_add_node('${nodename}', ${nodeport})`);

@@ -90,7 +90,10 @@ interface Certificate {
 function makeCertificate(): Certificate {
   const folder = temporaryFolder('penstock-proxy-');
   const words = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=proxy';
-  execFileSync('openssl', [...words.split(' '), '-keyout', 'key', '-out', 'cert'], { cwd: folder, stdio: 'pipe' });
+  execFileSync('openssl', [...words.split(' '), '-keyout', 'key', '-out', 'cert'], {
+    cwd: folder,
+    stdio: 'pipe',
+  });
   const read = (name: string) => readFileSync(path.join(folder, name));
   return { key: read('key'), cert: read('cert') };
 }

@@ -51,7 +51,11 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
    */
   async function commitLate(address: string): Promise<() => Promise<void>> {
     for (const proxy of proxies) proxy.holdBack('COMMIT PREPARED');
-    const applied = applyBatch(pool, [deliver(workspace, [email(address, { state: 'unsubscribed' })])], silent);
+    const applied = applyBatch(
+      pool,
+      [deliver(workspace, [email(address, { state: 'unsubscribed' })])],
+      silent,
+    );
     await waitUntil(() => proxies.some((proxy) => proxy.isWaitedFor()), { what: 'the second phase' });
     expect(await underWayAtCoordinator()).toBe(0);
     return async () => {

@@ -1,9 +1,10 @@
 import pg from 'pg';
-import { afterAll, beforeAll, expect, inject, it } from 'vitest';
+import { afterAll, beforeAll, expect, it } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { MAX_SHARING } from '../../src/store/identifiers.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
+import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { attributes, deliver, event, openPool, silent } from './batch.ts';
 
@@ -32,8 +33,7 @@ async function slowClock(step: number): Promise<pg.Pool> {
   } as pg.PoolConfig);
 }
 
-// Its clock is the coordinator's, and no node has it.
-it.skipIf(inject('citusTemplate'))(
+it.skipIf(isAboutOnePostgres("its clock is the coordinator's, and no node has it"))(
   'who was updated last has the address, also when two batches fall into one millisecond',
   async () => {
     const workspace = await createWorkspace(pool);

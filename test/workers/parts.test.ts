@@ -1,6 +1,6 @@
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
-import { afterAll, beforeAll, describe, expect, inject, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
@@ -9,6 +9,7 @@ import { applyBatch, applyPart } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import {
   applyInParts,
@@ -108,8 +109,7 @@ describe('G2: an envelope that is applied in parts has one effect', () => {
     },
   );
 
-  // None of those runs on a distributed Postgres.
-  test.skipIf(inject('citusTemplate'))(
+  test.skipIf(isAboutOnePostgres('no earlier release runs on a distributed Postgres'))(
     'and a worker of an earlier release, which claims the whole, is told to try again',
     async () => {
       const { delivery } = await scene();
