@@ -1,4 +1,5 @@
 import type { Connection } from '../../src/store/database.ts';
+import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 
 /** What a user has; `chain` finds whose the events of merged profiles are. */
@@ -95,6 +96,11 @@ const history = `
   where subscription_history.workspace_id = $1 and subject_kind <> 'profile'
   group by 1, 2, 3, 4 order by 1, 2, 3, 4`;
 
+/** In the form that a distributed Postgres takes as well. */
+const keptLetters = ofOneWorkspace(
+  'select kept.id from kept_dead_letters as kept where kept.workspace_id = $1::uuid',
+);
+
 /**
  * Everything that the store holds of a workspace but ids: two workspaces in which the same has happened look alike.
  *
@@ -104,7 +110,7 @@ export async function canonical(tx: Connection, { id, items }: { id: string; ite
   const ids = items.map(({ object }) => object.id);
   const ask = async (text: string, values: unknown[]) => (await tx.query(text, values)).rows;
   const people = (await ask(users, [id])).map((row) => JSON.stringify(row)).sort();
-  const letters = await ask('select id from kept_dead_letters where workspace_id = $1', [id]);
+  const letters = await ask(keptLetters, [id]);
   const outcomes = await ask('select object_id, error from outcomes where object_id = any($1::uuid[])', [
     ids,
   ]);

@@ -3,6 +3,7 @@ import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { everyStatementByIndex } from '../../src/store/database.ts';
 import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../src/store/dead-letters.ts';
+import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
@@ -59,14 +60,15 @@ async function growLetters(
     [integration],
   );
   await pool.query(
-    `insert into sync_row_errors (job_id, number, reason, identifiers)
-     select $1, number, 'reason', array['x:' || $2] from generate_series(1, $3::integer) as number`,
-    [integration, externalId, failedRows],
+    `insert into sync_row_errors (job_id, number, reason, identifiers, workspace_id)
+     select $1, number, 'reason', array['x:' || $2], $4 from generate_series(1, $3::integer) as number`,
+    [integration, externalId, failedRows, workspace.id],
   );
   const { rows } = await pool.query<{ id: string }>(
-    `(select id from dead_letters where request_id = $1 order by place limit 2)
-     union all (select id from dead_letters where request_id = $1 order by place desc limit 2)`,
-    [externalId],
+    `(select id from dead_letters where workspace_id = $2 and request_id = $1 order by place limit 2)
+     union all (
+       select id from dead_letters where workspace_id = $2 and request_id = $1 order by place desc limit 2)`,
+    [externalId, workspace.id],
   );
   return { id, some: rows.map((row) => row.id) };
 }
@@ -75,21 +77,25 @@ async function growLetters(
 async function stored(...externalIds: string[]) {
   const { rows } = await pool.query(
     `select
-       (select count(*)::integer from dead_letters where request_id = any($1)) as letters,
+       (select count(*)::integer from dead_letters where workspace_id = $2 and request_id = any($1)) as letters,
        (select count(*)::integer from sync_row_errors
-         where identifiers && array(select 'x:' || name from unnest($1::text[]) as name)) as "failedRows",
-       (select count(*)::integer from left_names) as names`,
-    [externalIds],
+         where workspace_id = $2
+           and identifiers && array(select 'x:' || name from unnest($1::text[]) as name)) as "failedRows",
+       (select count(*)::integer from left_names where workspace_id = $2) as names`,
+    [externalIds, workspace.id],
   );
   return rows[0];
 }
 
+/** In the form that a distributed Postgres takes as well. */
+const keptRows = ofOneWorkspace(`
+  select count(*)::integer as "failedRows"
+  from kept_row_errors as kept
+  where kept.identifiers @> array['x:' || $1::text] and kept.workspace_id = $2::uuid`);
+
 /** How many can be read, in each way in which they are. */
 async function readable(externalId: string, some: string[]) {
-  const { rows } = await pool.query(
-    `select count(*)::integer as "failedRows" from kept_row_errors where identifiers @> array['x:' || $1]`,
-    [externalId],
-  );
+  const { rows } = await pool.query(keptRows, [externalId, workspace.id]);
   const latest = await selectLatestWaiting(pool, 1000);
   return {
     letters: (await selectByRequest(pool, workspace.id, externalId)).length,
