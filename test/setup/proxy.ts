@@ -1,19 +1,16 @@
-import { execFileSync } from 'node:child_process';
-import { readFileSync } from 'node:fs';
 import { createServer, connect as dial, type Socket } from 'node:net';
-import path from 'node:path';
 import { TLSSocket } from 'node:tls';
-import { leaveBehind, temporaryFolder } from './left-behind.ts';
+import type { Certificate } from './certificate.ts';
+import { leaveBehind } from './left-behind.ts';
 
 /**
  * A TCP proxy in front of a store, which can stand still, as a host that hangs does, or be away. Closed at
  * the end.
  *
- * @param reads whoever asks the Postgres behind it for TLS has it with the proxy, which so sees what is said
+ * @param certificate whoever asks the Postgres behind it for TLS has it with the proxy, which so sees what is said
  */
-export async function startProxy(url: string, { reads = false } = {}) {
+export async function startProxy(url: string, { certificate }: { certificate?: Certificate } = {}) {
   const target = new URL(url);
-  const certificate = reads ? makeCertificate() : undefined;
   const sockets = new Set<Socket>();
   /** What arrived while it stands still; absent while it does not. */
   let held: (() => void)[] | undefined;
@@ -81,22 +78,6 @@ export async function startProxy(url: string, { reads = false } = {}) {
 }
 
 export type StoreProxy = Awaited<ReturnType<typeof startProxy>>;
-
-interface Certificate {
-  key: Buffer;
-  cert: Buffer;
-}
-
-function makeCertificate(): Certificate {
-  const folder = temporaryFolder('penstock-proxy-');
-  const words = 'req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 2 -subj /CN=proxy';
-  execFileSync('openssl', [...words.split(' '), '-keyout', 'key', '-out', 'cert'], {
-    cwd: folder,
-    stdio: 'pipe',
-  });
-  const read = (name: string) => readFileSync(path.join(folder, name));
-  return { key: read('key'), cert: read('cert') };
-}
 
 /** What a client of Postgres asks in the beginning: its length, and a number that stands for TLS. */
 const ASKS_FOR_TLS = '0000000804d2162f';

@@ -8,6 +8,7 @@ import { watchHorizon } from '../../src/store/stream-horizon.ts';
 import { readLog } from '../../src/store/stream-log.ts';
 import { isPassed, readHorizon } from '../../src/store/tombstones.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
+import { type Certificate, makeCertificate } from '../setup/certificate.ts';
 import { citusUrl, createCitusDatabase, type Node } from '../setup/citus.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { type StoreProxy, startProxy } from '../setup/proxy.ts';
@@ -21,8 +22,10 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   let workspace: TestWorkspace;
   /** In front of each node. */
   const proxies: StoreProxy[] = [];
+  let certificate: Certificate;
 
   beforeAll(async () => {
+    certificate = makeCertificate();
     database = await createCitusDatabase({ addressOf: behindProxy });
     pool = await distributed(database.url);
     workspace = await createWorkspace(pool);
@@ -38,7 +41,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   });
 
   async function behindProxy({ nodename, nodeport }: Node): Promise<Node> {
-    const proxy = await startProxy(`postgres://${nodename}:${nodeport}/`, { reads: true });
+    const proxy = await startProxy(`postgres://${nodename}:${nodeport}/`, { certificate });
     proxies.push(proxy);
     const { hostname, port } = new URL(proxy.url);
     return { nodename: hostname, nodeport: Number(port) };
