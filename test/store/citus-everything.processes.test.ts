@@ -4,7 +4,7 @@ import { describe, expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { citusUrl } from '../setup/citus.ts';
 
-/** Tests that say what Penstock does, whichever Postgres it has: each was green on a Citus (docs/scale.md). */
+/** Tests that say what Penstock does, whichever Postgres it has. Which were green on a Citus, and when: docs/scale.md. */
 const FOLDERS = [
   ...['contract', 'model', 'identity-model', 'guarantees/fences', 'workers', 'identity', 'subscription'],
   ...['sync', 'import', 'export', 'retention', 'preferences', 'streams'],

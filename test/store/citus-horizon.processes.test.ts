@@ -1,4 +1,4 @@
-import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, onTestFinished, test } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
@@ -50,9 +50,12 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   /**
    * Has a change of a state, of two phases, whose second one does not reach its node: at the coordinator it has ended.
    *
+   * It goes on when the test has ended at the latest: what stays prepared holds back whoever has a database on the node.
+   *
    * @returns lets it go on, and waits until it has taken effect
    */
   async function commitLate(address: string): Promise<() => Promise<void>> {
+    onTestFinished(() => Promise.all(proxies.map((proxy) => proxy.comeBack())).then(() => {}));
     for (const proxy of proxies) proxy.holdBack('COMMIT PREPARED');
     const applied = applyBatch(
       pool,
