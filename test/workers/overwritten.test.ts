@@ -72,7 +72,9 @@ test('G3: with several lanes the users of a batch are locked in one order before
   await holder.query('select from profiles where workspace_id = $1 for update', [workspace.id]);
   const delivery = { ...deliver(workspace, [attributes('ann', { set: { a: 2 } })]), lanes: 2 };
   const applied = applyBatch(pool, [delivery], silent);
-  await waitUntil(() => waitsForLock('wanted.place::integer%"externalId"'), { what: 'the lock to be waited for' });
+  await waitUntil(() => waitsForLock('wanted.place::integer%"externalId"'), {
+    what: 'the lock to be waited for',
+  });
   await holder.query('commit');
   holder.release();
   expect(await applied).toMatchObject({ kind: 'applied' });
