@@ -29,6 +29,20 @@ async function profileOf(user: string) {
 
 const apply = (...objects: AcceptedObject[]) => applyBatch(pool, [deliver(workspace, objects)], silent);
 
+/** Runs `meanwhile` while another transaction has done `statement` and not ended; that one commits at the end. */
+async function inOther(statement: string, values: unknown[], meanwhile: () => Promise<void>): Promise<void> {
+  const other = await pool.connect();
+  try {
+    await other.query('begin');
+    await other.query(statement, values);
+    await meanwhile();
+  } finally {
+    // Left open it would hold up whoever waits for the transactions of this server.
+    await other.query('commit');
+    other.release();
+  }
+}
+
 /** What waits for a lock of this database's, besides who asks. */
 async function waitsForLock(statement: string): Promise<boolean> {
   const { rows } = await pool.query(
@@ -45,19 +59,15 @@ test('G2: a user who is gone when it comes to overwrite them leaves nothing half
     attributes('bob', { set: { a: 2 } }),
     attributes('ann', { set: { a: 2 } }),
   ]);
-  const remover = await pool.connect();
-  await remover.query('begin');
-  await remover.query('delete from profiles where workspace_id = $1 and external_id = $2', [
-    workspace.id,
-    'ann',
-  ]);
-  const applied = applyTogether(pool, [delivery]).then(
-    () => 'applied',
-    (error: Error) => error.message,
-  );
-  await waitUntil(() => waitsForLock('update profiles'), { what: 'the update to wait for the other' });
-  await remover.query('commit');
-  remover.release();
+  let applied: Promise<string> | undefined;
+  const removal = 'delete from profiles where workspace_id = $1 and external_id = $2';
+  await inOther(removal, [workspace.id, 'ann'], async () => {
+    applied = applyTogether(pool, [delivery]).then(
+      () => 'applied',
+      (error: Error) => error.message,
+    );
+    await waitUntil(() => waitsForLock('update profiles'), { what: 'the update to wait for the other' });
+  });
   expect(await applied).toBe('profiles were merged or deleted while they were being changed');
   expect((await profileOf('bob')).custom).toEqual({ a: 1 });
   expect(await applyBatch(pool, [delivery], silent)).toMatchObject({ kind: 'applied', objects: 2 });
@@ -67,16 +77,14 @@ test('G2: a user who is gone when it comes to overwrite them leaves nothing half
 
 test('G3: with several lanes the users of a batch are locked in one order before any of them is changed', async () => {
   await apply(attributes('ann', { set: { a: 1 } }));
-  const holder = await pool.connect();
-  await holder.query('begin');
-  await holder.query('select from profiles where workspace_id = $1 for update', [workspace.id]);
   const delivery = { ...deliver(workspace, [attributes('ann', { set: { a: 2 } })]), lanes: 2 };
-  const applied = applyBatch(pool, [delivery], silent);
-  await waitUntil(() => waitsForLock('wanted.place::integer%"externalId"'), {
-    what: 'the lock to be waited for',
+  let applied: ReturnType<typeof applyBatch> | undefined;
+  await inOther('select from profiles where workspace_id = $1 for update', [workspace.id], async () => {
+    applied = applyBatch(pool, [delivery], silent);
+    await waitUntil(() => waitsForLock('wanted.place::integer%"externalId"'), {
+      what: 'the lock to be waited for',
+    });
   });
-  await holder.query('commit');
-  holder.release();
   expect(await applied).toMatchObject({ kind: 'applied' });
   expect((await profileOf('ann')).custom).toEqual({ a: 2 });
 });
