@@ -1,9 +1,11 @@
+import type { Writable } from 'node:stream';
 import type { Queue } from 'bullmq';
 import type { Pool } from 'pg';
 import { type Trace, traceOf } from '../jobs/traces.ts';
 import { type Service, within } from '../platform/lifecycle.ts';
 import { openLanes, type QueueConnection } from './connection.ts';
 import { QueueUnavailable } from './lanes.ts';
+import { isCluster, type RedisClient } from './open-redis.ts';
 import { decodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** A job that waits in a queue. */
@@ -18,8 +20,11 @@ export interface WaitingJob<Data> {
 export interface Waiting<Data> {
   /** Ids of the first so many jobs. */
   ids(most: number): Promise<string[]>;
-  /** These jobs, each in its place; one that is gone is undefined. */
-  jobs(ids: string[]): Promise<(WaitingJob<Data> | undefined)[]>;
+  /**
+   * These jobs, each in its place; one that is gone is undefined.
+   * @param bytes of data that are enough: jobs behind those are left out; absent: all of them
+   */
+  jobs(ids: string[], bytes?: number): Promise<(WaitingJob<Data> | undefined)[]>;
   /** Takes these jobs away, as far as they still wait. */
   remove(ids: string[]): Promise<void>;
   /** The one in work, else the first that waits, without its data: that may be 4 MB, and whoever looks does so often. */
@@ -33,21 +38,56 @@ export interface Waiting<Data> {
 export function waitingIn<Data>(connection: QueueConnection, queue: Queue<Data>): Waiting<Data> {
   return connection.kind === 'postgres'
     ? ofPostgres<Data>(connection, queue.name)
-    : ofRedis(connection, queue);
+    : ofRedis(connection.redis!, queue);
 }
 
-function ofRedis<Data>({ redis }: QueueConnection, queue: Queue<Data>): Waiting<Data> {
+/**
+ * Reads jobs until their data is as much as is wanted: many small ones are one command, and of large ones no more than
+ * that comes over. BullMQ gives one job a command, with all that it knows of it.
+ * KEYS: the jobs; ARGV: bytes
+ */
+const readJobs = `
+  local found, left = {}, tonumber(ARGV[1])
+  for place, key in ipairs(KEYS) do
+    if left <= 0 then break end
+    local job = redis.call('HMGET', key, 'data', 'timestamp')
+    found[place] = job
+    left = left - #(job[1] or '')
+  end
+  return found`;
+
+interface Commands {
+  readJobs(keys: number, ...given: (string | number)[]): Promise<[data: string | null, timestamp: string][]>;
+}
+
+/** What is sent before the next turn of the event loop leaves in one write: a call of the system for each costs more. */
+async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer>): Promise<Answer> {
+  // The client of a cluster has a connection to each of its servers.
+  const stream = isCluster(redis) ? undefined : (redis as unknown as { stream?: Writable }).stream;
+  stream?.cork();
+  const answer = send();
+  setImmediate(() => stream?.uncork());
+  return answer;
+}
+
+function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): Waiting<Data> {
+  client.defineCommand('readJobs', { lua: readJobs });
+  const redis = client as RedisClient & Commands;
   return {
     ids: (most) => queue.getRanges(['waiting'], 0, most - 1, true),
-    jobs: (ids) =>
-      Promise.all(
-        ids.map(async (id) => {
-          const job = await queue.getJob(id);
-          return job && { id, data: job.data as Data, timestamp: job.timestamp };
-        }),
-      ),
+    async jobs(ids, bytes = Number.MAX_SAFE_INTEGER) {
+      if (ids.length === 0) return [];
+      const found = await redis.readJobs(ids.length, ...ids.map((id) => queue.toKey(id)), bytes);
+      return found.map(([data, timestamp], place) =>
+        data === null
+          ? undefined
+          : { id: ids[place]!, data: JSON.parse(data) as Data, timestamp: Number(timestamp) },
+      );
+    },
     async remove(ids) {
-      await Promise.all(ids.map((id) => queue.remove(id, { removeChildren: false })));
+      await inOneWrite(redis, () =>
+        Promise.all(ids.map((id) => queue.remove(id, { removeChildren: false }))),
+      );
     },
     async oldest() {
       const [[inWork], [next]] = await Promise.all([
@@ -56,7 +96,7 @@ function ofRedis<Data>({ redis }: QueueConnection, queue: Queue<Data>): Waiting<
       ]);
       const id = inWork ?? next;
       if (id === undefined) return undefined;
-      const timestamp = await redis!.hget(queue.toKey(id), 'timestamp');
+      const timestamp = await redis.hget(queue.toKey(id), 'timestamp');
       return timestamp === null ? undefined : { id, timestamp: Number(timestamp) };
     },
   };
@@ -66,8 +106,27 @@ function ofRedis<Data>({ redis }: QueueConnection, queue: Queue<Data>): Waiting<
 const selectIds = `
   select id from job where queue = $1 and state = 'waiting' order by priority, seq limit $2`;
 
+/**
+ * By primary key. Data is measured as it is stored: how much that is which is compressed is only known when it is unpacked,
+ * so that a job of it counts as $4 bytes at least.
+ */
 const selectJobs = `
-  select id, data, added_at_ms::float8 as timestamp from job where queue = $1 and id = any ($2::text[])`;
+  select sized.id, sized.data, sized.timestamp
+  from (
+    select
+      given.place, job.id, job.data, job.added_at_ms::float8 as timestamp,
+      sum(case
+        when pg_column_compression(job.data) is null then pg_column_size(job.data)
+        else greatest(pg_column_size(job.data), $4::float8)
+      end) over (order by given.place rows between unbounded preceding and 1 preceding) as before
+    from unnest($2::text[]) with ordinality as given (id, place)
+    left join job on job.queue = $1 and job.id = given.id
+  ) as sized
+  where coalesce(sized.before, 0) < $3::float8
+  order by sized.place`;
+
+/** 4 MB, more than which an envelope has seldom, by as many as were read at once before their sizes were asked for. */
+const COMPRESSED_BYTES = 131_072;
 
 /** BullMQ's own function, which leaves a job alone that somebody holds. */
 const removeJobs = `
@@ -86,10 +145,11 @@ function ofPostgres<Data>({ options }: QueueConnection, queueName: string): Wait
       const { rows } = await pool.query<{ id: string }>(selectIds, [queueName, most]);
       return rows.map(({ id }) => id);
     },
-    async jobs(ids) {
-      const { rows } = await pool.query<WaitingJob<Data>>(selectJobs, [queueName, ids]);
-      const found = new Map(rows.map((row) => [row.id, row]));
-      return ids.map((id) => found.get(id));
+    async jobs(ids, bytes = Number.MAX_SAFE_INTEGER) {
+      const { rows } = await pool.query<WaitingJob<Data> | { id: null }>(selectJobs, [
+        ...[queueName, ids, bytes, COMPRESSED_BYTES],
+      ]);
+      return rows.map((row) => (row.id === null ? undefined : row));
     },
     async remove(ids) {
       await pool.query(removeJobs, [queueName, ids]);

@@ -201,11 +201,13 @@ export interface Limits {
 /**
  * Commits what `work` does, or nothing of it. A connection that failed is not used again.
  *
+ * @param work may send COMMIT itself, behind its last statements and in one write with them: should one of those fail,
+ *   the server takes it for ROLLBACK
  * @throws what `work` throws, or why the connection was lost, where that is known
  */
 export async function inTransaction<T>(
   pool: Pool,
-  work: (tx: Connection) => Promise<T>,
+  work: (tx: Connection, commit: () => Promise<unknown>) => Promise<T>,
   limits?: Limits,
 ): Promise<T> {
   const span = tracing?.recording();
@@ -217,10 +219,15 @@ export async function inTransaction<T>(
     broken = error;
   };
   tx.on('error', onError);
+  let committed: Promise<unknown> | undefined;
+  const commit = () => {
+    committed ??= tx.query('commit');
+    return committed;
+  };
   try {
     await tx.query(beginning(limits));
-    const result = await work(tx);
-    await tx.query('commit');
+    const result = await work(tx, commit);
+    await commit();
     return result;
   } catch (error) {
     const lost = broken;

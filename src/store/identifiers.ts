@@ -37,6 +37,12 @@ export async function findById(tx: Connection, workspaceIds: string[], ids: stri
   return rows;
 }
 
+/** Up to how many bytes custom attributes are little. */
+export const LITTLE_BYTES = 32_768;
+
+/** SQL: bytes of custom attributes. Unpacks what is compressed, and no more: what a value takes stands in front of it. */
+export const attributesBytes = "pg_column_size(profiles.custom_attributes || '{}'::jsonb)";
+
 /** A profile, and which of the wanted ones it is. */
 export interface FoundProfile {
   /** 1 is the first. */
@@ -45,6 +51,8 @@ export interface FoundProfile {
   email: string | null;
   phone: string | null;
   phoneValid: boolean | null;
+  /** Whether its custom attributes are so few that their size decides nothing. */
+  isLittle: boolean;
 }
 
 /** By the unique index profiles_external_id; locks nothing. */
@@ -54,7 +62,8 @@ const findByExternalIdStatement = `
     profiles.id,
     profiles.email,
     profiles.phone,
-    profiles.phone_valid as "phoneValid"
+    profiles.phone_valid as "phoneValid",
+    ${attributesBytes} <= ${LITTLE_BYTES} as "isLittle"
   from unnest($1::uuid[], $2::text[]) with ordinality as wanted (workspace_id, external_id, place)
   cross join lateral (
     select profiles.*

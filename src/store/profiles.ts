@@ -3,6 +3,7 @@ import type { Json } from '../profile/json.ts';
 import { jsonArray, laterArray } from './arrays.ts';
 import { booleanColumn, jsonColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
+import { attributesBytes, LITTLE_BYTES } from './identifiers.ts';
 import { keysTable, keyValues, type ProfileKey } from './merges.ts';
 
 export interface NewProfile extends StandardAttributes {
@@ -62,12 +63,6 @@ export interface LockedProfile {
   bytes: number | null;
 }
 
-/** Up to which attributes are little. */
-const LITTLE = 32_768;
-
-/** Unpacks what is compressed, and no more: what a value takes stands in front of it. */
-const bytes = "pg_column_size(profiles.custom_attributes || '{}'::jsonb)";
-
 /**
  * By primary key. Locks the rows in the order of (workspace_id, id), so that two transactions never wait for
  * each other in a circle; `no key`, since keys never change here. Attributes are unpacked once for all their keys; all
@@ -80,13 +75,13 @@ const lockProfilesStatement = `
     profiles.email,
     profiles.phone,
     profiles.phone_valid as "phoneValid",
-    case when wanted.keys is not null and ${bytes} <= ${LITTLE} then (
+    case when wanted.keys is not null and ${attributesBytes} <= ${LITTLE_BYTES} then (
       select json_object_agg(wanted_key.key, unpacked.attributes -> wanted_key.key)
       from (select profiles.custom_attributes || '{}'::jsonb as attributes offset 0) as unpacked
       cross join lateral jsonb_array_elements_text(wanted.keys) as wanted_key (key)
       where unpacked.attributes ? wanted_key.key
     ) end as custom,
-    case when wanted.measured then nullif(greatest(${bytes}, ${LITTLE}), ${LITTLE}) end as bytes
+    case when wanted.measured then nullif(greatest(${attributesBytes}, ${LITTLE_BYTES}), ${LITTLE_BYTES}) end as bytes
   from unnest($1::uuid[], $2::uuid[], $3::jsonb[], $4::boolean[])
     with ordinality as wanted (workspace_id, id, keys, measured, place)
   join profiles
@@ -151,7 +146,7 @@ const mergedCustomAttributes = `
         where not changed.unset ? attributes.key)
     end`;
 
-/** By primary key; each profile stands once, and its row is locked already. No indexed column changes: HOT. */
+/** By primary key; each profile stands once. No indexed column changes: HOT. */
 const updateCustomAttributesStatement = `
   update profiles set
     custom_attributes = ${mergedCustomAttributes},
@@ -161,17 +156,27 @@ const updateCustomAttributesStatement = `
   where profiles.workspace_id = changed.workspace_id
     and profiles.id = changed.id`;
 
-/** Changes custom attributes alone, at half the cost of `updateProfiles`. */
+/**
+ * Changes custom attributes alone, at half the cost of `updateProfiles`.
+ * @throws when one of the profiles is gone; trying again later helps
+ */
 export async function updateCustomAttributes(
   tx: Connection,
   updates: CustomAttributesUpdate[],
   now: string,
 ): Promise<void> {
-  await tx.query({
+  const { rowCount } = await tx.query({
     name: 'update-custom-attributes',
     text: updateCustomAttributesStatement,
     values: customValues(updates, now),
   });
+  requireAll(rowCount, updates);
+}
+
+/** Not every profile is locked before it is changed: see `lockChanged`. */
+function requireAll(rowCount: number | null, updates: CustomAttributesUpdate[]): void {
+  if (rowCount !== updates.length)
+    throw new Error('profiles were merged or deleted while they were being changed');
 }
 
 /** The parameters $1 to $5 of a statement that changes custom attributes. */
@@ -204,8 +209,7 @@ export interface ProfileUpdate extends CustomAttributesUpdate {
 }
 
 /**
- * By primary key; each profile stands once, and its row is locked already. jsonb_populate_record lays the
- * named columns over the row as it is.
+ * By primary key; each profile stands once. jsonb_populate_record lays the named columns over the row as it is.
  */
 const updateProfilesStatement = `
   update profiles set
@@ -227,13 +231,17 @@ const updateProfilesStatement = `
   where profiles.workspace_id = changed.workspace_id
     and profiles.id = changed.id`;
 
-/** Changes standard attributes, and custom ones with them. */
+/**
+ * Changes standard attributes, and custom ones with them.
+ * @throws when one of the profiles is gone; trying again later helps
+ */
 export async function updateProfiles(tx: Connection, updates: ProfileUpdate[], now: string): Promise<void> {
-  await tx.query({
+  const { rowCount } = await tx.query({
     name: 'update-profiles',
     text: updateProfilesStatement,
     values: [...customValues(updates, now), jsonArray(updates, (update) => update.columns)],
   });
+  requireAll(rowCount, updates);
 }
 
 const removeProfilesStatement = `

@@ -35,6 +35,16 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
     expect(jobs[0]!.timestamp).toBeLessThanOrEqual(Date.now());
   });
 
+  test('G5: of many jobs no more come than make the bytes that are wanted, and one at least', async () => {
+    const ids = numbers.map((number) => `job-${number}`);
+    expect((await waiting.jobs(ids, 1)).map((job) => job?.data.number)).toEqual([0]);
+    const some = await waiting.jobs(ids, 1000);
+    expect(some.map((job) => job?.data.number)).toEqual(numbers.slice(0, some.length));
+    expect(some.length).toBeGreaterThan(10);
+    expect(some.length).toBeLessThan(100);
+    expect(await waiting.jobs(ids)).toHaveLength(numbers.length);
+  });
+
   test('jobs that are removed wait no longer; of those that are gone nothing is said', async () => {
     await waiting.remove(['job-0', 'nobody', 'job-2']);
     expect(await waiting.ids(3)).toEqual(['job-1', 'job-3', 'job-4']);

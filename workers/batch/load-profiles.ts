@@ -131,11 +131,11 @@ async function loadExternalIds(
 ): Promise<void> {
   if (values.length === 0) return;
   const found = await findByExternalId(tx, workspaceIds, values);
-  for (const { place, id, email, phone, phoneValid } of found) {
+  for (const { place, id, email, phone, phoneValid, isLittle } of found) {
     const workspaceId = workspaceIds[place - 1]!;
     const externalId = values[place - 1]!;
     const row = { workspaceId, id, externalId, email, phone, phoneValid };
-    profiles.addUnder({ external_id: externalId }, row);
+    profiles.addUnder({ external_id: externalId }, row).isLittle = isLittle;
   }
   if (found.length === values.length) return;
   const places = new Set(found.map(({ place }) => place));

@@ -135,6 +135,8 @@ export class LoadedProfile {
   phoneValid: boolean | null;
   /** Only its id was asked for: whether it has addresses is not known, and not needed as long as nothing changes it. */
   isPlain = false;
+  /** Its stored custom attributes are known to be little. */
+  isLittle = false;
   /** Place in the batch of the last object that named it; -1: none. */
   touched = -1;
   /** Place in the batch of the last object that changed it; -1: none. */

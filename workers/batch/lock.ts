@@ -36,6 +36,8 @@ interface Want {
   objects: AcceptedAttributes[];
   /** Whether the size of its attributes decides what can be done with it. */
   measured: boolean;
+  /** Whether the objects overwrite what they name, whatever is stored. */
+  isBlind: boolean;
 }
 
 /** Of up to so many who share an address each is locked; of more only the one whom it means as the round begins. */
@@ -51,9 +53,15 @@ const ROUND_BYTES = 524_288;
 const AGAIN = 2;
 const MOST_ROUND_BYTES = 8 * ROUND_BYTES;
 
+/** What is known of whoever is overwritten only: that it is little. */
+const LITTLE = { names: new Set<string>(), values: {}, bytes: 0 };
+
 /**
  * Locks whom the attribute objects and identity operations name, and reads the custom attributes that changes
  * start from: those of as many objects as a round may be about.
+ *
+ * Where a workspace has one lane nobody else changes its profiles meanwhile. So nobody is locked there who is only
+ * overwritten: the update locks the row itself, and fails should it be gone. With more lanes all are locked in one order.
  *
  * @returns how many of the objects, from the first, can be folded in this round; undefined when somebody is gone:
  * merged or deleted by another lane since it was found
@@ -65,11 +73,11 @@ export async function lockChanged(
 ): Promise<number | undefined> {
   const wanted = wantedBy(items, profiles);
   if (wanted.size === 0) return items.length;
-  const asked = Array.from(wanted, ([profile, { objects, measured }]) => ({
-    profile,
-    keys: keysOf(objects),
-    measured,
-  }));
+  const asked: { profile: LoadedProfile; keys: ReadonlySet<string>; measured: boolean }[] = [];
+  for (const [profile, { objects, measured, isBlind }] of wanted)
+    if (isBlind) profile.custom.hold(LITTLE);
+    else asked.push({ profile, keys: keysOf(objects), measured });
+  if (asked.length === 0) return items.length;
   const locked = await lockProfiles(tx, asked);
   const large = new Map<LoadedProfile, number>();
   for (const row of locked) {
@@ -78,7 +86,7 @@ export async function lockChanged(
     if (row.bytes !== null) large.set(profile, row.bytes);
     else profile.custom.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
   }
-  if (locked.length < wanted.size) return undefined;
+  if (locked.length < asked.length) return undefined;
   const isLocked = (item: WorkItem) =>
     isActivity(item) || isAboutOne(item) || isSelectionLocked(item, profiles, wanted);
   if (!items.every(isLocked)) return undefined;
@@ -183,11 +191,15 @@ async function holdLarge(
 
 function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
   const wanted: Wanted = new Map();
-  const want = (profile: LoadedProfile, measured: boolean, object: AcceptedAttributes | undefined) => {
+  const want = (
+    profile: LoadedProfile,
+    { measured, isBlind = false, object }: Omit<Wish, 'profile'> & { isBlind?: boolean },
+  ) => {
     const known = wanted.get(profile);
-    if (!known) wanted.set(profile, { measured, objects: object ? [object] : [] });
+    if (!known) wanted.set(profile, { measured, isBlind, objects: object ? [object] : [] });
     else {
       known.measured ||= measured;
+      known.isBlind &&= isBlind;
       if (object) known.objects.push(object);
     }
   };
@@ -195,11 +207,31 @@ function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
     if (isActivity(item)) continue;
     if (isAboutOne(item)) {
       const profile = profiles.holder(item.workspaceId, item.object.identifier);
-      if (profile) want(profile, true, item.object);
-    } else
-      for (const { profile, measured, object } of wantsOf(item, profiles)) want(profile, measured, object);
+      const { object, lanes = 1 } = item;
+      if (!profile) continue;
+      want(profile, {
+        measured: true,
+        object,
+        isBlind: lanes === 1 && profile.isLittle && overwrites(object),
+      });
+    } else for (const { profile, ...wish } of wantsOf(item, profiles)) want(profile, wish);
   }
   return wanted;
+}
+
+/** Whether what an object does to its user depends on nothing that is stored: neither values nor addresses. */
+function overwrites({
+  change,
+  standard,
+  email_subscribe,
+  push_subscribe,
+  subscription_groups,
+  push_tokens,
+}: AcceptedAttributes): boolean {
+  if (change || email_subscribe || push_subscribe || subscription_groups || push_tokens) return false;
+  if (!standard) return true;
+  const { email, phone, marked_email_as_spam_at } = standard;
+  return email === undefined && phone === undefined && marked_email_as_spam_at === undefined;
 }
 
 /**
@@ -212,10 +244,13 @@ function isAboutOne(item: WorkItem): item is WorkItem<AcceptedAttributes & { ide
 }
 
 /** Whom one object needs locked. */
-function* wantsOf(
-  item: WorkItem,
-  profiles: Profiles,
-): Iterable<{ profile: LoadedProfile; measured: boolean; object?: AcceptedAttributes }> {
+interface Wish {
+  profile: LoadedProfile;
+  measured: boolean;
+  object?: AcceptedAttributes;
+}
+
+function* wantsOf(item: WorkItem, profiles: Profiles): Iterable<Wish> {
   const { workspaceId, object } = item;
   if (!isTrack(item)) {
     const measured = object.kind === 'merge' || object.kind === 'identify';

@@ -88,8 +88,10 @@ export class Profiles {
     return profile;
   }
 
-  addUnder(identifier: Identifier, row: ProfileRow): void {
-    this.#byIdentifier.set(row.workspaceId, identifier, this.add(row));
+  addUnder(identifier: Identifier, row: ProfileRow): LoadedProfile {
+    const profile = this.add(row);
+    this.#byIdentifier.set(row.workspaceId, identifier, profile);
+    return profile;
   }
 
   /** Takes in those who share an address, best match first: all of them, or the first of many. */

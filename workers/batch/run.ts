@@ -108,7 +108,7 @@ interface RunOptions {
 async function run(pool: Pool, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
   const transact = (await isDistributed(pool))
     ? () => runShares(pool, deliveries, given)
-    : () => inTransaction(pool, (tx) => applyClaimed(tx, deliveries, given), LIMITS);
+    : () => inTransaction(pool, (tx, commit) => applyClaimed(tx, deliveries, { ...given, commit }), LIMITS);
   if (!tracing) return transact();
   const { result, ids } = await traceTransaction(deliveries, transact, described);
   return { ...result, ids };
@@ -135,9 +135,9 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: RunOptions):
       continue;
     }
     const part = { ...given.part, milliseconds: until - performance.now() };
-    const apply = async (tx: Connection) => {
+    const apply = async (tx: Connection, commit: () => Promise<unknown>) => {
       await takePlace(tx, share.workspaceId);
-      return applyClaimed(tx, share.deliveries, { ...given, part });
+      return applyClaimed(tx, share.deliveries, { ...given, part, commit });
     };
     const result = await inTransaction(pool, apply, LIMITS);
     hasBegun[turn] ||= result.kind === 'applied';
@@ -162,7 +162,11 @@ function described(result: BatchResult): Record<string, string | number> {
   };
 }
 
-async function applyClaimed(tx: Connection, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
+async function applyClaimed(
+  tx: Connection,
+  deliveries: Delivery[],
+  { commit, ...given }: RunOptions & { commit: () => Promise<unknown> },
+): Promise<BatchResult> {
   const started = performance.now();
   const claimed = await claim(tx, deliveries);
   const { mine, now, streamed } = claimed;
@@ -191,6 +195,8 @@ async function applyClaimed(tx: Connection, deliveries: Delivery[], given: RunOp
     () => countLanes(tx, tallyLanes(mine, counts)),
     // The last: who waits for this transaction has later ids.
     ...entries.map((some) => () => appendLog(tx, some, now)),
+    // Of what is replayed it has to be known first whether it is there still.
+    () => replayed.length === 0 && commit(),
   ]);
   if (marked && !replayed.every(({ id }) => marked.has(id) || beforeDelete.has(id))) {
     // What was looked up after that may have been made anew. Another try leaves it out.

@@ -41,14 +41,18 @@ function createBackOff(slowMs: number) {
 const ENOUGH_OBJECTS = 4000;
 const ENOUGH_BYTES = 4_194_304;
 
-/** Envelopes that are read at once: one may have 4 MB, unless those before were small. */
+/** Envelopes that are read at once, and where those before were small. */
 const AT_ONCE = 8;
 const SMALL = 1 / 256;
-const SMALL_AT_ONCE = 32;
+const SMALL_AT_ONCE = 512;
 
 /** Milliseconds for which a lane in which somebody overtook is shared, and the part of enough that is enough meanwhile. */
 const SHARED_MS = 1000;
 const SHARED_PART = 1 / 8;
+
+/** Waiting jobs whose ids are read: the fewest, and the most where envelopes are small. */
+const LEAST_JOBS = 128;
+const MOST_JOBS = 1024;
 
 /** An envelope that waits. */
 export interface WaitingEnvelope {
@@ -99,13 +103,16 @@ function createPrefix(reads: number) {
   function continuationIn(ids: string[], ahead: { id: string }[]): string[] | 'lost' | 'torn' {
     const known =
       next === undefined ? ahead.slice(-1).map(({ id }) => id) : [next, ...behind.map(({ id }) => id)];
-    const places = known.map((id) => ids.indexOf(id));
+    if (known.length === 0) return [...ids];
+    const start = ids.indexOf(known[0]!);
+    if (start >= 0 && known.every((id, index) => ids[start + index] === id))
+      return ids.slice(start + known.length);
+    const there = new Set(ids);
     // By somebody's hand or to another worker: what the lane holds now is not behind it.
-    if (places.includes(-1)) return 'lost';
+    if (!known.every((id) => there.has(id))) return 'lost';
     // On Postgres an add that took its number earlier and committed later stands between them now, acknowledged: what
     // comes after all of them may have been sent because of it, and has to wait for it.
-    if (places.some((place, index) => place !== places[0]! + index)) return 'torn';
-    return ids.slice(known.length === 0 ? 0 : places.at(-1)! + 1);
+    return 'torn';
   }
 
   /** Notes which job is handed out next, unless that is known. */
@@ -113,11 +120,15 @@ function createPrefix(reads: number) {
     next ??= fresh.shift();
   }
 
-  /** How many envelopes are worth reading now. */
-  function wanted(): number {
-    if (found >= 1) return 0;
-    return Math.min(Math.ceil((1 - found) / typical), typical < SMALL ? SMALL_AT_ONCE : AT_ONCE);
+  /** How many envelopes are worth reading now, and how many bytes of them: one may have 4 MB. */
+  function wanted(): { jobs: number; bytes: number } {
+    if (found >= 1) return { jobs: 0, bytes: 0 };
+    const jobs = Math.min(Math.ceil((1 - found) / typical), typical < SMALL ? SMALL_AT_ONCE : AT_ONCE);
+    return { jobs, bytes: Math.ceil((1 - found) * ENOUGH_BYTES) };
   }
+
+  /** How many jobs are worth looking at: as many as those before have made enough, and half as many again. */
+  const inSight = (): number => Math.min(MOST_JOBS, Math.max(LEAST_JOBS, Math.ceil(1.5 / typical)));
 
   /** Takes the job along that comes next. @returns whether what follows it may be taken along as well */
   function add(job: { id: string; data: WireEnvelope } | undefined): boolean {
@@ -140,7 +151,7 @@ function createPrefix(reads: number) {
     sharedUntil = performance.now() + SHARED_MS;
   }
 
-  return { takeFor, takeAll, continuationIn, beginWith, wanted, add, forget, leaveOut, share };
+  return { takeFor, takeAll, continuationIn, beginWith, wanted, inSight, add, forget, leaveOut, share };
 }
 
 /** How much of what is enough for a transaction an envelope is: 1 is all of it. */
@@ -150,9 +161,6 @@ export function sizeOf(envelope: WireEnvelope): number {
   const count = Array.isArray(objects) ? objects.length : 1;
   return Math.max(count / ENOUGH_OBJECTS, jsonBytesAtLeast((objects ?? null) as Json) / ENOUGH_BYTES);
 }
-
-/** Waiting jobs whose ids are read. */
-const MOST_JOBS = 128;
 
 /** Milliseconds from which on a read was slow, and for which a job waits for one at most. */
 const SLOW_MS = 500;
@@ -244,7 +252,7 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
    */
   async function readOnce(ahead: { id: string }[], mine: number, inWork: boolean): Promise<boolean> {
     // Those that are applied now still wait.
-    const ids = await waiting.ids(ahead.length + MOST_JOBS);
+    const ids = await waiting.ids(ahead.length + prefix.inSight());
     if (mine !== reading) return false;
     if (inWork && ahead.some(({ id }, place) => ids[place] !== id)) return false;
     const continuation = prefix.continuationIn(ids, ahead);
@@ -252,9 +260,12 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
     if (typeof continuation === 'string') return false;
     // It will be handed out, envelope and all.
     if (!inWork) prefix.beginWith(continuation);
-    for (let wanted = prefix.wanted(); wanted > 0 && continuation.length > 0; wanted = prefix.wanted()) {
-      const jobs = await waiting.jobs(continuation.splice(0, wanted));
+    for (let rest = continuation; rest.length > 0; ) {
+      const wanted = prefix.wanted();
+      if (wanted.jobs === 0) break;
+      const jobs = await waiting.jobs(rest.slice(0, wanted.jobs), wanted.bytes);
       if (mine !== reading || !jobs.every(prefix.add)) return false;
+      rest = rest.slice(jobs.length);
     }
     return true;
   }
