@@ -177,6 +177,9 @@ function createShardCommit(shard: number, { producer, placing, options, ...share
     if (some.length > 0) track.flushing ??= flushAll(track);
   }
 
+  /** It is those who flood that the workers are behind with, and they alone wait for each other. */
+  const mayLinger = (track: Track) => track === flooding || flood.owners().length === 0;
+
   /** Behind a flush of theirs, which is sent first. */
   function partFlood(): void {
     for (const owner of flood.owners()) enter(flooding, ...calm.waiting.takeOf(owner));
@@ -188,7 +191,7 @@ function createShardCommit(shard: number, { producer, placing, options, ...share
     await new Promise(setImmediate);
     while (!waiting.isEmpty()) {
       const isBehind = options.backlog(shard) >= BEHIND * lanes;
-      if (isBehind && !shared.fillsEnvelope()) await sleep(LINGER);
+      if (isBehind && mayLinger(track) && !shared.fillsEnvelope()) await sleep(LINGER);
       let batch = waiting.take({ objects: MAX_FLUSH_OBJECTS, bytes: MAX_FLUSH_BYTES });
       flood.look(isBehind && neighbours.areThere());
       for (const one of batch) one.apart = flood.has(one.owner);

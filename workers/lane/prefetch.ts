@@ -47,7 +47,7 @@ const SMALL = 1 / 256;
 const SMALL_AT_ONCE = 32;
 
 /** Milliseconds for which a lane in which somebody overtook is shared, and the part of enough that is enough meanwhile. */
-const SHARED_MS = 1000;
+const SHARED_MS = 10_000;
 const SHARED_PART = 1 / 8;
 
 /** An envelope that waits. */
