@@ -14,7 +14,7 @@ import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
 import { createLooks } from './looks.ts';
 import { createOvertaking } from './overtaking.ts';
-import { createPrefetch, type WaitingEnvelope } from './prefetch.ts';
+import { createPrefetch, sizeOf, type WaitingEnvelope } from './prefetch.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
 const MAX_STALLED = 1_000_000;
@@ -125,7 +125,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
       context.onUnreadable?.(version);
       return giveBack(job, token);
     }
-    const following = await prefetch.take(id);
+    const following = await prefetch.take(id, sizeOf(job.data));
     const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
     if (!fence) return applyPrefetched(delivery, following);
@@ -157,7 +157,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
     const first = handIn(mine, coalescer.apply(...deliveries));
     if (beside.length > 0) {
       looks.note(true);
-      void handIn(mine, applyBeside(beside));
+      void handIn(mine, applyBeside(mine, beside));
     }
     void prefetch.read(along, first);
     void letOvertake(mine, first);
@@ -180,13 +180,14 @@ export function startLane(lane: number, context: LaneContext): Lane {
     }
   }
 
-  async function look({ deliveries }: InWork): Promise<void> {
-    const found = coalescer.beside.isFree() ? await overtaking.find(deliveries).catch(() => []) : [];
+  async function look(mine: InWork): Promise<void> {
+    const isFree = coalescer.beside.isFree();
+    const found = isFree ? await overtaking.find(mine.deliveries, early).catch(() => []) : [];
     looks.note(found.length > 0);
-    if (found.length > 0 && !closing) await applyBeside(found);
+    if (found.length > 0 && !closing) await applyBeside(mine, found);
   }
 
-  async function applyBeside(found: WaitingEnvelope[]): Promise<void> {
+  async function applyBeside(mine: InWork, found: WaitingEnvelope[]): Promise<void> {
     if (!coalescer.beside.isFree()) return;
     prefetch.makeWay();
     const ids = found.map(({ id }) => id);
@@ -194,7 +195,8 @@ export function startLane(lane: number, context: LaneContext): Lane {
     if (done === false) overtaking.leave(ids);
     if (!done) return;
     prefetch.leaveOut(ids);
-    await removeEarly(ids);
+    // The next look does not wait for it.
+    void handIn(mine, removeEarly(ids));
   }
 
   /** A batch that takes long was cut: who shares the lane has a turn between two parts of it. */

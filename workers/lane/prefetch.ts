@@ -71,6 +71,13 @@ function createPrefix(reads: number) {
   let sharedUntil = 0;
   /** As much of one envelope, about: what is read and not taken along has been read in vain. */
   let typical = 1;
+  /** Size of the job that was handed out last; the next one is about as large. */
+  let ofHead = 0;
+
+  const isShared = () => performance.now() < sharedUntil;
+
+  /** What is left of enough. Where small transactions matter the job that is handed out counts as well. */
+  const missing = () => 1 - found - (isShared() ? ofHead / SHARED_PART : 0);
 
   function forget(): void {
     next = undefined;
@@ -78,8 +85,9 @@ function createPrefix(reads: number) {
     found = 0;
   }
 
-  /** What may be applied together with `jobId`, which was handed out just now. Forgets it. */
-  function takeFor(jobId: string): WaitingEnvelope[] {
+  /** What may be applied together with `jobId`, of that size, which was handed out just now. Forgets it. */
+  function takeFor(jobId: string, size: number): WaitingEnvelope[] {
+    ofHead = size;
     return next === jobId ? takeAll() : [];
   }
 
@@ -115,8 +123,9 @@ function createPrefix(reads: number) {
 
   /** How many envelopes are worth reading now. */
   function wanted(): number {
-    if (found >= 1) return 0;
-    return Math.min(Math.ceil((1 - found) / typical), typical < SMALL ? SMALL_AT_ONCE : AT_ONCE);
+    const left = missing();
+    if (left <= 0) return 0;
+    return Math.min(Math.ceil(left / typical), typical < SMALL ? SMALL_AT_ONCE : AT_ONCE);
   }
 
   /** Takes the job along that comes next. @returns whether what follows it may be taken along as well */
@@ -125,9 +134,9 @@ function createPrefix(reads: number) {
     if (!job || job.data?.fence !== undefined || versionOf(job.data) > reads) return false;
     const size = sizeOf(job.data);
     behind.push({ id: job.id, envelope: job.data, size });
-    found += size / (performance.now() < sharedUntil ? SHARED_PART : 1);
+    found += size / (isShared() ? SHARED_PART : 1);
     typical = found / behind.length;
-    return found < 1;
+    return missing() > 0;
   }
 
   /** These have taken effect before their turn. */
@@ -178,12 +187,12 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
   let unseen = false;
 
   /**
-   * What may be applied together with `jobId`, which was handed out just now. Ends the present read. Where the
+   * What may be applied together with `jobId`, of that size, which was handed out just now. Ends the present read. Where the
    * transaction was quicker than the read, it waits for another one. Otherwise each envelope of a lane full of small ones
    * would have a transaction of its own. Never rejects.
    */
-  async function take(jobId: string): Promise<WaitingEnvelope[]> {
-    const following = prefix.takeFor(jobId);
+  async function take(jobId: string, size = 0): Promise<WaitingEnvelope[]> {
+    const following = prefix.takeFor(jobId, size);
     const hurried = unseen;
     forget();
     if (following.length > 0 || !hurried || backOff.isWaiting()) return following;
