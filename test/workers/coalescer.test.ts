@@ -6,7 +6,17 @@ import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
-import { attributes, createStore, deliver, event, makeTriggers, point, readSums, silent } from './batch.ts';
+import {
+  attributes,
+  createStore,
+  deliver,
+  event,
+  makeTriggers,
+  point,
+  readSums,
+  silent,
+  waitingSince,
+} from './batch.ts';
 
 let pool: pg.Pool;
 beforeAll(async () => {
@@ -73,6 +83,7 @@ describe('G8: beside a large transaction of a workspace that floods', () => {
   test('a few objects of another one take effect in another lane, in their order, and those of its own wait', async () => {
     const { workspace, coalescer, first, release } = await startBehindLock(visits(300));
     const quiet = await createWorkspace(pool, crypto.randomUUID());
+    const since = await waitUntil(() => waitingSince(pool), { what: 'the large one to wait' });
     const own = coalescer.apply(deliver(workspace, [event('own')], 2));
     await Promise.all([0, 1, 2].map((number) => coalescer.apply(deliver(quiet, [trail(number)], 1))));
     const { rows } = await pool.query(
@@ -80,6 +91,8 @@ describe('G8: beside a large transaction of a workspace that floods', () => {
       [quiet.id],
     );
     expect(rows).toEqual([{ trail: [0, 1, 2] }]);
+    // Behind its failure they would not wait either.
+    expect(await waitingSince(pool)).toBe(since);
     expect(await readSums(pool, workspace)).toMatchObject({ events: 0, points: 1 });
     await release();
     await Promise.all([first, own]);
