@@ -3,17 +3,16 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createWay, whoMayOvertake } from '../../workers/batch/beside.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { createLooks } from '../../workers/lane/looks.ts';
-import { deliver, event } from './batch.ts';
 
-const of = (workspaces: string | string[], objects: number, lane = 0): Delivery => {
-  const parts = [workspaces].flat().map((id) => deliver({ id }, []));
-  const [first] = parts;
-  const some: AcceptedObject[] = Array.from({ length: objects }, () => event('ann'));
-  return {
-    ...{ id: first!.id, lane },
-    envelope: { requests: parts.flatMap(({ envelope }) => envelope.requests), objects: some },
-  };
-};
+/** An envelope of these workspaces. */
+function of(workspaces: string | string[], objects: number, lane = 0): Delivery {
+  const requests = [workspaces].flat().map((workspace_id) => ({
+    ...{ request_id: crypto.randomUUID(), workspace_id, accepted_at: '2026-01-02T03:04:05Z' },
+  }));
+  const some = Array.from({ length: objects }, () => ({}) as AcceptedObject);
+  return { id: crypto.randomUUID(), lane, envelope: { requests, objects: some } };
+}
+
 const handedIn = (...deliveries: Delivery[]) => ({ deliveries, done: () => {} });
 
 describe('who may overtake the transactions under way', () => {
