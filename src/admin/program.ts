@@ -3,40 +3,52 @@ import path from 'node:path';
 import { Command, CommanderError } from 'commander';
 import { packageRoot } from '../platform/package-root.ts';
 import { describeFailure, PENSTOCK } from './command.ts';
-import { addAccounts } from './commands/accounts.ts';
-import { addAudit } from './commands/audit.ts';
-import { addCompanies, addPermissionSets, addTeams } from './commands/companies.ts';
-import { addCompare } from './commands/compare.ts';
-import { addCompletion } from './commands/completion.ts';
-import { addDeadLetters } from './commands/dead-letters.ts';
-import { addDoctor } from './commands/doctor.ts';
-import { addExport } from './commands/export.ts';
-import { addGroups } from './commands/groups.ts';
-import { addImport } from './commands/import.ts';
-import { addIntegrations } from './commands/integrations.ts';
-import { addKeys } from './commands/keys.ts';
-import { addLimits } from './commands/limits.ts';
-import { addMigrate } from './commands/migrate.ts';
-import { addPhoneNumbers } from './commands/phone-numbers.ts';
-import { addPreferenceCenters } from './commands/preference-centers.ts';
-import { addQueue } from './commands/queue.ts';
-import { addRetention } from './commands/retention.ts';
-import { addScimTokens } from './commands/scim-tokens.ts';
-import { addSegments } from './commands/segments.ts';
-import { addSeries } from './commands/series.ts';
-import { addStatus } from './commands/status.ts';
-import { addStreams } from './commands/streams.ts';
-import { addUsage } from './commands/usage.ts';
-import { addUsers } from './commands/users.ts';
-import { addWorkers } from './commands/workers.ts';
-import { addWorkspaces } from './commands/workspaces.ts';
+
+type Add = (program: Command) => void;
+
+/** Writes down every other noun. */
+const NAMES_ALL = 'completion';
+
+/** The nouns, in the order of the help. A command that names one loads no other: that is half of what it would take. */
+const nouns: Record<string, () => Promise<Add>> = {
+  companies: async () => (await import('./commands/companies.ts')).addCompanies,
+  workspaces: async () => (await import('./commands/workspaces.ts')).addWorkspaces,
+  keys: async () => (await import('./commands/keys.ts')).addKeys,
+  groups: async () => (await import('./commands/groups.ts')).addGroups,
+  users: async () => (await import('./commands/users.ts')).addUsers,
+  'phone-numbers': async () => (await import('./commands/phone-numbers.ts')).addPhoneNumbers,
+  'preference-centers': async () => (await import('./commands/preference-centers.ts')).addPreferenceCenters,
+  accounts: async () => (await import('./commands/accounts.ts')).addAccounts,
+  teams: async () => (await import('./commands/companies.ts')).addTeams,
+  'permission-sets': async () => (await import('./commands/companies.ts')).addPermissionSets,
+  'scim-tokens': async () => (await import('./commands/scim-tokens.ts')).addScimTokens,
+  integrations: async () => (await import('./commands/integrations.ts')).addIntegrations,
+  import: async () => (await import('./commands/import.ts')).addImport,
+  export: async () => (await import('./commands/export.ts')).addExport,
+  compare: async () => (await import('./commands/compare.ts')).addCompare,
+  limits: async () => (await import('./commands/limits.ts')).addLimits,
+  usage: async () => (await import('./commands/usage.ts')).addUsage,
+  segments: async () => (await import('./commands/segments.ts')).addSegments,
+  streams: async () => (await import('./commands/streams.ts')).addStreams,
+  series: async () => (await import('./commands/series.ts')).addSeries,
+  retention: async () => (await import('./commands/retention.ts')).addRetention,
+  audit: async () => (await import('./commands/audit.ts')).addAudit,
+  'dead-letters': async () => (await import('./commands/dead-letters.ts')).addDeadLetters,
+  queue: async () => (await import('./commands/queue.ts')).addQueue,
+  migrate: async () => (await import('./commands/migrate.ts')).addMigrate,
+  status: async () => (await import('./commands/status.ts')).addStatus,
+  workers: async () => (await import('./commands/workers.ts')).addWorkers,
+  doctor: async () => (await import('./commands/doctor.ts')).addDoctor,
+  completion: async () => (await import('./commands/completion.ts')).addCompletion,
+};
 
 /**
  * The `penstock` command: one noun per file of admin/commands.
  *
  * @param fail is given what Commander has to say about words that it does not understand
+ * @param word the first one typed: if it is a noun, no other is loaded
  */
-export function createProgram(fail: (text: string) => void): Command {
+export async function createProgram(fail: (text: string) => void, word = ''): Promise<Command> {
   const { version } = JSON.parse(readFileSync(path.join(packageRoot, 'package.json'), 'utf8'));
   const command = new Command('penstock')
     .description(
@@ -47,36 +59,14 @@ export function createProgram(fail: (text: string) => void): Command {
     .configureOutput({ outputError: fail })
     .showSuggestionAfterError(true)
     .exitOverride();
-  addCompanies(command);
-  addWorkspaces(command);
-  addKeys(command);
-  addGroups(command);
-  addUsers(command);
-  addPhoneNumbers(command);
-  addPreferenceCenters(command);
-  addAccounts(command);
-  addTeams(command);
-  addPermissionSets(command);
-  addScimTokens(command);
-  addIntegrations(command);
-  addImport(command);
-  addExport(command);
-  addCompare(command);
-  addLimits(command);
-  addUsage(command);
-  addSegments(command);
-  addStreams(command);
-  addSeries(command);
-  addRetention(command);
-  addAudit(command);
-  addDeadLetters(command);
-  addQueue(command);
-  addMigrate(command);
-  addStatus(command);
-  addWorkers(command);
-  addDoctor(command);
-  addCompletion(command);
+  for (const add of await Promise.all(nounsFor(word).map((load) => load()))) add(command);
   return command;
+}
+
+function nounsFor(word: string): (() => Promise<Add>)[] {
+  if (['--version', '-V'].includes(word)) return [];
+  const named = Object.hasOwn(nouns, word) && word !== NAMES_ALL;
+  return named ? [nouns[word]!] : Object.values(nouns);
 }
 
 /**
@@ -93,7 +83,8 @@ export async function runProgram(words: string[]): Promise<number> {
     process.stderr.write(`${line.startsWith('error:') ? line : `error: ${line}`}\n`);
   };
   try {
-    await createProgram(fail).parseAsync(words, { from: 'user' });
+    const program = await createProgram(fail, words[0]);
+    await program.parseAsync(words, { from: 'user' });
   } catch (error) {
     // Commander has said what is wrong, or shown the help, before it throws.
     if (error instanceof CommanderError) code = error.exitCode;

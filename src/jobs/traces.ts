@@ -108,7 +108,7 @@ let end = 0;
  * before; then runs of objects of one array at places that follow each other.
  * A number below 128 is one byte.
  *
- * @returns undefined when there is nothing to say: a replay, a mark, or what is no envelope of ours
+ * @returns undefined when there is nothing to say: a replay, a fence mark, or what is no envelope of ours
  */
 export function encodeTraces(envelope: Envelope): Buffer | undefined {
   if (!Array.isArray(envelope?.objects) || !Array.isArray(envelope.requests) || envelope.replay)

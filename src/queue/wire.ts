@@ -47,7 +47,7 @@ const NO_NEW = 1;
  */
 export function encodeEnvelope(envelope: Envelope): WireEnvelope {
   const { replay, requests, objects } = envelope;
-  // The mark of a fence holds nothing that would have a form.
+  // A fence mark holds nothing that would have a form.
   if (objects.length === 0) return envelope;
   if (replay || requests.some(({ count }) => count === undefined)) return envelope;
   return { version: WRITES, ...envelope, objects: objects.map(encodeObject) };

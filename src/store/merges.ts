@@ -141,7 +141,7 @@ export async function mergeProfiles(tx: Connection, pairs: MergePair[], now: str
 }
 
 /**
- * One row a merge: from now on the events and purchases of the merged profile are the kept one's, wherever they
+ * A forwarding row for each merge: from now on the events and purchases of the merged profile are the kept one's, wherever they
  * lie. The second row asks for a look at what comes late.
  */
 const recordMergesStatement = `

@@ -11,7 +11,7 @@ export interface MergedProfile {
   mergedAt: Date;
 }
 
-/** Step by step along the index merged_profiles_kept; `union` ends where a circle would begin. */
+/** From forwarding row to forwarding row along the index merged_profiles_kept; `union` ends where a circle would begin. */
 const selectMergedStatement = `
   with recursive owned as (
     select null::uuid as id, $2::uuid as kept, null::uuid as "keptId", null::timestamptz as "mergedAt"

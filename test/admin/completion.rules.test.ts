@@ -4,7 +4,7 @@ import { placesOf } from '../../src/admin/commands/completion.ts';
 import { createProgram } from '../../src/admin/program.ts';
 import { expectRefusal, penstock } from './penstock.ts';
 
-const program = createProgram((text) => expect.fail(text));
+const program = await createProgram((text) => expect.fail(text));
 const places = placesOf(program);
 
 /** Every command, as it is typed. */

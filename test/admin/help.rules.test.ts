@@ -55,7 +55,7 @@ const verbs = [
 /** What the command shows, without a process for each. */
 async function helpOf(words: string): Promise<string> {
   const shown: string[] = [];
-  const program = createProgram((text) => expect.fail(text));
+  const program = await createProgram((text) => expect.fail(text));
   for (const command of withSubcommands(program))
     command.configureOutput({ writeOut: (text) => void shown.push(text) });
   const end = program.parseAsync([...words.split(' '), '--help'], { from: 'user' });
@@ -93,6 +93,13 @@ describe('penstock --help', () => {
   test.each(['keys', 'keys create'])('penstock %s --help shows the same', async (words) => {
     const ending = await penstock([...words.split(' '), '--help']);
     expect(ending).toEqual({ code: 0, stdout: await helpOf(words), stderr: '' });
+  });
+
+  test.each(nouns)('%s is known by its name alone, as it is among all', async (noun) => {
+    const named = async (word?: string) =>
+      (await createProgram(expect.fail, word)).commands.map((one) => one.name());
+    expect(await named(noun)).toEqual([noun]);
+    expect(await named()).toContain(noun);
   });
 
   test('the version is that of the package', async () => {

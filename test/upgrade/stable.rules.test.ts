@@ -22,7 +22,7 @@ function commandsOf(command: Command, words: string[] = []): string[] {
 const surface: Record<string, string[]> = {
   operations: allOperations('service_id').map(({ method, path: at }) => `${method} ${at}`),
   settings: Object.keys(settings),
-  commands: commandsOf(createProgram(() => {})),
+  commands: commandsOf(await createProgram(() => {})),
   metrics: exported()
     .filter(({ name }) => name.startsWith('penstock_'))
     .map(({ name, type, labels }) => [name, type, ...labels].join(' ')),
