@@ -46,6 +46,9 @@ const BEHIND = 3;
  */
 const LINGER = 2;
 
+/** The longest rest between two flushes of those who flood, in milliseconds. */
+const LONGEST_REST = 50;
+
 /**
  * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add
  * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once. Workspaces have their
@@ -177,6 +180,15 @@ function createShardCommit(shard: number, { producer, placing, options, ...share
     if (some.length > 0) track.flushing ??= flushAll(track);
   }
 
+  /**
+   * Milliseconds before the next flush while the workers are behind. Where somebody floods it is with theirs, and the
+   * others wait for nobody. Those who flood leave as much of the queue's time as their last flush took.
+   */
+  function pauseOf(track: Track, took: number): number {
+    if (track === flooding) return Math.min(Math.max(took, LINGER), LONGEST_REST);
+    return flood.owners().length > 0 || shared.fillsEnvelope() ? 0 : LINGER;
+  }
+
   /** Behind a flush of theirs, which is sent first. */
   function partFlood(): void {
     for (const owner of flood.owners()) enter(flooding, ...calm.waiting.takeOf(owner));
@@ -184,11 +196,13 @@ function createShardCommit(shard: number, { producer, placing, options, ...share
 
   async function flushAll(track: Track): Promise<void> {
     const { waiting } = track;
+    let took = 0;
     // Let the requests of the present turn of the event loop join the first flush.
     await new Promise(setImmediate);
     while (!waiting.isEmpty()) {
       const isBehind = options.backlog(shard) >= BEHIND * lanes;
-      if (isBehind && !shared.fillsEnvelope()) await sleep(LINGER);
+      const pause = isBehind ? pauseOf(track, took) : 0;
+      if (pause > 0) await sleep(pause);
       let batch = waiting.take({ objects: MAX_FLUSH_OBJECTS, bytes: MAX_FLUSH_BYTES });
       flood.look(isBehind && neighbours.areThere());
       for (const one of batch) one.apart = flood.has(one.owner);
@@ -205,7 +219,9 @@ function createShardCommit(shard: number, { producer, placing, options, ...share
           else await producer.add(entries);
         });
         if (flushesAtOnce === 2) partFlood();
+        const began = performance.now();
         await added;
+        took = performance.now() - began;
         const { moved } = adding;
         settle(moved.size === 0 ? batch : batch.filter(({ owner }) => !moved.has(owner)), entries);
         if (moved.size > 0)

@@ -28,6 +28,15 @@ export function openPool(connectionString: string): pg.Pool {
   return openStore(connectionString, 8);
 }
 
+/** When the one transaction began that waits for a lock: a later try of the same has another time. Undefined: none does. */
+export async function waitingSince(pool: pg.Pool): Promise<string | undefined> {
+  const { rows } = await pool.query<{ began: string }>(
+    `select xact_start::text as began from pg_stat_activity
+     where wait_event_type = 'Lock' and datname = current_database()`,
+  );
+  return rows[0]?.began;
+}
+
 /** An envelope with these objects in one request, as a lane delivers it. */
 export function deliver(workspace: Pick<TestWorkspace, 'id'>, objects: AcceptedObject[], lane = 0): Delivery {
   const request = { request_id: uuidv7(), workspace_id: workspace.id, accepted_at: new Date().toISOString() };

@@ -1,12 +1,23 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type pg from 'pg';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { makeGate, passGate } from '../setup/nodes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
-import { createStore, deliver, event, makeTriggers, point, readSums, silent } from './batch.ts';
+import {
+  attributes,
+  createStore,
+  deliver,
+  event,
+  makeTriggers,
+  point,
+  readSums,
+  silent,
+  waitingSince,
+} from './batch.ts';
 
 let pool: pg.Pool;
 beforeAll(async () => {
@@ -15,7 +26,7 @@ beforeAll(async () => {
 afterAll(() => pool.end());
 
 /** A coalescer whose first envelope, of lane 0, is in a transaction that waits for a lock until `release`. */
-async function startBehindLock() {
+async function startBehindLock(more: AcceptedObject[] = []) {
   const workspace = await createWorkspace(pool, crypto.randomUUID());
   const metrics = createWorkerMetrics();
   const coalescer = createCoalescer(pool, { metrics, log: silent });
@@ -23,7 +34,7 @@ async function startBehindLock() {
   const blocker = await pool.connect();
   await blocker.query('begin');
   await blocker.query('select from profiles where workspace_id = $1 for update', [workspace.id]);
-  const first = coalescer.apply(deliver(workspace, [point('ann')]));
+  const first = coalescer.apply(deliver(workspace, [point('ann'), ...more]));
   return {
     workspace,
     coalescer,
@@ -65,6 +76,55 @@ test('small envelopes that are large together do not wait either', async () => {
   await release();
   await first;
   expect(await transactions()).toBeLessThanOrEqual(before + 3);
+});
+
+describe('G8: beside a large transaction of a workspace that floods', () => {
+  const trail = (number: number) => attributes('bob', { change: { trail: { array: { add: [number] } } } });
+
+  test('a few objects of another one take effect in another lane, in their order, and those of its own wait', async () => {
+    const { workspace, coalescer, first, release } = await startBehindLock(visits(300));
+    const quiet = await createWorkspace(pool, crypto.randomUUID());
+    const since = await waitUntil(() => waitingSince(pool), { what: 'the large one to wait' });
+    const own = coalescer.apply(deliver(workspace, [event('own')], 2));
+    await Promise.all([0, 1, 2].map((number) => coalescer.apply(deliver(quiet, [trail(number)], 1))));
+    const { rows } = await pool.query(
+      `select custom_attributes -> 'trail' as trail from profiles where workspace_id = $1`,
+      [quiet.id],
+    );
+    expect(rows).toEqual([{ trail: [0, 1, 2] }]);
+    // Behind its failure they would not wait either.
+    expect(await waitingSince(pool)).toBe(since);
+    expect(await readSums(pool, workspace)).toMatchObject({ events: 0, points: 1 });
+    await release();
+    await Promise.all([first, own]);
+    expect(await readSums(pool, workspace)).toMatchObject({ events: 301, points: 2 });
+  });
+
+  test('G2: what could not be applied there takes effect once in its place', async () => {
+    const { coalescer, first, release } = await startBehindLock(visits(300));
+    const quiet = await createWorkspace(pool, crypto.randomUUID());
+    await coalescer.apply(deliver(quiet, [point('bob')], 1));
+    const taken = await pool.connect();
+    await taken.query('begin');
+    await taken.query('select from profiles where workspace_id = $1 for update', [quiet.id]);
+    const one = coalescer.apply(deliver(quiet, [point('bob')], 1));
+    // It is given up when it has waited for the lock for as long as a transaction may.
+    await waitUntil(async () => (await waitingForLocks()) === 2, { what: 'both to wait' });
+    await waitUntil(async () => (await waitingForLocks()) === 1, { what: 'it to be given up' });
+    await taken.query('commit');
+    taken.release();
+    await release();
+    await Promise.all([first, one]);
+    expect(await readSums(pool, quiet)).toMatchObject({ points: 2 });
+  });
+
+  async function waitingForLocks(): Promise<number> {
+    const { rows } = await pool.query(
+      `select count(*)::integer as count from pg_stat_activity
+       where wait_event_type = 'Lock' and datname = current_database()`,
+    );
+    return rows[0].count;
+  }
 });
 
 test('G3: what waits of a lane stays behind its part in work, also when transactions are small and slow', async () => {

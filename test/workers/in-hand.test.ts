@@ -1,7 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readConfig } from '../../src/platform/config.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
-import type { Coalescer, OnCut } from '../../workers/batch/coalescer.ts';
+import type { Coalescer } from '../../workers/batch/coalescer.ts';
+import type { Follower } from '../../workers/batch/followers.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { startLane } from '../../workers/lane/lane.ts';
 import { waitUntil } from '../setup/fixtures.ts';
@@ -20,7 +21,7 @@ async function startCutLane() {
   const connection = connectWorker(config, scene.env.DATABASE_URL);
   const handedIn: Delivery[] = [];
   const ends: (() => void)[] = [];
-  let onCut: OnCut | undefined;
+  let follower: Follower | undefined;
   const coalescer: Coalescer = {
     apply(...deliveries) {
       handedIn.push(...deliveries);
@@ -28,7 +29,7 @@ async function startCutLane() {
     },
     beside: { apply: async () => undefined, isFree: () => false },
     follow(_, heard) {
-      onCut = heard;
+      follower = heard;
     },
     abandon() {},
   };
@@ -36,7 +37,7 @@ async function startCutLane() {
   return {
     handedIn,
     /** As the coalescer does: these are not applied yet. */
-    cut: (pending: Delivery[]) => onCut!(new Set(pending.map(({ id }) => id))),
+    cut: (pending: Delivery[]) => follower!.onCut(new Set(pending.map(({ id }) => id))),
     async end() {
       for (const end of ends) end();
       await lane.stop();

@@ -6,7 +6,7 @@ import { READS } from '../../src/queue/wire.ts';
 import { createOvertaking } from '../../workers/lane/overtaking.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { attributes, deliver, event } from './batch.ts';
+import { attributes, deliver, event, waitingSince } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';
 
 describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods', (kind) => {
@@ -95,6 +95,37 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
         { what: 'an empty lane' },
       );
     });
+  });
+
+  test('G3, G8: a quiet workspace has its turn in another lane while a flood is in work, and keeps its order', async () => {
+    const stop = scene.startWorker([0, 1]);
+    const user = `${kind}-flooded-beside`;
+    await scene.producer.add([of([scene.workspace], step(user, -1))]);
+    await waitUntil(async () => (await trailOf(scene.workspace, user)).length === 1, { what: 'the user' });
+    const blocker = await scene.pool.connect();
+    await blocker.query('begin');
+    await blocker.query('select from profiles where workspace_id = $2 and external_id = $1 for update', [
+      user,
+      scene.workspace.id,
+    ]);
+    const flood = of([scene.workspace], step(user, 0), ...Array.from({ length: 300 }, () => event(user)));
+    await scene.producer.add([flood]);
+    const since = await waitUntil(() => waitingSince(scene.pool), { what: 'the flood in work' });
+    const calm = Array.from({ length: 6 }, (_, number) => ({
+      ...of([quiet!], step(`${kind}-beside`, number)),
+      lane: 1,
+    }));
+    await addOneByOne(calm);
+    await waitUntil(async () => (await trailOf(quiet!, `${kind}-beside`)).length === 6, {
+      what: 'the quiet workspace',
+    });
+    // Behind its failure nobody would wait either.
+    expect(await waitingSince(scene.pool)).toBe(since);
+    await blocker.query('commit');
+    blocker.release();
+    await waitUntil(() => scene.ledger(flood.id), { what: 'the flood' });
+    expect(await trailOf(quiet!, `${kind}-beside`)).toEqual(calm.map((_, number) => String(number)));
+    await stop();
   });
 
   describe('of what is handed out with what was seen behind it', () => {

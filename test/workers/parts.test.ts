@@ -251,9 +251,11 @@ test('G8: a neighbour in the lane of someone with very much to do waits for a pa
     isDone = true;
   });
   let handedIn = 0;
-  coalescer.follow(0, async (pending) => {
-    expect(pending.size).toBe(1);
-    if (handedIn++ === 0) void coalescer.apply(deliver(neighbour!, [event('ann')]));
+  coalescer.follow(0, {
+    async onCut(pending) {
+      expect(pending.size).toBe(1);
+      if (handedIn++ === 0) void coalescer.apply(deliver(neighbour!, [event('ann')]));
+    },
   });
   await waitUntil(async () => (await readSums(pool, neighbour!)).events === 1, { what: 'the neighbour' });
   expect(isDone).toBe(false);

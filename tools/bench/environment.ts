@@ -36,6 +36,9 @@ const redisSettings = [
   'always',
   '--maxmemory-policy',
   'noeviction',
+  // One for each that is measured.
+  '--databases',
+  '32',
 ];
 
 /**

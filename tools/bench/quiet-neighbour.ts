@@ -1,31 +1,17 @@
+import path from 'node:path';
+import { text } from 'node:stream/consumers';
 import { setTimeout as sleep } from 'node:timers/promises';
-import { hashApiKey } from '../../src/store/credentials.ts';
+import { packageRoot } from '../../src/platform/package-root.ts';
 import { spawnOnLeash } from '../../test/setup/leash.ts';
-import { postHead, toMessage } from '../load/bodies.ts';
-import { HttpConnection } from '../load/http-connection.ts';
-import { createLatencies, type LatencySummary } from '../load/latencies.ts';
 import { runLoad } from '../load/run-load.ts';
+import { readCpu } from './cpu.ts';
 import type { Figure } from './figure.ts';
+import type { QuietRun } from './quiet-client.ts';
 import { CONNECTIONS_OF_75, type Size } from './size.ts';
 import type { Tenants } from './tenants.ts';
 
-/** Requests of the quiet workspace a second, each of one new profile. */
-const RATE = 40;
-
-/** Milliseconds between two looks which profiles are there: one statement for all, since looking costs the machine as well. */
-const LOOK_AGAIN = 4;
-
-/** Milliseconds after which nobody looks any more. */
-const PATIENCE = 60_000;
-
 /** Seconds of the flood before anything is measured: by then more waits than is applied in a second. */
 const HEAD_START = 2;
-
-interface Quiet {
-  /** From the time at which a request was due until its answer, and until its profile could be read. */
-  accept: LatencySummary;
-  readable: LatencySummary;
-}
 
 /** Processes that a flood keeps busy: web, worker, two sessions of Postgres. */
 const SPINNING = 4;
@@ -45,9 +31,14 @@ async function whileBusy<T>(work: () => Promise<T>): Promise<T> {
 
 /** A quiet workspace alone, beside busy cores, and then while another one sends as fast as it is answered. */
 export async function besideFlood(tenants: Tenants, size: Size): Promise<Figure> {
-  const quietKey = tenants.keys[1]!;
-  const alone = await sendQuietly(tenants, quietKey, size.seconds);
-  const busy = await whileBusy(() => sendQuietly(tenants, quietKey, size.seconds));
+  const quietly = () => sendQuietly(tenants, size.seconds);
+  // All processes of ours are children of this one.
+  const pids = { bench: process.pid };
+  const cpuBefore = readCpu(pids);
+  const began = performance.now();
+  const alone = await quietly();
+  const others = othersBetween(cpuBefore, readCpu(pids), performance.now() - began);
+  const busy = await whileBusy(quietly);
   const flood = runLoad({
     ...{ target: tenants.target, key: tenants.key, users: size.usersOfTenant * size.tenants },
     ...{ objects: 75, badShare: 0, connections: CONNECTIONS_OF_75, rate: 0, probe: false },
@@ -55,7 +46,7 @@ export async function besideFlood(tenants: Tenants, size: Size): Promise<Figure>
     observer: tenants.observer,
   });
   await sleep(HEAD_START * 1000);
-  const beside = await sendQuietly(tenants, quietKey, size.seconds);
+  const beside = await quietly();
   const { tally, seconds, applied } = await flood;
   return {
     value: beside.readable.p99 / alone.readable.p99,
@@ -69,78 +60,43 @@ export async function besideFlood(tenants: Tenants, size: Size): Promise<Figure>
       ...described('alone', alone),
       ...described('busy', busy),
       ...described('beside', beside),
+      others_cores: others,
     },
   };
 }
 
-function described(name: string, { accept, readable }: Quiet): Record<string, number> {
+/** Cores that other programs used while the quiet workspace was alone. */
+function othersBetween(before: Record<string, number>, after: Record<string, number>, took: number): number {
+  const used = (name: string) => (after[name] ?? 0) - (before[name] ?? 0);
+  const ours = Object.keys(after).filter((name) => name !== 'machine');
+  const others = used('machine') - ours.reduce((sum, name) => sum + used(name), 0);
+  return Math.round((others / took) * 1e5) / 100;
+}
+
+function described(name: string, { accept, readable, stages, lag }: QuietRun): Record<string, number> {
+  const each = Object.entries({ accept, readable, ...stages });
   return {
     [`${name}_requests`]: readable.count,
-    [`${name}_accept_p50_ms`]: accept.p50,
-    [`${name}_accept_p99_ms`]: accept.p99,
-    [`${name}_readable_p50_ms`]: readable.p50,
-    [`${name}_readable_p99_ms`]: readable.p99,
+    [`${name}_client_lag_p99_ms`]: lag,
+    ...Object.fromEntries(
+      each.flatMap(([what, { p50, p99 }]) => [
+        [`${name}_${what}_p50_ms`, p50],
+        [`${name}_${what}_p99_ms`, p99],
+      ]),
+    ),
   };
 }
 
-/** By the unique index profiles_external_id. */
-const findProfiles = `
-  select profiles.external_id as id
-  from profiles
-  where profiles.workspace_id = (select workspace_id from api_keys where key_hash = $1)
-    and profiles.external_id = any($2::text[])`;
-
-/** At a steady rate, whether those before it are answered or not: who waits keeps nobody from being measured. */
-async function sendQuietly({ target, pool }: Tenants, key: string, seconds: number): Promise<Quiet> {
-  const [accept, readable] = [createLatencies(), createLatencies()];
-  const head = postHead(`${target.host}:${target.port}`, '/users/track', key);
-  const idle: HttpConnection[] = [];
-  const run = Date.now().toString(36);
-  /** When each was due whose profile is not there yet. */
-  const awaited = new Map<string, number>();
-
-  async function sendOne(number: number, due: number): Promise<void> {
-    const externalId = `quiet-${run}-${number}`;
-    const connection = idle.pop() ?? new HttpConnection(target);
-    const body = JSON.stringify({ attributes: [{ external_id: externalId, number }] });
-    const answer = await connection.send(toMessage(head, body).bytes);
-    idle.push(connection);
-    if (answer.status !== 201) throw new Error(`the quiet workspace was refused: ${answer.status}`);
-    accept.add(performance.now() - due);
-    awaited.set(externalId, due);
-  }
-
-  let isSending = true;
-  async function look(): Promise<void> {
-    while (isSending || awaited.size > 0) {
-      await sleep(LOOK_AGAIN);
-      if (awaited.size === 0) continue;
-      const { rows } = await pool.query<{ id: string }>({
-        name: 'find-quiet',
-        text: findProfiles,
-        values: [hashApiKey(key), [...awaited.keys()]],
-      });
-      const now = performance.now();
-      for (const { id } of rows) {
-        readable.add(now - awaited.get(id)!);
-        awaited.delete(id);
-      }
-      for (const due of awaited.values())
-        if (now - due > PATIENCE) throw new Error('a profile of the quiet workspace did not come');
-    }
-  }
-
-  const looking = look();
-  const sending: Promise<void>[] = [];
-  const start = performance.now();
-  for (let number = 0; number < RATE * seconds; number++) {
-    const due = start + (number * 1000) / RATE;
-    await sleep(Math.max(0, due - performance.now()));
-    sending.push(sendOne(number, due));
-  }
-  await Promise.all(sending);
-  isSending = false;
-  await looking;
-  for (const connection of idle) connection.close();
-  return { accept: accept.summary()!, readable: readable.summary()! };
+async function sendQuietly({ target, keys, databaseUrl }: Tenants, seconds: number): Promise<QuietRun> {
+  const file = path.join(packageRoot, 'dist/tools/bench/quiet-client.js');
+  const { child, exit } = spawnOnLeash([process.execPath, file], {
+    env: {
+      ...{ PATH: process.env.PATH, HOST: target.host, PORT: String(target.port), KEY: keys[1]! },
+      ...{ DATABASE_URL: databaseUrl, SECONDS: String(seconds) },
+    },
+    stdout: 'pipe',
+  });
+  const [printed, said, { code }] = await Promise.all([text(child.stdout!), text(child.stderr!), exit]);
+  if (code !== 0) throw new Error(`the quiet client ended with ${code}: ${said}`);
+  return JSON.parse(printed) as QuietRun;
 }

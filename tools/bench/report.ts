@@ -24,6 +24,21 @@ export function describeFigure(round: number, name: string, { value, unit, detai
     const half = detail.readable_p50_ms === undefined ? '' : `p50 ${detail.readable_p50_ms.toFixed(1)} `;
     parts.push(`readable ${half}p99 ${detail.readable_p99_ms.toFixed(1)} ms`);
   }
+  for (const state of ['alone', 'busy', 'beside']) {
+    const readable = detail[`${state}_readable_p99_ms`];
+    if (readable === undefined || detail[`${state}_queued_p99_ms`] === undefined) continue;
+    const stages = ['accept', 'arrive', 'pack', 'queued', 'applied', 'readable'].map((stage) => {
+      const [p50, p99] = ['p50', 'p99'].map((which) => detail[`${state}_${stage}_${which}_ms`]!.toFixed(0));
+      return `${stage} ${p50} ${p99}`;
+    });
+    parts.push(
+      `\n    ${state.padEnd(7)} p50 p99 ms: ${stages.join(' · ')} (client's lag ${detail[`${state}_client_lag_p99_ms`]!.toFixed(0)})`,
+    );
+  }
+  if (detail.readable_over_busy)
+    parts.push(
+      `\n    over busy cores ${detail.readable_over_busy.toFixed(2)} (answer ${detail.accept_over_busy!.toFixed(2)}), answer over alone ${detail.accept_ratio!.toFixed(2)}; flood ${detail.flood_accepted_per_second!.toFixed(0)} accepted/s, ${detail.flood_applied_per_second!.toFixed(0)} applied/s`,
+    );
   const peaks = Object.entries(detail).filter(([key]) => key.startsWith(PEAK));
   if (peaks.length > 0) {
     parts.push(`peak MB ${peaks.map(([key, peak]) => `${key.slice(PEAK.length)} ${peak}`).join(', ')}`);

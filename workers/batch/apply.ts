@@ -75,6 +75,8 @@ export interface Terms {
   poison: Poison;
   /** Workspaces whose changes go into the log of streams; absent: none. */
   streamed?: ReadonlySet<string>;
+  /** Between two steps: see `Part` in parts.ts. */
+  giveWay?(): Promise<void> | undefined;
 }
 
 /** Applies all of them: see `applySome`. */
@@ -97,13 +99,16 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     const wanted = start === 0 && size === items.length ? items : items.slice(start, start + size);
     const began = performance.now();
     const { changes, round } = await load(tx, wanted, terms);
+    await terms.giveWay?.();
     const loaded = performance.now();
     const least = loaded + Math.max(LEAST_FOLD_MS, FOLD_TIMES * (loaded - began));
     const { poison, until } = terms;
     const folded = await fold(round, changes, { poison, until: Math.max(until, least) });
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs a reload after each load');
+    await terms.giveWay?.();
     const states = await writeChanges(tx, changes, terms.now);
+    await terms.giveWay?.();
     if (terms.streamed && terms.streamed.size > 0)
       applied.entries = joined(
         applied.entries,

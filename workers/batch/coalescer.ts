@@ -1,9 +1,8 @@
-import { within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
-import { createBeside } from './beside.ts';
+import { createBeside, createWay, LARGE, whoMayOvertake } from './beside.ts';
 import {
   type BatchResult,
   blameOf,
@@ -13,6 +12,8 @@ import {
   type Left,
   triesOf,
 } from './failures.ts';
+import { createFollowers } from './followers.ts';
+import { createLate } from './late.ts';
 import type { Delivery } from './open.ts';
 import {
   byLane,
@@ -21,12 +22,9 @@ import {
   inPieces,
   lanesOf,
   objectsOf,
-  PART_MS,
-  type Part,
   remainingOf,
   takePieces,
   tellDone,
-  workspacesOf,
 } from './parts.ts';
 import { reportBatch, reportRetry } from './report.ts';
 import { applyTogether, HOLDS_ONE } from './run.ts';
@@ -38,31 +36,12 @@ const LONGEST_RETRY_MS = 1000;
 /** At once, beside those that are tried again; a third one finds both cores busy, or the disk. */
 const MAX_TRANSACTIONS = 2;
 
-/**
- * Objects that are worth a transaction of their own beside one that is running: with as many, a transaction's
- * round trips and its COMMIT cost little, and this process works on one while Postgres works on the other. Fewer
- * wait for it to end, and share the next one.
- */
-const LARGE = 200;
-
-/** Milliseconds from which on a transaction was slow: the next one is given half as much, and so on. */
+/** Milliseconds from which on a transaction was slow: the next one is given half as much. Up to the other, twice as much. */
 const SLOW_MS = 1000;
-
-/** Milliseconds up to which it was quick: the next one may be twice as large. */
 const QUICK_MS = 250;
 
 /** Objects from which on nothing is cut: no lane hands out more. */
 const ALL = 16_384;
-
-/** Milliseconds for which the next part waits for what lanes hand in. */
-const PATIENCE_MS = 500;
-
-/**
- * Hears that a batch of its lane was cut, and may hand in what waits behind it: others have their turn meanwhile.
- *
- * @param pending ids of the lane's envelopes that are not applied yet
- */
-export type OnCut = (pending: ReadonlySet<string>) => Promise<void>;
 
 const NOTHING: Left = { envelopes: new Set(), workspaces: new Set(), over: new Set(), size: 0 };
 
@@ -80,8 +59,9 @@ interface CoalescerOptions {
 /**
  * The coalescer: collects the envelopes that this process holds, some of each lane, and applies all of them in one
  * transaction. There is no timer: what arrives during a transaction waits for the next. It has one of its own when it is
- * large enough, or when the transaction under way is in trouble. A batch that takes long is cut into parts
- * (workers/batch/parts.ts): what is left of it is in the next transaction, with what has come meanwhile.
+ * large enough, when the transaction under way is in trouble, or when that is large and of other workspaces: whoever
+ * floods keeps no other lane waiting. A batch that takes long is cut into parts (workers/batch/parts.ts): what is left of
+ * it is in the next transaction, with what has come meanwhile.
  *
  * A transient error is retried here, with the envelopes in hand: giving a job back would put it behind later ones. When
  * the objects may be to blame the batch is taken apart. Each lane goes on for itself, beside the others, and each envelope
@@ -96,17 +76,18 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
   let troubled = 0;
   /** Objects that a transaction may hold, but for those of its first envelope. */
   let most = ALL;
-  /** Workspaces whose time was over, those that wait for the longest first. */
-  const late = new Set<string>();
-  /** Whether the last part was for the others: every second one has a round of those. */
-  let wasForOthers = false;
-  /** Objects that the last round of theirs could do. */
-  let size = 1;
-  const followers = new Map<number, OnCut>();
+  const turns = createLate();
+  const followers = createFollowers();
+  /** Envelopes of each transaction that is not beside another one. */
+  const inWork = new Set<Delivery[]>();
+  /** Envelopes that could not be applied beside a transaction: they wait for one of all. */
+  const inPlace = new WeakSet<HandedIn>();
   // One connection stays for everything else that this process asks the store.
   const connections = Math.max(1, pool.options.max - 1);
   const abandon = new AbortController();
   const apart = createApart({ pool, metrics, log, signal: abandon.signal, report });
+  const way = createWay();
+  const [besideLanes, besideOthers] = [openBeside(), openBeside()];
 
   /** Resolves when the envelopes have taken effect; never rejects. After `abandon` it may stay open. */
   function apply(...deliveries: Delivery[]): Promise<void> {
@@ -118,9 +99,31 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
 
   function beginMore(): void {
     const sound = transactions - troubled;
-    if (transactions >= connections || sound >= MAX_TRANSACTIONS) return;
+    if (transactions >= connections) return;
     const free = held.filter(isFree);
-    if (free.length > 0 && (sound <= 0 || objectsOf(free) >= LARGE)) void applyHeld();
+    const isWorthIt = sound <= 0 || (sound < MAX_TRANSACTIONS && objectsOf(free) >= LARGE);
+    if (free.length > 0 && isWorthIt) void applyHeld();
+    else if (free.length > 0) void overtake(free);
+  }
+
+  /** Those who have little have a transaction of their own beside a large one of others, in whatever lane that is. */
+  async function overtake(free: HandedIn[]): Promise<void> {
+    if (!besideOthers.isFree()) return;
+    const mayTry = free.filter((one) => !inPlace.has(one));
+    const taken = whoMayOvertake(mayTry, { inWork, late: turns.late });
+    if (taken.length === 0) return;
+    held = held.filter((one) => !taken.includes(one));
+    const lanes = taken.flatMap(lanesOf);
+    followers.tellOvertaken(lanesInWork);
+    for (const lane of lanes) lanesInWork.add(lane);
+    const done = await besideOthers.apply(taken.flatMap(({ deliveries }) => deliveries));
+    if (!done) {
+      for (const one of taken) inPlace.add(one);
+      held = [...taken, ...held];
+    }
+    for (const lane of lanes) lanesInWork.delete(lane);
+    if (done) for (const one of taken) one.done();
+    beginMore();
   }
 
   const isFree = (one: HandedIn) => !lanesOf(one).some((lane) => lanesInWork.has(lane));
@@ -135,22 +138,12 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
       /** What is left of lanes waits for its turn, behind those of others. */
       const giveBack = async (left: HandedIn[], given: Iterable<number>) => {
         held = [...left, ...held];
-        await tellFollowers(left);
+        await followers.tellCut(left, held);
         for (const lane of given) if (lanes.delete(lane)) lanesInWork.delete(lane);
       };
       if (!(await settle(taken, giveBack))) break;
     }
     transactions--;
-  }
-
-  /** Lets the lanes hand in what waits behind these. */
-  async function tellFollowers(left: HandedIn[]): Promise<void> {
-    const cut = new Set(left.flatMap(lanesOf));
-    const hearings = [...cut].map(async (lane) => {
-      const pending = held.flatMap(({ deliveries }) => deliveries.filter((one) => one.lane === lane));
-      await followers.get(lane)?.(new Set(pending.map(({ id }) => id)));
-    });
-    await within(PATIENCE_MS, Promise.all(hearings)).catch(() => {});
   }
 
   /** As much as a transaction may hold of what is held of free lanes, in its order, but for those whose time was over. */
@@ -161,7 +154,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
       held = later;
       return free;
     }
-    const { taken, left } = takePieces(free, { late, most });
+    const { taken, left } = takePieces(free, { late: turns.late, most });
     held = [...left, ...later];
     return taken;
   }
@@ -213,16 +206,15 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
   async function settleTogether(deliveries: Delivery[]): Promise<Left | 'abandoned' | Failed> {
     const failures = createFailures(pool);
     let isTroubled = false;
+    inWork.add(deliveries);
     try {
       for (const nextWait = backOff(FIRST_RETRY_MS, LONGEST_RETRY_MS); !abandon.signal.aborted; ) {
         const wait = nextWait();
         const started = performance.now();
         try {
-          wasForOthers = late.size > 0 && !wasForOthers;
-          const part: Part = { milliseconds: PART_MS, late: new Set(late), isForOthers: wasForOthers, size };
-          const result = await applyTogether(pool, deliveries, part);
+          const result = await applyTogether(pool, deliveries, { ...turns.nextPart(), giveWay: way.give });
           report(deliveries, result, performance.now() - started);
-          noteTurns(deliveries, result);
+          turns.note(deliveries, result);
           return (result.kind === 'applied' && result.left) || NOTHING;
         } catch (error) {
           const fault = blameOf(error);
@@ -250,20 +242,8 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
       }
       return 'abandoned';
     } finally {
+      inWork.delete(deliveries);
       if (isTroubled) troubled--;
-    }
-  }
-
-  /** Whose time was over goes behind the others, until nothing is left of it. */
-  function noteTurns(deliveries: Delivery[], result: BatchResult): void {
-    const left = result.kind === 'applied' ? result.left : undefined;
-    if (late.size > 0)
-      for (const workspace of deliveries.flatMap(workspacesOf))
-        if (!left?.workspaces.has(workspace)) late.delete(workspace);
-    if (left && left.over.size > 0) size = left.size;
-    for (const workspace of left?.over ?? []) {
-      late.delete(workspace);
-      late.add(workspace);
     }
   }
 
@@ -277,18 +257,20 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
     if (leavesTombstones) onTombstones?.();
   }
 
+  function openBeside() {
+    return createBeside({
+      ...{ pool, log, way, report, signal: abandon.signal },
+      hasConnection: () => transactions < connections,
+      isSuspect: apart.knows,
+    });
+  }
+
   return {
     apply,
     /** Applies envelopes before their place in the lane. */
-    beside: createBeside({
-      ...{ pool, log, report, signal: abandon.signal },
-      hasConnection: () => transactions < connections,
-      isSuspect: apart.knows,
-    }),
-    /** From now on the lane hears of it when a batch of its own was cut. */
-    follow(lane: number, onCut: OnCut): void {
-      followers.set(lane, onCut);
-    },
+    beside: besideLanes,
+    /** From now on the lane hears of its transactions. */
+    follow: followers.follow,
     /** Stops retrying: what is not applied is delivered again to another worker. */
     abandon: () => abandon.abort(),
   };

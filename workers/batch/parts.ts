@@ -34,6 +34,8 @@ export interface Part {
   isForOthers: boolean;
   /** Objects that a first round of theirs looks at: as many as the last one could do. Absent: few. */
   size?: number;
+  /** Between two steps: undefined, or resolves when those who overtake are done. */
+  giveWay?(): Promise<void> | undefined;
 }
 
 /** A part, the round that runs at its end and another part are less than a second together. */

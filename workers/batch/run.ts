@@ -173,7 +173,9 @@ async function applyClaimed(
   if (mine.length === 0) return { kind: 'skipped' };
 
   const opened = withoutDone(open(mine), claimed.left);
-  const terms = { now, until: started + given.part.milliseconds, poison: new Map(), streamed };
+  const { milliseconds, giveWay } = given.part;
+  const until = started + milliseconds;
+  const terms = { now, until, poison: new Map(), streamed, ...(giveWay && { giveWay }) };
   const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left, entries } =
     await applyStretches(tx, opened, {
       ...given,

@@ -12,8 +12,9 @@ import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/q
 import type { Coalescer } from '../batch/coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
+import { createLooks } from './looks.ts';
 import { createOvertaking } from './overtaking.ts';
-import { createPrefetch, type WaitingEnvelope } from './prefetch.ts';
+import { createPrefetch, sizeOf, type WaitingEnvelope } from './prefetch.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
 const MAX_STALLED = 1_000_000;
@@ -29,13 +30,6 @@ const REMOVE_DELAYS = [50, 100, 200, 400, 800];
 
 /** Milliseconds between two lines about a queue that does not answer. */
 const WARN_INTERVAL = 5000;
-
-/**
- * Milliseconds before a look at who may overtake what is in work; each that finds nobody doubles the pause. Where one
- * workspace sends alone a look is in vain, and costs the lane a round trip.
- */
-const FIRST_PAUSE_MS = 3;
-const LONGEST_PAUSE_MS = 96;
 
 export interface Lane extends Service {
   /** Stands no longer at a fence, if it does: its job, and those of the lanes that it waits for, are gone. */
@@ -103,14 +97,14 @@ export function startLane(lane: number, context: LaneContext): Lane {
   const waiting = waitingIn(connection, queue);
   const prefetch = createPrefetch(waiting, reads);
   const overtaking = createOvertaking(waiting, reads);
-  let pause = FIRST_PAUSE_MS;
+  const looks = createLooks();
 
   /** Jobs that took effect together with one in front of them. */
   const early = new Set<string>();
 
   /** The job in work and those that are applied with it, until all of them have taken effect. */
   let inWork: InWork | undefined;
-  coalescer.follow(lane, takeMore);
+  coalescer.follow(lane, { onCut: takeMore, onOvertaken: prefetch.makeWay });
 
   /** The last job that has taken effect; the queue may not know of it yet. */
   let lastApplied: string | undefined;
@@ -131,7 +125,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
       context.onUnreadable?.(version);
       return giveBack(job, token);
     }
-    const following = await prefetch.take(id);
+    const following = await prefetch.take(id, sizeOf(job.data));
     const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
     if (!fence) return applyPrefetched(delivery, following);
@@ -161,7 +155,10 @@ export function startLane(lane: number, context: LaneContext): Lane {
     const mine: InWork = { head: delivery.id, deliveries, sizes, behind, handedIn: new Set() };
     inWork = mine;
     const first = handIn(mine, coalescer.apply(...deliveries));
-    if (beside.length > 0) void handIn(mine, applyBeside(beside));
+    if (beside.length > 0) {
+      looks.note(true);
+      void handIn(mine, applyBeside(mine, beside));
+    }
     void prefetch.read(along, first);
     void letOvertake(mine, first);
     while (mine.handedIn.size > 0) await Promise.all(mine.handedIn);
@@ -176,17 +173,21 @@ export function startLane(lane: number, context: LaneContext): Lane {
       over = true;
     });
     for (;;) {
-      await sleep(pause);
+      await sleep(looks.wait());
       if (over || closing) return;
-      const found = coalescer.beside.isFree() ? await overtaking.find(mine.deliveries).catch(() => []) : [];
-      if (over || closing || inWork !== mine) return;
-      pause = found.length > 0 ? FIRST_PAUSE_MS : longer(pause);
-      // While the job is in work nobody is handed what is removed.
-      if (found.length > 0) await handIn(mine, applyBeside(found));
+      // While the job is in work nobody is handed what is removed: so it is until what was found has taken effect.
+      await handIn(mine, look(mine));
     }
   }
 
-  async function applyBeside(found: WaitingEnvelope[]): Promise<void> {
+  async function look(mine: InWork): Promise<void> {
+    const isFree = coalescer.beside.isFree();
+    const found = isFree ? await overtaking.find(mine.deliveries, early).catch(() => []) : [];
+    looks.note(found.length > 0);
+    if (found.length > 0 && !closing) await applyBeside(mine, found);
+  }
+
+  async function applyBeside(mine: InWork, found: WaitingEnvelope[]): Promise<void> {
     if (!coalescer.beside.isFree()) return;
     prefetch.makeWay();
     const ids = found.map(({ id }) => id);
@@ -194,7 +195,8 @@ export function startLane(lane: number, context: LaneContext): Lane {
     if (done === false) overtaking.leave(ids);
     if (!done) return;
     prefetch.leaveOut(ids);
-    await removeEarly(ids);
+    // The next look does not wait for it.
+    void handIn(mine, removeEarly(ids));
   }
 
   /** A batch that takes long was cut: who shares the lane has a turn between two parts of it. */
@@ -296,5 +298,3 @@ export function startLane(lane: number, context: LaneContext): Lane {
     },
   };
 }
-
-const longer = (pause: number) => Math.min(pause * 2, LONGEST_PAUSE_MS);

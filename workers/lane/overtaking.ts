@@ -35,10 +35,14 @@ export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'j
    * hand. They still wait in the lane.
    *
    * @param inHand everything of the lane that is being applied
+   * @param done ids of jobs that have taken effect, and may wait in the lane for a moment longer
    */
-  async function find(inHand: readonly Delivery[]): Promise<WaitingEnvelope[]> {
+  async function find(
+    inHand: readonly Delivery[],
+    done: ReadonlySet<string> = new Set(),
+  ): Promise<WaitingEnvelope[]> {
     if (!inHand.some(({ id }) => isOfOne(id))) return [];
-    const held = new Set(inHand.map(({ id }) => id));
+    const held = new Set([...inHand.map(({ id }) => id), ...done]);
     const blocked = new Set(inHand.flatMap(workspacesOf).map(tagOf));
     const { candidates, leftOut } = candidatesIn(await waiting.ids(MOST_JOBS), held, blocked);
     const found: WaitingEnvelope[] = [];

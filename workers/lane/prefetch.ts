@@ -47,7 +47,7 @@ const SMALL = 1 / 256;
 const SMALL_AT_ONCE = 512;
 
 /** Milliseconds for which a lane in which somebody overtook is shared, and the part of enough that is enough meanwhile. */
-const SHARED_MS = 1000;
+const SHARED_MS = 10_000;
 const SHARED_PART = 1 / 8;
 
 /** Waiting jobs whose ids are read: the fewest, and the most where envelopes are small. */
@@ -75,6 +75,13 @@ function createPrefix(reads: number) {
   let sharedUntil = 0;
   /** As much of one envelope, about: what is read and not taken along has been read in vain. */
   let typical = 1;
+  /** Size of the job that was handed out last; the next one is about as large. */
+  let ofHead = 0;
+
+  const isShared = () => performance.now() < sharedUntil;
+
+  /** What is left of enough. Where small transactions matter the job that is handed out counts as well. */
+  const missing = () => 1 - found - (isShared() ? ofHead / SHARED_PART : 0);
 
   function forget(): void {
     next = undefined;
@@ -82,8 +89,9 @@ function createPrefix(reads: number) {
     found = 0;
   }
 
-  /** What may be applied together with `jobId`, which was handed out just now. Forgets it. */
-  function takeFor(jobId: string): WaitingEnvelope[] {
+  /** What may be applied together with `jobId`, of that size, which was handed out just now. Forgets it. */
+  function takeFor(jobId: string, size: number): WaitingEnvelope[] {
+    ofHead = size;
     return next === jobId ? takeAll() : [];
   }
 
@@ -122,9 +130,10 @@ function createPrefix(reads: number) {
 
   /** How many envelopes are worth reading now, and how many bytes of them: one may have 4 MB. */
   function wanted(): { jobs: number; bytes: number } {
-    if (found >= 1) return { jobs: 0, bytes: 0 };
-    const jobs = Math.min(Math.ceil((1 - found) / typical), typical < SMALL ? SMALL_AT_ONCE : AT_ONCE);
-    return { jobs, bytes: Math.ceil((1 - found) * ENOUGH_BYTES) };
+    const left = missing();
+    if (left <= 0) return { jobs: 0, bytes: 0 };
+    const jobs = Math.min(Math.ceil(left / typical), typical < SMALL ? SMALL_AT_ONCE : AT_ONCE);
+    return { jobs, bytes: Math.ceil(left * ENOUGH_BYTES * (isShared() ? SHARED_PART : 1)) };
   }
 
   /** How many jobs are worth looking at: as many as those before have made enough, and half as many again. */
@@ -136,9 +145,9 @@ function createPrefix(reads: number) {
     if (!job || job.data?.fence !== undefined || versionOf(job.data) > reads) return false;
     const size = sizeOf(job.data);
     behind.push({ id: job.id, envelope: job.data, size });
-    found += size / (performance.now() < sharedUntil ? SHARED_PART : 1);
+    found += size / (isShared() ? SHARED_PART : 1);
     typical = found / behind.length;
-    return found < 1;
+    return missing() > 0;
   }
 
   /** These have taken effect before their turn. */
@@ -186,12 +195,12 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
   let unseen = false;
 
   /**
-   * What may be applied together with `jobId`, which was handed out just now. Ends the present read. Where the
+   * What may be applied together with `jobId`, of that size, which was handed out just now. Ends the present read. Where the
    * transaction was quicker than the read, it waits for another one. Otherwise each envelope of a lane full of small ones
    * would have a transaction of its own. Never rejects.
    */
-  async function take(jobId: string): Promise<WaitingEnvelope[]> {
-    const following = prefix.takeFor(jobId);
+  async function take(jobId: string, size = 0): Promise<WaitingEnvelope[]> {
+    const following = prefix.takeFor(jobId, size);
     const hurried = unseen;
     forget();
     if (following.length > 0 || !hurried || backOff.isWaiting()) return following;

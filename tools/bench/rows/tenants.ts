@@ -37,5 +37,10 @@ export function tenantRows(fleets: Fleets, environment: Environment, size: Size)
       what: 'a quiet workspace beside one that floods: p99 until it can be read, over the same alone',
       measure: async () => besideFlood(await fleets.tenants(), size),
     },
+    {
+      name: 'noisy-other-shard',
+      what: 'the same, with the quiet workspace in another shard than the one that floods',
+      measure: async () => besideFlood(await fleets.twoShards(), size),
+    },
   ];
 }

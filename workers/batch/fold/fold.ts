@@ -18,7 +18,7 @@ import { foldIdentity } from './identity.ts';
 import { canMove, foldSubscription, meetsSealed } from './states.ts';
 
 /** Milliseconds after which whatever else waits in this process has its turn, and after which the time is looked at. */
-const TURN_MS = 100;
+const TURN_MS = 10;
 /** Events and purchases take so little that the time is looked at once for so many. */
 const LOOK_EACH = 16;
 
