@@ -173,10 +173,11 @@ export async function updateCustomAttributes(
   requireAll(rowCount, updates);
 }
 
+export const PROFILES_GONE = 'profiles were merged or deleted while they were being changed';
+
 /** Not every profile is locked before it is changed: see `lockChanged`. */
 function requireAll(rowCount: number | null, updates: CustomAttributesUpdate[]): void {
-  if (rowCount !== updates.length)
-    throw new Error('profiles were merged or deleted while they were being changed');
+  if (rowCount !== updates.length) throw new Error(PROFILES_GONE);
 }
 
 /** The parameters $1 to $5 of a statement that changes custom attributes. */
