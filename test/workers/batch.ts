@@ -1,5 +1,6 @@
 import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
+import { onTestFinished } from 'vitest';
 import type {
   AcceptedAttributes,
   AcceptedEvent,
@@ -10,7 +11,7 @@ import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { inTransaction, openPool as openStore } from '../../src/store/database.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { applyPart } from '../../workers/batch/run.ts';
+import { applyPart, LIMITS } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 
@@ -35,6 +36,13 @@ export async function waitingSince(pool: pg.Pool): Promise<string | undefined> {
      where wait_event_type = 'Lock' and datname = current_database()`,
   );
   return rows[0]?.began;
+}
+
+/** In this test a batch waits for a lock as long as it takes: who comes past it meanwhile is no matter of the machine's pace. */
+export function waitForLocks(): void {
+  const before = { ...LIMITS };
+  Object.assign(LIMITS, { statement: 120_000, lock: 120_000 });
+  onTestFinished(() => void Object.assign(LIMITS, before));
 }
 
 /** An envelope with these objects in one request, as a lane delivers it. */

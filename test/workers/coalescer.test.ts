@@ -16,6 +16,7 @@ import {
   point,
   readSums,
   silent,
+  waitForLocks,
   waitingSince,
 } from './batch.ts';
 
@@ -82,6 +83,7 @@ describe('G8: beside a large transaction of a workspace that floods', () => {
   const trail = (number: number) => attributes('bob', { change: { trail: { array: { add: [number] } } } });
 
   test('a few objects of another one take effect in another lane, in their order, and those of its own wait', async () => {
+    waitForLocks();
     const { workspace, coalescer, first, release } = await startBehindLock(visits(300));
     const quiet = await createWorkspace(pool, crypto.randomUUID());
     const since = await waitUntil(() => waitingSince(pool), { what: 'the large one to wait' });

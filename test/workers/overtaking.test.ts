@@ -6,7 +6,7 @@ import { READS } from '../../src/queue/wire.ts';
 import { createOvertaking } from '../../workers/lane/overtaking.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { attributes, deliver, event, waitingSince } from './batch.ts';
+import { attributes, deliver, event, waitForLocks, waitingSince } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';
 
 describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods', (kind) => {
@@ -98,6 +98,7 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
   });
 
   test('G3, G8: a quiet workspace has its turn in another lane while a flood is in work, and keeps its order', async () => {
+    waitForLocks();
     const stop = scene.startWorker([0, 1]);
     const user = `${kind}-flooded-beside`;
     await scene.producer.add([of([scene.workspace], step(user, -1))]);
