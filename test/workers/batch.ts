@@ -38,6 +38,31 @@ export async function waitingSince(pool: pg.Pool): Promise<string | undefined> {
   return rows[0]?.began;
 }
 
+/**
+ * Locks users as another transaction would.
+ *
+ * @param which rows of profiles, as a condition
+ * @returns lets go of them; the end of the test does so as well
+ */
+export async function lockUsers(
+  pool: pg.Pool,
+  which: string,
+  values: unknown[],
+): Promise<() => Promise<void>> {
+  const holder = await pool.connect();
+  let isHeld = true;
+  const release = async () => {
+    if (!isHeld) return;
+    isHeld = false;
+    await holder.query('commit');
+    holder.release();
+  };
+  onTestFinished(release);
+  await holder.query('begin');
+  await holder.query(`select from profiles where ${which} for update`, values);
+  return release;
+}
+
 /** In this test a batch waits for a lock as long as it takes: who comes past it meanwhile is no matter of the machine's pace. */
 export function waitForLocks(): void {
   const before = { ...LIMITS };

@@ -12,6 +12,7 @@ import {
   createStore,
   deliver,
   event,
+  lockUsers,
   makeTriggers,
   point,
   readSums,
@@ -32,19 +33,14 @@ async function startBehindLock(more: AcceptedObject[] = []) {
   const metrics = createWorkerMetrics();
   const coalescer = createCoalescer(pool, { metrics, log: silent });
   await coalescer.apply(deliver(workspace, [point('ann')]));
-  const blocker = await pool.connect();
-  await blocker.query('begin');
-  await blocker.query('select from profiles where workspace_id = $1 for update', [workspace.id]);
+  const release = await lockUsers(pool, 'workspace_id = $1', [workspace.id]);
   const first = coalescer.apply(deliver(workspace, [point('ann'), ...more]));
   return {
     workspace,
     coalescer,
     first,
     transactions: async () => (await metrics.batches.get()).values.reduce((sum, { value }) => sum + value, 0),
-    async release() {
-      await blocker.query('commit');
-      blocker.release();
-    },
+    release,
   };
 }
 

@@ -6,7 +6,7 @@ import { READS } from '../../src/queue/wire.ts';
 import { createOvertaking } from '../../workers/lane/overtaking.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { attributes, deliver, event, waitForLocks, waitingSince } from './batch.ts';
+import { attributes, deliver, event, lockUsers, waitForLocks, waitingSince } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';
 
 describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods', (kind) => {
@@ -103,27 +103,27 @@ describe.each(['redis', 'postgres'] as const)('a lane on %s that somebody floods
     const user = `${kind}-flooded-beside`;
     await scene.producer.add([of([scene.workspace], step(user, -1))]);
     await waitUntil(async () => (await trailOf(scene.workspace, user)).length === 1, { what: 'the user' });
-    const blocker = await scene.pool.connect();
-    await blocker.query('begin');
-    await blocker.query('select from profiles where workspace_id = $2 and external_id = $1 for update', [
+    const release = await lockUsers(scene.pool, 'workspace_id = $2 and external_id = $1', [
       user,
       scene.workspace.id,
     ]);
     const flood = of([scene.workspace], step(user, 0), ...Array.from({ length: 300 }, () => event(user)));
-    await scene.producer.add([flood]);
-    const since = await waitUntil(() => waitingSince(scene.pool), { what: 'the flood in work' });
     const calm = Array.from({ length: 6 }, (_, number) => ({
       ...of([quiet!], step(`${kind}-beside`, number)),
       lane: 1,
     }));
-    await addOneByOne(calm);
-    await waitUntil(async () => (await trailOf(quiet!, `${kind}-beside`)).length === 6, {
-      what: 'the quiet workspace',
-    });
-    // Behind its failure nobody would wait either.
-    expect(await waitingSince(scene.pool)).toBe(since);
-    await blocker.query('commit');
-    blocker.release();
+    try {
+      await scene.producer.add([flood]);
+      const since = await waitUntil(() => waitingSince(scene.pool), { what: 'the flood in work' });
+      await addOneByOne(calm);
+      await waitUntil(async () => (await trailOf(quiet!, `${kind}-beside`)).length === 6, {
+        what: 'the quiet workspace',
+      });
+      // Behind its failure nobody would wait either.
+      expect(await waitingSince(scene.pool)).toBe(since);
+    } finally {
+      await release();
+    }
     await waitUntil(() => scene.ledger(flood.id), { what: 'the flood' });
     expect(await trailOf(quiet!, `${kind}-beside`)).toEqual(calm.map((_, number) => String(number)));
     await stop();
