@@ -242,11 +242,13 @@ test('G3: a delete that commits while a dead letter is being replayed is followe
   const gate = await makeGate(url, 7);
   await gate.shut();
   const replay = applyBatch(pool, [replayOf({ ...event('overtaken', 'held up'), id: some[0]! })], silent);
+  // Awaited from here on: it ends while the gate is still being taken down.
+  const refused = expect(replay).rejects.toThrow('deleted with its user while it was being replayed');
   await waitUntil(gate.isWaitedFor, { what: 'the replay to be under way' });
   await store(remove('overtaken'));
   await gate.open();
   await gate.stop();
-  await expect(replay).rejects.toThrow('deleted with its user while it was being replayed');
+  await refused;
   expect(await usersNamed('overtaken')).toBe(0);
   await settle();
 });

@@ -6,14 +6,19 @@ import { startProcess, type TestProcess } from './processes.ts';
 /** The API key of a first start. */
 export const KEY = /pk_[\w-]{43}/;
 
-const started: TestProcess[] = [];
+const started: { start: TestProcess; folder: string }[] = [];
 
-/** Ends what a test has started; the first `kept` are of all tests. */
+/** Ends what a test has started, with all that runs on its folder; the first `kept` are of all tests. */
 export async function endStarted(kept = 0): Promise<void> {
-  for (const start of started.splice(kept)) {
-    start.kill('SIGKILL');
-    await start.exit;
-  }
+  const ended = started.splice(kept);
+  for (const { start } of ended) start.kill('SIGKILL');
+  await Promise.all(ended.map(({ start }) => start.exit));
+  // A Postgres and a Redis see a moment later that their parent is gone, and write to the folder until then.
+  for (const { folder } of ended)
+    await waitUntil(() => runningOn(folder).length === 0, {
+      what: `the end of what ran on ${folder}`,
+      explain: async () => JSON.stringify(runningOn(folder)),
+    });
 }
 
 /** A data folder and ports of its own. */
@@ -35,13 +40,13 @@ export async function settingsWithCluster() {
   return env;
 }
 
-export function begin(env: Record<string, string>): TestProcess {
+export function begin(env: Record<string, string> & { DATA_DIR: string }): TestProcess {
   const start = startProcess('dist/src/start.js', env);
-  started.push(start);
+  started.push({ start, folder: env.DATA_DIR });
   return start;
 }
 
-export async function startAndWait(env: Record<string, string>): Promise<TestProcess> {
+export async function startAndWait(env: Record<string, string> & { DATA_DIR: string }): Promise<TestProcess> {
   const start = begin(env);
   await waitUntil(() => output(start).includes('Penstock is ready'), {
     what: 'the greeting',
