@@ -1,6 +1,7 @@
 import path from 'node:path';
 import { Presets, SingleBar } from 'cli-progress';
 import type { Command } from 'commander';
+import type { Watcher } from '../platform/steps.ts';
 import type { Json } from '../profile/json.ts';
 import type { Database } from '../store/database.ts';
 import { parseCount, parseId } from './arguments.ts';
@@ -115,6 +116,36 @@ export function showProgress(total: number, nouns: string): Progress {
   );
   bar.start(total, 0);
   return { advance: (by) => bar.increment(by), stop: () => bar.stop() };
+}
+
+/** A bar on stderr for each step, drawn only on a terminal, with its rate and the time that is left; gone when it is over. */
+export function showSteps(stream: NodeJS.WritableStream = process.stderr): Watcher {
+  let bar: SingleBar | undefined;
+  let [done, started] = [0, 0];
+  let written: (value: number) => string = String;
+  return {
+    begin({ name, doing, of, total }) {
+      written = of === 'bytes' ? (value) => `${(value / 1e6).toFixed(1)} MB` : (value) => `${value} rows`;
+      [done, started] = [0, performance.now()];
+      bar = new SingleBar(
+        {
+          format: `${path.basename(name)}: ${doing} {bar} {percentage}%, {done}, {rate}/s, {eta_formatted} left`,
+          ...{ stream, hideCursor: true, etaBuffer: 50, clearOnComplete: true },
+        },
+        Presets.shades_classic,
+      );
+      bar.start(total, 0, { done: written(0), rate: written(0) });
+    },
+    move(more) {
+      done += more;
+      const rate = Math.round((done * 1000) / Math.max(1, performance.now() - started));
+      bar?.update(done, { done: written(done), rate: written(rate) });
+    },
+    end() {
+      bar?.stop();
+      bar = undefined;
+    },
+  };
 }
 
 /** A bar on stderr, drawn only on a terminal, with rows, their rate, and the time that is left. */

@@ -1,5 +1,6 @@
 import type { FileHandle } from 'node:fs/promises';
 import { crc32, inflateRawSync } from 'node:zlib';
+import { type Watcher, watchedStep } from '../platform/steps.ts';
 import { readSchema } from './avro-schema.ts';
 import { BrokenAvro, readValues } from './avro-values.ts';
 import { unsnappy } from './snappy.ts';
@@ -24,6 +25,8 @@ export interface AvroLines {
 }
 
 interface Opening {
+  /** As the person knows it. */
+  name: string;
   size: number;
   /** Bytes that its blocks may have, unpacked. */
   mostBytes: number;
@@ -31,6 +34,7 @@ interface Opening {
   mostRow: number;
   /** What stands for one that is longer. */
   longLine: Buffer;
+  watcher: Watcher;
 }
 
 /**
@@ -41,14 +45,14 @@ interface Opening {
  */
 export async function openAvro(
   handle: FileHandle,
-  { size, mostBytes, mostRow, longLine }: Opening,
+  { name, size, mostBytes, mostRow, longLine, watcher }: Opening,
 ): Promise<AvroLines> {
   const { metadata, end } = await readHead(handle, size);
   const sync = (await readAt(handle, end, SYNC_BYTES)).toString('hex');
   const type = readSchema(metadata.get('avro.schema')?.toString('utf8') ?? '');
   const unpack = unpackerOf(metadata.get('avro.codec')?.toString('latin1') ?? 'null');
 
-  async function* blocks(): AsyncGenerator<{ rows: number; bytes: Buffer }> {
+  async function* blocks(onBytes?: (bytes: number) => void): AsyncGenerator<{ rows: number; bytes: Buffer }> {
     for (let at = end + SYNC_BYTES; at < size; ) {
       const head = createReader(await readAt(handle, at, Math.min(BLOCK_HEAD_BYTES, size - at)));
       const [rows, length] = [head.number(), head.number()];
@@ -60,21 +64,24 @@ export async function openAvro(
       const unpacked = unpack(bytes.subarray(0, length));
       if (rows > unpacked.length) throw new BrokenAvro('a block says that it has more rows than bytes');
       yield { rows, bytes: unpacked };
+      onBytes?.(head.at() + length + SYNC_BYTES);
       at += head.at() + length + SYNC_BYTES;
     }
   }
 
   let [allRows, allBytes] = [0, 0];
-  for await (const { rows, bytes } of blocks()) {
-    allRows += rows;
-    allBytes += bytes.length;
-    if (allBytes > mostBytes)
-      throw new BrokenAvro(`it is not read: it has more than ${mostBytes} bytes, unpacked`);
-    const values = readValues(bytes);
-    // Only passed over.
-    for (let row = 0; row < rows; row++) values.next(type, -1);
-    if (!values.isAtEnd()) throw new BrokenAvro('a block has more bytes than its rows');
-  }
+  await watchedStep(watcher, { name, doing: 'checking', of: 'bytes', total: size }, async () => {
+    for await (const { rows, bytes } of blocks(watcher.move)) {
+      allRows += rows;
+      allBytes += bytes.length;
+      if (allBytes > mostBytes)
+        throw new BrokenAvro(`it is not read: it has more than ${mostBytes} bytes, unpacked`);
+      const values = readValues(bytes);
+      // Only passed over.
+      for (let row = 0; row < rows; row++) values.next(type, -1);
+      if (!values.isAtEnd()) throw new BrokenAvro('a block has more bytes than its rows');
+    }
+  });
 
   async function* lines(onRows: (rows: number) => void): AsyncGenerator<Buffer> {
     for await (const { rows, bytes } of blocks()) {

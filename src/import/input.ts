@@ -5,6 +5,7 @@ import { pipeline } from 'node:stream/promises';
 import { createGunzip, createInflateRaw, type Gunzip, type InflateRaw } from 'node:zlib';
 import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet-lines.ts';
 import { SourceError } from '../integrations/source.ts';
+import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
 import { type AvroLines, openAvro } from './avro.ts';
 import { BrokenAvro } from './avro-values.ts';
 import { longLine, MOST_ROW_BYTES } from './records.ts';
@@ -60,6 +61,7 @@ export interface Opening {
   path?: string;
   /** Bytes of disk that reading may take. */
   scratchBytes: number;
+  watcher?: Watcher;
 }
 
 /**
@@ -69,7 +71,10 @@ export interface Opening {
  * @param name as the person knows it
  * @throws {ImportError}
  */
-export async function openInput(name: string, { path = name, scratchBytes }: Opening): Promise<Input> {
+export async function openInput(
+  name: string,
+  { path = name, scratchBytes, watcher = unwatched }: Opening,
+): Promise<Input> {
   const handle = await openFile(name, path);
   let parquet: ParquetLines | undefined;
   async function close(): Promise<void> {
@@ -82,10 +87,10 @@ export async function openInput(name: string, { path = name, scratchBytes }: Ope
     const entries = kind === 'zip' ? await listZip(handle, size) : [];
     if (kind === 'zip' && entries.length === 0) throw new ImportError(`${name} has no file in it`);
     const source: Source = { handle, name, size, kind, entries };
-    const { digest, bytes } = await survey(source);
+    const { digest, bytes } = await survey(source, watcher);
     const mostBytes = Math.max(HARMLESS_BYTES, MOST_RATIO * size);
-    const rowBounds = { mostBytes, mostRow: MOST_ROW_BYTES, longLine: longLine() };
-    if (kind === 'parquet') parquet = await readParquet(path, { ...rowBounds, name, scratchBytes });
+    const rowBounds = { mostBytes, mostRow: MOST_ROW_BYTES, longLine: longLine(), name, watcher };
+    if (kind === 'parquet') parquet = await readParquet(path, { ...rowBounds, scratchBytes });
     const table = kind === 'avro' ? await openAvro(handle, { ...rowBounds, size }) : parquet;
     const length = table?.rows ?? bytes;
     let read = 0;
@@ -151,6 +156,8 @@ interface Source {
   kind: Kind;
   /** Of an archive. */
   entries: readonly ZipEntry[];
+  /** Told of each piece that is read of the file. */
+  onBytes?: (bytes: number) => void;
 }
 
 /** Bytes that tell what a file is. */
@@ -192,7 +199,16 @@ function requireText(start: Buffer, name: string): void {
   if (start.includes(0)) throw new ImportError(`${name} is no text: it has bytes of 0`);
 }
 
-async function survey(source: Source): Promise<{ digest: Buffer; bytes: number }> {
+/** Reads all of it once; of an archive its bytes, and then what is in them. */
+function survey(opened: Source, watcher: Watcher): Promise<{ digest: Buffer; bytes: number }> {
+  const { name, size, entries } = opened;
+  const total = entries.reduce((sum, { packedBytes }) => sum + packedBytes, size);
+  return watchedStep(watcher, { name, doing: 'checking', of: 'bytes', total }, () =>
+    readWhole({ ...opened, onBytes: watcher.move }),
+  );
+}
+
+async function readWhole(source: Source): Promise<{ digest: Buffer; bytes: number }> {
   const hash = createHash('sha256');
   let bytes = 0;
   const isTable = source.kind === 'parquet' || source.kind === 'avro';
@@ -250,7 +266,7 @@ async function* counted(parts: AsyncIterable<Part>, count: (bytes: number) => vo
 
 /** The bytes that the file had when it was opened. */
 async function* rawBytes(
-  { handle, name, size, from = 0 }: Pick<Source, 'handle' | 'name' | 'size'> & { from?: number },
+  { handle, name, size, onBytes, from = 0 }: Omit<Source, 'kind' | 'entries'> & { from?: number },
   hash?: Hash,
 ): AsyncGenerator<Buffer> {
   let at = from;
@@ -263,6 +279,7 @@ async function* rawBytes(
     const chunk = buffer.subarray(0, bytesRead);
     hash?.update(chunk);
     at += bytesRead;
+    onBytes?.(bytesRead);
     yield chunk;
   }
 }

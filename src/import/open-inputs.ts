@@ -2,6 +2,7 @@ import type { BucketAccess } from '../integrations/bucket-client.ts';
 import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError } from '../integrations/source.ts';
 import type { Reach } from '../platform/reach.ts';
+import type { Watcher } from '../platform/steps.ts';
 import { filesOf, isFolder } from './folder.ts';
 import { ImportError, type Input, openInput } from './input.ts';
 
@@ -12,6 +13,7 @@ export interface Opening {
   reach: Reach;
   /** Asked for when there is a bucket to be opened. */
   accessTo(bucket: string): Promise<BucketAccess>;
+  watcher: Watcher;
   leaving: AbortSignal;
 }
 
@@ -27,24 +29,25 @@ export const namesMany = (named: string): boolean => (S3.test(named) ? named.end
  * @throws {ImportError}
  */
 export async function* openInputs(named: string, opening: Opening): AsyncGenerator<Input> {
+  const { scratchBytes, reach, watcher, leaving: signal } = opening;
   const [, bucket, prefix] = S3.exec(named) ?? [];
   if (bucket === undefined || prefix === undefined) {
     for (const file of isFolder(named) ? await filesOf(named) : [named])
-      yield* untilTaken(openInput(file, opening));
+      yield* untilTaken(openInput(file, { scratchBytes, watcher }));
     return;
   }
   const { region, endpoint, credentials } = await opening.accessTo(bucket);
   // What reaches buckets is large, and seldom needed.
   const { fetchObjects } = await import('../integrations/bucket.ts');
   const place = { type: 's3', bucket, prefix, region, ...(endpoint !== undefined && { endpoint }) } as const;
-  const { scratchBytes, reach, leaving: signal } = opening;
   try {
     for await (const { name, path } of fetchObjects(place, credentials, {
       scratchBytes,
       reach,
+      watcher,
       signal,
     }))
-      yield* untilTaken(openInput(name, { path, scratchBytes }));
+      yield* untilTaken(openInput(name, { path, scratchBytes, watcher }));
   } catch (error) {
     if (error instanceof SourceError) throw new ImportError(error.message, { cause: error });
     throw error;

@@ -1,6 +1,7 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, NoSuchKey, paginateListObjectsV2 } from '@aws-sdk/client-s3';
 import { poll } from '../platform/poll.ts';
+import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
 import {
   type Bucket,
   type BucketPlace,
@@ -159,19 +160,21 @@ interface Fetching {
   /** It is unpacked on its way. */
   packed: boolean;
   signal: AbortSignal | undefined;
+  onBytes?: (bytes: number) => void;
 }
 
 async function fetchObject(
   bucket: Bucket,
   object: BucketObject,
-  { scratch, path, packed, signal }: Fetching,
+  { scratch, path, packed, signal, onBytes }: Fetching,
 ): Promise<InputFile> {
   const name = `s3://${bucket.definition.bucket}/${object.key}`;
   try {
     const options = signal ? { abortSignal: signal } : {};
     const command = new GetObjectCommand({ Bucket: bucket.definition.bucket, Key: object.key });
     const { Body } = await bucket.client.send(command, options);
-    const from = Readable.from(watched(Body as Readable, { ...object, name, patience: bucket.patience }));
+    const bounds = { ...object, name, patience: bucket.patience };
+    const from = Readable.from(watched(Body as Readable, bounds, onBytes));
     await bringIn(scratch, { from, name, to: path, packed, signal });
     return { name, path };
   } catch (error) {
@@ -189,6 +192,7 @@ async function fetchObject(
 async function* watched(
   body: Readable,
   { name, size, patience }: { name: string; size: number; patience: Patience },
+  onBytes?: (bytes: number) => void,
 ): AsyncGenerator<Buffer> {
   let [bytes, looked] = [0, 0];
   const looks = poll(patience.window, () => {
@@ -207,6 +211,7 @@ async function* watched(
           `${name} has more than the ${size} bytes of the list: it was changed since`,
         );
       }
+      onBytes?.(chunk.length);
       yield chunk;
     }
   } finally {
@@ -252,6 +257,8 @@ export interface FetchedObject {
   path: string;
 }
 
+type FetchOptions = Omit<SourceOptions, 'serviceIdField'> & { patience?: Patience; watcher?: Watcher };
+
 /**
  * Objects of a bucket, one after the other, by key: the one whose key is the prefix; those beneath it, if it is empty or
  * ends in a slash. What begins with a dot or an underscore is somebody's unfinished work.
@@ -260,7 +267,7 @@ export interface FetchedObject {
 export async function* fetchObjects(
   place: BucketPlace,
   credentials: Extract<Credentials, { access_key_id: string }>,
-  { patience = patient, ...options }: Omit<SourceOptions, 'serviceIdField'> & { patience?: Patience },
+  { patience = patient, watcher = unwatched, ...options }: FetchOptions,
 ): AsyncGenerator<FetchedObject> {
   const { prefix } = place;
   const { signal } = options;
@@ -273,7 +280,13 @@ export async function* fetchObjects(
     for (const object of await listObjects(bucket, { what: 'object', isMeant }, signal)) {
       await requireSpace(bucket, [object], scratch);
       const path = `${scratch.inputs}/object`;
-      yield await fetchObject(bucket, object, { scratch, path, packed: false, signal });
+      const name = `s3://${place.bucket}/${object.key}`;
+      const step = { name, doing: 'fetching', of: 'bytes', total: object.size } as const;
+      yield await watchedStep(watcher, step, () =>
+        fetchObject(bucket, object, {
+          ...{ scratch, path, packed: false, signal, onBytes: watcher.move },
+        }),
+      );
       await scratch.drop(path);
     }
   } finally {

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, test, vi } from 'vitest';
-import { showRows } from '../../src/admin/output.ts';
+import { showRows, showSteps } from '../../src/admin/output.ts';
 
 /** What stands on a terminal, without what moves its cursor. */
 function terminal(isTerminal: boolean) {
@@ -30,11 +30,36 @@ test('a bar has the file, its part, rows, their rate and the time that is left',
   expect(shown()).toMatch(/users\.csv .* 50%, 150 rows, 20\/s, \d+s left/);
 });
 
+test('what is done before the first row has a bar for each step, with how far it is, its rate and the time that is left', () => {
+  vi.useFakeTimers({ now: 0 });
+  const { stream, shown } = terminal(true);
+  const steps = showSteps(stream);
+  const each = (moves: number) => {
+    for (let second = 1; second <= 5; second++) {
+      vi.advanceTimersByTime(1000);
+      steps.move(moves);
+    }
+    vi.advanceTimersByTime(1000);
+    steps.end();
+  };
+  steps.begin({ name: 's3://rows/users.parquet', doing: 'fetching', of: 'bytes', total: 1_000_000_000 });
+  each(100_000_000);
+  steps.begin({ name: 's3://rows/users.parquet', doing: 'checking', of: 'rows', total: 1000 });
+  each(20);
+  vi.useRealTimers();
+  expect(shown()).toMatch(/users\.parquet: fetching .* 50%, 500\.0 MB, 100\.0 MB\/s, \d+s left/);
+  expect(shown()).toMatch(/users\.parquet: checking .* 10%, 100 rows, 20 rows\/s, \d+s left/);
+});
+
 test('a pipe gets no bar', () => {
   const { stream, shown } = terminal(false);
   const bar = showRows({ name: 'users.csv', length: 10, read: () => 5 }, stream);
   bar.begin(0);
   bar.move(5);
   bar.stop();
+  const steps = showSteps(stream);
+  steps.begin({ name: 'users.csv', doing: 'checking', of: 'bytes', total: 10 });
+  steps.move(5);
+  steps.end();
   expect(shown()).toBe('');
 });

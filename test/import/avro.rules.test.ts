@@ -1,43 +1,12 @@
-import { readFileSync, writeFileSync } from 'node:fs';
-import { crc32 } from 'node:zlib';
-import avsc from 'avsc';
+import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { readSchema } from '../../src/import/avro-schema.ts';
 import { readValues } from '../../src/import/avro-values.ts';
 import { ImportError, openInput } from '../../src/import/input.ts';
 import { MOST_ROW_BYTES } from '../../src/import/records.ts';
 import { unsnappy } from '../../src/import/snappy.ts';
+import { avroOf } from './avro-file.ts';
 import { fileOf, readRows } from './scene.ts';
-
-/** A file as another program writes it. */
-async function avroOf(schema: object, rows: readonly unknown[], codec = 'deflate'): Promise<string> {
-  const file = fileOf('events.avro', '');
-  const parseHook = (one: avsc.Schema) => avsc.Type.forSchema(one, { wrapUnions: false });
-  const codecs = { ...avsc.streams.BlockEncoder.defaultCodecs(), snappy: packSnappy };
-  const options = { parseHook, codec, codecs, blockSize: 4096 };
-  const encoder = new avsc.streams.BlockEncoder(schema as avsc.Schema, options);
-  const chunks: Buffer[] = [];
-  await new Promise((resolve, reject) => {
-    encoder.on('data', (chunk: Buffer) => chunks.push(chunk));
-    encoder.on('end', resolve).on('error', reject);
-    for (const row of rows) encoder.write(row);
-    encoder.end();
-  });
-  writeFileSync(file, Buffer.concat(chunks));
-  return file;
-}
-
-/** Literals alone, which any reader of Snappy takes, and the checksum that Avro puts behind them. */
-function packSnappy(bytes: Buffer, callback: (error: null, packed: Buffer) => void): void {
-  const head = Buffer.alloc(3, 0x80);
-  head[0] = (bytes.length & 0x7f) | 0x80;
-  head[1] = ((bytes.length >> 7) & 0x7f) | 0x80;
-  head[2] = bytes.length >> 14;
-  const tag = Buffer.from([61 << 2, (bytes.length - 1) & 0xff, (bytes.length - 1) >> 8]);
-  const sum = Buffer.alloc(4);
-  sum.writeUInt32BE(crc32(bytes));
-  callback(null, Buffer.concat([head, tag, bytes, sum]));
-}
 
 const nullable = (type: unknown) => ['null', type];
 const record = (fields: Record<string, unknown>, name = 'row') => ({

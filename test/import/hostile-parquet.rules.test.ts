@@ -1,20 +1,8 @@
-import { DuckDBInstance } from '@duckdb/node-api';
 import { expect, test } from 'vitest';
 import { openInput } from '../../src/import/input.ts';
 import { MOST_ROW_BYTES } from '../../src/import/records.ts';
-import { fileOf, readRows } from './scene.ts';
-
-async function parquetOf(select: string): Promise<string> {
-  const file = fileOf('rows.parquet', '');
-  const instance = await DuckDBInstance.create(':memory:');
-  const connection = await instance.connect();
-  await connection.run(
-    `copy (${select}) to '${file}' (format parquet, compression zstd, row_group_size 100000)`,
-  );
-  connection.closeSync();
-  instance.closeSync();
-  return file;
-}
+import { parquetOf } from './parquet-file.ts';
+import { readRows } from './scene.ts';
 
 test('a Parquet file that a dictionary makes a gigabyte is refused before its rows are made', async () => {
   const file = await parquetOf(

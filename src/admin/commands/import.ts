@@ -18,7 +18,7 @@ import {
   type SecretOptions,
 } from '../integrations/source-options.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
-import { printPage, type Row, showRows } from '../output.ts';
+import { printPage, type Row, showRows, showSteps } from '../output.ts';
 import type { QueueContext } from '../queue.ts';
 import { columnsOf, describe } from './import-preview.ts';
 import { addImportRecords } from './import-records.ts';
@@ -152,6 +152,7 @@ function openingOf({ installation: { config }, options, leaving }: Omit<Job, 'qu
   return {
     scratchBytes: config.SYNC_SCRATCH_BYTES,
     reach: reachOfSources(config),
+    watcher: showSteps(),
     leaving,
     async accessTo() {
       if (!region || !accessKeyId) throw new Refusal('s3:// needs --region and --access-key-id');

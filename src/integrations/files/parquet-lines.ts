@@ -9,6 +9,7 @@ import {
   type DuckDBType,
   DuckDBTypeId,
 } from '@duckdb/node-api';
+import { type Watcher, watchedStep } from '../../platform/steps.ts';
 import { SourceError } from '../source.ts';
 import { refuseBrotli } from './parquet.ts';
 import { literal, openDuckDb, toSourceError } from './part.ts';
@@ -32,6 +33,7 @@ export interface ParquetOptions {
   mostRow: number;
   /** What stands for a row that has more. */
   longLine: Buffer;
+  watcher: Watcher;
 }
 
 /** Rows that DuckDB makes at a time. */
@@ -55,7 +57,7 @@ interface Window {
  */
 export async function openParquet(
   file: string,
-  { name, scratchBytes, mostBytes, mostRow, longLine }: ParquetOptions,
+  { name, scratchBytes, mostBytes, mostRow, longLine, watcher }: ParquetOptions,
 ): Promise<ParquetLines> {
   const real = await realpath(file);
   const inputs = [{ name, path: real }];
@@ -79,7 +81,12 @@ export async function openParquet(
         named(column, sizeOf(`one.${identifier(column)}`, { type, name, depth: 0 })),
       ),
     );
-    const { rows, windows } = await survey(connection, `select (${size})::bigint from ${from} as one`);
+    // Of what the file says of itself: no row is made for it.
+    const [[said]] = (await connection.runAndReadAll(`select count(*) from ${from}`)).getRows() as [[bigint]];
+    const step = { name, doing: 'checking', of: 'rows', total: Number(said) } as const;
+    const { rows, windows } = await watchedStep(watcher, step, () =>
+      survey(connection, `select (${size})::bigint from ${from} as one`),
+    );
     connection.closeSync();
     return { rows, lines: (onRows) => lines(windows, size, onRows), close };
   } catch (error) {
@@ -108,6 +115,7 @@ export async function openParquet(
         isLarge ||= ofVector > MOST_VECTOR_BYTES / 2;
         rows += 1;
       }
+      watcher.move(chunk.rowCount);
       if (all > mostBytes)
         throw new SourceError(
           'config',
