@@ -9,9 +9,10 @@ import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { type ComparedUser, comparedFields, comparedUser } from './compared-user.ts';
 import { filesOf, isFolder } from './folder.ts';
-import { ImportError, openInput } from './input.ts';
+import { openInput } from './input.ts';
 import { openScratch } from './open-inputs.ts';
 import { scanLines, splitRecords } from './records.ts';
+import { ImportError } from './texts.ts';
 
 /** Users of both exports are parted by their names, so that one part of each is in memory at a time. */
 const PARTS = 256;

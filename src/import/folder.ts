@@ -1,7 +1,7 @@
 import { statSync } from 'node:fs';
 import { opendir, stat } from 'node:fs/promises';
 import path from 'node:path';
-import { ImportError } from './input.ts';
+import { ImportError } from './texts.ts';
 
 /** Files of a folder that are imported at once: each of them is a row of the answer. */
 const MOST_FILES = 10_000;

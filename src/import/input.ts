@@ -1,28 +1,15 @@
-import { createHash, type Hash } from 'node:crypto';
+import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
-import { pipeline } from 'node:stream/promises';
-import { createGunzip, createInflateRaw, type Gunzip, type InflateRaw } from 'node:zlib';
 import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet-lines.ts';
 import { SourceError } from '../integrations/source.ts';
 import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
 import { type AvroLines, openAvro } from './avro.ts';
 import { BrokenAvro } from './avro-values.ts';
 import { longLine, MOST_ROW_BYTES } from './records.ts';
-import { BrokenZip, checked, listZip, placeOf, type ZipEntry } from './zip.ts';
-import { BrokenZstd, unzstd } from './zstd.ts';
-
-/** What a person at the command line has to mend: the file, where in it, and the rule. */
-export class ImportError extends Error {
-  override name = 'ImportError';
-}
-
-/** One text within a file: the file itself, unpacked if it was packed, or an entry of an archive. */
-export interface Part {
-  /** For messages: the file, and the entry within it. */
-  name: string;
-  bytes(): AsyncIterable<Buffer>;
-}
+import { ImportError, type Kind, type Part, partsOf, rawBytes, type Source } from './texts.ts';
+import { BrokenZip, listZip } from './zip.ts';
+import { BrokenZstd } from './zstd.ts';
 
 /** A file that has been read to its end once, so that what comes of it later is known to be whole. */
 export interface Input {
@@ -44,13 +31,6 @@ export interface Input {
   requireUnchanged(): Promise<void>;
   close(): Promise<void>;
 }
-
-type Kind = 'plain' | 'gzip' | 'zstd' | 'zip' | Table;
-
-/** Files that have rows of columns instead of a text. */
-type Table = 'parquet' | 'avro';
-
-const CHUNK_BYTES = 1_048_576;
 
 /** An unpacked text may have so many times the bytes of its file, and this many in any case: more is a bomb. */
 const MOST_RATIO = 250;
@@ -149,17 +129,6 @@ async function openFile(name: string, path: string): Promise<FileHandle> {
   throw new ImportError(`${name} is no file`);
 }
 
-interface Source {
-  handle: FileHandle;
-  name: string;
-  size: number;
-  kind: Kind;
-  /** Of an archive. */
-  entries: readonly ZipEntry[];
-  /** Told of each piece that is read of the file. */
-  onBytes?: (bytes: number) => void;
-}
-
 /** Bytes that tell what a file is. */
 const START_BYTES = 65_536;
 
@@ -168,11 +137,11 @@ async function startOf(handle: FileHandle): Promise<Buffer> {
   return buffer.subarray(0, bytesRead);
 }
 
-/** By its first bytes: a name says what somebody has meant. */
 /** What files begin with that need all of their bytes at hand. */
 const PARQUET = Buffer.from('PAR1');
 const AVRO = Buffer.from('Obj\x01');
 
+/** By its first bytes: a name says what somebody has meant. */
 function kindOf(start: Buffer, name: string): Kind {
   const begins = (...bytes: number[]) => start.subarray(0, bytes.length).equals(Buffer.from(bytes));
   if (begins(0x1f, 0x8b)) return 'gzip';
@@ -231,25 +200,6 @@ async function readWhole(source: Source): Promise<{ digest: Buffer; bytes: numbe
   return { digest: hash.digest(), bytes };
 }
 
-async function* partsOf(source: Source, hash?: Hash): AsyncGenerator<Part> {
-  const { name, kind, entries } = source;
-  if (kind !== 'zip') yield { name, bytes: () => unpacked(kind, rawBytes(source, hash), name) };
-  for (const entry of entries)
-    yield { name: `${name}: ${entry.name}`, bytes: () => entryBytes(source, entry) };
-}
-
-function unpacked(kind: Kind, packed: AsyncGenerator<Buffer>, name: string): AsyncGenerator<Buffer> {
-  if (kind === 'gzip') return unzipped(packed, name, createGunzip(UNZIP));
-  return kind === 'zstd' ? unzstd(packed) : packed;
-}
-
-async function* entryBytes(source: Source, entry: ZipEntry): AsyncGenerator<Buffer> {
-  const name = `${source.name}: ${entry.name}`;
-  const from = await placeOf(source.handle, entry);
-  const packed = rawBytes({ ...source, from, size: Math.min(source.size, from + entry.packedBytes) });
-  yield* checked(entry.isDeflated ? unzipped(packed, name, createInflateRaw(UNZIP)) : packed, entry);
-}
-
 async function* counted(parts: AsyncIterable<Part>, count: (bytes: number) => void): AsyncGenerator<Part> {
   for await (const { name, bytes } of parts) {
     yield {
@@ -261,43 +211,5 @@ async function* counted(parts: AsyncIterable<Part>, count: (bytes: number) => vo
         }
       },
     };
-  }
-}
-
-/** The bytes that the file had when it was opened. */
-async function* rawBytes(
-  { handle, name, size, onBytes, from = 0 }: Omit<Source, 'kind' | 'entries'> & { from?: number },
-  hash?: Hash,
-): AsyncGenerator<Buffer> {
-  let at = from;
-  while (at < size) {
-    const wanted = Math.min(CHUNK_BYTES, size - at);
-    // Not one buffer for all: what is read is held on to for a while.
-    const { buffer, bytesRead } = await handle.read(Buffer.allocUnsafe(wanted), 0, wanted, at);
-    if (bytesRead === 0)
-      throw new ImportError(`${name} ends behind byte ${at}: it was cut while it was read`);
-    const chunk = buffer.subarray(0, bytesRead);
-    hash?.update(chunk);
-    at += bytesRead;
-    onBytes?.(bytesRead);
-    yield chunk;
-  }
-}
-
-const UNZIP = { chunkSize: 262_144 };
-
-async function* unzipped(
-  packed: AsyncIterable<Buffer>,
-  name: string,
-  unzip: Gunzip | InflateRaw,
-): AsyncGenerator<Buffer> {
-  // What goes wrong comes out of the reading below.
-  const fed = pipeline(packed, unzip).catch(() => {});
-  try {
-    for await (const chunk of unzip) yield chunk as Buffer;
-    await fed;
-  } catch (error) {
-    if (error instanceof ImportError) throw error;
-    throw new ImportError(`${name} cannot be unpacked: ${(error as Error).message}`, { cause: error });
   }
 }

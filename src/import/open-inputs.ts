@@ -4,7 +4,8 @@ import { SourceError } from '../integrations/source.ts';
 import type { Reach } from '../platform/reach.ts';
 import type { Watcher } from '../platform/steps.ts';
 import { filesOf, isFolder } from './folder.ts';
-import { ImportError, type Input, openInput } from './input.ts';
+import { type Input, openInput } from './input.ts';
+import { ImportError } from './texts.ts';
 
 export interface Opening {
   /** Bytes of disk that reading may take. */

@@ -1,7 +1,7 @@
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
-import { ImportError, type Part } from './input.ts';
 import { delimiterOf, type RawRow, scanCsv, scanLines, splitRecord, splitRecords } from './records.ts';
+import { ImportError, type Part } from './texts.ts';
 
 /** How the rows of a file are written. */
 export const layouts = ['csv', 'ndjson', 'parquet', 'avro'] as const;

@@ -1,11 +1,12 @@
 import type { AcceptedObject } from '../jobs/envelope.ts';
 import type { Caller } from '../operations/operation.ts';
-import { ImportError, type Input } from './input.ts';
+import type { Input } from './input.ts';
 import type { Judge, Verdict } from './judge.ts';
 import { createMapping, type MappingRules } from './mapping.ts';
 import { type Refusal, readPart, type Values } from './reader.ts';
 import type { RawRow } from './records.ts';
 import type { RefusedRow } from './refused-rows.ts';
+import { ImportError } from './texts.ts';
 import { type Sent, type VendorName, vendorFormats } from './vendor.ts';
 
 /** How the rows of a file become objects. */

@@ -1,6 +1,6 @@
 import { PassThrough } from 'node:stream';
 import { expect, test, vi } from 'vitest';
-import { showRows, showSteps } from '../../src/admin/output.ts';
+import { showRows, showSteps } from '../../src/admin/progress.ts';
 
 /** What stands on a terminal, without what moves its cursor. */
 function terminal(isTerminal: boolean) {

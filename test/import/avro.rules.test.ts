@@ -2,9 +2,10 @@ import { readFileSync } from 'node:fs';
 import { expect, test } from 'vitest';
 import { readSchema } from '../../src/import/avro-schema.ts';
 import { readValues } from '../../src/import/avro-values.ts';
-import { ImportError, openInput } from '../../src/import/input.ts';
+import { openInput } from '../../src/import/input.ts';
 import { MOST_ROW_BYTES } from '../../src/import/records.ts';
 import { unsnappy } from '../../src/import/snappy.ts';
+import { ImportError } from '../../src/import/texts.ts';
 import { avroOf } from './avro-file.ts';
 import { fileOf, readRows } from './scene.ts';
 

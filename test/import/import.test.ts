@@ -1,13 +1,10 @@
-import { existsSync, readFileSync, statSync, writeFileSync } from 'node:fs';
+import { existsSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { gzipSync } from 'node:zlib';
 import pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { openInputs } from '../../src/import/open-inputs.ts';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { readConfig } from '../../src/platform/config.ts';
-import { reachOfSources } from '../../src/platform/reach.ts';
-import { type Step, unwatched } from '../../src/platform/steps.ts';
 import { Queue } from '../../src/queue/bullmq.ts';
 import { connectWorker } from '../../src/queue/connection.ts';
 import { laneName } from '../../src/queue/lanes.ts';
@@ -226,21 +223,6 @@ test('objects of a bucket are fetched one after the other; one that was imported
     { file: `s3://${bucket}/exports/2.csv.gz`, state: 'imported', rows: 20 },
   ]);
   expect(await lately('bucket-')).toHaveLength(40);
-
-  const steps: Step[] = [];
-  const opened = openInputs(`s3://${bucket}/exports/1.csv`, {
-    ...{ scratchBytes: 1_000_000, leaving: new AbortController().signal },
-    reach: reachOfSources(readConfig({ REFUSED_NETWORKS: 'none' })),
-    accessTo: async () => ({ region: 'us-east-1', endpoint, credentials }),
-    watcher: { ...unwatched, begin: (step) => void steps.push(step) },
-  });
-  for await (const { name, path: fetched } of opened) {
-    const total = statSync(fetched).size;
-    expect(steps).toEqual([
-      { name, doing: 'fetching', of: 'bytes', total },
-      { name, doing: 'checking', of: 'bytes', total },
-    ]);
-  }
   expectRefusal(
     await on.run(from(`s3://${bucket}/exports/3.csv`)),
     bucket,

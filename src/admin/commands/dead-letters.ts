@@ -6,7 +6,8 @@ import { parseCount, parseId, parseIds, parseReason } from '../arguments.ts';
 import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
 import { findWorkspaceId, type Installation, namesOfWorkspaces, withInstallation } from '../lookup.ts';
-import { pageOf, printJson, printPage, printRow, showProgress } from '../output.ts';
+import { pageOf, printJson, printPage, printRow } from '../output.ts';
+import { showProgress } from '../progress.ts';
 
 const states = ['waiting', 'replaying', 'replayed', 'discarded'];
 

@@ -12,7 +12,8 @@ import { commandLine } from '../audit.ts';
 import { addVerb, codeOf, describeFailure, Refusal } from '../command.ts';
 import { addSecretOptions } from '../integrations/source-options.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
-import { printRow, showRows } from '../output.ts';
+import { printRow } from '../output.ts';
+import { showRows } from '../progress.ts';
 import { formats, openTarget, type Target, type TargetOptions } from './export-target.ts';
 
 interface Options extends TargetOptions {

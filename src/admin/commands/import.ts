@@ -1,12 +1,13 @@
 import path from 'node:path';
 import { type Command, CommanderError, Option } from 'commander';
 import type { Wanted } from '../../import/import-file.ts';
-import { ImportError, type Input } from '../../import/input.ts';
+import type { Input } from '../../import/input.ts';
 import { type ImportType, type Mapped, parseMap, types } from '../../import/mapping.ts';
 import { namesMany, type Opening, openInputs } from '../../import/open-inputs.ts';
 import { type Layout, layouts } from '../../import/reader.ts';
 import { isSameFile, usualPath } from '../../import/refused-rows.ts';
 import type { RowOptions } from '../../import/rows.ts';
+import { ImportError } from '../../import/texts.ts';
 import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
 import type { BucketAccess } from '../../integrations/bucket-client.ts';
 import { reachOfSources } from '../../platform/reach.ts';
@@ -18,7 +19,8 @@ import {
   type SecretOptions,
 } from '../integrations/source-options.ts';
 import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
-import { printPage, type Row, showRows, showSteps } from '../output.ts';
+import { printPage, type Row } from '../output.ts';
+import { showRows, showSteps } from '../progress.ts';
 import type { QueueContext } from '../queue.ts';
 import { columnsOf, describe } from './import-preview.ts';
 import { addImportRecords } from './import-records.ts';
