@@ -75,6 +75,15 @@ class Column {
     this.#length++;
   }
 
+  /** All values of a column of the same type. */
+  addAll(other: { toParameter(): Buffer }): void {
+    const array = other.toParameter();
+    this.#room(array.length - HEADER);
+    this.#at += array.copy(this.#bytes, this.#at, HEADER);
+    this.#length += array.readInt32BE(12);
+    this.#last = undefined;
+  }
+
   /** Of 32 bits. @throws {RangeError} for what is none */
   addInteger(integer: number): void {
     if (integer !== (integer | 0)) throw new RangeError(`${integer} is no integer of 32 bits`);
@@ -174,7 +183,7 @@ function wordsOf(bytes: Buffer): Int32Array {
 }
 
 /** Columns have room for about so many rows; more is made when there are more. */
-export type UuidColumn = Pick<Column, 'addUuid' | 'toParameter'>;
+export type UuidColumn = Pick<Column, 'addUuid' | 'addAll' | 'toParameter'>;
 
 /** `uuid[]`. */
 export function uuidColumn(rows: number): UuidColumn {

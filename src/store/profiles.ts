@@ -1,5 +1,5 @@
 import type { StandardAttributes } from '../profile/attribute-rule.ts';
-import type { Json } from '../profile/json.ts';
+import type { Json, JsonText } from '../profile/json.ts';
 import { jsonArray, laterArray } from './arrays.ts';
 import { booleanColumn, jsonColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
@@ -119,10 +119,10 @@ export async function lockProfiles(
 export interface CustomAttributesUpdate {
   workspace_id: string;
   id: string;
-  /** Attributes to overwrite; where there are none, and none to remove, what is stored is not even unpacked. */
-  set: Record<string, Json>;
+  /** Attributes to overwrite; undefined: none. With none to remove either, what is stored is not even unpacked. */
+  set: JsonText | undefined;
   /** Attributes to remove. */
-  unset: string[];
+  unset: readonly string[];
   /** Place in the batch of the last object that changed the profile. */
   ordinal: number;
 }
@@ -187,21 +187,16 @@ function customValues(updates: CustomAttributesUpdate[], now: string): Buffer[] 
   for (const { workspace_id, id, set, unset } of updates) {
     workspaceIds.addUuid(workspace_id);
     ids.addUuid(id);
-    sets.addJson(unset.length > 0 || hasAny(set) ? set : undefined);
+    sets.addJson(unset.length > 0 ? (set ?? {}) : set);
     unsets.addJson(namesOf(unset));
   }
   const columns = [workspaceIds, ids, sets, unsets].map((column) => column.toParameter());
   return [...columns, laterArray(now, updates, (update) => update.ordinal)];
 }
 
-function namesOf(unset: string[]): object | undefined {
+function namesOf(unset: readonly string[]): object | undefined {
   if (unset.length === 0) return undefined;
   return unset.length <= FEW ? unset : Object.fromEntries(unset.map((name) => [name, true]));
-}
-
-function hasAny(set: Record<string, Json>): boolean {
-  for (const _ in set) return true;
-  return false;
 }
 
 export interface ProfileUpdate extends CustomAttributesUpdate {

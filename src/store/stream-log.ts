@@ -1,5 +1,6 @@
-import type { Json } from '../profile/json.ts';
+import type { Json, JsonText } from '../profile/json.ts';
 import { uuidArray } from './arrays.ts';
+import { uuidColumn } from './columns.ts';
 import type { Connection, Pool } from './database.ts';
 
 /** Event, purchase, attributes, subscription, identity. */
@@ -14,20 +15,20 @@ export interface StreamEntry {
   /** Of the event or purchase; of everything else its own, a UUID. */
   id: string;
   /** Absent for events and purchases, which are read from their tables. */
-  detail?: Json;
+  detail?: JsonText;
 }
 
-const itself = (uuid: string) => uuid;
+/** Entries of a round, about. */
+const TYPICAL = 512;
 
 /** What took effect in one workspace, in its order. By column: there are as many entries as objects. */
 export class StreamEntries {
   readonly workspaceId: string;
   readonly #kinds: StreamKind[] = [];
-  readonly #profileIds: string[] = [];
-  readonly #ids: string[] = [];
-  /** By place. */
-  readonly #details: Record<number, Json> = {};
-  #anyDetail = false;
+  readonly #profileIds = uuidColumn(TYPICAL);
+  readonly #ids = uuidColumn(TYPICAL);
+  /** Members of an object, in the order of the places that name them. */
+  readonly #details: { place: number; detail: JsonText }[] = [];
 
   constructor(workspaceId: string) {
     this.workspaceId = workspaceId;
@@ -36,39 +37,41 @@ export class StreamEntries {
   /** An event or a purchase. */
   addActivity(kind: 'e' | 'p', profileId: string, id: string): void {
     this.#kinds.push(kind);
-    this.#profileIds.push(profileId);
-    this.#ids.push(id);
+    this.#profileIds.addUuid(profileId);
+    this.#ids.addUuid(id);
   }
 
   add({ kind, profileId, id, detail }: Omit<StreamEntry, 'workspaceId'>): void {
-    if (detail !== undefined) {
-      this.#details[this.#kinds.length] = detail;
-      this.#anyDetail = true;
-    }
+    if (detail !== undefined) this.#details.push({ place: this.#kinds.length, detail });
     this.#kinds.push(kind);
-    this.#profileIds.push(profileId);
-    this.#ids.push(id);
+    this.#profileIds.addUuid(profileId);
+    this.#ids.addUuid(id);
   }
 
   append(next: StreamEntries): void {
     const before = this.#kinds.length;
-    for (const place in next.#details) this.#details[before + Number(place)] = next.#details[place]!;
-    this.#anyDetail ||= next.#anyDetail;
-    for (let place = 0; place < next.#kinds.length; place++) {
-      this.#kinds.push(next.#kinds[place]!);
-      this.#profileIds.push(next.#profileIds[place]!);
-      this.#ids.push(next.#ids[place]!);
-    }
+    for (const { place, detail } of next.#details) this.#details.push({ place: before + place, detail });
+    for (const kind of next.#kinds) this.#kinds.push(kind);
+    this.#profileIds.addAll(next.#profileIds);
+    this.#ids.addAll(next.#ids);
   }
 
   /** Parameters of the statement that appends them. */
   columns(): [kinds: string, profileIds: Buffer, ids: Buffer, details: string | null] {
     return [
       this.#kinds.join(''),
-      uuidArray(this.#profileIds, itself),
-      uuidArray(this.#ids, itself),
-      this.#anyDetail ? JSON.stringify(this.#details) : null,
+      this.#profileIds.toParameter(),
+      this.#ids.toParameter(),
+      this.#details.length > 0 ? this.#members() : null,
     ];
+  }
+
+  /** Put together from texts: the attributes of a user are one already. */
+  #members(): string {
+    let text = '';
+    for (const { place, detail } of this.#details)
+      text += `${text === '' ? '{' : ','}"${place}":${detail.text}`;
+    return `${text}}`;
   }
 }
 

@@ -1,8 +1,12 @@
+import { type Json, JsonText } from '../../src/profile/json.ts';
 import { StreamEntries, type StreamEntry } from '../../src/store/stream-log.ts';
 
+type GivenEntry = Omit<StreamEntry, 'detail'> & { detail?: Json };
+
 /** What one workspace has done, as the log takes it. */
-export function entriesOf(entries: StreamEntry[]): StreamEntries {
+export function entriesOf(entries: GivenEntry[]): StreamEntries {
   const all = new StreamEntries(entries[0]!.workspaceId);
-  for (const entry of entries) all.add(entry);
+  for (const { detail, ...entry } of entries)
+    all.add({ ...entry, ...(detail !== undefined && { detail: new JsonText(JSON.stringify(detail)) }) });
   return all;
 }

@@ -22,6 +22,7 @@ import { type Packable, pack } from '../../src/queue/pack.ts';
 import { traceFlush } from '../../src/queue/spans.ts';
 import { decodeEnvelope, encodeEnvelope } from '../../src/queue/wire.ts';
 import { everyStatementByIndex, openPool, type Pool } from '../../src/store/database.ts';
+import { createDestination } from '../../src/store/stream-destinations.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
@@ -37,7 +38,8 @@ import { startEnvironment } from './environment.ts';
  * tells of the whole.
  *
  * With OTEL_EXPORTER_OTLP_ENDPOINT, and a collector there, each round has three turns: without traces, with one request in
- * a hundred traced, and with all of them. What spans cost is in it to the end: also packing and sending them.
+ * a hundred traced, and with all of them. What spans cost is in it to the end: also packing and sending them. With
+ * `--streamed` each round has a turn in a workspace with streams.
  */
 
 /** Objects of each kind in one request, requests in one envelope, envelopes in one transaction: as under full load. */
@@ -144,7 +146,16 @@ function median(figures: number[]): number {
 }
 
 /** Shares of requests that are traced, as OTEL_TRACES_SAMPLER_ARG takes them; off: the SDK is not there. */
-const ARMS = process.env.OTEL_EXPORTER_OTLP_ENDPOINT ? ['off', '0.01', '1'] : ['off'];
+const TRACES = process.env.OTEL_EXPORTER_OTLP_ENDPOINT ? ['off', '0.01', '1'] : ['off'];
+
+/** A turn of each round. */
+interface Arm {
+  traces: string;
+  /** In a workspace that has two destinations of streams, which nobody reads for: the log alone. */
+  streamed: boolean;
+}
+
+const nameOf = ({ traces, streamed }: Arm) => (streamed ? 'streamed' : `traces ${traces}`);
 
 /** Does one half of the road as a process of its own would: the spans of it are sent before it ends. */
 async function traced<Result>(arm: string, work: () => Promise<Result>): Promise<Result> {
@@ -157,30 +168,55 @@ async function traced<Result>(arm: string, work: () => Promise<Result>): Promise
 }
 
 async function main(): Promise<void> {
-  const { rounds, postgres: programs } = new Command('npm run batches --')
+  const {
+    rounds,
+    streamed,
+    postgres: programs,
+  } = new Command('npm run batches --')
     .description(
       'Measure the processor time that an object takes web, worker and Postgres, without HTTP and queue.',
     )
     .option('--rounds <number>', 'how often; the median counts', Number, 5)
+    .option('--streamed', 'also in a workspace whose objects are written to the log of streams', false)
     .option('--postgres <folder>', "the Postgres whose programs lie there, not npm's")
     .parse(process.argv)
-    .opts<{ rounds: number; postgres?: string }>();
+    .opts<{ rounds: number; streamed: boolean; postgres?: string }>();
   const environment = await startEnvironment(programs);
   try {
     const url = await environment.database('batches');
     await migrate(url);
-    await measure(rounds, { url, pid: environment.postgresPid });
+    const arms: Arm[] = TRACES.map((traces) => ({ traces, streamed: false }));
+    if (streamed) arms.push({ traces: 'off', streamed });
+    await measure(rounds, { arms, url, pid: environment.postgresPid });
   } finally {
     await environment.stop();
   }
 }
 
-async function measure(rounds: number, postgres: { url: string; pid: number }): Promise<void> {
+/** A workspace that has destinations, if it is to have some. */
+async function workspaceOf(pool: Pool, arm: Arm): Promise<string> {
+  const { id: workspaceId } = await createWorkspace(pool, nameOf(arm));
+  for (const name of arm.streamed ? ['one', 'other'] : []) {
+    const made = { workspaceId, id: newId(), name, kind: 'webhook', settings: {}, secret: null };
+    await createDestination(pool, made);
+  }
+  return workspaceId;
+}
+
+interface Measured {
+  arms: Arm[];
+  url: string;
+  pid: number;
+}
+
+async function measure(rounds: number, { arms, ...postgres }: Measured): Promise<void> {
   const setup = openPool(postgres.url, 1);
-  const { id } = await createWorkspace(setup);
+  const workspaces = new Map<Arm, string>();
+  for (const arm of arms) workspaces.set(arm, await workspaceOf(setup, arm));
   await setup.end();
   const bodies = Array.from({ length: 400 }, bodyOf);
-  const acceptAll = async (envelopes: number) => {
+  const acceptAll = async (arm: Arm, envelopes: number) => {
+    const id = workspaces.get(arm)!;
     const texts: string[] = [];
     for (let place = 0; place < envelopes * REQUESTS; place += REQUESTS) {
       const chosen = Array.from({ length: REQUESTS }, (_, next) => bodies[(place + next) % bodies.length]!);
@@ -195,8 +231,8 @@ async function measure(rounds: number, postgres: { url: string; pid: number }): 
     await apply(pool, texts);
     await pool.end();
   };
-  await applyAll(await acceptAll(WARM_UP));
-  const figures = ARMS.map((arm) => ({
+  for (const arm of arms) await applyAll(await acceptAll(arm, WARM_UP));
+  const figures = arms.map((arm) => ({
     arm,
     web: [] as number[],
     worker: [] as number[],
@@ -204,13 +240,18 @@ async function measure(rounds: number, postgres: { url: string; pid: number }): 
   }));
   for (let round = 0; round < rounds; round++) {
     for (const { arm, ...parts } of figures) {
-      const accepted = await cost(MEASURED, postgres.pid, () => traced(arm, () => acceptAll(MEASURED)));
-      const applied = await cost(MEASURED, postgres.pid, () => traced(arm, () => applyAll(accepted.result)));
+      const { traces } = arm;
+      const accepted = await cost(MEASURED, postgres.pid, () =>
+        traced(traces, () => acceptAll(arm, MEASURED)),
+      );
+      const applied = await cost(MEASURED, postgres.pid, () =>
+        traced(traces, () => applyAll(accepted.result)),
+      );
       parts.web.push(accepted.each);
       parts.worker.push(applied.each);
       parts.postgres.push(applied.postgres);
       process.stdout.write(
-        `traces ${arm}: web ${accepted.each.toFixed(2)}, worker ${applied.each.toFixed(2)}, Postgres ${applied.postgres.toFixed(2)} µs\n`,
+        `${nameOf(arm)}: web ${accepted.each.toFixed(2)}, worker ${applied.each.toFixed(2)}, Postgres ${applied.postgres.toFixed(2)} µs\n`,
       );
     }
   }
@@ -219,7 +260,7 @@ async function measure(rounds: number, postgres: { url: string; pid: number }): 
     const beside = (of: number[], base: number[]) => of.map((each, round) => (each / base[round]! - 1) * 100);
     const more = `, more than off in the same round: web ${spread(beside(web, off!.web))}, worker ${spread(beside(worker, off!.worker))}`;
     process.stdout.write(
-      `median: traces ${arm}: web ${median(web).toFixed(2)}, worker ${median(worker).toFixed(2)}, Postgres ${median(ofPostgres).toFixed(2)} µs an object${arm === 'off' ? '' : more}\n`,
+      `median: ${nameOf(arm)}: web ${median(web).toFixed(2)}, worker ${median(worker).toFixed(2)}, Postgres ${median(ofPostgres).toFixed(2)} µs an object${arm === off!.arm ? '' : more}\n`,
     );
   }
 }

@@ -1,6 +1,6 @@
 import { NIL } from 'uuid';
 import { newId } from '../../src/platform/ids.ts';
-import type { Json } from '../../src/profile/json.ts';
+import { type Json, JsonText } from '../../src/profile/json.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
 import { StreamEntries, type StreamEntry } from '../../src/store/stream-log.ts';
@@ -147,14 +147,26 @@ function subscriptionsOf(
   };
 }
 
-function changesOf(profile: LoadedProfile): Json | undefined {
-  const { set, unset } = profile.custom.written();
-  const columns: [string, unknown][] = profile.changesColumns ? Object.entries(profile.columns) : [];
+/** As text: the custom ones were written for the store. */
+function changesOf(profile: LoadedProfile): JsonText | undefined {
+  const { unset } = profile.custom.written();
+  const set = profile.custom.text();
+  const attributes = standardOf(profile);
+  if (attributes === NO_MEMBERS && unset.length === 0 && set === undefined) return undefined;
+  const removed = unset.length === 0 ? '[]' : JSON.stringify(unset);
+  const custom = set?.text ?? NO_MEMBERS;
+  return new JsonText(
+    `{"attributes":${attributes},"custom_attributes":${custom},"removed_custom_attributes":${removed}}`,
+  );
+}
+
+const NO_MEMBERS = '{}';
+
+function standardOf(profile: LoadedProfile): string {
+  if (!profile.changesColumns) return NO_MEMBERS;
   // What is made of the number, and no attribute.
-  const standard = columns.filter(([name, value]) => name !== 'phone_valid' && value !== undefined);
-  const attributes = Object.fromEntries(standard) as Record<string, Json>;
-  if (standard.length === 0 && unset.length === 0 && Object.keys(set).length === 0) return undefined;
-  return { attributes, custom_attributes: set, removed_custom_attributes: unset };
+  const { phone_valid: _, ...attributes } = profile.columns;
+  return JSON.stringify(attributes);
 }
 
 function subscription(state: RecordedState): StreamEntry {
@@ -164,15 +176,17 @@ function subscription(state: RecordedState): StreamEntry {
     kind: 's',
     profileId: subject_kind === 'profile' ? subject : NIL,
     id: newId(),
-    detail: {
+    detail: asText({
       ...(subject_kind !== 'profile' && { [subject_kind]: subject }),
       ...{ subscription, from: from_state, to: to_state, request_id: state.request_id },
-    },
+    }),
   };
 }
 
+const asText = (detail: Json) => new JsonText(JSON.stringify(detail));
+
 function identity(workspaceId: string, profileId: string, detail: Json): StreamEntry {
-  return { workspaceId, kind: 'i', profileId, id: newId(), detail };
+  return { workspaceId, kind: 'i', profileId, id: newId(), detail: asText(detail) };
 }
 
 function* identityEntries(changes: IdentityChanges): Generator<StreamEntry> {

@@ -120,12 +120,11 @@ function toNewProfile(profile: LoadedProfile): NewProfile {
 
 /** Rows of one shape are written faster: those of custom attributes alone have columns too, which are not read. */
 function toUpdate(profile: LoadedProfile): ProfileUpdate {
-  const { set, unset } = profile.custom.written();
   return {
     workspace_id: profile.workspaceId,
     id: profile.id,
-    set,
-    unset,
+    set: profile.custom.text(),
+    unset: profile.custom.written().unset,
     ordinal: profile.touched,
     columns: profile.columns,
   };

@@ -1,4 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
+import { JsonText } from '../../../src/profile/json.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
 import { listNames, readSeries } from '../../../src/store/activity-series.ts';
 import { findAliasLabels, findByAlias, insertAliases } from '../../../src/store/aliases.ts';
@@ -56,7 +57,12 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
   const emails = users.map(({ email }) => email);
   const phones = users.map(({ phone }) => phone);
   const keys = ids.map((id) => ({ workspace_id: workspaceId, id }));
-  const changes = keys.map((key, ordinal) => ({ ...key, set: { points: 2 }, unset: ['gone'], ordinal }));
+  const changes = keys.map((key, ordinal) => ({
+    ...key,
+    set: new JsonText('{"points":2}'),
+    unset: ['gone'],
+    ordinal,
+  }));
   const did = ids.map((profile_id, ordinal) => ({
     ...{
       workspace_id: workspaceId,

@@ -8,7 +8,7 @@ import {
 } from '../../../src/profile/custom-values.ts';
 import { DraftAttribute } from '../../../src/profile/draft-attribute.ts';
 import { Journal } from '../../../src/profile/draft-records.ts';
-import { type Json, storedNameBytes } from '../../../src/profile/json.ts';
+import { type Json, JsonText, storedNameBytes } from '../../../src/profile/json.ts';
 import { put } from '../../../src/profile/values.ts';
 import { RELOAD } from '../work-item.ts';
 
@@ -24,6 +24,14 @@ export interface StoredAttributes {
   bytes: number;
   /** Of those that the round names, by name; absent where they are small. */
   sizes?: ReadonlyMap<string, number>;
+}
+
+/** What a round does to the attributes of a profile. */
+export interface WrittenAttributes {
+  /** To overwrite. */
+  set: Record<string, Json>;
+  /** To remove. */
+  unset: readonly string[];
 }
 
 /** What objects have done to attributes. A name stands in one of the first three. */
@@ -51,6 +59,9 @@ export class CustomAttributes {
   #added = 0;
   /** Bytes of each attribute that the round has touched, once they come near the limit. */
   #sizes: Map<string, number> | undefined;
+  /** Once it was asked for: the last object is behind it. */
+  #written: WrittenAttributes | undefined;
+  #text: JsonText | undefined;
 
   /** @param isNew whether the round makes the profile: nothing is stored */
   constructor(isNew: boolean) {
@@ -84,6 +95,7 @@ export class CustomAttributes {
     set = {},
     change,
   }: Pick<AcceptedAttributes, 'set' | 'change'>): string | undefined | typeof RELOAD {
+    this.#written = this.#text = undefined;
     if (!change && !this.#only && !this.#played && !removesAny(set)) {
       const refused = this.#measure(set, NONE);
       if (refused === undefined) this.#only = set;
@@ -115,19 +127,17 @@ export class CustomAttributes {
     return undefined;
   }
 
-  /** What is to be written: attributes to overwrite, and those to remove. */
-  written(): { set: Record<string, Json>; unset: string[] } {
-    if (!this.#played) return { set: this.#only ?? {}, unset: [] };
-    const { drafts, overwritten } = this.#played;
-    const [set, unset] = [Object.fromEntries(this.#played.set), [...this.#played.unset]];
-    for (const [name, draft] of drafts) {
-      // To write a large one costs as much as all that is done to it.
-      if (!overwritten.has(name) && !draft.isChanged) continue;
-      const { value } = draft;
-      if (value === undefined) unset.push(name);
-      else put(set, name, value);
-    }
-    return { set, unset };
+  /** What is to be written. */
+  written(): WrittenAttributes {
+    this.#written ??= this.#played ? writtenOf(this.#played) : { set: this.#only ?? {}, unset: [] };
+    return this.#written;
+  }
+
+  /** What is to be overwritten, as the store and the log of streams get it; undefined: nothing. */
+  text(): JsonText | undefined {
+    const { set } = this.written();
+    if (this.#text === undefined && hasAny(set)) this.#text = new JsonText(JSON.stringify(set));
+    return this.#text;
   }
 
   /** From here on there is more than what one object sets. */
@@ -225,9 +235,26 @@ export class CustomAttributes {
   }
 }
 
+function writtenOf({ set: values, unset: names, drafts, overwritten }: Played): WrittenAttributes {
+  const [set, unset] = [Object.fromEntries(values), [...names]];
+  for (const [name, draft] of drafts) {
+    // To write a large one costs as much as all that is done to it.
+    if (!overwritten.has(name) && !draft.isChanged) continue;
+    const { value } = draft;
+    if (value === undefined) unset.push(name);
+    else put(set, name, value);
+  }
+  return { set, unset };
+}
+
 function sizeOf(name: string, draft: DraftAttribute): number {
   const { stored } = draft.size;
   return stored === 0 ? 0 : storedNameBytes(name) + stored;
+}
+
+function hasAny(set: Record<string, Json>): boolean {
+  for (const _ in set) return true;
+  return false;
 }
 
 function removesAny(set: Record<string, Json>): boolean {
