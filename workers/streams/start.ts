@@ -14,6 +14,8 @@ const LEASE_INTERVAL_MS = 500;
 const HORIZON_INTERVAL_MS = 100;
 /** The same where each look takes a connection to each node. */
 const HORIZON_APART_MS = 500;
+/** The same while destinations give way, and get a page every five seconds. */
+const HORIZON_YIELDING_MS = 1000;
 const METRICS_INTERVAL_MS = 10_000;
 const TRIM_INTERVAL_MS = 60_000;
 const TRIM_ROWS = 500;
@@ -75,7 +77,9 @@ export function startStreams({ context, days, atOnce = MOST_AT_ONCE }: StreamsOp
     HORIZON_INTERVAL_MS,
     async () => {
       if (places.every(({ working }) => working.size === 0)) return;
-      if (performance.now() - looked < HORIZON_APART_MS && (await isDistributed(pool))) return;
+      const since = performance.now() - looked;
+      if (since < HORIZON_YIELDING_MS && context.yielding.isNeeded()) return;
+      if (since < HORIZON_APART_MS && (await isDistributed(pool))) return;
       await horizon.look();
       looked = performance.now();
     },
