@@ -14,6 +14,8 @@ export interface WaitingJob<Data> {
   data: Data;
   /** When it was added, in epoch milliseconds. */
   timestamp: number;
+  /** Characters of the text that `data` was read from, where there was one. */
+  characters?: number;
 }
 
 /** Looks at what waits in one queue, in the order in which it is handed out. */
@@ -28,7 +30,7 @@ export interface Waiting<Data> {
   /** Takes these jobs away, as far as they still wait. */
   remove(ids: string[]): Promise<void>;
   /** The one in work, else the first that waits, without its data: that may be 4 MB, and whoever looks does so often. */
-  oldest(): Promise<Omit<WaitingJob<Data>, 'data'> | undefined>;
+  oldest(): Promise<Omit<WaitingJob<Data>, 'data' | 'characters'> | undefined>;
 }
 
 /**
@@ -81,7 +83,10 @@ function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): Waiting<Data> {
       return found.map(([data, timestamp], place) =>
         data === null
           ? undefined
-          : { id: ids[place]!, data: JSON.parse(data) as Data, timestamp: Number(timestamp) },
+          : {
+              ...{ id: ids[place]!, data: JSON.parse(data) as Data, timestamp: Number(timestamp) },
+              characters: data.length,
+            },
       );
     },
     async remove(ids) {

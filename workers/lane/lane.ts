@@ -14,7 +14,7 @@ import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
 import { createLooks } from './looks.ts';
 import { createOvertaking } from './overtaking.ts';
-import { createPrefetch, sizeOf, type WaitingEnvelope } from './prefetch.ts';
+import { createPrefetch, type WaitingEnvelope } from './prefetch.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */
 const MAX_STALLED = 1_000_000;
@@ -125,7 +125,7 @@ export function startLane(lane: number, context: LaneContext): Lane {
       context.onUnreadable?.(version);
       return giveBack(job, token);
     }
-    const following = await prefetch.take(id, sizeOf(job.data));
+    const following = await prefetch.take(id, job.data);
     const delivery = deliveryOf(id, job.data);
     const fence = fenceOf(delivery);
     if (!fence) return applyPrefetched(delivery, following);

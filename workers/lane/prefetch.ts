@@ -3,37 +3,7 @@ import { within } from '../../src/platform/lifecycle.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { Waiting } from '../../src/queue/waiting.ts';
 import { READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
-
-/** The pause after a slow read is so many times as long as that took. */
-const BACK_OFF = 4;
-
-/**
- * Back-off: a pause follows each slow read. Where the queue is far away, reads without one would keep everything else
- * from it.
- *
- * @param slowMs milliseconds from which on something was slow
- */
-function createBackOff(slowMs: number) {
-  /** By `performance.now()`. */
-  let until = 0;
-
-  function after(took: number): void {
-    until = performance.now() + BACK_OFF * took;
-  }
-
-  return {
-    isWaiting: () => performance.now() < until,
-    after,
-    /** The value, and a pause from then on if it came slowly; undefined when the promise is rejected. */
-    async timed<Value>(promise: Promise<Value>): Promise<Value | undefined> {
-      const begun = performance.now();
-      const value = await promise.catch(() => undefined);
-      const took = performance.now() - begun;
-      if (took > slowMs) after(took);
-      return value;
-    },
-  };
-}
+import { createBackOff } from './back-off.ts';
 
 /**
  * Objects, and bytes of their JSON text, that are enough for a transaction: more would only make everyone wait longer.
@@ -75,13 +45,18 @@ function createPrefix(reads: number) {
   let sharedUntil = 0;
   /** As much of one envelope, about: what is read and not taken along has been read in vain. */
   let typical = 1;
-  /** Size of the job that was handed out last; the next one is about as large. */
-  let ofHead = 0;
+  /** The job that was handed out last, or its size once that was asked for; the next one is about as large. */
+  let head: WireEnvelope | number = 0;
 
   const isShared = () => performance.now() < sharedUntil;
 
   /** What is left of enough. Where small transactions matter the job that is handed out counts as well. */
-  const missing = () => 1 - found - (isShared() ? ofHead / SHARED_PART : 0);
+  const missing = () => 1 - found - (isShared() ? sizeOfHead() / SHARED_PART : 0);
+
+  function sizeOfHead(): number {
+    if (typeof head !== 'number') head = sizeOf(head);
+    return head;
+  }
 
   function forget(): void {
     next = undefined;
@@ -89,9 +64,9 @@ function createPrefix(reads: number) {
     found = 0;
   }
 
-  /** What may be applied together with `jobId`, of that size, which was handed out just now. Forgets it. */
-  function takeFor(jobId: string, size: number): WaitingEnvelope[] {
-    ofHead = size;
+  /** What may be applied together with `jobId`, which was handed out just now. Forgets it. */
+  function takeFor(jobId: string, envelope: WireEnvelope | undefined): WaitingEnvelope[] {
+    head = envelope ?? 0;
     return next === jobId ? takeAll() : [];
   }
 
@@ -140,10 +115,10 @@ function createPrefix(reads: number) {
   const inSight = (): number => Math.min(MOST_JOBS, Math.max(LEAST_JOBS, Math.ceil(1.5 / typical)));
 
   /** Takes the job along that comes next. @returns whether what follows it may be taken along as well */
-  function add(job: { id: string; data: WireEnvelope } | undefined): boolean {
+  function add(job: { id: string; data: WireEnvelope; characters?: number } | undefined): boolean {
     // At a fence the lane has to stand itself, and at what another worker has to apply.
     if (!job || job.data?.fence !== undefined || versionOf(job.data) > reads) return false;
-    const size = sizeOf(job.data);
+    const size = sizeOf(job.data, job.characters);
     behind.push({ id: job.id, envelope: job.data, size });
     found += size / (isShared() ? SHARED_PART : 1);
     typical = found / behind.length;
@@ -163,12 +138,16 @@ function createPrefix(reads: number) {
   return { takeFor, takeAll, continuationIn, beginWith, wanted, inSight, add, forget, leaveOut, share };
 }
 
-/** How much of what is enough for a transaction an envelope is: 1 is all of it. */
-export function sizeOf(envelope: WireEnvelope): number {
+/**
+ * How much of what is enough for a transaction an envelope is: 1 is all of it.
+ * @param characters of its text, where they are known: to count them goes through all of it
+ */
+export function sizeOf(envelope: WireEnvelope, characters?: number): number {
   // Of whatever a lane held: an envelope of another release may have a shape of its own.
   const objects: unknown = envelope?.objects;
   const count = Array.isArray(objects) ? objects.length : 1;
-  return Math.max(count / ENOUGH_OBJECTS, jsonBytesAtLeast((objects ?? null) as Json) / ENOUGH_BYTES);
+  const bytes = characters ?? jsonBytesAtLeast((objects ?? null) as Json);
+  return Math.max(count / ENOUGH_OBJECTS, bytes / ENOUGH_BYTES);
 }
 
 /** Milliseconds from which on a read was slow, and for which a job waits for one at most. */
@@ -195,12 +174,12 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
   let unseen = false;
 
   /**
-   * What may be applied together with `jobId`, of that size, which was handed out just now. Ends the present read. Where the
+   * What may be applied together with `jobId`, which was handed out just now. Ends the present read. Where the
    * transaction was quicker than the read, it waits for another one. Otherwise each envelope of a lane full of small ones
    * would have a transaction of its own. Never rejects.
    */
-  async function take(jobId: string, size = 0): Promise<WaitingEnvelope[]> {
-    const following = prefix.takeFor(jobId, size);
+  async function take(jobId: string, envelope?: WireEnvelope): Promise<WaitingEnvelope[]> {
+    const following = prefix.takeFor(jobId, envelope);
     const hurried = unseen;
     forget();
     if (following.length > 0 || !hurried || backOff.isWaiting()) return following;
