@@ -15,7 +15,7 @@ const TWO_LANES = 2;
 const FOUR_LANES = [3, 4];
 const FIRST_SCRATCH = 5;
 const TENANTS = 12;
-const TWO_SHARDS = 16;
+const TWO_SHARDS = [16, 17];
 const STREAMED = 13;
 const TRACED = { '0.01': 14, '1': 15 };
 
@@ -43,8 +43,8 @@ export interface Fleets {
   streamed(): Promise<Contender>;
   /** `ours` with many workspaces. */
   tenants(): Promise<Tenants>;
-  /** `ours` with two shards: the first workspace in one, the others in the other. */
-  twoShards(): Promise<Tenants>;
+  /** `ours` with two shards and so many workers: the first workspace in one, the others in the other. */
+  twoShards(workers: number): Promise<Tenants>;
   /** `ours`, without users, on tables that the rows of one purpose may fill as they like. */
   scratch(purpose: string): Promise<Contender>;
   stop(): Promise<void>;
@@ -90,6 +90,17 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
       return warm(await startOurs(environment, { ...settings, LANES: '4' }, place));
     }),
   );
+  // Each of two workers has one of the two lanes.
+  const twoShards = TWO_SHARDS.map((redis, index) =>
+    once(async () => {
+      const place = { name: `two_shards_${index + 1}`, redis, workers: index + 1 };
+      const contender = await startOurs(environment, { ...settings, SHARDS: '2', LANES: '1' }, place);
+      const tenants = await addTenants(contender, size);
+      // Before anybody has asked where they are.
+      await tenants.pool.query(`update workspaces set shard = (name <> 'default')::integer`);
+      return tenants;
+    }),
+  );
   const traced = (share: keyof typeof TRACED) =>
     once(async () => {
       const tracing = {
@@ -113,14 +124,7 @@ export function createFleets(environment: Environment, asked: Settings, size: Si
       const place = { name: 'tenants', redis: TENANTS };
       return addTenants(await startOurs(environment, settings, place), size);
     }),
-    twoShards: once(async () => {
-      const place = { name: 'two_shards', redis: TWO_SHARDS };
-      const contender = await startOurs(environment, { ...settings, SHARDS: '2' }, place);
-      const tenants = await addTenants(contender, size);
-      // Before anybody has asked where they are.
-      await tenants.pool.query(`update workspaces set shard = (name <> 'default')::integer`);
-      return tenants;
-    }),
+    twoShards: (workers) => twoShards[workers - 1]!(),
     embedded: once(async () =>
       warm(await startOurs(environment, { ...settings, LANES: '1' }, { name: 'embedded' })),
     ),

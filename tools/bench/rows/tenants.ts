@@ -40,7 +40,12 @@ export function tenantRows(fleets: Fleets, environment: Environment, size: Size)
     {
       name: 'noisy-other-shard',
       what: 'the same, with the quiet workspace in another shard than the one that floods',
-      measure: async () => besideFlood(await fleets.twoShards(), size),
+      measure: async () => besideFlood(await fleets.twoShards(1), size),
+    },
+    {
+      name: 'noisy-other-worker',
+      what: 'the same, with a worker for each of the shards',
+      measure: async () => besideFlood(await fleets.twoShards(2), size),
     },
   ];
 }
