@@ -58,7 +58,27 @@ const readJobs = `
   end
   return found`;
 
+/**
+ * Removes jobs that wait, and tells which of them did not. The first that is handed out is the last of the list: from there
+ * they are found at once, while BullMQ looks for each from the other end, through all that waits.
+ * KEYS: the list, the jobs; ARGV: their ids
+ */
+const removeWaiting = `
+  local missing = {}
+  for place, id in ipairs(ARGV) do
+    if redis.call('LREM', KEYS[1], -1, id) == 1 then
+      redis.call('UNLINK', KEYS[place + 1])
+    else
+      missing[#missing + 1] = id
+    end
+  end
+  return missing`;
+
+/** Jobs that one command removes: Redis does nothing else meanwhile. */
+const REMOVED_AT_ONCE = 256;
+
 interface Commands {
+  removeWaiting(keys: number, ...given: string[]): Promise<string[]>;
   readJobs(keys: number, ...given: (string | number)[]): Promise<[data: string | null, timestamp: string][]>;
 }
 
@@ -74,6 +94,7 @@ async function inOneWrite<Answer>(redis: RedisClient, send: () => Promise<Answer
 
 function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): Waiting<Data> {
   client.defineCommand('readJobs', { lua: readJobs });
+  client.defineCommand('removeWaiting', { lua: removeWaiting });
   const redis = client as RedisClient & Commands;
   return {
     ids: (most) => queue.getRanges(['waiting'], 0, most - 1, true),
@@ -90,8 +111,16 @@ function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): Waiting<Data> {
       );
     },
     async remove(ids) {
+      const removed: Promise<string[]>[] = [];
+      for (let from = 0; from < ids.length; from += REMOVED_AT_ONCE) {
+        const some = ids.slice(from, from + REMOVED_AT_ONCE);
+        const keys = [queue.toKey('wait'), ...some.map((id) => queue.toKey(id))];
+        removed.push(redis.removeWaiting(keys.length, ...keys, ...some));
+      }
+      const missing = (await Promise.all(removed)).flat();
+      // Gone, or in some other place that BullMQ knows.
       await inOneWrite(redis, () =>
-        Promise.all(ids.map((id) => queue.remove(id, { removeChildren: false }))),
+        Promise.all(missing.map((id) => queue.remove(id, { removeChildren: false }))),
       );
     },
     async oldest() {

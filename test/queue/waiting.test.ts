@@ -48,6 +48,16 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
   test('jobs that are removed wait no longer; of those that are gone nothing is said', async () => {
     await waiting.remove(['job-0', 'nobody', 'job-2']);
     expect(await waiting.ids(3)).toEqual(['job-1', 'job-3', 'job-4']);
+    for (const id of ['job-0', 'job-2']) expect(await queue.getJob(id)).toBeUndefined();
+    expect(await queue.getJob('job-1')).toMatchObject({ data: { number: 1 } });
+  });
+
+  test('more jobs than one command removes are removed all, also one that waits for its time', async () => {
+    await queue.add('number', { number: 300 }, { jobId: 'later', delay: 3_600_000 });
+    const gone = [...numbers.slice(5).map((number) => `job-${number}`), 'later'];
+    await waiting.remove(gone);
+    expect(await waiting.ids(1000)).toEqual(['job-1', 'job-3', 'job-4']);
+    for (const id of gone) expect(await queue.getJob(id)).toBeUndefined();
   });
 
   test('a queue in which nothing waits has no oldest', async () => {
