@@ -84,6 +84,10 @@ const HARMLESS = new Set([
   ...['AT_ResetRelOptions', 'AT_SetStatistics', 'AT_SetCompression', 'AT_SetStorage', 'AT_AttachPartition'],
 ]);
 
+/** A block that is nothing where a server cannot do what its statements say: they are judged in its place. */
+const WHERE_SUPPORTED =
+  /^\s*do \$\$ begin\s(.*)\sexception when feature_not_supported then null;\s+end \$\$\s*$/s;
+
 const words: Record<string, string> = {
   AT_DropColumn: 'drops a column',
   AT_AlterColumnType: 'alters type or collation of a column',
@@ -120,6 +124,11 @@ export async function judgeMigration(sql: string, releases: Releases): Promise<s
   for (const { stmt, stmt_location: from = 0, stmt_len: length } of stmts) {
     const text = bytes.subarray(from, length === undefined ? undefined : from + length).toString();
     const [[kind, node]] = Object.entries<Node>(stmt) as [[string, Node]];
+    const [, within] = WHERE_SUPPORTED.exec(text.replace(/^\s*--.*$/gm, '')) ?? [];
+    if (within !== undefined) {
+      faults.push(...(await judgeMigration(within, releases)));
+      continue;
+    }
     const found = faultsOf(kind, node, { made, text });
     if (kind === 'CreateStmt') made.add(node.relation.relname);
     const shown = text

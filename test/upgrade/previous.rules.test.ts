@@ -66,6 +66,10 @@ describe('the check of migrations', () => {
     ['delete from usage', 'deletes rows'],
     ['truncate usage', 'deletes rows'],
     ['do $$ begin execute 1; end $$', 'cannot be judged'],
+    [
+      'do $$ begin\ndrop table usage;\nexception when feature_not_supported then null;\nend $$',
+      'drops: drop table usage',
+    ],
     ['lock table events', 'LockStmt'],
     ['alter table usage set unlogged', 'AT_SetUnLogged'],
     ['create table n (w uuid references workspaces (id))', 'keeps the release before from deleting'],
@@ -73,7 +77,7 @@ describe('the check of migrations', () => {
     const faults = await judge(`-- Why it is done.\n${statement};`);
     expect(faults).toHaveLength(1);
     expect(faults[0]).toContain(fault);
-    expect(faults[0]).toContain(statement);
+    expect(faults[0]).toContain(/drop table usage/.exec(statement)?.[0] ?? statement);
   });
 
   test.each([
@@ -84,6 +88,7 @@ describe('the check of migrations', () => {
     'alter table usage alter count drop not null, alter count set default 0',
     'create index usage_day on usage (day)',
     'create or replace view v as select 1',
+    'do $$ begin\nalter table t alter c set compression lz4;\nexception when feature_not_supported then null;\nend $$',
     '-- beforehand: create index concurrently profiles_seen on profiles (seen)\ncreate index if not exists profiles_seen on profiles (seen)',
   ])('lets through: %s', async (sql) => {
     expect(await judge(sql)).toEqual([]);
