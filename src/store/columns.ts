@@ -1,4 +1,5 @@
 import { JsonText } from '../profile/json.ts';
+import { writeUuid } from './write-uuid.ts';
 
 /**
  * Columns of sets on their way to Postgres: each is one array in the format of its wire protocol (`array_recv`), which is
@@ -15,6 +16,7 @@ const OID = { bool: 16, int4: 23, text: 25, timestamptz: 1184, uuid: 2950, jsonb
 const HEADER = 20;
 /** Elements with the four bytes of their length. */
 const UUID_ELEMENT = 20;
+const UUID_WORDS = 5;
 const INTEGER_ELEMENT = 8;
 const BOOLEAN_ELEMENT = 5;
 const TIME_ELEMENT = 12;
@@ -72,6 +74,22 @@ class Column {
     } else writeUuid(this.#bytes, at, uuid);
     this.#last = uuid;
     this.#at = at + UUID_ELEMENT;
+    this.#length++;
+  }
+
+  /** An element of a `uuid[]` that was made: its text need not be read again, which has left the caches by then. */
+  addElement(elements: UuidElements, place: number): void {
+    this.#room(UUID_ELEMENT);
+    const words = this.#words;
+    const from = HEADER / WORD + place * UUID_WORDS;
+    const to = this.#at / WORD;
+    words[to] = elements[from]!;
+    words[to + 1] = elements[from + 1]!;
+    words[to + 2] = elements[from + 2]!;
+    words[to + 3] = elements[from + 3]!;
+    words[to + 4] = elements[from + 4]!;
+    this.#last = undefined;
+    this.#at += UUID_ELEMENT;
     this.#length++;
   }
 
@@ -183,7 +201,12 @@ function wordsOf(bytes: Buffer): Int32Array {
 }
 
 /** Columns have room for about so many rows; more is made when there are more. */
-export type UuidColumn = Pick<Column, 'addUuid' | 'addAll' | 'toParameter'>;
+export type UuidColumn = Pick<Column, 'addUuid' | 'addElement' | 'addAll' | 'toParameter'>;
+
+/** Of a `uuid[]`, with its header. */
+export type UuidElements = Int32Array;
+
+export const elementsOf = (array: Buffer): UuidElements => wordsOf(array);
 
 /** `uuid[]`. */
 export function uuidColumn(rows: number): UuidColumn {
@@ -227,57 +250,4 @@ function writeText(into: Buffer, at: number, text: string): number {
     into[at + index] = code;
   }
   return text.length;
-}
-
-/** The value of each hexadecimal digit by its character code; of any other character NO_DIGIT, larger than a byte. */
-const NO_DIGIT = 0x100;
-const digits = new Uint16Array(0x10000).fill(NO_DIGIT);
-for (let value = 0; value < 16; value++) {
-  digits[value.toString(16).charCodeAt(0)] = value;
-  digits[value.toString(16).toUpperCase().charCodeAt(0)] = value;
-}
-
-const HYPHEN = '-'.charCodeAt(0);
-const UUID_BYTES = 16;
-const UUID_LENGTH = 36;
-const LARGEST_BYTE = 0xff;
-
-/** The byte of two digits; of what are none, a number larger than a byte. */
-function byteAt(uuid: string, index: number): number {
-  return (digits[uuid.charCodeAt(index)]! << 4) | digits[uuid.charCodeAt(index + 1)]!;
-}
-
-/** Without a loop, which takes nearly twice as long: two or three are written for each object. */
-function writeUuid(into: Buffer, at: number, uuid: string): void {
-  const bytes = at + WORD;
-  let all = 0;
-  all |= into[bytes] = byteAt(uuid, 0);
-  all |= into[bytes + 1] = byteAt(uuid, 2);
-  all |= into[bytes + 2] = byteAt(uuid, 4);
-  all |= into[bytes + 3] = byteAt(uuid, 6);
-  all |= into[bytes + 4] = byteAt(uuid, 9);
-  all |= into[bytes + 5] = byteAt(uuid, 11);
-  all |= into[bytes + 6] = byteAt(uuid, 14);
-  all |= into[bytes + 7] = byteAt(uuid, 16);
-  all |= into[bytes + 8] = byteAt(uuid, 19);
-  all |= into[bytes + 9] = byteAt(uuid, 21);
-  all |= into[bytes + 10] = byteAt(uuid, 24);
-  all |= into[bytes + 11] = byteAt(uuid, 26);
-  all |= into[bytes + 12] = byteAt(uuid, 28);
-  all |= into[bytes + 13] = byteAt(uuid, 30);
-  all |= into[bytes + 14] = byteAt(uuid, 32);
-  all |= into[bytes + 15] = byteAt(uuid, 34);
-  into[at] = into[at + 1] = into[at + 2] = 0;
-  into[at + 3] = UUID_BYTES;
-  if (all > LARGEST_BYTE || uuid.length !== UUID_LENGTH || !hasHyphens(uuid))
-    throw new RangeError(`${uuid} is no UUID`);
-}
-
-function hasHyphens(uuid: string): boolean {
-  return (
-    uuid.charCodeAt(8) === HYPHEN &&
-    uuid.charCodeAt(13) === HYPHEN &&
-    uuid.charCodeAt(18) === HYPHEN &&
-    uuid.charCodeAt(23) === HYPHEN
-  );
 }

@@ -1,7 +1,15 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
 import { countGivenEvents } from './activity-series.ts';
-import { integerColumn, jsonColumn, textColumn, timeColumn, uuidColumn } from './columns.ts';
+import {
+  elementsOf,
+  integerColumn,
+  jsonColumn,
+  textColumn,
+  timeColumn,
+  type UuidElements,
+  uuidColumn,
+} from './columns.ts';
 import type { Connection, Pool } from './database.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
@@ -23,6 +31,12 @@ export interface EventRow {
   ordinal: number;
   /** Through which it came. */
   lane: number;
+}
+
+/** Of events or purchases, in their order: as they were sent. */
+export interface ActivityIds {
+  profileIds: UuidElements;
+  ids: UuidElements;
 }
 
 /** Appends the events of `given`. */
@@ -66,7 +80,7 @@ const recordEventsStatement = `
   )${summarizeEvents('given', '$10')}`;
 
 /** @throws 23505 for an event that the profile has already: no id is applied twice */
-export async function recordEvents(tx: Connection, events: EventRow[], now: string): Promise<void> {
+export async function recordEvents(tx: Connection, events: EventRow[], now: string): Promise<ActivityIds> {
   const rows = events.length;
   const [workspaceIds, ids, profileIds] = [uuidColumn(rows), uuidColumn(rows), uuidColumn(rows)];
   const [names, appIds] = [textColumn(rows), textColumn(rows)];
@@ -84,11 +98,13 @@ export async function recordEvents(tx: Connection, events: EventRow[], now: stri
     lanes.addInteger(event.lane);
   }
   const columns = [workspaceIds, ids, profileIds, names, times, appIds, properties, ordinals, lanes];
+  const values = columns.map((column) => column.toParameter());
   await tx.query({
     name: 'record-events',
     text: recordEventsStatement,
-    values: [...columns.map((column) => column.toParameter()), now],
+    values: [...values, now],
   });
+  return { profileIds: elementsOf(values[2]!), ids: elementsOf(values[1]!) };
 }
 
 /**

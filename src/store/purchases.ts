@@ -2,8 +2,9 @@ import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
 import { countGivenPurchases } from './activity-series.ts';
 import { numericArray } from './arrays.ts';
-import { integerColumn, jsonColumn, textColumn, timeColumn, uuidColumn } from './columns.ts';
+import { elementsOf, integerColumn, jsonColumn, textColumn, timeColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
+import type { ActivityIds } from './events.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
 export interface PurchaseRow {
@@ -69,7 +70,11 @@ const recordPurchasesStatement = `
   )${summarizePurchases('given', '$13')}`;
 
 /** @throws 23505 for a purchase that the profile has already: no id is applied twice */
-export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: string): Promise<void> {
+export async function recordPurchases(
+  tx: Connection,
+  purchases: PurchaseRow[],
+  now: string,
+): Promise<ActivityIds> {
   const rows = purchases.length;
   const [workspaceIds, ids, profileIds] = [uuidColumn(rows), uuidColumn(rows), uuidColumn(rows)];
   const [products, currencies, appIds] = [textColumn(rows), textColumn(rows), textColumn(rows)];
@@ -88,18 +93,19 @@ export async function recordPurchases(tx: Connection, purchases: PurchaseRow[], 
     ordinals.addInteger(purchase.ordinal);
     lanes.addInteger(purchase.lane);
   }
-  const what = [workspaceIds, ids, profileIds, products, currencies];
+  const what = [workspaceIds, ids, profileIds, products, currencies].map((column) => column.toParameter());
   const more = [quantities, times, appIds, properties, ordinals, lanes];
   await tx.query({
     name: 'record-purchases',
     text: recordPurchasesStatement,
     values: [
-      ...what.map((column) => column.toParameter()),
+      ...what,
       numericArray(purchases, (purchase) => purchase.price),
       ...more.map((column) => column.toParameter()),
       now,
     ],
   });
+  return { profileIds: elementsOf(what[2]!), ids: elementsOf(what[1]!) };
 }
 
 /**

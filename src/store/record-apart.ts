@@ -1,7 +1,8 @@
 import { countedFrom } from './activity-series.ts';
 import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
+import { elementsOf } from './columns.ts';
 import type { Connection } from './database.ts';
-import { appendEvents, type EventRow, summarizeEvents } from './events.ts';
+import { type ActivityIds, appendEvents, type EventRow, summarizeEvents } from './events.ts';
 import { appendPurchases, type PurchaseRow, summarizePurchases } from './purchases.ts';
 
 /**
@@ -24,9 +25,14 @@ const countEventsStatement =
     as given (workspace_id, name, "time", app_id, lane)`);
 
 /** @throws 23505 for an event that the profile has already: no id is applied twice */
-export async function recordEventsApart(tx: Connection, events: EventRow[], now: string): Promise<void> {
+export async function recordEventsApart(
+  tx: Connection,
+  events: EventRow[],
+  now: string,
+): Promise<ActivityIds> {
   const owners = uuidArray(events, (event) => event.workspace_id);
   const profiles = uuidArray(events, (event) => event.profile_id);
+  const ids = uuidArray(events, (event) => event.id);
   const names = textArray(events, (event) => event.name);
   const times = timeArray(events, (event) => event.time);
   const apps = textArray(events, (event) => event.app_id);
@@ -35,7 +41,7 @@ export async function recordEventsApart(tx: Connection, events: EventRow[], now:
       name: 'append-events',
       text: appendEventsStatement,
       values: [
-        ...[owners, uuidArray(events, (event) => event.id), profiles, names, times, apps],
+        ...[owners, ids, profiles, names, times, apps],
         jsonArray(events, (event) => event.properties),
       ],
     }),
@@ -50,6 +56,7 @@ export async function recordEventsApart(tx: Connection, events: EventRow[], now:
       values: [owners, names, times, apps, integerArray(events, (event) => event.lane)],
     }),
   ]);
+  return { profileIds: elementsOf(profiles), ids: elementsOf(ids) };
 }
 
 const appendPurchasesStatement =
@@ -73,9 +80,10 @@ export async function recordPurchasesApart(
   tx: Connection,
   purchases: PurchaseRow[],
   now: string,
-): Promise<void> {
+): Promise<ActivityIds> {
   const owners = uuidArray(purchases, (purchase) => purchase.workspace_id);
   const profiles = uuidArray(purchases, (purchase) => purchase.profile_id);
+  const ids = uuidArray(purchases, (purchase) => purchase.id);
   const products = textArray(purchases, (purchase) => purchase.product_id);
   const currencies = textArray(purchases, (purchase) => purchase.currency);
   const prices = numericArray(purchases, (purchase) => purchase.price);
@@ -87,7 +95,7 @@ export async function recordPurchasesApart(
       name: 'append-purchases',
       text: appendPurchasesStatement,
       values: [
-        ...[owners, uuidArray(purchases, (purchase) => purchase.id), profiles, products, currencies, prices],
+        ...[owners, ids, profiles, products, currencies, prices],
         ...[quantities, times, apps, jsonArray(purchases, (purchase) => purchase.properties)],
       ],
     }),
@@ -108,4 +116,5 @@ export async function recordPurchasesApart(
       ],
     }),
   ]);
+  return { profileIds: elementsOf(profiles), ids: elementsOf(ids) };
 }

@@ -2,6 +2,7 @@ import type { Json, JsonText } from '../profile/json.ts';
 import { uuidArray } from './arrays.ts';
 import { uuidColumn } from './columns.ts';
 import type { Connection, Pool } from './database.ts';
+import type { ActivityIds } from './events.ts';
 
 /** Event, purchase, attributes, subscription, identity. */
 export type StreamKind = 'e' | 'p' | 'a' | 's' | 'i';
@@ -34,11 +35,11 @@ export class StreamEntries {
     this.workspaceId = workspaceId;
   }
 
-  /** An event or a purchase. */
-  addActivity(kind: 'e' | 'p', profileId: string, id: string): void {
+  /** An event or a purchase, the one at the place. */
+  addActivity(kind: 'e' | 'p', { profileIds, ids }: ActivityIds, place: number): void {
     this.#kinds.push(kind);
-    this.#profileIds.addUuid(profileId);
-    this.#ids.addUuid(id);
+    this.#profileIds.addElement(profileIds, place);
+    this.#ids.addElement(ids, place);
   }
 
   add({ kind, profileId, id, detail }: Omit<StreamEntry, 'workspaceId'>): void {

@@ -9,6 +9,7 @@ import {
   timeArray,
   uuidArray,
 } from '../../src/store/arrays.ts';
+import { elementsOf, uuidColumn } from '../../src/store/columns.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
@@ -90,6 +91,20 @@ test('any UUID reaches Postgres as it is, in its place, also the same one twice'
       expect(await asRead('uuid', uuidArray(ids, String))).toEqual(ids);
     }),
     { numRuns: 100 },
+  );
+  await fc.assert(
+    fc.asyncProperty(fc.array(fc.uuid(), { minLength: 1, maxLength: 40 }), fc.nat(), async (ids, chosen) => {
+      const place = chosen % ids.length;
+      const [array, column] = [uuidArray(ids, String), uuidColumn(1)];
+      column.addUuid(ids[0]!);
+      column.addElement(elementsOf(array), place);
+      column.addUuid(ids[0]!);
+      column.addAll({ toParameter: () => array });
+      column.addUuid(ids.at(-1)!);
+      const taken = [ids[0], ids[place], ids[0], ...ids, ids.at(-1)];
+      expect(await asRead('uuid', column.toParameter())).toEqual(taken);
+    }),
+    { numRuns: 20 },
   );
   const upper = uuidArray(['0199A0F0-0000-7000-8000-00000000ABCD'], String);
   expect(await asRead('uuid', upper)).toEqual(['0199a0f0-0000-7000-8000-00000000abcd']);

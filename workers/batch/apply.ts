@@ -107,12 +107,12 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs a reload after each load');
     await terms.giveWay?.();
-    const states = await writeChanges(tx, changes, terms.now);
+    const written = await writeChanges(tx, changes, terms.now);
     await terms.giveWay?.();
     if (terms.streamed && terms.streamed.size > 0)
       applied.entries = joined(
         applied.entries,
-        toStreamEntries({ changes, states, round: round.slice(0, folded) }, terms.streamed),
+        toStreamEntries({ ...written, changes, round: round.slice(0, folded) }, terms.streamed),
       );
     applied.refused.push(...changes.refused);
     applied.namedElsewhere.push(...changes.namedElsewhere);

@@ -9,11 +9,11 @@ import type { Changes, IdentityChanges } from './changes.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import type { Profiles } from './profiles.ts';
 import type { WorkItem } from './work-item.ts';
+import type { WrittenRound } from './write.ts';
 
 /** A round that was written. */
-export interface Written {
+export interface Written extends WrittenRound {
   changes: Changes;
-  states: RecordedState[];
   /** Its objects. */
   round: WorkItem[];
 }
@@ -26,7 +26,7 @@ export interface Written {
  * @param streamed workspaces that have a destination
  */
 export function toStreamEntries(written: Written, streamed: ReadonlySet<string>): StreamEntries[] {
-  const { changes, states, round } = written;
+  const { changes, states, events, purchases, round } = written;
   const logs = new Logs(streamed);
   for (const { workspace_id, alias_label, alias_name, profile_id } of changes.profiles.newAliases)
     logs.add(identity(workspace_id, profile_id, { change: 'alias_added', alias_label, alias_name }));
@@ -34,12 +34,12 @@ export function toStreamEntries(written: Written, streamed: ReadonlySet<string>)
     {
       rows: changes.events,
       placeOf: ({ ordinal }) => ordinal,
-      put: ({ workspace_id, profile_id, id }) => logs.of(workspace_id)?.addActivity('e', profile_id, id),
+      put: ({ workspace_id }, index) => logs.of(workspace_id)?.addActivity('e', events!, index),
     } satisfies Source<EventRow>,
     {
       rows: changes.purchases,
       placeOf: ({ ordinal }) => ordinal,
-      put: ({ workspace_id, profile_id, id }) => logs.of(workspace_id)?.addActivity('p', profile_id, id),
+      put: ({ workspace_id }, index) => logs.of(workspace_id)?.addActivity('p', purchases!, index),
     } satisfies Source<PurchaseRow>,
     attributesOf(changes.profiles, logs),
     subscriptionsOf(states, round, logs),
@@ -95,7 +95,7 @@ class Logs {
 interface Source<Row> {
   rows: readonly Row[];
   placeOf(row: Row): number;
-  put(row: Row): void;
+  put(row: Row, index: number): void;
 }
 
 /** Puts the rows of all sources in the order of their places; of two at one place that of the earlier source. */
@@ -110,7 +110,8 @@ function inOrder(sources: Source<any>[]): void {
       if (cursors[index]!.place < cursors[first]!.place) first = index;
     const cursor = cursors[first]!;
     const { rows, placeOf, put } = cursor.source;
-    put(rows[cursor.next++]);
+    put(rows[cursor.next], cursor.next);
+    cursor.next++;
     if (cursor.next === rows.length) cursors.splice(first, 1);
     else cursor.place = placeOf(rows[cursor.next]);
   }

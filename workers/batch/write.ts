@@ -12,7 +12,12 @@ import {
   takeEmailStates,
 } from '../../src/store/email-addresses.ts';
 import { eraseSlice, freeAliases, freeExternalIds, recordDeletes } from '../../src/store/erasures.ts';
-import { mergeAppSummaries, mergeEventSummaries, recordEvents } from '../../src/store/events.ts';
+import {
+  type ActivityIds,
+  mergeAppSummaries,
+  mergeEventSummaries,
+  recordEvents,
+} from '../../src/store/events.ts';
 import {
   deprecateExternalIds,
   removeDeprecatedExternalIds,
@@ -48,14 +53,22 @@ import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 
+/** What the log of streams is made of besides the changes themselves. */
+export interface WrittenRound {
+  /** The states that have changed. */
+  states: RecordedState[];
+  /** Of the events and the purchases; undefined: there are none. */
+  events: ActivityIds | undefined;
+  purchases: ActivityIds | undefined;
+}
+
 /**
  * Writes a folded round: a fixed number of statements, whatever the number of objects, and those of its identity
  * objects.
  *
  * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
- * @returns the states that have changed
  */
-export async function writeChanges(tx: Connection, changes: Changes, now: string): Promise<RecordedState[]> {
+export async function writeChanges(tx: Connection, changes: Changes, now: string): Promise<WrittenRound> {
   const made: NewProfile[] = [];
   const updated: ProfileUpdate[] = [];
   const customized: CustomAttributesUpdate[] = [];
@@ -75,14 +88,18 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
   const takenGroupStates = states.groupStates('taken');
   const droppedGroupStates = states.groupStates('dropped');
   const isApart = liesApart(tx);
-  let recorded: RecordedState[] = [];
+  const written: WrittenRound = { states: [], events: undefined, purchases: undefined };
   await sendTogether(tx, [
     // Before the round's own marks.
     () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
-    () => changes.events.length > 0 && (isApart ? recordEventsApart : recordEvents)(tx, changes.events, now),
-    () =>
-      changes.purchases.length > 0 &&
-      (isApart ? recordPurchasesApart : recordPurchases)(tx, changes.purchases, now),
+    async () => {
+      const record = isApart ? recordEventsApart : recordEvents;
+      if (changes.events.length > 0) written.events = await record(tx, changes.events, now);
+    },
+    async () => {
+      const record = isApart ? recordPurchasesApart : recordPurchases;
+      if (changes.purchases.length > 0) written.purchases = await record(tx, changes.purchases, now);
+    },
     () => made.length > 0 && insertProfiles(tx, made, now),
     () => updated.length > 0 && updateProfiles(tx, updated, now),
     () => customized.length > 0 && updateCustomAttributes(tx, customized, now),
@@ -97,12 +114,12 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
     () => bounces.length > 0 && setHardBounces(tx, bounces, now),
     // Behind the states, whose rows it needs locked.
     async () => {
-      if (states.changes.length > 0) recorded = await recordStateChanges(tx, states.changes, now);
+      if (states.changes.length > 0) written.states = await recordStateChanges(tx, states.changes, now);
     },
     () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
     () => writeIdentity(tx, changes.identity, now),
   ]);
-  return recorded;
+  return written;
 }
 
 function toNewProfile(profile: LoadedProfile): NewProfile {
