@@ -1,6 +1,7 @@
 import { execFile } from 'node:child_process';
 import path from 'node:path';
 import { packageRoot } from '../../src/platform/package-root.ts';
+import { quickly } from '../setup/processes.ts';
 import { BARE, type Run } from './penstock.ts';
 
 /** Runs the compiled command as a person or a script would, in a process of its own. */
@@ -10,7 +11,7 @@ export const spawnPenstock: Run = (args, env = {}) => {
   return new Promise((resolve) => {
     execFile(
       process.execPath,
-      [file, ...args],
+      [...quickly, file, ...args],
       { cwd: packageRoot, env: { ...bare, ...env } },
       (error, stdout, stderr) => resolve({ code: error ? Number(error.code ?? -1) : 0, stdout, stderr }),
     );

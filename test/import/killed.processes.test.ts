@@ -1,5 +1,6 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
+import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Json } from '../../src/profile/json.ts';
 import { spawnPenstock } from '../admin/spawn-penstock.ts';
@@ -24,6 +25,9 @@ const run = (...args: string[]) =>
 const track = (json: Json) =>
   send(fleet.edges[0]!.port, { path: '/users/track', key: fleet.workspace.key, json });
 
+/** Milliseconds between a live request's answer and the next one: enough are told, and the import has the processor. */
+const PAUSE = 15;
+
 /** Sends an event every few milliseconds; how many there were, when it is stopped. */
 function sendLive() {
   const leaving = new AbortController();
@@ -33,6 +37,7 @@ function sendLive() {
       const events = [{ external_id: `user-${sent % 50}`, name: 'live', time: '2026-01-31T12:00:00Z' }];
       expect((await track({ events })).status).toBe(201);
       sent += 1;
+      await sleep(PAUSE);
     }
   })();
   return async () => {

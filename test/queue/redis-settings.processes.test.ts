@@ -1,5 +1,4 @@
 import { afterEach, describe, expect, test } from 'vitest';
-import { Redis } from '../../src/queue/bullmq.ts';
 import { createDatabase, startRedis, type TestRedis, waitUntil } from '../setup/fixtures.ts';
 import { leasePort } from '../setup/ports.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
@@ -12,6 +11,7 @@ afterEach(async () => {
   }
 });
 
+// What is said of other settings is in redis-settings.test.ts.
 describe.each([
   ['web', 'dist/src/web.js', 'PORT'],
   ['worker', 'dist/workers/worker.js', 'WORKER_PORT'],
@@ -43,30 +43,13 @@ describe.each([
     ]);
   });
 
-  test('G1: where CONFIG is not permitted, the policy is read from INFO', async () => {
-    const redis = await startRedis({ args: ['--maxmemory-policy', 'volatile-ttl'] });
-    const process = await begin(await withoutConfig(redis));
-    expect(await process.exit).toMatchObject({ code: 1 });
-    expect(process.log.at(-1)!.text).toContain('maxmemory-policy volatile-ttl');
-  });
-
   test('a Redis as production needs it is used without a word', async () => {
     expect(await warnings(await startRedis())).toEqual([]);
   });
 
-  test.each([
-    ['that writes nothing to disk', ['--appendonly', 'no'], /^no always: .*every accepted object/],
-    ['that writes once a second', ['--appendfsync', 'everysec'], /^yes everysec: .*last second or two/],
-    ['that leaves writing to the system', ['--appendfsync', 'no'], /^yes no: .*has not written to disk/],
-  ])('a Redis %s is used, with a warning of what its crash loses', async (_, args, text) => {
-    expect(await warnings(await startRedis({ args }))).toEqual([expect.stringMatching(text)]);
-  });
-
-  test('a Redis that does not tell when it writes is used, with a warning', async () => {
-    const redis = await startRedis();
-    const url = await withoutConfig(redis);
-    expect(await warnings({ ...redis, url })).toEqual([
-      expect.stringMatching(/^yes unknown: Redis does not tell/),
+  test('a Redis that writes nothing to disk is used, with a warning of what its crash loses', async () => {
+    expect(await warnings(await startRedis({ args: ['--appendonly', 'no'] }))).toEqual([
+      expect.stringMatching(/^no always: .*every accepted object/),
     ]);
   });
 
@@ -81,11 +64,3 @@ describe.each([
     expect(lines.join('\n')).toContain('maxmemory-policy allkeys-random');
   });
 });
-
-/** The address for a user who may do everything but CONFIG, as a managed service has it. */
-async function withoutConfig({ url, port }: TestRedis): Promise<string> {
-  const redis = new Redis(url);
-  await redis.call('ACL', 'SETUSER', 'guest', 'on', '>secret', '~*', '&*', '+@all', '-config');
-  redis.disconnect();
-  return `redis://guest:secret@127.0.0.1:${port}`;
-}

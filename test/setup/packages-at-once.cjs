@@ -122,7 +122,7 @@ function isPlain(text) {
 
 function make() {
   if (Module.enableCompileCache) return;
-  const hash = createHash('sha256').update(process.version).update(fs.readFileSync(__filename));
+  const hash = createHash('sha256').update(process.version).update(ROOT).update(fs.readFileSync(__filename));
   const key = hash.update(fs.readFileSync(path.join(ROOT, 'package-lock.json'))).digest('hex');
   if (fs.existsSync(KEY) && fs.readFileSync(KEY, 'utf8') === key) return;
   fs.rmSync(FOLDER, { recursive: true, force: true });

@@ -14,7 +14,7 @@ export interface TestProcess {
 }
 
 /** What a start costs is not under test, but paid some five hundred times. The tools start processes as production does. */
-const quickly = process.env.VITEST
+export const quickly = process.env.VITEST
   ? ['--require', path.join(packageRoot, 'test/setup/packages-at-once.cjs')]
   : [];
 

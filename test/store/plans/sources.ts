@@ -60,6 +60,12 @@ interface Source {
   file: string;
   text: string;
   declarations: Declaration[];
+  imports: Import[];
+}
+
+interface Import {
+  names: string[];
+  from: string;
 }
 
 const DECLARED = /^(export )?(?:declare )?(?:async )?(?:function\*?|class|const|let|interface|type) (\w+)/;
@@ -69,7 +75,10 @@ function sourcesIn(folder: string): Source[] {
     .filter((name) => name.endsWith('.ts') && !name.startsWith('generated'))
     .map((name) => {
       const text = readFileSync(path.join(packageRoot, folder, name), 'utf8');
-      return { file: path.posix.join(folder, name), text, declarations: declarationsIn(text) };
+      return {
+        ...{ file: path.posix.join(folder, name), text },
+        ...{ declarations: declarationsIn(text), imports: importsIn(text) },
+      };
     });
 }
 
@@ -82,6 +91,15 @@ function declarationsIn(text: string): Declaration[] {
     if (last) last.text += `${line}\n`;
   });
   return found;
+}
+
+function importsIn(text: string): Import[] {
+  const imports = text.matchAll(/^import (?:type )?\{([^}]*)\} from '([^']+)';/gm);
+  const dynamic = text.matchAll(/const \{([^}]*)\} = await import\('([^']+)'\)/g);
+  return [...imports, ...dynamic].map(([, names, from]) => ({
+    names: names!.split(',').map((name) => name.replace(/^\s*type /, '').trim()),
+    from: from!,
+  }));
 }
 
 const sources = [...sourcesIn('src'), ...sourcesIn('workers')];
@@ -115,6 +133,14 @@ export type Session = 'workers' | 'edge' | 'retention';
 
 /** Whose sessions send the statements of a function: the workers', those of the edge and the admin, those of the retention. */
 export function sessionsOf(site: string): Session[] {
+  const known = found.get(site) ?? findSessions(site);
+  found.set(site, known);
+  return known;
+}
+
+const found = new Map<string, Session[]>();
+
+function findSessions(site: string): Session[] {
   const [file, name] = site.split(' ') as [string, string];
   const sessions = new Set<Session>();
   follow({ file, name, sessions, seen: new Set() });
@@ -136,7 +162,7 @@ function follow({ file, name, sessions, seen }: Followed): void {
   const mentions = new RegExp(`\\b${name}\\b`);
   for (const { name: user, text } of inStore(file).declarations)
     if (user !== name && mentions.test(text)) follow({ file, name: user, sessions, seen });
-  for (const source of sources.filter(({ text }) => importsOf(text, file).some((one) => one === name))) {
+  for (const source of sources.filter((one) => takes(one, file, name))) {
     if (!source.file.startsWith('src/store/')) {
       sessions.add(sessionOf(source.file));
       continue;
@@ -152,11 +178,7 @@ function sessionOf(file: string): Session {
   return file.startsWith('workers/') ? 'workers' : 'edge';
 }
 
-/** Names that a text imports from a file of the store. */
-function importsOf(text: string, file: string): string[] {
-  const imports = text.matchAll(/^import (?:type )?\{([^}]*)\} from '([^']+)';/gm);
-  const dynamic = text.matchAll(/const \{([^}]*)\} = await import\('([^']+)'\)/g);
-  return [...imports, ...dynamic]
-    .filter(([, , from]) => from!.endsWith(`/store/${file}`) || from === `./${file}`)
-    .flatMap(([, names]) => names!.split(',').map((name) => name.replace(/^\s*type /, '').trim()));
-}
+const takes = ({ imports }: Source, file: string, name: string): boolean =>
+  imports.some(
+    ({ names, from }) => (from.endsWith(`/store/${file}`) || from === `./${file}`) && names.includes(name),
+  );
