@@ -42,6 +42,8 @@ export const exceptions: Record<string, string> = {
   'ledger.ts forgetEnvelopes: imports': UPKEEP,
   'ledger.ts forgetEnvelopes: ledger': UPKEEP,
   'ledger.ts readApplied: ledger': LEDGER,
+  'letter-lists.ts countLetters: dead_letters': LISTED,
+  'letter-lists.ts keysOf: dead_letters': LISTED,
   'outcomes.ts forgetOutcomes: outcomes': UPKEEP,
   'outcomes.ts readOutcomes: outcomes': OUTCOMES,
   'profile-search.ts searchUsers: profiles': LISTED,
