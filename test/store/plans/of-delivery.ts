@@ -113,7 +113,7 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
     () => selectDeadLetters(store, deadLetters),
     () => listLetters(store, { workspaceId, states: ['waiting'] }, { limit: 50 }),
     async () => {
-      for await (const _ of pagesOfLetters(store, {}, 2)) return;
+      for await (const _ of pagesOfLetters(store, { workspaceId }, 2)) return;
     },
     () => countLetters(store, { states: ['waiting', 'replaying'] }),
     () => selectByRequest(store, workspaceId, 'request2'),
