@@ -2,6 +2,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createAuthenticator } from '../../src/edge/authenticate.ts';
 import { createLog } from '../../src/platform/log.ts';
 import type { Database, Pool } from '../../src/store/database.ts';
+import { isDistributed, noteDistributed } from '../../src/store/distributed.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
@@ -25,6 +26,7 @@ beforeAll(async () => {
       return Reflect.get(target, name, target);
     },
   }) as Pool;
+  noteDistributed(counting, await isDistributed(pool));
   authenticator = createAuthenticator(counting, KEY_CACHE_MS, createLog('test', 'silent'));
 });
 afterAll(async () => {

@@ -56,19 +56,28 @@ test.each<[string, () => Promise<string>, { of: Step['of']; total: (size: number
       { of: 'rows', total: () => 20_000 },
     ],
   ],
-])('each step of checking a file of %s is told of from its beginning to its whole', async (_, make, wanted) => {
-  const file = await make();
-  const { size } = statSync(file);
-  const steps = await stepsOf(file);
-  expect(steps).toMatchObject(
-    wanted.map(({ of, total }) => ({ name: file, doing: 'checking', of, total: total(size), isOver: true })),
-  );
-  for (const { moved, total } of steps) {
-    expect(moved).toBeLessThanOrEqual(total);
-    // The head of an Avro file is read by itself.
-    expect(moved).toBeGreaterThan(total * 0.9);
-  }
-});
+])(
+  'each step of checking a file of %s is told of from its beginning to its whole',
+  async (_, make, wanted) => {
+    const file = await make();
+    const { size } = statSync(file);
+    const steps = await stepsOf(file);
+    expect(steps).toMatchObject(
+      wanted.map(({ of, total }) => ({
+        name: file,
+        doing: 'checking',
+        of,
+        total: total(size),
+        isOver: true,
+      })),
+    );
+    for (const { moved, total } of steps) {
+      expect(moved).toBeLessThanOrEqual(total);
+      // The head of an Avro file is read by itself.
+      expect(moved).toBeGreaterThan(total * 0.9);
+    }
+  },
+);
 
 test('a step that fails is over as well', async () => {
   const broken = gzipSync(text);
