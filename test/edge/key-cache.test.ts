@@ -21,9 +21,13 @@ beforeAll(async () => {
   const { pool } = database;
   const counting = new Proxy(pool, {
     get(target, name) {
-      if (name === 'query') looked++;
-      if (name === 'query' && isAway) return () => Promise.reject(new Error('connect ECONNREFUSED'));
-      return Reflect.get(target, name, target);
+      if (name !== 'query') return Reflect.get(target, name, target);
+      return (...given: Parameters<Pool['query']>) => {
+        // A distributed Postgres is asked for what a workspace blocks in a statement more.
+        const { name: statement } = given[0] as unknown as { name?: string };
+        if (statement?.startsWith('find-api-keys')) looked++;
+        return isAway ? Promise.reject(new Error('connect ECONNREFUSED')) : target.query(...given);
+      };
     },
   }) as Pool;
   noteDistributed(counting, await isDistributed(pool));
