@@ -13,6 +13,7 @@ import { forEachWorkspace } from './distributed.ts';
 
 /** One dead letter, with all that is known of it. */
 export interface WholeLetter extends ListedLetter {
+  jobName: string;
   /** JSON as it is kept; null: it is longer than may be shown. */
   object: string | null;
   /** Bytes of it. */
@@ -25,7 +26,7 @@ export interface WholeLetter extends ListedLetter {
 
 /** By primary key. How long a value is stands in front of it: what is too large is not unpacked. */
 const readLetterStatement = `
-  select ${listedColumns},
+  select ${listedColumns}, letters.job_name as "jobName",
     octet_length(letters.object::text) as bytes,
     case when octet_length(letters.object::text) <= $3::integer then letters.object::text end as object,
     letters.replayed_at as "replayedAt", letters.discarded_at as "discardedAt",

@@ -195,7 +195,7 @@ select ${columnsWith(`case when octet_length(letters.object::text) <= $3::intege
  order by letters.id`;
 
 /** No object has as many. */
-const ANY_BYTES = 2 ** 31 - 1;
+export const ANY_BYTES = 2 ** 31 - 1;
 
 /**
  * The dead letters with these ids, in the order in which their objects were accepted.

@@ -27,10 +27,12 @@ export interface FailedObject {
 // address means a user whom nobody shares it with. Owners are found by the unique indexes of external
 // ids, deprecated ones too, and aliases, and by profiles_email and profiles_phone.
 // Locks in id order; the primary key finds a dead letter whose replay has failed again.
+// Described first, in a query of its own: a distributed Postgres then gives out their places at the coordinator, as all
+// others. Else the node does that has the users, whose numbers are none that a delete compares with.
 const insertDeadLettersStatement = `
-insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, identifiers)
-select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.job_name, failed.object::json,
-       failed.reason, array(
+with described as materialized (
+select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.job_name,
+       failed.object::json as object, failed.reason, array(
          select named.text
            from json_to_recordset(failed.identifiers) as named (text text)
           union
@@ -75,12 +77,17 @@ select failed.id, failed.workspace_id, failed.request_id, failed.kind, failed.jo
                         and profiles.phone_valid
                       limit 2) as holders
              having count(*) = 1)
-          ) as owner)
+          ) as owner) as identifiers
   from json_to_recordset($1::json) as failed (
          id uuid, workspace_id uuid, request_id text, kind text, job_name text, object text, reason text,
          identifiers json
        )
  order by failed.id
+)
+insert into dead_letters (id, workspace_id, request_id, kind, job_name, object, reason, identifiers)
+select described.id, described.workspace_id, described.request_id, described.kind, described.job_name, described.object,
+       described.reason, described.identifiers
+  from described
     on conflict (id) do update
    set state = 'waiting', reason = excluded.reason, failed_at = excluded.failed_at`;
 

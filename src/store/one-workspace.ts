@@ -1,3 +1,5 @@
+import { distributed, views } from './distributed-tables.ts';
+
 /**
  * Statements over whole sets take a workspace with each of their rows: on one Postgres a batch of many workspaces is one
  * transaction. A distributed Postgres has to see which node a statement is for before it plans it. This is the other form
@@ -46,6 +48,9 @@ export function isOf(table: string, given: string): string {
 }
 
 const IS_OF = new RegExp(String.raw`\b(\w+)\.workspace_id in \((\w+)\.workspace_id, '${NOBODY}'\)`, 'g');
+
+/** The same as an index of bytes has them: the equality alone tells a distributed Postgres no shard. */
+const EQUAL_BYTES = /\buuid_send\((\w+)\.workspace_id\) = uuid_send\((\w+)\.workspace_id\)/g;
 
 /** A workspace in front of what is looked for in another table. */
 const TUPLE = /\((\w+)\.workspace_id, [^()]*\) (?:not )?in \(/g;
@@ -117,6 +122,11 @@ const LAST_VALUE = /pg_sequence_last_value\('(?<sequence>\w+)'\)/g;
 const INSERTS = /^\s*(?:with claimed as \(\s*)?insert into /;
 const FROM_PLACE = 'workspace_places as place cross join ';
 
+/** Of none of these tables a statement is as on one Postgres: the audit may tell of several workspaces at once, and of none. */
+const APART = new RegExp(
+  String.raw`\b(?:${[...Object.keys(distributed), ...Object.keys(views)].join('|')})\b`,
+);
+
 const known = new Map<string, Form>();
 
 /** The form of a statement for sets of one workspace; of one without such sets, itself. */
@@ -140,6 +150,7 @@ function formOf(text: string): Form {
 }
 
 function makeForm(text: string): Form {
+  if (!APART.test(text)) return { text, arrays: [], records: [], sequences: [] };
   const scalars = new Set<string>([...text.matchAll(SCALAR)].map(([, scalar]) => scalar!));
   const arrays = new Set<number>();
   const records = new Map<number, string>();
@@ -194,6 +205,11 @@ function makeForm(text: string): Form {
     .replace(
       EQUAL,
       (_, one, other) => `${one}.workspace_id = ${scalar} and ${other}.workspace_id = ${scalar}`,
+    )
+    .replace(
+      EQUAL_BYTES,
+      (_, one, other) =>
+        `${one}.workspace_id = ${scalar} and ${other}.workspace_id = ${scalar} and uuid_send(${one}.workspace_id) = uuid_send(${scalar})`,
     )
     .replace(TUPLE, (tuple, one) => `${one}.workspace_id = ${scalar} and ${tuple}`)
     .replace(KEPT, (...match) => {

@@ -1,7 +1,12 @@
 import { writeFileSync } from 'node:fs';
 import path from 'node:path';
 import { describe, expect, test } from 'vitest';
-import { createBareDatabase, createDatabase, temporaryFolder } from '../setup/fixtures.ts';
+import {
+  createBareDatabase,
+  createDatabase,
+  createDatabaseOfOne,
+  temporaryFolder,
+} from '../setup/fixtures.ts';
 import { startImpostor, tricks } from '../setup/impostor.ts';
 import { leasePort } from '../setup/ports.ts';
 import { expectRefusal, penstock, penstockOn } from './penstock.ts';
@@ -13,7 +18,7 @@ describe('the database that a command works on', () => {
   });
 
   test('is that of the embedded installation on DATA_DIR when DATABASE_URL is not set', async () => {
-    const { url } = await createDatabase();
+    const { url } = await createDatabaseOfOne();
     const folder = temporaryFolder();
     writeFileSync(path.join(folder, 'database-url'), `${url}\n`);
     const { code, stdout } = await penstock(['workspaces', 'list', '--json'], { DATA_DIR: folder });

@@ -133,9 +133,11 @@ describe('an integration', () => {
     });
     const [{ job_id: job }] = rest.sync_jobs;
     await scene.pool.query(
-      `insert into sync_row_errors (job_id, number, updated_at, identifier, payload, reason, synced)
-       select $1, number, '2026-01-31', 'ada', '{', 'payload is no JSON', number = 8
-       from generate_series(7, 9) as number`,
+      `insert into sync_row_errors (job_id, number, updated_at, identifier, payload, reason, synced, workspace_id)
+       select sync_jobs.id, number, '2026-01-31', 'ada', '{', 'payload is no JSON', number = 8, integrations.workspace_id
+       from sync_jobs
+       join integrations on integrations.id = sync_jobs.integration_id, generate_series(7, 9) as number
+       where sync_jobs.id = $1`,
       [job],
     );
     const rowOf = (row: number) => ({

@@ -149,8 +149,8 @@ export async function openHostileConsole() {
     ...[run, integration, hostile],
   );
   await query(
-    'insert into sync_row_errors (job_id, number, reason, identifier, payload) values ($1, 2, $2, $2, $2)',
-    ...[run, hostile],
+    'insert into sync_row_errors (job_id, number, reason, identifier, payload, workspace_id) values ($1, 2, $2, $2, $2, $3)',
+    ...[run, hostile, hall],
   );
   const segment = uuidv7();
   await query(

@@ -102,9 +102,9 @@ export async function openConsole() {
     ...[run, integration],
   );
   await query(
-    `insert into sync_row_errors (job_id, number, reason, identifier, payload)
-     values ($1, 2, 'not JSON', '=user-9', '{"a":')`,
-    run,
+    `insert into sync_row_errors (job_id, number, reason, identifier, payload, workspace_id)
+     values ($1, 2, 'not JSON', '=user-9', '{"a":', $2)`,
+    ...[run, shop],
   );
   const [group, center] = [uuidv7(), uuidv7()];
   await query(

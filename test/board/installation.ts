@@ -8,7 +8,8 @@ import { connectProducer, connectWorker, type QueueConnection } from '../../src/
 import { createLaneProducer } from '../../src/queue/lane-producer.ts';
 import { DEAD_LETTER_QUEUE, type LaneProducer, laneName } from '../../src/queue/lanes.ts';
 import type { Connection, Database } from '../../src/store/database.ts';
-import { locateLetters, markReplayed } from '../../src/store/dead-letters.ts';
+import { forLetters, locateLetters, markReplayed } from '../../src/store/dead-letters.ts';
+import { forEachWorkspace } from '../../src/store/distributed.ts';
 import { type FailedObject, insertDeadLetters } from '../../src/store/failed-objects.ts';
 import type { QueueLoss } from '../../src/store/installation.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
@@ -127,13 +128,20 @@ export function failedEvent(change: Partial<FailedEvent> = {}): FailedEvent {
 
 /** Commits dead letters as a worker does, with the transaction of their envelope. */
 export async function commit(database: Database, ...rows: FailedObject[]): Promise<string[]> {
-  await inTransaction(database, (tx) => insertDeadLetters(tx, rows));
+  await inTransaction(database, (tx) =>
+    forEachWorkspace(tx, { given: rows, workspaceOf: ({ workspaceId }) => workspaceId }, async (some) => {
+      await insertDeadLetters(tx, some);
+      return [];
+    }),
+  );
   return rows.map(({ id }) => id);
 }
 
 /** What the worker does with a replay that works. */
 export async function commitReplayed(database: Database, ids: string[]): Promise<void> {
-  await inTransaction(database, async (tx) => markReplayed(tx, await locateLetters(tx, ids)));
+  await inTransaction(database, async (tx) =>
+    forLetters(tx, await locateLetters(tx, ids), async (some) => [await markReplayed(tx, some)]),
+  );
 }
 
 async function inTransaction({ pool }: Database, work: (tx: Connection) => Promise<unknown>): Promise<void> {

@@ -226,7 +226,8 @@ describe('a copy', () => {
     const events = async () =>
       (
         await fleet.pool.query(
-          `select count(*)::integer as count from events join profiles on profiles.id = events.profile_id
+          `select count(*)::integer as count from events
+           join profiles on profiles.workspace_id = events.workspace_id and profiles.id = events.profile_id
            where profiles.external_id = 'late'`,
         )
       ).rows[0].count;

@@ -2,7 +2,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Connection, Pool } from '../../src/store/database.ts';
-import { readPlaces } from '../../src/store/distributed.ts';
+import { isDistributed, noteDistributed, readPlaces } from '../../src/store/distributed.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
 import { applyObjects } from '../../workers/batch/apply.ts';
 import { noIdentityChanges } from '../../workers/batch/changes.ts';
@@ -189,6 +189,7 @@ describe('an event of a transaction that found the user before', () => {
         };
       },
     });
+    noteDistributed(counting, await isDistributed(pool));
     const settling = startSettling(counting, silent);
     await waitUntil(() => looks >= 3, { what: 'looks whether the transaction has ended' });
     expect(await left()).toBe(1);
@@ -253,7 +254,7 @@ it('a worker leaves alone what another one has in hand', async () => {
   const keys = await selectTombstones(pool, 100);
   const tx = await pool.connect();
   await tx.query('begin');
-  await tx.query('select from removed_profiles for update');
+  await tx.query('select from removed_profiles where workspace_id = $1 for update', [scene.workspaceId]);
   expect(await settleTombstones(pool, keys)).toBe(false);
   await tx.query('rollback');
   tx.release();

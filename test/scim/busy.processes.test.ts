@@ -1,6 +1,7 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ORIGIN } from '../setup/access.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { discoverClient, type Resource } from './client.ts';
 import { accountOf, createScene, type Provider, refusal, type Scene } from './scene.ts';
 
@@ -51,21 +52,26 @@ test('a client that knows only RFC 7644 creates, patches, lists page by page and
   for await (const page of client.list(30)) expect(page).toEqual([]);
 });
 
-test('a hundred creates at the same instant are all made, also when each takes a while', async () => {
-  // Longer together than one of them waits for a connection.
-  await scene.pool.query(`
+const noTriggers = isAboutOnePostgres('a Citus takes no trigger on a table that every node has');
+
+test.skipIf(noTriggers)(
+  'a hundred creates at the same instant are all made, also when each takes a while',
+  async () => {
+    // Longer together than one of them waits for a connection.
+    await scene.pool.query(`
     create function take_a_while() returns trigger language plpgsql as
       'begin perform pg_sleep(0.1); return new; end';
     create trigger take_a_while before insert on accounts for each row execute function take_a_while()`);
-  try {
-    const answers = await Promise.all(
-      Array.from({ length: 100 }, () => scene.provider.ask('POST', '/Users', accountOf('shop'))),
-    );
-    expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([201]));
-  } finally {
-    await scene.pool.query('drop function take_a_while cascade');
-  }
-});
+    try {
+      const answers = await Promise.all(
+        Array.from({ length: 100 }, () => scene.provider.ask('POST', '/Users', accountOf('shop'))),
+      );
+      expect(new Set(answers.map(({ status }) => status))).toEqual(new Set([201]));
+    } finally {
+      await scene.pool.query('drop function take_a_while cascade');
+    }
+  },
+);
 
 describe('while Postgres is busy', () => {
   let provider: Provider;
@@ -76,28 +82,35 @@ describe('while Postgres is busy', () => {
 
   const list = (query: Record<string, string>) => provider.ask('GET', `/Users?${new URLSearchParams(query)}`);
 
-  test('a search of everyone that takes longer than a second is ended, with 400 tooMany; any other wait is no fault of the search: 503', async () => {
-    // Every look at the accounts takes longer than a search may.
-    await scene.pool.query(
-      'alter table accounts rename to real_accounts; create view accounts as select real_accounts.* from real_accounts, pg_sleep(1.2)',
-    );
-    try {
-      const tooMany = { status: 400, body: { scimType: 'tooMany', status: 400 } };
-      const [everyone, one, all] = await Promise.all([
-        list({ filter: 'userName co "a"' }),
-        list({ filter: 'userName eq "ada@example.com"' }),
-        list({}),
-      ]);
-      expect(everyone).toMatchObject(tooMany);
-      for (const answer of [one, all]) {
-        expect(answer).toMatchObject({ status: 503, body: { status: 503 } });
-        expect(answer.headers.get('retry-after')).toBe('1');
+  const noViews = isAboutOnePostgres(
+    'a Citus renames no table within a script, and puts no view in its place',
+  );
+
+  test.skipIf(noViews)(
+    'a search of everyone that takes longer than a second is ended, with 400 tooMany; any other wait is no fault of the search: 503',
+    async () => {
+      // Every look at the accounts takes longer than a search may.
+      await scene.pool.query(
+        'alter table accounts rename to real_accounts; create view accounts as select real_accounts.* from real_accounts, pg_sleep(1.2)',
+      );
+      try {
+        const tooMany = { status: 400, body: { scimType: 'tooMany', status: 400 } };
+        const [everyone, one, all] = await Promise.all([
+          list({ filter: 'userName co "a"' }),
+          list({ filter: 'userName eq "ada@example.com"' }),
+          list({}),
+        ]);
+        expect(everyone).toMatchObject(tooMany);
+        for (const answer of [one, all]) {
+          expect(answer).toMatchObject({ status: 503, body: { status: 503 } });
+          expect(answer.headers.get('retry-after')).toBe('1');
+        }
+      } finally {
+        await scene.pool.query('drop view accounts; alter table real_accounts rename to accounts');
       }
-    } finally {
-      await scene.pool.query('drop view accounts; alter table real_accounts rename to accounts');
-    }
-    expect((await list({ filter: 'userName co "a"' })).status).toBe(200);
-  });
+      expect((await list({ filter: 'userName co "a"' })).status).toBe(200);
+    },
+  );
 
   test('a lock that another holds is 503 with Retry-After, whatever is asked', async () => {
     const tx = await scene.pool.connect();

@@ -1,4 +1,5 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createListedPeople, namesOf } from './listed-people.ts';
 
 let scene: Awaited<ReturnType<typeof createListedPeople>>;
@@ -173,36 +174,39 @@ describe('RFC 7644 §3.4.2.2: filters', () => {
     expect((await scene.provider.ask('GET', '/Users?filter=a&filter=b')).status).toBe(400);
   });
 
-  test('every comparison but co is answered by an index', async () => {
-    const plans = {
-      // The index of the dashboard's sign-in serves an address as well.
-      'accounts.email = $1': /accounts_(email|sign_in)/,
-      "accounts.email like 'ada%'": /accounts_(email|sign_in)/,
-      "lower(accounts.given_name) like 'ada%'": /accounts_given_name/,
-      'lower(accounts.family_name) = $1': /accounts_family_name/,
-      'accounts.external_id = $1': /accounts_external_id/,
-    };
-    const tx = await scene.pool.connect();
-    try {
-      await tx.query('begin');
-      await tx.query(
-        `insert into accounts (id, company_id, user_name, email, given_name, family_name, department, external_id)
+  test.skipIf(isAboutOnePostgres('its planner; every node has a copy of the accounts with the same indexes'))(
+    'every comparison but co is answered by an index',
+    async () => {
+      const plans = {
+        // The index of the dashboard's sign-in serves an address as well.
+        'accounts.email = $1': /accounts_(email|sign_in)/,
+        "accounts.email like 'ada%'": /accounts_(email|sign_in)/,
+        "lower(accounts.given_name) like 'ada%'": /accounts_given_name/,
+        'lower(accounts.family_name) = $1': /accounts_family_name/,
+        'accounts.external_id = $1': /accounts_external_id/,
+      };
+      const tx = await scene.pool.connect();
+      try {
+        await tx.query('begin');
+        await tx.query(
+          `insert into accounts (id, company_id, user_name, email, given_name, family_name, department, external_id)
          select gen_random_uuid(), $1, n || '@a', n || '@a', 'g' || n, 'f' || n, 'pm', n
          from generate_series(1, 20000) as n`,
-        [scene.provider.companyId],
-      );
-      await tx.query('analyze accounts');
-      for (const [condition, index] of Object.entries(plans)) {
-        const { rows } = await tx.query(
-          `explain select 1 from accounts
-           where company_id = '${scene.provider.companyId}' and ${condition.replace('$1', "'ada'")}`,
+          [scene.provider.companyId],
         );
-        const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
-        expect(plan).toMatch(index);
+        await tx.query('analyze accounts');
+        for (const [condition, index] of Object.entries(plans)) {
+          const { rows } = await tx.query(
+            `explain select 1 from accounts
+           where company_id = '${scene.provider.companyId}' and ${condition.replace('$1', "'ada'")}`,
+          );
+          const plan = rows.map((row) => row['QUERY PLAN']).join('\n');
+          expect(plan).toMatch(index);
+        }
+      } finally {
+        await tx.query('rollback');
+        tx.release();
       }
-    } finally {
-      await tx.query('rollback');
-      tx.release();
-    }
-  });
+    },
+  );
 });

@@ -1,6 +1,7 @@
 import { randomBytes } from 'node:crypto';
 import pg from 'pg';
 import { leaveBehind } from './left-behind.ts';
+import { waitUntil } from './wait-until.ts';
 
 /** A database of a Citus at its coordinator, as somebody who may make others: `postgres://…`. Empty: there is none. */
 export const citusUrl = process.env.CITUS_URL;
@@ -93,8 +94,21 @@ async function makeDatabase(
 
 async function dropDatabase(name: string): Promise<void> {
   for (const node of await everyNode())
-    await ask(at('', node), `drop database if exists ${name} with (force)`);
+    await waitUntil(() => isDropped(name, node), { what: `the end of sessions in ${name}` });
 }
+
+/** Postgres gives sessions five seconds to end, and a node's may take longer where much else is done. */
+async function isDropped(name: string, node?: Node): Promise<boolean> {
+  try {
+    await ask(at('', node), `drop database if exists ${name} with (force)`);
+    return true;
+  } catch (error) {
+    if ((error as { code?: string }).code === IN_USE) return false;
+    throw error;
+  }
+}
+
+const IN_USE = '55006';
 
 /** Address of a database, or of the one of CITUS_URL. @param node absent: the coordinator */
 function at(database: string, node?: Node): string {

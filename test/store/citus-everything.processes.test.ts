@@ -8,6 +8,7 @@ import { citusUrl } from '../setup/citus.ts';
 const FOLDERS = [
   ...['contract', 'model', 'identity-model', 'guarantees/fences', 'workers', 'identity', 'subscription'],
   ...['sync', 'import', 'export', 'retention', 'preferences', 'streams'],
+  ...['operations', 'edge', 'scim', 'board', 'admin'],
   ...['store/horizon', 'store/idempotency-keys', 'store/start-run', 'store/forget', 'store/migrate'],
 ].map((folder) => `test/${folder}`);
 

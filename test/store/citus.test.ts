@@ -9,8 +9,10 @@ import { distribute } from '../../src/store/distribute.ts';
 import { readPlaces } from '../../src/store/distributed.ts';
 import { eraseHistories } from '../../src/store/erasures.ts';
 import { forgetKeys } from '../../src/store/idempotency-keys.ts';
+import { countLetters, listLetters } from '../../src/store/letter-lists.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { listPartitions, ownersIn } from '../../src/store/partitions.ts';
+import { searchUsers } from '../../src/store/profile-search.ts';
 import { leaseExports } from '../../src/store/segment-export-leases.ts';
 import { leaseDestinations } from '../../src/store/stream-leases.ts';
 import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
@@ -58,6 +60,13 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
     for (const state of ['open', 'ready'] as const) await leaseExports(pool, state, lease);
     for (const gathers of [true, false])
       await leaseDestinations(pool, { milliseconds: 1000, limit: 3, gathers });
+    // Of one identifier alone the others are known to be nobody's, and say nothing of a shard.
+    for (const search of [{ prefix: 'us' }, { aliasName: 'name' }, { email: 'a@x.com' }, { phone: '+1' }])
+      expect(await searchUsers(pool, [newId(), newId()], { search, limit: 10 })).toEqual([]);
+    for (const which of [{}, { workspaceId: newId() }, { states: ['waiting', 'replaying'] }]) {
+      expect(await listLetters(pool, which, { limit: 10 })).toEqual([]);
+      expect(await countLetters(pool, which)).toBe(0);
+    }
     const [month] = await listPartitions(pool);
     await ownersIn(pool, month!);
     await summarizeRetention(pool, { limit: 10 });

@@ -13,6 +13,7 @@ import { inTransaction, openPool as openStore } from '../../src/store/database.t
 import type { Delivery } from '../../workers/batch/open.ts';
 import { applyPart, LIMITS } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
+import { askEverywhere } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 
 export const silent = createLog('test', 'silent');
@@ -31,11 +32,13 @@ export function openPool(connectionString: string): pg.Pool {
 
 /** When the one transaction began that waits for a lock: a later try of the same has another time. Undefined: none does. */
 export async function waitingSince(pool: pg.Pool): Promise<string | undefined> {
-  const { rows } = await pool.query<{ began: string }>(
+  // On whichever node the row lies that is waited for.
+  const [waiting] = await askEverywhere<{ began: string }>(
+    pool.options.connectionString!,
     `select xact_start::text as began from pg_stat_activity
      where wait_event_type = 'Lock' and datname = current_database()`,
   );
-  return rows[0]?.began;
+  return waiting?.began;
 }
 
 /**

@@ -5,7 +5,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { waitUntil } from '../setup/fixtures.ts';
-import { makeGate, passGate } from '../setup/nodes.ts';
+import { askEverywhere, makeGate, passGate } from '../setup/nodes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import {
   attributes,
@@ -102,26 +102,23 @@ describe('G8: beside a large transaction of a workspace that floods', () => {
     const { coalescer, first, release } = await startBehindLock(visits(300));
     const quiet = await createWorkspace(pool, crypto.randomUUID());
     await coalescer.apply(deliver(quiet, [point('bob')], 1));
-    const taken = await pool.connect();
-    await taken.query('begin');
-    await taken.query('select from profiles where workspace_id = $1 for update', [quiet.id]);
+    const giveBack = await lockUsers(pool, 'workspace_id = $1', [quiet.id]);
     const one = coalescer.apply(deliver(quiet, [point('bob')], 1));
     // It is given up when it has waited for the lock for as long as a transaction may.
     await waitUntil(async () => (await waitingForLocks()) === 2, { what: 'both to wait' });
     await waitUntil(async () => (await waitingForLocks()) === 1, { what: 'it to be given up' });
-    await taken.query('commit');
-    taken.release();
+    await giveBack();
     await release();
     await Promise.all([first, one]);
     expect(await readSums(pool, quiet)).toMatchObject({ points: 2 });
   });
 
   async function waitingForLocks(): Promise<number> {
-    const { rows } = await pool.query(
-      `select count(*)::integer as count from pg_stat_activity
-       where wait_event_type = 'Lock' and datname = current_database()`,
+    const waiting = await askEverywhere(
+      pool.options.connectionString!,
+      `select from pg_stat_activity where wait_event_type = 'Lock' and datname = current_database()`,
     );
-    return rows[0].count;
+    return waiting.length;
   }
 });
 

@@ -1,5 +1,6 @@
 import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
+import { isDistributed } from '../../src/store/distributed.ts';
 import type { BatchResult } from './failures.ts';
 import type { Delivery } from './open.ts';
 import { countObjects, type HandedIn, PART_MS, WHOLE, workspacesOf } from './parts.ts';
@@ -83,7 +84,9 @@ export function createBeside(options: BesideOptions) {
     isBusy = true;
     const started = performance.now();
     try {
-      const part = { ...WHOLE, milliseconds: PART_MS };
+      // Each workspace has a transaction of its own where tables lie apart, and what is left would wait behind the flood.
+      const shares = (await isDistributed(pool)) ? new Set(deliveries.flatMap(workspacesOf)).size : 1;
+      const part = { ...WHOLE, milliseconds: PART_MS * shares };
       const result = await way.during(() => applyTogether(pool, deliveries, part));
       report(deliveries, result, performance.now() - started);
       return result.kind === 'skipped' || result.left === undefined;

@@ -127,9 +127,12 @@ export function triesOf(error: unknown): number {
   return code.startsWith('40') || isLostRace(code, constraint) ? TRIES_OF_CHANCE : TRIES;
 }
 
+/** What a distributed Postgres puts behind the name of an index of a shard. */
+const SHARD = /_\d{6,}$/;
+
 /** An index names itself also where it has no room for an entry: that is no race. */
 function isLostRace(code: string, constraint: string | undefined): boolean {
-  return code === UNIQUE_VIOLATION && constraint !== undefined && RACES.has(constraint);
+  return code === UNIQUE_VIOLATION && constraint !== undefined && RACES.has(constraint.replace(SHARD, ''));
 }
 
 /** What an error says of the objects in hand, while the transaction can go on without them. */

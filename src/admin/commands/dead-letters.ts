@@ -1,7 +1,9 @@
 import { readFileSync } from 'node:fs';
 import { type Command, Option } from 'commander';
 import type { Json } from '../../profile/json.ts';
-import { discardDeadLetters } from '../../store/dead-letter-actions.ts';
+import { discardDeadLetters, readLetter } from '../../store/dead-letter-actions.ts';
+import { ANY_BYTES } from '../../store/dead-letters.ts';
+import { countLetters, listLetters, pagesOfLetters } from '../../store/letter-lists.ts';
 import { parseCount, parseId, parseIds, parseReason } from '../arguments.ts';
 import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, describeFailure, PENSTOCK, Refusal } from '../command.ts';
@@ -74,17 +76,8 @@ interface ListOptions {
 async function list({ state, limit, after, ...options }: ListOptions): Promise<void> {
   await withInstallation(async ({ database }) => {
     const workspaceId = await findWorkspaceId(database, options.workspace);
-    const found = await database.prisma.deadLetter.findMany({
-      // An id starts with the time at which the object was accepted, so its order is that of acceptance.
-      where: {
-        ...(workspaceId && { workspaceId }),
-        ...(state && { state }),
-        ...(after && { id: { lt: after } }),
-      },
-      orderBy: { id: 'desc' },
-      take: limit + 1,
-      omit: { object: true },
-    });
+    const which = { workspaceId, ...(state && { states: [state] }) };
+    const found = await listLetters(database.pool, which, { before: after, limit: limit + 1 });
     const { shown, next } = pageOf(found, limit, (last) => last.id);
     const names = await namesOfWorkspaces(
       database,
@@ -105,8 +98,8 @@ async function list({ state, limit, after, ...options }: ListOptions): Promise<v
 
 async function show(id: string, { json }: { json?: boolean }): Promise<void> {
   await withInstallation(async ({ database }) => {
-    const letter = await database.prisma.deadLetter.findUnique({ where: { id } });
-    if (letter === null)
+    const letter = await readLetter(database.pool, id, ANY_BYTES);
+    if (letter === undefined)
       throw new Refusal(`no dead letter has the id ${id}; see ${PENSTOCK} dead-letters list`);
     const names = await namesOfWorkspaces(database, [letter.workspaceId]);
     printRow(json, {
@@ -124,7 +117,7 @@ async function show(id: string, { json }: { json?: boolean }): Promise<void> {
       discarded_by: letter.discardedBy,
       discard_reason: letter.discardReason,
       mended_at: letter.mendedAt?.toISOString() ?? null,
-      object: letter.object as Json,
+      object: JSON.parse(letter.object!) as Json,
     });
   });
 }
@@ -217,19 +210,9 @@ function namedLetters(ids: string[]): Letters {
  */
 async function everyLetter({ database }: Installation, workspace?: string): Promise<Letters> {
   const workspaceId = await findWorkspaceId(database, workspace);
-  const where = { state: { in: ['waiting', 'replaying'] }, ...(workspaceId && { workspaceId }) };
-  const chunks = async function* () {
-    let last: string | undefined;
-    do {
-      const found = await database.prisma.deadLetter.findMany({
-        where: { ...where, ...(last && { id: { gt: last } }) },
-        orderBy: { id: 'asc' },
-        take: CHUNK,
-        select: { id: true },
-      });
-      last = found.at(-1)?.id;
-      if (last) yield found.map((letter) => letter.id);
-    } while (last);
+  const which = { workspaceId, states: ['waiting', 'replaying'] };
+  return {
+    count: await countLetters(database.pool, which),
+    chunks: pagesOfLetters(database.pool, which, CHUNK),
   };
-  return { count: await database.prisma.deadLetter.count({ where }), chunks: chunks() };
 }

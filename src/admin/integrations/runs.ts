@@ -5,7 +5,7 @@ import { nextRun } from '../../integrations/schedule.ts';
 import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
-import { type SelectedRun, selectRuns } from '../../store/sync-lists.ts';
+import { type SelectedRun, selectRowErrors, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
 import { commandLine } from '../audit.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
@@ -218,14 +218,11 @@ export async function logs(nameOrId: string, options: LogsOptions): Promise<void
 async function rowErrors({ database }: Installation, jobId: string, { limit, after, json }: LogsOptions) {
   if (after !== undefined && !/^\d{1,15}$/.test(after))
     throw new Refusal('with --job, --after is the number of a row');
-  const found = await database.prisma.syncRowError.findMany({
-    where: { jobId, ...(after !== undefined && { number: { gt: BigInt(after) } }) },
-    orderBy: { number: 'asc' },
-    take: limit + 1,
-  });
+  const behind = after === undefined ? -1 : Number(after);
+  const found = await selectRowErrors(database.pool, jobId, { after: behind, limit: limit + 1 });
   const { shown, next } = pageOf(found, limit, (last) => String(last.number));
   const rows = shown.map((row) => ({
-    row: Number(row.number),
+    row: row.number,
     outcome: row.synced ? 'synced' : 'failed',
     updated_at: row.updatedAt,
     identifier: row.identifier,

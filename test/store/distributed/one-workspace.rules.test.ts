@@ -37,6 +37,19 @@ describe('the form of a statement for one workspace', () => {
       );
   });
 
+  test('is as on one Postgres where it has no table that lies apart: the audit is told of several workspaces, and of none', () => {
+    const text =
+      'insert into audit (workspace_id) select given.workspace_id from jsonb_to_recordset($1::jsonb) as given (workspace_id uuid)';
+    const rows = JSON.stringify([{ workspace_id: one }, { workspace_id: other }, {}]);
+    expect(sayWorkspace(text, [rows], nothing)).toEqual({ text, values: [rows], isInPlace: false });
+  });
+
+  test('says the workspace of bytes as well as of the column', () => {
+    const text = `select from unnest($1::uuid[]) as given (workspace_id)
+      join profiles on uuid_send(profiles.workspace_id) = uuid_send(given.workspace_id)`;
+    expect(sayWorkspace(text, [[one]], nothing).text).toContain('profiles.workspace_id = $1::uuid and');
+  });
+
   test('has the place of its own transaction alone', () => {
     const inPlaceOf = (place: string | undefined) =>
       sayWorkspace(INSERT, [[one], ['2026-01-01']], { ...nothing, place });
@@ -50,14 +63,14 @@ describe('the form of a statement for one workspace', () => {
   });
 
   test('needs to be told where a sequence stands', () => {
-    const text = `select pg_sequence_last_value('failure_places') from unnest($1::uuid[]) as given (workspace_id)`;
+    const text = `insert into left_names (workspace_id, up_to) select given.workspace_id, pg_sequence_last_value('failure_places') from unnest($1::uuid[]) as given (workspace_id)`;
     expect(() => sayWorkspace(text, [[one]], nothing)).toThrow(
       'nobody has asked where failure_places stands',
     );
     const lastValues = new Map([['failure_places', '7']]);
     expect(sayWorkspace(text, [[one]], { ...nothing, lastValues })).toMatchObject({
       values: [one, '7'],
-      text: expect.stringContaining('select $2::bigint from'),
+      text: expect.stringContaining('select given.workspace_id, $2::bigint from'),
     });
   });
 

@@ -53,6 +53,10 @@ export const longReads: Record<string, string> = {
   'blocked-external-ids.ts findCrowdedProfiles: all of purchase_summaries_sample': 'holds one summary in 256',
   'dead-letters.ts selectLatestWaiting: all of dead_letters_waiting': 'as many as are wanted, from its end',
   'dead-letters.ts countWaiting: all of dead_letters_waiting': 'as many as are counted',
+  'letter-lists.ts keysOf: a range of dead_letters_pkey': PAGE,
+  'letter-lists.ts keysOf: a range of dead_letters_waiting': PAGE,
+  'letter-lists.ts countLetters: all of dead_letters':
+    'somebody who replays all of them asks how many there are',
   'dead-letter-groups.ts walkGroups: a range of dead_letters_groups': 'the first of the next group',
   'profile-search.ts newestUsers: what one owner has in profiles': 'a page, from the end of the index',
   'profile-search.ts searchUsers: a range of profiles_external_id_bytes': PREFIX,

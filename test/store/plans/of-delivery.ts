@@ -41,6 +41,7 @@ import {
   recordWhole,
   releaseEnvelopes,
 } from '../../../src/store/ledger.ts';
+import { countLetters, listLetters, pagesOfLetters } from '../../../src/store/letter-lists.ts';
 import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store/outcomes.ts';
 import type { Asking } from './asking.ts';
 
@@ -110,6 +111,11 @@ export const ofDelivery: Asking = (store, { workspaceId, users, envelopes, objec
         })),
       ),
     () => selectDeadLetters(store, deadLetters),
+    () => listLetters(store, { workspaceId, states: ['waiting'] }, { limit: 50 }),
+    async () => {
+      for await (const _ of pagesOfLetters(store, { workspaceId }, 2)) return;
+    },
+    () => countLetters(store, { states: ['waiting', 'replaying'] }),
     () => selectByRequest(store, workspaceId, 'request2'),
     () => selectLatestWaiting(store, 100),
     () => countWaiting(store, 100),

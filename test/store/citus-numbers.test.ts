@@ -1,0 +1,86 @@
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import type { AcceptedObject } from '../../src/jobs/envelope.ts';
+import { migrate } from '../../src/processes/migrate.ts';
+import { openPool, type Pool } from '../../src/store/database.ts';
+import { distribute } from '../../src/store/distribute.ts';
+import { applyBatch } from '../../workers/batch/run.ts';
+import { merge } from '../identity/objects.ts';
+import { unknownGroup } from '../identity/scene.ts';
+import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
+import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { email, says } from '../subscription/scene.ts';
+import { attributes, deliver, point, silent } from '../workers/batch.ts';
+
+const HISTORY = {
+  rows: 'select id as number from subscription_history',
+  sequence: 'subscription_history_id_seq',
+};
+const LETTERS = { rows: 'select place as number from dead_letters', sequence: 'failure_places' };
+
+/**
+ * What comes behind what is told by numbers of a sequence. A node that gives them out itself begins far above the
+ * coordinator, and nobody's name would ever be behind what waits under it.
+ */
+describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
+  let pool: Pool;
+  let workspace: TestWorkspace;
+  let group: string;
+
+  beforeAll(async () => {
+    const { url } = await createCitusDatabase();
+    await migrate(url);
+    const plain = openPool(url, 1);
+    await distribute(plain);
+    await plain.end();
+    pool = openPool(url, 2);
+    workspace = await createWorkspace(pool);
+    group = await createGroup(pool, workspace.id, 'email', { name: 'news' });
+    const email = 'bob@x.com';
+    await apply(...['ann', 'bob', 'eve'].map((user) => point(user)));
+    await apply(attributes('bob', { standard: { email } }), attributes('ann', { standard: { email } }));
+  });
+  afterAll(() => pool.end());
+
+  async function apply(...objects: AcceptedObject[]): Promise<void> {
+    expect(await applyBatch(pool, [deliver(workspace, objects)], silent)).toMatchObject({ kind: 'applied' });
+  }
+
+  /** What is written meanwhile has the next numbers of the sequence. */
+  async function expectOfCoordinator({ rows, sequence }: typeof HISTORY, work: () => Promise<void>) {
+    const numbers = async () => (await pool.query(rows)).rows.map((row) => Number(row.number));
+    const last = async () =>
+      Number((await pool.query(`select last_value from ${sequence}`)).rows[0].last_value);
+    const [known, before] = [await numbers(), await last()];
+    await work();
+    const [added, after] = [(await numbers()).filter((number) => !known.includes(number)), await last()];
+    expect(added.length).toBeGreaterThan(0);
+    for (const number of added) {
+      expect(number).toBeGreaterThanOrEqual(before);
+      expect(number).toBeLessThanOrEqual(after);
+    }
+  }
+
+  const marked = (user: string) =>
+    attributes(user, { standard: { marked_email_as_spam_at: '2026-01-01T00:00:00Z' } });
+  const unknown = () => ({ ...point('ann'), kind: 'unheard of' }) as never;
+
+  test.each<[string, AcceptedObject[], () => AcceptedObject[]]>([
+    ['a state of an address', [], () => [email('bob@x.com', { state: 'unsubscribed' })]],
+    ['a state of a group', [], () => [says({ email: 'bob@x.com' }, group, 'subscribed')]],
+    ['a mark that goes', [marked('bob')], () => [email('bob@x.com', { marked_as_spam: false })]],
+    ['a mark that a merge brings', [marked('eve')], () => [merge('eve', 'ann')]],
+  ])('%s has a place that the coordinator gave out', async (_, before, objects) => {
+    if (before.length > 0) await apply(...before);
+    await expectOfCoordinator(HISTORY, () => apply(...objects()));
+  });
+
+  test('a dead letter has a place that the coordinator gave out', async () => {
+    await expectOfCoordinator(LETTERS, () => apply(unknown(), unknown()));
+  });
+
+  test('an object that was refused has a place that the coordinator gave out', async () => {
+    await expectOfCoordinator(LETTERS, () => apply(unknownGroup({ external_id: 'ann' })));
+  });
+});
+
+test.skipIf(citusUrl)('LEFT OUT: nothing was tried on a Citus, since CITUS_URL names none', () => {});
