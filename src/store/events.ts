@@ -39,6 +39,12 @@ export interface ActivityIds {
   ids: UuidElements;
 }
 
+/** Events or purchases that were sent. */
+export interface Recorded extends ActivityIds {
+  /** Resolves when they are stored. */
+  stored: Promise<unknown>;
+}
+
 /** Appends the events of `given`. */
 export const appendEvents = (given: string) => `
     insert into events (workspace_id, id, profile_id, name, "time", app_id, properties)
@@ -79,8 +85,11 @@ const recordEventsStatement = `
   ), counted as (${countGivenEvents}
   )${summarizeEvents('given', '$10')}`;
 
-/** @throws 23505 for an event that the profile has already: no id is applied twice */
-export async function recordEvents(tx: Connection, events: EventRow[], now: string): Promise<ActivityIds> {
+/**
+ * @returns their ids, which are there before the answer is
+ * @throws 23505 for an event that the profile has already: no id is applied twice
+ */
+export function recordEvents(tx: Connection, events: EventRow[], now: string): Recorded {
   const rows = events.length;
   const [workspaceIds, ids, profileIds] = [uuidColumn(rows), uuidColumn(rows), uuidColumn(rows)];
   const [names, appIds] = [textColumn(rows), textColumn(rows)];
@@ -99,12 +108,12 @@ export async function recordEvents(tx: Connection, events: EventRow[], now: stri
   }
   const columns = [workspaceIds, ids, profileIds, names, times, appIds, properties, ordinals, lanes];
   const values = columns.map((column) => column.toParameter());
-  await tx.query({
+  const stored = tx.query({
     name: 'record-events',
     text: recordEventsStatement,
     values: [...values, now],
   });
-  return { profileIds: elementsOf(values[2]!), ids: elementsOf(values[1]!) };
+  return { profileIds: elementsOf(values[2]!), ids: elementsOf(values[1]!), stored };
 }
 
 /**

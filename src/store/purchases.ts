@@ -4,7 +4,7 @@ import { countGivenPurchases } from './activity-series.ts';
 import { numericArray } from './arrays.ts';
 import { elementsOf, integerColumn, jsonColumn, textColumn, timeColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
-import type { ActivityIds } from './events.ts';
+import type { Recorded } from './events.ts';
 import { type MergePair, mergedColumns, pairsTable, pairValues } from './merges.ts';
 
 export interface PurchaseRow {
@@ -69,12 +69,11 @@ const recordPurchasesStatement = `
   ), counted as (${countGivenPurchases}
   )${summarizePurchases('given', '$13')}`;
 
-/** @throws 23505 for a purchase that the profile has already: no id is applied twice */
-export async function recordPurchases(
-  tx: Connection,
-  purchases: PurchaseRow[],
-  now: string,
-): Promise<ActivityIds> {
+/**
+ * @returns their ids, which are there before the answer is
+ * @throws 23505 for a purchase that the profile has already: no id is applied twice
+ */
+export function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: string): Recorded {
   const rows = purchases.length;
   const [workspaceIds, ids, profileIds] = [uuidColumn(rows), uuidColumn(rows), uuidColumn(rows)];
   const [products, currencies, appIds] = [textColumn(rows), textColumn(rows), textColumn(rows)];
@@ -95,7 +94,7 @@ export async function recordPurchases(
   }
   const what = [workspaceIds, ids, profileIds, products, currencies].map((column) => column.toParameter());
   const more = [quantities, times, appIds, properties, ordinals, lanes];
-  await tx.query({
+  const stored = tx.query({
     name: 'record-purchases',
     text: recordPurchasesStatement,
     values: [
@@ -105,7 +104,7 @@ export async function recordPurchases(
       now,
     ],
   });
-  return { profileIds: elementsOf(what[2]!), ids: elementsOf(what[1]!) };
+  return { profileIds: elementsOf(what[2]!), ids: elementsOf(what[1]!), stored };
 }
 
 /**

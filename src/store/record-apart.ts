@@ -2,7 +2,7 @@ import { countedFrom } from './activity-series.ts';
 import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
 import { elementsOf } from './columns.ts';
 import type { Connection } from './database.ts';
-import { type ActivityIds, appendEvents, type EventRow, summarizeEvents } from './events.ts';
+import { appendEvents, type EventRow, type Recorded, summarizeEvents } from './events.ts';
 import { appendPurchases, type PurchaseRow, summarizePurchases } from './purchases.ts';
 
 /**
@@ -25,18 +25,14 @@ const countEventsStatement =
     as given (workspace_id, name, "time", app_id, lane)`);
 
 /** @throws 23505 for an event that the profile has already: no id is applied twice */
-export async function recordEventsApart(
-  tx: Connection,
-  events: EventRow[],
-  now: string,
-): Promise<ActivityIds> {
+export function recordEventsApart(tx: Connection, events: EventRow[], now: string): Recorded {
   const owners = uuidArray(events, (event) => event.workspace_id);
   const profiles = uuidArray(events, (event) => event.profile_id);
   const ids = uuidArray(events, (event) => event.id);
   const names = textArray(events, (event) => event.name);
   const times = timeArray(events, (event) => event.time);
   const apps = textArray(events, (event) => event.app_id);
-  await Promise.all([
+  const stored = Promise.all([
     tx.query({
       name: 'append-events',
       text: appendEventsStatement,
@@ -56,7 +52,7 @@ export async function recordEventsApart(
       values: [owners, names, times, apps, integerArray(events, (event) => event.lane)],
     }),
   ]);
-  return { profileIds: elementsOf(profiles), ids: elementsOf(ids) };
+  return { profileIds: elementsOf(profiles), ids: elementsOf(ids), stored };
 }
 
 const appendPurchasesStatement =
@@ -76,11 +72,7 @@ const countPurchasesStatement =
       $8::integer[]) as given (workspace_id, product_id, currency, price, quantity, "time", app_id, lane)`);
 
 /** @throws 23505 for a purchase that the profile has already: no id is applied twice */
-export async function recordPurchasesApart(
-  tx: Connection,
-  purchases: PurchaseRow[],
-  now: string,
-): Promise<ActivityIds> {
+export function recordPurchasesApart(tx: Connection, purchases: PurchaseRow[], now: string): Recorded {
   const owners = uuidArray(purchases, (purchase) => purchase.workspace_id);
   const profiles = uuidArray(purchases, (purchase) => purchase.profile_id);
   const ids = uuidArray(purchases, (purchase) => purchase.id);
@@ -90,7 +82,7 @@ export async function recordPurchasesApart(
   const quantities = integerArray(purchases, (purchase) => purchase.quantity);
   const times = timeArray(purchases, (purchase) => purchase.time);
   const apps = textArray(purchases, (purchase) => purchase.app_id);
-  await Promise.all([
+  const stored = Promise.all([
     tx.query({
       name: 'append-purchases',
       text: appendPurchasesStatement,
@@ -116,5 +108,5 @@ export async function recordPurchasesApart(
       ],
     }),
   ]);
-  return { profileIds: elementsOf(profiles), ids: elementsOf(ids) };
+  return { profileIds: elementsOf(profiles), ids: elementsOf(ids), stored };
 }

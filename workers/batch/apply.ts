@@ -3,7 +3,7 @@ import type { StreamEntries } from '../../src/store/stream-log.ts';
 import type { RefusedObject } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { load } from './load.ts';
-import { joined, toStreamEntries } from './stream-entries.ts';
+import { joined, toStreamEntries, type Written } from './stream-entries.ts';
 import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 
@@ -84,6 +84,13 @@ export function applyObjects(tx: Connection, items: WorkItem[], now: string): Pr
   return applySome(tx, items, { now, until: Number.POSITIVE_INFINITY, poison: NO_POISON });
 }
 
+/** Entries of the log of streams: made while the store works, unless it has to say first which states have changed. */
+async function logged(written: Written, { streamed }: Terms): Promise<StreamEntries[]> {
+  if (!streamed || streamed.size === 0) return [];
+  const states = written.changes.states.changes.length > 0 ? await written.stored : [];
+  return toStreamEntries({ ...written, states }, streamed);
+}
+
 /**
  * Applies accepted objects in their order, in rounds: load whom they name, fold in memory, write whole sets. A
  * round ends where an object needs a reload, and where it would be about more than
@@ -107,13 +114,11 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs a reload after each load');
     await terms.giveWay?.();
-    const written = await writeChanges(tx, changes, terms.now);
+    const sent = writeChanges(tx, changes, terms.now);
+    const written = { ...sent, changes, round: round.slice(0, folded) };
+    const [, entries] = await Promise.all([sent.stored, logged(written, terms)]);
     await terms.giveWay?.();
-    if (terms.streamed && terms.streamed.size > 0)
-      applied.entries = joined(
-        applied.entries,
-        toStreamEntries({ ...written, changes, round: round.slice(0, folded) }, terms.streamed),
-      );
+    applied.entries = joined(applied.entries, entries);
     applied.refused.push(...changes.refused);
     applied.namedElsewhere.push(...changes.namedElsewhere);
     applied.leavesTombstones ||= changes.identity.merges.length + changes.identity.deletes.length > 0;

@@ -158,7 +158,7 @@ async function refusedAlone(
     // What is refused in memory needs no statement to find out.
     if (!folded || changes.refused.length > 0) continue;
     send('savepoint probe');
-    probes.push(writeChanges(tx, changes, now).catch(note));
+    probes.push(writeChanges(tx, changes, now).stored.catch(note));
     send('rollback to savepoint probe');
     send('release savepoint probe');
   }

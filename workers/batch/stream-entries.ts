@@ -9,10 +9,10 @@ import type { Changes, IdentityChanges } from './changes.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import type { Profiles } from './profiles.ts';
 import type { WorkItem } from './work-item.ts';
-import type { WrittenRound } from './write.ts';
+import type { SentRound } from './write.ts';
 
-/** A round that was written. */
-export interface Written extends WrittenRound {
+/** A round that is written. */
+export interface Written extends SentRound {
   changes: Changes;
   /** Its objects. */
   round: WorkItem[];
@@ -25,7 +25,10 @@ export interface Written extends WrittenRound {
  *
  * @param streamed workspaces that have a destination
  */
-export function toStreamEntries(written: Written, streamed: ReadonlySet<string>): StreamEntries[] {
+export function toStreamEntries(
+  written: Written & { states: RecordedState[] },
+  streamed: ReadonlySet<string>,
+): StreamEntries[] {
   const { changes, states, events, purchases, round } = written;
   const logs = new Logs(streamed);
   for (const { workspace_id, alias_label, alias_name, profile_id } of changes.profiles.newAliases)

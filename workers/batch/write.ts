@@ -53,13 +53,16 @@ import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 
-/** What the log of streams is made of besides the changes themselves. */
-export interface WrittenRound {
-  /** The states that have changed. */
-  states: RecordedState[];
-  /** Of the events and the purchases; undefined: there are none. */
+/** Of the events and the purchases of a round; undefined: there are none. */
+interface SentIds {
   events: ActivityIds | undefined;
   purchases: ActivityIds | undefined;
+}
+
+/** A round that is on its way to the store. */
+export interface SentRound extends SentIds {
+  /** Resolves when all is stored, with the states that have changed. */
+  stored: Promise<RecordedState[]>;
 }
 
 /**
@@ -68,7 +71,19 @@ export interface WrittenRound {
  *
  * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
  */
-export async function writeChanges(tx: Connection, changes: Changes, now: string): Promise<WrittenRound> {
+export function writeChanges(tx: Connection, changes: Changes, now: string): SentRound {
+  const sent: SentIds = { events: undefined, purchases: undefined };
+  // It has sent all statements when it first waits.
+  const stored = store(tx, changes, { now, sent });
+  return { ...sent, stored };
+}
+
+/** @returns the states that have changed */
+async function store(
+  tx: Connection,
+  changes: Changes,
+  { now, sent }: { now: string; sent: SentIds },
+): Promise<RecordedState[]> {
   const made: NewProfile[] = [];
   const updated: ProfileUpdate[] = [];
   const customized: CustomAttributesUpdate[] = [];
@@ -88,17 +103,21 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
   const takenGroupStates = states.groupStates('taken');
   const droppedGroupStates = states.groupStates('dropped');
   const isApart = liesApart(tx);
-  const written: WrittenRound = { states: [], events: undefined, purchases: undefined };
+  let recorded: RecordedState[] = [];
   await sendTogether(tx, [
     // Before the round's own marks.
     () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
     async () => {
-      const record = isApart ? recordEventsApart : recordEvents;
-      if (changes.events.length > 0) written.events = await record(tx, changes.events, now);
+      if (changes.events.length === 0) return;
+      const events = (isApart ? recordEventsApart : recordEvents)(tx, changes.events, now);
+      sent.events = events;
+      await events.stored;
     },
     async () => {
-      const record = isApart ? recordPurchasesApart : recordPurchases;
-      if (changes.purchases.length > 0) written.purchases = await record(tx, changes.purchases, now);
+      if (changes.purchases.length === 0) return;
+      const purchases = (isApart ? recordPurchasesApart : recordPurchases)(tx, changes.purchases, now);
+      sent.purchases = purchases;
+      await purchases.stored;
     },
     () => made.length > 0 && insertProfiles(tx, made, now),
     () => updated.length > 0 && updateProfiles(tx, updated, now),
@@ -114,12 +133,12 @@ export async function writeChanges(tx: Connection, changes: Changes, now: string
     () => bounces.length > 0 && setHardBounces(tx, bounces, now),
     // Behind the states, whose rows it needs locked.
     async () => {
-      if (states.changes.length > 0) written.states = await recordStateChanges(tx, states.changes, now);
+      if (states.changes.length > 0) recorded = await recordStateChanges(tx, states.changes, now);
     },
     () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
     () => writeIdentity(tx, changes.identity, now),
   ]);
-  return written;
+  return recorded;
 }
 
 function toNewProfile(profile: LoadedProfile): NewProfile {

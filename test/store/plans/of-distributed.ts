@@ -29,13 +29,13 @@ export const ofDistributed: Asking = (store, { workspaceId, users, keyHash }) =>
     await listDestinations(store, { workspaceId, limit: 10 });
   });
   return [
-    () => recordEventsApart(store, [{ ...did, ...none, name: 'event2' }], now),
+    () => recordEventsApart(store, [{ ...did, ...none, name: 'event2' }], now).stored,
     () =>
       recordPurchasesApart(
         store,
         [{ ...did, ...none, product_id: 'product2', currency: 'USD', price: 1, quantity: 1 }],
         now,
-      ),
+      ).stored,
     () => readUsageToday(store),
     () => findApiKeys(store, [keyHash]),
     () => eraseHistories(store, 10),

@@ -140,7 +140,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         store,
         did.map((one) => ({ ...one, name: 'event2' })),
         now,
-      ),
+      ).stored,
     () =>
       lookAtUsers(store, {
         ...{ workspaceId, after: id, limit: 100, sample: 5 },
@@ -179,7 +179,7 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
         store,
         did.map((one) => ({ ...one, product_id: 'product2', currency: 'USD', price: 1, quantity: 1 })),
         now,
-      ),
+      ).stored,
     () =>
       findExported(store, workspaceId, [
         { place: 0, external_id: 'user2' },
