@@ -1,6 +1,7 @@
+import { newId } from '../platform/ids.ts';
 import type { Json, JsonText } from '../profile/json.ts';
 import { uuidArray } from './arrays.ts';
-import { uuidColumn } from './columns.ts';
+import { elementsOf, type UuidElements, uuidColumn } from './columns.ts';
 import type { Connection, Pool } from './database.ts';
 import type { ActivityIds } from './events.ts';
 
@@ -13,8 +14,8 @@ export interface StreamEntry {
   kind: StreamKind;
   /** NIL where it is about no single user. */
   profileId: string;
-  /** Of the event or purchase; of everything else its own, a UUID. */
-  id: string;
+  /** Of the event or purchase, a UUID. Absent: it gets one of its own. */
+  id?: string;
   /** Absent for events and purchases, which are read from their tables. */
   detail?: JsonText;
 }
@@ -22,12 +23,27 @@ export interface StreamEntry {
 /** Entries of a round, about. */
 const TYPICAL = 512;
 
+/** The last 32 of an id's random bits. */
+const LAST_WORD = 9;
+
+/** Ids like one that was drawn, counted on in bits of it that are random. */
+function drawIds(): { next(): UuidElements } {
+  const drawn = elementsOf(uuidArray([newId()], String));
+  return {
+    next() {
+      drawn[LAST_WORD]!++;
+      return drawn;
+    },
+  };
+}
+
 /** What took effect in one workspace, in its order. By column: there are as many entries as objects. */
 export class StreamEntries {
   readonly workspaceId: string;
   readonly #kinds: StreamKind[] = [];
   readonly #profileIds = uuidColumn(TYPICAL);
   readonly #ids = uuidColumn(TYPICAL);
+  readonly #drawn = drawIds();
   /** Members of an object, in the order of the places that name them. */
   readonly #details: { place: number; detail: JsonText }[] = [];
 
@@ -46,7 +62,8 @@ export class StreamEntries {
     if (detail !== undefined) this.#details.push({ place: this.#kinds.length, detail });
     this.#kinds.push(kind);
     this.#profileIds.addUuid(profileId);
-    this.#ids.addUuid(id);
+    if (id === undefined) this.#ids.addElement(this.#drawn.next(), 0);
+    else this.#ids.addUuid(id);
   }
 
   append(next: StreamEntries): void {

@@ -1,5 +1,4 @@
 import { NIL } from 'uuid';
-import { newId } from '../../src/platform/ids.ts';
 import { type Json, JsonText } from '../../src/profile/json.ts';
 import type { EventRow } from '../../src/store/events.ts';
 import type { PurchaseRow } from '../../src/store/purchases.ts';
@@ -130,7 +129,7 @@ function attributesOf(profiles: Profiles, logs: Logs): Source<LoadedProfile> {
     put(profile) {
       const { workspaceId, id: profileId } = profile;
       const detail = changesOf(profile);
-      if (detail) logs.add({ workspaceId, kind: 'a', profileId, id: newId(), detail });
+      if (detail) logs.add({ workspaceId, kind: 'a', profileId, detail });
     },
   };
 }
@@ -179,7 +178,6 @@ function subscription(state: RecordedState): StreamEntry {
     workspaceId,
     kind: 's',
     profileId: subject_kind === 'profile' ? subject : NIL,
-    id: newId(),
     detail: asText({
       ...(subject_kind !== 'profile' && { [subject_kind]: subject }),
       ...{ subscription, from: from_state, to: to_state, request_id: state.request_id },
@@ -190,7 +188,7 @@ function subscription(state: RecordedState): StreamEntry {
 const asText = (detail: Json) => new JsonText(JSON.stringify(detail));
 
 function identity(workspaceId: string, profileId: string, detail: Json): StreamEntry {
-  return { workspaceId, kind: 'i', profileId, id: newId(), detail: asText(detail) };
+  return { workspaceId, kind: 'i', profileId, detail: asText(detail) };
 }
 
 function* identityEntries(changes: IdentityChanges): Generator<StreamEntry> {

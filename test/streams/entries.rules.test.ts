@@ -1,0 +1,34 @@
+import { NIL, stringify, validate, version } from 'uuid';
+import { expect, test } from 'vitest';
+import { newId } from '../../src/platform/ids.ts';
+import { JsonText } from '../../src/profile/json.ts';
+import { StreamEntries } from '../../src/store/stream-log.ts';
+
+/** The elements of a `uuid[]` of the wire protocol. */
+function idsIn(array: Buffer): string[] {
+  const [header, element] = [20, 20];
+  return Array.from({ length: (array.length - header) / element }, (_, place) =>
+    stringify(array.subarray(header + place * element + 4, header + (place + 1) * element)),
+  );
+}
+
+const entriesOf = (some: number) => {
+  const entries = new StreamEntries(NIL);
+  const detail = new JsonText('{}');
+  for (let n = 0; n < some; n++) entries.add({ kind: 'a', profileId: NIL, detail });
+  return entries;
+};
+
+test('what has no id of its own gets one that nothing else has, a UUID of version 7', () => {
+  const entries = entriesOf(300);
+  for (let batch = 0; batch < 20; batch++) entries.append(entriesOf(300));
+  const given = newId();
+  entries.add({ kind: 'i', profileId: NIL, id: given });
+  const [kinds, , ids] = entries.columns();
+  const all = idsIn(ids);
+  expect(all).toHaveLength(21 * 300 + 1);
+  expect(kinds).toHaveLength(all.length);
+  expect(new Set(all).size).toBe(all.length);
+  expect(all.every((id) => validate(id) && version(id) === 7)).toBe(true);
+  expect(all.at(-1)).toBe(given);
+});
