@@ -4,8 +4,10 @@ import {
   createFlood,
   createFlushTurns,
   createNeighbours,
+  type Flood,
   type FlushTurns,
   type InLine,
+  type Neighbours,
 } from './flush-turns.ts';
 import { inPresentLanes } from './installation.ts';
 import { type LaneEntry, type LaneProducer, type Placing, QueueUnavailable } from './lanes.ts';
@@ -53,7 +55,8 @@ const LONGEST_REST = 50;
  * Requests that arrive while a flush is on its way wait and leave together in the next one: one durable add
  * for all of them. Unless the workers are behind there is no timer: alone, a request leaves at once. Workspaces have their
  * turns (src/queue/flush-turns.ts), and while the workers are behind those who flood wait for each other alone. Each shard
- * has flushes of its own: one that does not answer keeps nobody else waiting.
+ * has flushes of its own: one that does not answer keeps nobody else waiting. Who floods one takes the time of this process
+ * from those of the others as well.
  */
 export function createGroupCommit(producer: LaneProducer, options: GroupCommitOptions) {
   const { placing } = producer;
@@ -61,10 +64,17 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
   const shards: ShardCommit[] = [];
   let pendingObjects = 0;
   let pendingBytes = 0;
+  /** Of all shards. */
+  const neighbours = createNeighbours();
+  const flood = createFlood();
+
+  const isBehind = (shard: number) => options.backlog(shard) >= BEHIND * options.lanes;
+  const lookForFlood = () =>
+    flood.look((owner) => neighbours.areThere() && isBehind(placing?.now(owner) ?? 0));
 
   const shardAt = (shard: number): ShardCommit => {
     shards[shard] ??= createShardCommit(shard, {
-      ...{ producer, placing, options },
+      ...{ producer, placing, options, neighbours, flood, isBehind, lookForFlood },
       fillsEnvelope: () => pendingObjects >= options.maxEnvelopeObjects || pendingBytes >= MAX_ENVELOPE_BYTES,
       enter,
       settle,
@@ -133,7 +143,7 @@ export function createGroupCommit(producer: LaneProducer, options: GroupCommitOp
     /** One request in envelopes of its own, which are not added yet. */
     pack: (request: EnvelopeRequest, objects: AcceptedObject[], bytes: number): LaneEntry[] =>
       pack([{ request, objects, bytes }], options.lanes, options.maxEnvelopeObjects),
-    /** Whether a workspace has a large part of what is sent, while the workers are behind and others send as well. */
+    /** Whether a workspace has a large part of what is sent, while the workers are behind and others send to its shard as well. */
     isFlooding: (workspaceId: string) => shards.some((shard) => shard?.isFlooding(workspaceId)),
     /** The shard that a workspace is known to have; undefined: it is not known yet, or there is one alone. */
     shardOf: (workspaceId: string) => placing?.now(workspaceId),
@@ -158,6 +168,11 @@ interface ShardOptions {
   producer: LaneProducer;
   placing: Placing | undefined;
   options: GroupCommitOptions;
+  neighbours: Neighbours;
+  flood: Flood;
+  /** Whether more waits in the lanes of a shard than its workers have in hand. */
+  isBehind(shard: number): boolean;
+  lookForFlood(): void;
   fillsEnvelope(): boolean;
   /** Into the line of whatever shard it has by now. */
   enter(one: Waiting): void;
@@ -169,9 +184,9 @@ type ShardCommit = ReturnType<typeof createShardCommit>;
 /** The flushes to the lanes of one shard. */
 function createShardCommit(shard: number, { producer, placing, options, ...shared }: ShardOptions) {
   const { lanes, maxEnvelopeObjects, flushesAtOnce } = options;
-  const { settle } = shared;
-  const neighbours = createNeighbours();
-  const flood = createFlood();
+  const { neighbours, flood, settle } = shared;
+  /** Who sends to this one. */
+  const here = createNeighbours();
   const calm: Track = { waiting: createFlushTurns(neighbours), flushing: undefined };
   const flooding: Track = { waiting: createFlushTurns(neighbours), flushing: undefined };
 
@@ -200,11 +215,10 @@ function createShardCommit(shard: number, { producer, placing, options, ...share
     // Let the requests of the present turn of the event loop join the first flush.
     await new Promise(setImmediate);
     while (!waiting.isEmpty()) {
-      const isBehind = options.backlog(shard) >= BEHIND * lanes;
-      const pause = isBehind ? pauseOf(track, took) : 0;
+      const pause = shared.isBehind(shard) ? pauseOf(track, took) : 0;
       if (pause > 0) await sleep(pause);
       let batch = waiting.take({ objects: MAX_FLUSH_OBJECTS, bytes: MAX_FLUSH_BYTES });
-      flood.look(isBehind && neighbours.areThere());
+      shared.lookForFlood();
       for (const one of batch) one.apart = flood.has(one.owner);
       try {
         if (placing) {
@@ -252,8 +266,9 @@ function createShardCommit(shard: number, { producer, placing, options, ...share
   }
 
   return {
-    isFlooding: flood.has,
+    isFlooding: (owner: string) => here.areThere() && flood.has(owner),
     enter(one: Waiting): void {
+      here.meet(one.owner);
       flood.count(one.owner, one.count);
       const isApart = flushesAtOnce === 2 && (flood.has(one.owner) || flooding.waiting.has(one.owner));
       enter(isApart ? flooding : calm, one);

@@ -129,13 +129,13 @@ export function createFlood(clock: () => number = () => performance.now()) {
       counts.set(owner, (counts.get(owner) ?? 0) + objects);
       all += objects;
     },
-    /** @param isPossible whether others send as well, and more waits in the lanes than workers have in hand */
-    look(isPossible: boolean): void {
+    /** @param isPossible whether others send as well, and more waits in the lanes of the owner than workers have in hand */
+    look(isPossible: (owner: string) => boolean): void {
       const now = clock();
       if (now - since < WINDOW_MS) return;
       for (const [owner, at] of large) if (now - at > APART_MS) large.delete(owner);
       const least = Math.max(LEAST_OBJECTS, all * LARGE_PART);
-      if (isPossible) for (const [owner, count] of counts) if (count >= least) large.set(owner, now);
+      for (const [owner, count] of counts) if (count >= least && isPossible(owner)) large.set(owner, now);
       counts = new Map();
       all = 0;
       since = now;
@@ -144,3 +144,5 @@ export function createFlood(clock: () => number = () => performance.now()) {
     owners: (): string[] => [...large.keys()],
   };
 }
+
+export type Flood = ReturnType<typeof createFlood>;

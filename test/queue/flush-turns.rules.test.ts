@@ -68,7 +68,7 @@ describe('envelopes of its own', () => {
     const send = (counts: Record<string, number>, isPossible = true) => {
       for (const [owner, count] of Object.entries(counts)) flood.count(owner, count);
       now += 300;
-      flood.look(isPossible);
+      flood.look(() => isPossible);
     };
     return { flood, send };
   };
