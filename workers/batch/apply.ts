@@ -1,5 +1,5 @@
 import type { Connection } from '../../src/store/database.ts';
-import type { StreamEntries } from '../../src/store/stream-log.ts';
+import type { StreamEntries } from '../../src/store/stream-entries.ts';
 import type { RefusedObject } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { load } from './load.ts';
