@@ -1,7 +1,8 @@
 import { randomBytes } from 'node:crypto';
-import pg from 'pg';
+import type pg from 'pg';
 import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openPool } from '../../src/store/database.ts';
 import {
   findKey,
   forgetKeys,
@@ -15,8 +16,8 @@ import { createDatabase } from '../setup/fixtures.ts';
 let pool: pg.Pool;
 beforeAll(async () => {
   const { url } = await createDatabase();
-  pool = new pg.Pool({ connectionString: url, max: 5 });
-  pool.on('error', () => {});
+  // As web and workers have theirs: it finds out whether the tables are distributed.
+  pool = openPool(url, 5);
 });
 afterAll(() => pool?.end());
 

@@ -44,6 +44,20 @@ test.each<[string, object, ErrorClass]>([
   ],
   ['another lane made the same user', { code: '23505', constraint: 'profiles_external_id' }, 'transient'],
   ['another lane gave the same alias away', { code: '23505', constraint: 'user_aliases_pkey' }, 'transient'],
+  ['the same in a shard', { code: '23505', constraint: 'user_aliases_pkey_102060' }, 'transient'],
+  [
+    'the same as the coordinator of a node tells it',
+    {
+      code: '23505',
+      message: 'duplicate key value violates unique constraint "profiles_external_id_102764"',
+    },
+    'transient',
+  ],
+  [
+    'a row that is there twice, as the coordinator tells it',
+    { code: '23505', message: 'duplicate key value violates unique constraint "events_pkey_102236"' },
+    'permanent',
+  ],
   [
     'an index that has no room for an external id',
     { code: '54000', constraint: 'profiles_external_id' },

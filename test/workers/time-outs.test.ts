@@ -229,3 +229,13 @@ test.each([
 test('what time, memory or a connection runs out of is, at the third time', () => {
   expect(['57014', '25P03', '53200'].map((code) => triesOf({ code }))).toEqual([3, 3, 3]);
 });
+
+test('what another lane has its part in is, at the tenth time, however the store tells it', () => {
+  const index = 'profiles_external_id';
+  const races = [
+    { code: '40P01' },
+    { code: '23505', constraint: index },
+    { code: '23505', message: `duplicate key value violates unique constraint "${index}_102764"` },
+  ];
+  expect(races.map(triesOf)).toEqual([10, 10, 10]);
+});

@@ -71,10 +71,10 @@ const RACES = new Set([
  * the connection's.
  */
 export function classify(error: unknown): ErrorClass {
-  const { code, constraint } = error as { code?: unknown; constraint?: string };
+  const { code } = error as { code?: unknown };
   if (typeof code !== 'string' || code.startsWith('ERR_'))
     return isMistake(error) ? 'permanent' : 'transient';
-  if (isLostRace(code, constraint)) return 'transient';
+  if (isLostRace(error)) return 'transient';
   return code.length === 5 && PERMANENT.includes(code.slice(0, 2)) ? 'permanent' : 'transient';
 }
 
@@ -117,22 +117,31 @@ export function isOurStatement(error: unknown): boolean {
  * are tried apart. Infinity: for ever.
  */
 export function triesOf(error: unknown): number {
-  const { code, constraint, message } = error as { code?: unknown; constraint?: string; message?: string };
+  const { code, message } = error as { code?: unknown; message?: string };
   if (typeof code !== 'string') return TRIES_OF_CHANCE;
   // Two phases find no room to be noted: Postgres calls that its memory.
   if (message?.includes('prepared transactions')) return Number.POSITIVE_INFINITY;
   // A code of Node's: the network's.
   if (code.length !== 5 || code.startsWith('E')) return Number.POSITIVE_INFINITY;
   if (AWAY.some((away) => code.startsWith(away))) return Number.POSITIVE_INFINITY;
-  return code.startsWith('40') || isLostRace(code, constraint) ? TRIES_OF_CHANCE : TRIES;
+  return code.startsWith('40') || isLostRace(error) ? TRIES_OF_CHANCE : TRIES;
 }
 
 /** What a distributed Postgres puts behind the name of an index of a shard. */
 const SHARD = /_\d{6,}$/;
 
+/**
+ * A coordinator passes on what a node says, but not the field that names the index. The message names it, in whatever
+ * language, and quotes no value.
+ */
+const RACE_OF_SHARD = new RegExp(String.raw`\b(?:${[...RACES].join('|')})_\d{6,}\b`);
+
 /** An index names itself also where it has no room for an entry: that is no race. */
-function isLostRace(code: string, constraint: string | undefined): boolean {
-  return code === UNIQUE_VIOLATION && constraint !== undefined && RACES.has(constraint.replace(SHARD, ''));
+function isLostRace(error: unknown): boolean {
+  const { code, constraint, message } = error as { code?: unknown; constraint?: string; message?: string };
+  if (code !== UNIQUE_VIOLATION) return false;
+  if (constraint !== undefined) return RACES.has(constraint.replace(SHARD, ''));
+  return message !== undefined && RACE_OF_SHARD.test(message);
 }
 
 /** What an error says of the objects in hand, while the transaction can go on without them. */

@@ -1,3 +1,4 @@
+import { LRUCache } from 'lru-cache';
 import type { Log } from '../../src/platform/log.ts';
 import { tracing } from '../../src/platform/tracing.ts';
 import { traceTransaction } from '../../src/queue/spans.ts';
@@ -135,6 +136,7 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: RunOptions):
       continue;
     }
     const part = { ...given.part, milliseconds: until - performance.now() };
+    await makePlace(pool, share.workspaceId);
     const apply = async (tx: Connection, commit: () => Promise<unknown>) => {
       await takePlace(tx, share.workspaceId);
       return applyClaimed(tx, share.deliveries, { ...given, part, commit });
@@ -150,6 +152,20 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: RunOptions):
   const ended = endedOf(begun, all);
   if (ended.length > 0) await recordWhole(pool, ended);
   return all;
+}
+
+const placed = new WeakMap<Pool, LRUCache<string, true>>();
+
+/**
+ * The first transaction of a workspace would be the only one until it ends: whoever takes the same place waits for whether
+ * it is kept. So it is there before, and taken by all of them at once.
+ */
+async function makePlace(pool: Pool, workspaceId: string): Promise<void> {
+  const known = placed.get(pool) ?? new LRUCache<string, true>({ max: 10_000 });
+  placed.set(pool, known);
+  if (known.get(workspaceId)) return;
+  await inTransaction(pool, (tx) => takePlace(tx, workspaceId), LIMITS);
+  known.set(workspaceId, true);
 }
 
 /** For the span of a transaction. */
