@@ -163,7 +163,8 @@ test('no JSON makes it throw', () => {
   const values = fc.letrec((tie) => ({
     value: fc.oneof(
       { depthSize: 'small' },
-      fc.jsonValue({ maxDepth: 2 }),
+      // JSON writes -0 as 0.
+      fc.jsonValue({ maxDepth: 2 }).map((value) => JSON.parse(JSON.stringify(value))),
       fc.constantFrom('2026-01-31', '+14155552671', 'x'.repeat(300), 1e308, 2 ** 60),
       fc.dictionary(operations, tie('value'), { maxKeys: 3 }),
       fc.array(tie('value'), { maxLength: 3 }),
