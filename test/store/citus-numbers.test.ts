@@ -1,15 +1,14 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { migrate } from '../../src/processes/migrate.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
-import { distribute } from '../../src/store/distribute.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
 import { unknownGroup } from '../identity/scene.ts';
-import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
+import { citusUrl } from '../setup/citus.ts';
 import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
 import { attributes, deliver, point, silent } from '../workers/batch.ts';
+import { createDistributedDatabase } from './distributed-database.ts';
 
 const HISTORY = {
   rows: 'select id as number from subscription_history',
@@ -27,11 +26,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   let group: string;
 
   beforeAll(async () => {
-    const { url } = await createCitusDatabase();
-    await migrate(url);
-    const plain = openPool(url, 1);
-    await distribute(plain);
-    await plain.end();
+    const url = await createDistributedDatabase();
     pool = openPool(url, 2);
     workspace = await createWorkspace(pool);
     group = await createGroup(pool, workspace.id, 'email', { name: 'news' });

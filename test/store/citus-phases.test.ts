@@ -1,14 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { migrate } from '../../src/processes/migrate.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
-import { distribute } from '../../src/store/distribute.ts';
 import { applyBatch } from '../../workers/batch/run.ts';
 import { alias, identity, merge, remove } from '../identity/objects.ts';
-import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
+import { citusUrl } from '../setup/citus.ts';
 import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
 import { attributes, deliver, event, point, purchase, silent } from '../workers/batch.ts';
+import { createDistributedDatabase } from './distributed-database.ts';
 
 /** What the coordinator tells a node of transactions: `node: command`. */
 const PHASES = /(BEGIN TRANSACTION|PREPARE TRANSACTION|COMMIT PREPARED|COMMIT)\b/;
@@ -20,11 +19,7 @@ describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {
   let told: string[] = [];
 
   beforeAll(async () => {
-    const { url } = await createCitusDatabase();
-    await migrate(url);
-    const plain = openPool(url, 1);
-    await distribute(plain);
-    await plain.end();
+    const url = await createDistributedDatabase();
     pool = openPool(url, 2, { session: { 'citus.log_remote_commands': 'on' } });
     pool.on('connect', (client) =>
       client.on('notice', ({ message }) => {
