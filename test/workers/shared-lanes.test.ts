@@ -43,6 +43,7 @@ function startWorker() {
     apply: async () => {},
     beside: { apply: async () => false, isFree: () => true },
     follow() {},
+    forget() {},
     abandon() {},
   };
   const lanes: Lanes = startLanes({

@@ -25,7 +25,9 @@ import { everyStatementByIndex, openPool, type Pool } from '../../src/store/data
 import { createDestination } from '../../src/store/stream-destinations.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
+import { KnownUsers } from '../../workers/batch/known-users.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
+import { WHOLE } from '../../workers/batch/parts.ts';
 import { applyTogether } from '../../workers/batch/run.ts';
 import { createRandom } from '../load/random.ts';
 import { goodObject, trafficKinds, USER_MARK } from '../load/traffic.ts';
@@ -120,12 +122,12 @@ function acceptOne(workspaceId: string, body: string): Packable {
   return { request, objects: objects as AcceptedObject[], bytes: body.length };
 }
 
-async function apply(pool: Pool, texts: string[]): Promise<void> {
+async function apply(pool: Pool, texts: string[], users: KnownUsers): Promise<void> {
   for (let first = 0; first < texts.length; first += TOGETHER) {
     const deliveries: Delivery[] = texts
       .slice(first, first + TOGETHER)
       .map((text) => ({ id: uuidv7(), lane: 0, lanes: 1, envelope: decodeEnvelope(JSON.parse(text)) }));
-    const result = await applyTogether(pool, deliveries);
+    const result = await applyTogether(pool, deliveries, { ...WHOLE, users });
     if (result.kind !== 'applied' || result.deadLetters.length > 0) throw new Error('not all were applied');
   }
 }
@@ -171,6 +173,7 @@ async function main(): Promise<void> {
   const {
     rounds,
     streamed,
+    knownUsers,
     postgres: programs,
   } = new Command('npm run batches --')
     .description(
@@ -178,16 +181,17 @@ async function main(): Promise<void> {
     )
     .option('--rounds <number>', 'how often; the median counts', Number, 5)
     .option('--streamed', 'also in a workspace whose objects are written to the log of streams', false)
+    .option('--known-users <number>', 'whom the worker remembers; 0: all are looked up', Number, 50_000)
     .option('--postgres <folder>', "the Postgres whose programs lie there, not npm's")
     .parse(process.argv)
-    .opts<{ rounds: number; streamed: boolean; postgres?: string }>();
+    .opts<{ rounds: number; streamed: boolean; knownUsers: number; postgres?: string }>();
   const environment = await startEnvironment(programs);
   try {
     const url = await environment.database('batches');
     await migrate(url);
     const arms: Arm[] = TRACES.map((traces) => ({ traces, streamed: false }));
     if (streamed) arms.push({ traces: 'off', streamed });
-    await measure(rounds, { arms, url, pid: environment.postgresPid });
+    await measure(rounds, { arms, knownUsers, url, pid: environment.postgresPid });
   } finally {
     await environment.stop();
   }
@@ -205,11 +209,12 @@ async function workspaceOf(pool: Pool, arm: Arm): Promise<string> {
 
 interface Measured {
   arms: Arm[];
+  knownUsers: number;
   url: string;
   pid: number;
 }
 
-async function measure(rounds: number, { arms, ...postgres }: Measured): Promise<void> {
+async function measure(rounds: number, { arms, knownUsers, ...postgres }: Measured): Promise<void> {
   const setup = openPool(postgres.url, 1);
   const workspaces = new Map<Arm, string>();
   for (const arm of arms) workspaces.set(arm, await workspaceOf(setup, arm));
@@ -225,10 +230,11 @@ async function measure(rounds: number, { arms, ...postgres }: Measured): Promise
     }
     return texts;
   };
+  const users = new KnownUsers(knownUsers);
   const applyAll = async (texts: string[]) => {
     // Connections look at their beginning whether there is tracing.
     const pool = openPool(postgres.url, 3, { session: everyStatementByIndex });
-    await apply(pool, texts);
+    await apply(pool, texts, users);
     await pool.end();
   };
   for (const arm of arms) await applyAll(await acceptAll(arm, WARM_UP));

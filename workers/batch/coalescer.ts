@@ -13,6 +13,7 @@ import {
   triesOf,
 } from './failures.ts';
 import { createFollowers } from './followers.ts';
+import type { KnownUsers } from './known-users.ts';
 import { createLate } from './late.ts';
 import type { Delivery } from './open.ts';
 import {
@@ -54,6 +55,8 @@ interface CoalescerOptions {
   onDeadLetters?(ids: string[]): void;
   /** Told that something is left to do beside the lanes. */
   onTombstones?(): void;
+  /** Users whom earlier batches had in hand; absent: all are looked up. */
+  users?: KnownUsers | undefined;
 }
 
 /**
@@ -67,7 +70,8 @@ interface CoalescerOptions {
  * the objects may be to blame the batch is taken apart. Each lane goes on for itself, beside the others, and each envelope
  * in it by bisection, until the object is found.
  */
-export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTombstones }: CoalescerOptions) {
+export function createCoalescer(pool: Pool, options: CoalescerOptions) {
+  const { metrics, log, onDeadLetters, onTombstones, users } = options;
   let held: HandedIn[] = [];
   /** Lanes of which a part is in a transaction: what is held of them comes behind that part. */
   const lanesInWork = new Set<number>();
@@ -212,7 +216,10 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
         const wait = nextWait();
         const started = performance.now();
         try {
-          const result = await applyTogether(pool, deliveries, { ...turns.nextPart(), giveWay: way.give });
+          const result = await applyTogether(pool, deliveries, {
+            ...turns.nextPart(),
+            ...{ giveWay: way.give, users },
+          });
           report(deliveries, result, performance.now() - started);
           turns.note(deliveries, result);
           return (result.kind === 'applied' && result.left) || NOTHING;
@@ -259,7 +266,7 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
 
   function openBeside() {
     return createBeside({
-      ...{ pool, log, way, report, signal: abandon.signal },
+      ...{ pool, log, way, report, signal: abandon.signal, users },
       hasConnection: () => transactions < connections,
       isSuspect: apart.knows,
     });
@@ -271,6 +278,8 @@ export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTom
     beside: besideLanes,
     /** From now on the lane hears of its transactions. */
     follow: followers.follow,
+    /** Another process may have worked the lanes that this one works from now on. */
+    forget: () => users?.forgetAll(),
     /** Stops retrying: what is not applied is delivered again to another worker. */
     abandon: () => abandon.abort(),
   };

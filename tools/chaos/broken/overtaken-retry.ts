@@ -27,6 +27,7 @@ export function createCoalescer(...[pool, { log }]: Parameters<typeof create>): 
     },
     beside: { apply: async () => false, isFree: () => true },
     follow() {},
+    forget() {},
     abandon() {},
   };
 }
