@@ -4,9 +4,13 @@ import type { ProfileVersions } from '../../src/store/profile-versions.ts';
 /** Workspaces of which something is known. */
 const MAX_WORKSPACES = 10_000;
 
-/** What a workspace's users were read under: as long as it is the same object, nobody has changed whom a name means. */
+/** The users of a workspace, for as long as nobody changes whom a name of it means. */
 interface Version {
+  /** What tells it from every other. */
   text: string;
+  /** By external id: those who were in hand lately, and those who were before. */
+  young: Map<string, KnownUser>;
+  old: Map<string, KnownUser>;
 }
 
 /** Whom an external id means. */
@@ -14,7 +18,6 @@ export interface KnownUser {
   id: string;
   /** Bytes at most of the stored custom attributes; undefined: not known. */
   bytes: number | undefined;
-  version: Version;
 }
 
 /** Whom a round had in hand. */
@@ -34,25 +37,29 @@ interface UserInHand {
  * A cache of users by external id, over the batches of one process: most objects name somebody who was named a moment ago.
  *
  * An entry holds for one version of its workspace, which the claim of each batch reads: whatever lane or process changes
- * whom a name means counts that in the transaction of the change (`readVersions`). So a batch knows what it would have
- * found at its beginning. Who is not known is looked up, and nobody is known to be missing.
+ * whom a name means counts that in the transaction of the change (`readProfileVersions`). So a batch knows what it would
+ * have found at its beginning. Who is not known is looked up, and nobody is known to be missing.
+ *
+ * Two generations instead of a list by use: the key of a list over all workspaces has to be put together, and hashed, for
+ * each object. When the young ones are half of what there may be they become the old ones, and the old ones go.
  */
 export class KnownUsers {
-  readonly #users: LRUCache<string, KnownUser> | undefined;
+  readonly #most: number;
+  #young = 0;
   readonly #versions = new LRUCache<string, Version>({ max: MAX_WORKSPACES });
 
   /** @param max users at most; 0: none */
   constructor(max: number) {
-    if (max > 0) this.#users = new LRUCache({ max });
+    this.#most = max / 2;
   }
 
   /** What a batch knows that has read these versions of its workspaces. */
   begin(read: ProfileVersions): UsersOfBatch {
     const versions = new Map<string, Version>();
-    for (const [workspaceId, text] of this.#users ? read : []) {
+    for (const [workspaceId, text] of this.#most > 0 ? read : []) {
       let version = this.#versions.get(workspaceId);
       if (version?.text !== text) {
-        version = { text };
+        version = { text, young: new Map(), old: new Map() };
         this.#versions.set(workspaceId, version);
       }
       versions.set(workspaceId, version);
@@ -60,14 +67,27 @@ export class KnownUsers {
     return new UsersOfBatch(this, versions);
   }
 
-  get(workspaceId: string, externalId: string): KnownUser | undefined {
-    return this.#users?.get(keyOf(workspaceId, externalId));
+  get({ young, old }: Version, externalId: string): KnownUser | undefined {
+    const user = young.get(externalId);
+    if (user) return user;
+    const before = old.get(externalId);
+    if (before) this.#add(young, externalId, before);
+    return before;
   }
 
   /** Takes in what a batch has found out, unless the workspace has another version since. */
-  keep(workspaceId: string, externalId: string, user: KnownUser): void {
-    if (this.#versions.get(workspaceId) === user.version)
-      this.#users?.set(keyOf(workspaceId, externalId), user);
+  keep(workspaceId: string, version: Version, [externalId, user]: [string, KnownUser]): void {
+    if (this.#versions.get(workspaceId) === version) this.#add(version.young, externalId, user);
+  }
+
+  #add(young: Map<string, KnownUser>, externalId: string, user: KnownUser): void {
+    young.set(externalId, user);
+    if (++this.#young < this.#most) return;
+    this.#young = 0;
+    for (const version of this.#versions.values()) {
+      version.old = version.young;
+      version.young = new Map();
+    }
   }
 
   /** Forgets the users of a workspace. */
@@ -78,13 +98,8 @@ export class KnownUsers {
   /** Forgets everybody: a transaction has failed, or another process may have worked what is this one's now. */
   forgetAll(): void {
     this.#versions.clear();
-    this.#users?.clear();
+    this.#young = 0;
   }
-}
-
-/** An id is as long as another: no two keys are alike. */
-function keyOf(workspaceId: string, externalId: string): string {
-  return workspaceId + externalId;
 }
 
 /** What one batch knows of users, and learns; it is kept when its transaction has been committed. */
@@ -93,7 +108,7 @@ export class UsersOfBatch {
   /** Of the workspaces of which nothing has been changed yet. */
   readonly #versions: Map<string, Version>;
   readonly #changed = new Set<string>();
-  readonly #learnt: { workspaceId: string; externalId: string; user: KnownUser }[] = [];
+  readonly #learnt: { workspaceId: string; version: Version; entry: [string, KnownUser] }[] = [];
 
   constructor(all: KnownUsers, versions: Map<string, Version>) {
     this.#all = all;
@@ -102,9 +117,7 @@ export class UsersOfBatch {
 
   find(workspaceId: string, externalId: string): KnownUser | undefined {
     const version = this.#versions.get(workspaceId);
-    if (!version) return undefined;
-    const user = this.#all.get(workspaceId, externalId);
-    return user?.version === version ? user : undefined;
+    return version && this.#all.get(version, externalId);
   }
 
   /** Notes whom a round had in hand, and what it has made of them. */
@@ -112,7 +125,7 @@ export class UsersOfBatch {
     const { workspaceId, externalId, id, known, bytesAtMost: bytes } = user;
     const version = this.#versions.get(workspaceId);
     if (!version || externalId === null) return;
-    if (!known) this.#learnt.push({ workspaceId, externalId, user: { id, bytes, version } });
+    if (!known) this.#learnt.push({ workspaceId, version, entry: [externalId, { id, bytes }] });
     // At once, for the rounds that follow: should the transaction fail, everybody is forgotten.
     else if (user.changed) known.bytes = bytes;
   }
@@ -126,7 +139,6 @@ export class UsersOfBatch {
   /** To be called behind COMMIT. */
   keep(): void {
     for (const workspaceId of this.#changed) this.#all.forget(workspaceId);
-    for (const { workspaceId, externalId, user } of this.#learnt)
-      this.#all.keep(workspaceId, externalId, user);
+    for (const { workspaceId, version, entry } of this.#learnt) this.#all.keep(workspaceId, version, entry);
   }
 }
