@@ -11,9 +11,10 @@
 
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import path from 'node:path';
-import { Command } from 'commander';
+import { Command, Option } from 'commander';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
+import { type TrafficKind, trafficKinds } from '../load/traffic.ts';
 import { startEnvironment } from './environment.ts';
 import { drawFlames } from './flame/draw.ts';
 import { heaviest } from './flame/heaviest.ts';
@@ -34,6 +35,7 @@ interface Options {
   output: string;
   seconds: number;
   objects: number;
+  kind: TrafficKind | undefined;
   traced: boolean;
   streamed: boolean;
 }
@@ -43,6 +45,7 @@ async function main(): Promise<void> {
     .description('Draw a flame graph of web and of worker at full load.')
     .option('--seconds <number>', 'length of the load', Number, 8)
     .option('--objects <number>', 'objects per request', Number, 75)
+    .addOption(new Option('--kind <kind>', 'objects of one kind alone').choices(trafficKinds))
     .option('--traced', 'while every request is traced', false)
     .option('--streamed', 'while all of it is sent on to two webhooks', false)
     .option('--output <folder>', 'where the drawings go', path.join(packageRoot, 'generated'))
@@ -72,7 +75,7 @@ async function main(): Promise<void> {
 /** Leaves the profiles in the folder. @returns when the load was, without the warm-up before it */
 async function profileLoad(
   profiles: string,
-  { seconds, objects, traced, streamed }: Options,
+  { seconds, objects, kind, traced, streamed }: Options,
   environment: Awaited<ReturnType<typeof startEnvironment>>,
 ): Promise<Span> {
   const size = sizeOf(seconds);
@@ -93,7 +96,8 @@ async function profileLoad(
     await warmUp(ours, environment, size, Number.POSITIVE_INFINITY);
     const from = now();
     const connections = objects === 1 ? CONNECTIONS_OF_1 : CONNECTIONS_OF_75;
-    const shape = { objects, connections, maxRequests: Number.POSITIVE_INFINITY };
+    const kinds = kind ? { kinds: [kind], spread: 'evenly' as const } : {};
+    const shape = { objects, connections, ...kinds, maxRequests: Number.POSITIVE_INFINITY };
     const figure = await measurePipeline(ours, environment, { ...size, ...shape });
     process.stdout.write(
       describeFigure(
