@@ -38,6 +38,8 @@ async function runTests(folders: string[]): Promise<{ code: number | null; outpu
   let output = '';
   for (const stream of [child.stdout, child.stderr])
     stream.on('data', (chunk) => {
+      // It takes long: whoever waits sees file after file.
+      process.stdout.write(chunk);
       output = (output + chunk).slice(-20_000);
     });
   const code = await new Promise<number | null>((resolve) => child.once('close', resolve));
