@@ -131,19 +131,19 @@ async function apply(pool: Pool, texts: string[]): Promise<void> {
 }
 
 /**
- * Microseconds of processor time for each object: of this process, and of all servers of Postgres, which may be behind with
+ * Microseconds of processor time for each object: of this process, and of each server of Postgres, which may be behind with
  * ticks of 10 ms. And objects a second.
  */
 async function cost<Result>(envelopes: number, servers: Servers, work: () => Promise<Result> | Result) {
   const objects = envelopes * REQUESTS * EACH * trafficKinds.length;
   const ofPostgres = () => {
     const used = readCpu(servers);
-    return Object.keys(servers).reduce((sum, name) => sum + (used[name] ?? Number.NaN), 0);
+    return Object.keys(servers).map((name) => used[name] ?? Number.NaN);
   };
   const [before, postgresBefore, from] = [process.cpuUsage(), ofPostgres(), performance.now()];
   const result = await work();
   const { user, system } = process.cpuUsage(before);
-  const postgres = ((ofPostgres() - postgresBefore) * 1e6) / objects;
+  const postgres = ofPostgres().map((used, place) => ((used - postgresBefore[place]!) * 1e6) / objects);
   const rate = (objects / (performance.now() - from)) * 1000;
   return { result, each: (user + system) / objects, postgres, rate };
 }
@@ -246,7 +246,7 @@ async function measure(rounds: number, { arms, ...postgres }: Measured): Promise
     arm,
     web: [] as number[],
     worker: [] as number[],
-    postgres: [] as number[],
+    postgres: [] as number[][],
     rate: [] as number[],
   }));
   for (let round = 0; round < rounds; round++) {
@@ -263,7 +263,7 @@ async function measure(rounds: number, { arms, ...postgres }: Measured): Promise
       parts.postgres.push(applied.postgres);
       parts.rate.push(applied.rate);
       process.stdout.write(
-        `${nameOf(arm)}: web ${accepted.each.toFixed(2)}, worker ${applied.each.toFixed(2)}, Postgres ${applied.postgres.toFixed(2)} µs, applied ${applied.rate.toFixed(0)} a second\n`,
+        `${nameOf(arm)}: web ${accepted.each.toFixed(2)}, worker ${applied.each.toFixed(2)}, Postgres ${describe(applied.postgres)} µs, applied ${applied.rate.toFixed(0)} a second\n`,
       );
     }
   }
@@ -272,9 +272,20 @@ async function measure(rounds: number, { arms, ...postgres }: Measured): Promise
     const beside = (of: number[], base: number[]) => of.map((each, round) => (each / base[round]! - 1) * 100);
     const more = `, more than off in the same round: web ${spread(beside(web, off!.web))}, worker ${spread(beside(worker, off!.worker))}`;
     process.stdout.write(
-      `median: ${nameOf(arm)}: web ${median(web).toFixed(2)}, worker ${median(worker).toFixed(2)}, Postgres ${median(ofPostgres).toFixed(2)} µs an object, applied ${median(rate).toFixed(0)} a second${arm === off!.arm ? '' : more}\n`,
+      `median: ${nameOf(arm)}: web ${median(web).toFixed(2)}, worker ${median(worker).toFixed(2)}, Postgres ${describe(medians(ofPostgres))} µs an object, applied ${median(rate).toFixed(0)} a second${arm === off!.arm ? '' : more}\n`,
     );
   }
+}
+
+/** Of each server. */
+function medians(rounds: number[][]): number[] {
+  return rounds[0]!.map((_, server) => median(rounds.map((round) => round[server]!)));
+}
+
+/** The sum, and of a Citus the coordinator and each node. */
+function describe(servers: number[]): string {
+  const sum = servers.reduce((total, one) => total + one, 0).toFixed(2);
+  return servers.length === 1 ? sum : `${sum} (${servers.map((one) => one.toFixed(2)).join(' + ')})`;
 }
 
 /** Median, and the middle half. */
