@@ -111,14 +111,14 @@ export function isUnavailable(error: unknown): boolean {
 const REDIS_NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
 
 /**
- * Whether a store or the queue could not be reached, or was held up by someone else (a lock, 55P03; a statement that
- * Postgres ended in time, 57014): its error names a connection or a wait, not a mistake.
+ * Whether a store or the queue could not be reached, or was held up by someone else (a lock, 55P03; a deadlock, 40P01 or
+ * Prisma's P2034; a statement that Postgres ended in time, 57014): its error names a connection or a wait, not a mistake.
  */
 function isUnreachable(error: unknown): boolean {
   const { code, message, name } = error as { code?: string; message?: string; name?: string };
   return (
-    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53|55P03|57014)/.test(code ?? '') ||
-    /Connection (is closed|terminated)|Command timed out|Cluster (redirections|isn't ready)|max retries|writeable|timeout exceeded|Query read timeout|canceling statement due to/i.test(
+    /^(ECONN|EPIPE|ETIMEDOUT|ENOTFOUND|08|57P0|53|40P01|55P03|57014|P2034)/.test(code ?? '') ||
+    /Connection (is closed|terminated)|Command timed out|Cluster (redirections|isn't ready)|max retries|writeable|timeout exceeded|Query read timeout|canceling statement due to|deadlock detected|distributed deadlock/i.test(
       message ?? '',
     ) ||
     REDIS_NOT_NOW.test(message ?? '') ||

@@ -12,6 +12,7 @@ import { auditAccountIn, inTime } from '../../src/store/audit.ts';
 import { PostgresClient } from '../../src/store/database.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';
 import { createAccount } from '../setup/access.ts';
+import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { small } from '../store/plans/allowed.ts';
 import { type Filled, fill } from '../store/plans/fill.ts';
 import { accesses, explainCustom, longRead, readCatalog } from '../store/plans/read.ts';
@@ -90,7 +91,8 @@ function noteStatements() {
 let installation: Installation;
 let filled: Filled;
 beforeAll(async () => {
-  installation = await createInstallation('postgres');
+  // Plans are those of one Postgres, also where tests run on a Citus.
+  installation = await createInstallation('postgres', await createDatabaseOfOne());
   const { database } = installation;
   filled = await fill(database.pool);
   database.prisma = noting(database.prisma);

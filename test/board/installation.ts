@@ -21,9 +21,13 @@ export const log = createLog('test', 'silent');
 export const tester = { kind: 'operator', name: 'tester', via: 'command_line' } as const;
 export const account = { user: 'admin', password: 'correct horse' };
 
-/** A database, a queue of the wanted kind, and the parts of Penstock on them; `stop` ends what was started. */
-export async function createInstallation(kind: QueueConnection['kind']) {
-  const { url } = await createDatabase();
+/**
+ * A database, a queue of the wanted kind, and the parts of Penstock on them; `stop` ends what was started.
+ *
+ * @param made a database that is there already
+ */
+export async function createInstallation(kind: QueueConnection['kind'], made?: { url: string }) {
+  const { url } = made ?? (await createDatabase());
   const redis = kind === 'redis' ? await startRedis() : undefined;
   const env = {
     DATABASE_URL: url,

@@ -23,6 +23,10 @@ test(`G2: the connection is cut around ${COMMITS} commits, half of them carried 
   const { pool, url, workspace } = store;
   const cutter = await startCommitCutter(url);
   const throughProxy = openPool(cutter.url);
+  // On a Citus the place of a workspace is made in a transaction of its own, once: that one is not meant to be cut.
+  expect(await applyBatch(throughProxy, [deliver(workspace, [event('keeper')])], silent)).toMatchObject({
+    kind: 'applied',
+  });
   const ended = { applied: 0, skipped: 0 };
   for (let round = 0; round < COMMITS; round++) {
     const user = `user-${round}`;
@@ -48,8 +52,8 @@ test(`G2: the connection is cut around ${COMMITS} commits, half of them carried 
   expect(rows[0]).toEqual({
     profiles: 1,
     custom: { points: COMMITS },
-    counted: COMMITS + merges,
-    events: COMMITS + merges,
+    counted: COMMITS + merges + 1,
+    events: COMMITS + merges + 1,
     merged: merges,
   });
   await throughProxy.end();

@@ -16,7 +16,6 @@ import {
   traceRequests,
   tracing,
 } from '../../src/platform/tracing.ts';
-import { migrate } from '../../src/processes/migrate.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { type Packable, pack } from '../../src/queue/pack.ts';
 import { traceFlush } from '../../src/queue/spans.ts';
@@ -32,7 +31,7 @@ import { applyTogether } from '../../workers/batch/run.ts';
 import { createRandom } from '../load/random.ts';
 import { goodObject, trafficKinds, USER_MARK } from '../load/traffic.ts';
 import { readCpu } from './cpu.ts';
-import { startEnvironment } from './environment.ts';
+import { openStore } from './postgres-servers.ts';
 
 /**
  * `npm run batches`: what the road of an object costs web and worker in processor time, without HTTP and queue, in this
@@ -41,7 +40,8 @@ import { startEnvironment } from './environment.ts';
  *
  * With OTEL_EXPORTER_OTLP_ENDPOINT, and a collector there, each round has three turns: without traces, with one request in
  * a hundred traced, and with all of them. What spans cost is in it to the end: also packing and sending them. With
- * `--streamed` each round has a turn in a workspace with streams.
+ * `--streamed` each round has a turn in a workspace with streams. With `--citus` the Postgres is the Citus of CITUS_URL,
+ * coordinator and nodes, and what it costs is the sum of them.
  */
 
 /** Objects of each kind in one request, requests in one envelope, envelopes in one transaction: as under full load. */
@@ -132,15 +132,22 @@ async function apply(pool: Pool, texts: string[], users: KnownUsers): Promise<vo
   }
 }
 
-/** Microseconds of processor time for each object: of this process, and of Postgres, which may be behind with ticks of 10 ms. */
-async function cost<Result>(envelopes: number, postgresPid: number, work: () => Promise<Result> | Result) {
+/**
+ * Microseconds of processor time for each object: of this process, and of each server of Postgres, which may be behind with
+ * ticks of 10 ms. And objects a second.
+ */
+async function cost<Result>(envelopes: number, servers: Servers, work: () => Promise<Result> | Result) {
   const objects = envelopes * REQUESTS * EACH * trafficKinds.length;
-  const ofPostgres = () => readCpu({ postgres: postgresPid }).postgres ?? Number.NaN;
-  const [before, postgresBefore] = [process.cpuUsage(), ofPostgres()];
+  const ofPostgres = () => {
+    const used = readCpu(servers);
+    return Object.keys(servers).map((name) => used[name] ?? Number.NaN);
+  };
+  const [before, postgresBefore, from] = [process.cpuUsage(), ofPostgres(), performance.now()];
   const result = await work();
   const { user, system } = process.cpuUsage(before);
-  const postgres = ((ofPostgres() - postgresBefore) * 1e6) / objects;
-  return { result, each: (user + system) / objects, postgres };
+  const postgres = ofPostgres().map((used, place) => ((used - postgresBefore[place]!) * 1e6) / objects);
+  const rate = (objects / (performance.now() - from)) * 1000;
+  return { result, each: (user + system) / objects, postgres, rate };
 }
 
 function median(figures: number[]): number {
@@ -174,6 +181,7 @@ async function main(): Promise<void> {
     rounds,
     streamed,
     knownUsers,
+    citus,
     postgres: programs,
   } = new Command('npm run batches --')
     .description(
@@ -183,17 +191,16 @@ async function main(): Promise<void> {
     .option('--streamed', 'also in a workspace whose objects are written to the log of streams', false)
     .option('--known-users <number>', 'whom the worker remembers; 0: all are looked up', Number, 50_000)
     .option('--postgres <folder>', "the Postgres whose programs lie there, not npm's")
+    .option('--citus', 'a database on the Citus of CITUS_URL, which is on this machine', false)
     .parse(process.argv)
-    .opts<{ rounds: number; streamed: boolean; knownUsers: number; postgres?: string }>();
-  const environment = await startEnvironment(programs);
+    .opts<{ rounds: number; streamed: boolean; knownUsers: number; citus: boolean; postgres?: string }>();
+  const { url, servers, stop } = await openStore({ citus, programs });
   try {
-    const url = await environment.database('batches');
-    await migrate(url);
     const arms: Arm[] = TRACES.map((traces) => ({ traces, streamed: false }));
     if (streamed) arms.push({ traces: 'off', streamed });
-    await measure(rounds, { arms, knownUsers, url, pid: environment.postgresPid });
+    await measure(rounds, { arms, knownUsers, url, servers });
   } finally {
-    await environment.stop();
+    await stop();
   }
 }
 
@@ -207,11 +214,14 @@ async function workspaceOf(pool: Pool, arm: Arm): Promise<string> {
   return workspaceId;
 }
 
+/** Ids of the processes that are the Postgres, by name. */
+type Servers = Record<string, number>;
+
 interface Measured {
   arms: Arm[];
   knownUsers: number;
   url: string;
-  pid: number;
+  servers: Servers;
 }
 
 async function measure(rounds: number, { arms, knownUsers, ...postgres }: Measured): Promise<void> {
@@ -242,33 +252,46 @@ async function measure(rounds: number, { arms, knownUsers, ...postgres }: Measur
     arm,
     web: [] as number[],
     worker: [] as number[],
-    postgres: [] as number[],
+    postgres: [] as number[][],
+    rate: [] as number[],
   }));
   for (let round = 0; round < rounds; round++) {
     for (const { arm, ...parts } of figures) {
       const { traces } = arm;
-      const accepted = await cost(MEASURED, postgres.pid, () =>
+      const accepted = await cost(MEASURED, postgres.servers, () =>
         traced(traces, () => acceptAll(arm, MEASURED)),
       );
-      const applied = await cost(MEASURED, postgres.pid, () =>
+      const applied = await cost(MEASURED, postgres.servers, () =>
         traced(traces, () => applyAll(accepted.result)),
       );
       parts.web.push(accepted.each);
       parts.worker.push(applied.each);
       parts.postgres.push(applied.postgres);
+      parts.rate.push(applied.rate);
       process.stdout.write(
-        `${nameOf(arm)}: web ${accepted.each.toFixed(2)}, worker ${applied.each.toFixed(2)}, Postgres ${applied.postgres.toFixed(2)} µs\n`,
+        `${nameOf(arm)}: web ${accepted.each.toFixed(2)}, worker ${applied.each.toFixed(2)}, Postgres ${describe(applied.postgres)} µs, applied ${applied.rate.toFixed(0)} a second\n`,
       );
     }
   }
   const [off] = figures;
-  for (const { arm, web, worker, postgres: ofPostgres } of figures) {
+  for (const { arm, web, worker, postgres: ofPostgres, rate } of figures) {
     const beside = (of: number[], base: number[]) => of.map((each, round) => (each / base[round]! - 1) * 100);
     const more = `, more than off in the same round: web ${spread(beside(web, off!.web))}, worker ${spread(beside(worker, off!.worker))}`;
     process.stdout.write(
-      `median: ${nameOf(arm)}: web ${median(web).toFixed(2)}, worker ${median(worker).toFixed(2)}, Postgres ${median(ofPostgres).toFixed(2)} µs an object${arm === off!.arm ? '' : more}\n`,
+      `median: ${nameOf(arm)}: web ${median(web).toFixed(2)}, worker ${median(worker).toFixed(2)}, Postgres ${describe(medians(ofPostgres))} µs an object, applied ${median(rate).toFixed(0)} a second${arm === off!.arm ? '' : more}\n`,
     );
   }
+}
+
+/** Of each server. */
+function medians(rounds: number[][]): number[] {
+  return rounds[0]!.map((_, server) => median(rounds.map((round) => round[server]!)));
+}
+
+/** The sum, and of a Citus the coordinator and each node. */
+function describe(servers: number[]): string {
+  const sum = servers.reduce((total, one) => total + one, 0).toFixed(2);
+  return servers.length === 1 ? sum : `${sum} (${servers.map((one) => one.toFixed(2)).join(' + ')})`;
 }
 
 /** Median, and the middle half. */

@@ -107,7 +107,8 @@ async function startCollector(folder: string) {
   return { url, stop: () => process.stop() };
 }
 
-function binariesIn(folder: string): Binaries {
+/** The programs of a Postgres that lie in this folder. */
+export function binariesIn(folder: string): Binaries {
   // Before 17 Postgres has no locale of its own.
   const locale = ['--locale=C.UTF-8'];
   return { postgres: path.join(folder, 'postgres'), initdb: path.join(folder, 'initdb'), locale };

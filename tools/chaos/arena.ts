@@ -7,6 +7,7 @@ import { createLog } from '../../src/platform/log.ts';
 import { migrate } from '../../src/processes/migrate.ts';
 import { startPostgresOnPort } from '../../test/setup/postgres-on-port.ts';
 import { TEMPLATE } from '../../test/setup/template.ts';
+import { binariesIn } from '../bench/environment.ts';
 
 /** A Postgres of the suite's own, on loopback, in a folder that goes away with it. */
 export interface Arena {
@@ -15,11 +16,16 @@ export interface Arena {
   stop(): Promise<void>;
 }
 
-export async function openArena(): Promise<Arena> {
+/** @param programs folder of Postgres's programs; those from npm unless told */
+export async function openArena(programs?: string): Promise<Arena> {
   const folder = mkdtempSync(path.join(tmpdir(), 'penstock-chaos-'));
   // Postgres may run as another user, who has to pass.
   chmodSync(folder, 0o755);
-  const postgres = await startPostgresOnPort(path.join(folder, 'data'), createLog('test', 'warn'));
+  const postgres = await startPostgresOnPort(
+    path.join(folder, 'data'),
+    createLog('test', 'warn'),
+    programs === undefined ? undefined : binariesIn(programs),
+  );
   const template = await makeDatabase(postgres.url, TEMPLATE);
   await migrate(template);
   return {

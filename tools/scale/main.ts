@@ -5,12 +5,16 @@
  *
  *   npm run scale                                        1 to 8 workers, then 1 to 1,000 workspaces
  *   npm run scale -- --workers 1,2 --workspaces 1,100    some of them
+ *   CITUS_URL=postgres://… npm run scale -- --citus      on a Citus, coordinator and nodes on this machine
  *   npm run scale -- --cluster --edges 4 --workers 8 --lanes 16 --shards 1,4,16 --workspaces 16
  *
  * Prints objects/s and microseconds of processor time per object. Ends with 1 when an invariant is violated.
  */
+
+import { endLeftBehind } from '../../test/setup/left-behind.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
-import { openArena } from '../chaos/arena.ts';
+import { createDistributedDatabase } from '../../test/store/distributed-database.ts';
+import { type Arena, openArena } from '../chaos/arena.ts';
 import { createRandom } from '../load/random.ts';
 import { readOptions, type ScaleOptions } from './options.ts';
 import { describePoints, measurePoint, type Point, type Shape } from './point.ts';
@@ -30,11 +34,17 @@ function shapesOf({ workers, lanes, shards, workspaces, edges, cluster }: ScaleO
   return [...new Map(all.map((shape) => [JSON.stringify(shape), shape])).values()];
 }
 
+/** Distributed databases of the Citus of CITUS_URL. */
+const openCitus = (): Arena => ({
+  createDatabase: async () => ({ url: await createDistributedDatabase(), drop: endLeftBehind }),
+  stop: endLeftBehind,
+});
+
 async function main(): Promise<void> {
   const options = readOptions(process.argv);
   const random = createRandom(options.seed);
   const points: Point[] = [];
-  const arena = await openArena();
+  const arena = options.citus ? openCitus() : await openArena(options.postgres);
   try {
     for (const shape of shapesOf(options)) {
       const { url, drop } = await arena.createDatabase();

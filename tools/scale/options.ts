@@ -12,6 +12,10 @@ export interface ScaleOptions {
   edges: number;
   /** Three primaries with a replica each that is waited for, and not one Redis. */
   cluster: boolean;
+  /** Databases are those of the Citus of CITUS_URL, and not of a Postgres of its own. */
+  citus: boolean;
+  /** Folder of the programs of the Postgres of its own. */
+  postgres?: string;
   /** Objects per request, about. */
   objects: number;
   /** Of each of the two halves of a point: undisturbed, and with kills. */
@@ -32,6 +36,8 @@ export function readOptions(arguments_: string[]): ScaleOptions {
     .option('--shards <numbers>', 'shards, over which the workspaces are spread', numbers, [1])
     .option('--edges <number>', 'web processes', number, 1)
     .option('--cluster', 'a Redis Cluster of three primaries, each with a replica that is waited for', false)
+    .option('--citus', 'databases on the Citus of CITUS_URL, which is on this machine', false)
+    .option('--postgres <folder>', "the Postgres whose programs lie there, not npm's")
     .option('--workspaces <numbers>', 'workspaces that send evenly', numbers, [1, 10, 100, 1000])
     .option('--objects <number>', 'objects per request, about', number, 75)
     .option('--seconds <number>', 'length of each half of a point: undisturbed, and with kills', number, 5)

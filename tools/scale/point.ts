@@ -1,11 +1,10 @@
-import { readFileSync } from 'node:fs';
-import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { type Fleet, startFleetOn } from '../../test/setup/fleet.ts';
 import { endLeftBehind } from '../../test/setup/left-behind.ts';
 import { startRedisCluster, type TestCluster } from '../../test/setup/redis-cluster.ts';
 import { waitUntil } from '../../test/setup/wait-until.ts';
 import { costBetween, readCpu } from '../bench/cpu.ts';
+import { findServers } from '../bench/postgres-servers.ts';
 import { type Invariant, invariants } from '../chaos/check/finding.ts';
 import type { Load } from '../chaos/load/load.ts';
 import { pick } from '../load/random.ts';
@@ -66,6 +65,7 @@ export async function measurePoint(
   };
   const fleet = await startFleetOn(url, 'redis', { edges, workers, env, redis: cluster?.nodes[0] });
   try {
+    const servers = await findServers(url);
     const tenants = await createTenants(fleet, shape.workspaces, objects);
     // Before anybody has asked where they are.
     await fleet.pool.query(
@@ -84,13 +84,13 @@ export async function measurePoint(
     await sleep((warmUp ?? WARM_UP * (workers + edges)) * 1000);
     await fallBehind(fleet, seconds);
     const before = {
-      cpu: readCpu(await pidsOf(fleet, cluster)),
+      cpu: readCpu(pidsOf(fleet, servers, cluster)),
       objects: await tenants.processed(),
       at: performance.now(),
     };
     await sleep(seconds * 1000);
     const after = {
-      cpu: readCpu(await pidsOf(fleet, cluster)),
+      cpu: readCpu(pidsOf(fleet, servers, cluster)),
       objects: await tenants.processed(),
       at: performance.now(),
     };
@@ -145,15 +145,16 @@ function surprisesOf(loads: Load[]) {
   return loads.flatMap(({ surprises }) => surprises.map((what) => ({ invariant: 'I1' as const, what })));
 }
 
-async function pidsOf(fleet: Fleet, cluster?: TestCluster): Promise<Record<string, number>> {
-  const { rows } = await fleet.pool.query<{ folder: string }>(
-    `select current_setting('data_directory') as folder`,
-  );
-  const postgres = Number(readFileSync(path.join(rows[0]!.folder, 'postmaster.pid'), 'utf8').split('\n')[0]);
+/** @param servers of Postgres */
+function pidsOf(
+  fleet: Fleet,
+  servers: Record<string, number>,
+  cluster?: TestCluster,
+): Record<string, number> {
   const workers = fleet.workers.map(({ pid }, index) => [`worker${index}`, pid] as const);
   const webs = fleet.edges.map(({ pid }, index) => [`web${index}`, pid] as const);
   const nodes = (cluster?.nodes ?? [fleet.redis!]).map(({ pid }, index) => [`redis${index}`, pid] as const);
-  return { ...Object.fromEntries([...webs, ...workers, ...nodes]), postgres };
+  return { ...Object.fromEntries([...webs, ...workers, ...nodes]), ...servers };
 }
 
 /** Names without their prefix, and processes of one kind as one. */

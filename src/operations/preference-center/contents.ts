@@ -156,22 +156,22 @@ export async function createCenter(
     createdAt: now,
     updatedAt: now,
   };
-  return prisma
-    .$transaction(async (tx) => {
+  const create = () =>
+    prisma.$transaction(async (tx) => {
       // Whoever makes one at the same time counts afterwards.
       await tx.$queryRaw`select 1 as locked from workspaces where id = ${workspaceId}::uuid for no key update`;
       if ((await tx.preferenceCenter.count({ where: { workspaceId } })) >= MAX_CENTERS)
         throw new ApiError('tooManyPreferenceCenters');
       return tx.preferenceCenter.create({ data });
-    })
-    .catch(async (error: { code?: string }) => {
-      if (error.code !== 'P2002') throw error;
-      // Either key may have been in the way; only the name is something to change.
-      const named = await prisma.preferenceCenter.findUnique({
-        where: { workspaceId_name: { workspaceId, name } },
-      });
-      throw named ? new ApiError('nameTaken', name) : error;
     });
+  return againAfterDeadlock(create).catch(async (error: { code?: string }) => {
+    if (error.code !== 'P2002') throw error;
+    // Either key may have been in the way; only the name is something to change.
+    const named = await prisma.preferenceCenter.findUnique({
+      where: { workspaceId_name: { workspaceId, name } },
+    });
+    throw named ? new ApiError('nameTaken', name) : error;
+  });
 }
 
 /** Changes a center; undefined when there is none with this id. */
@@ -179,11 +179,30 @@ export async function updateCenter(
   { prisma }: Database,
   { workspaceId, id, contents: { options, ...contents }, now }: Omit<New, 'name'>,
 ): Promise<PreferenceCenter | undefined> {
-  const [updated] = await prisma.preferenceCenter.updateManyAndReturn({
-    where: { workspaceId, id },
-    data: { ...contents, ...(options && { options: options as Prisma.InputJsonObject }), updatedAt: now },
-  });
+  const update = () =>
+    prisma.preferenceCenter.updateManyAndReturn({
+      where: { workspaceId, id },
+      data: { ...contents, ...(options && { options: options as Prisma.InputJsonObject }), updatedAt: now },
+    });
+  const [updated] = await againAfterDeadlock(update);
   return updated;
+}
+
+/** Each takes the one of a deadlock that ends as its victim: of several at once all but one may. */
+const TRIES = 5;
+
+/**
+ * A table that every node has is locked as a whole by who writes it, and who makes a center has locked its workspace before: on
+ * a Citus those who change the center meanwhile lock the two in the other order. Whoever is ended for it has changed nothing.
+ */
+async function againAfterDeadlock<Result>(write: () => Promise<Result>): Promise<Result> {
+  for (let tries = 1; ; tries++) {
+    try {
+      return await write();
+    } catch (error) {
+      if ((error as { code?: string }).code !== 'P2034' || tries === TRIES) throw error;
+    }
+  }
 }
 
 const checkNew = compile(createBody);
