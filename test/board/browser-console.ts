@@ -13,7 +13,8 @@ import { DEFAULT_COMPANY } from './people.ts';
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** What runs, or loads something, wherever it is not escaped. */
-const script = '<img src="/healthz?x" onerror="document.title=\'run\'"><script>document.title="run"</script>';
+export const script =
+  '<img src="/healthz?x" onerror="document.title=\'run\'"><script>document.title="run"</script>';
 
 /** The same with Arabic, and with a character that turns around what stands behind it. */
 export const hostile = `${script} مريم \u202eZahra`;
@@ -66,6 +67,12 @@ function screensOfTurn(): Screen[] {
   const [wide, small] = [everyScreen[0]!, narrow];
   const unjudged = (screen: Screen) => ({ ...screen, rules: [] });
   return turn++ % 2 === 0 ? [unjudged(small), wide] : [unjudged(wide), small];
+}
+
+/** In the short form one of each kind of address: the part that it begins with, and how many it has. In the long form all. */
+export function oneOfAKind(places: string[]): string[] {
+  const kindOf = (place: string) => [place.split(/[/?]/)[1], place.split('?')[0]!.split('/').length].join();
+  return isLong ? places : [...new Map(places.map((place) => [kindOf(place), place])).values()];
 }
 
 /** Whatever reaches over the right side, and is not scrolled in its place. */
