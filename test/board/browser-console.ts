@@ -46,12 +46,13 @@ interface Screen {
   rules?: string[];
 }
 
+const wide: Screen = { width: 1280, colorScheme: 'light' };
 export const narrow: Screen = { width: 390, colorScheme: 'dark' };
 
 /** Each width has seen all rules once, and each scheme; the other two differ from them in colours alone. */
 const COLOURS = ['color-contrast', 'link-in-text-block'];
 const everyScreen: Screen[] = [
-  { width: 1280, colorScheme: 'light' },
+  wide,
   { width: 1280, colorScheme: 'dark', rules: COLOURS },
   narrow,
   { width: 390, colorScheme: 'light', rules: COLOURS },
@@ -64,14 +65,21 @@ const everyScreen: Screen[] = [
 let turn = 0;
 function screensOfTurn(): Screen[] {
   if (isLong) return everyScreen;
-  const [wide, small] = [everyScreen[0]!, narrow];
-  const unjudged = (screen: Screen) => ({ ...screen, rules: [] });
-  return turn++ % 2 === 0 ? [unjudged(small), wide] : [unjudged(wide), small];
+  return turn++ % 2 === 0 ? [unjudged[1]!, wide] : [unjudged[0]!, narrow];
 }
 
-/** In the short form one of each kind of address: the part that it begins with, and how many it has. In the long form all. */
+/** Both widths, without axe. */
+export const unjudged: Screen[] = [wide, narrow].map((screen) => ({ ...screen, rules: [] }));
+
+/**
+ * In the short form one of each kind of address: the part that it begins with, how many parts it has, and whether it asks
+ * for something. In the long form all.
+ */
 export function oneOfAKind(places: string[]): string[] {
-  const kindOf = (place: string) => [place.split(/[/?]/)[1], place.split('?')[0]!.split('/').length].join();
+  const kindOf = (place: string) => {
+    const [path, query] = place.split('?') as [string, string?];
+    return [path.split('/')[1], path.split('/').length, query === undefined].join();
+  };
   return isLong ? places : [...new Map(places.map((place) => [kindOf(place), place])).values()];
 }
 
