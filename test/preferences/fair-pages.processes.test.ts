@@ -183,9 +183,9 @@ test('a workspace whose template was slow leaves one process to the others', asy
     await renderer.render(workspace, { template, view: sampleView });
     ended.push(workspace);
   };
-  await Promise.all([render('slow', slowFor(2)), render('quick', 'x')]);
+  await Promise.all([render('slow', slowFor(5)), render('quick', 'x')]);
   ended.length = 0;
-  await Promise.all([render('slow', slowFor(2)), render('slow', slowFor(2)), render('quick', 'x')]);
+  await Promise.all([render('slow', slowFor(5)), render('slow', slowFor(5)), render('quick', 'x')]);
   expect(ended).toEqual(['quick', 'slow', 'slow']);
   await renderer.stop();
 });
