@@ -1,4 +1,5 @@
 import { defineConfig, type TestProjectInlineConfiguration } from 'vitest/config';
+import { isLong } from './test/setup/length.ts';
 import { keepTemporaryInMemory } from './test/setup/memory-folder.ts';
 import { Order } from './test/setup/order.ts';
 import { SlowestFiles } from './test/setup/slowest-files.ts';
@@ -16,6 +17,9 @@ import { SlowestFiles } from './test/setup/slowest-files.ts';
  * files of either follow each other in the same few processes: see test/setup/order.ts.
  */
 const RULES = 'test/**/*.rules.test.ts';
+
+/** Of the long form alone: what they ask is asked in the short one too, but not of everybody, everywhere, at every length. */
+const LONG = isLong ? [] : ['test/**/*.long.*'];
 
 /** Of the stores: they measure the memory of their own process, in which nobody may have been before. */
 const MEASURED = 'test/integrations/hostile-*.test.ts';
@@ -69,7 +73,7 @@ export default defineConfig({
         test: {
           name: 'servers',
           include: ['test/**/*.test.ts'],
-          exclude: [RULES, MEASURED, ...ALONE, '**/node_modules/**'],
+          exclude: [RULES, MEASURED, ...ALONE, ...LONG, '**/node_modules/**'],
           ...onServers,
         },
       },

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, onTestFinished, test } from 'vitest';
-import { type Backend, backends, type Fleet, type Member, startFleet } from './guarantees/fleet.ts';
+import { type Backend, eitherBackend, type Fleet, type Member, startFleet } from './guarantees/fleet.ts';
 import { createBareDatabase, startRedis, waitUntil } from './setup/fixtures.ts';
 import { leasePort } from './setup/ports.ts';
 import { startProcess } from './setup/processes.ts';
@@ -27,7 +27,7 @@ const missingWithoutPostgres: Record<Backend, string[]> = {
   postgres: ['postgres', 'queue'],
 };
 
-describe.each(backends)('/readyz, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('/readyz, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let postgres: StoreProxy;
   let redis: StoreProxy | undefined;

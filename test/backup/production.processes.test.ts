@@ -5,6 +5,7 @@ import { statusOf } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { startRedis, temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { findPostgresPrograms } from '../setup/installed.ts';
+import { isLong } from '../setup/length.ts';
 import { leasePort } from '../setup/ports.ts';
 import { startProcess, type TestProcess } from '../setup/processes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
@@ -72,9 +73,12 @@ const byDump: Way = {
   },
 };
 
-/** The Postgres from npm has no pg_dump: that way is tried where another one is installed. */
+/**
+ * The Postgres from npm has no pg_dump: that way is tried where another one is installed. In the short form it is the only
+ * one there, since test/backup/embedded keeps a data folder.
+ */
 const ways: [string, Way][] = [
-  ['its data folder', byFolder],
+  ...(isLong || !programs ? ([['its data folder', byFolder]] as [string, Way][]) : []),
   ...(programs ? ([['a dump', byDump]] as [string, Way][]) : []),
 ];
 

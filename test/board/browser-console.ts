@@ -13,7 +13,8 @@ import { DEFAULT_COMPANY } from './people.ts';
 const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
 /** What runs, or loads something, wherever it is not escaped. */
-const script = '<img src="/healthz?x" onerror="document.title=\'run\'"><script>document.title="run"</script>';
+export const script =
+  '<img src="/healthz?x" onerror="document.title=\'run\'"><script>document.title="run"</script>';
 
 /** The same with Arabic, and with a character that turns around what stands behind it. */
 export const hostile = `${script} مريم \u202eZahra`;
@@ -45,12 +46,13 @@ interface Screen {
   rules?: string[];
 }
 
+const wide: Screen = { width: 1280, colorScheme: 'light' };
 export const narrow: Screen = { width: 390, colorScheme: 'dark' };
 
 /** Each width has seen all rules once, and each scheme; the other two differ from them in colours alone. */
 const COLOURS = ['color-contrast', 'link-in-text-block'];
 const everyScreen: Screen[] = [
-  { width: 1280, colorScheme: 'light' },
+  wide,
   { width: 1280, colorScheme: 'dark', rules: COLOURS },
   narrow,
   { width: 390, colorScheme: 'light', rules: COLOURS },
@@ -63,9 +65,22 @@ const everyScreen: Screen[] = [
 let turn = 0;
 function screensOfTurn(): Screen[] {
   if (isLong) return everyScreen;
-  const [wide, small] = [everyScreen[0]!, narrow];
-  const unjudged = (screen: Screen) => ({ ...screen, rules: [] });
-  return turn++ % 2 === 0 ? [unjudged(small), wide] : [unjudged(wide), small];
+  return turn++ % 2 === 0 ? [unjudged[1]!, wide] : [unjudged[0]!, narrow];
+}
+
+/** Both widths, without axe. */
+export const unjudged: Screen[] = [wide, narrow].map((screen) => ({ ...screen, rules: [] }));
+
+/**
+ * In the short form one of each kind of address: the part that it begins with, how many parts it has, and whether it asks
+ * for something. In the long form all.
+ */
+export function oneOfAKind(places: string[]): string[] {
+  const kindOf = (place: string) => {
+    const [path, query] = place.split('?') as [string, string?];
+    return [path.split('/')[1], path.split('/').length, query === undefined].join();
+  };
+  return isLong ? places : [...new Map(places.map((place) => [kindOf(place), place])).values()];
 }
 
 /** Whatever reaches over the right side, and is not scrolled in its place. */

@@ -3,7 +3,11 @@ import { hostileNames, hostileShapes } from '../../tools/chaos/scenarios/15-host
 import { largeBodies } from '../../tools/chaos/scenarios/19-large-bodies.ts';
 import { slowSockets } from '../../tools/chaos/scenarios/20-slow-sockets.ts';
 import { sharedLimit } from '../../tools/chaos/scenarios/22-shared-limit.ts';
+import { isLong } from '../setup/length.ts';
 import { shortForms } from './short-form.ts';
 
+/** Beside no other load in test/contract/bodies, test/edge/hardening and test/security/held-connections. */
+const tooMuch = isLong ? [largeBodies, slowSockets] : [];
+
 // Clients ask for too much, too often, or too slowly.
-shortForms('redis', [hostileShapes, hostileNames, largeBodies, slowSockets, oneKey, sharedLimit]);
+shortForms('redis', [hostileShapes, hostileNames, ...tooMuch, oneKey, sharedLimit]);

@@ -243,7 +243,8 @@ describe('in a browser without any other network', () => {
     const plain = await openBrowser({ javaScriptEnabled: false });
     try {
       const page = await plain.newPage();
-      for (const { title } of readGuides()) {
+      // In the short form some: that each is there and linked is asked by test/docs/site.rules.test.ts.
+      for (const { title } of readGuides().filter((_, at) => isLong || at % 4 === 0)) {
         await page.goto(`${origin}/docs`);
         await page.getByRole('main').getByRole('link', { name: title, exact: true }).click();
         await page.getByRole('heading', { name: title, level: 1 }).waitFor();

@@ -3,7 +3,7 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { createEffects } from '../../src/queue/effects.ts';
 import type { Database } from '../../src/store/database.ts';
-import { backends, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import type { StoreProxy } from '../setup/proxy.ts';
@@ -83,7 +83,7 @@ describe('waiting for envelopes to take effect', () => {
   });
 });
 
-describe.each(backends)('a setting that workers do not come to, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('a setting that workers do not come to, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let news: string;
   beforeAll(async () => {

@@ -1,7 +1,7 @@
 import { spawnSync } from 'node:child_process';
 import { beforeAll, describe, expect, test } from 'vitest';
 import { listProcesses } from '../../src/store/processes.ts';
-import { backends, type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
+import { eitherBackend, type Fleet, type Member, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { findPromtool } from '../setup/installed.ts';
@@ -78,7 +78,7 @@ const shown: [string, 'web' | 'worker', RegExp, (value: number) => void][] = [
   ['integrations whose last sync failed', 'web', /^penstock_sync_failing_integrations/, exactly(1)],
 ];
 
-describe.each(backends)('/metrics after real traffic, queue on %s', (backend) => {
+describe.each(eitherBackend)('/metrics after real traffic, queue on %s', (backend) => {
   const pages = { web: '', worker: '' };
   let running: Fleet;
   let targets: { targets: string[]; labels: Record<string, string> }[] = [];

@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { allOperations } from '../../src/operations/index.ts';
-import { backends, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { createAccess } from '../setup/access.ts';
 import { type ApiAnswer, send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
@@ -24,7 +24,7 @@ import {
 const AT_ONCE = 24;
 const KILLS = lengthOf({ short: 4, long: 40 });
 
-describe.each(backends)('an edge dies with a keyed request in hand, the queue in %s', (backend) => {
+describe.each(eitherBackend)('an edge dies with a keyed request in hand, the queue in %s', (backend) => {
   let fleet: Fleet;
   beforeAll(async () => {
     // The lanes are closed for so long.

@@ -1,7 +1,7 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { type Backend, countProcessed, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { settled } from '../identity-model/run.ts';
-import { lengthOf } from '../setup/length.ts';
+import { isLong, lengthOf } from '../setup/length.ts';
 import { raiseLimits } from './limits.ts';
 import { patience, raceDeletes, raceMerges, readReturned, readSums } from './races.ts';
 
@@ -9,7 +9,7 @@ const SECONDS = Number(process.env.RACE_SECONDS ?? lengthOf({ short: 2, long: 60
 
 const fleets: { backend: Backend; lanes: number }[] = [
   { backend: 'redis', lanes: 4 },
-  { backend: 'postgres', lanes: 1 },
+  ...(isLong ? [{ backend: 'postgres', lanes: 1 } as const] : []),
 ];
 
 describe.each(fleets)('queue on $backend, $lanes lanes', ({ backend, lanes }) => {

@@ -1,12 +1,12 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { lengthOf } from '../setup/length.ts';
-import { backends, startFleet } from './fleet.ts';
+import { eitherBackend, startFleet } from './fleet.ts';
 import { expectEveryoneFound, type Moves, startMoves } from './movers.ts';
 
 const KILLS = lengthOf({ short: 2, long: 20 });
 const FREEZES = 1;
 
-describe.each(backends)(
+describe.each(eitherBackend)(
   'users change their address while workers are killed, frozen and stopped, four lanes; queue on %s',
   (backend) => {
     let fleet: Awaited<ReturnType<typeof startFleet>>;

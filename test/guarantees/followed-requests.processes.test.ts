@@ -8,12 +8,12 @@ import { liftLimits } from '../setup/examples.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { refuseEvents } from '../workers/batch.ts';
-import { backends, type Fleet, startFleet } from './fleet.ts';
+import { eitherBackend, type Fleet, startFleet } from './fleet.ts';
 
 const time = '2026-01-02T03:04:05Z';
 const UNKNOWN = { status: 404, body: { message: 'Nothing is known of an accepted request with this id' } };
 
-describe.each(backends)('G6: an accepted request can be followed; queue on %s, four lanes', (backend) => {
+describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s, four lanes', (backend) => {
   let fleet: Fleet;
   let on: PenstockOn;
   beforeAll(async () => {

@@ -2,7 +2,7 @@ import { beforeAll, describe, expect, test } from 'vitest';
 import { refusePoison, takePoison } from '../../tools/chaos/poison.ts';
 import { type PenstockOn, penstockOn } from '../admin/penstock.ts';
 import { waitUntil } from '../setup/fixtures.ts';
-import { backends, type Fleet, startFleet } from './fleet.ts';
+import { eitherBackend, type Fleet, startFleet } from './fleet.ts';
 import { type Answer, createClient } from './keep-alive-client.ts';
 
 const REASON = 'the store refuses poison';
@@ -12,7 +12,7 @@ const TIME = '2026-01-02T03:04:05.000Z';
 const REQUESTS = 8;
 const PER_ARRAY = 75;
 
-describe.each(backends)(
+describe.each(eitherBackend)(
   'one object in a full request is what no worker can apply; queue on %s',
   (backend) => {
     let fleet: Fleet;

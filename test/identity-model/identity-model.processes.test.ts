@@ -1,6 +1,6 @@
 import { describe, expect, test } from 'vitest';
 import { type Backend, startFleet } from '../guarantees/fleet.ts';
-import { lengthOf } from '../setup/length.ts';
+import { isLong, lengthOf } from '../setup/length.ts';
 import { runModel, settled } from './run.ts';
 import { describeCards, readStored } from './stored.ts';
 
@@ -8,7 +8,7 @@ const operations = Number(process.env.MODEL_OPERATIONS ?? lengthOf({ short: 800,
 const seed = Number(process.env.MODEL_SEED ?? Date.now() % 1_000_000);
 
 const fleets: { backend: Backend; lanes: number }[] = [
-  { backend: 'redis', lanes: 1 },
+  ...(isLong ? [{ backend: 'redis', lanes: 1 } as const] : []),
   { backend: 'redis', lanes: 4 },
   { backend: 'postgres', lanes: 1 },
 ];

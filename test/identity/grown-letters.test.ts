@@ -30,8 +30,8 @@ import { merge, remove } from './objects.ts';
 
 growingScene();
 
-const LETTERS = lengthOf({ short: 15_000, long: 100_000 });
-const FAILED_ROWS = lengthOf({ short: 8000, long: 50_000 });
+const LETTERS = lengthOf({ short: 8000, long: 100_000 });
+const FAILED_ROWS = lengthOf({ short: 4000, long: 50_000 });
 
 /**
  * Gives a user dead letters and failed rows past the lanes. Half of the letters failed before there was such a user, and

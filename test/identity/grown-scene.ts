@@ -22,9 +22,9 @@ export const FILLING = 240_000;
 export const DEADLINE = 3000;
 
 /** In the short form it is counted what a lane touches; in the long one there is enough of it to hold up a neighbour. */
-export const SUMS = lengthOf({ short: 20_000, long: 200_000 });
-export const TOKENS = lengthOf({ short: 6000, long: 50_000 });
-export const CHANGES = lengthOf({ short: 6000, long: 50_000 });
+export const SUMS = lengthOf({ short: 10_000, long: 200_000 });
+export const TOKENS = lengthOf({ short: 3000, long: 50_000 });
+export const CHANGES = lengthOf({ short: 3000, long: 50_000 });
 
 /** Rows of one user that a lane may touch, of all tables together: the rest is settled beside the lanes. */
 export const MOST_TOUCHED = 500;

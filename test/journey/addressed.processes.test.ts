@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
-import { backends } from '../guarantees/fleet.ts';
+import { eitherBackend } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
 import { ids, journey, time } from './scene.ts';
 
-describe.each(backends)('whom an object is about, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('whom an object is about, with the queue in %s', (backend) => {
   const { fleet, track, read, shows } = journey(backend);
 
   test('an email address of nobody makes one email-only profile, without alias', async () => {

@@ -1,11 +1,11 @@
 import { describe, expect, test } from 'vitest';
 import type { Json } from '../../src/profile/json.ts';
-import { backends } from '../guarantees/fleet.ts';
+import { eitherBackend } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { ids, journey, time } from './scene.ts';
 
-describe.each(backends)('what is tracked is read back, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('what is tracked is read back, with the queue in %s', (backend) => {
   const { fleet, track, shows } = journey(backend);
 
   test('standard attributes, and null removes one', async () => {

@@ -5,6 +5,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { packageRoot } from '../../src/platform/package-root.ts';
 import { openBrowser } from '../setup/browser.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { isLong } from '../setup/length.ts';
 import { createScene, type Scene } from './scene.ts';
 
 /** The one of the documentation. */
@@ -13,10 +14,13 @@ const template = (file: string, { news, offers }: { news: string; offers: string
     .replaceAll('NEWS_GROUP', news)
     .replaceAll('OFFERS_GROUP', offers);
 
-describe.each([
+/** Pages have no script: without any they are what test/preferences/page asks for by HTTP, and what the long form opens. */
+const ways = [
   { backend: 'redis', javaScriptEnabled: true },
-  { backend: 'postgres', javaScriptEnabled: false },
-] as const)(
+  ...(isLong ? [{ backend: 'postgres', javaScriptEnabled: false } as const] : []),
+] as const;
+
+describe.each(ways)(
   'a preference center in a browser, JavaScript: $javaScriptEnabled, queue in $backend',
   ({ backend, javaScriptEnabled }) => {
     let scene: Scene;

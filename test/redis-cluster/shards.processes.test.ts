@@ -5,11 +5,14 @@ import { spawnPenstock } from '../admin/spawn-penstock.ts';
 import { type Fleet, statusOf } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { isLong } from '../setup/length.ts';
 import type { TestCluster } from '../setup/redis-cluster.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
 import { startShards } from './shards-scene.ts';
 
 const SHARDS = 3;
+/** Whose primary goes: of the first shard, whose keys are those of an installation without any, and of others. */
+const AWAY = isLong ? [1, 0, 2] : [1, 0];
 const time = '2026-01-31T12:00:00.000Z';
 
 let cluster: TestCluster;
@@ -48,7 +51,7 @@ test('three shards are on three primaries, and what each workspace sends takes e
   }
 });
 
-test.each([1, 0, 2])('G5: without the primary of shard %i its workspaces alone are refused', async (away) => {
+test.each(AWAY)('G5: without the primary of shard %i its workspaces alone are refused', async (away) => {
   const others = [0, 1, 2].filter((shard) => shard !== away);
   const primary = await cluster.primaryOf(markOf(away));
   const user = `without ${away}`;

@@ -1,13 +1,13 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { READ_BACK_WITHIN } from '../../src/operations/subscription/asked.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { backends, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { send } from '../setup/api.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup } from '../setup/workspace.ts';
 
 /** From HTTP to Postgres and back, through processes of their own. */
-describe.each(backends)('subscriptions, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('subscriptions, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let news: string;
   let texts: string;

@@ -6,13 +6,14 @@ import { createRowReader } from '../../workers/sync/read.ts';
 import { createChunkSize } from '../../workers/sync/throttle.ts';
 import { workOff } from '../../workers/sync/work-run.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
 
 /** Milliseconds in which the engine could do a lot, if it did not wait. */
 const A_WHILE = 1000;
 
-describe.each(['redis', 'postgres'] as const)('live requests beside a sync, with the queue in %s', (kind) => {
+describe.each(eitherBackend)('live requests beside a sync, with the queue in %s', (kind) => {
   let scene: SyncScene;
   beforeAll(async () => {
     scene = await createSyncScene(kind, { workers: 0, lanes: 1 });

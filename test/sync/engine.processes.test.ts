@@ -5,10 +5,11 @@ import { stopTracing } from '../../src/platform/tracing.ts';
 import { workOff } from '../../workers/sync/work-run.ts';
 import { startCollector, traceTo } from '../setup/collector.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow, eventRow, users } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
 
-describe.each(['redis', 'postgres'] as const)('a run of a sync, with the queue in %s', (kind) => {
+describe.each(eitherBackend)('a run of a sync, with the queue in %s', (kind) => {
   let scene: SyncScene;
   beforeAll(async () => {
     scene = await createSyncScene(kind);

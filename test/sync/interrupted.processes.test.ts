@@ -4,11 +4,12 @@ import { forgetEnvelopes } from '../../src/store/ledger.ts';
 import type { SyncContext } from '../../workers/sync/context.ts';
 import { workOff } from '../../workers/sync/work-run.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow, eventRow, users } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
 
-describe.each(['redis', 'postgres'] as const)(
-  'a run that is left, or met by another, with the queue in %s',
+describe.each(eitherBackend)(
+  'a run of a sync that is left, or met by another one, with the queue in %s',
   (kind) => {
     let scene: SyncScene;
     beforeAll(async () => {

@@ -1,5 +1,5 @@
 import { beforeAll, describe, expect, test } from 'vitest';
-import { backends, type Fleet, startFleet } from '../guarantees/fleet.ts';
+import { eitherBackend, type Fleet, startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import {
@@ -26,7 +26,7 @@ const fill = `
          jsonb_build_object('name', 'row-' || n % 4000) as payload
   from generate_series(0, ${ROWS} - 1) as n`;
 
-describe.each(backends)('processes that end in the middle of a sync, with the queue in %s', (backend) => {
+describe.each(eitherBackend)('processes end in the middle of a sync, with the queue in %s', (backend) => {
   let fleet: Fleet;
   let asker: Asker;
   let integration: string;

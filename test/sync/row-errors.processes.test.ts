@@ -1,9 +1,10 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { workOff } from '../../workers/sync/work-run.ts';
+import { eitherBackend } from '../setup/fleet.ts';
 import { at, countingRow } from './memory-source.ts';
 import { createSyncScene, never, type SyncScene } from './scene.ts';
 
-describe.each(['redis', 'postgres'] as const)('rows that failed, with the queue in %s', (kind) => {
+describe.each(eitherBackend)('rows that failed, with the queue in %s', (kind) => {
   let scene: SyncScene;
   beforeAll(async () => {
     scene = await createSyncScene(kind);

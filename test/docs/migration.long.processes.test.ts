@@ -14,6 +14,10 @@ import { send } from '../setup/api.ts';
 import { temporaryFolder, waitUntil } from '../setup/fixtures.ts';
 import { endStarted, settingsWithCluster, startAndWait } from '../setup/npm-start.ts';
 
+/**
+ * In the long form alone: what the page's commands do is asked by test/import, test/export/round-trip and
+ * test/edge/proxy.processes.test.ts; here it is that the page says it rightly.
+ */
 const THEIR_KEY = 'a-key-that-clients-have-already-0123456789';
 const THEIR_HOST = 'https://rest.example.com';
 

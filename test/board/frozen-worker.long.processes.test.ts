@@ -8,6 +8,10 @@ import { leasePort } from '../setup/ports.ts';
 import { startProcess } from '../setup/processes.ts';
 import { signIn, troublesOf } from './browser-console.ts';
 
+/**
+ * In the long form alone. The short one has the sentence in diagnosis.rules.test.ts, the stream of parts in live.test.ts,
+ * and a page that changes by itself in browser-live.processes.test.ts.
+ */
 const password = 'correct horse';
 
 let fleet: Fleet;

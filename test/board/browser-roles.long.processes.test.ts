@@ -2,15 +2,13 @@ import type { BrowserContext, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openBrowser } from '../setup/browser.ts';
 import { waitUntil } from '../setup/fixtures.ts';
-import { isLong } from '../setup/length.ts';
 import { type HostileConsole, looksOf, openHostileConsole } from './browser-console.ts';
 import { inWorkspace } from './people.ts';
 
 /**
- * Whose page it is changes words, no look, and console-roles.test.ts asks every page as every role. So who may see all of a
- * workspace opens each page here, and of the others each one every third, in turns. In the long form each role opens all.
+ * In the long form alone: whose page it is changes words, no look. The short form has every page in a browser as who may
+ * see all (browser.processes.test.ts), and as each role by HTTP (console-roles.test.ts, console-places.test.ts).
  */
-const everyOther = isLong ? 1 : 3;
 
 describe('the console in a browser, role by role', () => {
   let scene: HostileConsole;
@@ -30,16 +28,15 @@ describe('the console in a browser, role by role', () => {
     const pages = await Promise.all([browser.newPage(), browser.newPage(), browser.newPage()]);
     for (const one of pages) await one.setViewportSize({ width: 390, height: 800 });
     let opened = 0;
-    for (const [turn, [role, permissions]] of Object.entries({ nothing: [], ...inWorkspace }).entries()) {
+    for (const [role, permissions] of Object.entries({ nothing: [], ...inWorkspace })) {
       const appGroups = [scene.shop, scene.hall].map((workspace) => ({ workspace, permissions, teams: [] }));
       const { visitor } = await scene.people.arrive([], { appGroups });
       const [name, value] = visitor.cookie().split('=') as [string, string];
       await browser.clearCookies();
       await browser.addCookies([{ name, value, url }]);
       const knows = permissions.some((one) => one === 'view_pii' || one === 'admin');
-      const part = permissions.some((one) => one === 'admin') ? 1 : everyOther;
       const statuses = new Map<string, number>();
-      for (const place of scene.places.filter((_, at) => (at + turn) % part === 0))
+      for (const place of scene.places)
         statuses.set(place, (await visitor.get(place, { accept: 'text/html' })).status);
       // Those that are closed look alike: one stands for them.
       const asked = [...statuses.keys()];
@@ -57,7 +54,7 @@ describe('the console in a browser, role by role', () => {
       };
       await Promise.all(pages.map(open));
     }
-    expect(opened).toBeGreaterThan(isLong ? 200 : 100);
+    expect(opened).toBeGreaterThan(200);
     for (const one of pages) await one.close();
   }, 180_000);
 

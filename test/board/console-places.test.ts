@@ -1,0 +1,87 @@
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { waitUntil } from '../setup/wait-until.ts';
+import { type HostileConsole, openHostileConsole, script } from './browser-console.ts';
+import { page } from './console-scene.ts';
+import { inWorkspace, type Visitor } from './people.ts';
+
+/**
+ * Every address of the console by HTTP, role by role. browser.processes.test.ts shows each of these pages to a browser,
+ * as who may see all of them; browser-roles.long.processes.test.ts as everybody.
+ */
+let scene: HostileConsole;
+beforeAll(async () => {
+  scene = await openHostileConsole();
+});
+afterAll(() => scene?.installation.stop());
+
+/** Somebody who has been given this in both workspaces whose data is hostile. */
+async function arrive(permissions: string[], company: string[] = []): Promise<Visitor> {
+  const appGroups = [scene.shop, scene.hall].map((workspace) => ({ workspace, permissions, teams: [] }));
+  return (await scene.people.arrive(company, { appGroups })).visitor;
+}
+
+/** Of every role each third page, in turns. */
+const PART = 3;
+
+test('whoever asks for a page is shown nobody’s name without the right to it, and no markup of the data', async () => {
+  let opened = 0;
+  for (const [turn, permissions] of [[], ...Object.values(inWorkspace)].entries()) {
+    const visitor = await arrive(permissions);
+    const knows = permissions.some((one) => one === 'view_pii' || one === 'admin');
+    for (const place of scene.places.filter((_, at) => (at + turn) % PART === 0)) {
+      const { status, text } = await page(visitor, place);
+      expect([permissions, place, status]).toEqual([
+        permissions,
+        place,
+        expect.toBeOneOf([200, 400, 403, 404]),
+      ]);
+      expect([permissions, place, text.includes(script)]).toEqual([permissions, place, false]);
+      const names = text.includes('ada@gmail.com');
+      if (!knows) expect([permissions, place, names]).toEqual([permissions, place, false]);
+      if (status === 200) opened++;
+    }
+  }
+  expect(opened).toBeGreaterThan(100);
+});
+
+const everything = [
+  ...['users', 'requests', 'dead-letters', 'syncs', 'groups', 'preference-centers', 'workspaces', 'keys'],
+  ...['segments', 'exports', 'streams'],
+  ...['accounts', 'teams', 'permission-sets', 'audit'],
+];
+
+/** What SCIM has given, and the first parts of the addresses that it opens. */
+const roles: [role: string, company: string[], permissions: string[], opens: string[]][] = [
+  ['looks at users', [], ['view_user_profile'], ['users']],
+  ['follows requests', [], ['dev_console'], ['requests', 'dead-letters']],
+  ['looks at keys', [], ['view_api_keys'], ['keys']],
+  ['administers the company', ['admin'], [], everything],
+];
+
+test.each(roles)('who %s sees such pages too, and no link that is closed', async (...given) => {
+  const [, company, permissions, opens] = given;
+  const visitor = await arrive(permissions, company);
+  const opened = new Set<string>();
+  const links = new Set<string>();
+  for (const place of scene.places) {
+    const { status, text } = await page(visitor, place);
+    if (status === 200) opened.add(place.split(/[/?]/)[1]!);
+    if (company.length === 0) expect([place, text.includes('ada@gmail.com')]).toEqual([place, false]);
+    for (const [, link] of text.matchAll(/<a [^>]*?href="(\/[^"]*)"/g))
+      links.add(link!.replaceAll('&amp;', '&'));
+  }
+  expect([...opened].sort()).toEqual(['', 'history', 'sessions', 'sign-out', ...opens].sort());
+  expect(links.size).toBeGreaterThan(5);
+  for (const link of links) {
+    let status = 503;
+    // A busy machine makes Postgres wait, which closes no page.
+    await waitUntil(
+      async () => {
+        ({ status } = await visitor.get(link, { accept: 'text/html' }));
+        return status !== 503;
+      },
+      { what: `an answer of ${link}` },
+    );
+    expect([link, status < 400]).toEqual([link, true]);
+  }
+});
