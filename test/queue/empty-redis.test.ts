@@ -76,7 +76,6 @@ test('a lane that stands at a fence whose other entries are lost goes on with wh
     apply: async ({ envelope }) => void applied.push(envelope),
     beside: { apply: async () => false, isFree: () => true },
     follow() {},
-    forget() {},
     abandon() {},
   };
   const lane = startLane(0, { connection: worker, coalescer, fences, config: config(), log: silent });

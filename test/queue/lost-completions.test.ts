@@ -36,7 +36,6 @@ test('a job that took effect is not kept as failed when the queue could not be t
     },
     beside: { apply: async () => false, isFree: () => true },
     follow() {},
-    forget() {},
     abandon() {},
   };
   await queue.add('envelope', { requests: [], objects: [] }, { jobId: uuidv7(), attempts: 1 });

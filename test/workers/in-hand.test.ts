@@ -31,7 +31,6 @@ async function startCutLane() {
     follow(_, heard) {
       follower = heard;
     },
-    forget() {},
     abandon() {},
   };
   const lane = startLane(0, { connection, coalescer, fences: {} as never, config, log: silent });

@@ -1,12 +1,22 @@
 import type pg from 'pg';
-import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
+import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { KnownUsers } from '../../workers/batch/known-users.ts';
 import { WHOLE } from '../../workers/batch/parts.ts';
 import { applyTogether } from '../../workers/batch/run.ts';
-import { identity, merge, remove } from '../identity/objects.ts';
+import { alias, identity, merge, remove } from '../identity/objects.ts';
+import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
-import { attributes, createStore, deliver, event, openPool } from './batch.ts';
+import {
+  attributes,
+  createStore,
+  deliver,
+  event,
+  openPool,
+  point,
+  waitForLocks,
+  waitingSince,
+} from './batch.ts';
 
 /**
  * What a worker process remembers of users never decides whom an object means. On a distributed Postgres nobody is
@@ -115,6 +125,14 @@ test('a user who is gone though nobody said so costs a try, and no attribute', a
   expect(await found('ann')).toMatchObject({ custom: { b: 2 } });
 });
 
+test('who was looked up in vain is not remembered any more', async () => {
+  await applyIn(here, event('ann'));
+  await rows('delete from profiles where workspace_id = $1');
+  await applyIn(here, { ...point('ann'), create: false });
+  await applyIn(here, event('ann'));
+  expect(await found('ann')).toMatchObject({ counted: { visited: 1 } });
+});
+
 test('custom attributes that are overwritten again and again stay within what they may take', async () => {
   const value = 'x'.repeat(20_000);
   const set = (place: number) => attributes('ann', { set: { [`attribute ${place}`]: value } });
@@ -125,13 +143,82 @@ test('custom attributes that are overwritten again and again stay within what th
   expect(Object.keys((await found('ann')).custom)).toHaveLength(13);
 });
 
-test('a workspace that was moved to another shard, and a store that was started again, are nobody whom a process knows', async (context) => {
-  context.skip(isDistributed(), 'nobody is remembered there');
-  await applyIn(here, event('ann'), event('bob'));
-  await rows("delete from profiles where workspace_id = $1 and external_id = 'ann'");
-  await rows('update workspaces set shard_moves = shard_moves + 1 where id = $1');
+test('who was found or made in a batch is that one for the rest of it, whoever was known before', async () => {
+  waitForLocks();
   await applyIn(here, event('ann'));
-  expect(await found('ann')).toMatchObject({ counted: { visited: 1 } });
+  const [{ id: gone }] = await rows('select id from profiles where workspace_id = $1');
+  const batch = deliver(workspace, [
+    attributes('ann', { set: { a: 1 } }),
+    // A round ends with who is deleted and named again.
+    remove('nobody'),
+    event('nobody'),
+    event('ann', 'came back'),
+  ]);
+  const other = await pool.connect();
+  let applied: Promise<unknown> | undefined;
+  try {
+    await other.query('begin');
+    await other.query('delete from profiles where workspace_id = $1', [workspace.id]);
+    applied = applyTogether(pool, [{ ...batch, lanes: 2 }], { ...WHOLE, users: here });
+    await waitUntil(() => waitingSince(pool), { what: 'the batch to come to lock her' });
+  } finally {
+    await other.query('commit');
+    other.release();
+  }
+  expect(await applied).toMatchObject({ kind: 'applied', objects: 4 });
+  const made = await found('ann');
+  expect(made.id).not.toBe(gone);
+  expect(made).toMatchObject({ custom: { a: 1 }, counted: { 'came back': 1 } });
+});
+
+describe('custom attributes stay within what they may take', () => {
+  const much = (name: string) => ({ [name]: 'x'.repeat(200_000) });
+  const byMail = attributes({ email: 'q@example.com' }, { change: { n: { inc: 1 } } });
+  const lettersOf = (end: Awaited<ReturnType<typeof applyIn>>) =>
+    end.kind === 'applied' ? end.deadLetters.length : Number.NaN;
+
+  test('when a round of the same batch has made them grow otherwise', async () => {
+    await applyIn(here, event('ann'), attributes('ann', { set: { a: 1 } }));
+    const end = await applyIn(
+      here,
+      attributes('ann', { standard: { email: 'q@example.com' }, set: much('first') }),
+      byMail,
+      attributes('bob', { set: { x: 1 } }),
+      attributes('ann', { set: much('second') }),
+    );
+    expect(lettersOf(end)).toBe(1);
+    expect(Object.keys((await found('ann')).custom).sort()).toEqual(['a', 'first', 'n']);
+  });
+
+  test('when they were looked up in an earlier round of the batch in which they grew', async () => {
+    await applyIn(here, attributes('ann', { set: { a: 1 } }));
+    await applyIn(
+      here,
+      // Looked up for a stored value, and not changed.
+      identity('alias_new', { external_id: 'ann', ...alias('label:name') }),
+      attributes('bob', { standard: { email: 'q@example.com' } }),
+      byMail,
+      attributes('bob', { set: { y: 1 } }),
+      attributes('ann', { set: much('first') }),
+    );
+    expect(lettersOf(await applyIn(here, attributes('ann', { set: much('second') })))).toBe(1);
+  });
+
+  test.each([
+    ['another process', () => there],
+    ['a batch that is bisected', () => undefined],
+  ])('when %s has made them grow meanwhile', async (_who, users) => {
+    await applyIn(here, attributes('ann', { set: { a: 1 } }));
+    const between = deliver(workspace, [attributes('ann', { set: much('first') })]);
+    await applyTogether(pool, [between], { ...WHOLE, users: users() });
+    expect(lettersOf(await applyIn(here, attributes('ann', { set: much('second') })))).toBe(1);
+    expect(Object.keys((await found('ann')).custom).sort()).toEqual(['a', 'first']);
+  });
+});
+
+test('a store that was started again is one of which a process knows nobody', async (context) => {
+  context.skip(isDistributed(), 'nobody is remembered there');
+  await applyIn(here, event('bob'));
   // Another server tells another time at which it was started.
   const other = openPool(
     `${url}${url.includes('?') ? '&' : '?'}options=-c%20search_path%3Drestarted,pg_catalog,public`,

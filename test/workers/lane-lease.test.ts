@@ -43,7 +43,6 @@ test('a lane that has just been taken is given up at once', async () => {
       apply: async () => {},
       beside: { apply: async () => false, isFree: () => true },
       follow() {},
-      forget() {},
       abandon() {},
     };
     const context = { connection, coalescer, fences: {} as never, config, log: silent };

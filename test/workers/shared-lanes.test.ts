@@ -43,7 +43,6 @@ function startWorker() {
     apply: async () => {},
     beside: { apply: async () => false, isFree: () => true },
     follow() {},
-    forget() {},
     abandon() {},
   };
   const lanes: Lanes = startLanes({

@@ -278,8 +278,6 @@ export function createCoalescer(pool: Pool, options: CoalescerOptions) {
     beside: besideLanes,
     /** From now on the lane hears of its transactions. */
     follow: followers.follow,
-    /** Another process may have worked the lanes that this one works from now on. */
-    forget: () => users?.forgetAll(),
     /** Stops retrying: what is not applied is delivered again to another worker. */
     abandon: () => abandon.abort(),
   };

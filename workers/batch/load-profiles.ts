@@ -48,8 +48,8 @@ export async function loadProfiles(
     // Who is known is gone, should somebody be gone: the next time all are looked up.
     const named = nameOnce(items, { profiles, users: look === 0 ? users : undefined });
     await sendTogether(tx, [
-      () => loadExternalIds(tx, profiles, named.external_id),
-      () => loadPlain(tx, profiles, named.plain),
+      () => loadExternalIds(tx, { profiles, users }, named.external_id),
+      () => loadPlain(tx, { profiles, users }, named.plain),
       () => loadAliases(tx, profiles, named.user_alias),
       () => loadServiceIds(tx, profiles, named.service_id),
       () => loadSharing(tx, profiles, { named: named.email, ...byEmail }),
@@ -58,7 +58,7 @@ export async function loadProfiles(
     ]);
     // Among more than are looked at, one who is touched here may be the one whom the address means.
     if (profiles.anyCut)
-      for (const plain of [named.plain, named.known]) await loadExternalIds(tx, profiles, plain);
+      for (const plain of [named.plain, named.known]) await loadExternalIds(tx, { profiles, users }, plain);
     const count = await lockChanged(tx, items, profiles);
     if (count !== undefined) return { profiles, count };
   }
@@ -149,9 +149,15 @@ function addressOf(identifier: Identifier): string {
   return 'email' in identifier ? identifier.email : identifier.phone;
 }
 
+/** Where what is found goes. */
+interface Into {
+  profiles: Profiles;
+  users: UsersOfBatch | undefined;
+}
+
 async function loadExternalIds(
   tx: Connection,
-  profiles: Profiles,
+  { profiles, users }: Into,
   { workspaceIds, values }: Named,
 ): Promise<void> {
   if (values.length === 0) return;
@@ -164,10 +170,15 @@ async function loadExternalIds(
   }
   if (found.length === values.length) return;
   const places = new Set(found.map(({ place }) => place));
-  await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => !places.has(index + 1) });
+  const isMissing = (index: number) => !places.has(index + 1);
+  await loadRenamed(tx, { profiles, users }, { workspaceIds, values, isMissing });
 }
 
-async function loadPlain(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
+async function loadPlain(
+  tx: Connection,
+  { profiles, users }: Into,
+  { workspaceIds, values }: Named,
+): Promise<void> {
   if (values.length === 0) return;
   const ids = await findIdsByExternalId(tx, workspaceIds, values);
   let missing = 0;
@@ -177,13 +188,17 @@ async function loadPlain(tx: Connection, profiles: Profiles, { workspaceIds, val
     else profiles.addPlain(workspaceIds[index]!, values[index]!, id);
   }
   if (missing > 0)
-    await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => ids[index] === null });
+    await loadRenamed(
+      tx,
+      { profiles, users },
+      { workspaceIds, values, isMissing: (index) => ids[index] === null },
+    );
 }
 
 /** Those whom nobody goes by now may have been renamed. */
 async function loadRenamed(
   tx: Connection,
-  profiles: Profiles,
+  { profiles, users }: Into,
   { workspaceIds, values, isMissing }: Omit<Named, 'names'> & { isMissing: (index: number) => boolean },
 ): Promise<void> {
   const renamed = await findByDeprecatedExternalId(
@@ -192,6 +207,9 @@ async function loadRenamed(
     values.filter((_, index) => isMissing(index)),
   );
   for (const row of renamed) profiles.addUnder({ external_id: row.deprecatedId }, row);
+  if (users)
+    for (let index = 0; index < values.length; index++)
+      if (isMissing(index)) users.miss(workspaceIds[index]!, values[index]!);
 }
 
 async function loadAliases(

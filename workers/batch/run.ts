@@ -224,6 +224,7 @@ async function applyClaimed(
   const envelopes = await endPart(tx, claimed, left);
   const seconds = (performance.now() - started) / 1000;
   const usage = tallyUsage(applied);
+  for (const { workspace_id, attributes } of usage) users?.count(workspace_id, attributes);
   const counts = { applied, namedElsewhere, deadLetters: lost.size, seconds, cut: envelopes };
   const [marked] = await sendTogether(tx, [
     () => replayed.length > 0 && markReplayed(tx, replayed),

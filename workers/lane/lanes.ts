@@ -88,7 +88,6 @@ export function startLanes(options: LanesOptions): Lanes {
   }
 
   const openLane = (lane: number): WorkedLane => {
-    coalescer.forget();
     let leave = (_version: number) => {};
     const left = new Promise<number>((resolve) => {
       leave = resolve;

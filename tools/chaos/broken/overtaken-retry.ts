@@ -27,7 +27,6 @@ export function createCoalescer(...[pool, { log }]: Parameters<typeof create>): 
     },
     beside: { apply: async () => false, isFree: () => true },
     follow() {},
-    forget() {},
     abandon() {},
   };
 }
