@@ -95,15 +95,6 @@ async function logged(written: Written, { streamed }: Terms): Promise<StreamEntr
   return toStreamEntries({ ...written, states }, streamed);
 }
 
-/**
- * Rows that come in the order of their keys find their places in the indexes side by side. The log of streams wants them in
- * the order of their objects; of one user they keep that.
- */
-function inOrderOfKeys({ events, purchases }: Changes): void {
-  for (const rows of [events, purchases])
-    rows.sort(({ profile_id: one }, { profile_id: other }) => (one < other ? -1 : one > other ? 1 : 0));
-}
-
 /** Notes what a round says of users for the batches that follow. */
 function learn(users: UsersOfBatch, { profiles, identity }: Changes): void {
   for (const workspaceId of ownersOf(identity)) users.change(workspaceId);
@@ -133,7 +124,6 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     // A mistake of ours: the object becomes a dead letter, and its lane goes on.
     if (folded === 0) throw new TypeError('the object needs a reload after each load');
     await terms.giveWay?.();
-    if (!terms.streamed?.size) inOrderOfKeys(changes);
     const sent = writeChanges(tx, changes, terms.now);
     const written = { ...sent, changes, round: round.slice(0, folded) };
     const [, entries] = await Promise.all([sent.stored, logged(written, terms)]);
