@@ -4,7 +4,6 @@ import { openWorkingProcess } from '../src/processes/process.ts';
 import { watchOldest } from '../src/queue/depth.ts';
 import { laneCount } from '../src/queue/shards.ts';
 import { createCoalescer } from './batch/coalescer.ts';
-import { KnownUsers } from './batch/known-users.ts';
 import { createFences, listenForFenceNews } from './fence/fences.ts';
 import { type Lanes, startLanes } from './lane/lanes.ts';
 import { createWorkerMetrics } from './metrics.ts';
@@ -37,7 +36,6 @@ async function main(): Promise<void> {
     log,
     onDeadLetters: (ids) => void deadLetters.show(ids),
     onTombstones: settling.wake,
-    users: new KnownUsers(config.KNOWN_USERS),
   });
   const fences = createFences({ pool, lanes: laneCount(config), metrics, log });
   // One lane meets no other.

@@ -132,11 +132,6 @@ export const settings = {
     { minimum: 1, maximum: 64, unit: 'shards' },
     'Sets of LANES lanes; a workspace has one, and each is one slot of a Redis Cluster, so that several primaries share the work. On the queue in Redis alone. The first process of an installation decides, as with LANES.',
   ),
-  KNOWN_USERS: integer(
-    50_000,
-    { minimum: 0, maximum: 10_000_000, unit: 'users' },
-    'Users whom one worker process remembers by their external ids, some 200 bytes each: whoever was named a moment ago is not looked up again. 0: all are looked up.',
-  ),
   MAX_BODY_BYTES: integer(
     4_194_304,
     { minimum: 1024, maximum: 67_108_864, unit: 'bytes' },

@@ -37,7 +37,7 @@ export async function findById(tx: Connection, workspaceIds: string[], ids: stri
   return rows;
 }
 
-/** Up to how many bytes custom attributes are so few that their size decides nothing. */
+/** Up to how many bytes custom attributes are little. */
 export const LITTLE_BYTES = 32_768;
 
 /** SQL: bytes of custom attributes. Unpacks what is compressed, and no more: what a value takes stands in front of it. */
@@ -51,8 +51,8 @@ export interface FoundProfile {
   email: string | null;
   phone: string | null;
   phoneValid: boolean | null;
-  /** What its custom attributes take as they are stored, not compressed. */
-  bytes: number;
+  /** Whether its custom attributes are so few that their size decides nothing. */
+  isLittle: boolean;
 }
 
 /** By the unique index profiles_external_id; locks nothing. */
@@ -63,7 +63,7 @@ const findByExternalIdStatement = `
     profiles.email,
     profiles.phone,
     profiles.phone_valid as "phoneValid",
-    ${attributesBytes} as bytes
+    ${attributesBytes} <= ${LITTLE_BYTES} as "isLittle"
   from unnest($1::uuid[], $2::text[]) with ordinality as wanted (workspace_id, external_id, place)
   cross join lateral (
     select profiles.*

@@ -9,9 +9,7 @@ import { everyStatementByIndex, openPool, type Pool } from '../../src/store/data
 import { createDestination } from '../../src/store/stream-destinations.ts';
 import { runCommand } from '../../test/setup/run-command.ts';
 import { createWorkspace } from '../../test/setup/workspace.ts';
-import { KnownUsers } from '../../workers/batch/known-users.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { WHOLE } from '../../workers/batch/parts.ts';
 import { applyTogether } from '../../workers/batch/run.ts';
 import { trafficKinds } from '../load/traffic.ts';
 import { accept, bodyOf, EACH } from './batches-of-web.ts';
@@ -36,12 +34,12 @@ const TOGETHER = 2;
 const WARM_UP = 60;
 const MEASURED = 120;
 
-async function apply(pool: Pool, texts: string[], users: KnownUsers): Promise<void> {
+async function apply(pool: Pool, texts: string[]): Promise<void> {
   for (let first = 0; first < texts.length; first += TOGETHER) {
     const deliveries: Delivery[] = texts
       .slice(first, first + TOGETHER)
       .map((text) => ({ id: uuidv7(), lane: 0, lanes: 1, envelope: decodeEnvelope(JSON.parse(text)) }));
-    const result = await applyTogether(pool, deliveries, { ...WHOLE, users });
+    const result = await applyTogether(pool, deliveries);
     if (result.kind !== 'applied' || result.deadLetters.length > 0) throw new Error('not all were applied');
   }
 }
@@ -94,7 +92,6 @@ async function main(): Promise<void> {
   const {
     rounds,
     streamed,
-    knownUsers,
     citus,
     postgres: programs,
   } = new Command('npm run batches --')
@@ -103,16 +100,15 @@ async function main(): Promise<void> {
     )
     .option('--rounds <number>', 'how often; the median counts', Number, 5)
     .option('--streamed', 'also in a workspace whose objects are written to the log of streams', false)
-    .option('--known-users <number>', 'whom the worker remembers; 0: all are looked up', Number, 50_000)
     .option('--postgres <folder>', "the Postgres whose programs lie there, not npm's")
     .option('--citus', 'a database on the Citus of CITUS_URL, which is on this machine', false)
     .parse(process.argv)
-    .opts<{ rounds: number; streamed: boolean; knownUsers: number; citus: boolean; postgres?: string }>();
+    .opts<{ rounds: number; streamed: boolean; citus: boolean; postgres?: string }>();
   const { url, servers, stop } = await openStore({ citus, programs });
   try {
     const arms: Arm[] = TRACES.map((traces) => ({ traces, streamed: false }));
     if (streamed) arms.push({ traces: 'off', streamed });
-    await measure(rounds, { arms, knownUsers, url, servers });
+    await measure(rounds, { arms, url, servers });
   } finally {
     await stop();
   }
@@ -133,12 +129,11 @@ type Servers = Record<string, number>;
 
 interface Measured {
   arms: Arm[];
-  knownUsers: number;
   url: string;
   servers: Servers;
 }
 
-async function measure(rounds: number, { arms, knownUsers, ...postgres }: Measured): Promise<void> {
+async function measure(rounds: number, { arms, ...postgres }: Measured): Promise<void> {
   const setup = openPool(postgres.url, 1);
   const workspaces = new Map<Arm, string>();
   for (const arm of arms) workspaces.set(arm, await workspaceOf(setup, arm));
@@ -154,11 +149,10 @@ async function measure(rounds: number, { arms, knownUsers, ...postgres }: Measur
     }
     return texts;
   };
-  const users = new KnownUsers(knownUsers);
   const applyAll = async (texts: string[]) => {
     // Connections look at their beginning whether there is tracing.
     const pool = openPool(postgres.url, 3, { session: everyStatementByIndex });
-    await apply(pool, texts, users);
+    await apply(pool, texts);
     await pool.end();
   };
   for (const arm of arms) await applyAll(await acceptAll(arm, WARM_UP));

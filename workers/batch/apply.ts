@@ -1,9 +1,7 @@
 import type { Connection } from '../../src/store/database.ts';
 import type { StreamEntries } from '../../src/store/stream-entries.ts';
-import { type Changes, ownersOf } from './changes.ts';
 import type { RefusedObject } from './failures.ts';
 import { fold } from './fold/fold.ts';
-import type { UsersOfBatch } from './known-users.ts';
 import { load } from './load.ts';
 import { joined, toStreamEntries, type Written } from './stream-entries.ts';
 import type { WorkItem } from './work-item.ts';
@@ -75,8 +73,6 @@ export interface Terms {
   /** Objects that the first round looks at; absent: all. */
   size?: number;
   poison: Poison;
-  /** What is known of users; absent: nothing. */
-  users?: UsersOfBatch;
   /** Workspaces whose changes go into the log of streams; absent: none. */
   streamed?: ReadonlySet<string>;
   /** Between two steps: see `Part` in parts.ts. */
@@ -93,12 +89,6 @@ async function logged(written: Written, { streamed }: Terms): Promise<StreamEntr
   if (!streamed || streamed.size === 0) return [];
   const states = written.changes.states.changes.length > 0 ? await written.stored : [];
   return toStreamEntries({ ...written, states }, streamed);
-}
-
-/** Notes what a round says of users for the batches that follow. */
-function learn(users: UsersOfBatch, { profiles, identity }: Changes): void {
-  for (const workspaceId of ownersOf(identity)) users.change(workspaceId);
-  for (const profile of profiles.all()) users.learn(profile);
 }
 
 /**
@@ -128,7 +118,6 @@ export async function applySome(tx: Connection, items: WorkItem[], terms: Terms)
     const written = { ...sent, changes, round: round.slice(0, folded) };
     const [, entries] = await Promise.all([sent.stored, logged(written, terms)]);
     await terms.giveWay?.();
-    if (terms.users) learn(terms.users, changes);
     applied.entries = joined(applied.entries, entries);
     applied.refused.push(...changes.refused);
     applied.namedElsewhere.push(...changes.namedElsewhere);

@@ -2,7 +2,6 @@ import type { Log } from '../../src/platform/log.ts';
 import type { Pool } from '../../src/store/database.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
 import type { BatchResult } from './failures.ts';
-import type { KnownUsers } from './known-users.ts';
 import type { Delivery } from './open.ts';
 import { countObjects, type HandedIn, PART_MS, WHOLE, workspacesOf } from './parts.ts';
 import { applyTogether } from './run.ts';
@@ -61,7 +60,6 @@ interface BesideOptions {
   signal: AbortSignal;
   way: Way;
   report(deliveries: Delivery[], result: BatchResult, milliseconds: number): void;
-  users: KnownUsers | undefined;
   hasConnection(): boolean;
   /** Whether something is known against an envelope. */
   isSuspect(id: string): boolean;
@@ -74,7 +72,7 @@ export type Beside = ReturnType<typeof createBeside>;
  * all that stands in front of them. One such transaction at a time, tried once: what does not take effect by it still waits.
  */
 export function createBeside(options: BesideOptions) {
-  const { pool, log, signal, way, report, users, hasConnection, isSuspect } = options;
+  const { pool, log, signal, way, report, hasConnection, isSuspect } = options;
   let isBusy = false;
 
   const isFree = () => !isBusy && !signal.aborted && hasConnection();
@@ -88,7 +86,7 @@ export function createBeside(options: BesideOptions) {
     try {
       // Each workspace has a transaction of its own where tables lie apart, and what is left would wait behind the flood.
       const shares = (await isDistributed(pool)) ? new Set(deliveries.flatMap(workspacesOf)).size : 1;
-      const part = { ...WHOLE, milliseconds: PART_MS * shares, users };
+      const part = { ...WHOLE, milliseconds: PART_MS * shares };
       const result = await way.during(() => applyTogether(pool, deliveries, part));
       report(deliveries, result, performance.now() - started);
       return result.kind === 'skipped' || result.left === undefined;

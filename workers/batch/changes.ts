@@ -76,13 +76,6 @@ export function noIdentityChanges(): IdentityChanges {
   };
 }
 
-/** The workspaces in which they change whom names mean; one may stand there more than once. */
-export function ownersOf(changes: IdentityChanges): string[] {
-  const { merges, externalIds, deprecated, undeprecated, deleted } = changes;
-  const rows = [...merges, ...externalIds, ...deprecated, ...undeprecated];
-  return [...rows.map((row) => row.workspace_id), ...deleted.map(({ workspaceId }) => workspaceId)];
-}
-
 export function emptyChanges({
   crowdedEmails,
   ...loaded

@@ -13,7 +13,6 @@ import {
   triesOf,
 } from './failures.ts';
 import { createFollowers } from './followers.ts';
-import type { KnownUsers } from './known-users.ts';
 import { createLate } from './late.ts';
 import type { Delivery } from './open.ts';
 import {
@@ -55,8 +54,6 @@ interface CoalescerOptions {
   onDeadLetters?(ids: string[]): void;
   /** Told that something is left to do beside the lanes. */
   onTombstones?(): void;
-  /** Users whom earlier batches had in hand; absent: all are looked up. */
-  users?: KnownUsers | undefined;
 }
 
 /**
@@ -70,8 +67,7 @@ interface CoalescerOptions {
  * the objects may be to blame the batch is taken apart. Each lane goes on for itself, beside the others, and each envelope
  * in it by bisection, until the object is found.
  */
-export function createCoalescer(pool: Pool, options: CoalescerOptions) {
-  const { metrics, log, onDeadLetters, onTombstones, users } = options;
+export function createCoalescer(pool: Pool, { metrics, log, onDeadLetters, onTombstones }: CoalescerOptions) {
   let held: HandedIn[] = [];
   /** Lanes of which a part is in a transaction: what is held of them comes behind that part. */
   const lanesInWork = new Set<number>();
@@ -216,10 +212,7 @@ export function createCoalescer(pool: Pool, options: CoalescerOptions) {
         const wait = nextWait();
         const started = performance.now();
         try {
-          const result = await applyTogether(pool, deliveries, {
-            ...turns.nextPart(),
-            ...{ giveWay: way.give, users },
-          });
+          const result = await applyTogether(pool, deliveries, { ...turns.nextPart(), giveWay: way.give });
           report(deliveries, result, performance.now() - started);
           turns.note(deliveries, result);
           return (result.kind === 'applied' && result.left) || NOTHING;
@@ -266,7 +259,7 @@ export function createCoalescer(pool: Pool, options: CoalescerOptions) {
 
   function openBeside() {
     return createBeside({
-      ...{ pool, log, way, report, signal: abandon.signal, users },
+      ...{ pool, log, way, report, signal: abandon.signal },
       hasConnection: () => transactions < connections,
       isSuspect: apart.knows,
     });

@@ -15,15 +15,13 @@ import {
   findById,
   findByPhone,
   findIdsByExternalId,
-  LITTLE_BYTES,
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
 import { ByIdentifier, type Kind, kindOf } from './by-identifier.ts';
-import type { KnownUser, UsersOfBatch } from './known-users.ts';
 import { candidateLoads } from './load-candidates.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
-import { lockChanged, overwrites } from './lock.ts';
+import { lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
 import { isTrack, type WorkItem } from './work-item.ts';
 
@@ -41,15 +39,14 @@ const MAX_LOOKS = 5;
 export async function loadProfiles(
   tx: Connection,
   items: WorkItem[],
-  { now, users }: { now: number; users: UsersOfBatch | undefined },
+  now: number,
 ): Promise<{ profiles: Profiles; count: number }> {
+  const named = nameOnce(items);
   for (let look = 0; look < MAX_LOOKS; look++) {
     const profiles = new Profiles(now);
-    // Who is known is gone, should somebody be gone: the next time all are looked up.
-    const named = nameOnce(items, { profiles, users: look === 0 ? users : undefined });
     await sendTogether(tx, [
-      () => loadExternalIds(tx, { profiles, users }, named.external_id),
-      () => loadPlain(tx, { profiles, users }, named.plain),
+      () => loadExternalIds(tx, profiles, named.external_id),
+      () => loadPlain(tx, profiles, named.plain),
       () => loadAliases(tx, profiles, named.user_alias),
       () => loadServiceIds(tx, profiles, named.service_id),
       () => loadSharing(tx, profiles, { named: named.email, ...byEmail }),
@@ -57,8 +54,7 @@ export async function loadProfiles(
       ...candidateLoads(tx, profiles, items),
     ]);
     // Among more than are looked at, one who is touched here may be the one whom the address means.
-    if (profiles.anyCut)
-      for (const plain of [named.plain, named.known]) await loadExternalIds(tx, { profiles, users }, plain);
+    if (profiles.anyCut) await loadExternalIds(tx, profiles, named.plain);
     const count = await lockChanged(tx, items, profiles);
     if (count !== undefined) return { profiles, count };
   }
@@ -69,8 +65,6 @@ export async function loadProfiles(
 interface AllNamed extends Record<Kind, Named> {
   /** External ids that only events and purchases name: of their users nothing but the id is needed. */
   plain: Named;
-  /** External ids of users whom an earlier batch had in hand, and of whom no more is needed: they are not looked up. */
-  known: Named;
 }
 
 interface Named {
@@ -80,11 +74,8 @@ interface Named {
   names: string[];
 }
 
-/** The identifiers of a round, each once. Takes in whoever is known well enough. */
-function nameOnce(
-  items: WorkItem[],
-  { profiles, users }: { profiles: Profiles; users: UsersOfBatch | undefined },
-): AllNamed {
+/** The identifiers of a round, each once. */
+function nameOnce(items: WorkItem[]): AllNamed {
   const empty = (): Named => ({ workspaceIds: [], values: [], names: [] });
   const named = {
     external_id: empty(),
@@ -93,10 +84,9 @@ function nameOnce(
     email: empty(),
     phone: empty(),
     plain: empty(),
-    known: empty(),
   };
   const seen = new ByIdentifier<true>();
-  const [activity, blind]: [WorkItem<TrackObject>[], WorkItem<TrackObject>[]] = [[], []];
+  const activity: WorkItem<TrackObject>[] = [];
   const name = (workspaceId: string, identifier: Identifier) => {
     if (seen.has(workspaceId, identifier)) return;
     seen.set(workspaceId, identifier, true);
@@ -114,32 +104,17 @@ function nameOnce(
       }
     } else if (item.object.kind !== 'attributes' && 'external_id' in item.object.identifier)
       activity.push(item);
-    else if (users && isBlind(item)) blind.push(item);
     else if (item.object.identifier) name(workspaceId, item.object.identifier);
   }
-  const rest = (some: WorkItem<TrackObject>[], unknown: Named, isEnough: (user: KnownUser) => boolean) => {
-    for (const { workspaceId, object } of some) {
-      const identifier = object.identifier as { external_id: string };
-      if (seen.has(workspaceId, identifier)) continue;
-      seen.set(workspaceId, identifier, true);
-      const { external_id } = identifier;
-      const user = users?.find(workspaceId, external_id);
-      const { workspaceIds, values } = user && isEnough(user) ? named.known : unknown;
-      workspaceIds.push(workspaceId);
-      values.push(external_id);
-      if (values === named.known.values) profiles.addKnown(workspaceId, external_id, user!);
-    }
-  };
-  // Before those who are named by events and purchases as well, for which less is enough.
-  rest(blind, named.external_id, ({ bytes }) => bytes !== undefined && bytes <= LITTLE_BYTES);
-  rest(activity, named.plain, () => true);
+  const { workspaceIds, values } = named.plain;
+  for (const { workspaceId, object } of activity) {
+    const identifier = object.identifier as { external_id: string };
+    if (seen.has(workspaceId, identifier)) continue;
+    seen.set(workspaceId, identifier, true);
+    workspaceIds.push(workspaceId);
+    values.push(identifier.external_id);
+  }
   return named;
-}
-
-/** Whether an object overwrites attributes of somebody whom no other lane changes: their size is all that is needed. */
-function isBlind({ object, lanes = 1 }: WorkItem<TrackObject>): boolean {
-  const { kind, identifier } = object;
-  return kind === 'attributes' && lanes === 1 && 'external_id' in (identifier ?? {}) && overwrites(object);
 }
 
 function addressOf(identifier: Identifier): string {
@@ -149,36 +124,25 @@ function addressOf(identifier: Identifier): string {
   return 'email' in identifier ? identifier.email : identifier.phone;
 }
 
-/** Where what is found goes. */
-interface Into {
-  profiles: Profiles;
-  users: UsersOfBatch | undefined;
-}
-
 async function loadExternalIds(
   tx: Connection,
-  { profiles, users }: Into,
+  profiles: Profiles,
   { workspaceIds, values }: Named,
 ): Promise<void> {
   if (values.length === 0) return;
   const found = await findByExternalId(tx, workspaceIds, values);
-  for (const { place, id, email, phone, phoneValid, bytes } of found) {
+  for (const { place, id, email, phone, phoneValid, isLittle } of found) {
     const workspaceId = workspaceIds[place - 1]!;
     const externalId = values[place - 1]!;
     const row = { workspaceId, id, externalId, email, phone, phoneValid };
-    profiles.addUnder({ external_id: externalId }, row).storedBytes = bytes;
+    profiles.addUnder({ external_id: externalId }, row).isLittle = isLittle;
   }
   if (found.length === values.length) return;
   const places = new Set(found.map(({ place }) => place));
-  const isMissing = (index: number) => !places.has(index + 1);
-  await loadRenamed(tx, { profiles, users }, { workspaceIds, values, isMissing });
+  await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => !places.has(index + 1) });
 }
 
-async function loadPlain(
-  tx: Connection,
-  { profiles, users }: Into,
-  { workspaceIds, values }: Named,
-): Promise<void> {
+async function loadPlain(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
   if (values.length === 0) return;
   const ids = await findIdsByExternalId(tx, workspaceIds, values);
   let missing = 0;
@@ -188,17 +152,13 @@ async function loadPlain(
     else profiles.addPlain(workspaceIds[index]!, values[index]!, id);
   }
   if (missing > 0)
-    await loadRenamed(
-      tx,
-      { profiles, users },
-      { workspaceIds, values, isMissing: (index) => ids[index] === null },
-    );
+    await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => ids[index] === null });
 }
 
 /** Those whom nobody goes by now may have been renamed. */
 async function loadRenamed(
   tx: Connection,
-  { profiles, users }: Into,
+  profiles: Profiles,
   { workspaceIds, values, isMissing }: Omit<Named, 'names'> & { isMissing: (index: number) => boolean },
 ): Promise<void> {
   const renamed = await findByDeprecatedExternalId(
@@ -207,9 +167,6 @@ async function loadRenamed(
     values.filter((_, index) => isMissing(index)),
   );
   for (const row of renamed) profiles.addUnder({ external_id: row.deprecatedId }, row);
-  if (users)
-    for (let index = 0; index < values.length; index++)
-      if (isMissing(index)) users.miss(workspaceIds[index]!, values[index]!);
 }
 
 async function loadAliases(

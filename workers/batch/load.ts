@@ -3,7 +3,6 @@ import { findCrowdedEmails } from '../../src/store/email-addresses.ts';
 import { findPushTokens } from '../../src/store/push-tokens.ts';
 import { findGroups, type Group } from '../../src/store/subscription-states.ts';
 import { type Changes, emptyChanges } from './changes.ts';
-import type { UsersOfBatch } from './known-users.ts';
 import { loadDeprecated, loadLabels, loadProfiles } from './load-profiles.ts';
 import { loadStates } from './load-states.ts';
 import { scoped, type WorkItem } from './work-item.ts';
@@ -16,13 +15,13 @@ import { scoped, type WorkItem } from './work-item.ts';
 export async function load(
   tx: Connection,
   wanted: WorkItem[],
-  { now, poison, users }: { now: string; poison: ReadonlyMap<string, string>; users?: UsersOfBatch },
+  { now, poison }: { now: string; poison: ReadonlyMap<string, string> },
 ): Promise<{ changes: Changes; round: WorkItem[] }> {
   // What a poison object names may be what no statement takes.
   const isSound = ({ object }: WorkItem) => !poison.has(object.id);
   const asked = poison.size === 0 ? wanted : wanted.filter(isSound);
   const [{ profiles, count }, groups, ownedTokens, crowdedEmails] = await Promise.all([
-    loadProfiles(tx, asked, { now: Date.parse(now), users }),
+    loadProfiles(tx, asked, Date.parse(now)),
     loadGroups(tx, asked),
     loadOwnedTokens(tx, asked),
     loadCrowdedEmails(tx, asked),

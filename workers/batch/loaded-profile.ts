@@ -1,9 +1,8 @@
 import type { AttributeChange, StandardAttributes } from '../../src/profile/attribute-rule.ts';
 import type { Address } from '../../src/profile/identifier.ts';
-import { LITTLE_BYTES, MAX_HOLDERS, type ProfileRow } from '../../src/store/identifiers.ts';
+import { MAX_HOLDERS, type ProfileRow } from '../../src/store/identifiers.ts';
 import { ByIdentifier } from './by-identifier.ts';
 import { CustomAttributes } from './fold/custom-attributes.ts';
-import type { KnownUser } from './known-users.ts';
 
 /** Who has which email and phone as a round is folded, and in which order. */
 export class Sharing {
@@ -136,12 +135,8 @@ export class LoadedProfile {
   phoneValid: boolean | null;
   /** Only its id was asked for: whether it has addresses is not known, and not needed as long as nothing changes it. */
   isPlain = false;
-  /** Bytes at most of its stored custom attributes; undefined: not known. */
-  storedBytes: number | undefined;
-  /** Its custom attributes are overwritten only, and were little: it is not locked, and how many bytes are added is known. */
-  isBlind = false;
-  /** Where an earlier batch knew it; undefined: it was looked up. */
-  known: KnownUser | undefined;
+  /** Its stored custom attributes are known to be little. */
+  isLittle = false;
   /** Place in the batch of the last object that named it; -1: none. */
   touched = -1;
   /** Place in the batch of the last object that changed it; -1: none. */
@@ -181,18 +176,6 @@ export class LoadedProfile {
   get columns(): Columns {
     this.#columns ??= {};
     return this.#columns;
-  }
-
-  /** Whether its stored custom attributes are known to be little. */
-  get isLittle(): boolean {
-    return this.storedBytes !== undefined && this.storedBytes <= LITTLE_BYTES;
-  }
-
-  /** Bytes at most of its custom attributes once the round is written; undefined: not known. */
-  get bytesAtMost(): number | undefined {
-    if (this.isNew) return this.#custom?.bytes ?? 0;
-    if (!this.changed) return this.storedBytes;
-    return this.isBlind ? this.storedBytes! + Math.max(0, this.custom.bytes) : undefined;
   }
 
   /** Whether its row has to be written. */

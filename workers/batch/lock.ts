@@ -75,7 +75,7 @@ export async function lockChanged(
   if (wanted.size === 0) return items.length;
   const asked: { profile: LoadedProfile; keys: ReadonlySet<string>; measured: boolean }[] = [];
   for (const [profile, { objects, measured, isBlind }] of wanted)
-    if (isBlind) overwriteOnly(profile);
+    if (isBlind) profile.custom.hold(LITTLE);
     else asked.push({ profile, keys: keysOf(objects), measured });
   if (asked.length === 0) return items.length;
   const locked = await lockProfiles(tx, asked);
@@ -94,11 +94,6 @@ export async function lockChanged(
   const count = countOfRound(items, profiles, large);
   await holdLarge(tx, wantedBy(items.slice(0, count), profiles), large);
   return count;
-}
-
-function overwriteOnly(profile: LoadedProfile): void {
-  profile.isBlind = true;
-  profile.custom.hold(LITTLE);
 }
 
 /** Another lane may have changed who is chosen, before the locks were there. */
@@ -225,7 +220,7 @@ function wantedBy(items: WorkItem[], profiles: Profiles): Wanted {
 }
 
 /** Whether what an object does to its user depends on nothing that is stored: neither values nor addresses. */
-export function overwrites({
+function overwrites({
   change,
   standard,
   email_subscribe,

@@ -11,7 +11,6 @@ import type { NewAlias } from '../../src/store/aliases.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
 import { ByIdentifier } from './by-identifier.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
-import type { KnownUser } from './known-users.ts';
 import { LoadedProfile, Sharing } from './loaded-profile.ts';
 import { RELOAD } from './work-item.ts';
 
@@ -65,8 +64,8 @@ export class Profiles {
     return profile;
   }
 
-  /** Takes in a stored profile of which nothing but the id was asked for, or is known. */
-  addPlain(workspaceId: string, externalId: string, id: string): LoadedProfile {
+  /** Takes in a stored profile of which nothing but the id was asked for. */
+  addPlain(workspaceId: string, externalId: string, id: string): void {
     let profile = this.get(workspaceId, id);
     if (!profile) {
       const row: ProfileRow = { workspaceId, id, externalId, email: null, phone: null, phoneValid: null };
@@ -74,14 +73,6 @@ export class Profiles {
       profile.isPlain = true;
     }
     this.#byIdentifier.set(workspaceId, { external_id: externalId }, profile);
-    return profile;
-  }
-
-  /** Takes in a stored profile that an earlier batch had in hand. */
-  addKnown(workspaceId: string, externalId: string, user: KnownUser): void {
-    const profile = this.addPlain(workspaceId, externalId, user.id);
-    profile.known = user;
-    profile.storedBytes = user.bytes;
   }
 
   /** Whether an address of some has more holders than were looked at. */

@@ -10,20 +10,22 @@ import {
   type Pool,
   sendTogether,
 } from '../../src/store/database.ts';
-import { markReplayed } from '../../src/store/dead-letters.ts';
+import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
 import { isDistributed, takePlace } from '../../src/store/distributed.ts';
+import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { recordWhole } from '../../src/store/ledger.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
-import { applySome } from './apply.ts';
+import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
 import { endedOf, notAppliedBefore, type Share, sharesOf, together, untouched } from './by-workspace.ts';
-import { type Claimed, claim, endPart, withoutDone } from './claim.ts';
 import { type BatchResult, classify } from './failures.ts';
-import type { UsersOfBatch } from './known-users.ts';
-import { type Delivery, open } from './open.ts';
-import { type Part, WHOLE } from './parts.ts';
+import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
+import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
 import { tallyLanes, tallyUsage } from './report.ts';
-import { type Apply, applyStretches, type RunOptions } from './stretches.ts';
+import type { WorkItem } from './work-item.ts';
+
+/** What is applied of a batch at once. */
+type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
 
 /**
  * Statements of a batch take milliseconds. One that takes this long holds everybody up, and will do so again: what may be
@@ -57,7 +59,6 @@ export function applyBisecting(
   { suspicion, part }: { suspicion: Suspicion; part: Part },
 ): Promise<BatchResult> {
   const apply: Apply = async (tx, items, { now, until, streamed }) => {
-    // Of parts that are taken back nothing may be known: users are looked up.
     const applied = await bisect(tx, items, { ...suspicion, now, until, ...(streamed && { streamed }) });
     // What fails from here on is no object's doing.
     suspicion.inHand([]);
@@ -99,34 +100,19 @@ export function noSuspicion(): Suspicion {
   };
 }
 
+interface RunOptions {
+  apply: Apply;
+  part: Part;
+}
+
 /** The trunk's fourth stop: one transaction, from the lanes to COMMIT. */
 async function run(pool: Pool, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
   const transact = (await isDistributed(pool))
     ? () => runShares(pool, deliveries, given)
-    : () => runWhole(pool, deliveries, given);
+    : () => inTransaction(pool, (tx, commit) => applyClaimed(tx, deliveries, { ...given, commit }), LIMITS);
   if (!tracing) return transact();
   const { result, ids } = await traceTransaction(deliveries, transact, described);
   return { ...result, ids };
-}
-
-/** One transaction for all of them. What it learns of users holds from its COMMIT on. */
-async function runWhole(pool: Pool, deliveries: Delivery[], given: RunOptions): Promise<BatchResult> {
-  const { users } = given.part;
-  let learnt: UsersOfBatch | undefined;
-  const apply = async (tx: Connection, commit: () => Promise<unknown>) => {
-    const started = performance.now();
-    const claimed = await claim(tx, deliveries, users);
-    learnt = claimed.users;
-    return applyClaimed(tx, claimed, { ...given, commit, started });
-  };
-  try {
-    const result = await inTransaction(pool, apply, LIMITS);
-    learnt?.keep();
-    return result;
-  } catch (error) {
-    users?.forgetAll();
-    throw error;
-  }
 }
 
 /**
@@ -153,8 +139,7 @@ async function runShares(pool: Pool, deliveries: Delivery[], given: RunOptions):
     await makePlace(pool, share.workspaceId);
     const apply = async (tx: Connection, commit: () => Promise<unknown>) => {
       await takePlace(tx, share.workspaceId);
-      const started = performance.now();
-      return applyClaimed(tx, await claim(tx, share.deliveries), { ...given, part, commit, started });
+      return applyClaimed(tx, share.deliveries, { ...given, part, commit });
     };
     const result = await inTransaction(pool, apply, LIMITS);
     hasBegun[turn] ||= result.kind === 'applied';
@@ -193,23 +178,20 @@ function described(result: BatchResult): Record<string, string | number> {
   };
 }
 
-/** @param given.started when the claim began, of `performance.now()` */
 async function applyClaimed(
   tx: Connection,
-  claimed: Claimed,
-  { commit, started, ...given }: RunOptions & { commit: () => Promise<unknown>; started: number },
+  deliveries: Delivery[],
+  { commit, ...given }: RunOptions & { commit: () => Promise<unknown> },
 ): Promise<BatchResult> {
-  const { mine, now, streamed, users } = claimed;
+  const started = performance.now();
+  const claimed = await claim(tx, deliveries);
+  const { mine, now, streamed } = claimed;
   if (mine.length === 0) return { kind: 'skipped' };
 
   const opened = withoutDone(open(mine), claimed.left);
   const { milliseconds, giveWay } = given.part;
   const until = started + milliseconds;
-  const terms = {
-    ...{ now, until, poison: new Map(), streamed },
-    ...(giveWay && { giveWay }),
-    ...(users && { users }),
-  };
+  const terms = { now, until, poison: new Map(), streamed, ...(giveWay && { giveWay }) };
   const { applied, lost, beforeDelete, leavesTombstones, namedElsewhere, left, entries } =
     await applyStretches(tx, opened, {
       ...given,
@@ -224,7 +206,6 @@ async function applyClaimed(
   const envelopes = await endPart(tx, claimed, left);
   const seconds = (performance.now() - started) / 1000;
   const usage = tallyUsage(applied);
-  for (const { workspace_id, attributes } of usage) users?.count(workspace_id, attributes);
   const counts = { applied, namedElsewhere, deadLetters: lost.size, seconds, cut: envelopes };
   const [marked] = await sendTogether(tx, [
     () => replayed.length > 0 && markReplayed(tx, replayed),
@@ -246,4 +227,66 @@ async function applyClaimed(
       left: { envelopes, workspaces: left.workspaces, over: left.over, size: left.size },
     }),
   };
+}
+
+/** Applies stretch by stretch, each in its turns, until the time of the part is over. */
+async function applyStretches(
+  tx: Connection,
+  opened: Opened,
+  { apply, part, terms }: RunOptions & { terms: Terms },
+) {
+  const applied: WorkItem[] = [];
+  const lost = new Set<string>();
+  /** Dead letters before a delete of the same stretch: it may take them away, and their replay is in order. */
+  const beforeDelete = new Set<string>();
+  const total = nothingApplied();
+  const left = nothingLeft();
+  for (const stretch of cutAtDeletes(opened)) {
+    if (left.origins.length > 0) {
+      leave(left, stretch);
+      continue;
+    }
+    if (opened.replayed.size > 0) await leaveOutForgotten(tx, stretch);
+    if (stretch.deadLetters.length > 0) await insertDeadLetters(tx, stretch.deadLetters);
+    for (const { id } of stretch.deadLetters) lost.add(id);
+    for (const [place, items] of inTurns(stretch, part).entries()) {
+      if (place > 0 && part.isForOthers) {
+        leave(left, { items, deadLetters: [] });
+        continue;
+      }
+      // Most of what is loaded for all of them would be loaded in vain, once more in each part.
+      const isLate = items.length > 0 && part.late.has(items[0]!.workspaceId);
+      const { count, ...done } = await apply(
+        tx,
+        items,
+        isLate ? { ...terms, size: part.size ?? SMALL_ROUND } : terms,
+      );
+      addApplied(total, { count, ...done });
+      for (const { item } of done.refused) lost.add(item.object.id);
+      const tookEffect = (item: WorkItem) => lost.size === 0 || !lost.has(item.object.id);
+      for (let index = 0; index < count; index++) if (tookEffect(items[index]!)) applied.push(items[index]!);
+      leave(left, { items: items.slice(count), deadLetters: [] });
+      const next = items[count];
+      if (next) left.over.add(next.workspaceId);
+      left.size = done.size;
+    }
+    if (stretch.items.some(({ object }) => object.kind === 'delete'))
+      for (const { object } of stretch.items) beforeDelete.add(object.id);
+  }
+  return { ...total, applied, lost, beforeDelete, left };
+}
+
+/** A dead letter that a delete took away while its replay was on its way has no effect any more. */
+async function leaveOutForgotten(tx: Connection, stretch: Opened): Promise<void> {
+  const { items, deadLetters, replayed } = stretch;
+  const keys = [
+    ...items.map(({ object, workspaceId }) => ({ id: object.id, workspaceId })),
+    ...deadLetters.map(({ id, workspaceId }) => ({ id, workspaceId })),
+  ];
+  const asked = keys.filter(({ id }) => replayed.has(id));
+  const kept = new Set((await selectLetters(tx, asked)).map(({ id }) => id));
+  const forgotten = new Set(asked.flatMap(({ id }) => (kept.has(id) ? [] : [id])));
+  if (forgotten.size === 0) return;
+  stretch.items = items.filter(({ object }) => !forgotten.has(object.id));
+  stretch.deadLetters = deadLetters.filter(({ id }) => !forgotten.has(id));
 }

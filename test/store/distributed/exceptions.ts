@@ -46,8 +46,6 @@ export const exceptions: Record<string, string> = {
   'letter-lists.ts keysOf: dead_letters': LISTED,
   'outcomes.ts forgetOutcomes: outcomes': UPKEEP,
   'outcomes.ts readOutcomes: outcomes': OUTCOMES,
-  'profile-versions.ts readProfileVersions: usage':
-    'not asked there: nobody is remembered where tables are distributed',
   'retention-runs.ts listFailures: retention_failures': LISTED,
   'retention-runs.ts readRetentionState: retention_failures': TOTAL,
   'retention.ts dueErasures: archive_erasures': WORK,

@@ -59,8 +59,6 @@ export const longReads: Record<string, string> = {
     'somebody who replays all of them asks how many there are',
   'dead-letter-groups.ts walkGroups: a range of dead_letters_groups': 'the first of the next group',
   'profile-search.ts newestUsers: what one owner has in profiles': 'a page, from the end of the index',
-  'profile-versions.ts readProfileVersions: a range of usage_pkey':
-    'two days of one workspace: a row for each lane',
   'profile-search.ts searchUsers: a range of profiles_external_id_bytes': PREFIX,
   'profile-search.ts searchUsers: a range of user_aliases_pkey': 'the first of the next label',
   'profile-search.ts searchUsers: what one owner has in user_aliases':

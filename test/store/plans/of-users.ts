@@ -18,7 +18,6 @@ import {
 import { readLargeAttributes } from '../../../src/store/large-attributes.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
 import { newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
-import { readProfileVersions } from '../../../src/store/profile-versions.ts';
 import {
   insertProfiles,
   lockProfiles,
@@ -79,7 +78,6 @@ export const ofUsers: Asking = (store, { workspaceId, users }) => {
   const token = { workspace_id: workspaceId, app_id: 'app', token: 'token2', device_id: 'device2' };
   const [id] = ids as [string];
   return [
-    () => readProfileVersions(store, owners),
     () => findByExternalId(store, owners, externalIds),
     () => findIdsByExternalId(store, owners, externalIds),
     () => findByDeprecatedExternalId(store, owners, ['old2', 'old4', 'old6', 'old8']),
