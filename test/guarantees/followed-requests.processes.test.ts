@@ -7,7 +7,7 @@ import { type ApiRequest, send } from '../setup/api.ts';
 import { liftLimits } from '../setup/examples.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
-import { refuseEvents } from '../workers/batch.ts';
+import { makeTriggers, refuseEvents } from '../workers/batch.ts';
 import { eitherBackend, type Fleet, startFleet } from './fleet.ts';
 
 const time = '2026-01-02T03:04:05Z';
@@ -164,7 +164,7 @@ describe.each(eitherBackend)('G6: what is accepted can be followed; queue on %s,
       { input_array: 'events', index: 2, status: 'failed', reason: 'poison is refused' },
     ]);
 
-    await fleet.pool.query('drop trigger refuse on events');
+    await makeTriggers(fleet.pool, ['drop trigger refuse on events']);
     expect(await on.run('dead-letters replay --all')).toMatchObject({ code: 0 });
     const replayed = await become(partly, 'applied');
     expect(replayed.objects).toEqual([

@@ -1,5 +1,6 @@
 import { beforeAll, describe, expect, test } from 'vitest';
 import { waitUntil } from '../setup/fixtures.ts';
+import { makeTriggers } from '../workers/batch.ts';
 import { eitherBackend, type Fleet, startFleet } from './fleet.ts';
 import { createClient } from './keep-alive-client.ts';
 
@@ -21,13 +22,14 @@ describe.each(eitherBackend)('an object that Postgres refuses by quoting it; que
   });
 
   async function refuseByQuoting(table: string, values: string): Promise<void> {
-    await fleet.pool.query(`
-      create function refuse() returns trigger language plpgsql as $$
+    await makeTriggers(fleet.pool, [
+      `create function refuse() returns trigger language plpgsql as $$
       begin
         perform (${values})::integer;
         return new;
-      end $$;
-      create trigger refuse before insert on ${table} for each row execute function refuse()`);
+      end $$`,
+      `create trigger refuse before insert on ${table} for each row execute function refuse()`,
+    ]);
   }
 
   test('is in the log of its worker with the kind of error, and without its values or the key', async () => {

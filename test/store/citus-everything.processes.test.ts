@@ -6,7 +6,7 @@ import { citusUrl } from '../setup/citus.ts';
 
 /** Tests that say what Penstock does, whichever Postgres it has. Which were green on a Citus, and when: docs/scale.md. */
 const FOLDERS = [
-  ...['contract', 'model', 'identity-model', 'guarantees/fences', 'workers', 'identity', 'subscription'],
+  ...['contract', 'model', 'identity-model', 'guarantees', 'workers', 'identity', 'subscription'],
   ...['sync', 'import', 'export', 'retention', 'preferences', 'streams'],
   ...['operations', 'edge', 'scim', 'board', 'admin'],
   ...['store/horizon', 'store/idempotency-keys', 'store/start-run', 'store/forget', 'store/migrate'],
