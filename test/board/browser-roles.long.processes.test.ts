@@ -3,6 +3,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { openBrowser } from '../setup/browser.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { type HostileConsole, looksOf, openHostileConsole } from './browser-console.ts';
+import { openingRoles } from './opening-roles.ts';
 import { inWorkspace } from './people.ts';
 
 /**
@@ -58,21 +59,7 @@ describe('the console in a browser, role by role', () => {
     for (const one of pages) await one.close();
   }, 180_000);
 
-  const everything = [
-    ...['users', 'requests', 'dead-letters', 'syncs', 'groups', 'preference-centers', 'workspaces', 'keys'],
-    ...['segments', 'exports', 'streams'],
-    ...['accounts', 'teams', 'permission-sets', 'audit'],
-  ];
-
-  /** What SCIM has given, and the first parts of the addresses that it opens. */
-  const roles: [role: string, company: string[], permissions: string[], opens: string[]][] = [
-    ['looks at users', [], ['view_user_profile'], ['users']],
-    ['follows requests', [], ['dev_console'], ['requests', 'dead-letters']],
-    ['looks at keys', [], ['view_api_keys'], ['keys']],
-    ['administers the company', ['admin'], [], everything],
-  ];
-
-  test.each(roles)(
+  test.each(openingRoles)(
     'who %s sees such pages too, and no link that is closed',
     async (...given) => {
       const [, company, permissions, opens] = given;

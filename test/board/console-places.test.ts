@@ -2,6 +2,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { waitUntil } from '../setup/wait-until.ts';
 import { type HostileConsole, openHostileConsole, script } from './browser-console.ts';
 import { page } from './console-scene.ts';
+import { openingRoles } from './opening-roles.ts';
 import { inWorkspace, type Visitor } from './people.ts';
 
 /**
@@ -44,21 +45,7 @@ test('whoever asks for a page is shown nobody’s name without the right to it, 
   expect(opened).toBeGreaterThan(100);
 });
 
-const everything = [
-  ...['users', 'requests', 'dead-letters', 'syncs', 'groups', 'preference-centers', 'workspaces', 'keys'],
-  ...['segments', 'exports', 'streams'],
-  ...['accounts', 'teams', 'permission-sets', 'audit'],
-];
-
-/** What SCIM has given, and the first parts of the addresses that it opens. */
-const roles: [role: string, company: string[], permissions: string[], opens: string[]][] = [
-  ['looks at users', [], ['view_user_profile'], ['users']],
-  ['follows requests', [], ['dev_console'], ['requests', 'dead-letters']],
-  ['looks at keys', [], ['view_api_keys'], ['keys']],
-  ['administers the company', ['admin'], [], everything],
-];
-
-test.each(roles)('who %s sees such pages too, and no link that is closed', async (...given) => {
+test.each(openingRoles)('who %s sees such pages too, and no link that is closed', async (...given) => {
   const [, company, permissions, opens] = given;
   const visitor = await arrive(permissions, company);
   const opened = new Set<string>();

@@ -9,12 +9,15 @@ import type {
 } from '../../src/jobs/envelope.ts';
 import { createLog } from '../../src/platform/log.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
-import { inTransaction, openPool as openStore } from '../../src/store/database.ts';
+import { openPool as openStore } from '../../src/store/database.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { applyPart, LIMITS } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
+import { makeTriggers } from '../setup/make-triggers.ts';
 import { askEverywhere } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+
+export { makeTriggers };
 
 export const silent = createLog('test', 'silent');
 
@@ -141,14 +144,6 @@ export async function refuseEvents(pool: pg.Pool, name: string): Promise<void> {
     `create trigger refuse before insert on events
       for each row when (new.name = '${name}') execute function refuse()`,
   ]);
-}
-
-/** Where tables are distributed triggers are of their shards, and each statement is sent to them by itself. */
-export async function makeTriggers(pool: pg.Pool, statements: string[]): Promise<void> {
-  await inTransaction(pool, async (tx) => {
-    await tx.query('set local citus.enable_unsafe_triggers = on');
-    for (const statement of statements) await tx.query(statement);
-  });
 }
 
 /** Rows of the store that belong to the workspace, in short: users, points, events, counted events, usage. */

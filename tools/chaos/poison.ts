@@ -1,5 +1,5 @@
 import type { Pool } from 'pg';
-import { inTransaction } from '../../src/store/database.ts';
+import { makeTriggers } from '../../test/setup/make-triggers.ts';
 
 /**
  * From now on the store refuses every event of the name `poison`, as it would an object that no statement can take.
@@ -7,7 +7,7 @@ import { inTransaction } from '../../src/store/database.ts';
  * @param reason what it says
  */
 export async function refusePoison(pool: Pool, reason = 'the store refuses poison'): Promise<void> {
-  await changeTriggers(pool, [
+  await makeTriggers(pool, [
     `create function refuse_poison() returns trigger language plpgsql as $$
     begin
       raise exception '${reason}';
@@ -18,13 +18,5 @@ export async function refusePoison(pool: Pool, reason = 'the store refuses poiso
 }
 
 export async function takePoison(pool: Pool): Promise<void> {
-  await changeTriggers(pool, ['drop trigger refuse_poison on events']);
-}
-
-/** Where tables are distributed triggers are of their shards, and each statement is sent to them by itself. */
-async function changeTriggers(pool: Pool, statements: string[]): Promise<void> {
-  await inTransaction(pool, async (tx) => {
-    await tx.query('set local citus.enable_unsafe_triggers = on');
-    for (const statement of statements) await tx.query(statement);
-  });
+  await makeTriggers(pool, ['drop trigger refuse_poison on events']);
 }

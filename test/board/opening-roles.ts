@@ -1,0 +1,13 @@
+const everything = [
+  ...['users', 'requests', 'dead-letters', 'syncs', 'groups', 'preference-centers', 'workspaces', 'keys'],
+  ...['segments', 'exports', 'streams'],
+  ...['accounts', 'teams', 'permission-sets', 'audit'],
+];
+
+/** What SCIM has given, and the first parts of the addresses that it opens. */
+export const openingRoles: [role: string, company: string[], permissions: string[], opens: string[]][] = [
+  ['looks at users', [], ['view_user_profile'], ['users']],
+  ['follows requests', [], ['dev_console'], ['requests', 'dead-letters']],
+  ['looks at keys', [], ['view_api_keys'], ['keys']],
+  ['administers the company', ['admin'], [], everything],
+];
