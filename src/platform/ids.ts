@@ -3,14 +3,16 @@ import { randomBytes } from 'node:crypto';
 /** Ids of one millisecond: 16 bits count them. */
 const MOST_IN_A_MILLISECOND = 65_536;
 
-/** Two hexadecimal digits of each byte. */
-const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, '0'));
+/** Of each digit. */
+const HEX = Buffer.from('0123456789abcdef');
 
 let last = 0;
 let count = 0;
-/** What all ids of a millisecond begin and end with: its time, and 56 bits that are random. */
-let begin = '';
-let end = '';
+/** The id that was made last: those of a millisecond have its time and 56 random bits in common. */
+const id = Buffer.from('00000000-0000-7000-8000-000000000000');
+/** Where the digits of the counter stand, between which there are those of the version and the variant. */
+const COUNTER = [15, 16, 17, 20] as const;
+const RANDOM = 21;
 
 /**
  * A new UUIDv7 whose random bits begin with a counter (RFC 9562, 6.2): those of one process are in the order in which
@@ -22,9 +24,12 @@ export function newId(): string {
   const now = Date.now();
   if (now > last) open(now);
   else if (++count === MOST_IN_A_MILLISECOND) open(last + 1);
-  const high = HEX[count >> 8]!;
-  const low = HEX[count & 255]!;
-  return `${begin}${high}${low[0]}-8${low[1]}${end}`;
+  id[COUNTER[0]] = HEX[count >> 12]!;
+  id[COUNTER[1]] = HEX[(count >> 8) & 15]!;
+  id[COUNTER[2]] = HEX[(count >> 4) & 15]!;
+  id[COUNTER[3]] = HEX[count & 15]!;
+  // One text, and not some that are joined: those take seven times the memory, and are joined when they are first read.
+  return id.toString('latin1');
 }
 
 function open(millisecond: number): void {
@@ -32,8 +37,8 @@ function open(millisecond: number): void {
   count = 0;
   const time = millisecond.toString(16).padStart(12, '0');
   const random = nextRandom();
-  begin = `${time.slice(0, 8)}-${time.slice(8)}-7`;
-  end = `${random.slice(0, 2)}-${random.slice(2)}`;
+  id.write(`${time.slice(0, 8)}-${time.slice(8)}`);
+  id.write(`${random.slice(0, 2)}-${random.slice(2)}`, RANDOM);
 }
 
 /** Bytes of a millisecond, and milliseconds whose bytes are drawn at once: a busy process opens each, and a draw is a call. */

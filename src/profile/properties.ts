@@ -1,3 +1,4 @@
+import { codeAt } from '../platform/text.ts';
 import { cutWarning, type LongStrings, sameWhenCut, withWarning } from './attribute-rule.ts';
 import { exceedsJsonBytes, type Json } from './json.ts';
 import { isDatetime } from './time.ts';
@@ -145,7 +146,7 @@ function storedForm(property: Json): Json {
 
 function brokenName(name: string): string | undefined {
   if (name === '') return 'a name must not be empty';
-  if (name.charCodeAt(0) === 0x24) return "a name must not start with '$'";
+  if (codeAt(name, 0) === 0x24) return "a name must not start with '$'";
   return isLongerThan(name, MAX_CHARACTERS) ? LONG_NAME : undefined;
 }
 

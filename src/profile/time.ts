@@ -1,4 +1,5 @@
 import { DateTime } from 'luxon';
+import { codeAt } from '../platform/text.ts';
 import { FURTHER_TIME_ZONES, RAILS_TIME_ZONES } from './time-zone-names.ts';
 
 /** Longest accepted text, in characters: an RFC 9557 time with the longest zone name has fewer. */
@@ -13,8 +14,8 @@ export const LATEST = 253_402_300_799_999;
 
 const DAY = 86_400_000;
 const MINUTE = 60_000;
-/** The Gregorian calendar repeats after 400 years. */
-const FOUR_CENTURIES = 146_097 * DAY;
+/** From the first of January of the year 1, in the Gregorian calendar. */
+const DAYS_BEFORE_1970 = 719_162;
 
 const OFFSET = String.raw`Z|z|UTC|GMT|[+-](?:\d\d(?::?\d\d)?|\d(?::\d\d)?)`;
 
@@ -33,6 +34,7 @@ const RARE_ISO_8601 = /^(?:\d{4}-?W\d\d|\d{4}-?\d{3}(?:T|$)|\d{8}(?:T|$)|\d{4}-\
 const UTC = { zone: 'utc' } as const;
 
 const DAYS_OF_MONTH = [31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+const DAYS_BEFORE = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
 const WEEKDAYS = ['Sun', 'Mon', 'Tue', 'Wed', 'Thu', 'Fri', 'Sat'];
 const MONTHS = ['Jan', 'Feb', 'Mar', 'Apr', 'May', 'Jun', 'Jul', 'Aug', 'Sep', 'Oct', 'Nov', 'Dec'];
 
@@ -53,7 +55,7 @@ export function parseTime(text: string): number | undefined {
 /** Whether a text is a date or a time in ISO 8601 or with a colon before the milliseconds. */
 export function isDatetime(text: string): boolean {
   // The hyphen after the year tells nearly every other text apart without the expression.
-  return text.length <= MAX_TIME_LENGTH && text.charCodeAt(4) === 0x2d && parseIso(text) !== undefined;
+  return text.length <= MAX_TIME_LENGTH && codeAt(text, 4) === 0x2d && parseIso(text) !== undefined;
 }
 
 /**
@@ -71,7 +73,7 @@ export function toIso(time: number): string {
  * @returns ISO 8601, or undefined for what `parseTime` does not read
  */
 export function pastIso(text: string, now: number): string | undefined {
-  const usual = parseUsual(text);
+  const usual = readUsual(text);
   // To write such a text anew would take six times as long as to read it.
   if (usual !== undefined && usual <= now)
     return text.length === USUAL.length ? text : `${text.slice(0, 19)}.000Z`;
@@ -85,26 +87,29 @@ const USUAL_SECONDS = '2026-01-31T12:00:00Z';
 const ZERO = 0x30;
 
 /** Epoch milliseconds of a time that is written as `USUAL` or `USUAL_SECONDS`; undefined for any other text. */
-function parseUsual(text: string): number | undefined {
+export function readUsual(text: string): number | undefined {
   const { length } = text;
   const model = length === USUAL.length ? USUAL : length === USUAL_SECONDS.length ? USUAL_SECONDS : undefined;
   if (model === undefined) return undefined;
   for (let place = 0; place < length; place++) {
-    const [unit, like] = [text.charCodeAt(place), model.charCodeAt(place)];
+    const unit = codeAt(text, place);
+    const like = codeAt(model, place);
     const isDigit = like >= ZERO && like <= ZERO + 9;
     if (isDigit ? unit < ZERO || unit > ZERO + 9 : unit !== like) return undefined;
   }
-  const [hour, minute, second] = [twoDigits(text, 11), twoDigits(text, 14), twoDigits(text, 17)];
+  const hour = twoDigits(text, 11);
+  const minute = twoDigits(text, 14);
+  const second = twoDigits(text, 17);
   if (hour > 23 || minute > 59 || second > 59) return undefined;
   const year = 100 * twoDigits(text, 0) + twoDigits(text, 2);
   const day = startOfDay(year, twoDigits(text, 5), twoDigits(text, 8));
   if (day === undefined || day < EARLIEST) return undefined;
-  const ms = length === USUAL.length ? 10 * twoDigits(text, 20) + text.charCodeAt(22) - ZERO : 0;
+  const ms = length === USUAL.length ? 10 * twoDigits(text, 20) + codeAt(text, 22) - ZERO : 0;
   return day + hour * 3_600_000 + minute * MINUTE + second * 1000 + ms;
 }
 
 function twoDigits(text: string, place: number): number {
-  return 10 * (text.charCodeAt(place) - ZERO) + text.charCodeAt(place + 1) - ZERO;
+  return 10 * (codeAt(text, place) - ZERO) + codeAt(text, place + 1) - ZERO;
 }
 
 function parseIso(text: string): number | undefined {
@@ -144,10 +149,12 @@ function parseRareIso(text: string): number | undefined {
 /** Epoch milliseconds of midnight UTC, or undefined when the calendar has no such day. */
 function startOfDay(year: number, month: number, day: number): number | undefined {
   if (!(month >= 1 && month <= 12) || day < 1) return undefined;
-  const leap = month === 2 && year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
-  if (day > DAYS_OF_MONTH[month - 1]! + (leap ? 1 : 0)) return undefined;
-  // Date.UTC takes the years 0 to 99 for 1900 to 1999.
-  return year >= 100 ? Date.UTC(year, month - 1, day) : Date.UTC(year + 400, month - 1, day) - FOUR_CENTURIES;
+  const leap = year % 4 === 0 && (year % 100 !== 0 || year % 400 === 0);
+  if (day > DAYS_OF_MONTH[month - 1]! + (leap && month === 2 ? 1 : 0)) return undefined;
+  const years = year - 1;
+  const leapDays = Math.floor(years / 4) - Math.floor(years / 100) + Math.floor(years / 400);
+  const ofYear = DAYS_BEFORE[month - 1]! + (leap && month > 2 ? 1 : 0) + day - 1;
+  return (365 * years + leapDays + ofYear - DAYS_BEFORE_1970) * DAY;
 }
 
 function timeOfDay(day: number, sinceMidnight: number | undefined): number | undefined {

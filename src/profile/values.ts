@@ -1,3 +1,4 @@
+import { contains, isWellFormed } from '../platform/text.ts';
 import { type Json, MAX_DEPTH } from './json.ts';
 
 /** Longest string value, attribute name and property name, in characters. */
@@ -102,8 +103,8 @@ function inspectObject(object: Record<string, Json>, depth: number): Finding | u
 }
 
 function inspectText(text: string, subject: string): Finding | undefined {
-  if (text.includes('\u0000')) return found(`${subject} must not contain the character \\u0000`);
-  if (!text.isWellFormed()) return found(`${subject} must not contain half of a surrogate pair`);
+  if (contains(text, '\u0000')) return found(`${subject} must not contain the character \\u0000`);
+  if (!isWellFormed(text)) return found(`${subject} must not contain half of a surrogate pair`);
   return undefined;
 }
 

@@ -33,6 +33,30 @@ export function versionOf(wire: unknown): number {
   return Number.isSafeInteger(version) ? (version as number) : 1;
 }
 
+/** How an envelope begins that `encodeEnvelope` has written, and where its objects begin. */
+const BEGINNING = `{"version":${WRITES},"requests":[`;
+const OBJECTS = '],"objects":[';
+const COUNT = '"count":';
+
+/**
+ * Objects of an envelope, by its text and without reading them. A quotation mark within a value has a backslash in front of it, so
+ * that no value looks like a member.
+ *
+ * @returns undefined for one that another release wrote, that stands at a fence, or that is tried again
+ */
+export function countObjects(text: string): number | undefined {
+  if (!text.startsWith(BEGINNING) || !text.endsWith(']}')) return undefined;
+  const end = text.indexOf(OBJECTS);
+  if (end < 0) return undefined;
+  let objects = 0;
+  for (let at = text.indexOf(COUNT); at >= 0 && at < end; at = text.indexOf(COUNT, at + COUNT.length))
+    objects += Number.parseInt(text.slice(at + COUNT.length, at + COUNT.length + MOST_DIGITS), 10);
+  return Number.isNaN(objects) ? undefined : objects;
+}
+
+/** Of the objects of a request. */
+const MOST_DIGITS = 9;
+
 /** Code, id, index, identifier, and what the kind has. What is absent at a row's end is left out; elsewhere it is 0. */
 type Row = unknown[];
 
@@ -57,7 +81,8 @@ function encodeObject(object: AcceptedObject): AcceptedObject | Row {
   switch (object.kind) {
     case 'attributes': {
       const { kind, id, index, create, identifier } = object;
-      return rowOf([CODES[kind], id, index, whoOf(identifier), deltaOf(object)], create);
+      const [code, who, delta] = [CODES[kind], whoOf(identifier), deltaOf(object)];
+      return create === false ? [code, id, index, who, delta, NO_NEW] : [code, id, index, who, delta];
     }
     case 'events': {
       const { kind, id, index, create, identifier, name, time, app_id = 0, properties } = object;
@@ -67,8 +92,9 @@ function encodeObject(object: AcceptedObject): AcceptedObject | Row {
     case 'purchases': {
       const { kind, id, index, create, identifier, product_id, currency, price, quantity } = object;
       const { time, app_id = 0, properties } = object;
-      const row = [CODES[kind], id, index, whoOf(identifier), product_id, currency, price, quantity, time];
-      row.push(textOf(properties), app_id);
+      const [who, text] = [whoOf(identifier), textOf(properties)];
+      // All at once: an array that grows by one makes room for many.
+      const row = [CODES[kind], id, index, who, product_id, currency, price, quantity, time, text, app_id];
       return rowOf(row, create);
     }
     default:

@@ -1,4 +1,6 @@
+import { codeAt } from '../platform/text.ts';
 import { JsonText } from '../profile/json.ts';
+import { readUsual } from '../profile/time.ts';
 import { writeUuid } from './write-uuid.ts';
 
 /**
@@ -122,7 +124,7 @@ class Column {
 
   /** @param time ISO 8601, to the millisecond. @throws {RangeError} for what is none */
   addTime(time: string): void {
-    const milliseconds = Date.parse(time) - POSTGRES_EPOCH;
+    const milliseconds = (readUsual(time) ?? Date.parse(time)) - POSTGRES_EPOCH;
     if (Number.isNaN(milliseconds)) throw new RangeError(`${time} is no time`);
     // Microseconds, which a number does not hold exactly beyond the year 2285.
     const microseconds = milliseconds * 1000;
@@ -174,7 +176,8 @@ class Column {
 
   /** @param version bytes for the version that a `jsonb` begins with */
   #addString(text: string, version: 0 | 1): void {
-    const most = text.length > LONG ? Buffer.byteLength(text) : 3 * text.length;
+    const { length } = text;
+    const most = length > LONG ? Buffer.byteLength(text) : 3 * length;
     this.#room(WORD + version + most);
     const start = this.#at + WORD;
     if (version === 1) this.#bytes[start] = JSONB_VERSION;
@@ -243,11 +246,12 @@ const SHORT = 24;
 
 /** @returns bytes */
 function writeText(into: Buffer, at: number, text: string): number {
-  if (text.length > SHORT) return into.write(text, at);
-  for (let index = 0; index < text.length; index++) {
-    const code = text.charCodeAt(index);
+  const { length } = text;
+  if (length > SHORT) return into.write(text, at);
+  for (let index = 0; index < length; index++) {
+    const code = codeAt(text, index);
     if (code > 0x7f) return into.write(text, at);
     into[at + index] = code;
   }
-  return text.length;
+  return length;
 }

@@ -1,3 +1,5 @@
+import { codeAt } from '../platform/text.ts';
+
 /** UUIDs as elements of an array of Postgres's wire protocol: see `src/store/columns.ts`. */
 
 /** The value of each hexadecimal digit by its character code; of any other character NO_DIGIT, larger than a byte. */
@@ -17,7 +19,7 @@ const LARGEST_BYTE = 0xff;
 
 /** The byte of two digits; of what are none, a number larger than a byte. */
 function byteAt(uuid: string, index: number): number {
-  return (digits[uuid.charCodeAt(index)]! << 4) | digits[uuid.charCodeAt(index + 1)]!;
+  return (digits[codeAt(uuid, index)]! << 4) | digits[codeAt(uuid, index + 1)]!;
 }
 
 /**
@@ -51,9 +53,9 @@ export function writeUuid(into: Buffer, at: number, uuid: string): void {
 
 function hasHyphens(uuid: string): boolean {
   return (
-    uuid.charCodeAt(8) === HYPHEN &&
-    uuid.charCodeAt(13) === HYPHEN &&
-    uuid.charCodeAt(18) === HYPHEN &&
-    uuid.charCodeAt(23) === HYPHEN
+    codeAt(uuid, 8) === HYPHEN &&
+    codeAt(uuid, 13) === HYPHEN &&
+    codeAt(uuid, 18) === HYPHEN &&
+    codeAt(uuid, 23) === HYPHEN
   );
 }

@@ -238,8 +238,14 @@ function activityOf(
 ): Activity {
   const activity: Activity = { time };
   if (isGiven(object.app_id)) activity.app_id = object.app_id as string;
-  if (properties && Object.keys(properties).length > 0) activity.properties = properties;
+  if (properties && hasAny(properties)) activity.properties = properties;
   return activity;
+}
+
+/** Without a list of its names. */
+function hasAny(properties: Record<string, Json>): boolean {
+  for (const _ in properties) return true;
+  return false;
 }
 
 function isQuantity(value: number): boolean {
