@@ -49,10 +49,12 @@ export interface EnvelopeRequest {
 /** The id of the API key that sent each of the requests of an envelope; undefined: none, or nobody says. */
 export function keysOf(requests: EnvelopeRequest[]): (string | undefined)[] {
   let key: unknown;
-  return requests.map((request) => {
+  const keys: (string | undefined)[] = [];
+  for (const request of requests) {
     key = request?.key_id === undefined ? key : request.key_id;
-    return typeof key === 'string' ? key : undefined;
-  });
+    keys.push(typeof key === 'string' ? key : undefined);
+  }
+  return keys;
 }
 
 /**

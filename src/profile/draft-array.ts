@@ -206,17 +206,14 @@ export class DraftArray {
   }
 
   #removeScalar(value: Json, journal: Journal): void {
-    for (const slot of live(this.#scalarIndex(), value, {
-      journal,
-      isThere: (slot) => this.#slots[slot] === value,
-    }))
+    for (const slot of live(this.#scalarIndex(), value, { journal, elements: this.#slots }))
       this.#empty(slot, journal);
   }
 
   #matching({ key, value }: { key: string; value: Json }, journal: Journal): number[] {
     const slots = this.#memberIndex().get(key);
     if (!slots) return [];
-    return live(slots, value, { journal, isThere: (slot) => memberOf(this.#slots[slot], key) === value });
+    return live(slots, value, { journal, elements: this.#slots, key });
   }
 
   #scalarIndex(): Slots {
@@ -248,18 +245,25 @@ export class DraftArray {
   }
 }
 
+interface Looked {
+  journal: Journal;
+  elements: readonly (Json | undefined)[];
+  /** The member that has the value; absent: the element itself. */
+  key?: string;
+}
+
 /**
  * The slots in which a value is still. An index knows too many: it is not told what leaves a slot, or is taken back, and
  * forgets that here.
  */
-function live(
-  index: Slots,
-  value: Json,
-  { journal, isThere }: { journal: Journal; isThere(slot: number): boolean },
-): number[] {
+function live(index: Slots, value: Json, { journal, elements, key }: Looked): number[] {
   const known = index.get(value);
   if (!known) return [];
-  const slots = [...known].filter(isThere);
+  const slots: number[] = [];
+  for (const slot of known) {
+    const element = elements[slot];
+    if ((key === undefined ? element : memberOf(element, key)) === value) slots.push(slot);
+  }
   if (slots.length < known.size) {
     index.set(value, new Set(slots));
     journal.note(() => index.set(value, known));

@@ -110,9 +110,11 @@ export function pack(batch: Packable[], lanes: number, maxObjects: number): Lane
   return filled.flatMap(({ lane, requests, objects }) => {
     const envelope: Envelope = { requests, objects };
     if (places?.fence[0] === lane) return fenceEntries(newId(), places.fence, envelope);
-    return [{ lane, id: envelopeId(requests.map(({ workspace_id }) => workspace_id)), envelope }];
+    return [{ lane, id: envelopeId(requests.map(ownerOf)), envelope }];
   });
 }
+
+const ownerOf = ({ workspace_id }: EnvelopeRequest): string => workspace_id;
 
 /** Member by member: each request has one, and most are of one object. */
 function partOf(

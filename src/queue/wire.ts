@@ -1,4 +1,4 @@
-import type { AcceptedAttributes, AcceptedObject, Envelope } from '../jobs/envelope.ts';
+import type { AcceptedAttributes, AcceptedObject, Envelope, EnvelopeRequest } from '../jobs/envelope.ts';
 import type { AttributesDelta } from '../profile/attribute-rule.ts';
 import type { Identifier } from '../profile/identifier.ts';
 import { type Json, JsonText } from '../profile/json.ts';
@@ -73,9 +73,11 @@ export function encodeEnvelope(envelope: Envelope): WireEnvelope {
   const { replay, requests, objects } = envelope;
   // A fence mark holds nothing that would have a form.
   if (objects.length === 0) return envelope;
-  if (replay || requests.some(({ count }) => count === undefined)) return envelope;
+  if (replay || requests.some(isUncounted)) return envelope;
   return { version: WRITES, ...envelope, objects: objects.map(encodeObject) };
 }
+
+const isUncounted = ({ count }: EnvelopeRequest): boolean => count === undefined;
 
 function encodeObject(object: AcceptedObject): AcceptedObject | Row {
   switch (object.kind) {
@@ -140,9 +142,10 @@ function textOf(properties: Record<string, Json> | JsonText | undefined): string
 export function decodeEnvelope(wire: WireEnvelope): Envelope {
   if (!Array.isArray(wire?.objects)) return wire as unknown as Envelope;
   const { version: _, ...envelope } = wire;
-  const objects = wire.objects.map((object) => (Array.isArray(object) ? decodeRow(object) : object));
-  return { ...envelope, objects: objects as AcceptedObject[] };
+  return { ...envelope, objects: wire.objects.map(decodeObject) as AcceptedObject[] };
 }
+
+const decodeObject = (object: unknown) => (Array.isArray(object) ? decodeRow(object) : object);
 
 /** Whether each member has the type that it should have is asked of all objects alike, whoever wrote them. */
 function decodeRow(row: Row): unknown {

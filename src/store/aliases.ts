@@ -1,4 +1,4 @@
-import { textArray, uuidArray } from './arrays.ts';
+import { texts, uuidArray, uuids } from './arrays.ts';
 import type { Connection } from './database.ts';
 import { type ProfileRow, profileColumns } from './identifiers.ts';
 import {
@@ -32,11 +32,7 @@ export async function findByAlias(
   const { rows } = await tx.query<AliasedProfileRow>({
     name: 'find-by-alias',
     text: findByAliasStatement,
-    values: [
-      uuidArray(workspaceIds, (id) => id),
-      textArray(labels, (label) => label),
-      textArray(names, (name) => name),
-    ],
+    values: [uuids(workspaceIds), texts(labels), texts(names)],
   });
   return rows;
 }

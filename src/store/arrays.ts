@@ -9,6 +9,13 @@ export function uuidArray<Row>(rows: Row[], value: (row: Row) => string): Buffer
   return column.toParameter();
 }
 
+/** The same of UUIDs themselves. */
+export function uuids(values: string[]): Buffer {
+  const column = uuidColumn(values.length);
+  for (const value of values) column.addUuid(value);
+  return column.toParameter();
+}
+
 /** `integer[]`, of 32 bits. @throws {RangeError} for what is none */
 export function integerArray<Row>(rows: Row[], value: (row: Row) => number): Buffer {
   const column = integerColumn(rows.length);
@@ -48,6 +55,13 @@ export function textArray<Row>(rows: Row[], value: (row: Row) => string | null |
   return column.toParameter();
 }
 
+/** The same of texts themselves. */
+export function texts(values: string[]): Buffer {
+  const column = textColumn(values.length);
+  for (const value of values) column.addText(value);
+  return column.toParameter();
+}
+
 /** `jsonb[]`; undefined becomes NULL. */
 export function jsonArray<Row>(rows: Row[], value: (row: Row) => object | undefined): Buffer {
   const column = jsonColumn(rows.length);
@@ -56,6 +70,6 @@ export function jsonArray<Row>(rows: Row[], value: (row: Row) => object | undefi
 }
 
 /** The literal of a `numeric[]`, whose binary format is made of decimal digits as well. */
-export function numericArray<Row>(rows: Row[], value: (row: Row) => number): string {
-  return `{${rows.map(value).join(',')}}`;
+export function numerics(values: number[]): string {
+  return `{${values.join(',')}}`;
 }

@@ -1,4 +1,4 @@
-import { laterArray, textArray, uuidArray } from './arrays.ts';
+import { laterArray, texts, uuidArray, uuids } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 import { type ProfileRow, profileColumns } from './identifiers.ts';
 import { keysTable, keyValues, MAX_DEPRECATED, type ProfileKey } from './merges.ts';
@@ -71,7 +71,7 @@ export async function findByDeprecatedExternalId(
   const { rows } = await tx.query<ProfileRow & { deprecatedId: string }>({
     name: 'find-by-deprecated-external-id',
     text: findByDeprecatedExternalIdStatement,
-    values: [uuidArray(workspaceIds, (id) => id), textArray(externalIds, (id) => id)],
+    values: [uuids(workspaceIds), texts(externalIds)],
   });
   return rows;
 }

@@ -1,4 +1,4 @@
-import { textArray, uuidArray } from './arrays.ts';
+import { texts, uuids } from './arrays.ts';
 import type { Connection, Pool } from './database.ts';
 
 /** What the appliers need to know of a stored profile, whichever identifier found it. */
@@ -82,7 +82,7 @@ export async function findByExternalId(
   const { rows } = await tx.query<FoundProfile>({
     name: 'find-by-external-id',
     text: findByExternalIdStatement,
-    values: [uuidArray(workspaceIds, (id) => id), textArray(externalIds, (id) => id)],
+    values: [uuids(workspaceIds), texts(externalIds)],
   });
   return rows;
 }
@@ -111,7 +111,7 @@ export async function findIdsByExternalId(
   const { rows } = await tx.query<{ ids: (string | null)[] }>({
     name: 'find-ids-by-external-id',
     text: findIdsByExternalIdStatement,
-    values: [uuidArray(workspaceIds, (id) => id), textArray(externalIds, (id) => id)],
+    values: [uuids(workspaceIds), texts(externalIds)],
   });
   return rows[0]!.ids;
 }

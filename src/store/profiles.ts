@@ -191,8 +191,10 @@ function customValues(updates: CustomAttributesUpdate[], now: string): Buffer[] 
     unsets.addJson(namesOf(unset));
   }
   const columns = [workspaceIds, ids, sets, unsets].map((column) => column.toParameter());
-  return [...columns, laterArray(now, updates, (update) => update.ordinal)];
+  return [...columns, laterArray(now, updates, ordinalOf)];
 }
+
+const ordinalOf = ({ ordinal }: { ordinal: number }): number => ordinal;
 
 function namesOf(unset: readonly string[]): object | undefined {
   if (unset.length === 0) return undefined;

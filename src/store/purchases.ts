@@ -1,7 +1,7 @@
 import type { Json, JsonText } from '../profile/json.ts';
 import { mergeRules } from '../profile/merge-rules.ts';
 import { countGivenPurchases } from './activity-series.ts';
-import { numericArray } from './arrays.ts';
+import { numerics } from './arrays.ts';
 import { elementsOf, integerColumn, jsonColumn, textColumn, timeColumn, uuidColumn } from './columns.ts';
 import type { Connection } from './database.ts';
 import type { Recorded } from './events.ts';
@@ -79,12 +79,14 @@ export function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: s
   const [products, currencies, appIds] = [textColumn(rows), textColumn(rows), textColumn(rows)];
   const [quantities, ordinals, lanes] = [integerColumn(rows), integerColumn(rows), integerColumn(rows)];
   const [times, properties] = [timeColumn(rows), jsonColumn(rows)];
+  const prices: number[] = [];
   for (const purchase of purchases) {
     workspaceIds.addUuid(purchase.workspace_id);
     ids.addUuid(purchase.id);
     profileIds.addUuid(purchase.profile_id);
     products.addText(purchase.product_id);
     currencies.addText(purchase.currency);
+    prices.push(purchase.price);
     quantities.addInteger(purchase.quantity);
     times.addTime(purchase.time);
     appIds.addText(purchase.app_id);
@@ -97,12 +99,7 @@ export function recordPurchases(tx: Connection, purchases: PurchaseRow[], now: s
   const stored = tx.query({
     name: 'record-purchases',
     text: recordPurchasesStatement,
-    values: [
-      ...what,
-      numericArray(purchases, (purchase) => purchase.price),
-      ...more.map((column) => column.toParameter()),
-      now,
-    ],
+    values: [...what, numerics(prices), ...more.map((column) => column.toParameter()), now],
   });
   return { profileIds: elementsOf(what[2]!), ids: elementsOf(what[1]!), stored };
 }

@@ -1,5 +1,5 @@
 import { countedFrom } from './activity-series.ts';
-import { integerArray, jsonArray, numericArray, textArray, timeArray, uuidArray } from './arrays.ts';
+import { integerArray, jsonArray, numerics, textArray, timeArray, uuidArray } from './arrays.ts';
 import { elementsOf } from './columns.ts';
 import type { Connection } from './database.ts';
 import { appendEvents, type EventRow, type Recorded, summarizeEvents } from './events.ts';
@@ -78,7 +78,7 @@ export function recordPurchasesApart(tx: Connection, purchases: PurchaseRow[], n
   const ids = uuidArray(purchases, (purchase) => purchase.id);
   const products = textArray(purchases, (purchase) => purchase.product_id);
   const currencies = textArray(purchases, (purchase) => purchase.currency);
-  const prices = numericArray(purchases, (purchase) => purchase.price);
+  const prices = numerics(purchases.map(({ price }) => price));
   const quantities = integerArray(purchases, (purchase) => purchase.quantity);
   const times = timeArray(purchases, (purchase) => purchase.time);
   const apps = textArray(purchases, (purchase) => purchase.app_id);

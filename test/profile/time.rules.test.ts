@@ -50,6 +50,21 @@ describe('a time is read', () => {
   });
 });
 
+test('the days around the ends of every month of the accepted years are read as what they are', () => {
+  const wrong: string[] = [];
+  for (let year = 1; year <= 9999; year++)
+    for (let month = 0; month < 12; month++)
+      for (const day of [1, 28, 29, 30, 31]) {
+        const date = new Date(0);
+        date.setUTCFullYear(year, month, day);
+        const text = `${String(year).padStart(4, '0')}-${String(month + 1).padStart(2, '0')}-${String(day).padStart(2, '0')}`;
+        // The calendar of Date goes on into the next month where there is no such day.
+        const time = date.getUTCMonth() === month ? date.getTime() : undefined;
+        if (parseTime(text) !== time || parseTime(`${text}T00:00:00.000Z`) !== time) wrong.push(text);
+      }
+  expect(wrong).toEqual([]);
+});
+
 describe('a time is refused', () => {
   test.each([
     ['that is empty', ''],

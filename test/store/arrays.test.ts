@@ -4,7 +4,7 @@ import {
   integerArray,
   jsonArray,
   laterArray,
-  numericArray,
+  numerics,
   textArray,
   timeArray,
   uuidArray,
@@ -133,14 +133,14 @@ test('numbers reach Postgres as they are', async () => {
   const integers = [0, -1, 2 ** 31 - 1, -(2 ** 31)];
   expect(await asRead('integer', integerArray(integers, Number))).toEqual(integers);
   const numbers = [0, -1.5, 1e21, 1e-7, Number.MAX_SAFE_INTEGER, 123456789.123];
-  expect(await asRead('numeric', numericArray(numbers, Number))).toEqual(numbers);
+  expect(await asRead('numeric', numerics(numbers))).toEqual(numbers);
 });
 
 test('no rows are an empty array', async () => {
   expect(await asRead('jsonb', jsonArray([], Object))).toEqual([]);
   expect(await asRead('text', textArray([], String))).toEqual([]);
   expect(await asRead('uuid', uuidArray([], String))).toEqual([]);
-  expect(await asRead('numeric', numericArray([], Number))).toEqual([]);
+  expect(await asRead('numeric', numerics([]))).toEqual([]);
 });
 
 describe('what is not of the type is an error that blames the value, as one of Postgres would', () => {

@@ -138,34 +138,43 @@ async function loadExternalIds(
     profiles.addUnder({ external_id: externalId }, row).isLittle = isLittle;
   }
   if (found.length === values.length) return;
-  const places = new Set(found.map(({ place }) => place));
-  await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => !places.has(index + 1) });
+  const places = new Set<number>();
+  for (const { place } of found) places.add(place);
+  const missing = nobody();
+  for (let index = 0; index < values.length; index++)
+    if (!places.has(index + 1)) addMissing(missing, workspaceIds[index]!, values[index]!);
+  await loadRenamed(tx, profiles, missing);
 }
 
 async function loadPlain(tx: Connection, profiles: Profiles, { workspaceIds, values }: Named): Promise<void> {
   if (values.length === 0) return;
   const ids = await findIdsByExternalId(tx, workspaceIds, values);
-  let missing = 0;
+  const missing = nobody();
   for (let index = 0; index < ids.length; index++) {
     const id = ids[index];
-    if (id == null) missing++;
+    if (id == null) addMissing(missing, workspaceIds[index]!, values[index]!);
     else profiles.addPlain(workspaceIds[index]!, values[index]!, id);
   }
-  if (missing > 0)
-    await loadRenamed(tx, profiles, { workspaceIds, values, isMissing: (index) => ids[index] === null });
+  if (missing.values.length > 0) await loadRenamed(tx, profiles, missing);
+}
+
+/** External ids that nobody goes by. */
+type Missing = Omit<Named, 'names'>;
+
+const nobody = (): Missing => ({ workspaceIds: [], values: [] });
+
+function addMissing({ workspaceIds, values }: Missing, workspaceId: string, value: string): void {
+  workspaceIds.push(workspaceId);
+  values.push(value);
 }
 
 /** Those whom nobody goes by now may have been renamed. */
 async function loadRenamed(
   tx: Connection,
   profiles: Profiles,
-  { workspaceIds, values, isMissing }: Omit<Named, 'names'> & { isMissing: (index: number) => boolean },
+  { workspaceIds, values }: Missing,
 ): Promise<void> {
-  const renamed = await findByDeprecatedExternalId(
-    tx,
-    workspaceIds.filter((_, index) => isMissing(index)),
-    values.filter((_, index) => isMissing(index)),
-  );
+  const renamed = await findByDeprecatedExternalId(tx, workspaceIds, values);
   for (const row of renamed) profiles.addUnder({ external_id: row.deprecatedId }, row);
 }
 

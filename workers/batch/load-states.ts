@@ -30,7 +30,7 @@ interface Setting {
  */
 export async function loadStates(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<States> {
   const states = new States();
-  if (!items.some((item) => setsAddress(item) || pairOf(item) !== undefined)) return states;
+  if (!items.some(mayMoveAddress)) return states;
   const subjects = new Map<string, Subject>();
   const wanted = new Map<string, { workspaceId: string; email: string }>();
   const want = (subject: Subject) =>
@@ -118,14 +118,19 @@ function settings(items: WorkItem[], profiles: Profiles): Setting[] {
   }));
 }
 
+function mayMoveAddress(item: WorkItem): boolean {
+  return setsAddress(item) || pairOf(item) !== undefined;
+}
+
 /** Who takes in another is as one whom attribute objects give the other's addresses. */
 function mergings(items: WorkItem[], profiles: Profiles): Setting[] {
-  return items.flatMap((item) => {
+  const all: Setting[] = [];
+  for (const item of items) {
     const pair = pairOf(item);
-    if (!pair) return [];
+    if (!pair) continue;
     const { workspaceId } = item;
     const merged = [...chosenBy(pair.merge, workspaceId, profiles)];
-    return {
+    all.push({
       workspaceId,
       reached: chosenBy(pair.keep, workspaceId, profiles),
       emails: merged.flatMap(({ email }) => email ?? []),
@@ -135,8 +140,9 @@ function mergings(items: WorkItem[], profiles: Profiles): Setting[] {
         ),
       ),
       mayBeNew: merged.length > 0,
-    };
-  });
+    });
+  }
+  return all;
 }
 
 /** Whom an object merges into whom. */

@@ -87,9 +87,9 @@ export async function lockChanged(
     else profile.custom.hold({ names: keys, values: row.custom ?? {}, bytes: 0 });
   }
   if (locked.length < asked.length) return undefined;
-  const isLocked = (item: WorkItem) =>
-    isActivity(item) || isAboutOne(item) || isSelectionLocked(item, profiles, wanted);
-  if (!items.every(isLocked)) return undefined;
+  for (const item of items)
+    if (!isActivity(item) && !isAboutOne(item) && !isSelectionLocked(item, profiles, wanted))
+      return undefined;
   if (large.size === 0) return items.length;
   const count = countOfRound(items, profiles, large);
   await holdLarge(tx, wantedBy(items.slice(0, count), profiles), large);

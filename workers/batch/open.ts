@@ -49,62 +49,76 @@ export function fenceOf({ lane, envelope }: Delivery): Fence | undefined {
  * whatever it is; the rest goes on.
  */
 export function open(deliveries: Delivery[]): Opened {
-  const items: OpenedItem[] = [];
-  const deadLetters: PlacedDeadLetter[] = [];
-  const lost = new Set<string>();
-  const replayed = new Set<string>();
-
-  function lose(deadLetter: FailedObject, origin: Origin): void {
-    lost.add(deadLetter.id);
-    deadLetters.push({ ...deadLetter, place: items.length, origin });
-  }
-
-  function openOne(delivery: Delivery): void {
-    const { id: envelope, lane, lanes = 1, share } = delivery;
-    const { requests, objects } = delivery.envelope;
-    const places = requestPlaces(delivery.envelope);
-    const known = requests.map(isKnown);
-    for (let place = 0; place < objects.length; place++) {
-      const object = objects[place]!;
-      const named = places[place] as number;
-      // It may name anything: `length` is no place.
-      const request = known[named] === true ? requests[named] : undefined;
-      if (share && share.workspaceId !== ownerOf(request)) continue;
-      const reason = findFault(object, request);
-      if (reason === undefined) {
-        const { workspace_id: workspaceId, request_id: requestId } = request!;
-        items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, envelope, place, object });
-        continue;
-      }
-      const isOwn = isUuid(object?.id) && !lost.has(object.id);
-      const id = isOwn ? object.id : uuidv5(String(place), share?.of ?? envelope);
-      const from = request
-        ? { workspaceId: request.workspace_id, requestId: request.request_id }
-        : unknownRequest;
-      lose(toFailed({ ...from, id, object }, reason), { envelope, place });
-    }
-  }
-
-  /** Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter. */
-  function noteReplayed(ofEnvelope: { items: OpenedItem[]; deadLetters: PlacedDeadLetter[] }): void {
-    for (const { object } of ofEnvelope.items) replayed.add(object.id);
-    const [alone, ...more] = ofEnvelope.deadLetters;
-    if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id)
-      replayed.add(alone.id);
-  }
-
+  const opening: Opening = { items: [], deadLetters: [], replayed: new Set(), lost: new Set() };
+  const { items, deadLetters, replayed } = opening;
   for (const delivery of deliveries) {
     const { id, envelope } = delivery;
     const [firstItem, firstDeadLetter] = [items.length, deadLetters.length];
-    if (Array.isArray(envelope?.objects) && Array.isArray(envelope.requests)) openOne(delivery);
+    if (Array.isArray(envelope?.objects) && Array.isArray(envelope.requests)) openOne(opening, delivery);
     else {
       const unknown = { ...unknownRequest, id, object: envelope as unknown as AcceptedObject };
-      lose(toFailed(unknown, 'the job is no envelope that this release knows'), { envelope: id, place: 0 });
+      const reason = 'the job is no envelope that this release knows';
+      lose(opening, toFailed(unknown, reason), { envelope: id, place: 0 });
     }
     if (envelope?.replay)
-      noteReplayed({ items: items.slice(firstItem), deadLetters: deadLetters.slice(firstDeadLetter) });
+      noteReplayed(replayed, {
+        items: items.slice(firstItem),
+        deadLetters: deadLetters.slice(firstDeadLetter),
+      });
   }
   return { items, deadLetters, replayed };
+}
+
+/** What is opened so far. */
+interface Opening extends Opened {
+  /** Ids of the dead letters. */
+  lost: Set<string>;
+}
+
+// Functions of the module, and none of `open`: V8 forgets what it has compiled of a function that is made anew for each
+// batch, and compiles it again.
+
+function lose({ items, deadLetters, lost }: Opening, deadLetter: FailedObject, origin: Origin): void {
+  lost.add(deadLetter.id);
+  deadLetters.push({ ...deadLetter, place: items.length, origin });
+}
+
+function openOne(opening: Opening, delivery: Delivery): void {
+  const { items, lost } = opening;
+  const { id: envelope, lane, lanes = 1, share } = delivery;
+  const { requests, objects } = delivery.envelope;
+  const places = requestPlaces(delivery.envelope);
+  const known = requests.map(isKnown);
+  for (let place = 0; place < objects.length; place++) {
+    const object = objects[place]!;
+    const named = places[place] as number;
+    // It may name anything: `length` is no place.
+    const request = known[named] === true ? requests[named] : undefined;
+    if (share && share.workspaceId !== ownerOf(request)) continue;
+    const reason = findFault(object, request);
+    if (reason === undefined) {
+      const { workspace_id: workspaceId, request_id: requestId } = request!;
+      items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, envelope, place, object });
+      continue;
+    }
+    const isOwn = isUuid(object?.id) && !lost.has(object.id);
+    const id = isOwn ? object.id : uuidv5(String(place), share?.of ?? envelope);
+    const from = request
+      ? { workspaceId: request.workspace_id, requestId: request.request_id }
+      : unknownRequest;
+    lose(opening, toFailed({ ...from, id, object }, reason), { envelope, place });
+  }
+}
+
+/** Each dead letter is replayed in an envelope of its own. What else may be in one was never a dead letter. */
+function noteReplayed(
+  replayed: Set<string>,
+  ofEnvelope: { items: OpenedItem[]; deadLetters: PlacedDeadLetter[] },
+): void {
+  for (const { object } of ofEnvelope.items) replayed.add(object.id);
+  const [alone, ...more] = ofEnvelope.deadLetters;
+  if (alone && more.length === 0 && (alone.object as { id?: unknown } | null)?.id === alone.id)
+    replayed.add(alone.id);
 }
 
 /**

@@ -1,4 +1,5 @@
 import { validate as isUuid } from 'uuid';
+import type { EnvelopeRequest } from '../../src/jobs/envelope.ts';
 import { type Connection, sendTogether } from '../../src/store/database.ts';
 import {
   claimEnvelopes,
@@ -62,10 +63,13 @@ export interface Claimed {
 /** Whose row of the ledger an envelope has: that of its one workspace, or everybody's. */
 function keyOf({ id, envelope, share }: Delivery): EnvelopeKey {
   if (share) return { id, workspaceId: share.workspaceId };
-  const [first, ...more] = Array.isArray(envelope?.requests) ? envelope.requests : [];
-  const workspaceId = first?.workspace_id;
-  const isOne = more.every((request) => request?.workspace_id === workspaceId) && isUuid(workspaceId);
-  return { id, workspaceId: isOne ? workspaceId! : SHARED };
+  const requests: (EnvelopeRequest | undefined)[] = Array.isArray(envelope?.requests)
+    ? envelope.requests
+    : [];
+  const workspaceId = requests[0]?.workspace_id;
+  for (const request of requests)
+    if (request?.workspace_id !== workspaceId) return { id, workspaceId: SHARED };
+  return { id, workspaceId: isUuid(workspaceId) ? workspaceId! : SHARED };
 }
 
 /** Claims each envelope once, however often it is among those that were handed in. */
@@ -283,6 +287,8 @@ export function turnsOf(delivery: Delivery): string[] {
   return workspacesOf(delivery).map((workspaceId) => turnOf({ lane, workspaceId }));
 }
 
+const ownerOf = (request: EnvelopeRequest): string => request?.workspace_id;
+
 export function workspacesOf({ envelope }: Delivery): string[] {
-  return Array.isArray(envelope?.requests) ? envelope.requests.map((request) => request?.workspace_id) : [];
+  return Array.isArray(envelope?.requests) ? envelope.requests.map(ownerOf) : [];
 }

@@ -1,4 +1,4 @@
-import type { ObjectKind } from '../../src/jobs/envelope.ts';
+import type { EnvelopeRequest, ObjectKind } from '../../src/jobs/envelope.ts';
 import type { Log } from '../../src/platform/log.ts';
 import type { LaneCount, UsageRow } from '../../src/store/counters.ts';
 import type { WorkerMetrics } from '../metrics.ts';
@@ -67,9 +67,11 @@ function acceptedAt(envelope: Delivery['envelope'] | undefined): number | undefi
   return Number.isNaN(time) ? undefined : time;
 }
 
+const requestIdOf = (request: EnvelopeRequest): string => request?.request_id;
+
 /** Of whatever a lane held: an envelope of another release may have a shape of its own. */
 function requestIds({ envelope }: Delivery): string[] {
-  return Array.isArray(envelope?.requests) ? envelope.requests.map((request) => request?.request_id) : [];
+  return Array.isArray(envelope?.requests) ? envelope.requests.map(requestIdOf) : [];
 }
 
 /**
