@@ -14,31 +14,8 @@ export interface WaitingJob<Data> {
   data: Data;
   /** When it was added, in epoch milliseconds. */
   timestamp: number;
-  /** What `data` is read from, where that is a text. */
-  text?: string;
-}
-
-/**
- * Read when its data is first asked for: a text is one value, whose objects each garbage collection would copy until they are
- * needed.
- */
-class TextJob<Data> implements WaitingJob<Data> {
-  readonly id: string;
-  readonly text: string;
-  readonly timestamp: number;
-  #data: Data | undefined;
-
-  constructor(id: string, text: string, timestamp: number) {
-    this.id = id;
-    this.text = text;
-    this.timestamp = timestamp;
-  }
-
-  /** @throws {SyntaxError} for what is no JSON */
-  get data(): Data {
-    this.#data ??= JSON.parse(this.text) as Data;
-    return this.#data;
-  }
+  /** Characters of the text that `data` was read from, where there was one. */
+  characters?: number;
 }
 
 /** Looks at what waits in one queue, in the order in which it is handed out. */
@@ -53,7 +30,7 @@ export interface Waiting<Data> {
   /** Takes these jobs away, as far as they still wait. */
   remove(ids: string[]): Promise<void>;
   /** The one in work, else the first that waits, without its data: that may be 4 MB, and whoever looks does so often. */
-  oldest(): Promise<Omit<WaitingJob<Data>, 'data' | 'text'> | undefined>;
+  oldest(): Promise<Omit<WaitingJob<Data>, 'data' | 'characters'> | undefined>;
 }
 
 /**
@@ -125,7 +102,12 @@ function ofRedis<Data>(client: RedisClient, queue: Queue<Data>): Waiting<Data> {
       if (ids.length === 0) return [];
       const found = await redis.readJobs(ids.length, ...ids.map((id) => queue.toKey(id)), bytes);
       return found.map(([data, timestamp], place) =>
-        data === null ? undefined : new TextJob<Data>(ids[place]!, data, Number(timestamp)),
+        data === null
+          ? undefined
+          : {
+              ...{ id: ids[place]!, data: JSON.parse(data) as Data, timestamp: Number(timestamp) },
+              characters: data.length,
+            },
       );
     },
     async remove(ids) {

@@ -33,30 +33,6 @@ export function versionOf(wire: unknown): number {
   return Number.isSafeInteger(version) ? (version as number) : 1;
 }
 
-/** How an envelope begins that `encodeEnvelope` has written, and where its objects begin. */
-const BEGINNING = `{"version":${WRITES},"requests":[`;
-const OBJECTS = '],"objects":[';
-const COUNT = '"count":';
-
-/**
- * Objects of an envelope, by its text and without reading them. A quotation mark within a value has a backslash in front of it, so
- * that no value looks like a member.
- *
- * @returns undefined for one that another release wrote, that stands at a fence, or that is tried again
- */
-export function countObjects(text: string): number | undefined {
-  if (!text.startsWith(BEGINNING) || !text.endsWith(']}')) return undefined;
-  const end = text.indexOf(OBJECTS);
-  if (end < 0) return undefined;
-  let objects = 0;
-  for (let at = text.indexOf(COUNT); at >= 0 && at < end; at = text.indexOf(COUNT, at + COUNT.length))
-    objects += Number.parseInt(text.slice(at + COUNT.length, at + COUNT.length + MOST_DIGITS), 10);
-  return Number.isNaN(objects) ? undefined : objects;
-}
-
-/** Of the objects of a request. */
-const MOST_DIGITS = 9;
-
 /** Code, id, index, identifier, and what the kind has. What is absent at a row's end is left out; elsewhere it is 0. */
 type Row = unknown[];
 

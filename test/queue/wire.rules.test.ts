@@ -3,7 +3,6 @@ import type { AcceptedObject, Envelope } from '../../src/jobs/envelope.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { JsonText } from '../../src/profile/json.ts';
 import {
-  countObjects,
   decodeEnvelope,
   encodeEnvelope,
   versionOf,
@@ -43,10 +42,6 @@ function objects(): AcceptedObject[] {
   ];
 }
 
-function event(name: string): AcceptedObject {
-  return { kind: 'events', id: newId(), index: 0, identifier: { external_id: name }, name, time };
-}
-
 function envelopeOf(given: AcceptedObject[]): Envelope {
   const request = { request_id: newId(), workspace_id: newId(), accepted_at: time, count: given.length };
   return { requests: [request], objects: given };
@@ -71,34 +66,6 @@ describe('G1: what a lane holds is what was accepted', () => {
     ];
     expect(event.properties).toBeInstanceOf(JsonText);
     expect(plain(event).properties).toEqual({ plan: words, list: [1, { deep: null }] });
-  });
-});
-
-describe('objects are counted by the text of an envelope', () => {
-  /** What looks like a member of an envelope, in what callers choose. */
-  const hostile = '"count":9,],"objects":[ ]} "requests":[';
-  const textOf = (envelope: unknown) => JSON.stringify(envelope);
-
-  test('all of them, whatever they and their requests say', () => {
-    const some = { ...envelopeOf(objects()), requests: [] as Envelope['requests'] };
-    for (const count of [3, some.objects.length - 3])
-      some.requests.push({ request_id: hostile, workspace_id: newId(), accepted_at: time, count });
-    some.objects.push(event(hostile));
-    some.requests.push({ request_id: 'x', workspace_id: newId(), accepted_at: time, objects: 700, count: 1 });
-    expect(countObjects(textOf(encodeEnvelope(some)))).toBe(some.objects.length);
-  });
-
-  test('undefined of every other text: it has to be read', () => {
-    const envelope = envelopeOf([event('n')]);
-    const fence = { id: newId(), lanes: [0, 1] };
-    for (const other of [{ ...envelope, fence }, { ...envelope, replay: true as const }, envelopeOf([])])
-      expect(countObjects(textOf(encodeEnvelope(other)))).toBeUndefined();
-    for (const other of [envelope, { ...encodeEnvelope(envelope), version: WRITES + 1 }, null, 'x', []])
-      expect(countObjects(textOf(other))).toBeUndefined();
-    const text = textOf(encodeEnvelope(envelope));
-    expect(countObjects(text)).toBe(1);
-    expect(countObjects(text.slice(0, -1))).toBeUndefined();
-    expect(countObjects(text.replace('"count":1', '"count":null'))).toBeUndefined();
   });
 });
 

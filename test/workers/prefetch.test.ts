@@ -130,20 +130,6 @@ describe.each(['redis', 'postgres'] as const)('queue on %s', (kind) => {
       expect(await take(entries[0]!.id)).toEqual([]);
     });
 
-    // A column of JSON holds nothing else.
-    if (kind === 'redis')
-      test('what cannot be read is not taken along, nor what is behind it', async () => {
-        const entries = some(6);
-        await addOneByOne(entries);
-        const { read, take } = prefetch();
-        const redis = scene.connection.redis!;
-        const key = scene.queues[0]!.toKey(entries[3]!.id);
-        const data = (await redis.hget(key, 'data'))!;
-        await redis.hset(key, 'data', data.replace('"objects":[', '"objects":[oops '));
-        await read([], Promise.resolve());
-        expect(ids(await take(entries[0]!.id))).toEqual(ids(entries.slice(1, 3)));
-      });
-
     test('G3: where more waits than it sees, finds those that come next', async () => {
       const entries = some(200);
       await addOneByOne(entries);

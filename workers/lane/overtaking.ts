@@ -59,7 +59,7 @@ export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'j
           for (const tag of tags) blocked.add(tag);
           continue;
         }
-        const size = sizeOf(job.data, job.text?.length);
+        const size = sizeOf(job.data, job.characters);
         found.push({ id: job.id, envelope: job.data, size });
         enough -= size;
         if (enough <= 0) break;

@@ -1,8 +1,8 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
-import type { Waiting, WaitingJob } from '../../src/queue/waiting.ts';
-import { countObjects, READS, versionOf, type WireEnvelope, WRITES } from '../../src/queue/wire.ts';
+import type { Waiting } from '../../src/queue/waiting.ts';
+import { READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import { createBackOff } from './back-off.ts';
 
 /**
@@ -32,15 +32,13 @@ export interface WaitingEnvelope {
   size: number;
 }
 
-type Found = Pick<WaitingJob<WireEnvelope>, 'id' | 'data' | 'text'>;
-
 /**
  * The prefix of a lane: the job that it hands out next, and those behind it without a gap, in the lane's order, up to
  * what is enough for a transaction. Knows only what it is told by who reads the lane.
  */
 function createPrefix(reads: number) {
   let next: string | undefined;
-  let behind: { job: Found; size: number }[] = [];
+  let behind: WaitingEnvelope[] = [];
   /** How much of what is enough there is: 1 is all of it. */
   let found = 0;
   /** By `performance.now()`: smaller transactions until then. */
@@ -73,7 +71,7 @@ function createPrefix(reads: number) {
   }
 
   function takeAll(): WaitingEnvelope[] {
-    const all = readAll(behind);
+    const all = behind;
     forget();
     return all;
   }
@@ -87,7 +85,7 @@ function createPrefix(reads: number) {
    */
   function continuationIn(ids: string[], ahead: { id: string }[]): string[] | 'lost' | 'torn' {
     const known =
-      next === undefined ? ahead.slice(-1).map(({ id }) => id) : [next, ...behind.map(({ job }) => job.id)];
+      next === undefined ? ahead.slice(-1).map(({ id }) => id) : [next, ...behind.map(({ id }) => id)];
     if (known.length === 0) return [...ids];
     const start = ids.indexOf(known[0]!);
     if (start >= 0 && known.every((id, index) => ids[start + index] === id))
@@ -117,27 +115,20 @@ function createPrefix(reads: number) {
   const inSight = (): number => Math.min(MOST_JOBS, Math.max(LEAST_JOBS, Math.ceil(1.5 / typical)));
 
   /** Takes the job along that comes next. @returns whether what follows it may be taken along as well */
-  function add(job: Found | undefined): boolean {
-    const size = job && sizeBehind(job);
-    if (size === undefined) return false;
-    behind.push({ job: job!, size });
+  function add(job: { id: string; data: WireEnvelope; characters?: number } | undefined): boolean {
+    // At a fence the lane has to stand itself, and at what another worker has to apply.
+    if (!job || job.data?.fence !== undefined || versionOf(job.data) > reads) return false;
+    const size = sizeOf(job.data, job.characters);
+    behind.push({ id: job.id, envelope: job.data, size });
     found += size / (isShared() ? SHARED_PART : 1);
     typical = found / behind.length;
     return missing() > 0;
   }
 
-  /** Its size; undefined: at a fence the lane has to stand itself, and at what another worker has to apply. */
-  function sizeBehind(job: Found): number | undefined {
-    const objects = job.text === undefined || WRITES > reads ? undefined : countObjects(job.text);
-    if (objects !== undefined) return sizeOfAll(objects, job.text!.length);
-    const { data } = job;
-    return data?.fence === undefined && versionOf(data) <= reads ? sizeOf(data, job.text?.length) : undefined;
-  }
-
   /** These have taken effect before their turn. */
   function leaveOut(ids: string[]): void {
     if (next !== undefined && ids.includes(next)) forget();
-    behind = behind.filter(({ job }) => !ids.includes(job.id));
+    behind = behind.filter(({ id }) => !ids.includes(id));
   }
 
   function share(): void {
@@ -156,21 +147,7 @@ export function sizeOf(envelope: WireEnvelope, characters?: number): number {
   const objects: unknown = envelope?.objects;
   const count = Array.isArray(objects) ? objects.length : 1;
   const bytes = characters ?? jsonBytesAtLeast((objects ?? null) as Json);
-  return sizeOfAll(count, bytes);
-}
-
-const sizeOfAll = (objects: number, bytes: number): number =>
-  Math.max(objects / ENOUGH_OBJECTS, bytes / ENOUGH_BYTES);
-
-/** Up to the first that cannot be read: the lane says what is to become of that. */
-function readAll(found: { job: Found; size: number }[]): WaitingEnvelope[] {
-  const all: WaitingEnvelope[] = [];
-  try {
-    for (const { job, size } of found) all.push({ id: job.id, envelope: job.data, size });
-  } catch {
-    // Somebody has put it there by hand.
-  }
-  return all;
+  return Math.max(count / ENOUGH_OBJECTS, bytes / ENOUGH_BYTES);
 }
 
 /** Milliseconds from which on a read was slow, and for which a job waits for one at most. */
