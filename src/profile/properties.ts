@@ -1,6 +1,6 @@
-import { codeAt } from '../platform/text.ts';
 import { cutWarning, type LongStrings, sameWhenCut, withWarning } from './attribute-rule.ts';
 import { exceedsJsonBytes, type Json } from './json.ts';
+import { codeAt } from './text.ts';
 import { isDatetime } from './time.ts';
 import { cutText, isLongerThan, isRecord, MAX_CHARACTERS, put, quoted } from './values.ts';
 

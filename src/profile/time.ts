@@ -1,5 +1,5 @@
 import { DateTime } from 'luxon';
-import { codeAt } from '../platform/text.ts';
+import { codeAt } from './text.ts';
 import { FURTHER_TIME_ZONES, RAILS_TIME_ZONES } from './time-zone-names.ts';
 
 /** Longest accepted text, in characters: an RFC 9557 time with the longest zone name has fewer. */

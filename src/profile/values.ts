@@ -1,5 +1,5 @@
-import { contains, isWellFormed } from '../platform/text.ts';
 import { type Json, MAX_DEPTH } from './json.ts';
+import { contains, isWellFormed } from './text.ts';
 
 /** Longest string value, attribute name and property name, in characters. */
 export const MAX_CHARACTERS = 255;

@@ -1,5 +1,5 @@
-import { codeAt } from '../platform/text.ts';
 import { JsonText } from '../profile/json.ts';
+import { codeAt } from '../profile/text.ts';
 import { readUsual } from '../profile/time.ts';
 import { writeUuid } from './write-uuid.ts';
 
