@@ -152,6 +152,12 @@ export function put<Value>(record: Record<string, Value>, key: string, value: Va
   }
 }
 
+/** Whether an object has a member: without a list of their names. */
+export function hasAny(record: object): boolean {
+  for (const _ in record) return true;
+  return false;
+}
+
 /** Whether every element is an object. */
 export function areRecords(values: Json[]): values is Record<string, Json>[] {
   return values.every(isRecord);

@@ -24,7 +24,7 @@ import type { Json } from '../../profile/json.ts';
 import { normalizeCurrency } from '../../profile/locale.ts';
 import { checkProperties } from '../../profile/properties.ts';
 import { pastIso } from '../../profile/time.ts';
-import { cutText, findUnstorable, MAX_CHARACTERS, numberOf } from '../../profile/values.ts';
+import { cutText, findUnstorable, hasAny, MAX_CHARACTERS, numberOf } from '../../profile/values.ts';
 import { compile, describeError, type Schema } from '../../schemas/compile.ts';
 import { attributesSchema, eventSchema, purchaseSchema } from '../../schemas/track.ts';
 import { BLOCKED, type Caller } from '../operation.ts';
@@ -240,12 +240,6 @@ function activityOf(
   if (isGiven(object.app_id)) activity.app_id = object.app_id as string;
   if (properties && hasAny(properties)) activity.properties = properties;
   return activity;
-}
-
-/** Without a list of its names. */
-function hasAny(properties: Record<string, Json>): boolean {
-  for (const _ in properties) return true;
-  return false;
 }
 
 function isQuantity(value: number): boolean {

@@ -9,7 +9,7 @@ import {
 import { DraftAttribute } from '../../../src/profile/draft-attribute.ts';
 import { Journal } from '../../../src/profile/draft-records.ts';
 import { type Json, JsonText, storedNameBytes } from '../../../src/profile/json.ts';
-import { put } from '../../../src/profile/values.ts';
+import { hasAny, put } from '../../../src/profile/values.ts';
 import { RELOAD } from '../work-item.ts';
 
 const TOO_LARGE = `the custom attributes of the user would be too large: they may take ${COUNTED}`;
@@ -250,11 +250,6 @@ function writtenOf({ set: values, unset: names, drafts, overwritten }: Played): 
 function sizeOf(name: string, draft: DraftAttribute): number {
   const { stored } = draft.size;
   return stored === 0 ? 0 : storedNameBytes(name) + stored;
-}
-
-function hasAny(set: Record<string, Json>): boolean {
-  for (const _ in set) return true;
-  return false;
 }
 
 function removesAny(set: Record<string, Json>): boolean {
