@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
 import { lengthOf } from '../setup/length.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { createStore, deliver, event, openPool, point, silent } from '../workers/batch.ts';
 import { startCommitCutter } from '../workers/commit-cutter.ts';
 

@@ -1,7 +1,7 @@
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { createStore, deliver, event, point, silent } from '../workers/batch.ts';
 
 const ENVELOPES = 100;

@@ -6,11 +6,11 @@ import type { Connection, Database } from '../../src/store/database.ts';
 import { everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
-import { applyObjects } from '../../workers/batch/apply.ts';
 import { settleHistories, settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { createGroup, createWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
+import { applyObjects } from '../workers/apply-batch.ts';
 import { alias, by, identity, merge, remove } from './objects.ts';
 import { does, has, unknownGroup } from './scene.ts';
 

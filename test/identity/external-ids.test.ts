@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, makeTriggers, silent } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene } from './scene.ts';

@@ -4,7 +4,7 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { type Identifier, toServiceId } from '../../src/profile/identifier.ts';
 import { recordRefused } from '../../workers/batch/failures.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, point, silent } from '../workers/batch.ts';
 import { alias, by, identity, merge, remove, user } from './objects.ts';
 import { createScene, does, has, type Scene, unknownGroup } from './scene.ts';

@@ -6,11 +6,11 @@ import { selectByRequest, selectDeadLetters, selectLatestWaiting } from '../../s
 import { ofOneWorkspace } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { settleTombstones } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { makeGate, passGate } from '../setup/nodes.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, event, makeTriggers, point, silent } from '../workers/batch.ts';
 import {
   DEADLINE,

@@ -4,12 +4,12 @@ import type { Database, Pool } from '../../src/store/database.ts';
 import { everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { startSettling } from '../../workers/upkeep/tombstones.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { createStore, deliver, event, readSums, silent } from '../workers/batch.ts';
 
 /** As long as a busy machine may take to fill and settle what is large. */

@@ -7,9 +7,10 @@ import type { Json } from '../../src/profile/json.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { storeClock } from '../../src/store/ledger.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { type Applied, applyObjects } from '../../workers/batch/apply.ts';
+import type { Applied } from '../../workers/batch/apply.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
+import { applyObjects } from '../workers/apply-batch.ts';
 import { type Answer, callerOf } from './caller.ts';
 
 /** A workspace in a database of its own, and the operations on it without server, queue and worker. */

@@ -7,13 +7,13 @@ import { createDestination } from '../../src/store/stream-destinations.ts';
 import { watchHorizon } from '../../src/store/stream-horizon.ts';
 import { readLog } from '../../src/store/stream-log.ts';
 import { isPassed, readHorizon } from '../../src/store/tombstones.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { type Certificate, makeCertificate } from '../setup/certificate.ts';
 import { citusUrl, createCitusDatabase, type Node } from '../setup/citus.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { type StoreProxy, startProxy } from '../setup/proxy.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { email } from '../subscription/scene.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, event, silent } from '../workers/batch.ts';
 
 describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {

@@ -1,12 +1,12 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { openPool, type Pool } from '../../src/store/database.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
 import { unknownGroup } from '../identity/scene.ts';
 import { citusUrl } from '../setup/citus.ts';
 import { createGroup, createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
 import { email, says } from '../subscription/scene.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { attributes, deliver, point, silent } from '../workers/batch.ts';
 import { createDistributedDatabase } from './distributed-database.ts';
 

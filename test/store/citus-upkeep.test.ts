@@ -7,7 +7,6 @@ import { forgetKeys } from '../../src/store/idempotency-keys.ts';
 import { forgetEnvelopes } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { openRetentionPool } from '../../src/store/retention.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { startSettling } from '../../workers/upkeep/tombstones.ts';
 import { remove } from '../identity/objects.ts';
 import { inFolder } from '../retention/scene.ts';
@@ -15,6 +14,7 @@ import { citusUrl } from '../setup/citus.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { isLong, lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, event, purchase, silent, waitForLocks } from '../workers/batch.ts';
 import { createDistributedDatabase } from './distributed-database.ts';
 

@@ -6,10 +6,10 @@ import { central, copied, distributed, views } from '../../src/store/distributed
 import { formsOf } from '../../src/store/one-workspace.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { openRetentionPool } from '../../src/store/retention.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { alias, identity } from '../identity/objects.ts';
 import { createDatabaseOfOne } from '../setup/fixtures.ts';
 import { email, says } from '../subscription/scene.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { attributes, deliver, event, point, silent } from '../workers/batch.ts';
 import { exceptions, keys } from './distributed/exceptions.ts';
 import { withoutWorkspace } from './distributed/without-workspace.ts';

@@ -5,10 +5,10 @@ import { expect, test } from 'vitest';
 import { encryptCredentials, keysOf } from '../../src/integrations/definition.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { createDestination } from '../../src/store/stream-destinations.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { leaveBehind } from '../setup/left-behind.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, event, openPool, silent } from '../workers/batch.ts';
 import { inBucket, messagesOf } from './file-scene.ts';
 

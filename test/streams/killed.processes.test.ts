@@ -5,9 +5,9 @@ import { encryptCredentials, keysOf } from '../../src/integrations/definition.ts
 import { newId } from '../../src/platform/ids.ts';
 import { createDestination } from '../../src/store/stream-destinations.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { startFleet } from '../guarantees/fleet.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, event, openPool, silent } from '../workers/batch.ts';
 import { startReceiver } from './receiver.ts';
 

@@ -10,13 +10,13 @@ import type { Json } from '../../src/profile/json.ts';
 import { createDestination, listDestinations } from '../../src/store/stream-destinations.ts';
 import { type OpeningOptions, openDestination } from '../../src/streams/open-destination.ts';
 import { newWebhookSecret } from '../../src/streams/webhook.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { createStreamMetrics } from '../../workers/streams/metrics.ts';
 import { openSource } from '../../workers/streams/source.ts';
 import { startStreams } from '../../workers/streams/start.ts';
 import { createYielding } from '../../workers/streams/yielding.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { createStore, deliver, silent } from '../workers/batch.ts';
 
 const keys = [randomBytes(32)];

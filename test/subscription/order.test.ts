@@ -1,8 +1,8 @@
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { alias, by, identity, merge, remove, user } from '../identity/objects.ts';
 import { does, has } from '../identity/scene.ts';
+import { applyBatch } from '../workers/apply-batch.ts';
 import { deliver, silent } from '../workers/batch.ts';
 import { createSubscriptionScene, email, phones, type SubscriptionScene, says } from './scene.ts';
 

@@ -12,11 +12,11 @@ import type { Identifier } from '../../src/profile/identifier.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import type { Channel } from '../../src/store/subscription-states.ts';
-import { applyObjects } from '../../workers/batch/apply.ts';
 import { createScene } from '../identity/scene.ts';
 import { type Answer, callerOf } from '../operations/caller.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { createGroup } from '../setup/workspace.ts';
+import { applyObjects } from '../workers/apply-batch.ts';
 
 type Body = Record<string, Json>;
 

@@ -1,8 +1,8 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedEvent, AcceptedObject } from '../../src/jobs/envelope.ts';
-import { applyPart } from '../../workers/batch/run.ts';
 import { createWorkspace } from '../setup/workspace.ts';
+import { applyPart } from './apply-batch.ts';
 import { createStore, deliver, event, purchase, silent } from './batch.ts';
 
 let pool: pg.Pool;

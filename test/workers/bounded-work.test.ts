@@ -7,10 +7,10 @@ import { everyStatementByIndex } from '../../src/store/database.ts';
 import { MAX_HOLDERS } from '../../src/store/identifiers.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { by, identity } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { attributes, createStore, deliver, event, readDeadLetters, readSums, silent } from './batch.ts';
 
 /**

@@ -3,8 +3,8 @@ import { v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { readTotals } from '../../src/store/counters.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { createStore, deliver, event, makeTriggers, point, readSums, refuseEvents, silent } from './batch.ts';
 
 let pool: pg.Pool;

@@ -6,11 +6,11 @@ import type { Identifier } from '../../src/profile/identifier.ts';
 import { findApiKey, hashApiKey } from '../../src/store/credentials.ts';
 import type { Database } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { blockDummyUsers } from '../../workers/upkeep/upkeep.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 
 /** Distinct event names, and distinct products, that a user may have. */
 const LIMIT = 20_000;

@@ -2,9 +2,9 @@ import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classify } from '../../workers/batch/failures.ts';
 import { type Delivery, ledgerKey } from '../../workers/batch/open.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { lengthOf } from '../setup/length.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { createStore, deliver, event, openPool, point, readSums, silent } from './batch.ts';
 import { type Cut, startCommitCutter } from './commit-cutter.ts';
 

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { MAX_CUSTOM_BYTES } from '../../src/profile/custom-values.ts';
 import type { Json } from '../../src/profile/json.ts';
-import { applyBatch, applyPart } from '../../workers/batch/run.ts';
 import { merge } from '../identity/objects.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch, applyPart } from './apply-batch.ts';
 import { attributes, createStore, deliver, event, readDeadLetters, silent } from './batch.ts';
 import { FULL } from './full-users.ts';
 

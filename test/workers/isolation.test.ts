@@ -1,8 +1,8 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { classify, type ErrorClass } from '../../workers/batch/failures.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import {
   attributes,
   createStore,

@@ -2,8 +2,8 @@ import type pg from 'pg';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { createGroup, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { attributes, createStore, deliver, event, point, readSums, silent } from './batch.ts';
 
 const USERS = 6;

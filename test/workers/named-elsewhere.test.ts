@@ -3,8 +3,8 @@ import { afterAll, beforeAll, expect, it } from 'vitest';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { identifierKey, laneOf } from '../../src/queue/lanes.ts';
 import { readTotals } from '../../src/store/counters.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { attributes, createStore, deliver, event, silent } from './batch.ts';
 
 let pool: pg.Pool;

@@ -2,10 +2,10 @@ import pg from 'pg';
 import { afterAll, beforeAll, expect, it } from 'vitest';
 import { newId } from '../../src/platform/ids.ts';
 import { MAX_SHARING } from '../../src/store/identifiers.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { createDatabase } from '../setup/fixtures.ts';
 import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { attributes, deliver, event, openPool, silent } from './batch.ts';
 
 let pool: pg.Pool;

@@ -4,9 +4,9 @@ import { NIL, v7 as uuidv7 } from 'uuid';
 import { afterAll, beforeAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Envelope } from '../../src/jobs/envelope.ts';
 import { type Coalescer, createCoalescer } from '../../workers/batch/coalescer.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import type { TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { createStore, deliver, event, point, readDeadLetters, readSums, silent } from './batch.ts';
 
 let pool: pg.Pool;

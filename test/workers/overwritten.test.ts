@@ -1,10 +1,11 @@
 import type pg from 'pg';
 import { afterAll, beforeAll, beforeEach, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
-import { applyBatch, applyTogether } from '../../workers/batch/run.ts';
+import { applyTogether } from '../../workers/batch/run.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { askEverywhere } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { attributes, createStore, deliver, point, silent, waitForLocks } from './batch.ts';
 
 /** Users who are overwritten only, whatever is stored of them, are not locked before they are changed. */

@@ -5,12 +5,12 @@ import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { createCoalescer } from '../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { byTurns } from '../../workers/batch/parts.ts';
-import { applyBatch, applyPart } from '../../workers/batch/run.ts';
 import { createWorkerMetrics } from '../../workers/metrics.ts';
 import { identity } from '../identity/objects.ts';
 import { waitUntil } from '../setup/fixtures.ts';
 import { isAboutOnePostgres } from '../setup/nodes.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch, applyPart } from './apply-batch.ts';
 import {
   applyInParts,
   attributes,

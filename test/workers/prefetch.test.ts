@@ -5,9 +5,9 @@ import { connectWorker, openQueue, QUEUE_SCHEMA } from '../../src/queue/connecti
 import { type LaneEntry, laneName } from '../../src/queue/lanes.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
 import { startTroubleProxy } from '../../tools/chaos/trouble-proxy.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { createPrefetch } from '../../workers/lane/prefetch.ts';
 import { waitUntil } from '../setup/fixtures.ts';
+import { applyBatch } from './apply-batch.ts';
 import { attributes, event, silent } from './batch.ts';
 import { createFenceScene } from './fence-scene.ts';
 

@@ -3,9 +3,9 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { migrate } from '../../src/processes/migrate.ts';
 import { distribute } from '../../src/store/distribute.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
-import { applyBatch } from '../../workers/batch/run.ts';
 import { citusUrl, createCitusDatabase } from '../setup/citus.ts';
 import { createWorkspace, type TestWorkspace } from '../setup/workspace.ts';
+import { applyBatch } from './apply-batch.ts';
 import { applyInParts, deliver, event, openPool, point, readSums, silent } from './batch.ts';
 
 describe.skipIf(!citusUrl)('on the Citus of CITUS_URL', () => {

@@ -19,7 +19,7 @@ import { describeMachine } from './machine.ts';
 import { type BenchOptions, readOptions } from './options.ts';
 import { waitForQuiet } from './quiet.ts';
 import { describeFigure, describeResults } from './report.ts';
-import { type Results, summarize, underFloors } from './results.ts';
+import { type Bounds, outOfBounds, type Results, summarize } from './results.ts';
 import { attributeRows } from './rows/attributes.ts';
 import { backlogRows } from './rows/backlog.ts';
 import { bareHttpRow } from './rows/bare-http.ts';
@@ -47,7 +47,7 @@ const QUICK_SECONDS = 3;
 async function main(): Promise<void> {
   const options = readOptions(process.argv);
   const size = sizeOf(options.seconds ?? (options.quick ? QUICK_SECONDS : SECONDS), options.syncedRows);
-  const floors: Record<string, number> = JSON.parse(readFileSync(path.join(folder, 'floors.json'), 'utf8'));
+  const bounds: Bounds = JSON.parse(readFileSync(path.join(folder, 'bounds.json'), 'utf8'));
   const running: Stoppable[] = [];
   let stopped: Promise<void> | undefined;
   const stopAll = () => {
@@ -87,11 +87,11 @@ async function main(): Promise<void> {
     ];
     const chosen = options.shapes ? shapes : options.import ? importRows(fleets, environment, size) : others;
     const results = await measureAll(fleets, options, size, chosen);
-    process.stdout.write(describeResults(results, floors));
+    process.stdout.write(describeResults(results, bounds));
     write(results, options);
-    const low = options.check ? underFloors(results, floors) : [];
-    for (const line of low) process.stderr.write(`${line}\n`);
-    if (low.length > 0) process.exitCode = 1;
+    const worse = options.check ? outOfBounds(results, bounds) : [];
+    for (const line of worse) process.stderr.write(`${line}\n`);
+    if (worse.length > 0) process.exitCode = 1;
   } finally {
     await stopAll();
   }
@@ -136,7 +136,9 @@ async function measureAll(
     });
   }
   return {
-    command: ['npm run bench', ...process.argv.slice(2)].join(' '),
+    command: ['npm run bench', ...(process.argv.length > 2 ? ['--'] : []), ...process.argv.slice(2)].join(
+      ' ',
+    ),
     date: new Date().toISOString().slice(0, 10),
     machine: await describeMachine((await fleets.ours()).databaseUrl),
     settings: {

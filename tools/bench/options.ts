@@ -52,7 +52,7 @@ export function readOptions(arguments_: string[]): BenchOptions {
       1,
     )
     .option('--synced-rows <number>', 'rows of a sync (10,000 for each of the seconds)', positive)
-    .option('--check', 'exit with 1 when a ratio is under its floor in floors.json', false)
+    .option('--check', 'exit with 1 when a ratio is out of its bounds in bounds.json', false)
     .option(
       '--set <NAME=value>',
       "a setting of Penstock's processes, LANES=8 for instance",

@@ -4,6 +4,7 @@ export const ratios: readonly (readonly [row: string, over: string])[] = [
   ['ours-1', 'naive-1'],
   ['ours-75', 'copy'],
   ['ours-1', 'bare-http'],
+  ['backlog', 'ours-75'],
   ['attributes-10', 'jsonb-10'],
   ['attributes-100', 'jsonb-100'],
   ['attributes-400', 'jsonb-400'],

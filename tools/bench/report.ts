@@ -1,5 +1,5 @@
 import type { Figure } from './figure.ts';
-import type { Results } from './results.ts';
+import type { Bounds, Results } from './results.ts';
 
 const COST = 'cpu_us_';
 const PEAK = 'rss_mb_';
@@ -11,6 +11,7 @@ export function describeFigure(round: number, name: string, { value, unit, detai
   if (detail.accept_p50_ms) {
     parts.push(`accept p50 ${detail.accept_p50_ms.toFixed(1)} p99 ${detail.accept_p99_ms!.toFixed(1)} ms`);
   }
+  if (detail.idle_fsync_ms) parts.push(`(an idle fsync ${detail.idle_fsync_ms.toFixed(2)} ms)`);
   if (detail.p50_ratio !== undefined)
     parts.push(
       `without: p50 ${detail.alone_accept_p50_ms!.toFixed(1)} p99 ${detail.alone_accept_p99_ms!.toFixed(1)} ms; p50 ${detail.p50_ratio.toFixed(2)} x` +
@@ -67,7 +68,7 @@ export function describeFigure(round: number, name: string, { value, unit, detai
 }
 
 /** The summary: medians, spreads, ratios, and what they were measured with. */
-export function describeResults(results: Results, floors: Record<string, number>): string {
+export function describeResults(results: Results, { floors, ceilings }: Bounds): string {
   const { machine, rows, ratios, costs } = results;
   const versions = Object.entries(machine.versions).map(([name, version]) => `${name} ${version}`);
   const settings = Object.entries(machine.postgres_settings).map(([name, value]) => `${name} ${value}`);
@@ -83,8 +84,12 @@ export function describeResults(results: Results, floors: Record<string, number>
     lines.push(`${name.padEnd(20)}${median.toFixed(2).padStart(10)}  ±${percent(spread).padEnd(6)}${floor}`);
   }
   lines.push('', `${'processor time'.padEnd(20)}${'median'.padStart(10)}  spread`);
-  for (const [name, { median, spread }] of Object.entries(costs))
-    lines.push(`${name.padEnd(20)}${median.toFixed(2).padStart(10)}  ±${percent(spread)}`);
+  for (const [name, { median, spread }] of Object.entries(costs)) {
+    const ceiling = ceilings[name] === undefined ? '' : ` ceiling ${ceilings[name]}`;
+    lines.push(
+      `${name.padEnd(20)}${median.toFixed(2).padStart(10)}  ±${percent(spread).padEnd(6)}${ceiling}`,
+    );
+  }
   lines.push(
     '',
     `${machine.cores} cores of ${machine.processor}, ${machine.memory_gb} GB, ${machine.system}`,

@@ -58,10 +58,28 @@ export function costOf({ detail }: Figure): number {
   return costs.reduce((sum, [, microseconds]) => sum + microseconds, 0);
 }
 
-/** Names the ratios that are under their floor. */
-export function underFloors(results: Pick<Results, 'ratios'>, floors: Record<string, number>): string[] {
-  return Object.entries(floors).flatMap(([name, floor]) => {
-    const ratio = results.ratios[name];
+/** What bounds.json holds, by the names of ratios: as far as nine tenths of what was reached. */
+export interface Bounds {
+  /** Of what is to be much. */
+  floors: Record<string, number>;
+  /** Of processor time. */
+  ceilings: Record<string, number>;
+}
+
+/** Names the ratios that are under their floor, and the costs that are over their ceiling. What was not measured is neither. */
+export function outOfBounds(
+  { ratios, costs }: Pick<Results, 'ratios' | 'costs'>,
+  { floors, ceilings }: Bounds,
+): string[] {
+  const low = Object.entries(floors).flatMap(([name, floor]) => {
+    const ratio = ratios[name];
     return ratio && ratio.median < floor ? [`${name}: ${ratio.median.toFixed(2)} is under ${floor}`] : [];
   });
+  const high = Object.entries(ceilings).flatMap(([name, ceiling]) => {
+    const cost = costs[name];
+    return cost && cost.median > ceiling
+      ? [`${name}: ${cost.median.toFixed(2)} times the processor time is over ${ceiling}`]
+      : [];
+  });
+  return [...low, ...high];
 }

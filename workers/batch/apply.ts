@@ -62,8 +62,6 @@ export function addApplied(
 /** Objects that are not to be applied, by their ids, and why: they become dead letters at their places. */
 export type Poison = ReadonlyMap<string, string>;
 
-const NO_POISON: Poison = new Map();
-
 /** How objects are applied. */
 export interface Terms {
   /** The store's clock at the start of the batch, ISO 8601 with microseconds. */
@@ -77,11 +75,6 @@ export interface Terms {
   streamed?: ReadonlySet<string>;
   /** Between two steps: see `Part` in parts.ts. */
   giveWay?(): Promise<void> | undefined;
-}
-
-/** Applies all of them: see `applySome`. */
-export function applyObjects(tx: Connection, items: WorkItem[], now: string): Promise<Applied> {
-  return applySome(tx, items, { now, until: Number.POSITIVE_INFINITY, poison: NO_POISON });
 }
 
 /** Entries of the log of streams: made while the store works, unless it has to say first which states have changed. */

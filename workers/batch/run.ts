@@ -1,5 +1,4 @@
 import { LRUCache } from 'lru-cache';
-import type { Log } from '../../src/platform/log.ts';
 import { tracing } from '../../src/platform/tracing.ts';
 import { traceTransaction } from '../../src/queue/spans.ts';
 import { countLanes, countUsage } from '../../src/store/counters.ts';
@@ -18,7 +17,7 @@ import { appendLog } from '../../src/store/stream-log.ts';
 import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
 import { endedOf, notAppliedBefore, type Share, sharesOf, together, untouched } from './by-workspace.ts';
-import { type BatchResult, classify } from './failures.ts';
+import type { BatchResult } from './failures.ts';
 import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import { claim, endPart, inTurns, leave, nothingLeft, type Part, WHOLE, withoutDone } from './parts.ts';
 import { tallyLanes, tallyUsage } from './report.ts';
@@ -67,38 +66,7 @@ export function applyBisecting(
   return run(pool, deliveries, { apply, part });
 }
 
-/** Applies a batch whole; once more by bisection when the store refuses something of it. */
-export function applyBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
-  return applyPart(pool, deliveries, { log, part: WHOLE });
-}
-
-/** The same with a part of the batch. */
-export async function applyPart(
-  pool: Pool,
-  deliveries: Delivery[],
-  { log, part }: { log: Log; part: Part },
-): Promise<BatchResult> {
-  try {
-    return await applyTogether(pool, deliveries, part);
-  } catch (error) {
-    if (classify(error) === 'transient') throw error;
-    log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
-    return await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
-  }
-}
-
 export const HOLDS_ONE = 'a batch holds an object that cannot be applied';
-
-/** Of objects of which nothing is known but that they fail. */
-export function noSuspicion(): Suspicion {
-  return {
-    poison: new Map(),
-    starts: new Set(),
-    failed: { times: 0, signature: undefined },
-    inHand() {},
-    async found() {},
-  };
-}
 
 interface RunOptions {
   apply: Apply;

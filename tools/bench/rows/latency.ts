@@ -3,6 +3,7 @@ import { emptyTally } from '../../load/tally.ts';
 import type { Environment } from '../environment.ts';
 import type { BenchRow, Figure } from '../figure.ts';
 import type { Fleets } from '../fleets.ts';
+import { measureIdleFsync } from '../idle-fsync.ts';
 import { measureFullRate, measureOffered, PROBE_EVERY } from '../offered-load.ts';
 import type { Size } from '../size.ts';
 
@@ -13,10 +14,11 @@ const SHARE = 0.7;
 export function latencyRows(fleets: Fleets, environment: Environment, size: Size): BenchRow[] {
   async function underLoad(): Promise<Figure> {
     const ours = await fleets.ours();
+    const idle_fsync_ms = measureIdleFsync(environment.folder);
     // Each time anew: what a shared machine gives changes from minute to minute.
     const full = await measureFullRate(ours, environment, size);
     const offered = await measureOffered(ours, size, full * SHARE);
-    return { value: offered.readable_p50_ms, unit: 'ms', detail: { ...offered } };
+    return { value: offered.readable_p50_ms, unit: 'ms', detail: { ...offered, idle_fsync_ms } };
   }
 
   async function idle(): Promise<Figure> {

@@ -7,7 +7,7 @@ import { measurePipeline, type Shape } from '../pipeline.ts';
 import { CONNECTIONS_OF_75, type Size } from '../size.ts';
 import { uuidAt } from '../uuid-at.ts';
 
-/** Profiles with the ids of the traffic's users: more of them than fit into memory, so that most are read from disk. */
+/** Profiles with the ids of the traffic's users. */
 const addProfiles = `
   insert into profiles (workspace_id, id, external_id, custom_attributes, created_at, updated_at)
   select workspaces.id, ${uuidAt('now()')}, 'load-' || lpad(number::text, 8, '0'), '{"plan": "pro", "visits": 3}', now(), now()
@@ -16,7 +16,10 @@ const addProfiles = `
 
 const STEP = 500_000;
 
-/** Bytes of the profiles with their indexes, and of what Postgres keeps pages in. */
+/**
+ * Bytes of the profiles with their indexes, and of what Postgres keeps pages in: whatever does not fit there comes from
+ * the system's cache, or from disk.
+ */
 const sizes = `
   select pg_total_relation_size('profiles')::float8 as base,
     pg_size_bytes(current_setting('shared_buffers'))::float8 as buffers`;
@@ -58,10 +61,11 @@ export function shapeRows(
     await scratch.pool.query('vacuum analyze profiles');
     await scratch.pool.query('checkpoint');
     const { rows } = await scratch.pool.query<{ base: number; buffers: number }>(sizes);
+    const { base: bytes, buffers } = rows[0]!;
+    if (bytes <= buffers) throw new Error(`a base of ${bytes} bytes fits into shared_buffers (${buffers})`);
     const warm = { users: base, spread: 'evenly' } as const;
     await send(scratch, { ...warm, seconds: Math.min(6, size.seconds) });
     const figure = await send(scratch, warm);
-    const { base: bytes, buffers } = rows[0]!;
     return { ...figure, detail: { ...figure.detail, base_bytes: bytes, shared_buffers_bytes: buffers } };
   }
 

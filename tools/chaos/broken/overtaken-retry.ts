@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
+import { applyBatch } from '../../../test/workers/apply-batch.ts';
 import type { Coalescer, createCoalescer as create } from '../../../workers/batch/coalescer.ts';
 import type { Delivery } from '../../../workers/batch/open.ts';
-import { applyBatch } from '../../../workers/batch/run.ts';
 
 /** Longer than the envelopes behind take. */
 const RETRY_MS = 1500;

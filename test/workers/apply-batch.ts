@@ -1,0 +1,44 @@
+import type { Log } from '../../src/platform/log.ts';
+import type { Connection, Pool } from '../../src/store/database.ts';
+import { type Applied, applySome } from '../../workers/batch/apply.ts';
+import { type BatchResult, classify } from '../../workers/batch/failures.ts';
+import type { Delivery } from '../../workers/batch/open.ts';
+import { type Part, WHOLE } from '../../workers/batch/parts.ts';
+import { applyBisecting, applyTogether, HOLDS_ONE, type Suspicion } from '../../workers/batch/run.ts';
+import type { WorkItem } from '../../workers/batch/work-item.ts';
+
+/** Applies a batch whole, and by bisection when the store refuses something of it: what a coalescer comes to in the end. */
+export function applyBatch(pool: Pool, deliveries: Delivery[], log: Log): Promise<BatchResult> {
+  return applyPart(pool, deliveries, { log, part: WHOLE });
+}
+
+/** The same with a part of the batch. */
+export async function applyPart(
+  pool: Pool,
+  deliveries: Delivery[],
+  { log, part }: { log: Log; part: Part },
+): Promise<BatchResult> {
+  try {
+    return await applyTogether(pool, deliveries, part);
+  } catch (error) {
+    if (classify(error) === 'transient') throw error;
+    log.warn({ err: error, envelopes: deliveries.map(({ id }) => id) }, HOLDS_ONE);
+    return await applyBisecting(pool, deliveries, { suspicion: noSuspicion(), part });
+  }
+}
+
+/** Of objects of which nothing is known but that they fail. */
+function noSuspicion(): Suspicion {
+  return {
+    poison: new Map(),
+    starts: new Set(),
+    failed: { times: 0, signature: undefined },
+    inHand() {},
+    async found() {},
+  };
+}
+
+/** Applies all of them in an open transaction, in as many rounds as they need. */
+export function applyObjects(tx: Connection, items: WorkItem[], now: string): Promise<Applied> {
+  return applySome(tx, items, { now, until: Number.POSITIVE_INFINITY, poison: new Map() });
+}
