@@ -115,10 +115,10 @@ export async function findCrowdedEmails(
 }
 
 /**
- * By the index profiles_email; locks the marked profiles in id order. An address may stand twice: the first one clears
+ * By the index profiles_email: who has one of the addresses and is marked. An address may stand twice: the first one clears
  * the mark, and stands in the history. Of a crowded address it is not asked: it may have become one meanwhile.
  */
-const clearSpamMarksStatement = `
+const marked = `
   with marked as materialized (
     select distinct on (holders.workspace_id, holders.id) holders.workspace_id, holders.id, given.request_id
     from unnest($1::uuid[], $2::text[], $3::text[]) with ordinality as given (workspace_id, email, request_id, place)
@@ -131,49 +131,45 @@ const clearSpamMarksStatement = `
     ) as holders
     where holders.marked_email_as_spam_at is not null
     order by holders.workspace_id, holders.id, given.place
-  ), locked as materialized (
-    select profiles.workspace_id, profiles.id
-    from profiles
-    where (profiles.workspace_id, profiles.id) in (select marked.workspace_id, marked.id from marked)
-      and profiles.marked_email_as_spam_at is not null
-    order by profiles.id
-    for update
-  )
-  update profiles set marked_email_as_spam_at = null
-  from locked
-  join marked on marked.workspace_id = locked.workspace_id and marked.id = locked.id
-  where profiles.workspace_id = locked.workspace_id and profiles.id = locked.id
-  returning profiles.workspace_id, profiles.id, marked.request_id`;
+  )`;
 
-const tellClearedStatement = `
+/** In id order: what is told then is what the update finds. */
+const lockMarkedStatement = `${marked}
+  select profiles.id
+  from profiles
+  where (profiles.workspace_id, profiles.id) in (select marked.workspace_id, marked.id from marked)
+    and profiles.marked_email_as_spam_at is not null
+  order by profiles.id
+  for update`;
+
+const tellMarkedStatement = `${marked}
   insert into subscription_history (
     workspace_id, subject_kind, subject, subscription, from_state, to_state, changed_at, request_id)
   select
-    cleared.workspace_id, 'profile', cleared.id::text, 'spam', '${marks.spam}', null, $4::timestamptz, cleared.request_id
-  from unnest($1::uuid[], $2::uuid[], $3::text[]) as cleared (workspace_id, id, request_id)`;
+    marked.workspace_id, 'profile', marked.id::text, 'spam', '${marks.spam}', null, $4::timestamptz, marked.request_id
+  from marked`;
 
-/** Takes the mark as spam from everyone who has one of the addresses. It is no update of the profile. */
+const clearMarkedStatement = `${marked}
+  update profiles set marked_email_as_spam_at = null
+  from marked
+  where profiles.workspace_id = marked.workspace_id and profiles.id = marked.id`;
+
+/**
+ * Takes the mark as spam from everyone who has one of the addresses. It is no update of the profile. The statements leave
+ * at once, and none needs an answer: what is said behind them stands behind them in the history, and a savepoint takes
+ * all of them back.
+ */
 export async function clearSpamMarks(tx: Connection, cleared: ClearedSpam[], now: string): Promise<void> {
-  const { rows } = await tx.query<{ workspace_id: string; id: string; request_id: string }>({
-    name: 'clear-spam-marks',
-    text: clearSpamMarksStatement,
-    values: [
-      cleared.map(({ workspace_id }) => workspace_id),
-      cleared.map(({ email }) => email),
-      cleared.map(({ request_id }) => request_id),
-    ],
-  });
-  if (rows.length === 0) return;
-  await tx.query({
-    name: 'tell-cleared-marks',
-    text: tellClearedStatement,
-    values: [
-      rows.map(({ workspace_id }) => workspace_id),
-      rows.map(({ id }) => id),
-      rows.map(({ request_id }) => request_id),
-      now,
-    ],
-  });
+  const values = [
+    cleared.map(({ workspace_id }) => workspace_id),
+    cleared.map(({ email }) => email),
+    cleared.map(({ request_id }) => request_id),
+  ];
+  await Promise.all([
+    tx.query({ name: 'lock-marked', text: lockMarkedStatement, values }),
+    tx.query({ name: 'tell-marked', text: tellMarkedStatement, values: [...values, now] }),
+    tx.query({ name: 'clear-marked', text: clearMarkedStatement, values }),
+  ]);
 }
 
 /**

@@ -115,6 +115,28 @@ async function bothWays(planned: Planned[], stored: number, inParts: boolean) {
   }
 }
 
+/** Found by chance: a mark that one round takes away, and a merge brings back. */
+const clearedAndMerged = [
+  {
+    kind: 'group_state',
+    identifier: { external_id: 'x1' },
+    subscription_group_id: 'email',
+    subscription_state: 'subscribed',
+  },
+  {
+    kind: 'attributes',
+    identifier: { service_id: serviceIds[0] },
+    standard: { marked_email_as_spam_at: '2026-01-02T00:00:00.000Z', email: 'b@x.com' },
+  },
+  { kind: 'email_change', email: 'b@x.com', marked_as_spam: false },
+  {
+    kind: 'attributes',
+    identifier: { email: 'a@x.com' },
+    standard: { marked_email_as_spam_at: '2026-01-02T00:00:00.000Z' },
+  },
+  { kind: 'identify', user: { identifier: { email: 'a@x.com' }, prioritization: [] }, external_id: 'x1' },
+] as Planned[];
+
 it('a batch of track objects and identity operations does what the same objects do one by one', {
   timeout: PATIENCE + 60_000,
 }, async () => {
@@ -129,5 +151,6 @@ it('a batch of track objects and identity operations does what the same objects 
     numRuns: SEQUENCES,
     interruptAfterTimeLimit: PATIENCE,
     markInterruptAsFailure: false,
+    examples: [[clearedAndMerged, 0, false, false]],
   });
 });

@@ -85,6 +85,18 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
+  test('a mark that one batch takes away and sets again: in the order in which it was said', async () => {
+    const mark = { marked_email_as_spam_at: '2026-01-02T00:00:00.000Z' };
+    const again = { email: 'again@x.com' };
+    await apply('one', has('again', { standard: { ...again, ...mark } }));
+    await apply('both', email(again.email, { marked_as_spam: false }), has('again', { standard: mark }));
+    expect(await scene.history(await scene.profileId('again'))).toEqual([
+      ['spam', null, 'marked_as_spam', 'one'],
+      ['spam', 'marked_as_spam', null, 'both'],
+      ['spam', null, 'marked_as_spam', 'both'],
+    ]);
+  });
+
   test('several in one batch are several rows, and what changes nothing is none', async () => {
     const { news } = scene.groups;
     const many = { email: 'many@x.com' };
