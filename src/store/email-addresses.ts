@@ -166,9 +166,9 @@ export async function clearSpamMarks(tx: Connection, cleared: ClearedSpam[], now
     cleared.map(({ request_id }) => request_id),
   ];
   await Promise.all([
-    tx.query({ name: 'lock-marked', text: lockMarkedStatement, values }),
-    tx.query({ name: 'tell-marked', text: tellMarkedStatement, values: [...values, now] }),
-    tx.query({ name: 'clear-marked', text: clearMarkedStatement, values }),
+    tx.query({ name: 'lock-spam-marks', text: lockMarkedStatement, values }),
+    tx.query({ name: 'tell-cleared-marks', text: tellMarkedStatement, values: [...values, now] }),
+    tx.query({ name: 'clear-spam-marks', text: clearMarkedStatement, values }),
   ]);
 }
 

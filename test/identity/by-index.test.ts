@@ -135,7 +135,6 @@ it('every statement of identity operations, subscriptions and tombstones goes by
     'is-horizon-passed',
     'read-horizon',
     'record-purchases',
-    'tell-cleared-marks',
     'upsert-push-tokens',
   ]);
   const tx = await database.pool.connect();
