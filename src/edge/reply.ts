@@ -13,7 +13,7 @@ import type { RequestInHand } from './request.ts';
 /** What became of a request: its reply, and what the headers, the log line and the metrics say of it. */
 export interface Answer {
   reply: Reply;
-  /** Objects that were handed to the lanes, and objects that were refused. */
+  /** Objects that were handed to the lanes, and objects that were rejected. */
   accepted: number;
   rejected: number;
   /** The first request with the same `Idempotency-Key`, whose reply this is. */
