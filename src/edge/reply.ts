@@ -111,8 +111,9 @@ export function isUnavailable(error: unknown): boolean {
 const REDIS_NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
 
 /**
- * Whether a store or the queue could not be reached, or was held up by someone else (a lock, 55P03; a deadlock, 40P01 or
- * Prisma's P2034; a statement that Postgres ended in time, 57014): its error names a connection or a wait, not a mistake.
+ * Whether a store or the queue could not be reached, or was held up by someone else: its error names a connection or a
+ * wait, not a mistake. The waits: a lock, 55P03; a deadlock, 40P01 or Prisma's P2034; a statement that Postgres ended
+ * in time, 57014.
  */
 function isUnreachable(error: unknown): boolean {
   const { code, message, name } = error as { code?: string; message?: string; name?: string };
