@@ -89,9 +89,7 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     if (seen.size === 0) return;
     const taken = seen;
     seen = new Map();
-    await touchApiKeys(pool, taken).catch((error) =>
-      log.warn({ err: error }, 'last use of keys not noted'),
-    );
+    await touchApiKeys(pool, taken).catch((error) => log.warn({ err: error }, 'last use of keys not noted'));
   }
 
   return {
