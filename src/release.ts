@@ -10,8 +10,9 @@ import { isDistributed } from './store/distributed.ts';
 import { openDatabase } from './store/open-database.ts';
 
 /**
- * The step before a new version runs: brings the tables of `DATABASE_URL` up to date, distributes them
- * where `DISTRIBUTE` says so, makes the first workspace where there is none, and exits 0; with 1 and one line that says why otherwise.
+ * The step before a new version runs. Brings the tables of `DATABASE_URL` up to date, distributes them where
+ * `DISTRIBUTE` says so, and makes the first workspace where there is none. It exits 0; otherwise with 1, and one line
+ * that says why.
  */
 async function release(): Promise<void> {
   const config = readConfig();

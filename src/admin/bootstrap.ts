@@ -18,9 +18,9 @@ const FIRST_START: Actor = { kind: 'nobody', name: 'first start', via: 'command_
 const BOOTSTRAP_LOCK = 7_365_747;
 
 /**
- * Where there is no workspace yet, makes `default` with one API key that may do everything:
- * `BOOTSTRAP_API_KEY`, or a random one; it belongs to the company `default`, which the tables come with and
- * whose first SCIM token is `BOOTSTRAP_SCIM_TOKEN`. Safe to race: the workspace and its key are made together, once.
+ * Where there is no workspace yet, makes `default` with one API key that may do everything: `BOOTSTRAP_API_KEY`, or a
+ * random one. It belongs to the company `default`, which the tables come with. The first SCIM token of that is
+ * `BOOTSTRAP_SCIM_TOKEN`. Safe to race: the workspace and its key are made together, once.
  * @returns the key when it was made now; its secret cannot be had again.
  */
 export async function bootstrap(

@@ -47,9 +47,9 @@ export interface Lanes {
 }
 
 /**
- * Gives the installation another number of lanes or shards, as soon as no process runs and no lane holds anything: what
- * waits in one lane and what is added to another would lose their order. With more shards alone every lane is what it was,
- * and may hold what it likes.
+ * Gives the installation another number of lanes or shards, as soon as no process runs and no lane holds anything. What
+ * waits in one lane and what is added to another would lose their order. With more shards alone every lane is what it
+ * was, and may hold what it likes.
  *
  * @returns what it had, and has
  * @throws {Refusal} when something was in the way all the time, or nobody is there to empty the lanes

@@ -5,7 +5,7 @@ import type { Command } from 'commander';
 const OWN_FILES = ['cli.js', 'penstock'];
 
 /**
- * How the person at the command line has called this command, so that what a hint says can be typed as it stands: by
+ * How the person at the command line has called this command, so that what a hint says can be typed as it stands. By
  * npx or npm run in the project's folder, or by its name where that is on the PATH.
  */
 export const PENSTOCK = OWN_FILES.includes(path.basename(process.argv[1] ?? ''))

@@ -18,9 +18,9 @@ import { createSignIn, type SignInOptions } from './sign-in.ts';
 const SAFE = ['GET', 'HEAD', 'OPTIONS'];
 
 /**
- * Whether a request that may change something was sent by a page of this very host and port: a cookie alone
- * does not prove it, as cookies are shared by all ports of a host. Browsers send at least one of the two
- * headers with every such request, so a request with neither is refused.
+ * Whether a request that may change something was sent by a page of this very host and port. A cookie alone does not
+ * prove it, as cookies are shared by all ports of a host. Browsers send at least one of the two headers with every such
+ * request, so a request with neither is refused.
  */
 function isSameOrigin({ method = '', headers }: IncomingMessage): boolean {
   if (SAFE.includes(method)) return true;

@@ -10,8 +10,8 @@ const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 60_000;
 
 /**
- * Slows guessing down: after some wrong passwords in a row nobody can sign in to an account for a while, with the
- * right one neither, whatever address a guess comes from. Whoever is signed in stays so.
+ * Slows guessing down. After some wrong passwords in a row nobody can sign in to an account for a while, with the right
+ * one neither, whatever address a guess comes from. Whoever is signed in stays so.
  */
 export function createLockout(now: () => number = Date.now) {
   let failures = 0;

@@ -122,8 +122,8 @@ function authentication(library: Library, secret: string | undefined): ReturnTyp
 }
 
 /**
- * Authorization code flow with PKCE, state and nonce, which all follow from a secret in a cookie of the browser: nothing is
- * kept here, so that whoever begins without end fills nothing, and the answer may come to another process.
+ * Authorization code flow with PKCE, state and nonce, which all follow from a secret in a cookie of the browser.
+ * Nothing is kept here: whoever begins without end fills nothing, and the answer may come to another process.
  */
 function createFlow(config: OidcConfig, tell: (error: unknown) => void) {
   const provider = createProvider(config);

@@ -79,8 +79,8 @@ function withoutReason<Shown extends { toJSON(): object }>(job: Shown): Shown {
 const ALARM = { color: '#b00020', textColor: '#ffffff' };
 
 /**
- * Bull Board over every queue, to look and nothing else: a retried or removed job of a lane would lose its place, and
- * whatever is changed in the dead-letter queue is not changed in the table that it is the picture of.
+ * Bull Board over every queue, to look and nothing else. A retried or removed job of a lane would lose its place.
+ * Whatever is changed in the dead-letter queue is not changed in the table that it is the picture of.
  *
  * @param loss what the queue has lost and nobody has confirmed, which stands at the head of every page
  */

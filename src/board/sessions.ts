@@ -221,7 +221,7 @@ export type FailedSignIns = ReturnType<typeof createFailedSignIns>;
 const NAME = 'penstock_board';
 
 /**
- * Script cannot read it. A link on another site may bring it along, so that addresses can be shared; a form or a script
+ * Script cannot read it. A link on another site may bring it along, so that addresses can be shared. A form or a script
  * there cannot, and what changes something is refused besides unless it comes from here.
  */
 const attributes = { httpOnly: true, sameSite: 'lax', path: '/' } as const;

@@ -38,9 +38,9 @@ export interface Refused {
 export type Arrived = Omit<Exchange, 'response'> & { requestId: string };
 
 /**
- * Each stage before a request may be carried out, in order: who sends it, may they, is there too much to do, are they
- * within their limit, is it their turn, what do they say, and by which key would they say it again. The first stage that
- * refuses it is the last.
+ * Each stage before a request may be carried out, in order. Who sends it, and may they? Is there too much to do, are
+ * they within their limit, is it their turn? What do they say, and by which key would they say it again? The first
+ * stage that refuses it is the last.
  */
 export async function admit(
   endpoint: Endpoint,

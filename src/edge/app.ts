@@ -94,8 +94,8 @@ export function createApp(operations: Operation[], services: EdgeServices, pages
   });
 
   /**
-   * A request whose method and path are those of an operation, to the letter, needs no router: it goes
-   * straight to the stages, the same that the router would bring it to.
+   * A request whose method and path are those of an operation, to the letter, needs no router. It goes straight to the
+   * stages, the same that the router would bring it to.
    */
   return function handle(request: IncomingMessage, response: ServerResponse): void {
     const mayBeLong = () =>

@@ -18,8 +18,8 @@ export function hasBody({ headers }: IncomingMessage): boolean {
 }
 
 /**
- * Takes what comes of a body from the start, a little of it before anybody asks: each chunk that Node would keep
- * takes hundreds of bytes, however small it is, and here they become one piece. Let go of with the answer.
+ * Takes what comes of a body from the start, a little of it before anybody asks. Each chunk that Node would keep takes
+ * hundreds of bytes, however small it is, and here they become one piece. Let go of with the answer.
  */
 export function receive(
   request: RequestInHand,

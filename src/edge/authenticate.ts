@@ -18,7 +18,7 @@ const KEY_TOUCH_INTERVAL = 60_000;
 export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
   const keyCache = createKeyCache(pool, cacheMs, log);
   let seen = new Map<string, Date>();
-  /** By key and bucket: what each has asked since the last flush. */
+  /** By key and bucket: what each has asked since they were written last. */
   let counted = new Map<string, CountedRequests>();
 
   /** @throws {ApiError} 401 without a valid key, 403 from an address outside the key's allowlist */
@@ -63,18 +63,18 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     if (!isAllowed) row.refused++;
   }
 
-  const flushes = poll(KEY_TOUCH_INTERVAL, async () => {
-    await flushSeen();
-    await flushCounted();
+  const writes = poll(KEY_TOUCH_INTERVAL, async () => {
+    await writeSeen();
+    await writeCounted();
   });
 
-  async function flushCounted(): Promise<void> {
-    const flushing = counted;
+  async function writeCounted(): Promise<void> {
+    const taken = counted;
     counted = new Map();
-    await addKeyUsage(pool, [...flushing.values()]).catch((error) => {
+    await addKeyUsage(pool, [...taken.values()]).catch((error) => {
       log.warn({ err: error }, 'requests of keys not noted yet');
       // As many rows as there are keys and buckets, however long it lasts.
-      for (const [name, row] of flushing) {
+      for (const [name, row] of taken) {
         const later = counted.get(name);
         if (!later) counted.set(name, row);
         else {
@@ -85,13 +85,11 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     });
   }
 
-  async function flushSeen(): Promise<void> {
+  async function writeSeen(): Promise<void> {
     if (seen.size === 0) return;
-    const flushing = seen;
+    const taken = seen;
     seen = new Map();
-    await touchApiKeys(pool, flushing).catch((error) =>
-      log.warn({ err: error }, 'last use of keys not noted'),
-    );
+    await touchApiKeys(pool, taken).catch((error) => log.warn({ err: error }, 'last use of keys not noted'));
   }
 
   return {
@@ -99,9 +97,9 @@ export function createAuthenticator(pool: Pool, cacheMs: number, log: Log) {
     renew,
     count,
     async stop() {
-      await flushes.stop();
-      await flushSeen();
-      await flushCounted();
+      await writes.stop();
+      await writeSeen();
+      await writeCounted();
     },
   };
 }

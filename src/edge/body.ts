@@ -80,8 +80,8 @@ const UNPACKING = 2;
 const DECODER = 49_152;
 
 /**
- * `application/json`, `application/scim+json` and their like, in UTF-8. A parameter is a `;` and what follows
- * it up to the next: there is one way to read a type, so that a hostile one costs no more than an honest one.
+ * `application/json`, `application/scim+json` and their like, in UTF-8. A parameter is a `;` and what follows it up to
+ * the next. There is one way to read a type, so that a hostile one costs no more than an honest one.
  */
 const JSON_TYPE =
   /^application\/(?:[\w.-]+\+)?json\s*(?:;(?!\s*charset\b)[^;]*)*(?:;\s*charset\s*=\s*"?utf-?8"?\s*(?:;(?!\s*charset\b)[^;]*)*)?$/i;

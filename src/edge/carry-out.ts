@@ -65,8 +65,8 @@ function makePlan(
 }
 
 /**
- * Plans with the subscription groups that the edge remembers; when the request names one that it does not
- * know, plans again with those of the store, since the group may have been made a second ago.
+ * Plans with the subscription groups that the edge remembers. When the request names one that it does not know, plans
+ * again with those of the store, since the group may have been made a second ago.
  */
 export function planWithGroups(
   operation: QueuedOperation,

@@ -35,7 +35,7 @@ export interface FleetSources {
 }
 
 /**
- * The numbers of the whole installation, read from the queue and the store when somebody asks: every web process shows
+ * The numbers of the whole installation, read from the queue and the store when somebody asks. Every web process shows
  * the same, so that they are gauges, to be read by `max` and never summed up. What cannot be read in time is absent.
  */
 export function addFleetMetrics(registry: Registry, sources: FleetSources): { refresh(): Promise<void> } {

@@ -27,8 +27,9 @@ const FEW_CONNECTIONS = 500;
 const READ_IN_A_TURN = 32;
 
 /**
- * Bytes of buffers in the process from which on such a turn waits for the garbage collector, so many milliseconds at most,
- * while heads are many: what was read of those that are cut off is memory until then. Bodies are no reason to wait.
+ * Bytes of buffers in the process from which on such a turn waits for the garbage collector, so many milliseconds at
+ * most, while heads are many. What was read of those that are cut off is memory until then. Bodies are no reason to
+ * wait.
  */
 const UNCOLLECTED = 64 * 1024 * 1024;
 const COLLECTING = { look: 5, most: 50 };
@@ -57,9 +58,9 @@ interface Connection {
 const HEAD_SHED = 'PENSTOCK_HEAD_SHED';
 
 /**
- * Bounds what heads of requests take together: those on their way, which nobody but Node sees and which it keeps for
- * 10 s, and the long ones that are being answered. Past it those that began first are cut off: an honest head comes
- * at once.
+ * Bounds what heads of requests take together. Those on their way nobody but Node sees, which keeps them for 10 s. The
+ * others are the long ones that are being answered. Past it those that began first are cut off: an honest head comes at
+ * once.
  */
 export function createHeads(mostBytes: number) {
   const connections = new Map<Socket, Connection>();
@@ -241,8 +242,8 @@ const entries: Record<string, ErrorName> = {
 const FAREWELL = 1000;
 
 /**
- * Answers what is no HTTP, or takes too long to come, and closes its connection: in JSON, with a request id
- * and a line in the log, as every other request. Node alone would send a bare status line. A request that an
+ * Answers what is no HTTP, or takes too long to come, and closes its connection. The answer is JSON, with a request id
+ * and a line in the log, as of every other request. Node alone would send a bare status line. A request that an
  * operation has in hand already keeps its id, and its line is the operation's.
  */
 export function answerBrokenRequests(server: Server, strangers: StrangersLog): void {

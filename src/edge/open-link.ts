@@ -133,9 +133,9 @@ export function createLinkSettings(config: Config): LinkSettings {
 }
 
 /**
- * What stands on the page belongs to the customer. It runs no script, sends its form to its own link and nowhere
- * else, is framed by nobody, and lives in an origin of its own: from there no page of this server, nor of any
- * other, can be read. The link never leaves in a Referer.
+ * What stands on the page belongs to the customer. It runs no script, sends its form to its own link and nowhere else,
+ * and is framed by nobody. It lives in an origin of its own: from there no page of this server, nor of any other, can
+ * be read. The link never leaves in a Referer.
  */
 export function preferencePolicy(links: LinkSettings): RequestHandler[] {
   return [

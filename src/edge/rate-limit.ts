@@ -45,8 +45,8 @@ const LEASE = 500;
 const MOST_AHEAD = 1 / 32;
 
 /**
- * One token per request. Requests of one bucket that arrive while a take is under way share the next one: one
- * round trip for all of them, and never more granted than the bucket holds. A busy edge takes some ahead, since a
+ * One token per request. Requests of one bucket that arrive while a take is under way share the next one. It is one
+ * round trip for all of them, and never more is granted than the bucket holds. A busy edge takes some ahead, since a
  * take is a write that the store brings to disk before it answers.
  */
 export function createRateLimiter(store: TokenBuckets) {

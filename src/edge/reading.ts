@@ -23,9 +23,9 @@ interface Entry {
 }
 
 /**
- * Bounds what the bodies that wait for no room take together, from their first byte to their answer. Past it the
- * oldest of a sender without a key yet is shed, then the oldest that is still on its way: an honest body comes at
- * once, so that one which is held open is the older.
+ * Bounds what the bodies that wait for no room take together, from their first byte to their answer. Past it the oldest
+ * of a sender without a key yet is shed, then the oldest that is still on its way. An honest body comes at once, so
+ * that one which is held open is the older.
  */
 export function createSmallBodies(mostBytes: number) {
   /** Each in the order in which they began. */

@@ -13,7 +13,7 @@ import type { RequestInHand } from './request.ts';
 /** What became of a request: its reply, and what the headers, the log line and the metrics say of it. */
 export interface Answer {
   reply: Reply;
-  /** Objects that were handed to the lanes, and objects that were refused. */
+  /** Objects that were handed to the lanes, and objects that were rejected. */
   accepted: number;
   rejected: number;
   /** The first request with the same `Idempotency-Key`, whose reply this is. */
@@ -111,8 +111,9 @@ export function isUnavailable(error: unknown): boolean {
 const REDIS_NOT_NOW = /^(OOM|LOADING|MISCONF|READONLY|MASTERDOWN|NOREPLICAS|CLUSTERDOWN|TRYAGAIN|BUSY)\b/;
 
 /**
- * Whether a store or the queue could not be reached, or was held up by someone else (a lock, 55P03; a deadlock, 40P01 or
- * Prisma's P2034; a statement that Postgres ended in time, 57014): its error names a connection or a wait, not a mistake.
+ * Whether a store or the queue could not be reached, or was held up by someone else: its error names a connection or a
+ * wait, not a mistake. The waits: a lock, 55P03; a deadlock, 40P01 or Prisma's P2034; a statement that Postgres ended
+ * in time, 57014.
  */
 function isUnreachable(error: unknown): boolean {
   const { code, message, name } = error as { code?: string; message?: string; name?: string };

@@ -8,8 +8,9 @@ import type { Exchange, RequestInHand } from './request.ts';
 import type { EdgeServices, Endpoint } from './services.ts';
 
 /**
- * The first stop of the trunk: one request, whose operation is found, from its headers to its answer. Every way in which
- * it can end goes through here: a stage of `admit` refuses it, it is carried out at once or put into the queue, or it fails on the way.
+ * The first stop of the trunk: one request, whose operation is found, from its headers to its answer. Every way in
+ * which it can end goes through here. A stage of `admit` refuses it, it is carried out at once or put into the queue,
+ * or it fails on the way.
  */
 export async function serve(endpoint: Endpoint, exchange: Exchange, services: EdgeServices): Promise<void> {
   const started = performance.now();

@@ -7,10 +7,10 @@ const SLICE = 2;
 const MOST_AT_ONCE = 8;
 
 /**
- * Turns of workspaces at the processor: work of requests waits once a turn of the event loop is used up, and goes on in
+ * Turns of workspaces at the processor. Work of requests waits once a turn of the event loop is used up, and goes on in
  * the next, one request of each workspace after the other. So whoever sends little waits for a slice, and not for all
- * that others have sent. With less work than a slice nothing waits, and nothing of a workspace that sends alone: in turns
- * fewer of its requests would leave together.
+ * that others have sent. With less work than a slice nothing waits, and nothing of a workspace that sends alone: in
+ * turns fewer of its requests would leave together.
  */
 export function createTurns(clock: () => number = () => performance.now()) {
   /** What waits, in the order of the workspaces' turns. */

@@ -22,9 +22,9 @@ const MAX_ANSWER = 20;
 export class DataDirInUse extends Error {}
 
 /**
- * Takes the data directory for this process, until it ends or calls the returned function. The lock is a
- * listening socket, not a file with a process id: the kernel closes it however its owner dies, and an id
- * that has gone to another program is never mistaken for the owner.
+ * Takes the data directory for this process, until it ends or calls the returned function. The lock is a listening
+ * socket, not a file with a process id. The kernel closes it however its owner dies, and an id that has gone to another
+ * program is never mistaken for the owner.
  * @throws {DataDirInUse} naming the process that holds it.
  */
 export async function lockDataDir(dataDir: string, log: Log): Promise<() => Promise<void>> {
@@ -93,8 +93,8 @@ function askOwner(file: string): Promise<string | undefined> {
 }
 
 /**
- * What a server is asked, and after how many milliseconds: to end when its clients have gone, which the
- * processes of the killed start are about to do; to end; to end at once and recover at its next start.
+ * What a server is asked, and after how many milliseconds. First to end when its clients have gone, which the processes
+ * of the killed start are about to do. Then to end; then to end at once and recover at its next start.
  */
 const requests: [number, NodeJS.Signals][] = [
   [0, 'SIGTERM'],

@@ -52,9 +52,9 @@ const settings: Record<string, string> = {
 };
 
 /**
- * Becomes the server, and leaves behind a process that waits for the end of the pipe on descriptor 3: a
- * line means that all is well, an end without one that the owner was killed. The server then gets 5 s, in
- * which the workers finish what they hold, before it is stopped too.
+ * Becomes the server, and leaves behind a process that waits for the end of the pipe on descriptor 3. A line means that
+ * all is well, an end without one that the owner was killed. The server then gets 5 s, in which the workers finish what
+ * they hold, before it is stopped too.
  */
 const spawnScript = `
 ( { read -r _ <&3 || { sleep 5; kill -INT $$; }; } >/dev/null 2>&1 & )
@@ -87,8 +87,8 @@ export interface ServerOptions {
 }
 
 /**
- * Starts the server in a process group of its own, so that a Ctrl-C in the terminal does not reach it
- * before its clients have finished, and resolves when it answers.
+ * Starts the server, and resolves when it answers. It has a process group of its own, so that a Ctrl-C in the terminal
+ * does not reach it before its clients have finished.
  * @throws {PortLost} when the port is not free any more.
  * @throws {Error} with the end of the server's log when it stops instead.
  */

@@ -21,8 +21,8 @@ export function isFolder(name: string): boolean {
 }
 
 /**
- * Files beneath a folder, in the order of their paths; without those that begin with a dot or an underscore, those that hold
- * refused rows, and the manifest of an export. A link to a file is a file.
+ * Files beneath a folder, in the order of their paths. Without those that begin with a dot or an underscore, those that
+ * hold refused rows, and the manifest of an export. A link to a file is a file.
  * @throws {ImportError} when it has none, too many, or what is no file
  */
 export async function filesOf(folder: string): Promise<string[]> {

@@ -45,7 +45,7 @@ export interface Opening {
 }
 
 /**
- * Opens a file and reads it to its end: its digest is what an import knows it by, and one that is broken or no text is
+ * Opens a file and reads it to its end. Its digest is what an import knows it by, and one that is broken or no text is
  * refused before the first row of it has an effect.
  *
  * @param name as the person knows it

@@ -35,8 +35,8 @@ export function isSameFile(one: string, other: string): boolean {
 const MOST_NAME_BYTES = 200;
 
 /**
- * Where refused rows go, unless a person says it: beside the file; of an object of a bucket, whose copy nobody would find,
- * in the working folder, by its bucket and whole key.
+ * Where refused rows go, unless a person says it: beside the file. Those of an object of a bucket, whose copy nobody
+ * would find, go into the working folder, by its bucket and whole key.
  */
 export function usualPath({ path: place, name }: Pick<Input, 'path' | 'name'>, isDryRun: boolean): string {
   const isObject = place !== name;

@@ -58,8 +58,8 @@ const takesLiveTraffic = ({ name, silentSeconds, objectsPerSecond }: Heartbeat):
   name === 'web' && silentSeconds < SILENT_SECONDS && objectsPerSecond > 0;
 
 /**
- * Gives way to live traffic, as the heartbeats of web processes tell it: beside it chunks are small, lanes are kept nearly
- * empty, and the import rests for most of the time.
+ * Gives way to live traffic, as the heartbeats of web processes tell it. Beside it chunks are small, lanes are kept
+ * nearly empty, and the import rests for most of the time.
  */
 export function createYielding(options: YieldingOptions): Yielding {
   const { heartbeats, waiting, lanes, highWaterMark, onWait } = options;

@@ -111,8 +111,8 @@ const CLOCK = '([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.][0-9]{1,9})?)?';
 const OFFSET = '( ?(Z|UTC|[+-](0[0-9]|1[0-5])(:?[0-5][0-9])?))?';
 
 /**
- * What is a time in a column of texts, as an expression that Postgres, Redshift and DuckDB read alike: an ISO 8601
- * date, alone or with a time of day behind a T or a space, with or without an offset (none means UTC). Days that no
+ * What is a time in a column of texts, as an expression that Postgres, Redshift and DuckDB read alike. It is an ISO
+ * 8601 date, alone or with a time of day behind a T or a space. An offset may follow; none means UTC. Days that no
  * month has do not match: a database would end the whole statement at the first of them. A number is no time, since
  * seconds and milliseconds look alike. Year 0 has to be refused beside it.
  */

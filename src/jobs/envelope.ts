@@ -124,8 +124,8 @@ export type AcceptedObject = TrackObject | IdentityObject | SubscriptionObject;
 export type ObjectKind = TrackKind | IdentityKind | SubscriptionKind;
 
 /**
- * Every identifier that an object names, each of which orders it: it takes effect after all that was accepted
- * before it for any of them, and before all that is accepted after it.
+ * Every identifier that an object names, each of which orders it. It takes effect after all that was accepted before it
+ * for any of them, and before all that is accepted after it.
  *
  * An attribute object that sets an address names that address too: what is addressed to it afterwards has to find
  * the user. Empty for an import of push tokens, which names nobody.

@@ -100,13 +100,13 @@ let scratch = Buffer.allocUnsafe(65_536);
 let end = 0;
 
 /**
- * Which requests an envelope carries, with the places of their objects, in few bytes (22 for a request of one object,
- * or of one array): they are written with every envelope, and read when somebody asks.
+ * Which requests an envelope carries, with the places of their objects, in few bytes: 22 for a request of one object,
+ * or of one array. They are written with every envelope, and read when somebody asks.
  *
- * For each request: its id and its workspace's, 16 bytes each, the workspace's left out where it is that of the request
- * before; the objects that the whole request had; then the API key, 21 or 22 bytes, where it is another than that of the request
- * before; then runs of objects of one array at places that follow each other.
- * A number below 128 is one byte.
+ * For each request: its id and its workspace's, 16 bytes each. The workspace's is left out where it is that of the
+ * request before. Then the objects that the whole request had; then the API key, 21 or 22 bytes, where it is another
+ * than that of the request before. Then runs of objects of one array at places that follow each other. A number below
+ * 128 is one byte.
  *
  * @returns undefined when there is nothing to say: a replay, a fence mark, or what is no envelope of ours
  */

@@ -49,8 +49,8 @@ type ShardOf = (ownerId: string) => Promise<number>;
 /**
  * Buckets in Redis, shared by every edge, on Redis's clock.
  *
- * @param shardOf where a cluster has several shards: a bucket lies where its owner's lanes do, so that a server that is away
- *   takes the limits of no other workspaces with it
+ * @param shardOf where a cluster has several shards. A bucket lies where its owner's lanes do, so that a server that is
+ *   away takes the limits of no other workspaces with it
  */
 export function redisTokenBuckets(redis: RedisClient, shardOf?: ShardOf): TokenBuckets {
   const lua = readFileSync(join(packageRoot, 'src/limits/token-bucket.lua'), 'utf8');

@@ -66,8 +66,8 @@ export class ObjectStoreError extends Error {
 }
 
 /**
- * `config`: only its owner can mend it (address, key, permission, name of the bucket); `full`: there is no room;
- * `missing`: there is no such object; `failed`: of the moment, another try may do.
+ * `config`: only its owner can mend it (address, key, permission, name of the bucket). `full`: there is no room.
+ * `missing`: there is no such object. `failed`: of the moment, another try may do.
  */
 export type ObjectStoreReason = 'config' | 'full' | 'missing' | 'failed';
 

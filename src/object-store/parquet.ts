@@ -59,9 +59,9 @@ const PIECE_ROWS = 8192;
 const ROW_GROUP_BYTES = 33_554_432;
 
 /**
- * Writes rows as one Parquet file, in their order. The memory that it takes does not depend on their number: they pass
- * a table on the disk beside the file, which for its time takes as much as the rows.
- * The file is whole when the promise resolves, and not there when it rejects.
+ * Writes rows as one Parquet file, in their order. The memory that it takes does not depend on their number. They pass
+ * a table on the disk beside the file, which for its time takes as much as the rows. The file is whole when the promise
+ * resolves, and not there when it rejects.
  * @throws {ParquetError} for a value that is not of its column's type, with the row's number from 1 and the field
  */
 export async function writeParquet(

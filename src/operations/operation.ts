@@ -16,7 +16,7 @@ export interface Caller {
   /** Id of the SCIM token, and the address that it came from; absent with an API key. */
   scimToken?: { id: string; address: string | undefined };
   /**
-   * The `X-Request-Id` of the answer, a UUID. What the request makes has it as its id: a request that is tried again
+   * The `X-Request-Id` of the answer, a UUID. What the request makes has it as its id. A request that is tried again
    * because nobody knows how far it got is tried under the same one, and finds what it has made already.
    */
   requestId: string;

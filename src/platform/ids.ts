@@ -17,7 +17,7 @@ const RANDOM = 21;
 /**
  * A new UUIDv7 whose random bits begin with a counter (RFC 9562, 6.2): those of one process are in the order in which
  * they were made, also within a millisecond. Processes tell theirs of one millisecond apart by 56 random bits, which
- * are drawn once for it: an id of its own would cost an object more than reading its time does.
+ * are drawn once for it. An id of its own would cost an object more than reading its time does.
  */
 export function newId(): string {
   // A clock that is set back must not turn the order round.

@@ -92,9 +92,9 @@ export function addressOf(server: NetServer): string {
 const FAREWELL = 1000;
 
 /**
- * Listens; rejects when the port cannot be had. Stopping: no new connections; what arrives on the open ones
- * is answered with `Connection: close`, and those that stay idle are closed after a second, so that a
- * keep-alive client loses no request.
+ * Listens; rejects when the port cannot be had. Stopping: no new connections, and what arrives on the open ones is
+ * answered with `Connection: close`. Those that stay idle are closed after a second, so that a keep-alive client loses
+ * no request.
  */
 export async function listen(server: Server, port: number, host: string): Promise<Service> {
   await new Promise<void>((resolve, reject) => {

@@ -29,12 +29,13 @@ const FLUSH_INTERVAL = 200;
 export type Log = ReturnType<typeof createLog>;
 
 /**
- * One line per event on standard output: JSON, or as people read it, which a terminal gets unless told. error: a person must act now; warn: it healed itself;
- * info: what an operator wants to read on a quiet day.
+ * One line per event on standard output: JSON, or as people read it, which a terminal gets unless told. Of the levels,
+ * error says that a person must act now, and warn that it healed itself. Info is what an operator wants to read on a
+ * quiet day.
  *
- * Web and worker gather their lines for up to 200 ms, since a write for each would be a good part of what a
- * small request costs; what is gathered when the process exits is written then. A process that is killed loses
- * the last of them.
+ * Web and worker gather their lines for up to 200 ms, since a write for each would be a good part of what a small
+ * request costs. What is gathered when the process exits is written then. A process that is killed loses the last of
+ * them.
  */
 export function createLog(
   process: 'web' | 'worker' | 'sync' | 'board' | 'release' | 'start' | 'test',

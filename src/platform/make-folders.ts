@@ -2,8 +2,8 @@ import { mkdir, stat } from 'node:fs/promises';
 import path from 'node:path';
 
 /**
- * Makes a folder and those above it that are missing, one after the other: where nothing can be made, as in /proc, Node's
- * own way of making all of them tries for ever.
+ * Makes a folder and those above it that are missing, one after the other. Where nothing can be made, as in /proc,
+ * Node's own way of making all of them tries for ever.
  * @returns the first that it has made; undefined: all were there
  * @throws the system's error; ENOENT where nothing can be made
  */

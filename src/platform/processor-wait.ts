@@ -11,8 +11,9 @@ const KEPT = 0.75;
 const SCHEDULED = '/proc/self/schedstat';
 
 /**
- * How long this process's thread has to wait for a processor, as the scheduler counts it: of the time in which it wanted
- * to run, the part in which others did. On a machine with an idle core it is near 0, however busy the process itself is.
+ * How long this process's thread has to wait for a processor, as the scheduler counts it. Of the time in which it
+ * wanted to run, it is the part in which others did. On a machine with an idle core it is near 0, however busy the
+ * process itself is.
  * @param read gives the text of the scheduler's figures; tests have others
  */
 export function watchProcessorWait(read: () => string = () => readFileSync(SCHEDULED, 'utf8')) {

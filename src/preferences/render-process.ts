@@ -27,8 +27,8 @@ export interface Answer {
   cpu: number;
 }
 
-// A process of its own, with an empty environment and little memory: nothing that a template makes Liquid do can
-// hold up the web process, end it, or reach a secret of it. It gives way to everything else on the machine.
+// A process of its own, with an empty environment and little memory. Nothing that a template makes Liquid do can hold
+// up the web process, end it, or reach a secret of it. It gives way to everything else on the machine.
 setPriority(10);
 for (const signal of ['SIGINT', 'SIGTERM']) process.on(signal, () => {});
 process.on('disconnect', () => process.exit());

@@ -29,9 +29,9 @@ export class NotAChoice extends Error {
 }
 
 /**
- * Reads a sent form. A browser does not send a box that is not ticked, so that a box for being subscribed which is
- * missing means unsubscribed: in the form that was sent, and no other of the page. Of several values of one field
- * the last counts. Whoever unsubscribes from email as a whole is unsubscribed from every email group.
+ * Reads a sent form. A browser does not send a box that is not ticked. So a box for being subscribed which is missing
+ * means unsubscribed: in the form that was sent, and no other of the page. Of several values of one field the last
+ * counts. Whoever unsubscribes from email as a whole is unsubscribed from every email group.
  *
  * @param sent the pairs of the form, in order
  * @param forms those of the page as this user sees it

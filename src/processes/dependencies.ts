@@ -75,8 +75,8 @@ export interface DependenciesOptions {
 }
 
 /**
- * Looks again and again whether a process has what it cannot do without, and says in the log what it has not: one
- * sentence each, at once, again after ever longer times, and when it is there.
+ * Looks again and again whether a process has what it cannot do without, and says in the log what it has not. One
+ * sentence each: at once, again after ever longer times, and when it is there.
  */
 export function watchDependencies({ pool, connection, pingLimits, log }: DependenciesOptions): Dependencies {
   const told = new Map<Missing, Told>();

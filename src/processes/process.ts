@@ -43,8 +43,8 @@ export interface OpenProcess<S extends Store = Store> {
 }
 
 /**
- * The beginning of every process: reads the settings, begins to trace where that is wanted, opens both stores without waiting for them, and stops in order
- * at a signal from then on.
+ * The beginning of every process. Reads the settings, begins to trace where that is wanted, and opens both stores
+ * without waiting for them. From then on it stops in order at a signal.
  *
  * @param open Postgres, as this process needs it: a worker loads no Prisma
  * @param connect for producers, which fail at once while the queue is away, unless told

@@ -38,8 +38,8 @@ export function normalizeEmail(text: string): string | undefined {
 }
 
 /**
- * As `normalizeEmail`, of somebody's own people and not of customers: the host may be of a private network
- * (`corp.internal`), and no provider's rules are known better than by whoever gave the address out.
+ * As `normalizeEmail`, of somebody's own people and not of customers. The host may be of a private network
+ * (`corp.internal`). Nobody knows a provider's rules better than whoever gave the address out.
  */
 export function normalizeStaffEmail(text: string): string | undefined {
   const { address, host } = split(text) ?? {};
@@ -84,10 +84,10 @@ export interface Phone {
 }
 
 /**
- * Strips a phone number to + and digits and says whether such a number can exist; undefined when it has no
- * digits. Ten digits without + are a number of the United States; any other number needs + and its country
- * code, since no guess is safe (11 digits with a leading 1 are a number in Boston or a mobile in China).
- * What is written twice is said once: the trunk 0 of `+44 (0)20 7183 8750` is dropped.
+ * Strips a phone number to + and digits and says whether such a number can exist; undefined when it has no digits. Ten
+ * digits without + are a number of the United States. Any other number needs + and its country code, since no guess is
+ * safe: 11 digits with a leading 1 are a number in Boston or a mobile in China. What is written twice is said once: the
+ * trunk 0 of `+44 (0)20 7183 8750` is dropped.
  *
  * The small metadata: it knows lengths and prefixes, but not each number block. The full set is more often
  * behind the blocks really handed out, and a refused number is an unreachable profile, while an accepted
@@ -106,9 +106,9 @@ export function normalizePhone(text: string): Phone | undefined {
 }
 
 /**
- * Verdicts on the numbers seen last. A verdict takes 4 µs for most numbers, and 20 µs for those that share
- * their country code with the United States and for those that are no numbers; a remembered one 0.1 µs, and
- * clients send the same users' numbers again and again. Full, it has about 2 MB.
+ * Verdicts on the numbers seen last. A verdict takes 4 µs for most numbers. It takes 20 µs for those that share their
+ * country code with the United States and for those that are no numbers. A remembered one takes 0.1 µs, and clients
+ * send the same users' numbers again and again. Full, it has about 2 MB.
  */
 const verdicts = new LRUCache<string, Phone>({ max: 10_000 });
 

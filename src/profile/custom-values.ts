@@ -34,8 +34,8 @@ type Added = Finding | typeof TOO_LONG | undefined;
  * Adds what a custom attribute changes to the delta: a value to set, or an operation on the stored value.
  * A date stays the string that was sent. An object with a value that cannot be taken changes nothing.
  *
- * @returns an error or a warning that names the attribute and the rule; TOO_LONG when its name or a string in its
- * value has more than 255 characters, and nothing was added; undefined when it was taken as it is
+ * @returns an error or a warning that names the attribute and the rule. TOO_LONG when its name or a string in its value
+ *   has more than 255 characters, and nothing was added. Undefined when it was taken as it is
  */
 export type AddCustom = (delta: AttributesDelta, name: string, value: Json) => Added;
 

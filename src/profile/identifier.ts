@@ -152,8 +152,8 @@ const pool = Buffer.alloc(6 * 1024);
 let used = pool.length;
 
 /**
- * A new profile id: a UUIDv7 of which only the first 48 random bits are random, so that 24 hex digits name it
- * without loss: 12 of the time, 12 of the random part.
+ * A new profile id: a UUIDv7 of which only the first 48 random bits are random. So 24 hex digits name it without loss:
+ * 12 of the time, 12 of the random part.
  *
  * @param now epoch milliseconds
  */

@@ -12,8 +12,8 @@ export type MergeRule = 'keep' | 'sum' | 'earliest' | 'latest' | 'newest' | 'sta
  * Every rule of /users/merge and /users/identify, by table and column. Email and phone are moved by the worker, with what is
  * known of the address; coordinates go as a pair (src/store/merges.ts).
  *
- * What is no field: events and purchases move by reference; an alias moves unless the kept profile has one with
- * its label; push tokens move; group subscriptions stay where they are.
+ * What is no field: events and purchases move by reference. An alias moves unless the kept profile has one with its
+ * label. Push tokens move; group subscriptions stay where they are.
  */
 export const mergeRules = {
   profiles: {

@@ -15,9 +15,9 @@ const LATEST = Date.UTC(3001, 0, 1) - 1;
 /**
  * The stored form of a value that an object attribute holds: `{"$time": "…"}` becomes ISO 8601 in UTC.
  *
- * @returns the value itself when nothing has to change; undefined when something in it cannot be taken (a
- * key that is empty or has a space, `.` or `$`; a `$time` that is no date up to the year 3000), upon which the
- * whole update of the attribute is dropped; TOO_LONG when a key or a string in it has more than 255 characters
+ * @returns the value itself when nothing has to change. Undefined when something in it cannot be taken: a key that is
+ *   empty or has a space, `.` or `$`; a `$time` that is no date up to the year 3000. Then the whole update of the
+ *   attribute is dropped. TOO_LONG when a key or a string in it has more than 255 characters
  */
 export function normalizeNested(value: Json, depth = 1): Json | typeof TOO_LONG | undefined {
   if (typeof value === 'string') return isLongerThan(value, MAX_CHARACTERS) ? TOO_LONG : value;
@@ -75,8 +75,8 @@ export const OBJECT_OPERATIONS: ReadonlySet<string> = new Set(['$add', '$remove'
  *
  * @param operations has no other keys
  * @param merge whether an update merges into the objects it matches
- * @returns the change; the rule that an operation breaks; undefined when an object in it holds a value that
- * cannot be taken, upon which the update is dropped; TOO_LONG when a text in it has more than 255 characters
+ * @returns the change; or the rule that an operation breaks. Undefined when an object in it holds a value that cannot
+ *   be taken: then the update is dropped. TOO_LONG when a text in it has more than 255 characters
  */
 export function readObjectOperations(
   operations: Record<string, Json>,

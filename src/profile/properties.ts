@@ -30,9 +30,9 @@ const LONG_NAME = `a name must be at most ${MAX_CHARACTERS} characters`;
 const LONG_TEXT = `a string must be at most ${MAX_CHARACTERS} characters`;
 
 /**
- * Checks the properties of an event or purchase and brings them to their stored form: an object becomes its
- * JSON text, as the value of a property and as an element of an array; dates stay the strings they are.
- * Null, absent and empty properties are none.
+ * Checks the properties of an event or purchase and brings them to their stored form. An object becomes its JSON text,
+ * as the value of a property and as an element of an array. Dates stay the strings they are. Null, absent and empty
+ * properties are none.
  *
  * @returns the value itself when nothing has to change, with a warning for what was cut; or an error that names
  * the property and the rule

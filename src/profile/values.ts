@@ -65,9 +65,9 @@ export class Unread {
 }
 
 /**
- * Looks for what JSON can carry but the store cannot keep as it came: \u0000 and lone surrogates in strings
- * and keys, numbers beyond the range of a double, integers that have lost digits already, objects with more
- * than 10,000 keys, nesting deeper than 50.
+ * Looks for what JSON can carry but the store cannot keep as it came. In strings and keys: \u0000 and lone surrogates.
+ * Of numbers: those beyond the range of a double, and integers that have lost digits already. Also objects with more
+ * than 10,000 keys, and nesting deeper than 50.
  *
  * @returns the path and the rule that is broken, or undefined when the value can be stored
  */

@@ -23,7 +23,7 @@ interface Starting {
 }
 
 /**
- * BullMQ's Postgres backend, which remembers that its first look at its tables failed for as long as it lives: a lane
+ * BullMQ's Postgres backend, which remembers that its first look at its tables failed for as long as it lives. A lane
  * that is opened at the moment at which Postgres goes away would never work again. Here a failed look is forgotten, and
  * the next call looks again.
  */

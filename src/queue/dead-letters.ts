@@ -40,10 +40,10 @@ export interface ReplayResult {
 }
 
 /**
- * Hands dead letters to the workers again. Each takes effect once, however often and from wherever this is
- * called: a claim gives the replay its number, the number its envelope id, and the ledger knows envelope ids.
- * One that was claimed before and has not been applied yet is enqueued again under the same envelope id,
- * since whoever claimed it may have died before it reached its lane.
+ * Hands dead letters to the workers again. Each takes effect once, however often and from wherever this is called: a
+ * claim gives the replay its number, the number its envelope id, and the ledger knows envelope ids. One that was
+ * claimed before and has not been applied yet is enqueued again under the same envelope id. Whoever claimed it may have
+ * died before it reached its lane.
  * @throws {QueueUnavailable} when it is not known that all are stored; calling again is safe and goes on.
  */
 export async function replayDeadLetters(
@@ -84,8 +84,8 @@ async function replayChunk(
 
 /**
  * An envelope of its own for each dead letter, in the lane of its identifier, or as a fence in those of all that it
- * names: one that fails again fails alone. It goes under the dead letter's id, by which the worker settles it or
- * lets it wait again.
+ * names. One that fails again fails alone. It goes under the dead letter's id, by which the worker settles it or lets
+ * it wait again.
  */
 function laneEntries(deadLetter: DeadLetter, lanes: number): LaneEntry[] {
   const { id: letterId, workspaceId, requestId, object, replays } = deadLetter;

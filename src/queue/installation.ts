@@ -201,7 +201,7 @@ function otherSpread(mine: Spread, theirs: Spread): string {
 
 /**
  * Entries that were packed when there may have been more lanes. What would stand in a lane that nobody works any more
- * goes to the first one, as if there had been no others; envelopes keep their ids, which the ledger knows them by.
+ * goes to the first one, as if there had been no others. Envelopes keep their ids, which the ledger knows them by.
  */
 export function inPresentLanes(entries: LaneEntry[], lanes: number): LaneEntry[] {
   const isPresent = ({ lane, envelope: { fence } }: LaneEntry) =>

@@ -43,8 +43,8 @@ export function createLaneProducer(connection: QueueConnection, timeout: number,
   const shards = everyShard(layout.shards).map((shard) => openShard(shard, { connection, own, timeout }));
 
   /**
-   * Lanes known to let one job through at a time. A Redis that comes back empty has forgotten that too, and would
-   * hand out what is added to it to several workers at once until one of them says so again.
+   * Lanes known to let one job through at a time. A Redis that comes back empty has forgotten that too. It would hand
+   * out what is added to it to several workers at once until one of them says so again.
    */
   const limited = new Set<number>();
   for (const redis of [connection.redis, own]) if (redis) whenDisconnected(redis, () => limited.clear());

@@ -57,8 +57,8 @@ export interface LaneSharesOptions {
 
 /**
  * One worker's part in sharing the lanes out among those that are alive, kept in Redis. Who has which lane is for speed
- * and for the number of connections: two workers of one lane are as safe as one, since the queue hands out one job of a
- * lane at a time and the ledger knows what has taken effect.
+ * and for the number of connections. Two workers of one lane are as safe as one: the queue hands out one job of a lane
+ * at a time, and the ledger knows what has taken effect.
  */
 export function createLaneShares(redis: RedisClient, { id, layout, reads, lease }: LaneSharesOptions) {
   const lua = readFileSync(join(packageRoot, 'src/queue/share-lanes.lua'), 'utf8');

@@ -39,9 +39,9 @@ export interface LossWatch {
 }
 
 /**
- * Compares what Redis holds with what the installation knew of it, and what this process has been answered: another
- * mark, or none, says that Redis came back empty or that another one stands in its place; a count of additions that
- * is lower than before says that it went back in time.
+ * Compares what Redis holds with what the installation knew of it, and what this process has been answered. Another
+ * mark, or none: Redis came back empty, or another one stands in its place. A count of additions that is lower than
+ * before: it went back in time.
  *
  * The order of the steps is what makes it right: what is known is read first, then Redis. What one process reads there
  * can be no less than what another had seen before, unless something is lost.

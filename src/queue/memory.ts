@@ -50,8 +50,8 @@ export function watchMemory({ redis, layout }: QueueConnection) {
   return {
     ...service,
     /**
-     * Percent of its maxmemory that the Redis of a shard has used, or the fullest of all, at most 200 ms ago; 0: it has no
-     * maxmemory, or does not tell.
+     * Percent of its maxmemory that the Redis of a shard has used, or the fullest of all, at most 200 ms ago. It is 0
+     * where there is no maxmemory, or the Redis does not tell.
      */
     usedPercent: (shard?: number) =>
       100 * (shard === undefined ? Math.max(...shards.map(({ used }) => used)) : shards[shard]!.used),

@@ -37,8 +37,8 @@ export interface PlacingOptions {
 
 /**
  * Sends each workspace's envelopes to its shard, also while it moves to another (src/admin/move-workspace.ts has the
- * order of a move). What a shard was last known to be is remembered without end: whoever comes to one that the workspace
- * has left finds there where it went, since the moves lie where the lanes do.
+ * order of a move). What a shard was last known to be is remembered without end. Whoever comes to one that the
+ * workspace has left finds there where it went, since the moves lie where the lanes do.
  */
 export function createPlacing({ pool, moves, shards, lanes, producer }: PlacingOptions) {
   const homes = new LRUCache<string, Home>({ max: MOST_HOMES });

@@ -7,9 +7,9 @@ const LOCK = [0x7073746b, 0x666e6365].join(', ');
 
 /**
  * BullMQ's Postgres backend hands out waiting jobs by `seq`, which an add takes long before it commits. Two adds at
- * once could take theirs crosswise, the one before the other in one lane and behind it in another: two fences that
- * wait for each other for ever. So an add that holds a fence waits here until no other is on its way, and takes
- * its `seq` only then; every fence is in all its lanes before the next one has a number.
+ * once could take theirs crosswise, the one before the other in one lane and behind it in another: two fences that wait
+ * for each other for ever. So an add that holds a fence waits here until no other is on its way, and takes its `seq`
+ * only then. Every fence is in all its lanes before the next one has a number.
  *
  * The lock ends with the transaction. `when` is checked without a call of the function, so that other jobs cost
  * next to nothing.
@@ -43,9 +43,9 @@ async function orderFences(client: ClientBase): Promise<void> {
 
 /**
  * BullMQ's Postgres backend hands out waiting jobs by `seq`. When the worker of an active job goes silent,
- * `move_stalled_jobs_to_wait` sets the job back to waiting with `seq = nextval('job_seq')`: it would go to
- * the tail, behind jobs of the same users that were accepted later (on Redis it goes to the head). With its
- * old `seq` it is the smallest of its lane again, since a lane has one job in work at a time.
+ * `move_stalled_jobs_to_wait` sets the job back to waiting with `seq = nextval('job_seq')`. It would go to the tail,
+ * behind jobs of the same users that were accepted later; on Redis it goes to the head. With its old `seq` it is the
+ * smallest of its lane again, since a lane has one job in work at a time.
  *
  * `when` is checked without a call of the function, so every other update costs next to nothing.
  */
@@ -80,8 +80,8 @@ export async function keepOrder(client: ClientBase): Promise<void> {
 }
 
 /**
- * Each job leaves four dead rows in a table of a few dozen live ones, and every look at the queue walks past them:
- * after a minute at full load a count of what waits took 60 ms. A fifth of a table, Postgres's measure, says nothing
+ * Each job leaves four dead rows in a table of a few dozen live ones, and every look at the queue walks past them.
+ * After a minute at full load a count of what waits took 60 ms. A fifth of a table, Postgres's measure, says nothing
  * here; a thousand rows are a few seconds. What is to be read is in memory, so that vacuum need not pause.
  */
 const statement = `

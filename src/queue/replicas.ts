@@ -31,8 +31,8 @@ const SHARE_OF_TIMEOUT = 0.5;
 const PROBE_MS = 50;
 
 /**
- * Lets the adds of a backend be answered only once so many replicas hold them: `WAIT` goes behind `EXEC` in the same
- * pipeline, since it asks for what its own connection wrote, and does not wait inside of a transaction.
+ * Lets the adds of a backend be answered only once so many replicas hold them. `WAIT` goes behind `EXEC` in the same
+ * pipeline: it asks for what its own connection wrote, and does not wait inside of a transaction.
  *
  * @param backend of BullMQ, on `redis` alone
  * @param timeout milliseconds of a whole add
@@ -84,7 +84,7 @@ export function waitForReplicas(
 
   return {
     /**
-     * After an add that too few replicas took, nothing is added before they have caught up: who was answered 503 asks
+     * After an add that too few replicas took, nothing is added before they have caught up. Who was answered 503 asks
      * again, and each time the same would be stored anew.
      * @throws {TooFewReplicas}
      */

@@ -34,8 +34,8 @@ export interface Waiting<Data> {
 }
 
 /**
- * BullMQ's Postgres backend gives the last of the waiting jobs where the first are asked for, unless all are
- * (`get_range` counts from the newest, `getRanges` turns that around), and a job at a time. So Postgres is asked here.
+ * BullMQ's Postgres backend gives the last of the waiting jobs where the first are asked for, unless all are, and a job
+ * at a time. `get_range` counts from the newest, `getRanges` turns that around. So Postgres is asked here.
  */
 export function waitingIn<Data>(connection: QueueConnection, queue: Queue<Data>): Waiting<Data> {
   return connection.kind === 'postgres'
@@ -59,8 +59,8 @@ const readJobs = `
   return found`;
 
 /**
- * Removes jobs that wait, and tells which of them did not. The first that is handed out is the last of the list: from there
- * they are found at once, while BullMQ looks for each from the other end, through all that waits.
+ * Removes jobs that wait, and tells which of them did not. The first that is handed out is the last of the list. From
+ * there they are found at once, while BullMQ looks for each from the other end, through all that waits.
  * KEYS: the list, the jobs; ARGV: their ids
  */
 const removeWaiting = `
@@ -141,8 +141,8 @@ const selectIds = `
   select id from job where queue = $1 and state = 'waiting' order by priority, seq limit $2`;
 
 /**
- * By primary key. Data is measured as it is stored: how much that is which is compressed is only known when it is unpacked,
- * so that a job of it counts as $4 bytes at least.
+ * By primary key. Data is measured as it is stored. How much that is which is compressed is only known when it is
+ * unpacked, so that a job of it counts as $4 bytes at least.
  */
 const selectJobs = `
   select sized.id, sized.data, sized.timestamp

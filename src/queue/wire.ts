@@ -5,7 +5,7 @@ import { type Json, JsonText } from '../profile/json.ts';
 
 /**
  * Envelopes as they lie in the lanes. An object of /users/track is a row of values there instead of members with names,
- * which takes two thirds of the bytes and half of the time to be read; identity operations and subscription states are
+ * which takes two thirds of the bytes and half of the time to be read. Identity operations and subscription states are
  * few, and stand as they are. So does every object that an earlier release wrote.
  *
  * Codes and places are permanent, and rows only grow: a worker meets what an older edge wrote.

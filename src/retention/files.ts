@@ -176,8 +176,8 @@ export function nameOf(store: ObjectStore, object: string): string {
 }
 
 /**
- * What is said of a copy in the scratch folder is said of the file in the archive; what the system says of a copy, as that
- * its disk is full, has the file's name in front.
+ * What is said of a copy in the scratch folder is said of the file in the archive. What the system says of a copy, as
+ * that its disk is full, has the file's name in front.
  */
 async function named<T>(name: string, copies: readonly string[], work: () => Promise<T>): Promise<T> {
   try {

@@ -31,9 +31,9 @@ export const buckets = {
 export type BucketName = keyof typeof buckets;
 
 /**
- * Names that `SERVICE_ID_FIELD` may not have, nor its plural: every other member of a body or an answer, every
- * attribute with a rule of its own, and `constructor`, which every object has. The test of the settings holds
- * this list against the schemas of all operations and the rules of all attributes.
+ * Names that `SERVICE_ID_FIELD` may not have, nor its plural. They are every other member of a body or an answer, every
+ * attribute with a rule of its own, and `constructor`, which every object has. The test of the settings holds this list
+ * against the schemas of all operations and the rules of all attributes.
  */
 export const reservedNames: readonly string[] = `
   accepted_at analytics_tracking_enabled alias_label alias_name alias_updates aliases_processed aliases_to_identify app

@@ -26,9 +26,9 @@ export interface ProcessesOptions {
 }
 
 /**
- * Runs the processes, and starts one again that ends by itself. Each is in a process group of its own, so
- * that a Ctrl-C reaches only this process, which then stops them in their order; and each holds a channel to
- * this process, whose end stops them too, however this process ends.
+ * Runs the processes, and starts one again that ends by itself. Each is in a process group of its own, so that a Ctrl-C
+ * reaches only this process, which then stops them in their order. Each holds a channel to this process, whose end
+ * stops them too, however this process ends.
  * @returns what stops them: one after another, in the order of `lines`.
  */
 export function startProcesses(options: ProcessesOptions): () => Promise<void> {
@@ -156,9 +156,9 @@ export interface EndOfStart {
 }
 
 /**
- * The one place that decides when `npm start` ends: on Ctrl-C, SIGTERM, the end of npm, or a failure. A
- * second signal ends it at once; the processes and the embedded Postgres then stop by themselves, as they do
- * when a closed terminal ends it (there is no handler for that, so that nohup works).
+ * The one place that decides when `npm start` ends: on Ctrl-C, SIGTERM, the end of npm, or a failure. A second signal
+ * ends it at once. The processes and the embedded Postgres then stop by themselves, as they do when a closed terminal
+ * ends it. There is no handler for that, so that nohup works.
  */
 export function endOfStart(log: Log): EndOfStart {
   const controller = new AbortController();

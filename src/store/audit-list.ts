@@ -51,7 +51,7 @@ export interface AuditPage {
 }
 
 /**
- * A page of the audit, the latest first. Along the index that knows most of what is wanted; at most
+ * A page of the audit, the latest first. Along the index that knows most of what is wanted. At most
  * `MOST_LOOKED_THROUGH` of what it leads to are read, so that a page may be short, or empty, and have a next one.
  */
 export async function searchAudit(pool: Pool, search: AuditSearch): Promise<AuditPage> {

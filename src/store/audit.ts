@@ -4,8 +4,8 @@ import type { Json } from '../profile/json.ts';
 import { type Connection, type Database, inTransaction, type Pool, storable } from './database.ts';
 
 /**
- * Every action that is audited, with the ways by which it is done: a command of `penstock`, a route of the console, an
- * operation of SCIM, or a sentence in brackets. A rule of the tests holds that no way is missing.
+ * Every action that is audited, with the ways by which it is done. A way is a command of `penstock`, a route of the
+ * console, an operation of SCIM, or a sentence in brackets. A rule of the tests holds that no way is missing.
  */
 export const auditActions = {
   'accounts.create': ['scim.users.create'],
@@ -207,8 +207,8 @@ export function auditAccountIn(
 }
 
 /**
- * A write that Postgres itself ends after a second, in less time than the caller waits for it: one that was
- * answered with 503 has not been made, and will not be made a moment later, when a lock is given back.
+ * A write that Postgres itself ends after a second, in less time than the caller waits for it. One that was answered
+ * with 503 has not been made, and will not be made a moment later, when a lock is given back.
  *
  * @param audit what tells of it, in the same transaction
  */

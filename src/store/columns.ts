@@ -4,9 +4,9 @@ import { readUsual } from '../profile/time.ts';
 import { writeUuid } from './write-uuid.ts';
 
 /**
- * Columns of sets on their way to Postgres: each is one array in the format of its wire protocol (`array_recv`), which is
- * made in less time than the array's text is, and read in a fraction of it. A value becomes bytes when it is added, so that
- * one pass over the rows makes all of their columns. `pg` sends a Buffer as it is.
+ * Columns of sets on their way to Postgres. Each is one array in the format of its wire protocol (`array_recv`). That
+ * is made in less time than the array's text is, and read in a fraction of it. A value becomes bytes when it is added,
+ * so that one pass over the rows makes all of their columns. `pg` sends a Buffer as it is.
  *
  * https://www.postgresql.org/docs/18/protocol-overview.html#PROTOCOL-FORMAT-CODES
  */

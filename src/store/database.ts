@@ -20,9 +20,9 @@ export function withRequiredScram(url: string): string {
 }
 
 /**
- * A client that heeds `require_auth=scram-sha-256` of its address: whoever listens there gets neither the password, nor
- * its md5, nor a statement, before it has proved by SCRAM that it knows the password itself. `pg` alone gives a server
- * whatever it asks for, and takes it at its word when it asks for nothing.
+ * A client that heeds `require_auth=scram-sha-256` of its address. Whoever listens there has to prove by SCRAM that it
+ * knows the password itself. Before that it gets neither the password, nor its md5, nor a statement. `pg` alone gives a
+ * server whatever it asks for, and takes it at its word when it asks for nothing.
  */
 export class PostgresClient extends pg.Client {
   constructor(config?: string | pg.ClientConfig) {
@@ -75,8 +75,8 @@ export type Pool = pg.Pool;
 export type Connection = pg.PoolClient;
 
 /**
- * Postgres, twice over one driver: `prisma` for the direct operations, one row or a page at a time, and
- * `pool` for statements over whole sets, which are prepared once per connection. `openDatabase` opens both.
+ * Postgres, twice over one driver. `prisma` is for the direct operations, one row or a page at a time. `pool` is for
+ * statements over whole sets, which are prepared once per connection. `openDatabase` opens both.
  */
 export interface Database {
   pool: Pool;
@@ -271,8 +271,8 @@ const GROWN = 4;
 
 /**
  * Statements are planned once per connection. A plan that was made while a table was next to empty, and known to be so,
- * goes through all of it; Postgres notices within a minute that the table has grown, in which it may have become large. A
- * table that nobody has looked at yet needs no look: Postgres takes it for ten pages.
+ * goes through all of it. Postgres notices within a minute that the table has grown, in which it may have become large.
+ * A table that nobody has looked at yet needs no look: Postgres takes it for ten pages.
  */
 const findGrownStatement = `
   select pg_class.oid::regclass::text as name

@@ -44,10 +44,10 @@ const hasFailures = (names: string) => `(
 const lastFailure = "pg_sequence_last_value('failure_places')";
 
 /**
- * By primary keys, and the indexes on profiles of the tables that are asked: writes down under which names something
- * waits among the dead letters and the failed rows of warehouses. Those are the names of the profiles, and those that the
- * deletes named; an address counts where nobody else has it. A name that belongs to nobody is a user's who never was, so
- * that all of it is erased in one way.
+ * By primary keys, and the indexes on profiles of the tables that are asked. Writes down under which names something
+ * waits among the dead letters and the failed rows of warehouses. Those are the names of the profiles, and those that
+ * the deletes named; an address counts where nobody else has it. A name that belongs to nobody is a user's who never
+ * was, so that all of it is erased in one way.
  *
  * The limits keep the planner from reading a whole table or workspace instead.
  */
@@ -110,8 +110,8 @@ const forgetDeadLettersStatement = `
   from left_behind`;
 
 /**
- * What was accepted before a delete never comes back after it, not from the dead letters either: from now on nobody finds
- * what waits there for the users, and it is erased beside the lanes. Runs while the profiles are still there.
+ * What was accepted before a delete never comes back after it, not from the dead letters either. From now on nobody
+ * finds what waits there for the users, and it is erased beside the lanes. Runs while the profiles are still there.
  *
  * @param named the identifiers that the deletes named, whether they belong to anybody or not
  */

@@ -5,8 +5,8 @@ import type { Connection, Pool } from './database.ts';
 import { forEachWorkspace } from './distributed.ts';
 
 /**
- * waiting: it needs a person. replaying: it was handed to the workers again and has not been applied yet.
- * replayed: it has taken effect. discarded: a person has given it up.
+ * `waiting`: it needs a person. `replaying`: it was handed to the workers again and has not been applied yet.
+ * `replayed`: it has taken effect. `discarded`: a person has given it up.
  */
 export type DeadLetterState = 'waiting' | 'replaying' | 'replayed' | 'discarded';
 
@@ -37,8 +37,8 @@ const columnsWith = (object: string) => `
 const deadLetterColumns = columnsWith('letters.object');
 
 /**
- * An identifier as one text that Postgres can store and make itself: the kind's letter, and the value; an alias is
- * its label's length in bytes, its label and its name; a service id is the profile's UUID.
+ * An identifier as one text that Postgres can store and make itself: the kind's letter, and the value. An alias is its
+ * label's length in bytes, its label and its name. A service id is the profile's UUID.
  */
 export function identifierText(identifier: Identifier): string {
   if ('external_id' in identifier) return `x:${identifier.external_id}`;

@@ -30,8 +30,8 @@ interface WithoutRoom {
 }
 
 /**
- * For whoever comes to a node: to compile a plan takes a second, many times what it saves, and a node's session is not the
- * one in which that is turned off. The coordinator tells the nodes.
+ * For whoever comes to a node. To compile a plan takes a second, many times what it saves, and a node's session is not
+ * the one in which that is turned off. The coordinator tells the nodes.
  */
 const withoutCompiling = "select format('alter database %I set jit = off', current_database()) as statement";
 

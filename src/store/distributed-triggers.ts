@@ -2,7 +2,7 @@ import type { Connection } from './database.ts';
 
 /**
  * What triggers of one Postgres do, on a distributed one. There each table is many, its shards, and a trigger is one of
- * its shard: it writes into the shard of the other table that lies beside it, by its name.
+ * its shard. It writes into the shard of the other table that lies beside it, by its name.
  */
 
 /** Tables whose triggers keep `named_failures`, the index of names under which something waits. */

@@ -2,8 +2,8 @@ import pg from 'pg';
 import { type Said, sayWorkspace } from './one-workspace.ts';
 
 /**
- * A distributed Postgres is found out at the first connection of a pool, so that no process has to be told: on one, each
- * statement over a set is sent in the form for one workspace. On one Postgres the connections stay as they are.
+ * A distributed Postgres is found out at the first connection of a pool, so that no process has to be told. On one,
+ * each statement over a set is sent in the form for one workspace. On one Postgres the connections stay as they are.
  */
 
 /** What is known of the database of a pool or a connection; absent: nothing yet. */
@@ -103,8 +103,8 @@ const takePlaceStatement =
   'insert into workspace_places (workspace_id) values ($1) on conflict (workspace_id) do nothing';
 
 /**
- * Says of a transaction on a distributed Postgres, at its beginning, that it is about one workspace: what it inserts goes
- * to that workspace's shard alone, and it commits in one phase.
+ * Says of a transaction on a distributed Postgres, at its beginning, that it is about one workspace. What it inserts
+ * goes to that workspace's shard alone, and it commits in one phase.
  */
 export async function takePlace(tx: pg.PoolClient, workspaceId: string): Promise<void> {
   const saying = sayings.get(tx);

@@ -21,8 +21,8 @@ export interface FailedObject {
   reason: string;
 }
 
-// An object arrives as a string inside the parameter: the cast to json then reads the escapes that jsonb and
-// text refuse (U+0000, lone surrogates) as they are, while `reason` is text and is made storable first.
+// An object arrives as a string inside the parameter. The cast to json then reads the escapes that jsonb and text
+// refuse (U+0000, lone surrogates) as they are. `reason` is text, and is made storable first.
 // Beside the names that an object has for its user stands the user: names can be lost before the user is deleted. An
 // address means a user whom nobody shares it with. Owners are found by the unique indexes of external
 // ids, deprecated ones too, and aliases, and by profiles_email and profiles_phone.

@@ -2,7 +2,7 @@ import type { Connection } from './database.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey, pairsTable, pairValues } from './merges.ts';
 
 /**
- * `slice` has the columns place, old and kept: what stands at the place goes by the name of the kept user from now on,
+ * `slice` has the columns place, old and kept. What stands at the place goes by the name of the kept user from now on,
  * and no longer by the old one, if there is one. Locks dead letters in id order, as every statement on them does, and
  * failed rows in that of their places. A row that another worker has changed meanwhile is read again as it is by then.
  */
@@ -59,7 +59,7 @@ const owned = `
   select ((select count(*) from letters_renamed) + (select count(*) from rows_renamed))::integer as brought`;
 
 /**
- * By primary key, left_names_owner and the unique indexes on places: at most $4 of each merged profile, in the order of
+ * By primary key, left_names_owner and the unique indexes on places. At most $4 of each merged profile, in the order of
  * their names and places, so that what is left begins behind the last one.
  */
 const named = `
@@ -98,8 +98,8 @@ const named = `
 const statements = { owned, named };
 
 /**
- * Hands a slice of the dead letters and failed rows of merged users over to who has taken them in: `owned`, those that
- * were the merged user's when they failed; `named`, others under one of the names that the user had at the merge.
+ * Hands a slice of the dead letters and failed rows of merged users over to who has taken them in. `owned`: those that
+ * were the merged user's when they failed. `named`: others under one of the names that the user had at the merge.
  *
  * @returns how many it were
  */

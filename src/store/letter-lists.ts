@@ -4,7 +4,7 @@ import { forLetters, type LetterKey, lettersTable, letterValues } from './dead-l
 
 /**
  * Lists of dead letters over all workspaces, for who works by hand. Keys come first, of the table, and then the letters
- * of those, of the view that leaves out what a delete has taken away: a distributed Postgres has that view for one
+ * of those, of the view that leaves out what a delete has taken away. A distributed Postgres has that view for one
  * workspace at a time.
  */
 

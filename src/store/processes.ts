@@ -71,7 +71,7 @@ export const BEAT_SECONDS = 5;
 export const SILENT_SECONDS = 20;
 
 /**
- * By primary key. It registers the process, too: a row that was forgotten while the store was away is there again, and what
+ * By primary key. It registers the process, too. A row that was forgotten while the store was away is there again. What
  * was counted of it as gone is taken back, since the row counts it once more.
  */
 const beat = `

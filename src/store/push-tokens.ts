@@ -72,9 +72,9 @@ export async function upsertPushTokens(tx: Connection, tokens: PushTokenRow[], n
 }
 
 /**
- * By push_tokens_profile, then by primary key and in its order: at most $4 tokens of each profile. A token that somebody
- * else has named meanwhile stays theirs; the comparison is one that no index serves, or each token would be looked for
- * among all those of its profile.
+ * By push_tokens_profile, then by primary key and in its order: at most $4 tokens of each profile. A token that
+ * somebody else has named meanwhile stays theirs. The comparison is one that no index serves, or each token would be
+ * looked for among all those of its profile.
  */
 const movePushTokensStatement = `
   with slice as materialized (

@@ -6,8 +6,8 @@ import { appendEvents, type EventRow, type Recorded, summarizeEvents } from './e
 import { appendPurchases, type PurchaseRow, summarizePurchases } from './purchases.ts';
 
 /**
- * What `recordEvents` and `recordPurchases` do, as a statement for each table, where tables are distributed: rows of one
- * that goes into several tables would go by way of every node, and the transaction would need two phases to commit.
+ * What `recordEvents` and `recordPurchases` do, as a statement for each table, where tables are distributed. Rows of
+ * one that goes into several tables would go by way of every node, and the transaction would need two phases to commit.
  */
 
 const appendEventsStatement =

@@ -16,9 +16,9 @@ export interface Condition {
 const LOOKS_LIKE_TIME = String.raw`'^\d{4}-\d\d-\d\dT\d\d:\d\d:'`;
 
 /**
- * A judged filter as a condition on `profiles`: set-based, every value a parameter, each table asked by the key that begins
- * with the workspace and the user: `offset 0` keeps Postgres from reading a whole table once instead. It is true or false,
- * never null, so that its opposite is what is meant.
+ * A judged filter as a condition on `profiles`: set-based, every value a parameter. Each table is asked by the key that
+ * begins with the workspace and the user: `offset 0` keeps Postgres from reading a whole table once instead. It is true
+ * or false, never null, so that its opposite is what is meant.
  *
  * @param taken parameters that the statement around it has before these
  */

@@ -34,15 +34,15 @@ export interface DestinationRow {
 const lastId = '(select case when is_called then last_value else 0 end from stream_log_id)';
 
 /**
- * Rows that are looked at for the smallest id behind a time. All that began before a row, and took their ids behind it, were
- * under way with it: transactions that can be at once, with a row for each workspace that they are about.
+ * Rows that are looked at for the smallest id behind a time. All that began before a row, and took their ids behind it,
+ * were under way with it. They are transactions that can be at once, with a row for each workspace that they are about.
  */
 const MOST_AT_ONCE = 10_000;
 
 /**
- * Before the smallest id at or behind the time `$n`, by the index on the time. Ids are taken at the end of a transaction and
- * times at its beginning: the first by time need not be the first by id, and a minute before it is delivered as well.
- * Rows of other workspaces do as well: an id is a place in all of the log.
+ * Before the smallest id at or behind the time `$n`, by the index on the time. Ids are taken at the end of a
+ * transaction and times at its beginning. The first by time need not be the first by id, and a minute before it is
+ * delivered as well. Rows of other workspaces do as well: an id is a place in all of the log.
  */
 const positionAt = (time: string) => `coalesce((
       select min(first.id) - 1

@@ -3,13 +3,14 @@ import { isDistributed } from './distributed.ts';
 import { findOldest, haveEnded, type NodeNumbers, takeNumbers } from './node-transactions.ts';
 
 /**
- * The horizon: ids up to it are decided, since every transaction that may have taken one has ended. Ids are taken before
- * COMMIT and so become visible in another order; a row is read when no smaller id can come any more. A transaction has
- * its xid before it takes an id, so that those that were under way when the ids were looked at are older than an xid
- * that is taken then. A long transaction anywhere in the cluster holds the horizon back, if it has written something.
+ * The horizon: ids up to it are decided, since every transaction that may have taken one has ended. Ids are taken
+ * before COMMIT and so become visible in another order; a row is read when no smaller id can come any more. A
+ * transaction has its xid before it takes an id. So those that were under way when the ids were looked at are older
+ * than an xid that is taken then. A long transaction anywhere in the cluster holds the horizon back, if it has written
+ * something.
  *
- * What was seen holds for one server, and while its ids go on. A replica that was lagging when it took over gives ids once
- * more, and a store that was restored has xids of its own: nothing is decided then, until it is looked at anew.
+ * What was seen holds for one server, and while its ids go on. A replica that was lagging when it took over gives ids
+ * once more, and a store that was restored has xids of its own. Nothing is decided then, until it is looked at anew.
  *
  * Where tables lie apart ids are taken at the coordinator, and xids are those of the nodes: a transaction has written on its
  * node before it takes an id.

@@ -129,9 +129,9 @@ async function leaseAny(pool: Pool, { milliseconds, limit, gathers }: WantedLeas
 }
 
 /**
- * Leases: for so many milliseconds nobody else delivers. Only those are given that have something to be delivered, and of
- * those that gather only where the oldest thing has waited long enough, or there is enough; first who has waited longest
- * since its last one.
+ * Leases: for so many milliseconds nobody else delivers. Only those are given that have something to be delivered.
+ * Of those that gather, only those whose oldest thing has waited long enough, or that have enough. First comes who has
+ * waited longest since its last one.
  * @param of `gathers`: those that gather, else the others
  */
 export async function leaseDestinations(

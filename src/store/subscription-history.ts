@@ -16,7 +16,7 @@ export interface StateChange {
 }
 
 /**
- * By primary key. The last row of each state says what it was; whoever changes the state meanwhile waits for the lock
+ * By primary key. The last row of each state says what it was. Whoever changes the state meanwhile waits for the lock
  * on its row, so that this statement has to follow those that write the states. What changes nothing leaves no row.
  */
 const recordStateChangesStatement = `

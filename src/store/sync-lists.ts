@@ -72,8 +72,8 @@ export interface ListedRun {
 }
 
 /**
- * By the index sync_jobs_integration, in its order or against it: `between`, since with `=` the planner may go along the
- * primary key or the table, where the runs of all other integrations lie in between.
+ * By the index sync_jobs_integration, in its order or against it. `between`, since with `=` the planner may go along
+ * the primary key or the table, where the runs of all other integrations lie in between.
  */
 const statementOf = (direction: KeysetPage['direction']) => {
   const { compare, beyond, order } = keyset[direction];

@@ -66,12 +66,12 @@ function partsOf(broker: string): { host: string; port: number } {
 }
 
 /**
- * Messages to a topic, keyed by user, so that those of one user are in one partition and keep their order: the value is the
- * envelope, the headers `id` and `type` are its own. A batch is delivered when all replicas in sync have it.
+ * Messages to a topic, keyed by user, so that those of one user are in one partition and keep their order. The value is
+ * the envelope, the headers `id` and `type` are its own. A batch is delivered when all replicas in sync have it.
  *
- * The client neither retries nor asks again who leads: a batch that failed comes again from the cursor, by a new client, and
- * so every broker has been judged before it is connected to. It resolves names itself: with TLS the address is judged once
- * more as the connection is made, without it a name that leads elsewhere a moment after is not seen.
+ * The client neither retries nor asks again who leads. A batch that failed comes again from the cursor, by a new
+ * client, and so every broker has been judged before it is connected to. It resolves names itself: with TLS the address
+ * is judged once more as the connection is made, without it a name that leads elsewhere a moment after is not seen.
  */
 export function openKafka(options: KafkaOptions): Destination {
   const { brokers, topic, reach, milliseconds = PATIENCE_MS } = options;

@@ -7,9 +7,9 @@ import { countObjects, type HandedIn, PART_MS, WHOLE, workspacesOf } from './par
 import { applyTogether } from './run.ts';
 
 /**
- * Objects that are worth a transaction of their own beside one that is running: with as many, a transaction's
- * round trips and its COMMIT cost little, and this process works on one while Postgres works on the other. Fewer
- * wait for it to end, and share the next one, unless they overtake it.
+ * Objects that are worth a transaction of their own beside one that is running. With as many, a transaction's round
+ * trips and its COMMIT cost little, and this process works on one while Postgres works on the other. Fewer wait for it
+ * to end, and share the next one, unless they overtake it.
  */
 export const LARGE = 200;
 

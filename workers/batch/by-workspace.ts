@@ -9,9 +9,9 @@ import type { BatchResult } from './failures.ts';
 import { type Delivery, ownersOf } from './open.ts';
 
 /**
- * On a distributed Postgres a transaction is about one workspace, and an envelope may have objects of several: then each
- * has its share of it, with a ledger row of its own. A row by the envelope's id follows behind all of them. So it says what
- * it says on one Postgres: all of the envelope has taken effect.
+ * On a distributed Postgres a transaction is about one workspace, and an envelope may have objects of several. Then
+ * each has its share of it, with a ledger row of its own. A row by the envelope's id follows behind all of them. So it
+ * says what it says on one Postgres: all of the envelope has taken effect.
  */
 export interface Share {
   workspaceId: string;

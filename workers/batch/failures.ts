@@ -50,8 +50,8 @@ export type ErrorClass =
 const PERMANENT = ['21', '22', '23', '54', 'P0'];
 
 /**
- * Of a statement that the store cannot carry out as it is written, whatever it is given: a distributed Postgres finds no
- * plan, or a migration has changed the shape of its rows. No value of ours is refused like that.
+ * Of a statement that the store cannot carry out as it is written, whatever it is given. A distributed Postgres finds
+ * no plan, or a migration has changed the shape of its rows. No value of ours is refused like that.
  */
 const UNSUPPORTED = '0A';
 
@@ -85,8 +85,8 @@ export const TRIES = 3;
 const TRIES_OF_CHANCE = 10;
 
 /**
- * What is nobody's fault, however often it comes back: a server that goes down, comes up, is full, lacks a setting, or
- * is not the primary any more; tables that are not there yet; a lock that somebody holds; a statement of ours.
+ * What is nobody's fault, however often it comes back. A server that goes down, comes up, is full, lacks a setting, or
+ * is not the primary any more. Tables that are not there yet, a lock that somebody holds, a statement of ours.
  */
 const AWAY = [
   UNSUPPORTED,

@@ -29,9 +29,9 @@ import { isTrack, type WorkItem } from './work-item.ts';
 const MAX_LOOKS = 5;
 
 /**
- * Loads everyone whom a round names, one statement per kind of identifier, and locks those whom an attribute
- * object or an identity operation may change, in id order, and those of whom a state is set: nobody gives them
- * another address meanwhile.
+ * Loads everyone whom a round names, one statement per kind of identifier. Locks those whom an attribute object or an
+ * identity operation may change, in id order. Also those of whom a state is set: nobody gives them another address
+ * meanwhile.
  *
  * @returns beside them, how many of the objects a round may be about
  * @throws when they are merged or deleted faster than they can be locked; trying again later helps

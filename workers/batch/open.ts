@@ -208,8 +208,8 @@ export interface Opened {
 }
 
 /**
- * Cuts a batch where a delete decides what becomes of dead letters that follow: it takes away those that were
- * accepted before it, and a replay of one of them that follows has no effect. Most batches are one stretch.
+ * Cuts a batch where a delete decides what becomes of dead letters that follow. It takes away those that were accepted
+ * before it, and a replay of one of them that follows has no effect. Most batches are one stretch.
  */
 export function cutAtDeletes(opened: Opened): Opened[] {
   const { items, deadLetters, replayed } = opened;

@@ -148,8 +148,8 @@ export class Profiles {
   }
 
   /**
-   * From now on nobody gets or loses the address before the round is written: the dead letter of an object that it named
-   * says whom that object meant, and is written with the round.
+   * From now on nobody gets or loses the address before the round is written. The dead letter of an object that it
+   * named says whom that object meant, and is written with the round.
    */
   pin(workspaceId: string, address: Address): void {
     this.#pinned.set(workspaceId, address, true);

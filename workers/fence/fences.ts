@@ -134,9 +134,9 @@ export interface FencesOptions {
  * wait until that is done. Lanes of one process meet in its memory, at a barrier. Those of several processes meet in
  * the store, by rows, which notifications make fast.
  *
- * It stands on two facts that never become untrue. A lane that has come to a fence has everything behind it that
- * stood before the fence, since one of its jobs at a time is in work and this one is taken last; whoever works the
- * lane later finds the fence again, not what was before it. And a fence with a ledger row is passed. Therefore:
+ * It stands on two facts that never become untrue. A lane that has come to a fence has everything behind it that stood
+ * before the fence. One of its jobs at a time is in work, and this one is taken last. Whoever works the lane later
+ * finds the fence again, not what was before it. And a fence with a ledger row is passed. Therefore:
  * - A worker that dies at a fence leaves its job to another, which comes to the fence again; what the dead one had
  *   announced was right, and right it stays.
  * - A worker that dies between applying and telling so is found out by the ledger, at which waiting lanes look.

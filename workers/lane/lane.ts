@@ -78,10 +78,10 @@ function handIn({ handedIn }: InWork, applied: Promise<void>): Promise<void> {
 const sizeInHand = ({ sizes }: InWork) => [...sizes.values()].reduce((all, size) => all + size, 0);
 
 /**
- * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was prefetched behind it;
- * at a fence it waits for the other lanes. The processor never throws, since a failed job would come back behind later
- * ones. What it gives back when it stops at a fence goes to the head of the lane: BullMQ puts it where jobs are taken
- * next on Redis, and on Postgres it keeps its place in the order.
+ * Works one lane: takes its jobs one at a time and hands each to the coalescer, with what was prefetched behind it. At
+ * a fence it waits for the other lanes. The processor never throws, since a failed job would come back behind later
+ * ones. What it gives back when it stops at a fence goes to the head of the lane. BullMQ puts it where jobs are taken
+ * next on Redis; on Postgres it keeps its place in the order.
  */
 export function startLane(lane: number, context: LaneContext): Lane {
   const { connection, coalescer, fences, config, log, reads = READS } = context;

@@ -49,9 +49,10 @@ export interface Unreadable {
 }
 
 /**
- * The lanes of this process, each under the watchdog: on Redis its share of those of the fleet, and where the queue lives
- * in Postgres those of which it has the lease. Stopped, each finishes the batch in hand; one that cannot be finished, because the store is away, is left to another worker.
- * So is one that has come to an envelope of a later release: its order stands, and nothing behind it overtakes it.
+ * The lanes of this process, each under the watchdog. On Redis they are its share of those of the fleet; where the
+ * queue lives in Postgres, those of which it has the lease. Stopped, each finishes the batch in hand; one that cannot
+ * be finished, because the store is away, is left to another worker. So is one that has come to an envelope of a later
+ * release: its order stands, and nothing behind it overtakes it.
  */
 export function startLanes(options: LanesOptions): Lanes {
   const { id, connection, observer, coalescer, config, databaseUrl, log, reads = READS } = options;
@@ -171,9 +172,9 @@ export interface LaneLease {
 }
 
 /**
- * Works a lane only while this process holds its lease: a session-level advisory lock, which Postgres gives
- * back when the process dies or goes silent. BullMQ's Postgres backend needs it for speed alone, not for
- * order or exactness: a second worker of a lane that has a job in work asks for the next one without a pause.
+ * Works a lane only while this process holds its lease: a session-level advisory lock, which Postgres gives back when
+ * the process dies or goes silent. BullMQ's Postgres backend needs it for speed alone, not for order or exactness. A
+ * second worker of a lane that has a job in work asks for the next one without a pause.
  */
 export function withLaneLease({ databaseUrl, lane, patience, start, log }: LaneLease): Service {
   let isLeft = false;

@@ -70,7 +70,7 @@ export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'j
 
   /**
    * Ids of envelopes that may be applied, as far as ids tell, up to the first that nothing may overtake. `leftOut` has
-   * the workspaces of which some were passed over, with the place of the last candidate before that: a shared envelope
+   * the workspaces of which some were passed over, with the place of the last candidate before that. A shared envelope
    * behind it may be of such a workspace, too.
    */
   function candidatesIn(
@@ -98,7 +98,7 @@ export function createOvertaking(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'j
   }
 
   /**
-   * Parts what a lane hands out and what was seen behind it where one workspace has much of it: that workspace and the
+   * Parts what a lane hands out and what was seen behind it where one workspace has much of it. That workspace and the
    * others are not to wait for each other.
    *
    * @returns what is applied with the head, and what may be applied beside; the rest waits

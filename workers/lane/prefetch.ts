@@ -33,8 +33,8 @@ export interface WaitingEnvelope {
 }
 
 /**
- * The prefix of a lane: the job that it hands out next, and those behind it without a gap, in the lane's order, up to
- * what is enough for a transaction. Knows only what it is told by who reads the lane.
+ * The prefix of a lane. It is the job that it hands out next, and those behind it without a gap, in the lane's order,
+ * up to what is enough for a transaction. Knows only what it is told by who reads the lane.
  */
 function createPrefix(reads: number) {
   let next: string | undefined;
@@ -93,7 +93,7 @@ function createPrefix(reads: number) {
     const there = new Set(ids);
     // By somebody's hand or to another worker: what the lane holds now is not behind it.
     if (!known.every((id) => there.has(id))) return 'lost';
-    // On Postgres an add that took its number earlier and committed later stands between them now, acknowledged: what
+    // On Postgres an add that took its number earlier and committed later stands between them now, acknowledged. What
     // comes after all of them may have been sent because of it, and has to wait for it.
     return 'torn';
   }

@@ -12,7 +12,7 @@ const PATIENCE = 3;
 
 /**
  * Share of a lock duration from which on an answer was slow. Over a network on which a question takes that long a lane
- * may well be busy asking: such a look says nothing, since a new connection or process would be no better off.
+ * may well be busy asking. Such a look says nothing, since a new connection or process would be no better off.
  */
 const SLOW = 0.1;
 
@@ -38,9 +38,9 @@ interface Watched {
 }
 
 /**
- * Looks after lanes that this process believes it works, and whose jobs wait all the same with none in work: a
- * connection that hangs half open, or a BullMQ worker that has stopped asking. First the connection is made anew and
- * the lane reopened; a lane that stays silent ends the process. While the queue itself does not answer nothing is
+ * Looks after lanes that this process believes it works, and whose jobs wait all the same with none in work. The cause
+ * is a connection that hangs half open, or a BullMQ worker that has stopped asking. First the connection is made anew
+ * and the lane reopened; a lane that stays silent ends the process. While the queue itself does not answer nothing is
  * ended, since a new process would not be better off.
  */
 export function startWatchdog({ connection, observer, lockDuration, log, exit }: WatchdogOptions) {

@@ -33,8 +33,9 @@ export function agesBy({ leasedAt }: Pick<LeasedDestination, 'leasedAt'>): (at: 
 }
 
 /**
- * Gives way to what clients send: while workers are behind and there is no processor to spare, destinations get a page every
- * five seconds each, until they are too far behind. On a machine of its own, with time to spare, a sync process never does.
+ * Gives way to what clients send. While workers are behind and there is no processor to spare, destinations get a page
+ * every five seconds each, until they are too far behind. On a machine of its own, with time to spare, a sync process
+ * never does.
  */
 export function createYielding({
   areWorkersBehind,

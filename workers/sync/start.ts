@@ -138,9 +138,9 @@ const FOLLOW_MS = 15_000;
 const TIDY_MS = 3_600_000;
 
 /**
- * What a sync process looks after beside its runs: that the queue knows of each run that has not ended, that the
- * schedulers are those of the integrations, also of a queue that came back empty, and old rows. Every process does it;
- * doing it twice is harmless.
+ * What a sync process looks after beside its runs. The queue knows of each run that has not ended. The schedulers are
+ * those of the integrations, also of a queue that came back empty. Old rows go. Every process does it; doing it twice
+ * is harmless.
  */
 export function startSyncUpkeep(pool: Pool, syncs: SyncQueue, log: Log): Service {
   async function nudge(): Promise<void> {

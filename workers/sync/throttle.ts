@@ -73,8 +73,8 @@ const SMALLEST = 50;
 const FIRST = 100;
 
 /**
- * Milliseconds that a chunk may need from its hand-over to its effect. A live request behind it waits less than that:
- * half of the second that a sync may cost one, since the next chunk is known to be slow only when it was.
+ * Milliseconds that a chunk may need from its hand-over to its effect. A live request behind it waits less than that.
+ * It is half of the second that a sync may cost one, since the next chunk is known to be slow only when it was.
  */
 const TARGET = 500;
 

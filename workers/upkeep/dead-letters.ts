@@ -257,8 +257,8 @@ export function startDeadLetters(options: DeadLettersOptions): DeadLetters {
 const RETRY: Actor = { kind: 'nobody', name: 'retried job', via: 'dashboard' };
 
 /**
- * BullMQ counts an attempt when a job fails or completes: a job that was never attempted has just been shown
- * and goes to `failed`, also when a worker died with it; any later start is a retry from the dashboard.
+ * BullMQ counts an attempt when a job fails or completes. A job that was never attempted has just been shown and goes
+ * to `failed`, also when a worker died with it. Any later start is a retry from the dashboard.
  */
 async function workOff(job: Job<DeadLetterJob>, { log, ...context }: DeadLettersOptions): Promise<string> {
   if (job.attemptsMade === 0) throw new UnrecoverableError(job.data.reason);

@@ -50,10 +50,10 @@ const PAGE_APART_MS = 500;
 /**
  * Settles tombstones: does what is left to do for profiles that are gone, beside the lanes.
  *
- * With several lanes, one that has found a profile may write its events and their sums after another lane has
- * merged or deleted it: events lock no profile, since a lock costs as much as the event. So a removed profile
- * is looked at once more when every transaction that was under way at its removal has ended: whoever looked it up
- * before has written by then, and nobody can look it up since.
+ * With several lanes, one that has found a profile may write its events and their sums after another lane has merged or
+ * deleted it. Events lock no profile, since a lock costs as much as the event. So a removed profile is looked at once
+ * more when every transaction that was under way at its removal has ended. Whoever looked it up before has written by
+ * then, and nobody can look it up since.
  */
 export function startSettling(pool: Pool, log: Log): Settler {
   const stopping = new AbortController();

@@ -24,9 +24,9 @@ import { fenceOf, ledgerKey } from '../batch/open.ts';
  * Blocks the users who have more than 20,000 distinct event names or products: objects for their external ids
  * are refused from then on, what is stored stays. Safe to repeat and to race.
  *
- * It looks at what is stored, beside the lanes, since a batch cannot tell at no cost: to learn which summaries
- * an upsert has inserted, and to count those of their profiles, made an upsert of 2000 new summaries take
- * 111 ms instead of 29. The sample that is looked at here costs an insert a hash, 0.1 µs.
+ * It looks at what is stored, beside the lanes, since a batch cannot tell at no cost. To learn which summaries an
+ * upsert has inserted, and to count those of their profiles, costs too much: 2000 new ones took 111 ms instead of 29.
+ * The sample that is looked at here costs an insert a hash, 0.1 µs.
  */
 export async function blockDummyUsers(pool: Pool, log: Log): Promise<void> {
   const crowded = await findCrowdedProfiles(pool);
@@ -55,10 +55,10 @@ export interface UpkeepOptions {
 }
 
 /**
- * What a worker looks after beside its lanes: that each lane still lets one job through at a time (the limit
- * lives in the queue, and `obliterate` there would take it away without a word) and keeps no failed job that took
- * effect, dummy users, tables that begin to fill, next month's partitions, and old rows of the ledger, of fences, of
- * outcomes, of idempotency keys, of the audit and of sessions. Every worker does it; doing it twice is harmless.
+ * What a worker looks after beside its lanes. Each lane still lets one job through at a time: the limit lives in the
+ * queue, and `obliterate` there would take it away without a word. It keeps no failed job that took effect. Then dummy
+ * users, tables that begin to fill, and next month's partitions. And old rows: of the ledger, of fences, of outcomes,
+ * of idempotency keys, of the audit and of sessions. Every worker does it; doing it twice is harmless.
  */
 export async function startUpkeep({ connection, pool, config, log }: UpkeepOptions): Promise<Service> {
   const lanes = openLanes<WireEnvelope>(connection, laneCount(config));
@@ -138,8 +138,8 @@ const MOST_FAILED = 100;
 const MOST_MARKS = 20;
 
 /**
- * Removes the failed jobs of a lane that have taken effect: BullMQ calls a job failed when the connection breaks while
- * it is told that the job is completed, and whoever worked it may be gone. The ledger decides.
+ * Removes the failed jobs of a lane that have taken effect. BullMQ calls a job failed when the connection breaks while
+ * it is told that the job is completed. Whoever worked it may be gone by then. The ledger decides.
  *
  * @returns ids of the failed jobs that have not taken effect, which are left alone
  */

@@ -73,8 +73,8 @@ function parseLine(text: string, delimiter: string): string[] | undefined {
 }
 
 /**
- * Of a file that is read from its first byte on, DuckDB keeps all of it in memory, twice its size, until it is through,
- * and fails when that is more than it may have. Longer files are cut into pieces between two records.
+ * Of a file that is read from its first byte on, DuckDB keeps all of it in memory, twice its size, until it is through.
+ * It fails when that is more than it may have. Longer files are cut into pieces between two records.
  */
 const PIECE_BYTES = 16_777_216;
 
@@ -82,8 +82,9 @@ const PIECE_BYTES = 16_777_216;
 const MOST_HEADER_BYTES = 131_072;
 
 /**
- * Looks through a CSV file, and cuts it if it is long. Pieces stand in its place, and each begins with the header. A quote that is never closed makes one value of all that stands behind it, however many lines it was meant to
- * be, which DuckDB drops without a word: it is found here.
+ * Looks through a CSV file, and cuts it if it is long. Pieces stand in its place, and each begins with the header. A
+ * quote that is never closed makes one value of all that stands behind it, however many lines it was meant to be.
+ * DuckDB drops that without a word: it is found here.
  * @returns no piece of an empty file
  * @throws {SourceError} `config` without a header, or past the room that there is; `failed` when it cannot be read
  */

@@ -192,8 +192,9 @@ export async function updateCenter(
 const TRIES = 5;
 
 /**
- * A table that every node has is locked as a whole by who writes it, and who makes a center has locked its workspace before: on
- * a Citus those who change the center meanwhile lock the two in the other order. Whoever is ended for it has changed nothing.
+ * A table that every node has is locked as a whole by who writes it, and who makes a center has locked its workspace
+ * before. On a Citus those who change the center meanwhile lock the two in the other order. Whoever is ended for it has
+ * changed nothing.
  */
 async function againAfterDeadlock<Result>(write: () => Promise<Result>): Promise<Result> {
   for (let tries = 1; ; tries++) {

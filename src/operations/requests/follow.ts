@@ -54,8 +54,8 @@ export function overall(objects: Standing[], unknown: number): Status | 'partial
 }
 
 /**
- * Milliseconds between a request's id and those of its envelopes, at most: both are made by one process, which gives a
- * request 15 seconds to arrive and some more for the key, the limit and the flush before.
+ * Milliseconds between a request's id and those of its envelopes, at most. Both are made by one process. It gives a
+ * request 15 seconds to arrive, and some more for the key, the limit and the flush before.
  */
 const FARTHEST = 60_000;
 
@@ -106,11 +106,12 @@ export interface FollowedRequest {
 type Parts = Map<string, Part>;
 
 /**
- * Looks for a request where its objects can be: in the ledger, where it is by the time of its id; in the lanes, if some
- * of it is not in the ledger; and then in the ledger once more, since an object is in one of the two at any moment.
+ * Looks for a request where its objects can be. First in the ledger, where it is by the time of its id; then in the
+ * lanes, if some of it is not in the ledger. Then in the ledger once more, since an object is in one of the two at any
+ * moment.
  *
- * @returns `unknown`: how many of its objects are nowhere; `waits`: its envelopes that are in lanes; `deadLetters`: those of
- *   its objects that could not be applied at first; undefined when all are nowhere
+ * @returns `unknown`: how many of its objects are nowhere. `waits`: its envelopes that are in lanes. `deadLetters`:
+ *   those of its objects that could not be applied at first. Undefined when all are nowhere
  */
 export async function followRequest(
   { database: { pool }, waiting }: Pick<Resources, 'database' | 'waiting'>,

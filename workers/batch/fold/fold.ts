@@ -1,4 +1,4 @@
-import { setImmediate as turn } from 'node:timers/promises';
+import { setImmediate as letOthersRun } from 'node:timers/promises';
 import {
   type AcceptedAttributes,
   type AcceptedEvent,
@@ -40,7 +40,7 @@ export async function fold(
     const item = items[index]!;
     if ((!isActivity(item) || index % LOOK_EACH === 0) && performance.now() > turnEnds) {
       if (performance.now() > until) return index;
-      await turn();
+      await letOthersRun();
       turnEnds = performance.now() + TURN_MS;
     }
     changes.states.request = item.requestId;

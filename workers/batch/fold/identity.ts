@@ -179,7 +179,7 @@ function hasInvalidPhone({ phone, phoneValid }: LoadedProfile): boolean {
 }
 
 /**
- * Gives a user without an external id the one named, or merges it into who has that, whose aliases win: another name
+ * Gives a user without an external id the one named, or merges it into who has that, whose aliases win. Another name
  * under a label that both have means nobody from then on. A user who goes by an external id already is identified.
  */
 function foldIdentify(

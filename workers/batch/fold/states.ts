@@ -37,7 +37,7 @@ export function foldSubscription(
 }
 
 /**
- * An address has a state whether anybody has the address or not; a user has that of the address for the group's
+ * An address has a state whether anybody has the address or not. A user has that of the address for the group's
  * channel, or one of its own for lack of it. A user who is not there has none.
  */
 function foldGroupState(
@@ -45,7 +45,7 @@ function foldGroupState(
   { identifier, subscription_group_id, subscription_state: state }: AcceptedGroupState,
   { groups, profiles, states }: Changes,
 ): FoldedSubscription {
-  // Whoever deletes its last holder in this round takes the address's states away behind all that the round sets; and a
+  // Whoever deletes its last holder in this round takes the address's states away behind all that the round sets. A
   // delete takes the dead letters that come before it, and none behind it.
   if (isAddress(identifier) && profiles.isContested(workspaceId, identifier)) return RELOAD;
   const profile = isAddress(identifier) ? undefined : profiles.find(workspaceId, identifier);
@@ -112,7 +112,7 @@ export function subjectOf(profile: LoadedProfile, channel: Group['channel']): Su
 
 /**
  * Whether addresses that a profile gets or loses, if it changes so, have to stay where they are until the round is
- * written: they are those of somebody whom an identity operation of the round merges or deletes, or pinned.
+ * written. They are pinned, or those of somebody whom an identity operation of the round merges or deletes.
  */
 export function meetsSealed(
   { workspaceId, profile }: { workspaceId: string; profile: Addressed | undefined },
