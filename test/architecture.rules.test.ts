@@ -9,13 +9,13 @@ import { isOurs, sources } from './setup/sources.ts';
  * `errors` is src/errors.ts, the catalogue of what a request may be answered with; `metrics` is workers/metrics.ts.
  */
 const rooms: Record<string, string[]> = {
-  schemas: [],
+  profile: [],
+  schemas: ['profile'],
   errors: [],
   platform: ['schemas'],
-  profile: [],
   jobs: ['profile'],
   integrations: ['platform'],
-  'object-store': ['platform', 'integrations'],
+  'object-store': ['platform', 'profile', 'integrations'],
   streams: ['platform', 'integrations', 'object-store'],
   preferences: ['platform', 'profile', 'jobs'],
   store: ['platform', 'profile', 'jobs', 'integrations', 'generated'],
@@ -139,6 +139,11 @@ test('production is src and workers, and knows nothing of tools and tests; no to
     return file.startsWith('test/') ? [] : imports.filter((to) => unknown.test(to)).map((to) => [file, to]);
   });
   expect(wrong).toEqual([]);
+});
+
+test('what an id looks like is written once', () => {
+  const patterns = code.filter(({ text }) => text.includes('[0-9a-f]{8}'));
+  expect(patterns.map(({ file }) => file)).toEqual(['src/profile/values.ts']);
 });
 
 test('no files import each other in a circle', () => {

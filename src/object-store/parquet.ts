@@ -4,6 +4,7 @@ import { link, mkdtemp, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBAppender } from '@duckdb/node-api';
+import { uuidOf } from '../profile/values.ts';
 import {
   type DuckDbModule,
   identifier,
@@ -139,7 +140,6 @@ async function appendAll(
   return count;
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?$/;
 /** To the microsecond, with its offset. */
 const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.(\d{1,6}))?(?:Z|[+-]\d{2}(?::?\d{2})?)$/;
@@ -159,7 +159,7 @@ function append(
   }
   switch (type) {
     case 'uuid':
-      if (typeof value !== 'string' || !UUID.test(value)) return false;
+      if (typeof value !== 'string' || uuidOf(value) === undefined) return false;
       appender.appendUUID(duckDb.uuidValue(BigInt(`0x${value.replaceAll('-', '')}`)));
       return true;
     case 'text':
