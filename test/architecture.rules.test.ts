@@ -174,6 +174,11 @@ test.each([
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
 });
 
+test('DuckDB is loaded in one place, which says when it is missing', () => {
+  const loading = code.filter(({ values }) => values.includes('@duckdb/node-api'));
+  expect(loading.map(({ file }) => file)).toEqual(['src/integrations/duckdb.ts']);
+});
+
 test('what is large and seldom needed is imported only when a source is opened', () => {
   const names = ['postgres-source', 'files-source', 'bucket', 'files/parquet-lines'];
   const large = [...names.map((name) => `src/integrations/${name}.ts`), 'src/object-store/bucket-store.ts'];

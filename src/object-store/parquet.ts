@@ -4,15 +4,9 @@ import { link, mkdtemp, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBAppender } from '@duckdb/node-api';
+import type { DuckDbModule } from '../integrations/duckdb.ts';
 import { uuidOf } from '../profile/values.ts';
-import {
-  type DuckDbModule,
-  identifier,
-  literal,
-  openDuckDb,
-  ParquetError,
-  toParquetError,
-} from './duckdb.ts';
+import { identifier, literal, openDuckDb, ParquetError, toParquetError } from './duckdb.ts';
 
 export { ParquetError } from './duckdb.ts';
 
