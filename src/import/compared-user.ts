@@ -1,6 +1,6 @@
 import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
-import { isDatetime, parseTime } from '../profile/time.ts';
+import { isDatetime, parseTime, toIso } from '../profile/time.ts';
 import { isRecord } from '../profile/values.ts';
 import type { Values } from './reader.ts';
 
@@ -74,13 +74,12 @@ function isNothing(value: Json): boolean {
   return typeof value === 'object' && Object.keys(value).length === 0;
 }
 
-/** JSON with members in one order, and one spelling of each moment. */
-function canonical(value: Json): string {
-  if (Array.isArray(value)) return `[${value.map(canonical).join(',')}]`;
-  if (isRecord(value)) {
-    const members = Object.keys(value).sort();
-    return `{${members.map((name) => `${JSON.stringify(name)}:${canonical(value[name] ?? null)}`).join(',')}}`;
-  }
+/** JSON with members in one order, and one spelling of each moment. It is shown: `canonicalText` is for digests, and no JSON. */
+const canonical = (value: Json): string => JSON.stringify(value, (_name, one: Json) => inOneWay(one));
+
+function inOneWay(value: Json): Json {
+  if (isRecord(value))
+    return Object.fromEntries(Object.entries(value).sort(([one], [other]) => (one < other ? -1 : 1)));
   const time = typeof value === 'string' && isDatetime(value) ? parseTime(value) : undefined;
-  return JSON.stringify(time === undefined ? value : new Date(time).toISOString());
+  return time === undefined ? value : toIso(time);
 }

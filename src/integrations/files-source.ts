@@ -6,7 +6,14 @@ import { csv } from './files/csv.ts';
 import { copyFiles, type InputFile } from './files/input.ts';
 import { ndjson } from './files/ndjson.ts';
 import { parquet } from './files/parquet.ts';
-import { type FormatReader, nameAll, openDuckDb, toSourceError, withNames } from './files/part.ts';
+import {
+  type FormatReader,
+  loadDuckDb,
+  nameAll,
+  openDuckDb,
+  toSourceError,
+  withNames,
+} from './files/part.ts';
 import { createScratch, type Scratch } from './files/scratch.ts';
 import { rowsStatement, surveyRows, type ValueColumn } from './files/windows.ts';
 import { assertCanonical } from './schedule.ts';
@@ -54,6 +61,8 @@ export async function openFiles(
   fill: (scratch: Scratch) => Promise<Files>,
 ): Promise<Source> {
   const reader = readers[format];
+  // What this machine lacks is said before anything is copied.
+  await loadDuckDb();
   const scratch = await createScratch(scratchBytes);
   async function opened() {
     const files = await fill(scratch);

@@ -1,5 +1,5 @@
 import type { Identifier } from '../profile/identifier.ts';
-import { uuidOf } from '../profile/values.ts';
+import { isUuid } from '../profile/values.ts';
 import { type AcceptedObject, type Envelope, keysOf, requestPlaces } from './envelope.ts';
 
 /**
@@ -198,10 +198,6 @@ function writeNumber(value: number): void {
   let rest = value;
   for (; rest > 127; rest = Math.floor(rest / 128)) scratch[end++] = (rest % 128) | 128;
   scratch[end++] = rest;
-}
-
-function isUuid(id: unknown): id is string {
-  return typeof id === 'string' && uuidOf(id) === id;
 }
 
 /** An id as it stands in what `encodeTraces` makes. */

@@ -1,5 +1,6 @@
 import path from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
+import { type DuckDbModule, importDuckDb } from '../integrations/duckdb.ts';
 
 /**
  * What DuckDB keeps in memory at most; the rest lies on the disk, beside the file. It handles 2048 rows at a time, which
@@ -12,22 +13,9 @@ export class ParquetError extends Error {
   override name = 'ParquetError';
 }
 
-export type DuckDbModule = typeof import('@duckdb/node-api');
-
-/**
- * DuckDB, when it is needed: most processes never load it, and an install may be without the program for its machine.
- * @throws {ParquetError} when it is not there
- */
-export async function loadDuckDb(): Promise<DuckDbModule> {
-  try {
-    return await import('@duckdb/node-api');
-  } catch (error) {
-    throw new ParquetError(
-      'Parquet files need the package @duckdb/node-api, which is not installed for this machine: run npm ci --omit=dev again, with optional packages',
-      { cause: error },
-    );
-  }
-}
+/** @throws {ParquetError} when it is not there */
+export const loadDuckDb = (): Promise<DuckDbModule> =>
+  importDuckDb((message, options) => new ParquetError(message, options));
 
 export interface DuckDb {
   connection: DuckDBConnection;

@@ -4,14 +4,9 @@ import { link, mkdtemp, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBAppender } from '@duckdb/node-api';
-import {
-  type DuckDbModule,
-  identifier,
-  literal,
-  openDuckDb,
-  ParquetError,
-  toParquetError,
-} from './duckdb.ts';
+import type { DuckDbModule } from '../integrations/duckdb.ts';
+import { uuidOf } from '../profile/values.ts';
+import { identifier, literal, openDuckDb, ParquetError, toParquetError } from './duckdb.ts';
 
 export { ParquetError } from './duckdb.ts';
 
@@ -139,7 +134,6 @@ async function appendAll(
   return count;
 }
 
-const UUID = /^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$/i;
 const DECIMAL = /^(-?)(\d+)(?:\.(\d+))?$/;
 /** To the microsecond, with its offset. */
 const TIME = /^\d{4}-\d{2}-\d{2}[T ]\d{2}:\d{2}:\d{2}(?:\.(\d{1,6}))?(?:Z|[+-]\d{2}(?::?\d{2})?)$/;
@@ -159,7 +153,7 @@ function append(
   }
   switch (type) {
     case 'uuid':
-      if (typeof value !== 'string' || !UUID.test(value)) return false;
+      if (typeof value !== 'string' || uuidOf(value) === undefined) return false;
       appender.appendUUID(duckDb.uuidValue(BigInt(`0x${value.replaceAll('-', '')}`)));
       return true;
     case 'text':

@@ -239,12 +239,20 @@ export function cutTexts(value: Json, depth = 1): Json {
   return same ? value : members;
 }
 
-const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/i;
+const UUID = /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
+const UUID_IN_ANY_CASE = new RegExp(UUID, 'i');
+
+/** Whether a value is an id as Postgres writes one: any sixteen bytes, in lower case. */
+export function isUuid(text: string): boolean;
+export function isUuid(value: unknown): value is string;
+export function isUuid(value: unknown): boolean {
+  return typeof value === 'string' && UUID.test(value);
+}
 
 /**
  * An id that a caller chose, in lower case, or undefined when it is no UUID. Any sixteen bytes are one, as in Postgres:
  * `validate` of uuid refuses those of no version, which is right for ids that are ours alone.
  */
 export function uuidOf(text: string): string | undefined {
-  return UUID.test(text) ? text.toLowerCase() : undefined;
+  return UUID_IN_ANY_CASE.test(text) ? text.toLowerCase() : undefined;
 }

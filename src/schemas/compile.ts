@@ -1,4 +1,5 @@
 import { Ajv2020, type ErrorObject, type ValidateFunction } from 'ajv/dist/2020.js';
+import { isUuid } from '../profile/values.ts';
 
 /** Our own keywords: the words of an error. They say nothing to a reader of the documentation. */
 export const annotations = ['rule', 'refusal'];
@@ -18,7 +19,7 @@ const ajv = new Ajv2020({
   // As we write them; what callers send is read by more lenient rules of its own.
   formats: {
     'date-time': /^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/,
-    uuid: /^[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}$/,
+    uuid: isUuid,
   },
 });
 ajv.addVocabulary(['example', ...annotations]);

@@ -1,7 +1,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import type { Json } from '../../src/profile/json.ts';
-import { findUnstorable } from '../../src/profile/values.ts';
+import { findUnstorable, isUuid, uuidOf } from '../../src/profile/values.ts';
 
 /** Texts in which \\u0000, halves of surrogate pairs and whole pairs are frequent. */
 const hostileText = fc
@@ -144,3 +144,28 @@ function hasUnsafeInteger(value: Json): boolean {
   if (typeof value === 'number') return Number.isInteger(value) && !Number.isSafeInteger(value);
   return typeof value === 'object' && value !== null && Object.values(value).some(hasUnsafeInteger);
 }
+
+const UUID = '0198f000-0000-7000-8000-00000000000a';
+
+describe('an id', () => {
+  test('is any sixteen bytes in lower case; one that a caller chose may have any case', () => {
+    for (const id of [UUID, '11111111-1111-1111-1111-111111111111', '00000000-0000-0000-0000-000000000000']) {
+      expect([isUuid(id), uuidOf(id)]).toEqual([true, id]);
+      expect([isUuid(id.toUpperCase()), uuidOf(id.toUpperCase())]).toEqual([!/[a-f]/.test(id), id]);
+    }
+  });
+
+  test.each([
+    ...['', UUID.replaceAll('-', ''), `${UUID}0`, `0${UUID}`, ` ${UUID}`, `${UUID}\n`, `{${UUID}}`],
+    ...[UUID.slice(1), UUID.replace('a', 'g'), UUID.replace('-', ''), `urn:uuid:${UUID}`],
+  ])('is not %j', (text) => {
+    expect([isUuid(text), uuidOf(text)]).toEqual([false, undefined]);
+  });
+
+  test.each<[unknown]>([[undefined], [null], [5], [[UUID]], [{ toString: () => UUID }]])(
+    'is a text, and not %j',
+    (value) => {
+      expect(isUuid(value)).toBe(false);
+    },
+  );
+});

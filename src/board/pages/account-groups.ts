@@ -1,4 +1,5 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import { teamPermissions } from '../../schemas/scim-permissions.ts';
 import { namesOf } from '../../store/accounts.ts';
 import { type Database, storable } from '../../store/database.ts';
@@ -14,8 +15,6 @@ const MOST_GROUPS = 500;
 
 /** Names that a field offers; any other one can be typed. */
 const MOST_OFFERED = 200;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 interface Holder {
   id: string;
@@ -98,7 +97,7 @@ async function findHolder({ services, viewer, params }: Visit<PageServices>) {
   const id = params.id ?? '';
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
   const select = { id: true, companyId: true, appGroups: true, version: true };
-  const account = UUID.test(id) ? await services.database.prisma.account.findFirst({ where, select }) : null;
+  const account = isUuid(id) ? await services.database.prisma.account.findFirst({ where, select }) : null;
   if (account === null) throw new Sorry(404, 'There is no such account in your company.');
   return account;
 }
@@ -154,7 +153,7 @@ async function change(visit: Visit<PageServices>, account: Holder): Promise<Chan
 /** What a field names, by name or by id. */
 function wanted(field: Visit<PageServices>['field'], name: string) {
   const text = storable(field(name).trim());
-  return { OR: [{ name: text }, ...(UUID.test(text) ? [{ id: text }] : [])] };
+  return { OR: [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])] };
 }
 
 /** @throws {Sorry} for one of another company as for none */

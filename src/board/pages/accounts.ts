@@ -1,5 +1,6 @@
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import { findAccountPage } from '../../store/accounts.ts';
 import { audited } from '../../store/audit.ts';
 import { storable } from '../../store/database.ts';
@@ -21,8 +22,6 @@ const MAX_TEXT = 320;
 /** Companies that the operator may choose from. */
 const MAX_COMPANIES = 200;
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** Whose accounts, teams and permission sets are looked at: the viewer's company, or one that BOARD_USER chooses. */
 export async function chosenCompany({ services, viewer, query }: Visit<PageServices>): Promise<{
   company: { id: string; name: string };
@@ -42,7 +41,7 @@ export async function chosenCompany({ services, viewer, query }: Visit<PageServi
       : (companies.find(({ id, name }) => id === wanted || name === wanted) ??
         (isOperator
           ? await prisma.company.findFirst({
-              where: UUID.test(wanted) ? { id: wanted } : { name: wanted },
+              where: isUuid(wanted) ? { id: wanted } : { name: wanted },
             })
           : undefined));
   if (!company) throw new Sorry(404, 'There is no such company, or it is not yours.');
@@ -149,7 +148,7 @@ type Whole = Prisma.AccountGetPayload<{ select: typeof whole }>;
 async function findOne({ services, viewer, params }: Visit<PageServices>): Promise<Whole> {
   const id = params.id ?? '';
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
-  const account = UUID.test(id)
+  const account = isUuid(id)
     ? await services.database.prisma.account.findFirst({ where, select: whole })
     : null;
   if (account === null) throw new Sorry(404, 'There is no such account in your company.');

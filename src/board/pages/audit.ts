@@ -1,5 +1,6 @@
 import { DateTime } from 'luxon';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import { auditActions, NO_COMPANY, recordAudit } from '../../store/audit.ts';
 import { type AuditRow, type AuditSearch, MOST_LOOKED_THROUGH, searchAudit } from '../../store/audit-list.ts';
 import { type Database, storable } from '../../store/database.ts';
@@ -19,8 +20,6 @@ const MAX_TEXT = 320;
 /** Companies that the operator may choose from. */
 const MAX_COMPANIES = 200;
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** What stands in the address, and what is searched by it. */
 interface Asked {
   given: Record<'company' | 'actor' | 'action' | 'subject' | 'from' | 'to', string>;
@@ -37,7 +36,7 @@ function readAsked({ viewer, query }: Visit<PageServices>): Asked {
     if (value.length > MAX_TEXT) throw new Sorry(400, `'${name}' has at most ${MAX_TEXT} characters.`);
   if (given.action !== '' && !Object.hasOwn(auditActions, given.action))
     throw new Sorry(400, "'action' is one of those in the list.");
-  if (given.company !== '' && !UUID.test(given.company)) throw new Sorry(400, "'company' is the id of one.");
+  if (given.company !== '' && !isUuid(given.company)) throw new Sorry(400, "'company' is the id of one.");
   const to = readDay('to', given.to);
   const search = {
     // Whose the viewer is decides, whatever the address says.
@@ -80,7 +79,7 @@ const list: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, query } = visit;
     const { given, search } = readAsked(visit);
-    const before = UUID.test(query('before')) ? query('before') : undefined;
+    const before = isUuid(query('before')) ? query('before') : undefined;
     const { pool, prisma } = services.database;
     const [{ rows, next }, companies] = await Promise.all([
       searchAudit(pool, { ...search, before, limit: PAGE }),
@@ -166,7 +165,7 @@ const download: Page<PageServices> = {
     /** Page by page, the latest first; the last line says where it ended, and how to go on. */
     async function* chunks() {
       yield csvLine(columns);
-      let before = UUID.test(query('before')) ? query('before') : undefined;
+      let before = isUuid(query('before')) ? query('before') : undefined;
       for (let read = 0; read < MOST_READ; ) {
         const { rows, next, looked } = await searchAudit(pool, { ...search, before, limit: FILE_PAGE });
         yield rows.map((row) => lineOf(asSeenBy(viewer, row))).join('');

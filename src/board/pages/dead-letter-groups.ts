@@ -1,5 +1,6 @@
 import { createHash } from 'node:crypto';
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import {
   type Counted,
   type DeadLetterGroup,
@@ -11,8 +12,6 @@ import {
 import type { Workspace } from '../access.ts';
 import { lacking, type PageServices, Sorry, type Visit } from '../console.ts';
 import { count, empty, MASK, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /**
  * Names a group in an address without telling its reason, which may quote a value: by a letter of it. The digest tells
@@ -79,7 +78,7 @@ export async function groupOf(
   key: string,
 ): Promise<GroupName | undefined> {
   const [id = '', digest] = key.split('.');
-  const found = UUID.test(id) ? await findGroup(services.database.pool, id) : undefined;
+  const found = isUuid(id) ? await findGroup(services.database.pool, id) : undefined;
   return found && workspaceIds.includes(found.workspaceId) && digestOf(found) === digest ? found : undefined;
 }
 

@@ -1,13 +1,12 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import type { Json } from '../../profile/json.ts';
+import { isUuid } from '../../profile/values.ts';
 import { MAX_MENDED_BYTES, mendAndReplay, NotMended, replayDeadLetters } from '../../queue/dead-letters.ts';
 import { discardDeadLetters, readLetter, type WholeLetter } from '../../store/dead-letter-actions.ts';
 import type { Workspace } from '../access.ts';
 import { lacking, type Page, type PageServices, Sorry, type Visit } from '../console.ts';
 import { badge, count, facts, MASK, moment, pathWith, tree } from '../layout.ts';
 import { MAX_REASON, readReason } from './dead-letters.ts';
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Of a form with a mended object: each of its bytes may be written as three. */
 const FORM_BYTES = 3 * MAX_MENDED_BYTES + 65_536;
@@ -20,7 +19,7 @@ interface Found {
 /** @throws {Sorry} when there is none in a workspace of the viewer's */
 async function findLetter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
   const id = params.id ?? '';
-  const letter = UUID.test(id) ? await readLetter(services.database.pool, id, MAX_MENDED_BYTES) : undefined;
+  const letter = isUuid(id) ? await readLetter(services.database.pool, id, MAX_MENDED_BYTES) : undefined;
   const workspace = letter && (await findWorkspace(letter.workspaceId));
   if (!letter || !workspace) throw new Sorry(404, 'There is no such dead letter in your workspaces.');
   return { letter, workspace };

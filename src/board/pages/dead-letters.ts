@@ -1,4 +1,5 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import { replayDeadLetters } from '../../queue/dead-letters.ts';
 import { discardDeadLetters, selectClosed } from '../../store/dead-letter-actions.ts';
 import {
@@ -21,8 +22,6 @@ const MOST_AT_ONCE = 1000;
 
 /** Characters of a reason to discard. */
 export const MAX_REASON = 500;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 const tabs = [
   ['', 'Waiting'],
@@ -59,7 +58,7 @@ async function contentOf(
   const { services, viewer, workspaces, query } = visit;
   const { pool } = services.database;
   const ids = chosen ? [chosen.id] : workspaces.map(({ id }) => id);
-  const before = UUID.test(query('before')) ? query('before') : undefined;
+  const before = isUuid(query('before')) ? query('before') : undefined;
   if (state === 'replaying' || state === 'discarded') {
     const kind = query('kind') || undefined;
     const letters = await selectClosed(pool, ids, { state, kind, before, limit: PAGE + 1 });
@@ -219,7 +218,7 @@ export function readReason(given: string): string {
 
 /** Those of the ids that are dead letters of the workspace: a form may be sent by anybody who has some right. */
 async function ownIds({ database }: PageServices, given: string[], workspaceId: string): Promise<string[]> {
-  const ids = given.filter((id) => UUID.test(id));
+  const ids = given.filter(isUuid);
   const found = await selectDeadLetters(database.pool, ids, 0);
   return found.filter((letter) => letter.workspaceId === workspaceId).map(({ id }) => id);
 }

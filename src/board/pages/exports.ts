@@ -1,13 +1,12 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { grouped } from '../../platform/numbers.ts';
+import { isUuid } from '../../profile/values.ts';
 import { listExports, type ShownExport } from '../../store/segment-exports.ts';
 import type { Page, PageServices } from '../console.ts';
 import { badge, empty, moment, nextPage, pathWith, table, workspaceChoice } from '../layout.ts';
 import { presentWorkspace } from './groups.ts';
 
 const PAGE = 50;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Exports that `/users/export/segment` was asked for. Links are not shown: whoever has one has the users. */
 const list: Page<PageServices> = {
@@ -17,7 +16,7 @@ const list: Page<PageServices> = {
   async handle(visit) {
     const { services, workspaces, query } = visit;
     const workspace = await presentWorkspace(visit);
-    const before = UUID.test(query('before')) ? query('before') : undefined;
+    const before = isUuid(query('before')) ? query('before') : undefined;
     const found = await listExports(services.database.pool, workspace.id, { before, limit: PAGE + 1 });
     const body = html`<h1>Exports</h1>
 <p class="lead">Users of segments of the workspace ${workspace.name}, as files that clients have asked for, the newest first. What became of one is known for 30 days.</p>

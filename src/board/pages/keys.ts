@@ -1,6 +1,7 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isAddressOrSubnet } from '../../platform/listen.ts';
 import { grouped } from '../../platform/numbers.ts';
+import { isUuid } from '../../profile/values.ts';
 import { permissions } from '../../schemas/api-permissions.ts';
 import {
   apiKeyColumns,
@@ -26,8 +27,6 @@ const MAX_NAME = 255;
 /** Addresses and subnets of one key. */
 const MAX_ALLOWED = 100;
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 const list: Page<PageServices> = {
   method: 'get',
   path: '/keys',
@@ -35,7 +34,7 @@ const list: Page<PageServices> = {
   async handle(visit) {
     const { services, viewer, workspaces, query } = visit;
     const chosen = await chosenWorkspace(visit);
-    const before = UUID.test(query('before')) ? query('before') : undefined;
+    const before = isUuid(query('before')) ? query('before') : undefined;
     const found = await services.database.prisma.apiKey.findMany({
       where: {
         workspaceId: { in: (chosen ? [chosen] : workspaces).map(({ id }) => id) },
@@ -151,7 +150,7 @@ function readAllowlist(text: string): string[] {
 /** @throws {Sorry} when there is none in a workspace of the viewer's */
 async function findKey({ services, findWorkspace, params }: Visit<PageServices>): Promise<ShownApiKey> {
   const id = params.id ?? '';
-  const key = UUID.test(id)
+  const key = isUuid(id)
     ? await services.database.prisma.apiKey.findUnique({ where: { id }, select: apiKeyColumns })
     : null;
   if (key === null || !(await findWorkspace(key.workspaceId)))

@@ -1,4 +1,5 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import { workspacePermissions } from '../../schemas/scim-permissions.ts';
 import { storable } from '../../store/database.ts';
 import {
@@ -13,8 +14,6 @@ import { count, empty, facts, moment, pathWith } from '../layout.ts';
 
 /** Characters of a name. */
 export const MAX_NAME = 255;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Every permission of a workspace, as boxes to tick. */
 export function permissionChoice(chosen: readonly string[]): Html {
@@ -68,7 +67,7 @@ export function deleteForm(action: string, holders: number): Part {
 async function findSet({ services, viewer, params }: Visit<PageServices>) {
   const id = params.id ?? '';
   const where = { id, ...(viewer.accountId !== undefined && { companyId: viewer.companyId ?? '' }) };
-  const set = UUID.test(id) ? await services.database.prisma.permissionSet.findFirst({ where }) : null;
+  const set = isUuid(id) ? await services.database.prisma.permissionSet.findFirst({ where }) : null;
   if (set === null) throw new Sorry(404, 'There is no such permission set in your company.');
   return set;
 }

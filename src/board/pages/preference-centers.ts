@@ -6,6 +6,7 @@ import { RendererBusy } from '../../preferences/renderer.ts';
 import { type LiveGroup, sampleView, type View, viewOf } from '../../preferences/submission.ts';
 import { TemplateError } from '../../preferences/template.ts';
 import type { Json } from '../../profile/json.ts';
+import { isUuid } from '../../profile/values.ts';
 import { storable } from '../../store/database.ts';
 import type { StoredUser } from '../../store/export.ts';
 import type { Workspace } from '../access.ts';
@@ -33,8 +34,6 @@ const MOST_SHOWN = 20_000;
 
 /** Groups of a workspace that a preview knows. */
 const MOST_GROUPS = 1000;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 const screens = { phone: 'Phone, 390 px', desktop: 'Desktop, 1280 px' } as const;
 const templates = { page: 'Page', confirmation: 'Confirmation' } as const;
@@ -102,7 +101,7 @@ interface Found {
 /** @throws {Sorry} when there is none in a workspace of the viewer's */
 async function findCenter({ services, findWorkspace, params }: Visit<PageServices>): Promise<Found> {
   const id = params.id ?? '';
-  const center = UUID.test(id)
+  const center = isUuid(id)
     ? await services.database.prisma.preferenceCenter.findFirst({
         where: { id },
       })

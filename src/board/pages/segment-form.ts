@@ -8,6 +8,7 @@ import {
   InvalidDefinition,
   readDefinition,
 } from '../../profile/segment.ts';
+import { isUuid } from '../../profile/values.ts';
 import { storable } from '../../store/database.ts';
 import { FIRST_ID, lookAtUsers, type SegmentWords, type ShownSegment } from '../../store/segments.ts';
 import type { Viewer, Workspace } from '../access.ts';
@@ -30,8 +31,6 @@ const MOST_COUNTS = 2;
 
 /** Users of whom a count shows the ids. */
 const SAMPLE = 10;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 let counts = 0;
 
@@ -145,7 +144,7 @@ export async function countMembers(
   if (counts >= MOST_COUNTS) throw new Sorry(503, 'Others count at this moment. Try again in a second.');
   const number = (name: string) => (/^\d{1,12}$/.test(field(name)) ? Number(field(name)) : 0);
   let [users, matched] = [number('users'), number('matched')];
-  let after: string | undefined = UUID.test(field('after')) ? field('after') : FIRST_ID;
+  let after: string | undefined = isUuid(field('after')) ? field('after') : FIRST_ID;
   const sample: string[] = [];
   const until = performance.now() + COUNT_MS;
   counts++;

@@ -1,5 +1,6 @@
 import { type Html, html } from '../../platform/html.ts';
 import { asksWho, InvalidDefinition } from '../../profile/segment.ts';
+import { isUuid } from '../../profile/values.ts';
 import {
   archiveSegment,
   createSegment,
@@ -29,8 +30,6 @@ const PAGE = 50;
 /** Characters of a filter in words, in a list. */
 const MOST_WORDS = 300;
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 const list: Page<PageServices> = {
   method: 'get',
   path: '/segments',
@@ -43,7 +42,7 @@ const list: Page<PageServices> = {
 
 async function listPage(visit: Visit<PageServices>, workspace: Workspace, shown: Shown = {}): Promise<Html> {
   const { services, viewer, workspaces, query } = visit;
-  const before = UUID.test(query('before')) ? query('before') : undefined;
+  const before = isUuid(query('before')) ? query('before') : undefined;
   const found = await listShownSegments(services.database.pool, workspace.id, { before, limit: PAGE + 1 });
   const pii = viewer.can('pii', workspace.id);
   const rows = found
@@ -109,7 +108,7 @@ async function findOne(visit: Visit<PageServices>): Promise<{ segment: ShownSegm
     field('workspace') === '' ? await chosenWorkspace(visit) : await visit.findWorkspace(field('workspace'));
   const among = chosen ? [chosen] : workspaces;
   const ids = among.map((one) => one.id);
-  const segment = UUID.test(id) ? await findShownSegment(services.database.pool, ids, id) : undefined;
+  const segment = isUuid(id) ? await findShownSegment(services.database.pool, ids, id) : undefined;
   const workspace = among.find((one) => one.id === segment?.workspaceId);
   if (!segment || !workspace) throw new Sorry(404, 'There is no such segment in your workspaces.');
   return { segment, workspace };

@@ -1,4 +1,5 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import { audited } from '../../store/audit.ts';
 import { endSessions, type ListedSession, listSessions, type SessionScope } from '../../store/sessions.ts';
 import type { Viewer } from '../access.ts';
@@ -10,8 +11,6 @@ const PAGE = 50;
 
 /** Sessions that one press ends. */
 const MOST_ENDED = 200;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Whose sessions the viewer may see and end: its own, or as an administrator those of the company, or of all. */
 export function sessionScope({ full, accountId, companyId }: Viewer, isOwn: boolean): SessionScope {
@@ -26,7 +25,7 @@ const list: Page<PageServices> = {
   async handle({ services, viewer, query }) {
     const isOperator = viewer.accountId === undefined;
     const isOwn = query('of') !== 'all' || !viewer.full;
-    const before = UUID.test(query('before')) ? query('before') : undefined;
+    const before = isUuid(query('before')) ? query('before') : undefined;
     const found =
       isOwn && isOperator
         ? []
@@ -90,7 +89,7 @@ const act: Page<PageServices> = {
     switch (field('action')) {
       case 'end': {
         const id = field('id').toLowerCase();
-        if (!UUID.test(id)) throw new Sorry(400, "'id' is that of a session.");
+        if (!isUuid(id)) throw new Sorry(400, "'id' is that of a session.");
         const ended = await end(visit, [id], false);
         // Whichever account it was, nobody is led anywhere but to a page that shows sessions.
         const back = /^\/(?:sessions\?of=all|accounts\/[0-9a-f-]{36})$/.test(field('back'))

@@ -1,5 +1,6 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { grouped } from '../../platform/numbers.ts';
+import { isUuid } from '../../profile/values.ts';
 import { audited } from '../../store/audit.ts';
 import {
   type DestinationRow,
@@ -11,8 +12,6 @@ import { placeOf } from '../../streams/open-destination.ts';
 import { type Page, type PageServices, Sorry } from '../console.ts';
 import { badge, duration, empty, moment, pathWith, table, workspaceChoice } from '../layout.ts';
 import { presentWorkspace } from './groups.ts';
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** Seconds behind, beyond those for which a file is gathered, from which on somebody may have to act: a stream gives way for one minute. */
 const LATE_SECONDS = 120;
@@ -101,7 +100,7 @@ const act: Page<PageServices> = {
     const own = workspace
       ? await listDestinations(pool, { workspaceId: workspace.id, limit: MAX_DESTINATIONS })
       : [];
-    const stream = UUID.test(id) ? own.find((one) => one.id === id) : undefined;
+    const stream = isUuid(id) ? own.find((one) => one.id === id) : undefined;
     if (!workspace || !stream) throw new Sorry(404, 'There is no such stream in your workspaces.');
     await audited(pool, actor, async (tx) => {
       const isSet = await setDestinationState(

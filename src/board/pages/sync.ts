@@ -1,6 +1,7 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
 import { grouped } from '../../platform/numbers.ts';
+import { isUuid } from '../../profile/values.ts';
 import { type AuditAction, type AuditEntry, audited, recordAudit } from '../../store/audit.ts';
 import {
   type SelectedIntegration,
@@ -29,8 +30,6 @@ const PAGE = 25;
 /** Rows of one page of failed rows, and of one look for the file. */
 const ROWS = 100;
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** @throws {Sorry} when there is none in a workspace of the viewer's */
 async function findIntegration({
   services,
@@ -38,7 +37,7 @@ async function findIntegration({
   params,
 }: Visit<PageServices>): Promise<SelectedIntegration> {
   const id = params.id ?? '';
-  const [found] = UUID.test(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
+  const [found] = isUuid(id) ? await selectIntegrations(services.database.pool, { id, limit: 1 }) : [];
   if (!found || !(await viewer.find('syncs', found.workspace_id)))
     throw new Sorry(404, 'There is no such integration in your workspaces.');
   return found;
@@ -50,7 +49,7 @@ const show: Page<PageServices> = {
   right: 'syncs',
   async handle(visit) {
     const integration = await findIntegration(visit);
-    const before = UUID.test(visit.query('before')) ? visit.query('before') : undefined;
+    const before = isUuid(visit.query('before')) ? visit.query('before') : undefined;
     const runs = await selectRuns(visit.services.database.pool, integration.id, {
       after: before,
       limit: PAGE + 1,
@@ -193,7 +192,7 @@ const act: Page<PageServices> = {
 async function findRun(visit: Visit<PageServices>) {
   const integration = await findIntegration(visit);
   const id = visit.params.run ?? '';
-  const [run] = UUID.test(id)
+  const [run] = isUuid(id)
     ? await selectRuns(visit.services.database.pool, integration.id, { id, limit: 1 })
     : [];
   if (!run) throw new Sorry(404, 'The integration has no such run, or it is older than a year.');

@@ -1,6 +1,7 @@
 import { nextRun } from '../../integrations/schedule.ts';
 import { html, type Part } from '../../platform/html.ts';
 import { grouped } from '../../platform/numbers.ts';
+import { isUuid } from '../../profile/values.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
 import type { SelectedRun } from '../../store/sync-lists.ts';
 import { barChart } from '../chart.ts';
@@ -54,9 +55,7 @@ const list: Page<PageServices> = {
     const { services, viewer, workspaces, query } = visit;
     const chosen = await chosenWorkspace(visit);
     const { pool } = services.database;
-    const after = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/.test(query('after'))
-      ? query('after')
-      : undefined;
+    const after = isUuid(query('after')) ? query('after') : undefined;
     // The table is small: a few tens for a workspace.
     const found = await selectIntegrations(pool, {
       workspaceId: chosen?.id ?? onlyOf(workspaces),

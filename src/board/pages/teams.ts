@@ -1,4 +1,5 @@
 import { html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import { storable } from '../../store/database.ts';
 import {
   deleteTeam,
@@ -26,8 +27,6 @@ const PAGE = 100;
 /** Names that a field offers; any other one can be typed. */
 const MOST_OFFERED = 200;
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 const list: Page<PageServices> = {
   method: 'get',
   path: '/teams',
@@ -36,7 +35,7 @@ const list: Page<PageServices> = {
     const { services, query } = visit;
     const { company, choice } = await chosenCompany(visit);
     const { prisma } = services.database;
-    const place = (name: string) => (UUID.test(query(name)) ? { id: { lt: query(name) } } : {});
+    const place = (name: string) => (isUuid(query(name)) ? { id: { lt: query(name) } } : {});
     const [sets, teams, workspaces] = await Promise.all([
       prisma.permissionSet.findMany({
         where: { companyId: company.id, ...place('sets_before') },
@@ -124,7 +123,7 @@ const make: Page<PageServices> = {
       case 'make_team': {
         const name = readName(visit);
         const text = storable(field('workspace').trim());
-        const OR = [{ name: text }, ...(UUID.test(text) ? [{ id: text }] : [])];
+        const OR = [{ name: text }, ...(isUuid(text) ? [{ id: text }] : [])];
         const workspace = await prisma.workspace.findFirst({ where: { companyId, OR } });
         if (!workspace) throw new Sorry(400, "'workspace' is the name or the id of one of the company.");
         requireDone(await makeTeam(pool, actor, { workspaceId: workspace.id, companyId, name }), 'team');
@@ -141,7 +140,7 @@ const make: Page<PageServices> = {
 async function findTeam({ services, viewer, params }: Visit<PageServices>) {
   const id = params.id ?? '';
   const of = viewer.accountId === undefined ? {} : { workspace: { companyId: viewer.companyId ?? '' } };
-  const team = UUID.test(id)
+  const team = isUuid(id)
     ? await services.database.prisma.team.findFirst({
         where: { id, ...of },
         include: { workspace: { select: { name: true, companyId: true } } },

@@ -1,4 +1,5 @@
 import { html, type Part } from '../../platform/html.ts';
+import { isUuid } from '../../profile/values.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
 import { GLOBAL } from '../../store/subscription-states.ts';
 import { type Deed, readTimeline } from '../../store/timeline.ts';
@@ -21,8 +22,6 @@ interface Wanted {
   query(name: string): string;
 }
 
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
-
 /** A page of both, by the time of their acceptance, with the places where the next one begins. */
 export async function readEntries(
   { database: { pool } }: PageServices,
@@ -35,7 +34,7 @@ export async function readEntries(
       workspaceId: workspace.id,
       owners,
       limit,
-      before: UUID.test(before) ? before : undefined,
+      before: isUuid(before) ? before : undefined,
     }),
     readHistory(pool, workspace.id, {
       subjects,

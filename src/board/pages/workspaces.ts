@@ -1,6 +1,7 @@
 import { DateTime } from 'luxon';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { grouped } from '../../platform/numbers.ts';
+import { isUuid } from '../../profile/values.ts';
 import { type BucketName, buckets } from '../../schemas/limits.ts';
 import { type RateLimitOverride, resetRateLimits, setRateLimit } from '../../store/rate-limits.ts';
 import type { Workspace } from '../access.ts';
@@ -13,8 +14,6 @@ const DAYS = 30;
 
 /** Workspaces on one page. */
 const PAGE = 100;
-
-const UUID = /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/;
 
 /** The largest value of a Postgres integer. */
 const MAX_INTEGER = 2_147_483_647;
@@ -36,7 +35,7 @@ const list: Page<PageServices> = {
         AND: [
           !viewer.full ? { id: { in: workspaces.map(({ id }) => id) } } : {},
           viewer.companyId !== undefined ? { companyId: viewer.companyId } : {},
-          UUID.test(query('after')) ? { id: { gt: query('after') } } : {},
+          isUuid(query('after')) ? { id: { gt: query('after') } } : {},
         ],
       },
       orderBy: { id: 'asc' },
@@ -68,7 +67,7 @@ const show: Page<PageServices> = {
   path: '/workspaces/:id',
   right: 'usage',
   async handle({ services, viewer, findWorkspace, params }) {
-    const workspace = UUID.test(params.id ?? '') ? await findWorkspace(params.id!) : undefined;
+    const workspace = isUuid(params.id ?? '') ? await findWorkspace(params.id!) : undefined;
     if (!workspace) throw new Sorry(404, 'There is no such workspace, or your account has no right in it.');
     const { prisma } = services.database;
     const [overrides, usage] = await Promise.all([

@@ -1,18 +1,18 @@
 import { realpath } from 'node:fs/promises';
 import path from 'node:path';
-import {
-  type DuckDBArrayType,
-  type DuckDBConnection,
-  type DuckDBListType,
-  type DuckDBMapType,
-  type DuckDBStructType,
-  type DuckDBType,
-  DuckDBTypeId,
+import type {
+  DuckDBArrayType,
+  DuckDBConnection,
+  DuckDBListType,
+  DuckDBMapType,
+  DuckDBStructType,
+  DuckDBType,
 } from '@duckdb/node-api';
 import { type Watcher, watchedStep } from '../../platform/steps.ts';
+import type { DuckDbModule } from '../duckdb.ts';
 import { SourceError } from '../source.ts';
 import { refuseBrotli } from './parquet.ts';
-import { literal, openDuckDb, toSourceError } from './part.ts';
+import { literal, loadDuckDb, openDuckDb, toSourceError } from './part.ts';
 import { createScratch } from './scratch.ts';
 
 /** A Parquet file as lines of JSON, an object for each row, in their order. */
@@ -59,6 +59,7 @@ export async function openParquet(
   file: string,
   { name, scratchBytes, mostBytes, mostRow, longLine, watcher }: ParquetOptions,
 ): Promise<ParquetLines> {
+  const { DuckDBTypeId: ids } = await loadDuckDb();
   const real = await realpath(file);
   const inputs = [{ name, path: real }];
   const scratch = await createScratch(scratchBytes);
@@ -78,7 +79,7 @@ export async function openParquet(
     const columns = described.columnTypes().map((type, place) => ({ column: names[place]!, type }));
     const size = total(
       columns.map(({ column, type }) =>
-        named(column, sizeOf(`one.${identifier(column)}`, { type, name, depth: 0 })),
+        named(column, sizeOf(`one.${identifier(column)}`, { type, name, depth: 0, ids })),
       ),
     );
     // Of what the file says of itself: no row is made for it.
@@ -175,23 +176,24 @@ interface Typed {
   /** Of the file. */
   name: string;
   depth: number;
+  ids: DuckDbModule['DuckDBTypeId'];
 }
 
 /** Bytes of the texts in a value, as an expression that makes none of them. */
-function sizeOf(value: string, { type, name, depth }: Typed): string {
+function sizeOf(value: string, { type, name, depth, ids }: Typed): string {
   if (depth > MOST_DEPTH)
     throw new SourceError('config', `${name}: it has a column that is nested deeper than ${MOST_DEPTH}`);
-  const within = (inner: string, of: DuckDBType) => sizeOf(inner, { type: of, name, depth: depth + 1 });
+  const within = (inner: string, of: DuckDBType) => sizeOf(inner, { type: of, name, depth: depth + 1, ids });
   const sum = (list: string, of: DuckDBType) => {
     const item = `x${depth}`;
     return `(coalesce(list_sum(list_transform(${list}, lambda ${item}: ${within(item, of)})), 0) + 8)`;
   };
   switch (type.typeId) {
-    case DuckDBTypeId.VARCHAR:
+    case ids.VARCHAR:
       return `coalesce(strlen(${value}), 0)`;
-    case DuckDBTypeId.BLOB:
+    case ids.BLOB:
       return `coalesce(octet_length(${value}), 0)`;
-    case DuckDBTypeId.STRUCT: {
+    case ids.STRUCT: {
       const { entryNames, entryTypes } = type as DuckDBStructType;
       return total(
         entryNames.map((entry, place) =>
@@ -199,10 +201,10 @@ function sizeOf(value: string, { type, name, depth }: Typed): string {
         ),
       );
     }
-    case DuckDBTypeId.LIST:
-    case DuckDBTypeId.ARRAY:
+    case ids.LIST:
+    case ids.ARRAY:
       return sum(value, (type as DuckDBListType | DuckDBArrayType).valueType);
-    case DuckDBTypeId.MAP: {
+    case ids.MAP: {
       const { keyType, valueType } = type as DuckDBMapType;
       return `(${sum(`map_keys(${value})`, keyType)} + ${sum(`map_values(${value})`, valueType)})`;
     }

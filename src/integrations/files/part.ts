@@ -1,6 +1,7 @@
 import path from 'node:path';
-import { type DuckDBConnection, DuckDBInstance } from '@duckdb/node-api';
+import type { DuckDBConnection } from '@duckdb/node-api';
 import { brokenRow, type KnownColumn, MOST_UNREADABLE } from '../columns.ts';
+import { type DuckDbModule, importDuckDb } from '../duckdb.ts';
 import { TIME_PATTERN } from '../schedule.ts';
 import { type SourceColumn, SourceError, type SourceRow } from '../source.ts';
 import type { InputFile } from './input.ts';
@@ -13,6 +14,10 @@ import type { Scratch } from './scratch.ts';
 const MEMORY = '1GiB';
 /** Each has rows of its own in memory, and the lanes take what is read far more slowly than one reads. */
 const THREADS = 1;
+
+/** @throws {SourceError} when it is not there; once it is, another try will do */
+export const loadDuckDb = (): Promise<DuckDbModule> =>
+  importDuckDb((message, options) => new SourceError('failed', message, options));
 
 export interface DuckDb {
   connect(): Promise<DuckDBConnection>;
@@ -28,6 +33,7 @@ export async function openDuckDb(
   scratch: Pick<Scratch, 'path' | 'inputs' | 'maxBytes'>,
   { keepsOrder = false } = {},
 ): Promise<DuckDb> {
+  const { DuckDBInstance } = await loadDuckDb();
   const instance = await DuckDBInstance.create(':memory:');
   const connection = await instance.connect();
   // The order counts: nothing can be set once external access is off and the configuration locked.
