@@ -2,17 +2,12 @@ import { LRUCache } from 'lru-cache';
 import { tracing } from '../../src/platform/tracing.ts';
 import { traceTransaction } from '../../src/queue/spans.ts';
 import { countLanes, countUsage } from '../../src/store/counters.ts';
-import {
-  type Connection,
-  inTransaction,
-  type Limits,
-  type Pool,
-  sendTogether,
-} from '../../src/store/database.ts';
+import { type Connection, inTransaction, type Limits, type Pool } from '../../src/store/database.ts';
 import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
 import { isDistributed, takePlace } from '../../src/store/distributed.ts';
 import { insertDeadLetters } from '../../src/store/failed-objects.ts';
 import { recordWhole } from '../../src/store/ledger.ts';
+import { sendTogether } from '../../src/store/send-together.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
 import { type BisectionTerms, bisect } from './bisect.ts';
