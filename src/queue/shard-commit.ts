@@ -83,24 +83,19 @@ export function createShardCommit(shard: number, { producer, placing, options, .
       if (pause > 0) await sleep(pause);
       let batch = waiting.take({ objects: MAX_FLUSH_OBJECTS, bytes: MAX_FLUSH_BYTES });
       shared.lookForFlood();
-      for (const one of batch) one.apart = flood.has(one.owner);
+      const apart = flood.owners();
       try {
         if (placing) {
           await placing.fresh(shard);
           batch = leaveOutMoved(batch, placing);
           if (batch.length === 0) continue;
         }
-        const entries = entriesOf(batch);
-        const adding = { moved: NOBODY };
-        const added = traceFlush(entries, async () => {
-          if (placing) adding.moved = await placing.addTo(shard, entries);
-          else await producer.add(entries);
-        });
+        const entries = entriesOf(batch, apart);
+        const added = traceFlush(entries, () => add(entries));
         if (flushesAtOnce === 2) partFlood();
         const began = performance.now();
-        await added;
+        const moved = await added;
         took = performance.now() - began;
-        const { moved } = adding;
         settle(moved.size === 0 ? batch : batch.filter(({ owner }) => !moved.has(owner)), entries);
         if (moved.size > 0)
           settle(
@@ -123,10 +118,23 @@ export function createShardCommit(shard: number, { producer, placing, options, .
     return batch.filter(isHere);
   }
 
-  function entriesOf(batch: Waiting[]): LaneEntry[] {
-    if (!batch.some(({ entries }) => entries)) return pack(batch as Packable[], lanes, maxEnvelopeObjects);
-    const loose = batch.filter(({ entries }) => !entries) as Packable[];
-    return [...pack(loose, lanes, maxEnvelopeObjects), ...batch.flatMap(({ entries }) => entries ?? [])];
+  /** @param apart workspaces that have envelopes of their own; mostly there are none */
+  function entriesOf(batch: Waiting[], apart: string[]): LaneEntry[] {
+    if (!batch.some(({ entries }) => entries)) return packLoose(batch as Loose[], apart);
+    const loose = batch.filter(({ entries }) => !entries) as Loose[];
+    return [...packLoose(loose, apart), ...batch.flatMap(({ entries }) => entries ?? [])];
+  }
+
+  function packLoose(loose: Loose[], apart: string[]): LaneEntry[] {
+    const packable = apart.length === 0 ? loose : loose.map((one) => packableOf(one, apart));
+    return pack(packable, lanes, maxEnvelopeObjects);
+  }
+
+  /** @returns workspaces that have moved to another shard meanwhile, of which nothing was added */
+  async function add(entries: LaneEntry[]): Promise<ReadonlySet<string>> {
+    if (placing) return placing.addTo(shard, entries);
+    await producer.add(entries);
+    return NOBODY;
   }
 
   return {
@@ -142,6 +150,13 @@ export function createShardCommit(shard: number, { producer, placing, options, .
   };
 }
 
+/** What waits to be packed. */
+type Loose = Waiting & Packable;
+
+function packableOf({ request, objects, bytes, owner }: Loose, apart: string[]): Packable {
+  return { request, objects, bytes, apart: apart.includes(owner) };
+}
+
 const NOBODY: ReadonlySet<string> = new Set();
 
 const MOVED = 'the workspace has moved to another shard meanwhile';
@@ -152,7 +167,7 @@ interface Track {
   flushing: Promise<void> | undefined;
 }
 
-export interface Waiting extends InLine, Partial<Omit<Packable, 'bytes'>> {
+export interface Waiting extends InLine, Partial<Omit<Packable, 'bytes' | 'apart'>> {
   /** What waits in envelopes of its own; else there are `request` and `objects`. */
   entries?: LaneEntry[];
   resolve(entries: LaneEntry[]): void;

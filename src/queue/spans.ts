@@ -28,7 +28,7 @@ function tracedRequests(envelopes: Iterable<Envelope | undefined>): { links: str
  * Adds entries to their lanes, as a PRODUCER span if a traced request is among them. It is part of the first one's trace,
  * and linked to the others: they share one durable write.
  */
-export function traceFlush(entries: LaneEntry[], add: () => Promise<void>): Promise<void> {
+export function traceFlush<Added>(entries: LaneEntry[], add: () => Promise<Added>): Promise<Added> {
   const sdk = tracing;
   if (!sdk) return add();
   const { links, requests } = tracedRequests(entries.map(({ envelope }) => envelope));

@@ -1,4 +1,3 @@
-import type { Duplex } from 'node:stream';
 import pg from 'pg';
 import type { PrismaClient } from '../generated/prisma/client.ts';
 import { tracing } from '../platform/tracing.ts';
@@ -148,48 +147,6 @@ export function openPool(
   pool.on('connect', (client) => client.on('error', () => {}));
   bindConnects(pool);
   return pool;
-}
-
-/** Bytes from which on statements leave at once: the server begins while the next ones are being made. */
-const LARGE = 32_768;
-
-/**
- * Sends statements that need no answer of each other, in their order. Small ones leave in one write to the
- * socket. When one fails inside a transaction, those behind it fail with it.
- *
- * @param statements each makes its statement, or returns false for none
- */
-export function sendTogether<T extends (() => unknown)[]>(
-  tx: Connection,
-  statements: [...T],
-): Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }> {
-  const { stream } = (tx as unknown as { connection: { stream: Duplex } }).connection;
-  const answers: unknown[] = [];
-  stream.cork();
-  try {
-    for (const send of statements) {
-      answers.push(send());
-      if (stream.writableLength < LARGE) continue;
-      stream.uncork();
-      stream.cork();
-    }
-  } finally {
-    stream.uncork();
-  }
-  const all = Promise.all(answers).catch((error) => causeOf(error, answers));
-  return all as Promise<{ [K in keyof T]: Awaited<ReturnType<T[K]>> }>;
-}
-
-/** Of a statement in a transaction that another one has spoilt. */
-const SPOILT = '25P02';
-
-/** Who sends several statements hears of its failure a little later than those behind it. @throws what came first */
-async function causeOf(error: unknown, answers: unknown[]): Promise<never> {
-  const codeOf = (failure: unknown) => (failure as { code?: string } | undefined)?.code;
-  if (codeOf(error) !== SPOILT) throw error;
-  for (const answer of await Promise.allSettled(answers))
-    if (answer.status === 'rejected' && codeOf(answer.reason) !== SPOILT) throw answer.reason;
-  throw error;
 }
 
 /** Milliseconds that a transaction's statements may take, and wait for a lock; what takes longer fails. */

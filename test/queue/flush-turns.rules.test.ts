@@ -3,7 +3,9 @@ import { describe, expect, test } from 'vitest';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import { envelopeId, SHARED, tagIn, tagOf } from '../../src/queue/envelope-ids.ts';
 import { createFlood, createFlushTurns, createNeighbours } from '../../src/queue/flush-turns.ts';
+import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
 import { pack } from '../../src/queue/pack.ts';
+import { createShardCommit } from '../../src/queue/shard-commit.ts';
 
 const LIMITS = { objects: 16_000, bytes: 4_000_000 };
 const requests = (owner: string, count: number, objects = 75) =>
@@ -111,6 +113,32 @@ describe('envelopes of its own', () => {
       [tagOf(flood), [flood, flood]],
       [SHARED, [one, two]],
     ]);
+  });
+
+  test('are what a flush gives to who floods, and nothing is written into who waits', async () => {
+    const [noisy, one, two] = [uuidv7(), uuidv7(), uuidv7()];
+    const flood = { ...createFlood(), has: (owner: string) => owner === noisy, owners: () => [noisy] };
+    const commit = createShardCommit(0, {
+      ...{ producer: { add: async () => {} } as unknown as LaneProducer, placing: undefined },
+      ...{ options: { lanes: 1, maxEnvelopeObjects: 1000 }, neighbours: createNeighbours(), flood },
+      ...{ isBehind: () => false, lookForFlood() {}, fillsEnvelope: () => false, enter() {} },
+      settle: (batch, result) => {
+        for (const { resolve } of batch) resolve(result as LaneEntry[]);
+      },
+    });
+    const settled = [noisy, one, noisy, two].map((owner) => {
+      const { request, objects, bytes } = sent(owner, false);
+      return new Promise<LaneEntry[]>((resolve, reject) =>
+        commit.enter(Object.freeze({ owner, request, objects, bytes, count: 1, resolve, reject })),
+      );
+    });
+    const [entries] = await Promise.all(settled);
+    expect(entries!.map(({ envelope }) => envelope.requests.map(({ workspace_id }) => workspace_id))).toEqual(
+      [
+        [noisy, noisy],
+        [one, two],
+      ],
+    );
   });
 
   test('have ids in the order in which they were made, beside those of fences', () => {

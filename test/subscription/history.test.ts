@@ -133,6 +133,20 @@ describe('a row per change of state: whose, which, from, to, when, by which requ
     ]);
   });
 
+  test('a number that comes, and one that goes, is the request that the states pass on by', async () => {
+    const { texts } = scene.groups;
+    const phone = phones(7);
+    await apply('own', has('called', joins(texts, 'unsubscribed')));
+    await apply('come', has('called', { standard: { phone, phone_valid: true } }));
+    expect(await scene.history(phone)).toEqual([['texts', null, 'unsubscribed', 'come']]);
+    await apply('go', has('called', { standard: { phone: null } }));
+    expect(await scene.history(await scene.profileId('called'))).toEqual([
+      ['texts', null, 'unsubscribed', 'own'],
+      ['texts', 'unsubscribed', null, 'come'],
+      ['texts', null, 'unsubscribed', 'go'],
+    ]);
+  });
+
   test('an address that has a state of its own takes none, and says nothing', async () => {
     await apply('first', email('held@x.com', { state: 'unsubscribed' }));
     await apply('own', has('held', { email_subscribe: 'opted_in' }));

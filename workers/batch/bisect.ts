@@ -1,5 +1,6 @@
 import type { Connection, Limits } from '../../src/store/database.ts';
 import { type Applied, addApplied, applySome, nothingApplied, type Poison, type Terms } from './apply.ts';
+import type { Changes } from './changes.ts';
 import { blameOf, type Fault, reasonOf, signatureOf, TRIES } from './failures.ts';
 import { fold } from './fold/fold.ts';
 import { load } from './load.ts';
@@ -158,12 +159,17 @@ async function refusedAlone(
     // What is refused in memory needs no statement to find out.
     if (!folded || changes.refused.length > 0) continue;
     send('savepoint probe');
-    probes.push(writeChanges(tx, changes, now).stored.catch(note));
+    probes.push(probe(tx, changes, now).catch(note));
     send('rollback to savepoint probe');
     send('release savepoint probe');
   }
   await Promise.all(probes);
   return refused;
+}
+
+/** What cannot be sent fails as what the store refuses. */
+async function probe(tx: Connection, changes: Changes, now: string): Promise<void> {
+  await writeChanges(tx, changes, now).stored;
 }
 
 async function setPatience(tx: Connection, { statement, lock }: Limits): Promise<void> {

@@ -2,8 +2,6 @@ import { createHash } from 'node:crypto';
 import { NIL } from 'uuid';
 import { type Envelope, keysOf, requestPlaces } from '../../src/jobs/envelope.ts';
 import { encodeTraces } from '../../src/jobs/traces.ts';
-import type { Pool } from '../../src/store/database.ts';
-import { readAppliedWhole } from '../../src/store/ledger.ts';
 import { SMALL_ROUND } from './apply.ts';
 import type { BatchResult } from './failures.ts';
 import { type Delivery, ownersOf } from './open.ts';
@@ -69,15 +67,6 @@ export function endedOf(deliveries: readonly Delivery[], result: BatchResult): s
   return deliveries
     .filter(({ id, envelope }) => !left?.has(id) && ownersOf(envelope).size > 1)
     .map(({ id }) => id);
-}
-
-/** The same without what took effect as a whole while the tables lay on one Postgres. */
-export async function notAppliedBefore(pool: Pool, deliveries: Delivery[]): Promise<Delivery[]> {
-  const applied = await readAppliedWhole(
-    pool,
-    deliveries.map(({ id }) => id),
-  );
-  return deliveries.filter(({ id }) => !applied.has(id));
 }
 
 /** What the ledger keeps of an envelope, or of a share of one. */

@@ -33,7 +33,11 @@ import { createApart } from './settle-alone.ts';
 const FIRST_RETRY_MS = 20;
 const LONGEST_RETRY_MS = 1000;
 
-/** At once, beside those that are tried again; a third one finds both cores busy, or the disk. */
+/**
+ * Of those that are not in trouble, at once; a third one finds both cores busy, or the disk. Beside them are those that are
+ * tried again, and two small ones of those who overtake: one in its lane (`besideLanes`), one of whoever is held
+ * (`besideOthers`).
+ */
 const MAX_TRANSACTIONS = 2;
 
 /** Milliseconds from which on a transaction was slow: the next one is given half as much. Up to the other, twice as much. */

@@ -7,7 +7,7 @@ import {
   toServiceId,
 } from '../../src/profile/identifier.ts';
 import { findAliasLabels, findByAlias } from '../../src/store/aliases.ts';
-import { type Connection, sendTogether } from '../../src/store/database.ts';
+import type { Connection } from '../../src/store/database.ts';
 import { countDeprecated, findByDeprecatedExternalId } from '../../src/store/external-ids.ts';
 import {
   findByEmail,
@@ -18,6 +18,7 @@ import {
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
+import { sendTogether } from '../../src/store/send-together.ts';
 import { ByIdentifier, type Kind, kindOf } from './by-identifier.ts';
 import { candidateLoads } from './load-candidates.ts';
 import type { LoadedProfile } from './loaded-profile.ts';

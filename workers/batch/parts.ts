@@ -1,6 +1,6 @@
 import { validate as isUuid } from 'uuid';
 import type { EnvelopeRequest } from '../../src/jobs/envelope.ts';
-import { type Connection, sendTogether } from '../../src/store/database.ts';
+import type { Connection } from '../../src/store/database.ts';
 import {
   claimEnvelopes,
   cutEnvelopes,
@@ -10,6 +10,7 @@ import {
   releaseEnvelopes,
   SHARED,
 } from '../../src/store/ledger.ts';
+import { sendTogether } from '../../src/store/send-together.ts';
 import { SMALL_ROUND } from './apply.ts';
 import { tracesOf } from './by-workspace.ts';
 import type { Delivery, Opened, OpenedItem } from './open.ts';

@@ -136,3 +136,13 @@ export function tallyLanes(
   first!.apply_seconds = seconds;
   return [...rows.values()];
 }
+
+/** For the span of a transaction. */
+export function describeBatch(result: BatchResult): Record<string, string | number> {
+  if (result.kind === 'skipped') return { 'penstock.outcome': 'skipped' };
+  return {
+    'penstock.outcome': result.left ? 'cut' : 'applied',
+    'penstock.objects.applied': result.objects,
+    'penstock.dead_letters': result.deadLetters.length,
+  };
+}

@@ -23,8 +23,14 @@ interface State {
   state: string;
 }
 
+/** Of whom something is said, and by which request. */
+interface Saying {
+  subject: Subject;
+  requestId: string;
+}
+
 /** What a round writes: `taken` only where there is none yet, `dropped` away. */
-type Said = State & { subject: Subject; group: string; how: 'set' | 'taken' | 'dropped' };
+type Said = Saying & State & { group: string; how: 'set' | 'taken' | 'dropped' };
 
 /** A group's id is under its own name, the global email state under GLOBAL. */
 export class States {
@@ -35,8 +41,6 @@ export class States {
   readonly #held = new Map<string, boolean>();
   /** All that was said, in its order. */
   readonly changes: StateChange[] = [];
-  /** Id of the request whose object is being folded: all that is said is said by it. */
-  request = '';
 
   /** From now on the subject's states are known: those taken in. */
   know({ workspaceId, kind, name }: Subject): void {
@@ -69,24 +73,24 @@ export class States {
     return states;
   }
 
-  set(subject: Subject, group: string, { channel, state }: State): void {
-    this.#say({ subject, group, channel, state, how: 'set' });
+  set({ subject, requestId }: Saying, group: string, { channel, state }: State): void {
+    this.#say({ subject, requestId, group, channel, state, how: 'set' });
   }
 
   /** An address that has a state for the group keeps it. */
-  take(subject: Subject, group: string, { channel, state }: State): void {
+  take({ subject, requestId }: Saying, group: string, { channel, state }: State): void {
     const key = keyOf(subject.workspaceId, subject.kind, subject.name);
     if (this.#known.get(key)?.has(group) || this.#said.get(key)?.has(group)) return;
-    this.#say({ subject, group, channel, state, how: 'taken' });
+    this.#say({ subject, requestId, group, channel, state, how: 'taken' });
   }
 
-  drop(subject: Subject, group: string, { channel, state }: State): void {
-    this.#say({ subject, group, channel, state, how: 'dropped' });
+  drop({ subject, requestId }: Saying, group: string, { channel, state }: State): void {
+    this.#say({ subject, requestId, group, channel, state, how: 'dropped' });
   }
 
   /** Notes a mark for the history; what bears it is written elsewhere. */
-  mark(subject: Subject, mark: Mark, isMarked: boolean): void {
-    this.#note({ subject, group: mark, how: isMarked ? 'set' : 'dropped', state: marks[mark] });
+  mark({ subject, requestId }: Saying, mark: Mark, isMarked: boolean): void {
+    this.#note({ subject, requestId, group: mark, how: isMarked ? 'set' : 'dropped', state: marks[mark] });
   }
 
   /** The global states of addresses to write. */
@@ -118,7 +122,7 @@ export class States {
     else this.#said.set(key, new Map([[group, said]]));
   }
 
-  #note({ subject, group, how, state }: Pick<Said, 'subject' | 'group' | 'how' | 'state'>): void {
+  #note({ subject, requestId, group, how, state }: Omit<Said, 'channel'>): void {
     this.changes.push({
       workspace_id: subject.workspaceId,
       subject_kind: subject.kind,
@@ -126,7 +130,7 @@ export class States {
       subscription: group,
       how,
       state,
-      request_id: this.request,
+      request_id: requestId,
     });
   }
 

@@ -1,6 +1,6 @@
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
 import { insertAliases, moveAliases, renameAliases } from '../../src/store/aliases.ts';
-import { type Connection, sendTogether } from '../../src/store/database.ts';
+import type { Connection } from '../../src/store/database.ts';
 import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
 import { liesApart, readPlaces } from '../../src/store/distributed.ts';
 import {
@@ -16,6 +16,7 @@ import {
   type ActivityIds,
   mergeAppSummaries,
   mergeEventSummaries,
+  type Recorded,
   recordEvents,
 } from '../../src/store/events.ts';
 import {
@@ -43,6 +44,7 @@ import {
 import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
 import { movePushTokens, upsertPushTokens } from '../../src/store/push-tokens.ts';
 import { recordEventsApart, recordPurchasesApart } from '../../src/store/record-apart.ts';
+import { answersTo, sendNamed, sendTogether } from '../../src/store/send-together.ts';
 import { type RecordedState, recordStateChanges } from '../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,
@@ -53,14 +55,11 @@ import type { Changes, IdentityChanges } from './changes.ts';
 import { recordRefused } from './failures.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 
-/** Of the events and the purchases of a round; undefined: there are none. */
-interface SentIds {
+/** A round that is on its way to the store. */
+export interface SentRound {
+  /** Ids of its events and of its purchases; undefined: there are none. */
   events: ActivityIds | undefined;
   purchases: ActivityIds | undefined;
-}
-
-/** A round that is on its way to the store. */
-export interface SentRound extends SentIds {
   /** Resolves when all is stored, with the states that have changed. */
   stored: Promise<RecordedState[]>;
 }
@@ -72,18 +71,6 @@ export interface SentRound extends SentIds {
  * @param now the store's clock at the start of the batch, ISO 8601 with microseconds
  */
 export function writeChanges(tx: Connection, changes: Changes, now: string): SentRound {
-  const sent: SentIds = { events: undefined, purchases: undefined };
-  // It has sent all statements when it first waits.
-  const stored = store(tx, changes, { now, sent });
-  return { ...sent, stored };
-}
-
-/** @returns the states that have changed */
-async function store(
-  tx: Connection,
-  changes: Changes,
-  { now, sent }: { now: string; sent: SentIds },
-): Promise<RecordedState[]> {
   const made: NewProfile[] = [];
   const updated: ProfileUpdate[] = [];
   const customized: CustomAttributesUpdate[] = [];
@@ -103,42 +90,65 @@ async function store(
   const takenGroupStates = states.groupStates('taken');
   const droppedGroupStates = states.groupStates('dropped');
   const isApart = liesApart(tx);
-  let recorded: RecordedState[] = [];
-  await sendTogether(tx, [
+  const sent = sendNamed(tx, {
     // Before the round's own marks.
-    () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
-    async () => {
-      if (changes.events.length === 0) return;
-      const events = (isApart ? recordEventsApart : recordEvents)(tx, changes.events, now);
-      sent.events = events;
-      await events.stored;
-    },
-    async () => {
-      if (changes.purchases.length === 0) return;
-      const purchases = (isApart ? recordPurchasesApart : recordPurchases)(tx, changes.purchases, now);
-      sent.purchases = purchases;
-      await purchases.stored;
-    },
-    () => made.length > 0 && insertProfiles(tx, made, now),
-    () => updated.length > 0 && updateProfiles(tx, updated, now),
-    () => customized.length > 0 && updateCustomAttributes(tx, customized, now),
-    () => newAliases.length > 0 && freeAliases(tx, newAliases),
-    () => newAliases.length > 0 && insertAliases(tx, newAliases, now),
-    () => pushTokens.length > 0 && upsertPushTokens(tx, pushTokens, now),
-    () => emailStates.length > 0 && setEmailStates(tx, emailStates, now),
-    () => takenEmailStates.length > 0 && takeEmailStates(tx, takenEmailStates, now),
-    () => groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
-    () => takenGroupStates.length > 0 && takeSubscriptionStates(tx, takenGroupStates, now),
-    () => droppedGroupStates.length > 0 && dropSubscriptionStates(tx, droppedGroupStates),
-    () => bounces.length > 0 && setHardBounces(tx, bounces, now),
+    clearedSpam: () => clearedSpam.length > 0 && clearSpamMarks(tx, clearedSpam, now),
+    events: () => sendRows(tx, isApart ? recordEventsApart : recordEvents, { rows: changes.events, now }),
+    purchases: () =>
+      sendRows(tx, isApart ? recordPurchasesApart : recordPurchases, { rows: changes.purchases, now }),
+    made: () => made.length > 0 && insertProfiles(tx, made, now),
+    updated: () => updated.length > 0 && updateProfiles(tx, updated, now),
+    customized: () => customized.length > 0 && updateCustomAttributes(tx, customized, now),
+    freedAliases: () => newAliases.length > 0 && freeAliases(tx, newAliases),
+    newAliases: () => newAliases.length > 0 && insertAliases(tx, newAliases, now),
+    pushTokens: () => pushTokens.length > 0 && upsertPushTokens(tx, pushTokens, now),
+    emailStates: () => emailStates.length > 0 && setEmailStates(tx, emailStates, now),
+    takenEmailStates: () => takenEmailStates.length > 0 && takeEmailStates(tx, takenEmailStates, now),
+    groupStates: () => groupStates.length > 0 && setSubscriptionStates(tx, groupStates, now),
+    takenGroupStates: () => takenGroupStates.length > 0 && takeSubscriptionStates(tx, takenGroupStates, now),
+    droppedGroupStates: () => droppedGroupStates.length > 0 && dropSubscriptionStates(tx, droppedGroupStates),
+    bounces: () => bounces.length > 0 && setHardBounces(tx, bounces, now),
     // Behind the states, whose rows it needs locked.
-    async () => {
-      if (states.changes.length > 0) recorded = await recordStateChanges(tx, states.changes, now);
-    },
-    () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
-    () => writeIdentity(tx, changes.identity, now),
-  ]);
-  return recorded;
+    stateChanges: () => states.changes.length > 0 && recordStateChanges(tx, states.changes, now),
+    refused: () => changes.refused.length > 0 && recordRefused(tx, changes.refused),
+    identity: () => writeIdentity(tx, changes.identity, now),
+  });
+  return {
+    events: sent.events?.ids,
+    purchases: sent.purchases?.ids,
+    stored: statesStored({ ...sent, events: sent.events?.stored, purchases: sent.purchases?.stored }),
+  };
+}
+
+/** Events or purchases that were sent. */
+interface SentRows {
+  /** Absent: they could not be sent, and `stored` says why. */
+  ids?: ActivityIds;
+  stored: Promise<unknown>;
+}
+
+/** Sends events or purchases, if there are some. */
+function sendRows<Row>(
+  tx: Connection,
+  record: (tx: Connection, rows: Row[], now: string) => Recorded,
+  { rows, now }: { rows: Row[]; now: string },
+): SentRows | undefined {
+  if (rows.length === 0) return undefined;
+  try {
+    const recorded = record(tx, rows, now);
+    return { ids: recorded, stored: recorded.stored };
+  } catch (error) {
+    // It is one of the answers: thrown from here, it would leave those of what has been sent to nobody.
+    return { stored: Promise.reject(error) };
+  }
+}
+
+/** Waits for all answers. @returns the states that have changed */
+async function statesStored(
+  answers: { stateChanges: false | Promise<RecordedState[]> } & Record<string, unknown>,
+): Promise<RecordedState[]> {
+  await answersTo(Object.values(answers));
+  return (await answers.stateChanges) || [];
 }
 
 function toNewProfile(profile: LoadedProfile): NewProfile {

@@ -1,9 +1,7 @@
-/** The pause after a slow read is so many times as long as that took. */
-const BACK_OFF = 4;
-
 /**
- * Back-off: a pause follows each slow read. Where the queue is far away, reads without one would keep everything else
- * from it.
+ * Back-off after what was slow, not after what was in vain: a pause of so many times what it took, and none behind what was
+ * quick. `backOff` of src/platform/poll.ts is the other one, whose pauses grow with each try. Nobody waits here: whoever
+ * would read asks, and reads later. Where the queue is far away, reads without a pause would keep everything else from it.
  *
  * @param slowMs milliseconds from which on something was slow
  */
@@ -28,3 +26,6 @@ export function createBackOff(slowMs: number) {
     },
   };
 }
+
+/** The pause is so many times as long as what was slow. */
+const BACK_OFF = 4;

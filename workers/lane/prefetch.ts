@@ -1,5 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
+import { backOff } from '../../src/platform/poll.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { Waiting } from '../../src/queue/waiting.ts';
 import { READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
@@ -167,7 +168,7 @@ const LONGEST_PAUSE_MS = 250;
  */
 export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'jobs'>, reads = READS) {
   const prefix = createPrefix(reads);
-  const backOff = createBackOff(SLOW_MS);
+  const afterSlow = createBackOff(SLOW_MS);
   /** Grows with every read: an older one finds nothing any more. */
   let reading = 0;
   /** The present read has not seen the lane yet. */
@@ -182,9 +183,9 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
     const following = prefix.takeFor(jobId, envelope);
     const hurried = unseen;
     forget();
-    if (following.length > 0 || !hurried || backOff.isWaiting()) return following;
+    if (following.length > 0 || !hurried || afterSlow.isWaiting()) return following;
     const mine = ++reading;
-    await within(SLOW_MS, backOff.timed(readOnce([], mine, true))).catch(() => backOff.after(SLOW_MS));
+    await within(SLOW_MS, afterSlow.timed(readOnce([], mine, true))).catch(() => afterSlow.after(SLOW_MS));
     const seen = mine === reading ? prefix.takeAll() : [];
     forget();
     return seen;
@@ -195,10 +196,10 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
    * read, and begins another. Never rejects.
    */
   async function takeMore(ahead: { id: string }[], applied: Promise<unknown>): Promise<WaitingEnvelope[]> {
-    if (backOff.isWaiting()) return [];
+    if (afterSlow.isWaiting()) return [];
     forget();
     const mine = ++reading;
-    await within(SLOW_MS, backOff.timed(readOnce(ahead, mine, true))).catch(() => backOff.after(SLOW_MS));
+    await within(SLOW_MS, afterSlow.timed(readOnce(ahead, mine, true))).catch(() => afterSlow.after(SLOW_MS));
     if (mine !== reading) return [];
     const seen = prefix.takeAll();
     forget();
@@ -223,13 +224,13 @@ export function createPrefetch(waiting: Pick<Waiting<WireEnvelope>, 'ids' | 'job
     void applied.then(() => {
       over = true;
     });
-    for (let pause = FIRST_PAUSE_MS; !over; pause = Math.min(pause * 2, LONGEST_PAUSE_MS)) {
-      if (backOff.isWaiting()) return;
+    for (const nextPause = backOff(FIRST_PAUSE_MS, LONGEST_PAUSE_MS); !over; ) {
+      if (afterSlow.isWaiting()) return;
       // Undefined: the queue is away, and has nothing to read.
-      const more = await backOff.timed(readOnce(ahead, mine, false));
+      const more = await afterSlow.timed(readOnce(ahead, mine, false));
       if (mine === reading) unseen = false;
       if (!more) return;
-      await sleep(pause);
+      await sleep(nextPause());
     }
   }
 

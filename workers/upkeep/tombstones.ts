@@ -1,7 +1,7 @@
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
-import { type Connection, inTransaction, type Pool, sendTogether } from '../../src/store/database.ts';
+import { type Connection, inTransaction, type Pool } from '../../src/store/database.ts';
 import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts';
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
@@ -9,6 +9,7 @@ import { bringFailures, eraseFailures, strikeOffNames } from '../../src/store/fa
 import type { ProfileKey } from '../../src/store/merges.ts';
 import { mergePurchaseSummaries } from '../../src/store/purchases.ts';
 import { movePushTokens } from '../../src/store/push-tokens.ts';
+import { sendTogether } from '../../src/store/send-together.ts';
 import {
   dropSettled,
   findKept,

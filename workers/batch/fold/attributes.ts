@@ -1,5 +1,4 @@
 import type { AcceptedAttributes } from '../../../src/jobs/envelope.ts';
-import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts';
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
 import type { Changes } from '../changes.ts';
 import type { LoadedProfile } from '../loaded-profile.ts';
@@ -67,16 +66,18 @@ function tokenKey(workspaceId: string, { app_id, token }: Token): string {
 
 /** Everything but the push tokens and the custom attributes. */
 function apply(
-  { object, ordinal }: WorkItem<AcceptedAttributes>,
+  item: WorkItem<AcceptedAttributes>,
   { profile, groups }: { profile: LoadedProfile; groups: GroupSetting[] },
   changes: Changes,
 ): void {
+  const { object, ordinal, requestId } = item;
   profile.change(ordinal);
-  if (object.standard) setStandard(profile, object.standard, changes);
+  setStandard(profile, item, changes);
   if (object.push_subscribe) profile.columns.push_subscribe = object.push_subscribe;
-  if (object.email_subscribe) setEmailState(profile, object.email_subscribe, changes);
+  setEmailState(profile, item, changes);
   for (const { group, state } of groups) {
-    changes.states.set(subjectOf(profile, group.channel), group.id, { channel: group.channel, state });
+    const { id, channel } = group;
+    changes.states.set({ subject: subjectOf(profile, channel), requestId }, id, { channel, state });
   }
 }
 
@@ -95,17 +96,27 @@ function resolveGroups(workspaceId: string, object: AcceptedAttributes, changes:
   return groups;
 }
 
-function setStandard(profile: LoadedProfile, standard: StandardAttributes, changes: Changes): void {
+function setStandard(
+  profile: LoadedProfile,
+  { object: { standard }, requestId }: WorkItem<AcceptedAttributes>,
+  changes: Changes,
+): void {
+  if (!standard) return;
   const { email, phone, phone_valid, ...columns } = standard;
   const { marked_email_as_spam_at: spam } = columns;
-  if (spam !== undefined) changes.states.mark(own(profile), 'spam', spam !== null);
+  if (spam !== undefined) changes.states.mark({ subject: own(profile), requestId }, 'spam', spam !== null);
   Object.assign(profile.columns, columns);
-  if (email !== undefined) moveEmail(profile, email, changes);
-  if (phone !== undefined) movePhone(profile, { phone, phoneValid: phone_valid ?? null }, changes);
+  if (email !== undefined) moveEmail(profile, { email, requestId }, changes);
+  if (phone !== undefined) movePhone(profile, { phone, phoneValid: phone_valid ?? null, requestId }, changes);
 }
 
 /** The state is the address's, and so everyone's who has it; without an address it is the profile's own. */
-function setEmailState(profile: LoadedProfile, state: string, { states }: Changes): void {
-  states.set(subjectOf(profile, 'email'), GLOBAL, { channel: 'email', state });
+function setEmailState(
+  profile: LoadedProfile,
+  { object: { email_subscribe: state }, requestId }: WorkItem<AcceptedAttributes>,
+  { states }: Changes,
+): void {
+  if (!state) return;
+  states.set({ subject: subjectOf(profile, 'email'), requestId }, GLOBAL, { channel: 'email', state });
   if (profile.email === null) profile.columns.email_subscribe = state;
 }

@@ -43,7 +43,6 @@ export async function fold(
       await letOthersRun();
       turnEnds = performance.now() + TURN_MS;
     }
-    changes.states.request = item.requestId;
     const why = poison.size === 0 ? undefined : poison.get(item.object.id);
     // The names of a poison object were not looked up: an identity object before it may have sealed one.
     if (why !== undefined && changes.profiles.anySealed) return index;

@@ -225,8 +225,8 @@ function combine(
   };
   if (!canMove(kept, moving, changes)) return RELOAD;
   kept.change(ordinal);
-  if (email !== null) moveEmail(kept, email, changes);
-  if (phone !== null) movePhone(kept, { phone, phoneValid: merged.phoneValid }, changes);
+  if (email !== null) moveEmail(kept, { email, requestId }, changes);
+  if (phone !== null) movePhone(kept, { phone, phoneValid: merged.phoneValid, requestId }, changes);
   identity.merges.push({
     workspace_id: kept.workspaceId,
     merged_id: merged.id,

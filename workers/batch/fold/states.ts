@@ -32,7 +32,7 @@ export function foldSubscription(
   changes: Changes,
 ): FoldedSubscription {
   return item.object.kind === 'group_state'
-    ? foldGroupState(item.workspaceId, item.object, changes)
+    ? foldGroupState(item as WorkItem<AcceptedGroupState>, changes)
     : foldEmailChange(item as WorkItem<AcceptedEmailChange>, place, changes);
 }
 
@@ -41,10 +41,10 @@ export function foldSubscription(
  * channel, or one of its own for lack of it. A user who is not there has none.
  */
 function foldGroupState(
-  workspaceId: string,
-  { identifier, subscription_group_id, subscription_state: state }: AcceptedGroupState,
+  { workspaceId, requestId, object }: WorkItem<AcceptedGroupState>,
   { groups, profiles, states }: Changes,
 ): FoldedSubscription {
+  const { identifier, subscription_group_id, subscription_state: state } = object;
   // Whoever deletes its last holder in this round takes the address's states away behind all that the round sets. A
   // delete takes the dead letters that come before it, and none behind it.
   if (isAddress(identifier) && profiles.isContested(workspaceId, identifier)) return RELOAD;
@@ -62,7 +62,7 @@ function foldGroupState(
   if (subject && subject.kind !== 'profile' && (subject.kind === 'email') !== (channel === 'email')) {
     return `'${subject.kind}' is not valid: the subscription group ${subscription_group_id} is one for ${channel}`;
   }
-  if (subject && !archived) states.set(subject, group.id, { channel, state });
+  if (subject && !archived) states.set({ subject, requestId }, group.id, { channel, state });
   return undefined;
 }
 
@@ -75,7 +75,7 @@ function foldGroupState(
  * @param place of the object in its round
  */
 function foldEmailChange(
-  { workspaceId, object }: WorkItem<AcceptedEmailChange>,
+  { workspaceId, requestId, object }: WorkItem<AcceptedEmailChange>,
   place: number,
   { profiles, states, emails }: Changes,
 ): FoldedSubscription {
@@ -84,14 +84,14 @@ function foldEmailChange(
   if (marked_as_spam === false) {
     if (emails.crowded.has(scoped(workspaceId, email))) return tooManyHolders({ email });
     if (emails.clearedSpam.length !== place) return RELOAD;
-    emails.clearedSpam.push({ workspace_id: workspaceId, email, request_id: states.request });
+    emails.clearedSpam.push({ workspace_id: workspaceId, email, request_id: requestId });
   }
-  const address = { workspaceId, kind: 'email', name: email } as const;
+  const saying = { subject: { workspaceId, kind: 'email', name: email }, requestId } as const;
   if (state !== undefined) {
-    states.set(address, GLOBAL, { channel: 'email', state });
+    states.set(saying, GLOBAL, { channel: 'email', state });
   }
   if (hard_bounced !== undefined) {
-    states.mark(address, 'hard_bounce', hard_bounced);
+    states.mark(saying, 'hard_bounce', hard_bounced);
     emails.bounces.set(scoped(workspaceId, email), { workspace_id: workspaceId, email, hard_bounced });
   }
   return undefined;
@@ -168,7 +168,7 @@ export function canMove(profile: LoadedProfile, standard: StandardAttributes, { 
  */
 export function movePhone(
   profile: LoadedProfile,
-  { phone, phoneValid }: Phone,
+  { phone, phoneValid, requestId }: Phone & { requestId: string },
   { profiles, states }: Moving,
 ): void {
   const from = subjectOf(profile, 'sms');
@@ -178,14 +178,14 @@ export function movePhone(
   if (profile.isNew) states.know(own(profile));
   if (from.kind === 'phone') {
     for (const [group, state] of states.of(from)!) {
-      if (to.kind === 'phone') states.take(to, group, state);
-      else states.set(to, group, state);
+      if (to.kind === 'phone') states.take({ subject: to, requestId }, group, state);
+      else states.set({ subject: to, requestId }, group, state);
     }
     return;
   }
   for (const [group, state] of ownStates(profile, 'phone', states)!) {
-    states.take(to, group, state);
-    states.drop(from, group, state);
+    states.take({ subject: to, requestId }, group, state);
+    states.drop({ subject: from, requestId }, group, state);
   }
 }
 
@@ -194,7 +194,11 @@ export function movePhone(
  * address that somebody has always has a global state, `subscribed` unless another was said. Any later address
  * starts anew.
  */
-export function moveEmail(profile: LoadedProfile, email: string | null, { profiles, states }: Moving): void {
+export function moveEmail(
+  profile: LoadedProfile,
+  { email, requestId }: { email: string | null; requestId: string },
+  { profiles, states }: Moving,
+): void {
   const isFirst = profile.email === null && email !== null;
   profiles.setEmail(profile, email);
   if (!isFirst) return;
@@ -202,10 +206,10 @@ export function moveEmail(profile: LoadedProfile, email: string | null, { profil
   const said = ownStates(profile, 'email', states)!;
   const to = subjectOf(profile, 'email');
   for (const [group, state] of said) {
-    states.drop(own(profile), group, state);
+    states.drop({ subject: own(profile), requestId }, group, state);
     if (group === GLOBAL) profile.columns.email_subscribe = null;
     const isHeld = states.isHeld(profile.workspaceId, email) || profiles.isShared(profile, { email });
-    if (group !== GLOBAL || !isHeld) states.take(to, group, state);
+    if (group !== GLOBAL || !isHeld) states.take({ subject: to, requestId }, group, state);
   }
 }
 
