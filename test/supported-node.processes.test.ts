@@ -33,14 +33,14 @@ function copyForAnother(): string {
 }
 
 describe('a Node that is not supported', () => {
-  test.each(['14.21.3', '16.20.2', '18.20.8', '20.18.3', '21.7.3', '22.12.0', '23.11.1', '25.0.0', '26.1.0'])(
+  test.each(['14.21.3', '16.20.2', '18.20.8', '20.18.3', '21.7.3', '22.12.0', '23.11.1', '25.0.0', '27.1.0'])(
     '%s is refused by npm start in one sentence that names those that are',
     (version) => {
       const { status, stdout, stderr } = runOn(version, 'start');
       expect({ status, stdout, stderr }).toEqual({
         status: 1,
         stdout: '',
-        stderr: `Penstock runs on Node 20 (20.19 or newer), 22 (22.13 or newer) or 24; this is Node ${version}.\n`,
+        stderr: `Penstock runs on Node 20 (20.19 or newer), 22 (22.13 or newer), 24 or 26; this is Node ${version}.\n`,
       });
     },
   );
@@ -55,7 +55,7 @@ describe('a Node that is not supported', () => {
     const { status, stderr } = npmCi(copyForAnother(), '--engine-strict=false');
     expect(status).toBe(0);
     expect(stderr).toContain("package: 'penstock@");
-    expect(runLineOn('26.1.0', 'node dist/src/start.js').stderr).toContain(
+    expect(runLineOn('27.1.0', 'node dist/src/start.js').stderr).toContain(
       'wrong setting: PORT must be integer',
     );
   });
