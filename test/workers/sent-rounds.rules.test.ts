@@ -1,0 +1,56 @@
+import { PassThrough } from 'node:stream';
+import { NIL } from 'uuid';
+import { expect, test } from 'vitest';
+import { JsonText } from '../../src/profile/json.ts';
+import type { Connection } from '../../src/store/database.ts';
+import { emptyChanges } from '../../workers/batch/changes.ts';
+import { Profiles } from '../../workers/batch/profiles.ts';
+import { States } from '../../workers/batch/states.ts';
+import { writeChanges } from '../../workers/batch/write.ts';
+
+const NOW = '2026-01-01T00:00:00.000000Z';
+const row = {
+  ...{ workspace_id: NIL, id: NIL, profile_id: NIL, time: NOW, app_id: undefined },
+  ...{ properties: new JsonText('{}'), ordinal: 0, lane: 0 },
+};
+const purchase = { ...row, product_id: 'shoe', currency: 'EUR', price: 1, quantity: 1 };
+
+/** One event, and the purchase. */
+function changesWith(one: typeof purchase) {
+  const nothing = { groups: new Map(), ownedTokens: new Set<string>(), crowdedEmails: new Set<string>() };
+  const changes = emptyChanges({ ...nothing, profiles: new Profiles(0), states: new States() });
+  changes.events.push({ ...row, name: 'seen' });
+  changes.purchases.push(one);
+  return changes;
+}
+
+function connection(answer: () => Promise<unknown>) {
+  const sent: string[] = [];
+  const query = ({ name }: { name: string }) => {
+    sent.push(name);
+    return answer();
+  };
+  return { tx: { connection: { stream: new PassThrough() }, query } as unknown as Connection, sent };
+}
+
+test('the ids of a round are known while the store is at work', () => {
+  const { tx, sent } = connection(() => new Promise(() => {}));
+  const { events, purchases } = writeChanges(tx, changesWith(purchase), NOW);
+  expect(sent).toEqual(['record-events', 'record-purchases']);
+  expect([events?.ids, purchases?.ids].map((ids) => ids?.length)).toEqual([10, 10]);
+});
+
+test('G4: a row that cannot be sent fails its round, and what was sent before it is heard of all the same', async () => {
+  const answer = () => new Promise((_, reject) => setImmediate(reject, new Error('refused')));
+  const { tx, sent } = connection(answer);
+  // Nobody would hear of the answer, which comes later, if it was no part of the round.
+  const { events, purchases, stored } = writeChanges(
+    tx,
+    changesWith({ ...purchase, id: null as never }),
+    NOW,
+  );
+  expect(sent).toEqual(['record-events']);
+  expect([events, purchases]).toEqual([expect.anything(), undefined]);
+  await expect(stored).rejects.toThrow(TypeError);
+  await new Promise((resolve) => setImmediate(resolve));
+});
