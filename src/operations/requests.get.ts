@@ -1,4 +1,4 @@
-import { validate as isUuid, version } from 'uuid';
+import { validate as isVersionedUuid, version } from 'uuid';
 import { ApiError } from '../errors.ts';
 import type { Json } from '../profile/json.ts';
 import type { Schema } from '../schemas/compile.ts';
@@ -47,7 +47,7 @@ export function requestsGet(serviceIdField: string): DirectOperation {
 
     async handle({ workspaceId }, { params }, resources) {
       const requestId = params.request_id!.toLowerCase();
-      if (!isUuid(requestId) || version(requestId) !== 7) throw new ApiError('unknownRequest');
+      if (!isVersionedUuid(requestId) || version(requestId) !== 7) throw new ApiError('unknownRequest');
       const followed = await followRequest(resources, workspaceId, requestId);
       if (!followed) throw new ApiError('unknownRequest');
       const { objects, unknown } = followed;

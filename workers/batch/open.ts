@@ -1,4 +1,4 @@
-import { validate as isUuid, NIL, v5 as uuidv5 } from 'uuid';
+import { validate as isVersionedUuid, NIL, v5 as uuidv5 } from 'uuid';
 import { fenceSchema, jobs, objectSchemas, requestSchema } from '../../src/jobs/catalog.ts';
 import {
   type AcceptedObject,
@@ -35,7 +35,7 @@ export interface Delivery {
 
 /** The ledger key of a job: its id, or, for a job that somebody added by hand, a UUID made from it. */
 export function ledgerKey(jobId: string): string {
-  return isUuid(jobId) ? jobId : uuidv5(jobId, NIL);
+  return isVersionedUuid(jobId) ? jobId : uuidv5(jobId, NIL);
 }
 
 /** The fence that the lane has come to; undefined for every other envelope, and for what is no fence of this lane. */
@@ -101,7 +101,7 @@ function openOne(opening: Opening, delivery: Delivery): void {
       items.push({ workspaceId, requestId, lane, lanes, ordinal: items.length, envelope, place, object });
       continue;
     }
-    const isOwn = isUuid(object?.id) && !lost.has(object.id);
+    const isOwn = isVersionedUuid(object?.id) && !lost.has(object.id);
     const id = isOwn ? object.id : uuidv5(String(place), share?.of ?? envelope);
     const from = request
       ? { workspaceId: request.workspace_id, requestId: request.request_id }
@@ -128,7 +128,7 @@ function noteReplayed(
  */
 function findFault(object: AcceptedObject, request: EnvelopeRequest | undefined): string | undefined {
   if (!request) return 'the object names a request that its envelope does not carry';
-  if (!isUuid(object.id)) return "'id' is not valid: it must be a UUID";
+  if (!isVersionedUuid(object.id)) return "'id' is not valid: it must be a UUID";
   if (!Object.hasOwn(checkObject, object.kind))
     return `no worker of this release knows the kind '${object.kind}'`;
   const check = checkObject[object.kind];
@@ -152,7 +152,7 @@ export function ownersOf(envelope: Envelope): Set<string> {
 }
 
 function isKnown(request: EnvelopeRequest | undefined): request is EnvelopeRequest {
-  return checkRequest(request) && isUuid(request.workspace_id);
+  return checkRequest(request) && isVersionedUuid(request.workspace_id);
 }
 
 const unknownRequest = { workspaceId: NIL, requestId: 'unknown' };

@@ -1,4 +1,4 @@
-import { validate as isUuid } from 'uuid';
+import { validate as isVersionedUuid } from 'uuid';
 import type { EnvelopeRequest } from '../../src/jobs/envelope.ts';
 import type { Connection } from '../../src/store/database.ts';
 import {
@@ -70,7 +70,7 @@ function keyOf({ id, envelope, share }: Delivery): EnvelopeKey {
   const workspaceId = requests[0]?.workspace_id;
   for (const request of requests)
     if (request?.workspace_id !== workspaceId) return { id, workspaceId: SHARED };
-  return { id, workspaceId: isUuid(workspaceId) ? workspaceId! : SHARED };
+  return { id, workspaceId: isVersionedUuid(workspaceId) ? workspaceId! : SHARED };
 }
 
 /** Claims each envelope once, however often it is among those that were handed in. */
@@ -78,7 +78,7 @@ export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed>
   const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
   const envelopes = deliveries.map((delivery) => ({ ...keyOf(delivery), traces: tracesOf(delivery) }));
   // Nobody has looked at the envelopes yet: what is no id has no destination.
-  const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isUuid(id));
+  const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isVersionedUuid(id));
   const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
     () => claimEnvelopes(tx, envelopes, workspaces),
     () => readCutEnvelopes(tx, envelopes),

@@ -1,6 +1,6 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { BulkJobOptions, Job } from 'bullmq';
-import { validate as isUuid } from 'uuid';
+import { validate as isVersionedUuid } from 'uuid';
 import type { Config } from '../../src/platform/config.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
@@ -100,7 +100,7 @@ export function createShownDeadLetters(connection: QueueConnection, database: Pi
     const last = Math.ceil(Math.min(await queue.getFailedCount(), KEPT) / CHUNK) - 1;
     for (let page = last; page >= 0; page--) {
       const chunk = await queue.getFailed(page * CHUNK, (page + 1) * CHUNK - 1);
-      const ids = chunk.map(({ data }) => data.dead_letter_id).filter((id) => isUuid(id));
+      const ids = chunk.map(({ data }) => data.dead_letter_id).filter((id) => isVersionedUuid(id));
       const kept = new Set((await selectDeadLetters(database.pool, ids, 0)).map(({ id }) => id));
       for (const job of chunk) if (!kept.has(job.data.dead_letter_id)) await job.remove();
     }

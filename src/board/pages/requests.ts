@@ -1,4 +1,4 @@
-import { validate as isUuid, version } from 'uuid';
+import { validate as isVersionedUuid, version } from 'uuid';
 import {
   acceptedAt,
   type FollowedRequest,
@@ -33,7 +33,7 @@ const MOST_OBJECTS = 500;
 /** Lanes of which the page says what stands in front. */
 const MOST_LANES = 16;
 
-const isRequestId = (text: string) => isUuid(text) && version(text) === 7;
+const isRequestId = (text: string) => isVersionedUuid(text) && version(text) === 7;
 
 const ask: Page<PageServices> = {
   method: 'get',
