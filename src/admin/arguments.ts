@@ -3,8 +3,7 @@ import { DateTime } from 'luxon';
 import { validate } from 'uuid';
 import { isAddressOrSubnet } from '../platform/listen.ts';
 import { MAX_EXTERNAL_ID_BYTES } from '../profile/identifier.ts';
-import { type Permission, permissions } from '../schemas/api-permissions.ts';
-import { workspacePermissions } from '../schemas/scim-permissions.ts';
+import { type Permission, permissions, workspacePermissions } from '../schemas/permissions.ts';
 
 /** The largest value of a Postgres integer. */
 const MAX_INTEGER = 2_147_483_647;

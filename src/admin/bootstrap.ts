@@ -1,6 +1,6 @@
 import { v7 as uuidv7 } from 'uuid';
 import type { Config } from '../platform/config.ts';
-import { permissions } from '../schemas/api-permissions.ts';
+import { permissions } from '../schemas/permissions.ts';
 import { type Actor, auditIn } from '../store/audit.ts';
 import { describeApiKey, describeScimToken, newApiKey } from '../store/credentials.ts';
 import type { Database } from '../store/database.ts';

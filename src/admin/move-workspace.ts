@@ -2,17 +2,15 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { newId } from '../platform/ids.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import { watchApplied } from '../queue/effects.ts';
-import { envelopeId } from '../queue/envelope-ids.ts';
-import type { LaneEntry } from '../queue/lanes.ts';
+import { envelopeId, type LaneEntry } from '../queue/lanes.ts';
 import { HOLD_MS, KNOWN_MS, openMoves } from '../queue/moves.ts';
-import type { PlacedProducer } from '../queue/open-producer.ts';
 import { serverOfShard } from '../queue/open-redis.ts';
+import type { PlacedProducer } from '../queue/producer.ts';
 import { recordAudit } from '../store/audit.ts';
 import { inTransaction, type Pool } from '../store/database.ts';
-import { type Home, recordHome } from '../store/workspace-shards.ts';
-import { commandLine } from './audit.ts';
+import { type Home, recordHome } from '../store/queue-shards.ts';
 import { Refusal } from './command.ts';
-import type { Installation } from './lookup.ts';
+import { commandLine, type Installation } from './installation.ts';
 import { QUEUE_TIMEOUT_MS, withQueue } from './queue.ts';
 
 /** Milliseconds within which all that waits of a workspace has to be applied, so that holding it promises an end. */

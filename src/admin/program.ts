@@ -1,7 +1,7 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { Command, CommanderError } from 'commander';
-import { packageRoot } from '../platform/package-root.ts';
+import { packageRoot } from '../platform/files.ts';
 import { describeFailure, PENSTOCK } from './command.ts';
 
 type Add = (program: Command) => void;
@@ -16,7 +16,7 @@ const nouns: Record<string, () => Promise<Add>> = {
   keys: async () => (await import('./commands/keys.ts')).addKeys,
   groups: async () => (await import('./commands/groups.ts')).addGroups,
   users: async () => (await import('./commands/users.ts')).addUsers,
-  'phone-numbers': async () => (await import('./commands/phone-numbers.ts')).addPhoneNumbers,
+  'phone-numbers': async () => (await import('./commands/groups.ts')).addPhoneNumbers,
   'preference-centers': async () => (await import('./commands/preference-centers.ts')).addPreferenceCenters,
   accounts: async () => (await import('./commands/accounts.ts')).addAccounts,
   teams: async () => (await import('./commands/companies.ts')).addTeams,
@@ -27,15 +27,15 @@ const nouns: Record<string, () => Promise<Add>> = {
   export: async () => (await import('./commands/export.ts')).addExport,
   compare: async () => (await import('./commands/compare.ts')).addCompare,
   limits: async () => (await import('./commands/limits.ts')).addLimits,
-  usage: async () => (await import('./commands/usage.ts')).addUsage,
+  usage: async () => (await import('./commands/limits.ts')).addUsage,
   segments: async () => (await import('./commands/segments.ts')).addSegments,
   streams: async () => (await import('./commands/streams.ts')).addStreams,
-  series: async () => (await import('./commands/series.ts')).addSeries,
+  series: async () => (await import('./commands/maintenance.ts')).addSeries,
   retention: async () => (await import('./commands/retention.ts')).addRetention,
   audit: async () => (await import('./commands/audit.ts')).addAudit,
   'dead-letters': async () => (await import('./commands/dead-letters.ts')).addDeadLetters,
   queue: async () => (await import('./commands/queue.ts')).addQueue,
-  migrate: async () => (await import('./commands/migrate.ts')).addMigrate,
+  migrate: async () => (await import('./commands/maintenance.ts')).addMigrate,
   status: async () => (await import('./commands/status.ts')).addStatus,
   workers: async () => (await import('./commands/workers.ts')).addWorkers,
   doctor: async () => (await import('./commands/doctor.ts')).addDoctor,

@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import type { Router } from 'express';
 import express from 'express';
-import { packageRoot } from '../platform/package-root.ts';
+import { packageRoot } from '../platform/files.ts';
 
 /** Our own files, which is all that a page asks for. Beside the sources, not compiled. */
 const types = { 'console.css': 'text/css; charset=utf-8', 'console.js': 'text/javascript; charset=utf-8' };

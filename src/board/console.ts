@@ -1,4 +1,5 @@
-import express, { type NextFunction, type Request, type Response, type Router } from 'express';
+import type { NextFunction, Request, Response, Router } from 'express';
+import express from 'express';
 import type { Config } from '../platform/config.ts';
 import { type Html, html } from '../platform/html.ts';
 import type { Log } from '../platform/log.ts';
@@ -6,9 +7,8 @@ import type { Renderer } from '../preferences/renderer.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { openLaneDepths } from '../queue/depth.ts';
 import type { GroupCommit } from '../queue/enqueue.ts';
-import { type LaneProducer, QueueUnavailable } from '../queue/lanes.ts';
+import { type LaneProducer, type LayoutSettings, QueueUnavailable } from '../queue/lanes.ts';
 import { describeLoss } from '../queue/loss.ts';
-import type { LayoutSettings } from '../queue/shards.ts';
 import type { createWaitingSearch } from '../queue/waiting.ts';
 import type { Actor } from '../store/audit.ts';
 import type { Database } from '../store/database.ts';

@@ -2,7 +2,7 @@ import type { Config } from '../platform/config.ts';
 import { type Disk, type RedisHealth, readDisk, readHealth } from '../processes/surroundings.ts';
 import type { QueueConnection } from '../queue/connection.ts';
 import type { LaneNow, openLaneDepths } from '../queue/depth.ts';
-import { type LayoutSettings, laneCount } from '../queue/shards.ts';
+import { type LayoutSettings, laneCount } from '../queue/lanes.ts';
 import type { Database, Pool } from '../store/database.ts';
 import { countWaiting } from '../store/dead-letters.ts';
 import { type FleetCounters, readFleetCounters } from '../store/fleet-history.ts';

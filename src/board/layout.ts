@@ -1,5 +1,5 @@
+import { grouped } from '../platform/format.ts';
 import { Html, html, type Part, pageHead } from '../platform/html.ts';
-import { grouped } from '../platform/numbers.ts';
 import type { Json } from '../profile/json.ts';
 import type { Right, Viewer, Workspace } from './access.ts';
 import { assetPath } from './assets.ts';

@@ -81,7 +81,7 @@ export const SMALL_BODY = 131_072;
 /** A request whose body is read. */
 interface Reader {
   /** Its answer, under Express's name. */
-  res?: ServerResponse;
+  res?: ServerResponse | undefined;
   /** Set when the rest of it cannot be read: what it was answered with. */
   broken?: ErrorName;
 }

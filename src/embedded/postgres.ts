@@ -15,8 +15,8 @@ import {
 import path from 'node:path';
 import { promisify } from 'node:util';
 import { ConfigError } from '../platform/config.ts';
+import { makeFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { makeFolders } from '../platform/make-folders.ts';
 import { PostgresClient } from '../store/database.ts';
 import {
   freePort,
@@ -30,9 +30,8 @@ import {
   urlFile,
   urlOf,
 } from './address.ts';
-import { lockDataDir, stopLeftOver } from './lock.ts';
+import { chooseServerUser, lockDataDir, type ServerUser, stopLeftOver } from './data-dir.ts';
 import { type Binaries, findBinaries, PortLost, type Server, startServer } from './server.ts';
-import { chooseServerUser, type ServerUser } from './server-user.ts';
 
 const DATABASE = 'penstock';
 

@@ -8,7 +8,7 @@ import { setTimeout as sleep } from 'node:timers/promises';
 import { pathToFileURL } from 'node:url';
 import type { Log } from '../platform/log.ts';
 import { PostgresClient } from '../store/database.ts';
-import type { ServerUser } from './server-user.ts';
+import type { ServerUser } from './data-dir.ts';
 
 const MEGABYTE = 1_048_576;
 

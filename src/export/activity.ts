@@ -1,10 +1,16 @@
 import type { ParquetColumn } from '../object-store/parquet.ts';
 import { floorOf } from '../platform/ids.ts';
-import { type ExportedActivity, readActivity } from '../store/export-activity.ts';
-import { estimateRows } from '../store/row-estimates.ts';
+import { type ExportedActivity, estimateRows, readActivity } from '../store/bulk-export.ts';
 import { FIRST_ID } from '../store/segments.ts';
-import { nameOf, namingColumns, ownersOf } from './owners.ts';
-import type { ExportedRow, Page, Reading, Source } from './source.ts';
+import {
+  type ExportedRow,
+  nameOf,
+  namingColumns,
+  ownersOf,
+  type Page,
+  type Reading,
+  type Source,
+} from './source.ts';
 
 /** Rows that are read at once: any of them may have 50 KB of properties. */
 const READ = 500;

@@ -1,13 +1,25 @@
 import type { ParquetColumn } from '../object-store/parquet.ts';
 import { normalizePhone } from '../profile/addresses.ts';
+import {
+  estimateRows,
+  findOwners,
+  type GroupState,
+  type Owner,
+  readEmailStates,
+  readGroupStates,
+} from '../store/bulk-export.ts';
 import { readProfiles, type StoredUser } from '../store/export.ts';
-import { findOwners, type Owner } from '../store/export-owners.ts';
-import { type GroupState, readEmailStates, readGroupStates } from '../store/export-states.ts';
-import { estimateRows } from '../store/row-estimates.ts';
 import { FIRST_ID } from '../store/segments.ts';
-import { nameOf, namingColumns } from './owners.ts';
-import { everybody, pagesOfUsers } from './profiles.ts';
-import type { ExportedRow, Page, Reading, Source } from './source.ts';
+import {
+  type ExportedRow,
+  everybody,
+  nameOf,
+  namingColumns,
+  type Page,
+  pagesOfUsers,
+  type Reading,
+  type Source,
+} from './source.ts';
 
 const READ = 2000;
 const ROWS_OF_FILE = 100_000;

@@ -3,13 +3,21 @@ import { constants } from 'node:fs';
 import { type FileHandle, open } from 'node:fs/promises';
 import type { ParquetLines, ParquetOptions } from '../integrations/files/parquet-lines.ts';
 import { SourceError } from '../integrations/source.ts';
-import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
+import { unwatched, type Watcher, watchedStep } from '../platform/files.ts';
 import { type AvroLines, openAvro } from './avro.ts';
 import { BrokenAvro } from './avro-values.ts';
-import { longLine, MOST_ROW_BYTES } from './records.ts';
-import { ImportError, type Kind, type Part, partsOf, rawBytes, type Source } from './texts.ts';
-import { BrokenZip, listZip } from './zip.ts';
-import { BrokenZstd } from './zstd.ts';
+import { BrokenZstd } from './codecs.ts';
+import { longLine, MOST_ROW_BYTES } from './reader.ts';
+import {
+  BrokenZip,
+  ImportError,
+  type Kind,
+  listZip,
+  type Part,
+  partsOf,
+  rawBytes,
+  type Source,
+} from './unpack.ts';
 
 /** A file that has been read to its end once, so that what comes of it later is known to be whole. */
 export interface Input {

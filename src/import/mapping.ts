@@ -1,7 +1,7 @@
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
-import { ImportError } from './texts.ts';
+import { ImportError } from './unpack.ts';
 
 /** What the rows of a file are. */
 export const types = ['users', 'events', 'purchases', 'subscriptions'] as const;

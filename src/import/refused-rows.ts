@@ -3,7 +3,7 @@ import { statSync } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import path from 'node:path';
 import type { Input } from './input.ts';
-import { ImportError } from './texts.ts';
+import { ImportError } from './unpack.ts';
 
 /** Characters of a refused row that are kept. */
 const MOST_SHOWN = 10_000;

@@ -14,10 +14,9 @@ import {
   type StoredImport,
   stageEnvelopes,
 } from '../store/imports.ts';
-import type { createCallers, Judge } from './judge.ts';
 import type { RefusedRows } from './refused-rows.ts';
-import { judgeRows, type MappedRow } from './rows.ts';
-import { ImportError } from './texts.ts';
+import { type createCallers, type Judge, judgeRows, type MappedRow } from './rows.ts';
+import { ImportError } from './unpack.ts';
 import type { Yielding } from './yielding.ts';
 
 /** Characters of a chunk, unless one row has more: what the outbox and a flush take at a time. */

@@ -1,7 +1,7 @@
 import { Readable } from 'node:stream';
 import { GetObjectCommand, NoSuchKey, paginateListObjectsV2 } from '@aws-sdk/client-s3';
+import { unwatched, type Watcher, watchedStep } from '../platform/files.ts';
 import { poll } from '../platform/poll.ts';
-import { unwatched, type Watcher, watchedStep } from '../platform/steps.ts';
 import {
   type Bucket,
   type BucketPlace,
@@ -10,11 +10,17 @@ import {
   type Patience,
   toSourceError,
 } from './bucket-client.ts';
-import type { BucketDefinition, Credentials, FileFormat } from './definition.ts';
 import { type InputFile, inputPath, isOfFormat, isPacked, MOST_FILES } from './files/input.ts';
 import { bringIn, createScratch, freeOf, MOST_OF_FREE, type Scratch } from './files/scratch.ts';
 import { type Files, openFiles } from './files-source.ts';
-import { type Source, SourceError, type SourceOptions } from './source.ts';
+import {
+  type BucketDefinition,
+  type Credentials,
+  type FileFormat,
+  type Source,
+  SourceError,
+  type SourceOptions,
+} from './source.ts';
 
 /** Objects that are fetched at a time. */
 const AT_A_TIME = 4;

@@ -1,5 +1,10 @@
-import type { IntegrationKind } from './definition.ts';
-import { type IdentifierColumn, type SourceColumn, SourceError, type SourceRow } from './source.ts';
+import {
+  type IdentifierColumn,
+  type IntegrationKind,
+  type SourceColumn,
+  SourceError,
+  type SourceRow,
+} from './source.ts';
 
 export type KnownColumn = 'updated_at' | IdentifierColumn | 'payload';
 

@@ -1,23 +1,26 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBDataChunk } from '@duckdb/node-api';
 import { charactersOf, toRow } from './columns.ts';
-import type { FileFormat, FolderDefinition } from './definition.ts';
 import { csv } from './files/csv.ts';
-import { copyFiles, type InputFile } from './files/input.ts';
-import { ndjson } from './files/ndjson.ts';
-import { parquet } from './files/parquet.ts';
 import {
   type FormatReader,
   loadDuckDb,
   nameAll,
   openDuckDb,
+  rowsStatement,
+  surveyRows,
   toSourceError,
+  type ValueColumn,
   withNames,
-} from './files/part.ts';
+} from './files/duckdb.ts';
+import { copyFiles, type InputFile } from './files/input.ts';
+import { ndjson } from './files/ndjson.ts';
+import { parquet } from './files/parquet.ts';
 import { createScratch, type Scratch } from './files/scratch.ts';
-import { rowsStatement, surveyRows, type ValueColumn } from './files/windows.ts';
 import { assertCanonical } from './schedule.ts';
 import {
+  type FileFormat,
+  type FolderDefinition,
   type ReadOptions,
   type Source,
   type SourceColumn,

@@ -9,7 +9,6 @@ import {
   requireUpdatedAt,
   toRow,
 } from './columns.ts';
-import type { Credentials, PostgresDefinition } from './definition.ts';
 import {
   type Answered,
   type Asked,
@@ -21,6 +20,8 @@ import {
 } from './guarded-client.ts';
 import { assertCanonical, EARLIEST, LATEST, TIME_PATTERN } from './schedule.ts';
 import {
+  type Credentials,
+  type PostgresDefinition,
   type ReadOptions,
   type Source,
   type SourceColumn,

@@ -8,12 +8,12 @@ import {
   type InvalidReason,
   invalidReasons,
   listInvalidNumbers,
-} from '../store/invalid-phone-numbers.ts';
+} from '../store/suppression-lists.ts';
 import { day, readDays } from './email/listing.ts';
 import { listOf } from './export/user-fields.ts';
 import { MAX_ELEMENTS, phone } from './identity/elements.ts';
 import type { DirectOperation } from './operation.ts';
-import { count, listOrOne, readOffset, readWholeNumber } from './subscription/asked.ts';
+import { count, listOrOne, readOffset, readWholeNumber } from './subscription/states.ts';
 
 const DEFAULT_LIMIT = 100;
 const MAX_LIMIT = 500;

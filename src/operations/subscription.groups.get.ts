@@ -1,4 +1,4 @@
-import { grouped } from '../platform/numbers.ts';
+import { grouped } from '../platform/format.ts';
 import { readProfiles } from '../store/export.ts';
 import { findExported, MAX_ANSWERED } from '../store/export-lookup.ts';
 import { toUserObject, userFields } from './export/user-fields.ts';
@@ -10,7 +10,7 @@ import {
   readAskedOrNobody,
   readOffset,
   readWholeNumber,
-} from './subscription/asked.ts';
+} from './subscription/states.ts';
 
 /** Most users of one answer. */
 const MAX_USERS = 100;

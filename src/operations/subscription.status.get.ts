@@ -1,11 +1,18 @@
 import { ApiError } from '../errors.ts';
 import type { Database } from '../store/database.ts';
-import { readAddressStates } from '../store/email-listing.ts';
 import { findExported } from '../store/export-lookup.ts';
 import { type Channel, findGroups, readProfileStates } from '../store/subscription-states.ts';
+import { readAddressStates } from '../store/suppression-lists.ts';
 import type { DirectOperation } from './operation.ts';
-import { type Asked, EXAMPLE_GROUP, groupId, queried, readAsked } from './subscription/asked.ts';
-import { readGroupId, requireChannel } from './subscription/setting.ts';
+import {
+  type Asked,
+  EXAMPLE_GROUP,
+  groupId,
+  queried,
+  readAsked,
+  readGroupId,
+  requireChannel,
+} from './subscription/states.ts';
 
 const answers: Record<string, string> = { subscribed: 'Subscribed', unsubscribed: 'Unsubscribed' };
 

@@ -1,5 +1,5 @@
 import { ApiError, errors } from '../errors.ts';
-import { grouped } from '../platform/numbers.ts';
+import { grouped } from '../platform/format.ts';
 import { toServiceId } from '../profile/identifier.ts';
 import { type Json, jsonBytesAtLeast } from '../profile/json.ts';
 import type { Schema } from '../schemas/compile.ts';

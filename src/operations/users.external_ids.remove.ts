@@ -1,7 +1,6 @@
 import type { Schema } from '../schemas/compile.ts';
 import { arrayOf, externalId, judge, refusal, requiredElements, requireValid } from './identity/elements.ts';
-import { readExternalIdElement } from './identity/identify-arrays.ts';
-import { settledPlan, settledReplies } from './identity/plan.ts';
+import { readExternalIdElement, settledPlan, settledReplies } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const removed: Schema = { type: 'string' };

@@ -7,8 +7,7 @@ import {
   requiredElements,
   requireValid,
 } from './identity/elements.ts';
-import { readExternalId, readNewExternalId } from './identity/identify-arrays.ts';
-import { settledPlan, settledReplies } from './identity/plan.ts';
+import { readExternalId, readNewExternalId, settledPlan, settledReplies } from './identity/selectors.ts';
 import type { QueuedOperation } from './operation.ts';
 
 const FIELD = 'external_id_renames';

@@ -1,10 +1,12 @@
 import { reservedNames } from '../schemas/limits.ts';
-import { bucketSettings } from './bucket-settings.ts';
+import {
+  bucketSettings,
+  outgoingSettings,
+  proxySettings,
+  redisSettings,
+  tracingSettings,
+} from './connection-settings.ts';
 import { consoleSettings } from './console-settings.ts';
-import { outgoingSettings } from './outgoing-settings.ts';
-import { proxySettings } from './proxy-settings.ts';
-import { redisSettings } from './redis-settings.ts';
-import { tracingSettings } from './tracing-settings.ts';
 
 /**
  * Every setting, in one place: its name in the environment, default, unit and meaning. config.ts reads

@@ -1,5 +1,5 @@
 import { Counter, collectDefaultMetrics, Gauge, Registry } from 'prom-client';
-import { packageVersion } from '../platform/package-root.ts';
+import { packageVersion } from '../platform/files.ts';
 import { tracing } from '../platform/tracing.ts';
 import type { ProcessName } from '../store/processes.ts';
 import type { Missing } from './dependencies.ts';

@@ -1,7 +1,7 @@
 import { createHash, timingSafeEqual } from 'node:crypto';
 import type { IncomingMessage } from 'node:http';
 import { readIntegrationKey } from '../embedded/address.ts';
-import { keysOf } from '../integrations/definition.ts';
+import { keysOf } from '../integrations/source.ts';
 import type { Config } from '../platform/config.ts';
 
 const SCHEME = /^bearer +/i;

@@ -3,7 +3,7 @@ import { type Service, within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { poll } from '../platform/poll.ts';
 import { openLanes, type QueueConnection } from './connection.ts';
-import { everyShard, shardOfLane } from './shards.ts';
+import { everyShard, shardOfLane } from './lanes.ts';
 import { createStandstill, type StandstillOptions } from './standstill.ts';
 import { waitingIn } from './waiting.ts';
 

@@ -4,11 +4,17 @@ import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import { FlowProducer } from './bullmq.ts';
 import { openLane, optionsOfLane, type QueueConnection } from './connection.ts';
-import { type LaneEntry, type LaneProducer, laneName, QueueUnavailable } from './lanes.ts';
+import {
+  everyShard,
+  type LaneEntry,
+  type LaneProducer,
+  laneName,
+  QueueUnavailable,
+  shardOfLane,
+} from './lanes.ts';
 import { type Additions, countAdditions } from './loss.ts';
 import { type RedisClient, whenDisconnected } from './open-redis.ts';
 import { addWhereTheLanesAre, waitForReplicas } from './replicas.ts';
-import { everyShard, shardOfLane } from './shards.ts';
 import { encodeEnvelope, type WireEnvelope } from './wire.ts';
 
 /** Completed envelopes stay visible on the dashboard for a while, bounded by both. */

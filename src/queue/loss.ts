@@ -5,11 +5,10 @@ import { within } from '../platform/lifecycle.ts';
 import type { Log } from '../platform/log.ts';
 import type { Pool } from '../store/database.ts';
 import { type QueueLoss, type QueueState, rememberQueue } from '../store/installation.ts';
-import { tellLoss } from '../store/queue-losses.ts';
-import { laneName } from './lanes.ts';
+import { tellLoss } from '../store/queue-shards.ts';
+import { laneName, markOf, prefixOf } from './lanes.ts';
 import { movesVersionOf } from './moves.ts';
 import type { RedisClient } from './open-redis.ts';
-import { markOf, prefixOf } from './shards.ts';
 
 /** Milliseconds for each answer of Redis. */
 const PATIENCE_MS = 2000;

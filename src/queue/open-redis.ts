@@ -1,6 +1,6 @@
 import type { Config } from '../platform/config.ts';
 import { Cluster, Command, Redis } from './bullmq.ts';
-import { everyShard, markOf } from './shards.ts';
+import { everyShard, markOf } from './lanes.ts';
 
 /** A client of one Redis, or of a Redis Cluster: both take the same commands. */
 export type RedisClient = Redis | Cluster;

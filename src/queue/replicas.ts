@@ -1,7 +1,7 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import type { ChainableCommander } from 'ioredis';
+import { markOf } from './lanes.ts';
 import { isCluster, type RedisClient, serverOf } from './open-redis.ts';
-import { markOf } from './shards.ts';
 
 /** What an acknowledgement waits for beside the disk of the primary. */
 export interface Replication {

@@ -27,7 +27,7 @@ import {
   requireLease,
   requireStore,
 } from './files.ts';
-import { idsOf } from './months.ts';
+import { idsOf } from './plan.ts';
 
 /** Rows of one statement. */
 export const PAGE = 500;

@@ -4,10 +4,12 @@ import { rm } from 'node:fs/promises';
 import path from 'node:path';
 import { pipeline } from 'node:stream/promises';
 import type { ObjectStore } from '../object-store/object-store.ts';
+import { accessBySettings, type BucketSettings, openObjectStore } from '../object-store/open-object-store.ts';
 import { type ParquetColumn, ParquetError, type ParquetRow, writeParquet } from '../object-store/parquet.ts';
 import { readBack, readParquet } from '../object-store/parquet-reading.ts';
+import { scratchFolders } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { scratchFolders } from '../platform/scratch.ts';
+import { type AddressSettings, reachOfSources } from '../platform/reach.ts';
 import type { ArchiveFile, VerifiedFile } from '../store/archive-files.ts';
 import type { Pool } from '../store/database.ts';
 import type { ActivityTable } from '../store/erasures.ts';
@@ -171,7 +173,7 @@ export function requireStore(store: ObjectStore | undefined): ObjectStore {
   return store;
 }
 
-export function nameOf(store: ObjectStore, object: string): string {
+function nameOf(store: ObjectStore, object: string): string {
   return `${store.where}${store.where.endsWith('/') ? '' : '/'}${object}`;
 }
 
@@ -192,4 +194,20 @@ async function named<T>(name: string, copies: readonly string[], work: () => Pro
     const said = copies.reduce((text, copy) => text.replaceAll(copy, name), message);
     throw new ParquetError(said.includes(name) ? said : `${name}: ${said}`, { cause: error });
   }
+}
+
+interface ArchiveSettings extends BucketSettings, AddressSettings {
+  ARCHIVE_URL: string;
+}
+
+/**
+ * The archive of ARCHIVE_URL; undefined where it is not set.
+ * @throws {ObjectStoreError} `config`
+ */
+export async function openArchive(settings: ArchiveSettings): Promise<ObjectStore | undefined> {
+  if (settings.ARCHIVE_URL === '') return undefined;
+  return openObjectStore(settings.ARCHIVE_URL, {
+    reach: reachOfSources(settings),
+    accessTo: () => accessBySettings(settings),
+  });
 }

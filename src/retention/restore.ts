@@ -19,10 +19,8 @@ import {
 } from '../store/retention.ts';
 import { listFailures, type RetentionFailure, readClock } from '../store/retention-runs.ts';
 import { discardUnfinished, objectOf, PAGE } from './archive.ts';
-import { type Attempts, createAttempts, settle } from './attempts.ts';
 import { alone, putVerified, type Retention, readArchived, requireLease, requireStore } from './files.ts';
-import type { Month } from './months.ts';
-import { keyOf, kinds } from './plan.ts';
+import { type Attempts, createAttempts, keyOf, kinds, type Month, settle } from './plan.ts';
 
 export interface Restored {
   files: number;

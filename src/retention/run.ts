@@ -11,9 +11,16 @@ import {
 } from '../store/partitions.ts';
 import { deleteRows, insertOwned } from '../store/retention.ts';
 import { archiveMonth, isPending, pagesOf, removeArchived, removeUnarchived } from './archive.ts';
-import { type Attempts, createAttempts, settle } from './attempts.ts';
 import { alone, type Retention, requireLease, requireStore } from './files.ts';
-import { type DueMonth, keyOf, type Plan, planRetention } from './plan.ts';
+import {
+  type Attempts,
+  createAttempts,
+  type DueMonth,
+  keyOf,
+  type Plan,
+  planRetention,
+  settle,
+} from './plan.ts';
 
 /** What a run has done. */
 export interface RetentionRun {

@@ -1,8 +1,8 @@
 import { type ChildProcess, fork } from 'node:child_process';
 import path from 'node:path';
 import { setTimeout as sleep } from 'node:timers/promises';
+import { packageRoot } from '../platform/files.ts';
 import type { Log } from '../platform/log.ts';
-import { packageRoot } from '../platform/package-root.ts';
 import { poll } from '../platform/poll.ts';
 
 /** A process that has lived this long has started well: its next end is a first one again. */

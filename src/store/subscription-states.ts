@@ -1,5 +1,5 @@
 import type { Connection, Pool } from './database.ts';
-import type { GroupAddresses } from './email-listing.ts';
+import type { GroupAddresses } from './suppression-lists.ts';
 
 /** What is known of an address or a user besides subscription states, as the history of states names it. */
 export const marks = {

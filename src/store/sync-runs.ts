@@ -1,4 +1,4 @@
-import type { IntegrationKind, SourceDefinition } from '../integrations/definition.ts';
+import type { IntegrationKind, SourceDefinition } from '../integrations/source.ts';
 import { type Connection, type Pool, storable } from './database.ts';
 
 export type AskedBy = 'schedule' | 'api' | 'operator';

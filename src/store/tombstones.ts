@@ -1,8 +1,8 @@
 import type { Connection, Pool } from './database.ts';
 import { isDistributed } from './distributed.ts';
 import { dependents } from './erasures.ts';
+import { findOldest, haveEnded, type NodeNumbers, takeNumbers } from './horizon.ts';
 import { keysTable, keyValues, type MergePair, type ProfileKey } from './merges.ts';
-import { findOldest, haveEnded, type NodeNumbers, takeNumbers } from './node-transactions.ts';
 
 /** The tombstone of a profile: it is gone, and something is left to be done for it. */
 export interface Tombstone {

@@ -2,7 +2,7 @@ import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { expect, test } from 'vitest';
 import { diagnose, type Findings, lanesIn } from '../../src/board/diagnosis.ts';
-import { packageRoot } from '../../src/platform/package-root.ts';
+import { packageRoot } from '../../src/platform/files.ts';
 import type { MarkLevel, SeenProcess } from '../../src/store/processes.ts';
 
 const one = (name: SeenProcess['name'], change: Partial<SeenProcess> = {}): SeenProcess => ({

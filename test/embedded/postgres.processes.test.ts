@@ -3,7 +3,7 @@ import { chmodSync, cpSync, existsSync, readFileSync, statSync, writeFileSync } 
 import path from 'node:path';
 import { expect, onTestFinished, test } from 'vitest';
 import { type Reach, readEmbeddedUrl } from '../../src/embedded/address.ts';
-import { DataDirInUse } from '../../src/embedded/lock.ts';
+import { DataDirInUse } from '../../src/embedded/data-dir.ts';
 import {
   type EmbeddedOptions,
   type EmbeddedPostgres,

@@ -8,7 +8,7 @@ import type { Wanted } from '../../src/export/progress.ts';
 import { openObjectStore } from '../../src/object-store/open-object-store.ts';
 import { createReach } from '../../src/platform/reach.ts';
 import { toServiceId } from '../../src/profile/identifier.ts';
-import { findKept } from '../../src/store/export-owners.ts';
+import { findKept } from '../../src/store/bulk-export.ts';
 import type { PenstockOn } from '../admin/penstock.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { createWorkspace } from '../setup/workspace.ts';

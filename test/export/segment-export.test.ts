@@ -1,10 +1,9 @@
 import { Readable } from 'node:stream';
 import { gunzipSync } from 'node:zlib';
 import { beforeEach, describe, expect, test } from 'vitest';
-import { writeSegmentExport } from '../../src/export/segment-export.ts';
-import { openExportFiles } from '../../src/export/segment-files.ts';
+import { openExportFiles, writeSegmentExport } from '../../src/export/segment-export.ts';
 import type { ObjectStore } from '../../src/object-store/object-store.ts';
-import { signDownload } from '../../src/operations/export/download-link.ts';
+import { signDownload } from '../../src/operations/users.export.segment.ts';
 import { newId } from '../../src/platform/ids.ts';
 import type { Json } from '../../src/profile/json.ts';
 import { requireLinkKey } from '../../src/store/preference-centers.ts';

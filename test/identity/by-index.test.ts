@@ -1,9 +1,8 @@
 import { readFileSync } from 'node:fs';
 import path from 'node:path';
 import { afterAll, beforeAll, expect, it } from 'vitest';
-import { packageRoot } from '../../src/platform/package-root.ts';
-import type { Connection, Database } from '../../src/store/database.ts';
-import { everyStatementByIndex } from '../../src/store/database.ts';
+import { packageRoot } from '../../src/platform/files.ts';
+import { type Connection, type Database, everyStatementByIndex } from '../../src/store/database.ts';
 import { openDatabase } from '../../src/store/open-database.ts';
 import { selectTombstones } from '../../src/store/tombstones.ts';
 import { settleHistories, settleTombstones } from '../../workers/upkeep/tombstones.ts';

@@ -2,7 +2,7 @@ import { mkdirSync, readdirSync, rmSync, statSync, symlinkSync, writeFileSync } 
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 import { expect, test } from 'vitest';
-import { openDuckDb } from '../../src/integrations/files/part.ts';
+import { openDuckDb } from '../../src/integrations/files/duckdb.ts';
 import { createScratch } from '../../src/integrations/files/scratch.ts';
 import { temporaryFolder } from '../setup/fixtures.ts';
 import { open, readAll, runOnDuckDb, type Stocked } from './warehouses.ts';

@@ -1,6 +1,5 @@
 import { describe, expect, test } from 'vitest';
-import { kinds } from '../../src/integrations/definition.ts';
-import type { SourceRow } from '../../src/integrations/source.ts';
+import { kinds, type SourceRow } from '../../src/integrations/source.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { createRowJudge, makeChunk } from '../../workers/sync/chunk.ts';
 import { createRowReader } from '../../workers/sync/read.ts';

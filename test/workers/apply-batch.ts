@@ -4,7 +4,8 @@ import { type Applied, applySome } from '../../workers/batch/apply.ts';
 import { type BatchResult, classify } from '../../workers/batch/failures.ts';
 import type { Delivery } from '../../workers/batch/open.ts';
 import { type Part, WHOLE } from '../../workers/batch/parts.ts';
-import { applyBisecting, applyTogether, HOLDS_ONE, type Suspicion } from '../../workers/batch/run.ts';
+import { applyTogether, HOLDS_ONE } from '../../workers/batch/run.ts';
+import { applyBisecting, type Suspicion } from '../../workers/batch/settle-alone.ts';
 import type { WorkItem } from '../../workers/batch/work-item.ts';
 
 /** Applies a batch whole, and by bisection when the store refuses something of it: what a coalescer comes to in the end. */

@@ -3,9 +3,8 @@ import { NIL } from 'uuid';
 import { expect, test } from 'vitest';
 import { JsonText } from '../../src/profile/json.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { emptyChanges } from '../../workers/batch/changes.ts';
+import { emptyChanges, States } from '../../workers/batch/changes.ts';
 import { Profiles } from '../../workers/batch/profiles.ts';
-import { States } from '../../workers/batch/states.ts';
 import { writeChanges } from '../../workers/batch/write.ts';
 
 const NOW = '2026-01-01T00:00:00.000000Z';

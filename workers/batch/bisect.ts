@@ -1,9 +1,16 @@
 import type { Connection, Limits } from '../../src/store/database.ts';
-import { type Applied, addApplied, applySome, nothingApplied, type Poison, type Terms } from './apply.ts';
+import {
+  type Applied,
+  addApplied,
+  applySome,
+  load,
+  nothingApplied,
+  type Poison,
+  type Terms,
+} from './apply.ts';
 import type { Changes } from './changes.ts';
 import { blameOf, type Fault, reasonOf, signatureOf, TRIES } from './failures.ts';
 import { fold } from './fold/fold.ts';
-import { load } from './load.ts';
 import type { WorkItem } from './work-item.ts';
 import { writeChanges } from './write.ts';
 

@@ -2,7 +2,6 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
-import { createBeside, createWay, LARGE, whoMayOvertake } from './beside.ts';
 import {
   type BatchResult,
   blameOf,
@@ -12,8 +11,7 @@ import {
   type Left,
   triesOf,
 } from './failures.ts';
-import { createFollowers } from './followers.ts';
-import { createLate } from './late.ts';
+import { createBeside, createFollowers, createLate, createWay, LARGE, whoMayOvertake } from './fairness.ts';
 import type { Delivery } from './open.ts';
 import {
   byLane,

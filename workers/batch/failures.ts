@@ -1,7 +1,6 @@
 import { within } from '../../src/platform/lifecycle.ts';
 import { type Connection, inTransaction, type Pool } from '../../src/store/database.ts';
-import { insertDeadLetters } from '../../src/store/failed-objects.ts';
-import { recordOutcomes } from '../../src/store/outcomes.ts';
+import { insertDeadLetters, recordOutcomes } from '../../src/store/outcomes.ts';
 import { toFailed } from './open.ts';
 import type { WorkItem } from './work-item.ts';
 

@@ -6,25 +6,23 @@ import {
   toProfileId,
   toServiceId,
 } from '../../src/profile/identifier.ts';
-import { findAliasLabels, findByAlias } from '../../src/store/aliases.ts';
+import { findByAlias, findByDeprecatedExternalId } from '../../src/store/alternate-identifiers.ts';
+import { sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { countDeprecated, findByDeprecatedExternalId } from '../../src/store/external-ids.ts';
 import {
   findByEmail,
   findByExternalId,
   findById,
   findByPhone,
+  findCandidates,
   findIdsByExternalId,
   type ProfileRow,
   type SharingRow,
 } from '../../src/store/identifiers.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
-import { ByIdentifier, type Kind, kindOf } from './by-identifier.ts';
-import { candidateLoads } from './load-candidates.ts';
-import type { LoadedProfile } from './loaded-profile.ts';
+import { ByIdentifier, type Kind, kindOf } from './loaded-profile.ts';
 import { lockChanged } from './lock.ts';
 import { Profiles } from './profiles.ts';
-import { isTrack, type WorkItem } from './work-item.ts';
+import { isTrack, selectorsOf, type WorkItem } from './work-item.ts';
 
 /** Times that a round is loaded again because somebody whom it found was gone when it came to lock them. */
 const MAX_LOOKS = 5;
@@ -226,34 +224,32 @@ async function loadSharing(
   for (const rows of lists.values()) profiles.addSharing(addressOfRow(rows[0]!), rows);
 }
 
-/** Looks up under which labels the profiles have aliases that an operation may give another one. */
-export async function loadLabels(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
-  const wanted = new Set<LoadedProfile>();
+/** Takes in everyone among whom the `prioritization` of an identity operation chooses. */
+function candidateLoads(tx: Connection, profiles: Profiles, items: WorkItem[]): (() => unknown)[] {
+  const wanted = new ByIdentifier<{ workspaceId: string; address: Address; rows: ProfileRow[] }>();
+  let any = false;
   for (const { workspaceId, object } of items) {
-    if (object.kind !== 'alias_new') continue;
-    const { external_id } = object;
-    if (external_id === undefined) continue;
-    for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
+    for (const { identifier: address } of selectorsOf(object)) {
+      if (!isAddress(address)) continue;
+      wanted.set(workspaceId, address, { workspaceId, address, rows: [] });
+      any = true;
+    }
   }
-  if (wanted.size === 0) return;
-  for (const profile of wanted) profile.labels ??= new Set();
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, label } of await findAliasLabels(tx, keys)) {
-    profiles.get(workspaceId, id)!.labels!.add(label);
-  }
-}
-
-/** Looks up how many external ids lead to the profiles that an operation may give another one. */
-export async function loadDeprecated(tx: Connection, items: WorkItem[], profiles: Profiles): Promise<void> {
-  const wanted = new Set<LoadedProfile>();
-  for (const { workspaceId, object } of items) {
-    if (object.kind !== 'external_id_rename') continue;
-    const external_id = object.current_external_id;
-    for (const profile of profiles.reachable(workspaceId, { external_id })) wanted.add(profile);
-  }
-  if (wanted.size === 0) return;
-  const keys = [...wanted].map(({ workspaceId, id }) => ({ workspace_id: workspaceId, id }));
-  for (const { workspaceId, id, number } of await countDeprecated(tx, keys)) {
-    profiles.get(workspaceId, id)!.deprecated = number;
-  }
+  if (!any) return [];
+  const load = async (column: 'email' | 'phone') => {
+    const asked = [...wanted.values()].filter(({ address }) => column in address);
+    if (asked.length === 0) return;
+    const found = await findCandidates(tx, column, {
+      workspaceIds: asked.map(({ workspaceId }) => workspaceId),
+      addresses: asked.map(({ address }) => ('email' in address ? address.email : address.phone)),
+    });
+    for (const row of found) {
+      const address = column === 'email' ? { email: row.address } : { phone: row.address };
+      wanted.get(row.workspaceId, address)!.rows.push(row);
+    }
+    for (const { workspaceId, address, rows } of asked) {
+      profiles.addCandidates(workspaceId, address, rows);
+    }
+  };
+  return [() => load('email'), () => load('phone')];
 }

@@ -1,16 +1,16 @@
-import type { UserSelector } from '../../src/jobs/payloads.ts';
+import type { UserSelector } from '../../src/jobs/envelope.ts';
 import type { StandardAttributes } from '../../src/profile/attribute-rule.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { identifierKey } from '../../src/queue/lanes.ts';
+import { sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { findHeldEmails } from '../../src/store/email-listing.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
 import { findStates } from '../../src/store/subscription-states.ts';
+import { findHeldEmails } from '../../src/store/suppression-lists.ts';
+import { States, type Subject } from './changes.ts';
 import { own, subjectOf } from './fold/states.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import { chosenBy } from './lock.ts';
 import type { Profiles } from './profiles.ts';
-import { States, type Subject } from './states.ts';
 import { scoped, type WorkItem } from './work-item.ts';
 
 /** What objects may do to the addresses of some profiles. */

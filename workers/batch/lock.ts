@@ -1,14 +1,12 @@
-import { type AcceptedAttributes, namedIdentifiers } from '../../src/jobs/envelope.ts';
-import type { UserSelector } from '../../src/jobs/payloads.ts';
+import { type AcceptedAttributes, namedIdentifiers, type UserSelector } from '../../src/jobs/envelope.ts';
 import { type Identifier, isAddress } from '../../src/profile/identifier.ts';
 import { storedNameBytes } from '../../src/profile/json.ts';
 import type { Connection } from '../../src/store/database.ts';
-import { type LargeAttributes, readLargeAttributes } from '../../src/store/large-attributes.ts';
+import { type LargeAttributes, readLargeAttributes } from '../../src/store/profile-attributes.ts';
 import { lockProfiles } from '../../src/store/profiles.ts';
-import { selectorsOf } from './load-candidates.ts';
 import type { LoadedProfile } from './loaded-profile.ts';
 import { type Profiles, pick } from './profiles.ts';
-import { isActivity, isTrack, scoped, type WorkItem } from './work-item.ts';
+import { isActivity, isTrack, scoped, selectorsOf, type WorkItem } from './work-item.ts';
 
 /** Whom an identity operation chooses, or may choose, as they are stored. */
 function selectedBy({ workspaceId, object }: WorkItem, profiles: Profiles): LoadedProfile[] {

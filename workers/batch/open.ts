@@ -5,14 +5,17 @@ import {
   type Envelope,
   type EnvelopeRequest,
   type Fence,
+  keysOf,
   namedIdentifiers,
   type ObjectKind,
   requestPlaces,
 } from '../../src/jobs/envelope.ts';
+import { encodeTraces } from '../../src/jobs/traces.ts';
 import type { Identifier } from '../../src/profile/identifier.ts';
 import { compile, describeError } from '../../src/schemas/compile.ts';
 import { identifierText } from '../../src/store/dead-letters.ts';
-import type { FailedObject } from '../../src/store/failed-objects.ts';
+import { type EnvelopeKey, SHARED } from '../../src/store/ledger.ts';
+import type { FailedObject } from '../../src/store/outcomes.ts';
 import type { Origin, WorkItem } from './work-item.ts';
 
 const checkRequest = compile<EnvelopeRequest>(requestSchema);
@@ -29,7 +32,7 @@ export interface Delivery {
   /** LANES of who delivers it; absent: one. */
   lanes?: number;
   envelope: Envelope;
-  /** Only what this workspace has in it, on a distributed Postgres (workers/batch/by-workspace.ts); absent: all of it. */
+  /** Only what this workspace has in it, on a distributed Postgres (workers/batch/shares.ts); absent: all of it. */
   share?: { workspaceId: string; of: string };
 }
 
@@ -233,4 +236,50 @@ export function cutAtDeletes(opened: Opened): Opened[] {
       replayed,
     };
   });
+}
+
+/** What the ledger keeps of an envelope, or of a share of one. */
+export function tracesOf({ envelope, share }: Delivery): Buffer | undefined {
+  if (!share || ownersOf(envelope).size <= 1) return encodeTraces(envelope);
+  return encodeTraces(onlyOf(envelope, share.workspaceId));
+}
+
+function onlyOf(envelope: Envelope, workspaceId: string): Envelope {
+  const places = requestPlaces(envelope);
+  const keys = keysOf(envelope.requests);
+  const own = envelope.requests
+    .map((request, place) => ({ request, place, key_id: keys[place] ?? null }))
+    .filter(({ request }) => (request?.workspace_id ?? NIL) === workspaceId);
+  return {
+    requests: own.map(({ request, key_id }) => ({ ...request, key_id })),
+    objects: own.flatMap(({ place }) => envelope.objects.filter((_, index) => places[index] === place)),
+  };
+}
+
+/** Envelopes that are claimed, and what earlier parts have left of them. */
+export interface Claimed {
+  mine: Delivery[];
+  /** Places of objects, by the envelope's id; one that was never cut is missing. */
+  left: ReadonlyMap<string, ReadonlySet<number>>;
+  now: string;
+  /** Workspaces that have a destination of streams. */
+  streamed: ReadonlySet<string>;
+}
+
+/** Whose row of the ledger an envelope has: that of its one workspace, or everybody's. */
+export function keyOf({ id, envelope, share }: Delivery): EnvelopeKey {
+  if (share) return { id, workspaceId: share.workspaceId };
+  const requests: (EnvelopeRequest | undefined)[] = Array.isArray(envelope?.requests)
+    ? envelope.requests
+    : [];
+  const workspaceId = requests[0]?.workspace_id;
+  for (const request of requests)
+    if (request?.workspace_id !== workspaceId) return { id, workspaceId: SHARED };
+  return { id, workspaceId: isVersionedUuid(workspaceId) ? workspaceId! : SHARED };
+}
+
+const workspaceOf = (request: EnvelopeRequest): string => request?.workspace_id;
+
+export function workspacesOf({ envelope }: Delivery): string[] {
+  return Array.isArray(envelope?.requests) ? envelope.requests.map(workspaceOf) : [];
 }

@@ -1,19 +1,8 @@
-import { validate as isVersionedUuid } from 'uuid';
-import type { EnvelopeRequest } from '../../src/jobs/envelope.ts';
+import { sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
-import {
-  claimEnvelopes,
-  cutEnvelopes,
-  dropCutEnvelopes,
-  type EnvelopeKey,
-  readCutEnvelopes,
-  releaseEnvelopes,
-  SHARED,
-} from '../../src/store/ledger.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
+import { cutEnvelopes, dropCutEnvelopes, releaseEnvelopes } from '../../src/store/ledger.ts';
 import { SMALL_ROUND } from './apply.ts';
-import { tracesOf } from './by-workspace.ts';
-import type { Delivery, Opened, OpenedItem } from './open.ts';
+import { type Claimed, type Delivery, keyOf, type Opened, type OpenedItem, workspacesOf } from './open.ts';
 import { type Origin, scoped, type WorkItem } from './work-item.ts';
 
 /**
@@ -49,46 +38,6 @@ export const WHOLE: Part = { milliseconds: Number.POSITIVE_INFINITY, late: new S
 /** What one workspace has in one lane: its objects take effect in their order. Its time is counted over all lanes. */
 export function turnOf({ lane, workspaceId }: Pick<WorkItem, 'lane' | 'workspaceId'>): string {
   return scoped(workspaceId, String(lane));
-}
-
-/** Envelopes that are claimed, and what earlier parts have left of them. */
-export interface Claimed {
-  mine: Delivery[];
-  /** Places of objects, by the envelope's id; one that was never cut is missing. */
-  left: ReadonlyMap<string, ReadonlySet<number>>;
-  now: string;
-  /** Workspaces that have a destination of streams. */
-  streamed: ReadonlySet<string>;
-}
-
-/** Whose row of the ledger an envelope has: that of its one workspace, or everybody's. */
-function keyOf({ id, envelope, share }: Delivery): EnvelopeKey {
-  if (share) return { id, workspaceId: share.workspaceId };
-  const requests: (EnvelopeRequest | undefined)[] = Array.isArray(envelope?.requests)
-    ? envelope.requests
-    : [];
-  const workspaceId = requests[0]?.workspace_id;
-  for (const request of requests)
-    if (request?.workspace_id !== workspaceId) return { id, workspaceId: SHARED };
-  return { id, workspaceId: isVersionedUuid(workspaceId) ? workspaceId! : SHARED };
-}
-
-/** Claims each envelope once, however often it is among those that were handed in. */
-export async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
-  const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
-  const envelopes = deliveries.map((delivery) => ({ ...keyOf(delivery), traces: tracesOf(delivery) }));
-  // Nobody has looked at the envelopes yet: what is no id has no destination.
-  const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isVersionedUuid(id));
-  const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
-    () => claimEnvelopes(tx, envelopes, workspaces),
-    () => readCutEnvelopes(tx, envelopes),
-  ]);
-  return {
-    mine: deliveries.filter(({ id }) => claimed.has(id)),
-    left: new Map(cut.map(({ id, left }) => [id, new Set(left)])),
-    now,
-    streamed,
-  };
 }
 
 /** Leaves out what earlier parts have done. */
@@ -286,10 +235,4 @@ export function countObjects(deliveries: Delivery[]): number {
 export function turnsOf(delivery: Delivery): string[] {
   const { lane } = delivery;
   return workspacesOf(delivery).map((workspaceId) => turnOf({ lane, workspaceId }));
-}
-
-const ownerOf = (request: EnvelopeRequest): string => request?.workspace_id;
-
-export function workspacesOf({ envelope }: Delivery): string[] {
-  return Array.isArray(envelope?.requests) ? envelope.requests.map(ownerOf) : [];
 }

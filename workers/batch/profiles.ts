@@ -1,4 +1,4 @@
-import type { UserSelector } from '../../src/jobs/payloads.ts';
+import type { UserSelector } from '../../src/jobs/envelope.ts';
 import {
   type Address,
   type Identifier,
@@ -7,11 +7,10 @@ import {
   type Prioritization,
   type UserAlias,
 } from '../../src/profile/identifier.ts';
-import type { NewAlias } from '../../src/store/aliases.ts';
+import type { NewAlias } from '../../src/store/alternate-identifiers.ts';
 import { MAX_HOLDERS, type ProfileRow, type SharingRow } from '../../src/store/identifiers.ts';
-import { ByIdentifier } from './by-identifier.ts';
 import type { CustomAttributes } from './fold/custom-attributes.ts';
-import { LoadedProfile, Sharing } from './loaded-profile.ts';
+import { ByIdentifier, LoadedProfile, Sharing } from './loaded-profile.ts';
 import { RELOAD } from './work-item.ts';
 
 /** What a look-up in memory can end with; undefined: nobody. */

@@ -1,19 +1,27 @@
+import { validate as isVersionedUuid } from 'uuid';
 import { tracing } from '../../src/platform/tracing.ts';
 import { traceTransaction } from '../../src/queue/spans.ts';
+import { sendTogether } from '../../src/store/connections.ts';
 import { countLanes, countUsage } from '../../src/store/counters.ts';
 import { type Connection, inTransaction, type Limits, type Pool } from '../../src/store/database.ts';
 import { markReplayed, selectLetters } from '../../src/store/dead-letters.ts';
 import { isDistributed } from '../../src/store/distributed.ts';
-import { insertDeadLetters } from '../../src/store/failed-objects.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
+import { claimEnvelopes, readCutEnvelopes } from '../../src/store/ledger.ts';
+import { insertDeadLetters } from '../../src/store/outcomes.ts';
 import { appendLog } from '../../src/store/stream-log.ts';
 import { type Applied, addApplied, applySome, nothingApplied, SMALL_ROUND, type Terms } from './apply.ts';
-import { type BisectionTerms, bisect } from './bisect.ts';
 import type { BatchResult } from './failures.ts';
-import { cutAtDeletes, type Delivery, type Opened, open } from './open.ts';
 import {
   type Claimed,
-  claim,
+  cutAtDeletes,
+  type Delivery,
+  keyOf,
+  type Opened,
+  open,
+  tracesOf,
+  workspacesOf,
+} from './open.ts';
+import {
   endPart,
   inTurns,
   type LeftOver,
@@ -24,11 +32,11 @@ import {
   withoutDone,
 } from './parts.ts';
 import { describeBatch, tallyLanes, tallyUsage } from './report.ts';
-import { runShares } from './run-shares.ts';
+import { runShares } from './shares.ts';
 import type { WorkItem } from './work-item.ts';
 
 /** How objects are applied: in rounds, or by bisection. */
-type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
+export type Apply = (tx: Connection, items: WorkItem[], terms: Terms) => Promise<Applied>;
 
 /**
  * Statements of a batch take milliseconds. One that takes this long holds everybody up, and will do so again: what may be
@@ -49,35 +57,13 @@ export function applyTogether(pool: Pool, deliveries: Delivery[], part: Part = W
   return transact(pool, deliveries, { apply: applySome, part });
 }
 
-/** What is known of objects that fail. */
-export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
-
-/**
- * The same by bisection: what one of the objects is to blame for ends as its dead letter, and the others take effect.
- *
- * @throws what is nobody's fault, or chance
- */
-export function applyBisecting(
-  pool: Pool,
-  deliveries: Delivery[],
-  { suspicion, part }: { suspicion: Suspicion; part: Part },
-): Promise<BatchResult> {
-  const apply: Apply = async (tx, items, { now, until, streamed }) => {
-    const applied = await bisect(tx, items, { ...suspicion, now, until, ...(streamed && { streamed }) });
-    // What fails from here on is no object's doing.
-    suspicion.inHand([]);
-    return applied;
-  };
-  return transact(pool, deliveries, { apply, part });
-}
-
 interface Given {
   apply: Apply;
   part: Part;
 }
 
 /** Opens the transaction, or one of each workspace where tables are distributed, and its span where there is tracing. */
-async function transact(pool: Pool, deliveries: Delivery[], given: Given): Promise<BatchResult> {
+export async function transact(pool: Pool, deliveries: Delivery[], given: Given): Promise<BatchResult> {
   const runAll = (await isDistributed(pool))
     ? () =>
         runShares(pool, deliveries, {
@@ -244,4 +230,22 @@ function replaysAmong(applied: WorkItem[], replayed: ReadonlySet<string>) {
   return applied.flatMap(({ object: { id }, workspaceId }) =>
     replayed.has(id) ? [{ id, workspaceId }] : [],
   );
+}
+
+/** Claims each envelope once, however often it is among those that were handed in. */
+async function claim(tx: Connection, given: Delivery[]): Promise<Claimed> {
+  const deliveries = [...new Map(given.map((delivery) => [delivery.id, delivery])).values()];
+  const envelopes = deliveries.map((delivery) => ({ ...keyOf(delivery), traces: tracesOf(delivery) }));
+  // Nobody has looked at the envelopes yet: what is no id has no destination.
+  const workspaces = [...new Set(deliveries.flatMap(workspacesOf))].filter((id) => isVersionedUuid(id));
+  const [{ claimed, now, streamed }, cut] = await sendTogether(tx, [
+    () => claimEnvelopes(tx, envelopes, workspaces),
+    () => readCutEnvelopes(tx, envelopes),
+  ]);
+  return {
+    mine: deliveries.filter(({ id }) => claimed.has(id)),
+    left: new Map(cut.map(({ id, left }) => [id, new Set(left)])),
+    now,
+    streamed,
+  };
 }

@@ -2,7 +2,7 @@ import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import type { Pool } from '../../src/store/database.ts';
 import type { WorkerMetrics } from '../metrics.ts';
-import { cutEvenly } from './bisect.ts';
+import { type BisectionTerms, bisect, cutEvenly } from './bisect.ts';
 import {
   type BatchResult,
   createFailures,
@@ -16,7 +16,7 @@ import {
 import type { Delivery } from './open.ts';
 import { type HandedIn, PART_MS, type Part, turnsOf } from './parts.ts';
 import { reportRetry } from './report.ts';
-import { applyBisecting } from './run.ts';
+import { type Apply, transact } from './run.ts';
 import type { WorkItem } from './work-item.ts';
 
 const FIRST_RETRY_MS = 20;
@@ -185,4 +185,26 @@ function bisectionOf(
     const next = objects[objects.findIndex((object) => object?.id === last?.id) + 1];
     if (next) starts.add(next.id);
   }
+}
+
+/** What is known of objects that fail. */
+export type Suspicion = Omit<BisectionTerms, 'now' | 'until'>;
+
+/**
+ * The same by bisection: what one of the objects is to blame for ends as its dead letter, and the others take effect.
+ *
+ * @throws what is nobody's fault, or chance
+ */
+export function applyBisecting(
+  pool: Pool,
+  deliveries: Delivery[],
+  { suspicion, part }: { suspicion: Suspicion; part: Part },
+): Promise<BatchResult> {
+  const apply: Apply = async (tx, items, { now, until, streamed }) => {
+    const applied = await bisect(tx, items, { ...suspicion, now, until, ...(streamed && { streamed }) });
+    // What fails from here on is no object's doing.
+    suspicion.inHand([]);
+    return applied;
+  };
+  return transact(pool, deliveries, { apply, part });
 }

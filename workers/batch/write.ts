@@ -1,5 +1,13 @@
 import { namedIdentifiers } from '../../src/jobs/envelope.ts';
-import { insertAliases, moveAliases, renameAliases } from '../../src/store/aliases.ts';
+import {
+  deprecateExternalIds,
+  insertAliases,
+  moveAliases,
+  removeDeprecatedExternalIds,
+  renameAliases,
+  setExternalIds,
+} from '../../src/store/alternate-identifiers.ts';
+import { answersTo, sendNamed, sendTogether } from '../../src/store/connections.ts';
 import type { Connection } from '../../src/store/database.ts';
 import { forgetDeadLetters, handOverDeadLetters } from '../../src/store/dead-letters-of-users.ts';
 import { liesApart, readPlaces } from '../../src/store/distributed.ts';
@@ -20,11 +28,6 @@ import {
   recordEvents,
 } from '../../src/store/events.ts';
 import {
-  deprecateExternalIds,
-  removeDeprecatedExternalIds,
-  setExternalIds,
-} from '../../src/store/external-ids.ts';
-import {
   type MergePair,
   mergeProfiles,
   type ProfileKey,
@@ -32,6 +35,7 @@ import {
   recordMerges,
 } from '../../src/store/merges.ts';
 import { recordOutcomes } from '../../src/store/outcomes.ts';
+import { movePushTokens, upsertPushTokens } from '../../src/store/profile-attributes.ts';
 import {
   type CustomAttributesUpdate,
   insertProfiles,
@@ -42,9 +46,7 @@ import {
   updateProfiles,
 } from '../../src/store/profiles.ts';
 import { mergePurchaseSummaries, recordPurchases } from '../../src/store/purchases.ts';
-import { movePushTokens, upsertPushTokens } from '../../src/store/push-tokens.ts';
 import { recordEventsApart, recordPurchasesApart } from '../../src/store/record-apart.ts';
-import { answersTo, sendNamed, sendTogether } from '../../src/store/send-together.ts';
 import { type RecordedState, recordStateChanges } from '../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,

@@ -1,6 +1,7 @@
 import type { Fence } from '../../src/jobs/envelope.ts';
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
+import { holdSession } from '../../src/store/connections.ts';
 import type { Pool } from '../../src/store/database.ts';
 import {
   announceArrival,
@@ -10,7 +11,6 @@ import {
   parseFenceNews,
   readFence,
 } from '../../src/store/fences.ts';
-import { holdSession } from '../../src/store/held-session.ts';
 import type { WorkerMetrics } from '../metrics.ts';
 
 /** Milliseconds in which the other lanes of this process may come before the store is asked about the rest. */

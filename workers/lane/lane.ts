@@ -5,15 +5,13 @@ import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { WaitingError, Worker } from '../../src/queue/bullmq.ts';
 import { openLane, optionsOfLane, type QueueConnection } from '../../src/queue/connection.ts';
-import { laneName } from '../../src/queue/lanes.ts';
-import type { LayoutSettings } from '../../src/queue/shards.ts';
+import { type LayoutSettings, laneName } from '../../src/queue/lanes.ts';
 import { waitingIn } from '../../src/queue/waiting.ts';
 import { decodeEnvelope, READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
 import type { Coalescer } from '../batch/coalescer.ts';
 import { type Delivery, fenceOf, ledgerKey } from '../batch/open.ts';
 import type { Fences } from '../fence/fences.ts';
-import { createLooks } from './looks.ts';
-import { createOvertaking } from './overtaking.ts';
+import { createLooks, createOvertaking } from './overtaking.ts';
 import { createPrefetch, type WaitingEnvelope } from './prefetch.ts';
 
 /** BullMQ gives a job up for good that stalls more often than this; ours are never given up. */

@@ -1,10 +1,9 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { within } from '../../src/platform/lifecycle.ts';
-import { backOff } from '../../src/platform/poll.ts';
+import { backOff, createBackOff } from '../../src/platform/poll.ts';
 import { type Json, jsonBytesAtLeast } from '../../src/profile/json.ts';
 import type { Waiting } from '../../src/queue/waiting.ts';
 import { READS, versionOf, type WireEnvelope } from '../../src/queue/wire.ts';
-import { createBackOff } from './back-off.ts';
 
 /**
  * Objects, and bytes of their JSON text, that are enough for a transaction: more would only make everyone wait longer.

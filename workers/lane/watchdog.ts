@@ -3,8 +3,8 @@ import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { openLane, type QueueConnection } from '../../src/queue/connection.ts';
+import { shardOfLane } from '../../src/queue/lanes.ts';
 import { serverOfShard } from '../../src/queue/open-redis.ts';
-import { shardOfLane } from '../../src/queue/shards.ts';
 import { type Waiting, waitingIn } from '../../src/queue/waiting.ts';
 
 /** Looks, a lock duration apart, that see nothing happen until a lane counts as silent; after as many again the process ends. */

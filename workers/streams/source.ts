@@ -10,8 +10,7 @@ import {
   readLog,
   readNames,
 } from '../../src/store/stream-log.ts';
-import type { LogPlace } from '../../src/streams/destination.ts';
-import { envelopeOf, type Message, messageTypes } from '../../src/streams/message.ts';
+import { envelopeOf, type LogPlace, type Message, messageTypes } from '../../src/streams/destination.ts';
 
 /** Rows of the log that are read at once, while those before the last have fewer entries than are looked up at once. */
 const ROWS = 64;

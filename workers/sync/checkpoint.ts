@@ -2,8 +2,8 @@ import type { WatchApplied } from '../../src/queue/effects.ts';
 import { inPresentLanes } from '../../src/queue/installation.ts';
 import type { LaneEntry, LaneProducer } from '../../src/queue/lanes.ts';
 import { traceFlush } from '../../src/queue/spans.ts';
+import { sendTogether } from '../../src/store/connections.ts';
 import { inTransaction, type Pool } from '../../src/store/database.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
 import { addToBoundary, clearBoundary } from '../../src/store/sync-boundary.ts';
 import {
   addToOutbox,

@@ -1,5 +1,4 @@
-import type { IntegrationKind } from '../../src/integrations/definition.ts';
-import type { SourceRow } from '../../src/integrations/source.ts';
+import type { IntegrationKind, SourceRow } from '../../src/integrations/source.ts';
 import type { AcceptedObject } from '../../src/jobs/envelope.ts';
 import type { Caller } from '../../src/operations/operation.ts';
 import { createAccept } from '../../src/operations/track/accept.ts';

@@ -1,8 +1,12 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { charactersOf } from '../../src/integrations/columns.ts';
-import { decryptCredentials } from '../../src/integrations/definition.ts';
 import { openSource } from '../../src/integrations/open-source.ts';
-import type { Source, SourceOptions, SourceRow } from '../../src/integrations/source.ts';
+import {
+  decryptCredentials,
+  type Source,
+  type SourceOptions,
+  type SourceRow,
+} from '../../src/integrations/source.ts';
 import { newId } from '../../src/platform/ids.ts';
 import { poll, rest } from '../../src/platform/poll.ts';
 import { inSpan, type Span, tracing } from '../../src/platform/tracing.ts';

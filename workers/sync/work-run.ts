@@ -1,6 +1,6 @@
 import { SourceError } from '../../src/integrations/source.ts';
+import { grouped } from '../../src/platform/format.ts';
 import { messageOf } from '../../src/platform/log.ts';
-import { grouped } from '../../src/platform/numbers.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
 import { inTransaction } from '../../src/store/database.ts';
 import { findInOutbox } from '../../src/store/sync-chunks.ts';

@@ -1,15 +1,15 @@
 import type { Service } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { backOff, rest } from '../../src/platform/poll.ts';
+import { sendTogether } from '../../src/store/connections.ts';
 import { type Connection, inTransaction, type Pool } from '../../src/store/database.ts';
 import { forEachWorkspace, isDistributed } from '../../src/store/distributed.ts';
 import { eraseActivity, eraseHistories, eraseSlice } from '../../src/store/erasures.ts';
 import { mergeEventSummaries } from '../../src/store/events.ts';
 import { bringFailures, eraseFailures, strikeOffNames } from '../../src/store/failures-of-users.ts';
 import type { ProfileKey } from '../../src/store/merges.ts';
+import { movePushTokens } from '../../src/store/profile-attributes.ts';
 import { mergePurchaseSummaries } from '../../src/store/purchases.ts';
-import { movePushTokens } from '../../src/store/push-tokens.ts';
-import { sendTogether } from '../../src/store/send-together.ts';
 import {
   dropSettled,
   findKept,

@@ -5,7 +5,7 @@ import { type Service, within } from '../../src/platform/lifecycle.ts';
 import type { Log } from '../../src/platform/log.ts';
 import { poll } from '../../src/platform/poll.ts';
 import { openLanes, type QueueConnection } from '../../src/queue/connection.ts';
-import { everyShard, type LayoutSettings, laneCount, shardOfLane } from '../../src/queue/shards.ts';
+import { everyShard, type LayoutSettings, laneCount, shardOfLane } from '../../src/queue/lanes.ts';
 import { decodeEnvelope, type WireEnvelope } from '../../src/queue/wire.ts';
 import { forgetKeyUsage } from '../../src/store/api-keys.ts';
 import { forgetAudit } from '../../src/store/audit-list.ts';
@@ -14,10 +14,10 @@ import { analyzeGrown, type Pool } from '../../src/store/database.ts';
 import { ensurePartitions } from '../../src/store/events.ts';
 import { forgetArrivals } from '../../src/store/fences.ts';
 import { forgetKeys } from '../../src/store/idempotency-keys.ts';
-import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/invalid-phone-numbers.ts';
 import { forgetCutEnvelopes, forgetEnvelopes, readApplied } from '../../src/store/ledger.ts';
 import { forgetOutcomes } from '../../src/store/outcomes.ts';
 import { forgetSessions } from '../../src/store/sessions.ts';
+import { forgetInvalidNumbers, type InvalidNumbersCursor } from '../../src/store/suppression-lists.ts';
 import { fenceOf, ledgerKey } from '../batch/open.ts';
 
 /**

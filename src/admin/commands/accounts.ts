@@ -3,12 +3,11 @@ import { validate } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import type { Config } from '../../platform/config.ts';
 import type { Json } from '../../profile/json.ts';
+import { inviteAccount } from '../../store/credentials.ts';
 import type { Database } from '../../store/database.ts';
-import { inviteAccount } from '../../store/invitations.ts';
 import { parseBaseUrl } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { findCompanyId, withInstallation } from '../lookup.ts';
+import { commandLine, findCompanyId, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
 export function addAccounts(program: Command): void {

@@ -2,9 +2,8 @@ import type { Command } from 'commander';
 import { v7 } from 'uuid';
 import type { Company, Prisma } from '../../generated/prisma/client.ts';
 import { parseName, parseWorkspacePermissions } from '../arguments.ts';
-import { change } from '../audit.ts';
 import { addNoun, addVerb, refuseTaken } from '../command.ts';
-import { findCompany, findWorkspace, withInstallation } from '../lookup.ts';
+import { change, findCompany, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
 export function addCompanies(program: Command): void {

@@ -1,5 +1,5 @@
 import { type Command, CommanderError } from 'commander';
-import { ImportError } from '../../import/texts.ts';
+import { ImportError } from '../../import/unpack.ts';
 import { readConfig } from '../../platform/config.ts';
 import { parseCount } from '../arguments.ts';
 import { addVerb, Refusal } from '../command.ts';

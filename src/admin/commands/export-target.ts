@@ -4,8 +4,8 @@ import { type ObjectStore, ObjectStoreError, requireKey } from '../../object-sto
 import { accessBySettings, openObjectStore } from '../../object-store/open-object-store.ts';
 import { reachOfSources } from '../../platform/reach.ts';
 import { Refusal } from '../command.ts';
+import type { Installation } from '../installation.ts';
 import { readSecret, requireEndpoint, type SecretOptions } from '../integrations/source-options.ts';
-import type { Installation } from '../lookup.ts';
 
 export const formats = ['ndjson', 'parquet'] as const;
 

@@ -7,23 +7,22 @@ import { namesMany, type Opening, openInputs } from '../../import/open-inputs.ts
 import { type Layout, layouts } from '../../import/reader.ts';
 import { isSameFile, usualPath } from '../../import/refused-rows.ts';
 import type { RowOptions } from '../../import/rows.ts';
-import { ImportError } from '../../import/texts.ts';
+import { ImportError } from '../../import/unpack.ts';
 import { type VendorName, vendorFormats, vendorNames } from '../../import/vendor.ts';
 import type { BucketAccess } from '../../integrations/bucket-client.ts';
 import { reachOfSources } from '../../platform/reach.ts';
 import { addVerb, Refusal } from '../command.ts';
+import { findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import {
   addSecretOptions,
   readSecret,
   requireEndpoint,
   type SecretOptions,
 } from '../integrations/source-options.ts';
-import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
 import { printPage, type Row } from '../output.ts';
 import { showRows, showSteps } from '../progress.ts';
 import type { QueueContext } from '../queue.ts';
-import { columnsOf, describe } from './import-preview.ts';
-import { addImportRecords } from './import-records.ts';
+import { addImportRecords, columnsOf, describe } from './import-records.ts';
 
 /** First rows that a dry run shows. */
 const SHOWN = 5;

@@ -5,9 +5,8 @@ import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { findLinkUser, type Revoked, revokeLinks } from '../../store/preference-centers.ts';
 import { parseExternalId, parseId } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { findWorkspace, withInstallation } from '../lookup.ts';
+import { commandLine, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
 export function addPreferenceCenters(program: Command): void {

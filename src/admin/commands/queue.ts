@@ -3,11 +3,10 @@ import { settings } from '../../platform/config.ts';
 import { audited } from '../../store/audit.ts';
 import { readTotals } from '../../store/counters.ts';
 import { presentMembers, readSpread } from '../../store/installation.ts';
-import { confirmLosses, listLosses } from '../../store/queue-losses.ts';
+import { confirmLosses, listLosses } from '../../store/queue-shards.ts';
 import { parseCount } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, Refusal } from '../command.ts';
-import { withInstallation } from '../lookup.ts';
+import { commandLine, withInstallation } from '../installation.ts';
 import { printJson, printPage, printRow } from '../output.ts';
 
 /** Losses that are shown, the latest. */
@@ -93,7 +92,7 @@ async function change(
   { shards, wait, json }: { shards?: number; wait: number; json?: boolean },
 ): Promise<void> {
   // Loaded here alone: no other command but replay needs the queue.
-  const { changeLanes } = await import('../change-lanes.ts');
+  const { changeLanes } = await import('../queue.ts');
   await withInstallation(async (installation) => {
     const { before, after } = await changeLanes(installation, {
       ...{ lanes, shards, wait },

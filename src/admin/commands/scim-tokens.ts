@@ -4,9 +4,8 @@ import type { Prisma } from '../../generated/prisma/client.ts';
 import type { AuditEntry } from '../../store/audit.ts';
 import { newScimToken } from '../../store/credentials.ts';
 import { parseId, parseIpAllowlist, parseName, parseOrigin } from '../arguments.ts';
-import { change } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { findCompany, withInstallation } from '../lookup.ts';
+import { change, findCompany, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
 const KEEP = 'Keep the scim_token now: it is stored nowhere and cannot be shown again.';

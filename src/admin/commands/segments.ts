@@ -9,9 +9,8 @@ import type { Database } from '../../store/database.ts';
 import { listExports } from '../../store/segment-exports.ts';
 import { FIRST_ID, lookAtUsers } from '../../store/segments.ts';
 import { parseCount, parseId, parseName } from '../arguments.ts';
-import { change } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal, refuseTaken } from '../command.ts';
-import { findWorkspace, withInstallation } from '../lookup.ts';
+import { change, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, pageOf, printPage, printRow, type Row } from '../output.ts';
 
 /** Users of one statement: a few hundredths of a second, and others go on meanwhile. */

@@ -1,12 +1,11 @@
 import type { Command } from 'commander';
-import { rangesOf } from '../../platform/numbers.ts';
+import { rangesOf } from '../../platform/format.ts';
 import { rest } from '../../platform/poll.ts';
 import { SILENT_SECONDS, workersOf } from '../../store/processes.ts';
 import { parseCount } from '../arguments.ts';
 import { addVerb } from '../command.ts';
-import { type FleetNow, lookAtFleet } from '../doctor/fleet.ts';
-import { judgeStreams } from '../doctor/streams.ts';
-import { withInstallation } from '../lookup.ts';
+import { type FleetNow, judgeStreams, lookAtFleet } from '../doctor/fleet.ts';
+import { withInstallation } from '../installation.ts';
 import { printJson, type Row, table } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
 

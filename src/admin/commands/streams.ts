@@ -1,6 +1,6 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { v7 } from 'uuid';
-import { type Credentials, encryptCredentials, NoIntegrationKey } from '../../integrations/definition.ts';
+import { type Credentials, encryptCredentials, NoIntegrationKey } from '../../integrations/source.ts';
 import { integrationKeys } from '../../processes/secrets.ts';
 import type { Json } from '../../profile/json.ts';
 import { type AuditAction, audited } from '../../store/audit.ts';
@@ -18,9 +18,8 @@ import {
 import { DeliveryError } from '../../streams/destination.ts';
 import { openDestination, openingBy, placeOf } from '../../streams/open-destination.ts';
 import { parseName } from '../arguments.ts';
-import { commandLine } from '../audit.ts';
 import { addNoun, addVerb, Refusal, refuseTaken } from '../command.ts';
-import { findWorkspace, type Installation, withInstallation } from '../lookup.ts';
+import { commandLine, findWorkspace, type Installation, withInstallation } from '../installation.ts';
 import { printPage, printRow, type Row } from '../output.ts';
 import { addTargetOptions, readTarget, type TargetOptions } from './stream-targets.ts';
 

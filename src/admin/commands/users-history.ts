@@ -1,13 +1,13 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { normalizeEmail, normalizePhone } from '../../profile/addresses.ts';
+import { findByDeprecatedExternalId } from '../../store/alternate-identifiers.ts';
 import type { Database } from '../../store/database.ts';
-import { findByDeprecatedExternalId } from '../../store/external-ids.ts';
 import { findByExternalId } from '../../store/identifiers.ts';
 import { type HistoryRow, type HistorySubject, readHistory } from '../../store/subscription-history.ts';
 import { GLOBAL } from '../../store/subscription-states.ts';
 import { parseCount, parseExternalId } from '../arguments.ts';
 import { addVerb, Refusal } from '../command.ts';
-import { findWorkspace, withInstallation } from '../lookup.ts';
+import { findWorkspace, withInstallation } from '../installation.ts';
 import { pageOf, printPage, type Row } from '../output.ts';
 
 /** Adds the verb to the noun `users`. */

@@ -4,9 +4,8 @@ import type { AuditEntry } from '../../store/audit.ts';
 import { MAX_BLOCKED } from '../../store/blocked-external-ids.ts';
 import type { Database } from '../../store/database.ts';
 import { parseCount, parseExternalId, parseId, parseReason } from '../arguments.ts';
-import { change } from '../audit.ts';
 import { addNoun, addVerb, PENSTOCK, Refusal } from '../command.ts';
-import { findWorkspace, findWorkspaceId, withInstallation } from '../lookup.ts';
+import { change, findWorkspace, findWorkspaceId, withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
 import { addUsersHistory } from './users-history.ts';
 

@@ -1,9 +1,9 @@
 import type { Command } from 'commander';
-import { rangesOf } from '../../platform/numbers.ts';
+import { rangesOf } from '../../platform/format.ts';
 import { type SeenProcess, SILENT_SECONDS, unworkedLanes, workersOf } from '../../store/processes.ts';
 import { addVerb } from '../command.ts';
 import { type FleetNow, lookAtFleet } from '../doctor/fleet.ts';
-import { withInstallation } from '../lookup.ts';
+import { withInstallation } from '../installation.ts';
 import { printJson, type Row, table } from '../output.ts';
 import { withQueueConnection } from '../queue.ts';
 import { duration } from './status.ts';

@@ -3,11 +3,10 @@ import { v7 } from 'uuid';
 import type { Prisma } from '../../generated/prisma/client.ts';
 import { settings } from '../../platform/config.ts';
 import { readSpread } from '../../store/installation.ts';
-import { emptiestShard } from '../../store/workspace-shards.ts';
+import { emptiestShard } from '../../store/queue-shards.ts';
 import { parseCount, parseName } from '../arguments.ts';
-import { change } from '../audit.ts';
 import { addNoun, addVerb, refuseTaken } from '../command.ts';
-import { findCompany, findWorkspace, withInstallation } from '../lookup.ts';
+import { change, findCompany, findWorkspace, withInstallation } from '../installation.ts';
 import { addList, printRow, type Row } from '../output.ts';
 
 /** Seconds that a move waits for a moment at which little of the workspace waits. */

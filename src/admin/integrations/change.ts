@@ -3,15 +3,16 @@ import {
   decryptCredentials,
   encryptCredentials,
   type IntegrationKind,
-} from '../../integrations/definition.ts';
-import { type SourceColumn, SourceError } from '../../integrations/source.ts';
+  type SourceColumn,
+  SourceError,
+} from '../../integrations/source.ts';
 import { reachOfSources } from '../../platform/reach.ts';
 import { integrationKeys } from '../../processes/secrets.ts';
 import { audited } from '../../store/audit.ts';
 import { deleteIfIdle, type SelectedIntegration } from '../../store/integrations.ts';
-import * as audit from '../audit.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
-import { type Installation, withInstallation } from '../lookup.ts';
+import * as audit from '../installation.ts';
+import { type Installation, withInstallation } from '../installation.ts';
 import { printJson, printRow } from '../output.ts';
 import { trySource } from './create.ts';
 import { findIntegration, longRow, sourceOf } from './runs.ts';

@@ -1,15 +1,14 @@
 import { setTimeout as sleep } from 'node:timers/promises';
 import { v7, validate } from 'uuid';
-import type { SourceDefinition } from '../../integrations/definition.ts';
 import { nextRun } from '../../integrations/schedule.ts';
+import type { SourceDefinition } from '../../integrations/source.ts';
 import { type AuditEntry, audited } from '../../store/audit.ts';
 import type { Database } from '../../store/database.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
 import { type SelectedRun, selectRowErrors, selectRuns } from '../../store/sync-lists.ts';
 import { cancelRun, startRun } from '../../store/sync-runs.ts';
-import { commandLine } from '../audit.ts';
 import { PENSTOCK, Refusal } from '../command.ts';
-import { findWorkspaceId, type Installation, withInstallation } from '../lookup.ts';
+import { commandLine, findWorkspaceId, type Installation, withInstallation } from '../installation.ts';
 import { pageOf, printPage, printRow, type Row } from '../output.ts';
 
 /** Enough to say where they are. */

@@ -9,7 +9,7 @@ import {
   type FileFormat,
   fileFormats,
   type SourceDefinition,
-} from '../../integrations/definition.ts';
+} from '../../integrations/source.ts';
 import { parseCount } from '../arguments.ts';
 import { describeFailure, Refusal } from '../command.ts';
 

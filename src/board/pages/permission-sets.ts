@@ -1,6 +1,6 @@
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { isUuid } from '../../profile/values.ts';
-import { workspacePermissions } from '../../schemas/scim-permissions.ts';
+import { workspacePermissions } from '../../schemas/permissions.ts';
 import { storable } from '../../store/database.ts';
 import {
   changePermissionSet,

@@ -1,6 +1,6 @@
+import { grouped } from '../../platform/format.ts';
 import { type Html, html, type Part } from '../../platform/html.ts';
 import { newId } from '../../platform/ids.ts';
-import { grouped } from '../../platform/numbers.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type AuditAction, type AuditEntry, audited, recordAudit } from '../../store/audit.ts';
 import {

@@ -1,6 +1,6 @@
 import { nextRun } from '../../integrations/schedule.ts';
+import { grouped } from '../../platform/format.ts';
 import { html, type Part } from '../../platform/html.ts';
-import { grouped } from '../../platform/numbers.ts';
 import { isUuid } from '../../profile/values.ts';
 import { type SelectedIntegration, selectIntegrations } from '../../store/integrations.ts';
 import type { SelectedRun } from '../../store/sync-lists.ts';

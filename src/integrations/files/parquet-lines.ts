@@ -8,11 +8,11 @@ import type {
   DuckDBStructType,
   DuckDBType,
 } from '@duckdb/node-api';
-import { type Watcher, watchedStep } from '../../platform/steps.ts';
+import { type Watcher, watchedStep } from '../../platform/files.ts';
 import type { DuckDbModule } from '../duckdb.ts';
 import { SourceError } from '../source.ts';
+import { literal, loadDuckDb, openDuckDb, toSourceError } from './duckdb.ts';
 import { refuseBrotli } from './parquet.ts';
-import { literal, loadDuckDb, openDuckDb, toSourceError } from './part.ts';
 import { createScratch } from './scratch.ts';
 
 /** A Parquet file as lines of JSON, an object for each row, in their order. */

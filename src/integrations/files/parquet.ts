@@ -1,8 +1,8 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { findColumns, type KnownColumn, requireUpdatedAt } from '../columns.ts';
 import { type SourceColumn, SourceError } from '../source.ts';
+import { type FormatReader, literal, type Part, timeOfText } from './duckdb.ts';
 import type { InputFile } from './input.ts';
-import { type FormatReader, literal, type Part, timeOfText } from './part.ts';
 
 /** Parquet files: one part, columns by name; a file that lacks one has null there. */
 export const parquet: FormatReader = {

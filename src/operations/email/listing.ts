@@ -1,14 +1,14 @@
 import { BadRequest } from '../../errors.ts';
-import type { AcceptedEmailChange } from '../../jobs/payloads.ts';
+import type { AcceptedEmailChange } from '../../jobs/envelope.ts';
 import { normalizeEmail } from '../../profile/addresses.ts';
 import { emailOf, isGiven } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';
 import { parseTime, toIso } from '../../profile/time.ts';
 import type { Schema } from '../../schemas/compile.ts';
-import type { Page } from '../../store/email-listing.ts';
+import type { Page } from '../../store/suppression-lists.ts';
 import { countedReply, email, judge, planOf, refusal, requiredElements } from '../identity/elements.ts';
 import type { Plan, QueuedOperation } from '../operation.ts';
-import { count, listOrOne, READ_BACK_WITHIN, readOffset, readWholeNumber } from '../subscription/asked.ts';
+import { count, listOrOne, READ_BACK_WITHIN, readOffset, readWholeNumber } from '../subscription/states.ts';
 
 const FIELD = 'email';
 

@@ -1,5 +1,5 @@
 import { ApiError, BadRequest, type ErrorName, type Rejection } from '../../errors.ts';
-import type { IdentityObject, SubscriptionObject } from '../../jobs/payloads.ts';
+import type { IdentityObject, SubscriptionObject } from '../../jobs/envelope.ts';
 import { newId } from '../../platform/ids.ts';
 import { prioritizations } from '../../profile/identifier.ts';
 import type { Json } from '../../profile/json.ts';

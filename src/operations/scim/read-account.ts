@@ -8,7 +8,7 @@ import {
   departments,
   teamPermissions,
   workspacePermissions,
-} from '../../schemas/scim-permissions.ts';
+} from '../../schemas/permissions.ts';
 import { findNamed, findTeams, type NamedRow } from '../../store/accounts.ts';
 import type { Database } from '../../store/database.ts';
 import { invalid } from './messages.ts';

@@ -3,8 +3,11 @@ import { newId } from '../../../src/platform/ids.ts';
 import { blockIfDummies, findCrowdedProfiles } from '../../../src/store/blocked-external-ids.ts';
 import { countLanes, countUsage, readTotals, readUsageToday } from '../../../src/store/counters.ts';
 import {
+  countLetters,
   discardDeadLetters,
+  listLetters,
   mendDeadLetter,
+  pagesOfLetters,
   readLetter,
   selectClosed,
 } from '../../../src/store/dead-letter-actions.ts';
@@ -17,7 +20,6 @@ import {
   selectDeadLetters,
   selectLatestWaiting,
 } from '../../../src/store/dead-letters.ts';
-import { insertDeadLetters } from '../../../src/store/failed-objects.ts';
 import { announceArrival, forgetArrivals, openFence, readFence } from '../../../src/store/fences.ts';
 import {
   endLease,
@@ -41,8 +43,12 @@ import {
   recordWhole,
   releaseEnvelopes,
 } from '../../../src/store/ledger.ts';
-import { countLetters, listLetters, pagesOfLetters } from '../../../src/store/letter-lists.ts';
-import { forgetOutcomes, readOutcomes, recordOutcomes } from '../../../src/store/outcomes.ts';
+import {
+  forgetOutcomes,
+  insertDeadLetters,
+  readOutcomes,
+  recordOutcomes,
+} from '../../../src/store/outcomes.ts';
 import type { Asking } from './asking.ts';
 
 /** What is kept of requests and envelopes, of their repeats and of what went wrong. */

@@ -1,8 +1,12 @@
 import { readDefinition } from '../../../src/profile/segment.ts';
-import { readActivity } from '../../../src/store/export-activity.ts';
-import { findKept, findOwners } from '../../../src/store/export-owners.ts';
-import { readEmailStates, readGroupStates } from '../../../src/store/export-states.ts';
-import { estimateRows } from '../../../src/store/row-estimates.ts';
+import {
+  estimateRows,
+  findKept,
+  findOwners,
+  readActivity,
+  readEmailStates,
+  readGroupStates,
+} from '../../../src/store/bulk-export.ts';
 import type { Asking } from './asking.ts';
 
 const NIL = '00000000-0000-0000-0000-000000000000';

@@ -1,5 +1,11 @@
 import { newId } from '../../../src/platform/ids.ts';
-import { moveAliases, renameAliases } from '../../../src/store/aliases.ts';
+import {
+  deprecateExternalIds,
+  moveAliases,
+  removeDeprecatedExternalIds,
+  renameAliases,
+  setExternalIds,
+} from '../../../src/store/alternate-identifiers.ts';
 import { forgetDeadLetters, handOverDeadLetters } from '../../../src/store/dead-letters-of-users.ts';
 import { dropUnheldAddresses } from '../../../src/store/email-addresses.ts';
 import {
@@ -11,22 +17,17 @@ import {
   recordDeletes,
 } from '../../../src/store/erasures.ts';
 import { mergeAppSummaries, mergeEventSummaries } from '../../../src/store/events.ts';
-import {
-  deprecateExternalIds,
-  removeDeprecatedExternalIds,
-  setExternalIds,
-} from '../../../src/store/external-ids.ts';
 import { bringFailures, eraseFailures, strikeOffNames } from '../../../src/store/failures-of-users.ts';
+import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
+import { movePushTokens } from '../../../src/store/profile-attributes.ts';
+import { removeProfiles } from '../../../src/store/profiles.ts';
+import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
 import {
   forgetInvalidNumbers,
   listInvalidNumbers,
   markInvalidNumbers,
   removeInvalidNumbers,
-} from '../../../src/store/invalid-phone-numbers.ts';
-import { mergeProfiles, recordMerges } from '../../../src/store/merges.ts';
-import { removeProfiles } from '../../../src/store/profiles.ts';
-import { mergePurchaseSummaries } from '../../../src/store/purchases.ts';
-import { movePushTokens } from '../../../src/store/push-tokens.ts';
+} from '../../../src/store/suppression-lists.ts';
 import {
   dropSettled,
   findKept,

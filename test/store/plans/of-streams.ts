@@ -1,4 +1,5 @@
 import { newId } from '../../../src/platform/ids.ts';
+import { watchHorizon } from '../../../src/store/horizon.ts';
 import {
   endExport,
   finishExport,
@@ -22,7 +23,6 @@ import {
   replayFrom,
   setDestinationState,
 } from '../../../src/store/stream-destinations.ts';
-import { watchHorizon } from '../../../src/store/stream-horizon.ts';
 import {
   advanceDestination,
   giveBackDestination,

@@ -6,7 +6,6 @@ import {
   setHardBounces,
   takeEmailStates,
 } from '../../../src/store/email-addresses.ts';
-import { findHeldEmails, listEmails, readAddressStates } from '../../../src/store/email-listing.ts';
 import { readHistory, recordStateChanges } from '../../../src/store/subscription-history.ts';
 import {
   dropSubscriptionStates,
@@ -16,6 +15,7 @@ import {
   setSubscriptionStates,
   takeSubscriptionStates,
 } from '../../../src/store/subscription-states.ts';
+import { findHeldEmails, listEmails, readAddressStates } from '../../../src/store/suppression-lists.ts';
 import type { Asking } from './asking.ts';
 
 export const ofSubscriptions: Asking = (store, { workspaceId, users, group }) => {

@@ -2,11 +2,17 @@ import { newId } from '../../../src/platform/ids.ts';
 import { JsonText } from '../../../src/profile/json.ts';
 import { readDefinition } from '../../../src/profile/segment.ts';
 import { listNames, readSeries } from '../../../src/store/activity-series.ts';
-import { findAliasLabels, findByAlias, insertAliases } from '../../../src/store/aliases.ts';
+import {
+  countDeprecated,
+  findAliasLabels,
+  findByAlias,
+  findByDeprecatedExternalId,
+  insertAliases,
+} from '../../../src/store/alternate-identifiers.ts';
+import { inSnapshot } from '../../../src/store/connections.ts';
 import { recordEvents } from '../../../src/store/events.ts';
 import { readProfiles } from '../../../src/store/export.ts';
 import { findExported } from '../../../src/store/export-lookup.ts';
-import { countDeprecated, findByDeprecatedExternalId } from '../../../src/store/external-ids.ts';
 import {
   findByEmail,
   findByExternalId,
@@ -15,8 +21,12 @@ import {
   findCandidates,
   findIdsByExternalId,
 } from '../../../src/store/identifiers.ts';
-import { readLargeAttributes } from '../../../src/store/large-attributes.ts';
 import { findKeptProfile, findLinkUser, revokeLinks } from '../../../src/store/preference-centers.ts';
+import {
+  findPushTokens,
+  readLargeAttributes,
+  upsertPushTokens,
+} from '../../../src/store/profile-attributes.ts';
 import { newestUsers, searchUsers } from '../../../src/store/profile-search.ts';
 import {
   insertProfiles,
@@ -25,7 +35,6 @@ import {
   updateProfiles,
 } from '../../../src/store/profiles.ts';
 import { recordPurchases } from '../../../src/store/purchases.ts';
-import { findPushTokens, upsertPushTokens } from '../../../src/store/push-tokens.ts';
 import {
   archiveSegment,
   createSegment,
@@ -36,7 +45,6 @@ import {
   lookAtUsers,
   updateSegment,
 } from '../../../src/store/segments.ts';
-import { inSnapshot } from '../../../src/store/snapshot.ts';
 import {
   readTimeline,
   selectLettersOfUser,

@@ -55,7 +55,16 @@ import {
   leaveFleet,
   listProcesses,
 } from '../../../src/store/processes.ts';
-import { confirmLosses, listLosses, tellLoss } from '../../../src/store/queue-losses.ts';
+import {
+  confirmLosses,
+  countByShard,
+  findHomes,
+  leaveShards,
+  listLosses,
+  recordHome,
+  tellLoss,
+} from '../../../src/store/queue-shards.ts';
+import { findTokenBucket, keepTokenBuckets } from '../../../src/store/rate-limits.ts';
 import {
   accountsByEmail,
   beginSession,
@@ -66,8 +75,6 @@ import {
   listSessions,
   touchSession,
 } from '../../../src/store/sessions.ts';
-import { findTokenBucket, keepTokenBuckets } from '../../../src/store/token-buckets.ts';
-import { countByShard, findHomes, leaveShards, recordHome } from '../../../src/store/workspace-shards.ts';
 import type { Asking } from './asking.ts';
 
 const member = { id: newId(), name: 'web', host: 'host', pid: 1 };

@@ -1,6 +1,6 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import path from 'node:path';
-import { packageRoot } from '../../../src/platform/package-root.ts';
+import { packageRoot } from '../../../src/platform/files.ts';
 
 /** What is sent to a distributed Postgres alone: see test/store/distributed-statements.test.ts. */
 const distributedAlone = [
@@ -16,8 +16,8 @@ const onNodes: Record<string, string> = {
   'distributed.ts prepare': 'sets the session',
   'distributed.ts readPlaces': 'reads where sequences stand',
   'distributed.ts takePlace': 'writes one row, of the workspace that it is given',
-  'stream-horizon.ts lookApart': 'reads where a sequence stands',
-  'node-transactions.ts ask': 'asks nodes for their transactions',
+  'horizon.ts lookApart': 'reads where a sequence stands',
+  'horizon.ts ask': 'asks nodes for their transactions',
   'distribute.ts requireCitus': 'asks what there is to distribute over',
   'distribute.ts requireRoom': 'asks nodes for a setting',
   'distribute.ts setNodes': 'sets the databases of nodes',
@@ -35,7 +35,7 @@ const apart: Record<string, string> = {
   'migrations.ts applyOnce': 'makes the tables, once a release, before anything runs',
   'migrations.ts WholeScripts': 'makes the tables, once a release, before anything runs',
   'database.ts inTransaction': 'begins and ends transactions',
-  'held-session.ts keepBeating': 'asks for nothing',
+  'connections.ts keepBeating': 'asks for nothing',
   'activity-series.ts recountSeries': 'is told to by hand, and reads everything on purpose',
   'partitions.ts detachPartition': 'takes a partition out of its table, behind which nobody waits for long',
   'partitions.ts countDetached':

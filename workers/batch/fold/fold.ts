@@ -3,10 +3,10 @@ import {
   type AcceptedAttributes,
   type AcceptedEvent,
   type AcceptedPurchase,
+  type IdentityObject,
   namedIdentifiers,
   type TrackObject,
 } from '../../../src/jobs/envelope.ts';
-import type { IdentityObject } from '../../../src/jobs/payloads.ts';
 import { type Identifier, isAddress } from '../../../src/profile/identifier.ts';
 import { identifierKey, laneOf } from '../../../src/queue/lanes.ts';
 import type { Changes } from '../changes.ts';

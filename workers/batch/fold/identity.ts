@@ -7,7 +7,7 @@ import type {
   AcceptedRemove,
   AcceptedRename,
   IdentityObject,
-} from '../../../src/jobs/payloads.ts';
+} from '../../../src/jobs/envelope.ts';
 import { MAX_CUSTOM_BYTES } from '../../../src/profile/custom-values.ts';
 import { MAX_ALIASES, MAX_DEPRECATED } from '../../../src/store/merges.ts';
 import type { Changes, FoldedIdentity } from '../changes.ts';

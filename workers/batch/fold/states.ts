@@ -2,14 +2,13 @@ import type {
   AcceptedEmailChange,
   AcceptedGroupState,
   SubscriptionObject,
-} from '../../../src/jobs/payloads.ts';
+} from '../../../src/jobs/envelope.ts';
 import type { StandardAttributes } from '../../../src/profile/attribute-rule.ts';
 import { type Address, isAddress } from '../../../src/profile/identifier.ts';
 import { GLOBAL, type Group } from '../../../src/store/subscription-states.ts';
-import type { Changes } from '../changes.ts';
+import type { Changes, States, Subject } from '../changes.ts';
 import type { LoadedProfile } from '../loaded-profile.ts';
 import { tooManyHolders } from '../profiles.ts';
-import type { States, Subject } from '../states.ts';
 import { RELOAD, scoped, type WorkItem } from '../work-item.ts';
 
 type Moving = Pick<Changes, 'profiles' | 'states'>;

@@ -1,0 +1,186 @@
+import type { Pool } from './database.ts';
+import { type QueueLoss, SILENCE_MS } from './installation.ts';
+
+/** The shard of a workspace, after so many moves. */
+export interface Home {
+  shard: number;
+  moves: number;
+}
+
+const find = `
+  select workspaces.id, workspaces.shard, workspaces.shard_moves as moves
+  from workspaces
+  where workspaces.id = any ($1::uuid[])`;
+
+/** By workspace; those that are none are absent. */
+export async function findHomes(pool: Pick<Pool, 'query'>, ids: string[]): Promise<Map<string, Home>> {
+  const asked = { name: 'find-homes', text: find, values: [ids] };
+  const { rows } = await pool.query<Home & { id: string }>(asked);
+  return new Map(rows.map(({ id, ...home }) => [id, home]));
+}
+
+const move = `
+  update workspaces
+     set shard = $2::integer, shard_moves = $3::integer
+   where workspaces.id = $1::uuid
+     and workspaces.shard_moves < $3::integer`;
+
+/** Writes down where a workspace has moved; of one that has moved again since, nothing. */
+export async function recordHome(
+  pool: Pick<Pool, 'query'>,
+  id: string,
+  { shard, moves }: Home,
+): Promise<void> {
+  await pool.query({ name: 'record-home', text: move, values: [id, shard, moves] });
+}
+
+const count = `
+  select workspaces.shard, count(*)::integer as workspaces
+  from workspaces
+  group by workspaces.shard
+  order by workspaces.shard`;
+
+/** Workspaces by shard; shards without any are absent. */
+export async function countByShard(pool: Pick<Pool, 'query'>): Promise<Map<number, number>> {
+  const { rows } = await pool.query<{ shard: number; workspaces: number }>(count);
+  return new Map(rows.map(({ shard, workspaces }) => [shard, workspaces]));
+}
+
+const leave = `
+  with emptied as (
+    select workspaces.id, row_number() over (order by workspaces.id) as place
+    from workspaces
+    where workspaces.shard >= $1::integer
+  )
+  update workspaces
+     set shard = (emptied.place % $1::integer)::integer, shard_moves = workspaces.shard_moves + 1
+    from emptied
+   where workspaces.id = emptied.id`;
+
+/** Spreads the workspaces of shards that are to go over those that stay; only where no lane holds anything. @returns how many */
+export async function leaveShards(pool: Pick<Pool, 'query'>, shards: number): Promise<number> {
+  const { rowCount } = await pool.query(leave, [shards]);
+  return rowCount ?? 0;
+}
+
+/** The one that has fewest workspaces, of several the first. */
+export async function emptiestShard(pool: Pick<Pool, 'query'>, shards: number): Promise<number> {
+  if (shards === 1) return 0;
+  const counts = await countByShard(pool);
+  const all = Array.from({ length: shards }, (_, shard) => counts.get(shard) ?? 0);
+  return all.indexOf(Math.min(...all));
+}
+
+/** Less than what the installation knew. */
+interface Missing {
+  found: QueueLoss['found'];
+  mark: string;
+  additions: number;
+  /** The most that the process itself has seen. */
+  known: number;
+  /** Its name. */
+  by: string;
+}
+
+/** Nobody who could have added anything since the last look is left: it was drained then, and they have taken leave. */
+const tellIn = (table: 'installation' | 'queue_shards') => `
+  with before as (
+    select queue.* from ${table} as queue
+    where queue.generation = $1::integer${table === 'queue_shards' ? ' and queue.shard = $8::integer' : ''}
+    for update
+  ), told as (
+    insert into queue_losses (found, additions_known, additions_found, accepted_from, accepted_until, noticed_by, shard)
+    select $2::text, greatest(before.additions, $5::bigint), $4::bigint, before.waiting_since,
+           statement_timestamp(), $6::text, $8::integer
+    from before
+    where not before.drained
+       or exists (
+         select from members
+          where members.joined_at <= before.looked_at
+            and members.seen_at > before.looked_at - make_interval(secs => $7::integer))
+    returning queue_losses.id
+  )
+  update ${table} as queue
+     set generation = queue.generation + 1,
+         mark = $3::text,
+         additions = $4::bigint,
+         looked_at = statement_timestamp(),
+         waiting_since = statement_timestamp(),
+         drained = false
+    from before
+   where ${table === 'queue_shards' ? 'queue.shard = before.shard' : 'queue.only_row = before.only_row'}
+  returning (select count(*)::integer from told) as told`;
+
+const tell = tellIn('installation');
+const tellShard = tellIn('queue_shards');
+
+/**
+ * Writes down that the queue has lost something, once for all processes; what it is now counts from here on.
+ *
+ * @returns false when nothing can have been lost, since the queue was drained and everybody had left; undefined when
+ *   somebody else has written it down
+ */
+export async function tellLoss(
+  pool: Pool,
+  generation: number,
+  missing: Missing & { shard?: number },
+): Promise<boolean | undefined> {
+  const { found, mark, additions, known, by, shard = 0 } = missing;
+  const values = [generation, found, mark, additions, known, by, SILENCE_MS / 1000, shard];
+  const asked =
+    shard === 0
+      ? { name: 'tell-loss', text: tell, values }
+      : { name: 'tell-shard-loss', text: tellShard, values };
+  const { rows } = await pool.query<{ told: number }>(asked);
+  return rows[0] && rows[0].told > 0;
+}
+
+const confirm = `
+  update queue_losses
+     set confirmed_at = statement_timestamp()
+   where queue_losses.id <= $1::integer
+     and queue_losses.confirmed_at is null
+  returning queue_losses.id`;
+
+/** Ends the message about a loss and about those before it. @returns how many nobody had confirmed */
+export async function confirmLosses(pool: Pick<Pool, 'query'>, upTo: number): Promise<number> {
+  const { rowCount } = await pool.query(confirm, [upTo]);
+  return rowCount ?? 0;
+}
+
+/** One loss, as it was written down. */
+interface WrittenLoss {
+  id: number;
+  found: QueueLoss['found'];
+  shard: number;
+  accepted_from: string;
+  accepted_until: string;
+  additions_known: number;
+  additions_found: number;
+  noticed_by: string;
+  confirmed_at: string | null;
+}
+
+const list = `
+  select queue_losses.id, queue_losses.found, queue_losses.shard, queue_losses.accepted_from, queue_losses.accepted_until,
+         queue_losses.additions_known, queue_losses.additions_found, queue_losses.noticed_by,
+         queue_losses.confirmed_at
+  from queue_losses
+  order by queue_losses.id desc
+  limit $1::integer`;
+
+/** The latest first. */
+export async function listLosses(pool: Pick<Pool, 'query'>, limit: number): Promise<WrittenLoss[]> {
+  type Row = Omit<WrittenLoss, 'accepted_from' | 'accepted_until' | 'confirmed_at'> & {
+    accepted_from: Date;
+    accepted_until: Date;
+    confirmed_at: Date | null;
+  };
+  const { rows } = await pool.query<Row>(list, [limit]);
+  return rows.map((row) => ({
+    ...row,
+    accepted_from: row.accepted_from.toISOString(),
+    accepted_until: row.accepted_until.toISOString(),
+    confirmed_at: row.confirmed_at?.toISOString() ?? null,
+  }));
+}
