@@ -2,7 +2,14 @@ import { createHash } from 'node:crypto';
 import { createReadStream } from 'node:fs';
 import path from 'node:path';
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { type DuckDbModule, importDuckDb } from '../integrations/duckdb.ts';
+import {
+  type DuckDbModule,
+  identifier,
+  importDuckDb,
+  isInBrotli,
+  literal,
+  openDuckDb,
+} from '../integrations/duckdb.ts';
 
 /** `json` is a text that holds JSON; times are kept to the microsecond, in UTC. */
 export type ParquetType =
@@ -26,12 +33,6 @@ export interface ParquetColumn {
  */
 export type ParquetRow = Record<string, unknown>;
 
-/**
- * What DuckDB keeps in memory at most; the rest lies on the disk, beside the file. It handles 2048 rows at a time, which
- * have to fit: 200 MB for rows of 100 KB.
- */
-const MEMORY = '1GiB';
-
 /** A Parquet file that cannot be written or read. The message names the file, and the row and the field where it is one. */
 export class ParquetError extends Error {
   override name = 'ParquetError';
@@ -41,64 +42,34 @@ export class ParquetError extends Error {
 export const loadDuckDb = (): Promise<DuckDbModule> =>
   importDuckDb((message, options) => new ParquetError(message, options));
 
-interface DuckDb {
+/** A connection to a DuckDB, and what it is of. */
+interface Connected {
   connection: DuckDBConnection;
   duckDb: DuckDbModule;
   close(): void;
 }
 
 /**
- * A DuckDB that reaches one folder, loads no extension, and takes no more memory than it is allowed.
+ * A DuckDB that reaches one folder.
  * @param folder holds the files that are read and written, and what does not fit into the memory
  * @param database a file of that folder in which tables lie; absent: in memory
  */
-export async function openDuckDb({
-  folder,
-  database = ':memory:',
-}: {
-  folder: string;
-  database?: string;
-}): Promise<DuckDb> {
+export async function connectIn(folder: string, database?: string): Promise<Connected> {
   const duckDb = await loadDuckDb();
-  const instance = await duckDb.DuckDBInstance.create(database);
-  const connection = await instance.connect();
-  function close() {
-    connection.closeSync();
-    instance.closeSync();
-  }
-  try {
-    // The order counts: nothing can be set once external access is off and the configuration locked.
-    for (const setting of [
-      'threads = 1',
-      `memory_limit = '${MEMORY}'`,
-      `temp_directory = ${literal(path.join(folder, 'spill'))}`,
-      `extension_directory = ${literal(path.join(folder, 'extensions'))}`,
-      'autoinstall_known_extensions = false',
-      'autoload_known_extensions = false',
-      'allow_community_extensions = false',
-      'allow_persistent_secrets = false',
-      // With one thread rows keep their order all the same; row groups may then be bounded by bytes.
-      'preserve_insertion_order = false',
-      "TimeZone = 'UTC'",
-      `allowed_directories = [${literal(folder)}]`,
-      'enable_external_access = false',
-      'lock_configuration = true',
-    ]) {
-      await connection.run(`set ${setting}`);
-    }
-  } catch (error) {
-    close();
-    throw error;
-  }
-  return { connection, duckDb, close };
-}
-
-export function literal(text: string): string {
-  return `'${text.replaceAll("'", "''")}'`;
-}
-
-export function identifier(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`;
+  const { connect, close } = await openDuckDb(
+    duckDb,
+    { path: folder, inputs: folder },
+    { ...(database !== undefined && { database }) },
+  );
+  const connection = await connect();
+  return {
+    connection,
+    duckDb,
+    close() {
+      connection.closeSync();
+      close();
+    },
+  };
 }
 
 /** @returns what names the file; behind the first paragraph, DuckDB advises whoever writes the statement */
@@ -184,9 +155,10 @@ function asText(column: string, type: ParquetColumn['type']): string {
 }
 
 async function* readChunks(file: string, statement: string): AsyncGenerator<(string | null)[][]> {
-  const { connection, close } = await openDuckDb({ folder: path.dirname(file) });
+  const { connection, close } = await connectIn(path.dirname(file));
   try {
-    await refuseBrotli(connection, file);
+    if (await isInBrotli(connection, file))
+      throw new ParquetError(`${file}: it is compressed with Brotli, which is not read`);
     const result = await connection.stream(statement);
     for (let chunk = await result.fetchChunk(); chunk?.rowCount; chunk = await result.fetchChunk()) {
       yield chunk.getRows() as (string | null)[][];
@@ -196,13 +168,4 @@ async function* readChunks(file: string, statement: string): AsyncGenerator<(str
   } finally {
     close();
   }
-}
-
-/** Its decoder writes where it must not (CVE-2026-111497). The footer names the codec, and is not packed. */
-async function refuseBrotli(connection: DuckDBConnection, file: string): Promise<void> {
-  const packed = await connection.runAndReadAll(
-    `select 1 from parquet_metadata(${literal(file)}) where compression = 'BROTLI' limit 1`,
-  );
-  if (packed.currentRowCount > 0)
-    throw new ParquetError(`${file}: it is compressed with Brotli, which is not read`);
 }

@@ -2,12 +2,10 @@ import { link, mkdtemp, rm, stat } from 'node:fs/promises';
 import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBAppender } from '@duckdb/node-api';
-import type { DuckDbModule } from '../integrations/duckdb.ts';
+import { type DuckDbModule, identifier, literal } from '../integrations/duckdb.ts';
 import { uuidOf } from '../profile/values.ts';
 import {
-  identifier,
-  literal,
-  openDuckDb,
+  connectIn,
   type ParquetColumn,
   ParquetError,
   type ParquetRow,
@@ -70,7 +68,7 @@ async function collect(
   { folder, whole }: { folder: string; whole: string },
 ): Promise<number> {
   const { columns, compression = 'zstd', signal } = options;
-  const { connection, duckDb, close } = await openDuckDb({ folder, database: path.join(folder, 'rows.db') });
+  const { connection, duckDb, close } = await connectIn(folder, path.join(folder, 'rows.db'));
   try {
     const declared = columns.map(({ name, type }) => `${identifier(name)} ${sqlType(type)}`);
     await connection.run(`create table given (${declared.join(', ')})`);

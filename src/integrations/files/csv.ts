@@ -3,9 +3,10 @@ import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
 import { brokenRow, findColumns, type KnownColumn, requireUpdatedAt } from '../columns.ts';
 import { createRecordScanner } from '../csv-scanner.ts';
+import { literal } from '../duckdb.ts';
 import { SourceError, type SourceRow } from '../source.ts';
-import { type FormatReader, literal, type Part, readRejects, timeOfText } from './duckdb.ts';
 import type { InputFile } from './input.ts';
+import { type FormatReader, type Part, readRejects, timeOfText } from './part.ts';
 import type { Scratch } from './scratch.ts';
 
 /**

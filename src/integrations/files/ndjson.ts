@@ -1,8 +1,9 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { findColumns, type KnownColumn, knownNames, requireUpdatedAt } from '../columns.ts';
+import { literal } from '../duckdb.ts';
 import { KEEP_REJECTS, MOST_LINE_BYTES, PASS_OVER_REJECTS } from './csv.ts';
-import { type FormatReader, literal, nameAll, type Part, readRejects, timeOfText } from './duckdb.ts';
 import type { InputFile } from './input.ts';
+import { type FormatReader, nameAll, type Part, readRejects, timeOfText } from './part.ts';
 
 /**
  * NDJSON files: an object on each line. Lines are read as texts and taken apart one by one, so that one that is no JSON

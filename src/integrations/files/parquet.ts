@@ -1,8 +1,9 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
 import { findColumns, type KnownColumn, requireUpdatedAt } from '../columns.ts';
+import { identifier, isInBrotli, literal } from '../duckdb.ts';
 import { type SourceColumn, SourceError } from '../source.ts';
-import { type FormatReader, literal, type Part, timeOfText } from './duckdb.ts';
 import type { InputFile } from './input.ts';
+import { type FormatReader, type Part, timeOfText } from './part.ts';
 
 /** Parquet files: one part, columns by name; a file that lacks one has null there. */
 export const parquet: FormatReader = {
@@ -46,19 +47,13 @@ async function parts(
   ];
 }
 
-/**
- * The Brotli decoder that DuckDB brings is of a release that writes where it must not (CVE-2026-111497), and whoever
- * makes the file chooses its codec. The footer says which: it is not packed.
- */
+/** @throws {SourceError} `config` when it is in Brotli */
 export async function refuseBrotli(connection: DuckDBConnection, file: InputFile): Promise<void> {
-  const packed = await connection.runAndReadAll(
-    `select 1 from parquet_metadata(${literal(file.path)}) where compression = 'BROTLI' limit 1`,
-  );
-  if (packed.currentRowCount === 0) return;
-  throw new SourceError(
-    'config',
-    `${file.name}: it is compressed with Brotli, which is not read; write it with Zstandard, Snappy or gzip`,
-  );
+  if (await isInBrotli(connection, file.path))
+    throw new SourceError(
+      'config',
+      `${file.name}: it is compressed with Brotli, which is not read; write it with Zstandard, Snappy or gzip`,
+    );
 }
 
 /** As the file has them: DuckDB itself gives a name that differs from another only in case a number. */
@@ -92,8 +87,4 @@ function timeOf({ name, type }: SourceColumn, where: string): string {
 function asText({ name, type }: SourceColumn): string {
   const column = identifier(name);
   return /^(STRUCT|MAP|UNION)|\]$/.test(type) ? `to_json(${column})::varchar` : `${column}::varchar`;
-}
-
-function identifier(name: string): string {
-  return `"${name.replaceAll('"', '""')}"`;
 }
