@@ -2,12 +2,9 @@ import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBDataChunk } from '@duckdb/node-api';
 import { charactersOf, toRow } from './columns.ts';
 import { openDuckDb } from './duckdb.ts';
-import { csv } from './files/csv.ts';
+import { readers } from './files/formats.ts';
 import { copyFiles, type InputFile } from './files/input.ts';
-import { ndjson } from './files/ndjson.ts';
-import { parquet } from './files/parquet.ts';
 import {
-  type FormatReader,
   loadDuckDb,
   nameAll,
   rowsStatement,
@@ -31,8 +28,6 @@ import {
 
 /** Of one batch, if it has several rows. */
 const BATCH_CHARACTERS = 4_194_304;
-
-const readers: Record<FileFormat, FormatReader> = { csv, ndjson, parquet };
 
 /** Files of somebody else, each copied into the scratch folder once. */
 export interface Files {

@@ -11,7 +11,7 @@ import type {
 import { type Watcher, watchedStep } from '../../platform/files.ts';
 import { type DuckDbModule, identifier, literal, openDuckDb } from '../duckdb.ts';
 import { SourceError } from '../source.ts';
-import { refuseBrotli } from './parquet.ts';
+import { refuseBrotli } from './formats.ts';
 import { loadDuckDb, toSourceError } from './part.ts';
 import { createScratch } from './scratch.ts';
 
@@ -65,11 +65,7 @@ export async function openParquet(
   const inputs = [{ name, path: real }];
   const scratch = await createScratch(scratchBytes);
   // The file is read where it lies: its folder is all that a statement may reach.
-  const duckDb = await openDuckDb(
-    module,
-    { ...scratch, inputs: path.dirname(real) },
-    { keepsOrder: true },
-  );
+  const duckDb = await openDuckDb(module, { ...scratch, inputs: path.dirname(real) }, { keepsOrder: true });
   const from = `read_parquet(${literal(real)}, binary_as_string = true)`;
   const numbered = `read_parquet(${literal(real)}, binary_as_string = true, file_row_number = true)`;
   async function close(): Promise<void> {
