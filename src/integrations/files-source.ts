@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBDataChunk } from '@duckdb/node-api';
-import { charactersOf, toRow } from './columns.ts';
+import { assertCanonical, charactersOf, toRow } from './columns.ts';
 import { openDuckDb } from './duckdb.ts';
 import { readers } from './files/formats.ts';
 import { copyFiles, type InputFile } from './files/input.ts';
@@ -14,7 +14,6 @@ import {
   withNames,
 } from './files/part.ts';
 import { createScratch, type Scratch } from './files/scratch.ts';
-import { assertCanonical } from './schedule.ts';
 import {
   type FileFormat,
   type FolderDefinition,

@@ -1,7 +1,14 @@
 import type { DuckDBConnection } from '@duckdb/node-api';
-import { brokenRow, type KnownColumn, MOST_UNREADABLE, mostCharacters } from '../columns.ts';
+import {
+  brokenRow,
+  EARLIEST,
+  type KnownColumn,
+  LATEST,
+  MOST_UNREADABLE,
+  mostCharacters,
+  TIME_PATTERN,
+} from '../columns.ts';
 import { type DuckDbModule, importDuckDb, literal } from '../duckdb.ts';
-import { EARLIEST, LATEST, TIME_PATTERN } from '../schedule.ts';
 import { type SourceColumn, SourceError, type SourceRow } from '../source.ts';
 import type { InputFile } from './input.ts';
 import type { Scratch } from './scratch.ts';
