@@ -2,6 +2,7 @@ import { type Filter as Parsed, parse } from 'scim2-parse-filter';
 import { errors } from '../../errors.ts';
 import { quoted } from '../../profile/values.ts';
 import type { Condition, EmailComparison, FilterColumn } from '../../store/accounts.ts';
+import { withPlus } from '../query-parameters.ts';
 import { withoutUrn } from './attributes.ts';
 import { ScimError, USER } from './messages.ts';
 
@@ -182,8 +183,7 @@ function textOf({ type, text }: Operand, column: FilterColumn | undefined, path:
   const isText = type === 'string' || (type === 'number' && column === 'externalId');
   if (!isText) throw new FilterError(`'${quoted(path)}' is compared with a string.`);
   if (text.includes('\u0000')) throw new FilterError();
-  // No address has a space: it is a + that was not encoded.
-  return column === 'userName' ? text.replaceAll(' ', '+') : text;
+  return column === 'userName' ? withPlus(text) : text;
 }
 
 /** Some providers send booleans as texts. */
