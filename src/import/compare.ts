@@ -6,7 +6,7 @@ import { createInterface } from 'node:readline';
 import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError } from '../integrations/source.ts';
 import { isGiven } from '../profile/identifier.ts';
-import type { Json } from '../profile/json.ts';
+import { type Json, parsedOrText } from '../profile/json.ts';
 import { isDatetime, parseTime, toIso } from '../profile/time.ts';
 import { isRecord } from '../profile/values.ts';
 import { openInput } from './input.ts';
@@ -261,12 +261,7 @@ function keyOf({ external_id, email, phone }: Values, alias: string | undefined)
 
 /** Lists and objects are texts of JSON in a Parquet file. */
 function structureOf(value: Json | undefined): Json | undefined {
-  if (typeof value !== 'string' || !/^[[{]/.test(value)) return value;
-  try {
-    return JSON.parse(value) as Json;
-  } catch {
-    return value;
-  }
+  return typeof value === 'string' && /^[[{]/.test(value) ? parsedOrText(value) : value;
 }
 
 const listOf = (value: Json | undefined) => (Array.isArray(value) ? value.filter(isRecord) : []);

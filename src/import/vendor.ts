@@ -1,5 +1,5 @@
 import { isGiven } from '../profile/identifier.ts';
-import type { Json } from '../profile/json.ts';
+import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import type { ImportType, Mapped } from './mapping.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
@@ -147,14 +147,6 @@ const ownExport: VendorFormat = {
   },
 };
 
-function parsedOrText(text: string): Json {
-  try {
-    return JSON.parse(text) as Json;
-  } catch {
-    return text;
-  }
-}
-
 const EVENT = 'users.behaviors.CustomEvent';
 const PURCHASE = 'users.behaviors.Purchase';
 
@@ -207,12 +199,8 @@ function timeOf(value: Json | undefined): string | undefined {
 function propertiesOf(value: Json | undefined): Values | undefined {
   if (!isGiven(value)) return {};
   if (isRecord(value)) return value;
-  try {
-    const parsed: Json = JSON.parse(String(value));
-    return isRecord(parsed) ? parsed : undefined;
-  } catch {
-    return undefined;
-  }
+  const parsed = parsedJson(String(value));
+  return isRecord(parsed) ? parsed : undefined;
 }
 
 export const vendorFormats = {
