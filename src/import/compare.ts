@@ -8,7 +8,7 @@ import { SourceError } from '../integrations/source.ts';
 import { isGiven } from '../profile/identifier.ts';
 import { type Json, parsedOrText } from '../profile/json.ts';
 import { isDatetime, parseTime, toIso } from '../profile/time.ts';
-import { isRecord } from '../profile/values.ts';
+import { isRecord, recordsOf } from '../profile/values.ts';
 import { openInput } from './input.ts';
 import { filesOf, isFolder, openScratch } from './open-inputs.ts';
 import { scanLines, splitRecords, type Values } from './reader.ts';
@@ -230,7 +230,7 @@ export interface ComparedUser {
 /** @returns nothing of one whom only an id of the service itself names, or a device */
 export function comparedUser(values: Values): ComparedUser | undefined {
   const given = Object.fromEntries(comparedFields.map((name) => [name, structureOf(values[name])]));
-  const aliases = listOf(given.user_aliases)
+  const aliases = recordsOf(given.user_aliases)
     .map(({ alias_label = null, alias_name = null }) => canonical([alias_label, alias_name]))
     .sort();
   const key = keyOf(values, aliases[0]);
@@ -264,11 +264,9 @@ function structureOf(value: Json | undefined): Json | undefined {
   return typeof value === 'string' && /^[[{]/.test(value) ? parsedOrText(value) : value;
 }
 
-const listOf = (value: Json | undefined) => (Array.isArray(value) ? value.filter(isRecord) : []);
-
 /** By name, with how often: first and last times are told to the second here, and more finely there. */
 function summaries(value: Json | undefined): Json {
-  const counts = listOf(value).map(({ name = null, count = null }): [string, Json] => [String(name), count]);
+  const counts = recordsOf(value).map(({ name = null, count = null }): [string, Json] => [String(name), count]);
   return Object.fromEntries(counts);
 }
 

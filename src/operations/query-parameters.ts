@@ -2,6 +2,7 @@ import { BadRequest } from '../errors.ts';
 import { isGiven } from '../profile/identifier.ts';
 import type { Json } from '../profile/json.ts';
 import { parseTime } from '../profile/time.ts';
+import { asList } from '../profile/values.ts';
 import type { Schema } from '../schemas/compile.ts';
 import { arrayOf } from './identity/elements.ts';
 
@@ -44,8 +45,7 @@ export const listOrOne = (items: Schema, description: string): Schema => ({
 
 /** Clients send one value where an array is meant, and null or an empty text for none. */
 export function listOf(value: Json | undefined): Json[] {
-  const list = Array.isArray(value) ? value : [value ?? null];
-  return list.filter((element) => element !== null && element !== '');
+  return asList(value).filter((element) => element !== null && element !== '');
 }
 
 /** A parameter that is a day. */
@@ -94,8 +94,7 @@ export function readDays(
 function readDay(query: Record<string, Json>, name: string): number | undefined {
   const value = query[name];
   if (!isGiven(value)) return undefined;
-  const time =
-    typeof value === 'string' && DAY_OR_TIME.test(value) ? parseSentTime(value) : undefined;
+  const time = typeof value === 'string' && DAY_OR_TIME.test(value) ? parseSentTime(value) : undefined;
   if (time === undefined) throw new BadRequest(`'${name}' is not valid: it must be a day, YYYY-MM-DD`);
   return time;
 }
