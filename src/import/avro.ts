@@ -1,6 +1,6 @@
 import type { FileHandle } from 'node:fs/promises';
 import { crc32, inflateRawSync } from 'node:zlib';
-import { type Watcher, watchedStep } from '../platform/files.ts';
+import { readAt, type Watcher, watchedStep } from '../platform/files.ts';
 import type { Json } from '../profile/json.ts';
 import { isRecord } from '../profile/values.ts';
 import { type AvroType, BrokenAvro, type Meaning, plain, readValues } from './avro-values.ts';
@@ -174,12 +174,6 @@ function attempt(unpack: () => Buffer): Buffer {
   } catch (error) {
     throw new BrokenAvro(`a block cannot be unpacked: ${(error as Error).message}`, { cause: error });
   }
-}
-
-/** Fewer at the end of the file. */
-async function readAt(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
-  const { buffer, bytesRead } = await handle.read(Buffer.alloc(bytes), 0, bytes, at);
-  return buffer.subarray(0, bytesRead);
 }
 
 /** Types of one schema, and how deep they may lie within one another. */

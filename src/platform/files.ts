@@ -1,5 +1,5 @@
 import { existsSync, readFileSync, readlinkSync } from 'node:fs';
-import { mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
+import { type FileHandle, mkdir, mkdtemp, readdir, rm, stat } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import path from 'node:path';
 
@@ -117,6 +117,12 @@ export function scratchFolders(purpose: string): ScratchFolders {
 async function isLeft(folder: string): Promise<boolean> {
   const found = await stat(folder).catch(() => undefined);
   return found !== undefined && found.mtimeMs < Date.now() - LEFT_MS;
+}
+
+/** Bytes at a place of a file; fewer at its end. */
+export async function readAt(handle: FileHandle, at: number, bytes: number): Promise<Buffer> {
+  const { buffer, bytesRead } = await handle.read(Buffer.alloc(bytes), 0, bytes, at);
+  return buffer.subarray(0, bytesRead);
 }
 
 /** One of several things that are done with a file before the first of its rows is taken. */

@@ -1,6 +1,7 @@
 import { createReadStream } from 'node:fs';
 import { type FileHandle, open, stat } from 'node:fs/promises';
 import { pipeline } from 'node:stream/promises';
+import { readAt } from '../../platform/files.ts';
 import { createRecordScanner } from '../csv-scanner.ts';
 import { SourceError } from '../source.ts';
 import type { InputFile } from './input.ts';
@@ -41,8 +42,7 @@ export async function readHeader(file: InputFile): Promise<CsvHeader | undefined
 async function readStart(file: InputFile): Promise<Buffer> {
   const handle = await open(file.path);
   try {
-    const { buffer, bytesRead } = await handle.read(Buffer.alloc(MOST_BYTES), 0, MOST_BYTES, 0);
-    return buffer.subarray(0, bytesRead);
+    return await readAt(handle, 0, MOST_BYTES);
   } finally {
     await handle.close();
   }
