@@ -1,5 +1,5 @@
 import { type Json, parsedJson, parsedOrText } from '../profile/json.ts';
-import { isRecord } from '../profile/values.ts';
+import { isRecord, put } from '../profile/values.ts';
 import type { Layout, Refusal, Values } from './reader.ts';
 import { ImportError } from './unpack.ts';
 
@@ -160,16 +160,13 @@ export function createMapping(rules: MappingRules, columns: readonly string[] | 
           own.set(outer, members);
           object[outer] = members;
         }
-        Object.defineProperty(members, inner, { value, ...asUsual });
+        put(members, inner, value);
       }
     }
     return { object };
   };
   return { mapping, routes };
 }
-
-/** A member as an assignment makes it, also by the name `__proto__`. */
-const asUsual = { enumerable: true, configurable: true, writable: true };
 
 /** A field that stands in a column of its own, and in further columns for its members. */
 function joined(there: Json | undefined, value: Json): Json {
