@@ -97,6 +97,14 @@ export type IntegrationKind = (typeof kinds)[number];
 /** Where the rows are: the part of an integration that is no secret. */
 export type SourceDefinition = PostgresDefinition | FolderDefinition | BucketDefinition;
 
+const S3 = /^s3:\/\/([^/]+)\/?(.*)$/s;
+
+/** Bucket and prefix (or key) of an address `s3://bucket/prefix`; undefined: it is none. */
+export function s3PlaceOf(address: string): { bucket: string; prefix: string } | undefined {
+  const [, bucket, prefix] = S3.exec(address) ?? [];
+  return bucket === undefined || prefix === undefined ? undefined : { bucket, prefix };
+}
+
 /** Postgres, and what speaks its wire protocol. */
 export interface PostgresDefinition {
   type: 'postgres';
