@@ -1,10 +1,10 @@
 import { randomBytes } from 'node:crypto';
 import path from 'node:path';
 import type { ObjectStore } from '../object-store/object-store.ts';
-import { accessBySettings, type BucketSettings, openObjectStore } from '../object-store/open-object-store.ts';
+import { type BucketSettings, openBySettings } from '../object-store/open-object-store.ts';
 import { toUserObject, userFields } from '../operations/export/user-fields.ts';
 import { RECENT_DAYS } from '../operations/users.export.segment.ts';
-import { type AddressSettings, reachOfSources } from '../platform/reach.ts';
+import type { AddressSettings } from '../platform/reach.ts';
 import type { Json } from '../profile/json.ts';
 import type { Definition } from '../profile/segment.ts';
 import { inSnapshot, type Snapshot } from '../store/connections.ts';
@@ -204,10 +204,7 @@ export function isBucket({ SEGMENT_EXPORT_URL }: Pick<ExportFilesSettings, 'SEGM
  */
 export function openExportFiles(settings: ExportFilesSettings): Promise<ObjectStore> {
   const place = settings.SEGMENT_EXPORT_URL || path.join(settings.DATA_DIR, 'segment-exports');
-  return openObjectStore(place, {
-    reach: reachOfSources(settings),
-    accessTo: () => accessBySettings(settings),
-  });
+  return openBySettings(place, settings);
 }
 
 /** Key of the one file that a link leads to. */

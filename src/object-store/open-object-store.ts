@@ -1,7 +1,7 @@
 import type { BucketAccess } from '../integrations/bucket-client.ts';
 import { s3PlaceOf } from '../integrations/source.ts';
 import { pathOfUrl } from '../platform/files.ts';
-import type { Reach } from '../platform/reach.ts';
+import { type AddressSettings, type Reach, reachOfSources } from '../platform/reach.ts';
 import { type ObjectStore, ObjectStoreError, requireKey, requirePrefix } from './object-store.ts';
 
 export interface OpenOptions {
@@ -94,3 +94,16 @@ export function accessBySettings(settings: BucketSettings): BucketAccess {
     },
   };
 }
+
+/**
+ * As `openObjectStore`, with what the settings say of buckets and of addresses that may be reached.
+ * @throws {ObjectStoreError} `config`
+ */
+export const openBySettings = (
+  url: string,
+  settings: BucketSettings & AddressSettings,
+): Promise<ObjectStore> =>
+  openObjectStore(url, {
+    reach: reachOfSources(settings),
+    accessTo: () => accessBySettings(settings),
+  });
