@@ -5,6 +5,7 @@ import path from 'node:path';
 import { createInterface } from 'node:readline';
 import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError } from '../integrations/source.ts';
+import { shortened } from '../platform/format.ts';
 import { isGiven } from '../profile/identifier.ts';
 import { type Json, parsedOrText } from '../profile/json.ts';
 import { isDatetime, parseTime, toIso } from '../profile/time.ts';
@@ -207,10 +208,8 @@ async function comparePart(
   }
 }
 
-function cut(value: string | undefined): string | null {
-  if (value === undefined) return null;
-  return value.length > MOST_SHOWN ? `${value.slice(0, MOST_SHOWN)}…` : value;
-}
+const cut = (value: string | undefined): string | null =>
+  value === undefined ? null : shortened(value, MOST_SHOWN);
 
 /** Fields of an exported user that both services have. Their own ids, buckets and times of making are none of these. */
 export const comparedFields: readonly string[] = [

@@ -4,7 +4,7 @@ import path from 'node:path';
 import type { BucketAccess } from '../integrations/bucket-client.ts';
 import type { Scratch } from '../integrations/files/scratch.ts';
 import { SourceError, s3PlaceOf } from '../integrations/source.ts';
-import type { Watcher } from '../platform/files.ts';
+import { MANIFEST, UNFINISHED, type Watcher } from '../platform/files.ts';
 import type { Reach } from '../platform/reach.ts';
 import { type Input, openInput } from './input.ts';
 import { ImportError } from './unpack.ts';
@@ -78,10 +78,7 @@ const MOST_ENTRIES = 100_000;
 const DEEPEST = 32;
 
 /** Hidden, unfinished as programs that write many files name it, the list of an export, or rows that an import has refused. */
-const PASSED_OVER = /^[._]|^manifest\.json$|\.rejects\.ndjson$/;
-
-/** Lies in the folder of an export that goes on. */
-const UNFINISHED = 'unfinished.json';
+const isPassedOver = (name: string) => /^[._]|\.rejects\.ndjson$/.test(name) || name === MANIFEST;
 
 export function isFolder(name: string): boolean {
   return statSync(name, { throwIfNoEntry: false })?.isDirectory() ?? false;
@@ -103,7 +100,7 @@ export async function filesOf(folder: string): Promise<string[]> {
         throw new ImportError(
           `${folder} has more than ${MOST_ENTRIES} entries: import its folders one by one`,
         );
-      if (PASSED_OVER.test(entry.name)) continue;
+      if (isPassedOver(entry.name)) continue;
       const place = path.join(within, entry.name);
       if (entry.name === UNFINISHED)
         throw new ImportError(`${within} holds an export that is not whole: run it again to its end`);

@@ -3,6 +3,7 @@ import path from 'node:path';
 import { setImmediate as nextTurn } from 'node:timers/promises';
 import type { DuckDBAppender } from '@duckdb/node-api';
 import { type DuckDbModule, identifier, literal } from '../integrations/duckdb.ts';
+import { shortened } from '../platform/format.ts';
 import { uuidOf } from '../profile/values.ts';
 import {
   connectIn,
@@ -211,5 +212,5 @@ function wanted(type: ParquetType): string {
 
 function shown(value: unknown): string {
   const text = typeof value === 'bigint' ? String(value) : (JSON.stringify(value) ?? typeof value);
-  return text.length > 100 ? `${text.slice(0, 100)}…` : text;
+  return shortened(text, 100);
 }

@@ -62,6 +62,11 @@ export function pathOfUrl(url: string): string | undefined {
   }
 }
 
+/** What `penstock export` writes last: where it is, the export is whole. */
+export const MANIFEST = 'manifest.json';
+/** Lies where an export goes on. */
+export const UNFINISHED = 'unfinished.json';
+
 /** Of a process that cannot be looked up, as that of another container: nobody takes a day for a file. */
 const LEFT_MS = 86_400_000;
 

@@ -77,7 +77,7 @@ export function readLink(token: string): Link | undefined {
   };
 }
 
-export const { isSigned } = tokens;
+export const isSigned = tokens.isSigned;
 
 /** Without the check of `uuid`'s own, which refuses versions that there are not: any sixteen bytes may come here. */
 function hex(bytes: Uint8Array): string {
